@@ -1,0 +1,147 @@
+//! Samples as the sampler collects them: a log of rows, appended without allocation, sorted into blocks when encoded.
+
+use std::sync::Arc;
+
+use crate::limits;
+use crate::period::Period;
+use crate::series::{JobDescriptor, JobHandle, Labels, MetricDescriptor, MetricId, SeriesId, ShapeDescriptor, ShapeId};
+
+/// A job as series refer to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Job {
+    /// Its id within the session.
+    pub handle: JobHandle,
+    /// What it is.
+    pub descriptor: JobDescriptor,
+}
+
+/// One column of a shape: a series, with all that the dictionary says of it.
+#[derive(Debug, Clone)]
+pub struct Column {
+    /// The series' id.
+    pub series: SeriesId,
+    /// Its metric's id, and what the metric is.
+    pub metric: (MetricId, MetricDescriptor),
+    /// Its labels.
+    pub labels: Labels,
+}
+
+/// The series that are sampled together: one source, one job, one period.
+#[derive(Debug, Clone)]
+pub struct Shape {
+    /// Its id within the session.
+    pub id: ShapeId,
+    /// The job whose series these are; none for the node's own.
+    pub job: Option<Arc<Job>>,
+    /// The period of their deadlines.
+    pub period: Period,
+    /// The series.
+    pub columns: Vec<Column>,
+}
+
+impl Shape {
+    /// The shape as the dictionary announces it.
+    pub fn descriptor(&self) -> ShapeDescriptor {
+        ShapeDescriptor { series: self.columns.iter().map(|column| column.series).collect() }
+    }
+}
+
+/// When a row's values were read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Instant {
+    /// The deadline that was kept: its number on the grid of the period. None for a reading out of turn, such as a
+    /// job's last.
+    pub deadline: Option<u64>,
+    /// The time of the read, in microseconds since the epoch.
+    pub time_us: i64,
+}
+
+/// One row: the values of one shape at one instant.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Row {
+    pub(crate) shape: u32,
+    pub(crate) instant: Instant,
+    pub(crate) values_at: u32,
+}
+
+/// A bounded log of rows. Appending neither allocates nor blocks once its buffers have grown to their bounds.
+#[derive(Debug, Default)]
+pub struct Batch {
+    pub(crate) shapes: Vec<Arc<Shape>>,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) values: Vec<u64>,
+    /// Row and column of each value that was absent, in the order of the rows.
+    pub(crate) absent: Vec<(u32, u32)>,
+}
+
+/// A batch has no room left for a row; it must be handed on first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Full;
+
+/// Where a shape stands in one batch; valid until that batch is cleared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShapeIndex(u32);
+
+impl Batch {
+    /// An empty batch whose buffers are allocated for the values of one flush.
+    pub fn with_capacity(values: usize) -> Self {
+        Self { shapes: Vec::new(), rows: Vec::with_capacity(values / 8), values: Vec::with_capacity(values), absent: Vec::new() }
+    }
+
+    /// Makes `shape` known to this batch.
+    pub fn add_shape(&mut self, shape: &Arc<Shape>) -> ShapeIndex {
+        let index = u32::try_from(self.shapes.len()).unwrap_or(u32::MAX);
+        self.shapes.push(Arc::clone(shape));
+        ShapeIndex(index)
+    }
+
+    /// Appends a row: one value, or none where it was absent, for each column of the shape.
+    ///
+    /// # Errors
+    /// [`Full`] when the batch holds [`limits::BATCH_VALUES`] values; nothing was appended then.
+    pub fn push(&mut self, shape: ShapeIndex, instant: Instant, values: impl Iterator<Item = Option<u64>>) -> Result<(), Full> {
+        let row = u32::try_from(self.rows.len()).map_err(|_| Full)?;
+        let values_at = self.values.len();
+        if values_at >= limits::BATCH_VALUES || self.rows.len() >= limits::BLOCK_TICKS {
+            return Err(Full);
+        }
+        for (column, value) in (0..).zip(values) {
+            if value.is_none() {
+                self.absent.push((row, column));
+            }
+            self.values.push(value.unwrap_or(0));
+        }
+        let values_at = u32::try_from(values_at).map_err(|_| Full)?;
+        self.rows.push(Row { shape: shape.0, instant, values_at });
+        Ok(())
+    }
+
+    /// Whether there is nothing to send.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// How many samples it holds; an absent value is none.
+    pub fn samples(&self) -> usize {
+        self.values.len() - self.absent.len()
+    }
+
+    /// The earliest and the latest time of its rows, in microseconds since the epoch.
+    pub fn span_us(&self) -> Option<(i64, i64)> {
+        let times = || self.rows.iter().map(|row| row.instant.time_us);
+        times().min().zip(times().max())
+    }
+
+    /// The shapes whose rows it holds.
+    pub fn shapes(&self) -> &[Arc<Shape>] {
+        &self.shapes
+    }
+
+    /// Empties it, and keeps its buffers.
+    pub fn clear(&mut self) {
+        self.shapes.clear();
+        self.rows.clear();
+        self.values.clear();
+        self.absent.clear();
+    }
+}

@@ -1,0 +1,108 @@
+//! What became of every sample that was due, and the events that explain the data.
+
+use serde::{Deserialize, Serialize};
+
+use crate::name::MetricName;
+use crate::period::Period;
+use crate::series::{Identifier, JobHandle};
+
+/// Counts of samples of one source and job since the session began. Later entries replace earlier ones, so that a lost
+/// or repeated entry does no harm.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    /// Whose samples had a deadline.
+    pub due: u64,
+    /// Which were read, late ones included.
+    pub taken: u64,
+    /// Which were read later than a tenth of their period after the deadline.
+    pub late: u64,
+    /// Which were never read, because the next deadline had passed already.
+    pub missed: u64,
+    /// Which the source did not have when it was read: the file was gone, or had no such line.
+    pub absent: u64,
+    /// Which were read, and found no room on the way to the outbox.
+    pub dropped: u64,
+}
+
+impl Tally {
+    /// Adds the counts of another source.
+    pub const fn add(&mut self, other: &Self) {
+        self.due += other.due;
+        self.taken += other.taken;
+        self.late += other.late;
+        self.missed += other.missed;
+        self.absent += other.absent;
+        self.dropped += other.dropped;
+    }
+}
+
+/// The tally of one source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LedgerEntry {
+    /// Whose source it is; none for the node's own.
+    pub job: Option<JobHandle>,
+    /// The source: a file's name such as `memory.stat`, or `perf.software`.
+    pub source: Identifier,
+    /// The counts.
+    pub tally: Tally,
+}
+
+/// Something that happened, and that whoever reads the data must know.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Event {
+    /// From `at_us` on a metric is sampled at another period.
+    PlanChange(PlanChange),
+    /// A job's last sample has been taken.
+    JobEnded {
+        /// Which.
+        job: JobHandle,
+        /// When, in microseconds since the epoch.
+        at_us: i64,
+    },
+}
+
+/// A change of what is sampled.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanChange {
+    /// When it takes effect, in microseconds since the epoch.
+    pub at_us: i64,
+    /// The job whose metric it is; none for the node's own.
+    pub job: Option<JobHandle>,
+    /// The metric.
+    pub metric: MetricName,
+    /// The period until then; none where it was not sampled.
+    pub old: Option<Period>,
+    /// The period from then on; none where it is not sampled any more.
+    pub new: Option<Period>,
+    /// Why.
+    pub cause: Cause,
+    /// Who wanted it, where a person did.
+    pub by: Option<Identifier>,
+    /// When it ends by itself, in microseconds since the epoch.
+    pub until_us: Option<i64>,
+}
+
+/// Why the plan changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Cause {
+    /// The administrator's baseline.
+    Baseline,
+    /// What the job asked for when it was registered.
+    Registration,
+    /// The job has ended.
+    JobEnd,
+    /// The configuration was read again.
+    Reload,
+}
+
+impl Cause {
+    /// The cause as it stands in the database.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Baseline => "baseline",
+            Self::Registration => "registration",
+            Self::JobEnd => "job_end",
+            Self::Reload => "reload",
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Polymeter's vocabulary: names, units, the metric catalogue, samples, batches, frames and messages.
+//!
+//! Nothing here sees a file, a socket or a clock. Data flows from a [`batch::Batch`], which the agent's sampler fills,
+//! through [`wire::frame`] to the collector.
+
+pub mod batch;
+//CAT
+pub mod ledger;
+pub mod limits;
+pub mod name;
+pub mod period;
+pub mod series;
+pub mod wire;

@@ -1,0 +1,220 @@
+//! Names of metrics, and the selectors that choose among them.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::limits;
+
+/// The canonical name of a metric: lower-case words of `a-z 0-9 _`, joined by dots, such as `memory.anon`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct MetricName(Cow<'static, str>);
+
+/// Why a text is no name or no selector.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InvalidName {
+    /// Nothing at all, or an empty word between two dots.
+    Empty,
+    /// Longer than [`limits::NAME_BYTES`].
+    TooLong,
+    /// A character that names do not have.
+    Character(char),
+}
+
+impl MetricName {
+    /// A name from the catalogue, whose test proves that all its names are valid.
+    pub(crate) const fn from_catalogue(name: &'static str) -> Self {
+        Self(Cow::Borrowed(name))
+    }
+
+    /// A name from anywhere.
+    ///
+    /// # Errors
+    /// When the text is empty, too long, or has a character outside of `a-z 0-9 _ .`.
+    pub fn new(name: impl Into<Cow<'static, str>>) -> Result<Self, InvalidName> {
+        let name = name.into();
+        check(&name, |c| c == '_')?;
+        Ok(Self(name))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+fn check(text: &str, also: impl Fn(char) -> bool) -> Result<(), InvalidName> {
+    if text.len() > limits::NAME_BYTES {
+        return Err(InvalidName::TooLong);
+    }
+    for word in text.split('.') {
+        if word.is_empty() {
+            return Err(InvalidName::Empty);
+        }
+        let wrong = |c: &char| !(c.is_ascii_lowercase() || c.is_ascii_digit() || also(*c));
+        if let Some(character) = word.chars().find(wrong) {
+            return Err(InvalidName::Character(character));
+        }
+    }
+    Ok(())
+}
+
+impl TryFrom<String> for MetricName {
+    type Error = InvalidName;
+
+    fn try_from(name: String) -> Result<Self, InvalidName> {
+        Self::new(name)
+    }
+}
+
+impl From<MetricName> for String {
+    fn from(name: MetricName) -> Self {
+        name.0.into_owned()
+    }
+}
+
+impl fmt::Display for MetricName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl fmt::Debug for MetricName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for InvalidName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("a name has words of a-z, 0-9 and _, joined by single dots"),
+            Self::TooLong => write!(f, "a name has at most {} bytes", limits::NAME_BYTES),
+            Self::Character(c) => write!(f, "a name has no {c:?}: only a-z, 0-9, _ and dots"),
+        }
+    }
+}
+
+impl std::error::Error for InvalidName {}
+
+/// A glob over metric names: `*` stands for any text, dots included, and `?` for one character.
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Selector(String);
+
+impl Selector {
+    /// The pattern as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether the pattern has no wildcard, and so names one metric.
+    pub fn is_exact(&self) -> bool {
+        !self.0.contains(['*', '?'])
+    }
+
+    /// Whether the pattern selects `name`. Takes at most pattern length x name length steps, whatever the pattern.
+    pub fn matches(&self, name: &str) -> bool {
+        let (pattern, name) = (self.0.as_bytes(), name.as_bytes());
+        let (mut p, mut n) = (0, 0);
+        // Where to resume after a mismatch: behind the last star, one more character of the name swallowed by it.
+        let mut resume: Option<(usize, usize)> = None;
+        while let Some(&character) = name.get(n) {
+            match pattern.get(p) {
+                Some(b'*') => {
+                    resume = Some((p + 1, n));
+                    p += 1;
+                }
+                Some(&wanted) if wanted == b'?' || wanted == character => {
+                    p += 1;
+                    n += 1;
+                }
+                _ => match resume {
+                    Some((behind_star, swallowed)) => {
+                        resume = Some((behind_star, swallowed + 1));
+                        p = behind_star;
+                        n = swallowed + 1;
+                    }
+                    None => return false,
+                },
+            }
+        }
+        pattern.iter().skip(p).all(|c| *c == b'*')
+    }
+}
+
+impl FromStr for Selector {
+    type Err = InvalidName;
+
+    fn from_str(text: &str) -> Result<Self, InvalidName> {
+        check(text, |c| matches!(c, '_' | '*' | '?'))?;
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for Selector {
+    type Error = InvalidName;
+
+    fn try_from(text: String) -> Result<Self, InvalidName> {
+        text.parse()
+    }
+}
+
+impl From<Selector> for String {
+    fn from(selector: Selector) -> Self {
+        selector.0
+    }
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl fmt::Debug for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_dotted_lower_case_words() {
+        assert!(MetricName::new("memory.anon").is_ok());
+        assert!(MetricName::new("perf.raw.r01c2").is_ok());
+        assert_eq!(MetricName::new(""), Err(InvalidName::Empty));
+        assert_eq!(MetricName::new("a..b"), Err(InvalidName::Empty));
+        assert_eq!(MetricName::new("Memory"), Err(InvalidName::Character('M')));
+        assert_eq!(MetricName::new("a;drop table"), Err(InvalidName::Character(';')));
+        assert_eq!(MetricName::new("a".repeat(161)), Err(InvalidName::TooLong));
+    }
+
+    #[test]
+    fn selectors_are_globs() {
+        let selects = |pattern: &str, name: &str| pattern.parse::<Selector>().unwrap().matches(name);
+        assert!(selects("cpu.*", "cpu.usage"));
+        assert!(selects("cpu.*", "cpu.usage.per_cpu"));
+        assert!(!selects("cpu.*", "node.cpu.user"));
+        assert!(selects("*", "x"));
+        assert!(selects("*.usage", "cpu.usage"));
+        assert!(selects("memory.*able", "memory.slab_reclaimable"));
+        assert!(selects("node.load?", "node.load1"));
+        assert!(!selects("node.load?", "node.load15"));
+        assert!(!selects("cpu.usage", "cpu.usag"));
+        assert!("cpu.[a-z]".parse::<Selector>().is_err());
+    }
+
+    #[test]
+    fn a_selector_made_to_be_slow_is_not() {
+        let pattern = "*a".repeat(70);
+        assert!(!pattern.parse::<Selector>().unwrap().matches(&"a".repeat(69)));
+        assert!(pattern.parse::<Selector>().unwrap().matches(&"a".repeat(140)));
+    }
+}

@@ -1,0 +1,138 @@
+//! The time between two samples of one metric.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// The time between two samples, from 100 µs to one day, in whole microseconds.
+///
+/// Written as a whole number and a unit, without a space: `100us`, `10ms`, `1s`, `5min`, `2h`, `1d`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "u64", into = "u64")]
+pub struct Period {
+    micros: u64,
+}
+
+/// Why a text or a number is no period.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InvalidPeriod {
+    given: String,
+}
+
+const UNITS: [(&str, u64); 6] =
+    [("us", 1), ("ms", 1_000), ("s", 1_000_000), ("min", 60_000_000), ("h", 3_600_000_000), ("d", 86_400_000_000)];
+
+impl Period {
+    /// The shortest period that can be asked for. Below it the reading itself takes most of the time.
+    pub const MIN: Self = Self { micros: 100 };
+    /// The longest period.
+    pub const MAX: Self = Self { micros: 86_400_000_000 };
+    /// One second, the period of a baseline that says nothing else.
+    pub const SECOND: Self = Self { micros: 1_000_000 };
+
+    /// A period of `micros` microseconds.
+    ///
+    /// # Errors
+    /// Outside of [`Period::MIN`]..=[`Period::MAX`].
+    pub fn from_micros(micros: u64) -> Result<Self, InvalidPeriod> {
+        let period = Self { micros };
+        if (Self::MIN..=Self::MAX).contains(&period) {
+            Ok(period)
+        } else {
+            Err(InvalidPeriod { given: format!("{micros}us") })
+        }
+    }
+
+    /// The period in microseconds.
+    pub const fn as_micros(self) -> u64 {
+        self.micros
+    }
+
+    /// The period in nanoseconds; at most 8.64e13, far from overflow.
+    pub const fn as_nanos(self) -> u64 {
+        self.micros * 1_000
+    }
+}
+
+impl FromStr for Period {
+    type Err = InvalidPeriod;
+
+    fn from_str(text: &str) -> Result<Self, InvalidPeriod> {
+        let invalid = || InvalidPeriod { given: text.chars().take(40).collect() };
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, unit) = text.split_at_checked(digits).ok_or_else(invalid)?;
+        let number: u64 = number.parse().ok().ok_or_else(invalid)?;
+        let (_, factor) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(invalid)?;
+        let micros = number.checked_mul(*factor).ok_or_else(invalid)?;
+        Self::from_micros(micros).ok().ok_or_else(invalid)
+    }
+}
+
+impl fmt::Display for Period {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fitting = UNITS.iter().rev().find(|(_, factor)| self.micros.is_multiple_of(*factor));
+        let (unit, factor) = fitting.copied().unwrap_or(("us", 1));
+        write!(f, "{}{unit}", self.micros / factor)
+    }
+}
+
+impl fmt::Debug for Period {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Period({self})")
+    }
+}
+
+impl TryFrom<u64> for Period {
+    type Error = InvalidPeriod;
+
+    fn try_from(micros: u64) -> Result<Self, InvalidPeriod> {
+        Self::from_micros(micros)
+    }
+}
+
+impl From<Period> for u64 {
+    fn from(period: Period) -> Self {
+        period.micros
+    }
+}
+
+impl fmt::Display for InvalidPeriod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "`{}` is no period: write a whole number and one of us, ms, s, min, h, d, from 100us to 1d, such as 10ms or 5min",
+            self.given
+        )
+    }
+}
+
+impl std::error::Error for InvalidPeriod {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_people_write() {
+        for (text, micros) in [("100us", 100), ("10ms", 10_000), ("1s", 1_000_000), ("5min", 300_000_000), ("1d", 86_400_000_000)] {
+            assert_eq!(text.parse::<Period>().unwrap().as_micros(), micros);
+        }
+    }
+
+    #[test]
+    fn refuses_everything_else_and_says_what_is_allowed() {
+        for text in ["", "10", "ms", "1 s", "1.5s", "-1s", "99us", "0s", "2d", "25h", "1S", "1sec", "99999999999999999999s", "18446744073709551615d", "é"] {
+            let error = text.parse::<Period>().unwrap_err().to_string();
+            assert!(error.contains("100us to 1d"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn is_written_in_its_largest_whole_unit() {
+        for text in ["100us", "1500us", "10ms", "1s", "90s", "5min", "2h", "1d"] {
+            assert_eq!(text.parse::<Period>().unwrap().to_string(), text);
+        }
+        assert_eq!("1000ms".parse::<Period>().unwrap().to_string(), "1s");
+    }
+}

@@ -1,0 +1,183 @@
+//! Varints, zigzag and a cursor that never reads past its end.
+
+use std::fmt;
+
+/// Why bytes cannot be decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DecodeError {
+    /// The bytes end in the middle of something.
+    Truncated,
+    /// They do not begin as a frame or a message of this protocol does.
+    Magic,
+    /// They are of a version of the protocol that this program does not speak.
+    Version {
+        /// The version that the bytes name.
+        found: u8,
+    },
+    /// The checksum does not fit: they were damaged on the way.
+    Checksum,
+    /// A varint has more than 64 bits.
+    Varint,
+    /// Something is larger than its limit.
+    Limit {
+        /// What it is.
+        what: &'static str,
+        /// How large it says that it is.
+        found: u64,
+        /// How large it may be.
+        limit: u64,
+    },
+    /// A tag has a value without a meaning.
+    Tag {
+        /// What the tag is of.
+        what: &'static str,
+        /// Its value.
+        found: u8,
+    },
+    /// A part says something that cannot be.
+    Contradiction(&'static str),
+    /// Bytes follow the end of what they should be.
+    Trailing,
+    /// A serialised part (dictionary, ledger, events, message) is malformed.
+    Serialised,
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated => f.write_str("the bytes end too early"),
+            Self::Magic => f.write_str("these are no bytes of this protocol"),
+            Self::Version { found } => write!(f, "version {found} of the protocol is not spoken here"),
+            Self::Checksum => f.write_str("the checksum does not fit"),
+            Self::Varint => f.write_str("a varint has more than 64 bits"),
+            Self::Limit { what, found, limit } => write!(f, "{found} {what}, where at most {limit} are allowed"),
+            Self::Tag { what, found } => write!(f, "{found} is no {what}"),
+            Self::Contradiction(what) => f.write_str(what),
+            Self::Trailing => f.write_str("bytes follow the end"),
+            Self::Serialised => f.write_str("a serialised part is malformed"),
+        }
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+/// Signed to unsigned, so that numbers near zero stay small: 0, -1, 1, -2 become 0, 1, 2, 3.
+pub(crate) const fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)).cast_unsigned()
+}
+
+/// The inverse of [`zigzag`].
+pub(crate) const fn unzigzag(value: u64) -> i64 {
+    (value >> 1).cast_signed() ^ -((value & 1).cast_signed())
+}
+
+/// How many bytes `value` takes as a varint.
+pub(crate) const fn varint_len(value: u64) -> usize {
+    // 7 bits a byte; `| 1` because zero takes a byte too.
+    (70 - (value | 1).leading_zeros() as usize) / 7
+}
+
+/// Appends `value` as a little-endian base-128 varint, as in Protocol Buffers.
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(low_byte(value) | 0x80);
+        value >>= 7;
+    }
+    out.push(low_byte(value));
+}
+
+/// The lowest eight bits.
+#[expect(clippy::cast_possible_truncation, reason = "taking the low bits is what it is for")]
+pub(crate) const fn low_byte(value: u64) -> u8 {
+    value as u8
+}
+
+/// A position in bytes that came from elsewhere.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cursor<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Cursor<'a> {
+    pub(crate) const fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    pub(crate) fn byte(&mut self) -> Result<u8, DecodeError> {
+        let (first, rest) = self.rest.split_first().ok_or(DecodeError::Truncated)?;
+        self.rest = rest;
+        Ok(*first)
+    }
+
+    pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8], DecodeError> {
+        let (taken, rest) = self.rest.split_at_checked(len).ok_or(DecodeError::Truncated)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or(DecodeError::Truncated)?;
+        self.rest = rest;
+        Ok(*taken)
+    }
+
+    pub(crate) fn varint(&mut self) -> Result<u64, DecodeError> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            if shift == 63 && bits > 1 {
+                return Err(DecodeError::Varint);
+            }
+            value |= bits << shift;
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err(DecodeError::Varint)
+    }
+
+    /// A varint that counts `what`, and is at most `limit`.
+    pub(crate) fn count(&mut self, what: &'static str, limit: usize) -> Result<usize, DecodeError> {
+        let found = self.varint()?;
+        match usize::try_from(found) {
+            Ok(count) if count <= limit => Ok(count),
+            _ => Err(DecodeError::Limit { what, found, limit: limit as u64 }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn varints_round_trip_and_have_the_length_that_was_said() {
+        for shift in 0..64 {
+            for value in [(1_u64 << shift) - 1, 1 << shift, (1 << shift) | 1, u64::MAX >> shift] {
+                let mut bytes = Vec::new();
+                put_varint(&mut bytes, value);
+                assert_eq!(bytes.len(), varint_len(value), "{value}");
+                assert_eq!(Cursor::new(&bytes).varint(), Ok(value));
+            }
+        }
+    }
+
+    #[test]
+    fn a_varint_of_more_than_64_bits_is_refused() {
+        assert_eq!(Cursor::new(&[0xff; 11]).varint(), Err(DecodeError::Varint));
+        assert_eq!(Cursor::new(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2]).varint(), Err(DecodeError::Varint));
+        assert_eq!(Cursor::new(&[0x80]).varint(), Err(DecodeError::Truncated));
+    }
+
+    #[test]
+    fn zigzag_keeps_every_extreme() {
+        for value in [0, -1, 1, i64::MIN, i64::MAX] {
+            assert_eq!(unzigzag(zigzag(value)), value);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The in-band dictionary: by it names travel once, and ids afterwards.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::batch::Shape;
+use crate::series::{
+    JobDescriptor, JobHandle, MetricDescriptor, MetricId, SeriesDescriptor, SeriesId, SessionDescriptor, ShapeDescriptor,
+    ShapeId,
+};
+
+/// One line of the dictionary. An entry may refer to ids of earlier entries only.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Entry {
+    /// Who speaks; the first entry of every session.
+    Session(SessionDescriptor),
+    /// A metric.
+    Metric(MetricId, MetricDescriptor),
+    /// A job.
+    Job(JobHandle, JobDescriptor),
+    /// A series.
+    Series(SeriesId, SeriesDescriptor),
+    /// The columns of a block.
+    Shape(ShapeId, ShapeDescriptor),
+}
+
+/// The sender's side: what has been announced, and how to announce all that is still in use once more.
+#[derive(Debug, Default)]
+pub struct Announced {
+    metrics: std::collections::BTreeMap<MetricId, MetricDescriptor>,
+    jobs: std::collections::BTreeMap<JobHandle, JobDescriptor>,
+    series: std::collections::BTreeMap<SeriesId, SeriesDescriptor>,
+    shapes: std::collections::BTreeMap<ShapeId, Arc<Shape>>,
+}
+
+impl Announced {
+    /// Adds to `entries` what a receiver must know before it sees a block of `shape`, and does not know yet.
+    pub fn announce(&mut self, shape: &Arc<Shape>, entries: &mut Vec<Entry>) {
+        if self.shapes.contains_key(&shape.id) {
+            return;
+        }
+        if let Some(job) = &shape.job {
+            self.announce_job(job.handle, &job.descriptor, entries);
+        }
+        for column in &shape.columns {
+            if !self.metrics.contains_key(&column.metric.0) {
+                self.metrics.insert(column.metric.0, column.metric.1.clone());
+                entries.push(Entry::Metric(column.metric.0, column.metric.1.clone()));
+            }
+            if !self.series.contains_key(&column.series) {
+                let descriptor = SeriesDescriptor {
+                    metric: column.metric.0,
+                    job: shape.job.as_ref().map(|job| job.handle),
+                    labels: column.labels.clone(),
+                };
+                self.series.insert(column.series, descriptor.clone());
+                entries.push(Entry::Series(column.series, descriptor));
+            }
+        }
+        self.shapes.insert(shape.id, Arc::clone(shape));
+        entries.push(Entry::Shape(shape.id, shape.descriptor()));
+    }
+
+    /// Adds the job's entry if the receiver does not know it yet: an event may speak of a job without a block.
+    pub fn announce_job(&mut self, handle: JobHandle, descriptor: &JobDescriptor, entries: &mut Vec<Entry>) {
+        if self.jobs.insert(handle, descriptor.clone()).is_none() {
+            entries.push(Entry::Job(handle, descriptor.clone()));
+        }
+    }
+
+    /// Everything that was announced and is still in use, for a receiver that lost it.
+    pub fn all(&self, session: &SessionDescriptor) -> Vec<Entry> {
+        let session = std::iter::once(Entry::Session(session.clone()));
+        let metrics = self.metrics.iter().map(|(id, metric)| Entry::Metric(*id, metric.clone()));
+        let jobs = self.jobs.iter().map(|(handle, job)| Entry::Job(*handle, job.clone()));
+        let series = self.series.iter().map(|(id, series)| Entry::Series(*id, series.clone()));
+        let shapes = self.shapes.iter().map(|(id, shape)| Entry::Shape(*id, shape.descriptor()));
+        session.chain(metrics).chain(jobs).chain(series).chain(shapes).collect()
+    }
+
+    /// Forgets a job that has ended and whose frames are all acknowledged.
+    pub fn retire_job(&mut self, handle: JobHandle) {
+        self.jobs.remove(&handle);
+        self.series.retain(|_, series| series.job != Some(handle));
+        self.shapes.retain(|_, shape| shape.job.as_ref().is_none_or(|job| job.handle != handle));
+    }
+}

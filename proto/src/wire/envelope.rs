@@ -1,0 +1,36 @@
+//! Everything that is serialised and is no column: the one place that knows bincode.
+//!
+//! bincode is unmaintained (RUSTSEC-2025-0141) and pinned; its format is simple enough to be replaced behind these two
+//! functions, which is why nobody else may call it.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::bytes::DecodeError;
+use crate::limits;
+
+fn config() -> impl bincode::config::Config {
+    bincode::config::standard().with_limit::<{ limits::MESSAGE_BYTES }>()
+}
+
+/// Appends `value`, little-endian with variable-length integers.
+pub(crate) fn put<T: Serialize>(out: &mut Vec<u8>, value: &T) {
+    struct Writer<'a>(&'a mut Vec<u8>);
+    impl bincode::enc::write::Writer for Writer<'_> {
+        fn write(&mut self, bytes: &[u8]) -> Result<(), bincode::error::EncodeError> {
+            self.0.extend_from_slice(bytes);
+            Ok(())
+        }
+    }
+    let serialised = bincode::serde::encode_into_writer(value, Writer(out), config());
+    debug_assert!(serialised.is_ok(), "plain data into memory: {serialised:?}");
+}
+
+/// Reads a `T` from all of `bytes`. A length in it beyond [`limits::MESSAGE_BYTES`] is refused before memory is taken.
+pub(crate) fn get<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
+    match bincode::serde::decode_from_slice(bytes, config()) {
+        Ok((value, used)) if used == bytes.len() => Ok(value),
+        Ok(_) => Err(DecodeError::Trailing),
+        Err(_) => Err(DecodeError::Serialised),
+    }
+}

@@ -1,0 +1,326 @@
+//! A frame: the samples that were flushed together, encoded. Exactly one ZeroMQ message.
+
+use std::sync::Arc;
+
+use super::bytes::{Cursor, DecodeError, put_varint, unzigzag, zigzag};
+use super::column::{Coding, ColumnEncoder, get_columns};
+use super::dictionary::Entry;
+use super::{VERSION, envelope};
+use crate::batch::{Batch, Row, Shape};
+use crate::ledger::{Event, LedgerEntry};
+use crate::limits;
+use crate::series::{Number, SessionId, ShapeId};
+
+/// How a frame begins.
+pub const MAGIC: [u8; 3] = *b"PLM";
+
+const SECTION_DICTIONARY: u8 = 1;
+const SECTION_BLOCK: u8 = 2;
+const SECTION_LEDGER: u8 = 3;
+const SECTION_EVENTS: u8 = 4;
+const SECTION_PARTIAL_BLOCK: u8 = 5;
+
+const CHECKSUM_BYTES: usize = 4;
+
+/// A frame, decoded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frame {
+    /// The session that it belongs to.
+    pub session: SessionId,
+    /// Its number in that session; the first is 1.
+    pub sequence: u64,
+    /// What must be known to understand its blocks and was not announced before.
+    pub dictionary: Vec<Entry>,
+    /// The samples.
+    pub blocks: Vec<Block>,
+    /// What became of the samples that were due.
+    pub ledger: Vec<LedgerEntry>,
+    /// What happened.
+    pub events: Vec<Event>,
+}
+
+/// The samples of one shape.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Block {
+    /// What the columns are.
+    pub shape: ShapeId,
+    /// How many columns the shape has.
+    pub shape_columns: usize,
+    /// Which of the shape's columns are here; the others were absent.
+    pub columns: Vec<usize>,
+    /// When the samples were taken, in microseconds since the epoch.
+    pub times_us: Vec<i64>,
+    /// The bits of the values, column by column, `times_us.len()` to each.
+    pub values: Vec<u64>,
+}
+
+impl Block {
+    /// Each column's position in the shape, with its values.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &[u64])> {
+        self.columns.iter().copied().zip(self.values.chunks_exact(self.times_us.len().max(1)))
+    }
+}
+
+impl Frame {
+    /// How many samples it holds.
+    pub fn samples(&self) -> usize {
+        self.blocks.iter().map(|block| block.values.len()).sum()
+    }
+
+    /// The frame that `bytes` are.
+    ///
+    /// # Errors
+    /// When they are not exactly one undamaged frame of this version within its limits. Takes time proportional to the
+    /// bytes and to [`limits::FRAME_VALUES`] at most, and no more memory than that.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        if bytes.len() > limits::FRAME_BYTES {
+            return Err(DecodeError::Limit { what: "bytes in a frame", found: bytes.len() as u64, limit: limits::FRAME_BYTES as u64 });
+        }
+        let mut cursor = Cursor::new(bytes);
+        if cursor.array()? != MAGIC {
+            return Err(DecodeError::Magic);
+        }
+        match cursor.byte()? {
+            VERSION => {}
+            found => return Err(DecodeError::Version { found }),
+        }
+        let (body, checksum) = bytes.split_last_chunk::<CHECKSUM_BYTES>().ok_or(DecodeError::Truncated)?;
+        if crc32fast::hash(body) != u32::from_le_bytes(*checksum) {
+            return Err(DecodeError::Checksum);
+        }
+        let mut cursor = Cursor::new(body);
+        cursor.take(MAGIC.len() + 1)?;
+        let session = SessionId(u64::from_le_bytes(cursor.array()?));
+        let sequence = cursor.varint()?;
+        let base_us = unzigzag(cursor.varint()?);
+        let mut frame =
+            Self { session, sequence, dictionary: Vec::new(), blocks: Vec::new(), ledger: Vec::new(), events: Vec::new() };
+        let mut values_left = limits::FRAME_VALUES;
+        while !cursor.is_empty() {
+            match cursor.byte()? {
+                SECTION_DICTIONARY => get_section(&mut cursor, &mut frame.dictionary)?,
+                SECTION_LEDGER => get_section(&mut cursor, &mut frame.ledger)?,
+                SECTION_EVENTS => get_section(&mut cursor, &mut frame.events)?,
+                kind @ (SECTION_BLOCK | SECTION_PARTIAL_BLOCK) => {
+                    if frame.blocks.len() == limits::FRAME_BLOCKS {
+                        return Err(DecodeError::Contradiction("a frame has too many blocks"));
+                    }
+                    let block = get_block(&mut cursor, kind == SECTION_PARTIAL_BLOCK, base_us, &mut values_left)?;
+                    frame.blocks.push(block);
+                }
+                found => return Err(DecodeError::Tag { what: "kind of section", found }),
+            }
+        }
+        Ok(frame)
+    }
+}
+
+fn get_section<T: serde::de::DeserializeOwned>(cursor: &mut Cursor<'_>, into: &mut Vec<T>) -> Result<(), DecodeError> {
+    let len = cursor.count("bytes in a section", limits::MESSAGE_BYTES)?;
+    let mut entries: Vec<T> = envelope::get(cursor.take(len)?)?;
+    let count = into.len() + entries.len();
+    if count > limits::SECTION_ENTRIES {
+        return Err(DecodeError::Limit { what: "entries in a section", found: count as u64, limit: limits::SECTION_ENTRIES as u64 });
+    }
+    into.append(&mut entries);
+    Ok(())
+}
+
+fn get_block(cursor: &mut Cursor<'_>, partial: bool, base_us: i64, values_left: &mut usize) -> Result<Block, DecodeError> {
+    let shape = cursor.varint()?;
+    let shape = u32::try_from(shape)
+        .map_err(|_| DecodeError::Limit { what: "as the number of a shape", found: shape, limit: u64::from(u32::MAX) })?;
+    let shape_columns = cursor.count("columns in a block", limits::BLOCK_COLUMNS)?;
+    let columns = if partial { get_bitmap(cursor, shape_columns)? } else { (0..shape_columns).collect() };
+    let ticks = cursor.count("ticks in a block", limits::BLOCK_TICKS)?;
+    if ticks == 0 {
+        return Err(DecodeError::Contradiction("a block has no ticks"));
+    }
+    // Its times take as much memory as one more column.
+    let wanted = (columns.len() + 1) * ticks;
+    *values_left = values_left.checked_sub(wanted).ok_or(DecodeError::Limit {
+        what: "values in a frame",
+        found: (limits::FRAME_VALUES - *values_left + wanted) as u64,
+        limit: limits::FRAME_VALUES as u64,
+    })?;
+    let times_us = get_times(cursor, ticks, base_us)?;
+    let mut values = Vec::new();
+    get_columns(cursor, columns.len(), ticks, &mut values)?;
+    Ok(Block { shape: ShapeId(shape), shape_columns, columns, times_us, values })
+}
+
+fn get_bitmap(cursor: &mut Cursor<'_>, columns: usize) -> Result<Vec<usize>, DecodeError> {
+    let bitmap = cursor.take(columns.div_ceil(8))?;
+    let bits = bitmap.iter().flat_map(|byte| (0..8).map(move |bit| byte >> bit & 1 == 1));
+    Ok(bits.take(columns).enumerate().filter_map(|(column, present)| present.then_some(column)).collect())
+}
+
+/// The times of a block of one tick are its time; of a regular block the deadlines and how late each was kept; of
+/// another the differences.
+fn get_times(cursor: &mut Cursor<'_>, ticks: usize, base_us: i64) -> Result<Vec<i64>, DecodeError> {
+    let anchor_us = base_us.wrapping_add(unzigzag(cursor.varint()?));
+    if ticks == 1 {
+        return Ok(vec![anchor_us]);
+    }
+    let period_us = cursor.varint()?;
+    if period_us == 0 {
+        let mut offsets = Vec::new();
+        get_columns(cursor, 1, ticks, &mut offsets)?;
+        return Ok(offsets.iter().map(|offset| anchor_us.wrapping_add(offset.cast_signed())).collect());
+    }
+    let (mut gaps, mut offsets) = (Vec::new(), Vec::new());
+    get_columns(cursor, 1, ticks - 1, &mut gaps)?;
+    get_columns(cursor, 1, ticks, &mut offsets)?;
+    let mut deadline_us = anchor_us;
+    let mut times_us = Vec::with_capacity(ticks);
+    for (offset, gap) in offsets.iter().zip(std::iter::once(&0).chain(&gaps)) {
+        deadline_us = deadline_us.wrapping_add(gap.wrapping_mul(period_us).cast_signed());
+        times_us.push(deadline_us.wrapping_add(offset.cast_signed()));
+    }
+    Ok(times_us)
+}
+
+/// What goes into a frame beside the samples.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Extras<'a> {
+    /// Dictionary entries that the samples or events need.
+    pub dictionary: &'a [Entry],
+    /// Tallies.
+    pub ledger: &'a [LedgerEntry],
+    /// Events.
+    pub events: &'a [Event],
+}
+
+/// Encodes batches into frames. Keeps its buffers from frame to frame.
+#[derive(Debug, Default)]
+pub struct Encoder {
+    columns: ColumnEncoder,
+    by_shape: Vec<Vec<Row>>,
+    transposed: Vec<u64>,
+    times: Vec<u64>,
+    serialised: Vec<u8>,
+}
+
+impl Encoder {
+    /// Appends the frame `sequence` of `session` with all of `batch` to `out`.
+    pub fn encode(&mut self, out: &mut Vec<u8>, session: SessionId, sequence: u64, batch: &Batch, extras: Extras<'_>) {
+        let start = out.len();
+        out.extend_from_slice(&MAGIC);
+        out.push(VERSION);
+        out.extend_from_slice(&session.0.to_le_bytes());
+        put_varint(out, sequence);
+        let base_us = batch.rows.first().map_or(0, |row| row.instant.time_us);
+        put_varint(out, zigzag(base_us));
+        self.put_section(out, SECTION_DICTIONARY, extras.dictionary);
+        self.put_blocks(out, batch, base_us);
+        self.put_section(out, SECTION_LEDGER, extras.ledger);
+        self.put_section(out, SECTION_EVENTS, extras.events);
+        let checksum = crc32fast::hash(out.get(start..).unwrap_or_default());
+        out.extend_from_slice(&checksum.to_le_bytes());
+    }
+
+    fn put_section<T: serde::Serialize>(&mut self, out: &mut Vec<u8>, kind: u8, entries: &[T]) {
+        // A section has at most MESSAGE_BYTES, so long lists make several.
+        const CHUNK: usize = 1024;
+        for chunk in entries.chunks(CHUNK) {
+            self.serialised.clear();
+            envelope::put(&mut self.serialised, &chunk);
+            out.push(kind);
+            put_varint(out, self.serialised.len() as u64);
+            out.extend_from_slice(&self.serialised);
+        }
+    }
+
+    fn put_blocks(&mut self, out: &mut Vec<u8>, batch: &Batch, base_us: i64) {
+        if self.by_shape.len() < batch.shapes.len() {
+            self.by_shape.resize_with(batch.shapes.len(), Vec::new);
+        }
+        let mut absent = batch.absent.iter().copied().peekable();
+        for (number, row) in (0..).zip(&batch.rows) {
+            let mut missing = Vec::new();
+            while let Some((_, column)) = absent.next_if(|(row, _)| *row == number) {
+                missing.push(column as usize);
+            }
+            if missing.is_empty() {
+                if let Some(rows) = self.by_shape.get_mut(row.shape as usize) {
+                    rows.push(*row);
+                }
+            } else if let Some(shape) = batch.shapes.get(row.shape as usize) {
+                self.put_block(out, batch, shape, &[*row], &missing, base_us);
+            }
+        }
+        let mut by_shape = std::mem::take(&mut self.by_shape);
+        for (shape, rows) in batch.shapes.iter().zip(&mut by_shape) {
+            for same in rows.chunk_by(|a, b| a.instant.deadline.is_some() == b.instant.deadline.is_some()) {
+                self.put_block(out, batch, shape, same, &[], base_us);
+            }
+            rows.clear();
+        }
+        self.by_shape = by_shape;
+    }
+
+    fn put_block(&mut self, out: &mut Vec<u8>, batch: &Batch, shape: &Arc<Shape>, rows: &[Row], missing: &[usize], base_us: i64) {
+        let width = shape.columns.len();
+        out.push(if missing.is_empty() { SECTION_BLOCK } else { SECTION_PARTIAL_BLOCK });
+        put_varint(out, u64::from(shape.id.0));
+        put_varint(out, width as u64);
+        if !missing.is_empty() {
+            put_bitmap(out, width, missing);
+        }
+        put_varint(out, rows.len() as u64);
+        self.put_times(out, shape.period.as_micros(), rows, base_us);
+        let present = || shape.columns.iter().enumerate().filter(|(column, _)| !missing.contains(column));
+        self.transposed.clear();
+        for (column, _) in present() {
+            let value_of = |row: &Row| batch.values.get(row.values_at as usize + column).copied().unwrap_or_default();
+            self.transposed.extend(rows.iter().map(value_of));
+        }
+        self.columns.begin_block();
+        for (_, column) in present() {
+            let coding = match column.metric.1.number {
+                Number::Unsigned | Number::Signed => Coding::Difference,
+                Number::Float => Coding::Xor,
+            };
+            self.columns.put(out, &self.transposed, rows.len(), coding);
+        }
+        self.columns.flush(out);
+    }
+
+    fn put_times(&mut self, out: &mut Vec<u8>, period_us: u64, rows: &[Row], base_us: i64) {
+        let Some((first, rest)) = rows.split_first() else { return };
+        let grid_us = |row: &Row| row.instant.deadline.map(|deadline| deadline.wrapping_mul(period_us).cast_signed());
+        match (rest, grid_us(first)) {
+            ([], _) => put_varint(out, zigzag(first.instant.time_us.wrapping_sub(base_us))),
+            (_, None) => {
+                put_varint(out, zigzag(first.instant.time_us.wrapping_sub(base_us)));
+                put_varint(out, 0);
+                let offset = |row: &Row| row.instant.time_us.wrapping_sub(first.instant.time_us).cast_unsigned();
+                self.put_single(out, rows.iter().map(offset), Coding::Difference);
+            }
+            (_, Some(anchor_us)) => {
+                put_varint(out, zigzag(anchor_us.wrapping_sub(base_us)));
+                put_varint(out, period_us);
+                let deadline = |row: &Row| row.instant.deadline.unwrap_or_default();
+                let gaps = rows.iter().zip(rest).map(|(before, row)| deadline(row).wrapping_sub(deadline(before)));
+                self.put_single(out, gaps, Coding::Level);
+                let offset = |row: &Row| row.instant.time_us.wrapping_sub(grid_us(row).unwrap_or_default()).cast_unsigned();
+                self.put_single(out, rows.iter().map(offset), Coding::Level);
+            }
+        }
+    }
+
+    fn put_single(&mut self, out: &mut Vec<u8>, values: impl Iterator<Item = u64>, coding: Coding) {
+        self.times.clear();
+        self.times.extend(values);
+        self.columns.begin_block();
+        self.columns.put(out, &self.times, self.times.len(), coding);
+        self.columns.flush(out);
+    }
+}
+
+fn put_bitmap(out: &mut Vec<u8>, width: usize, missing: &[usize]) {
+    for first in (0..width).step_by(8) {
+        let present = |bit: &usize| first + bit < width && !missing.contains(&(first + bit));
+        out.push((0..8).filter(present).fold(0, |byte, bit| byte | 1 << bit));
+    }
+}

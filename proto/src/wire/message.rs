@@ -1,0 +1,167 @@
+//! The messages beside the frames: what the collector answers, and what an agent says out of turn.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::bytes::DecodeError;
+use super::dictionary::Entry;
+use super::{VERSION, envelope};
+use crate::limits;
+use crate::series::SessionId;
+
+/// How a message begins, so that it cannot be taken for a frame.
+pub const MAGIC: [u8; 3] = *b"PLC";
+
+/// From an agent to its collector.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToCollector {
+    /// The answer to [`ToAgent::NeedDictionary`]. Long dictionaries come in several messages; frames follow the last.
+    Dictionary {
+        /// Whose dictionary.
+        session: SessionId,
+        /// A part of it, in order.
+        entries: Vec<Entry>,
+    },
+    /// Frames that will never come.
+    Skipped {
+        /// Whose frames.
+        session: SessionId,
+        /// The first of them.
+        first: u64,
+        /// The last of them.
+        last: u64,
+        /// How many samples they held.
+        samples: u64,
+        /// Why they do not come.
+        reason: SkipReason,
+        /// When the oldest and the newest of the samples were taken, in microseconds since the epoch.
+        span_us: (i64, i64),
+    },
+}
+
+/// Why frames do not come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SkipReason {
+    /// The outbox was full, and the oldest frames made room.
+    OutboxFull,
+    /// A collector acknowledged them before, and this one does not know of it.
+    AlreadyAcknowledged,
+}
+
+/// From the collector to an agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToAgent {
+    /// All frames up to `through` are committed to the database, or will never be wanted again.
+    Ack {
+        /// Whose frames.
+        session: SessionId,
+        /// The newest of them.
+        through: u64,
+    },
+    /// A frame came out of order: send again, beginning with `from`.
+    Resend {
+        /// Whose frames.
+        session: SessionId,
+        /// The first one that is missing.
+        from: u64,
+    },
+    /// A frame speaks of ids that the collector does not know.
+    NeedDictionary {
+        /// Whose ids.
+        session: SessionId,
+    },
+    /// What came cannot be used, and will be refused again.
+    Refused {
+        /// Why, for a person to read.
+        reason: String,
+        /// The versions of the protocol that would be understood, first and last.
+        versions: (u8, u8),
+    },
+}
+
+impl ToCollector {
+    /// The message's bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        encode(self)
+    }
+
+    /// The message that `bytes` are.
+    ///
+    /// # Errors
+    /// When they are none of this version, or longer than [`limits::MESSAGE_BYTES`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        decode(bytes)
+    }
+}
+
+impl ToAgent {
+    /// The message's bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        encode(self)
+    }
+
+    /// The message that `bytes` are.
+    ///
+    /// # Errors
+    /// When they are none of this version, or longer than [`limits::MESSAGE_BYTES`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        decode(bytes)
+    }
+}
+
+fn encode<T: Serialize>(message: &T) -> Vec<u8> {
+    let mut out = MAGIC.to_vec();
+    out.push(VERSION);
+    envelope::put(&mut out, message);
+    out
+}
+
+fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
+    if bytes.len() > limits::MESSAGE_BYTES {
+        return Err(DecodeError::Limit { what: "bytes in a message", found: bytes.len() as u64, limit: limits::MESSAGE_BYTES as u64 });
+    }
+    let (magic, rest) = bytes.split_first_chunk::<3>().ok_or(DecodeError::Truncated)?;
+    if *magic != MAGIC {
+        return Err(DecodeError::Magic);
+    }
+    match rest.split_first() {
+        None => Err(DecodeError::Truncated),
+        Some((&VERSION, body)) => envelope::get(body),
+        Some((&found, _)) => Err(DecodeError::Version { found }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_round_trip() {
+        let session = SessionId(7);
+        for message in [
+            ToAgent::Ack { session, through: u64::MAX },
+            ToAgent::Resend { session, from: 0 },
+            ToAgent::NeedDictionary { session },
+            ToAgent::Refused { reason: "another version".into(), versions: (1, 1) },
+        ] {
+            assert_eq!(ToAgent::decode(&message.encode()), Ok(message));
+        }
+    }
+
+    #[test]
+    fn another_version_is_named() {
+        let mut bytes = ToAgent::NeedDictionary { session: SessionId(1) }.encode();
+        bytes[3] = 9;
+        assert_eq!(ToAgent::decode(&bytes), Err(DecodeError::Version { found: 9 }));
+        assert_eq!(ToAgent::decode(b"GET / HTTP/1.1"), Err(DecodeError::Magic));
+        assert_eq!(ToAgent::decode(b"PL"), Err(DecodeError::Truncated));
+    }
+
+    #[test]
+    fn a_length_that_lies_takes_no_memory() {
+        // A `Refused` whose text claims 2^40 bytes.
+        let mut bytes = b"PLC\x01\x03".to_vec();
+        bytes.extend_from_slice(&[253, 0, 0, 0, 0, 0, 1, 0, 0]);
+        assert_eq!(ToAgent::decode(&bytes), Err(DecodeError::Serialised));
+    }
+}

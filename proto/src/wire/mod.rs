@@ -1,0 +1,15 @@
+//! The bytes on the wire: frames with the project's own column codec, and serialised messages.
+//!
+//! `docs/protocol.md` describes every byte.
+
+mod bytes;
+mod column;
+pub mod dictionary;
+mod envelope;
+pub mod frame;
+pub mod message;
+
+pub use bytes::DecodeError;
+
+/// The versions of the protocol: 1, the first.
+pub const VERSION: u8 = 1;
