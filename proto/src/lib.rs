@@ -4,7 +4,7 @@
 //! through [`wire::frame`] to the collector.
 
 pub mod batch;
-//CAT
+pub mod catalogue;
 pub mod ledger;
 pub mod limits;
 pub mod name;
