@@ -8,7 +8,7 @@ use crate::series::{Identifier, JobHandle};
 
 /// Counts of samples of one source and job since the session began. Later entries replace earlier ones, so that a lost
 /// or repeated entry does no harm.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// Whose samples had a deadline.
     pub due: u64,

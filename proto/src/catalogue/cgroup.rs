@@ -10,6 +10,7 @@ use crate::series::Unit::{Bytes, Count, Nanoseconds, Percent};
 static V2_CPU: TextFile = TextFile::v2("cpu.stat", Form::Keyed);
 static V2_CPU_LOCAL: TextFile = TextFile::v2("cpu.stat.local", Form::Keyed);
 static V1_CPU: TextFile = TextFile::v1("cpu", "cpu.stat", Form::Keyed);
+static V1_CPU_LOCAL: TextFile = TextFile::v1("cpu", "cpu.stat.local", Form::Keyed);
 static V1_USAGE: TextFile = TextFile::v1("cpuacct", "cpuacct.usage", Form::Values);
 static V1_USER: TextFile = TextFile::v1("cpuacct", "cpuacct.usage_user", Form::Values);
 static V1_SYSTEM: TextFile = TextFile::v1("cpuacct", "cpuacct.usage_sys", Form::Values);
@@ -33,7 +34,7 @@ pub(crate) static CPU: &[Metric] = &[
     Metric::counter("cpu.throttled.time", Nanoseconds, &[V2_CPU.scaled("throttled_usec", US), V1_CPU.key("throttled_time")], "Time that the job had to wait for its CPU limit, summed over CPUs."),
     Metric::counter("cpu.bursts", Count, &[V2_CPU.key("nr_bursts"), V1_CPU.key("nr_bursts")], "Enforcement periods in which the job used CPU time that it had saved."),
     Metric::counter("cpu.burst.time", Nanoseconds, &[V2_CPU.scaled("burst_usec", US), V1_CPU.key("burst_time")], "CPU time above the limit, taken from what was saved."),
-    Metric::counter("cpu.local.throttled.time", Nanoseconds, &[V2_CPU_LOCAL.scaled("throttled_usec", US)], "Time that the job had to wait for any CPU limit, its parents' included."),
+    Metric::counter("cpu.local.throttled.time", Nanoseconds, &[V2_CPU_LOCAL.scaled("throttled_usec", US), V1_CPU_LOCAL.key("throttled_time")], "Time that the job had to wait for any CPU limit, its parents' included."),
 ];
 
 static V2_IO: TextFile = TextFile::v2("io.stat", Form::Pairs);
@@ -44,6 +45,7 @@ static V2_PIDS_PEAK: TextFile = TextFile::v2("pids.peak", Form::Values);
 static V2_PIDS_MAX: TextFile = TextFile::v2("pids.max", Form::Values);
 static V2_PIDS_EVENTS: TextFile = TextFile::v2("pids.events", Form::Keyed);
 static V1_PIDS: TextFile = TextFile::v1("pids", "pids.current", Form::Values);
+static V1_PIDS_PEAK: TextFile = TextFile::v1("pids", "pids.peak", Form::Values);
 static V1_PIDS_MAX: TextFile = TextFile::v1("pids", "pids.max", Form::Values);
 static V1_PIDS_EVENTS: TextFile = TextFile::v1("pids", "pids.events", Form::Keyed);
 static V2_HUGE: TextFile = TextFile::v2("hugetlb.*.current", Form::Values).labelled("size");
@@ -54,8 +56,9 @@ static V1_HUGE_PEAK: TextFile = TextFile::v1("hugetlb", "hugetlb.*.max_usage_in_
 static V1_HUGE_MAX: TextFile = TextFile::v1("hugetlb", "hugetlb.*.limit_in_bytes", Form::Values).labelled("size");
 static V1_HUGE_FAILURES: TextFile = TextFile::v1("hugetlb", "hugetlb.*.failcnt", Form::Values).labelled("size");
 
-/// A number of huge pages that version 1 writes where there is no limit: rounded down to 2 MiB.
-const V1_HUGE_UNLIMITED: u64 = 0x7fff_ffff_ffe0_0000;
+/// The least that version 1 writes where huge pages have no limit. It rounds down to whole pages of the size at hand:
+/// this is for the largest, of 16 GiB.
+const V1_HUGE_UNLIMITED: u64 = 0x7fff_fffc_0000_0000;
 
 const INTEGER: Scale = Scale::Times(1);
 
@@ -68,7 +71,7 @@ pub(crate) static OTHER: &[Metric] = &[
     Metric::counter("io.discard.bytes", Bytes, &[V2_IO.named(EACH_DEVICE, "dbytes", INTEGER), V1_IO_BYTES.named(EACH_DEVICE, "Discard", INTEGER)], "Bytes discarded on each device."),
     Metric::counter("io.discard.operations", Count, &[V2_IO.named(EACH_DEVICE, "dios", INTEGER), V1_IO_COUNT.named(EACH_DEVICE, "Discard", INTEGER)], "Discards on each device."),
     Metric::gauge("pids.current", Count, &[V2_PIDS.only(), V1_PIDS.only()], "Processes and threads."),
-    Metric::gauge("pids.peak", Count, &[V2_PIDS_PEAK.only()], "The most processes and threads that ever were."),
+    Metric::gauge("pids.peak", Count, &[V2_PIDS_PEAK.only(), V1_PIDS_PEAK.only()], "The most processes and threads that ever were."),
     Metric::gauge("pids.limit", Count, &[V2_PIDS_MAX.limit(u64::MAX), V1_PIDS_MAX.limit(u64::MAX)], "The limit of processes and threads; absent where there is none."),
     Metric::counter("pids.failures", Count, &[V2_PIDS_EVENTS.key("max"), V1_PIDS_EVENTS.key("max")], "Forks refused for the limit."),
     Metric::gauge("hugetlb.current", Bytes, &[V2_HUGE.only(), V1_HUGE.only()], "Huge pages in use, by their size."),

@@ -161,6 +161,7 @@ pub(crate) static USAGE: &[Metric] = &[
     Metric::gauge("memory.swap.current", Bytes, &[V2_SWAP_CURRENT.only()], "Swap in use."),
     Metric::gauge("memory.swap.peak", Bytes, &[V2_SWAP_PEAK.only()], "The most swap that was ever in use."),
     Metric::gauge("memory.swap.limit", Bytes, &[V2_SWAP_MAX.limit(u64::MAX)], "The hard limit of swap; absent where there is none."),
+    Metric::counter("memory.swap.events.high", Count, &[V2_SWAP_EVENTS.key("high")], "How often swap was above its high limit."),
     Metric::counter("memory.swap.failures", Count, &[V2_SWAP_EVENTS.key("max")], "How often the limit of swap was reached."),
     Metric::counter("memory.swap.shortages", Count, &[V2_SWAP_EVENTS.key("fail")], "How often swap could not be had, for the limit or because there was none left."),
     Metric::gauge("memory.with_swap.current", Bytes, &[V1_SWAP_USAGE.only()], "Memory and swap in use together, which version 1 counts as one."),

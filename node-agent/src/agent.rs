@@ -1,0 +1,203 @@
+//! A running agent: its threads, joined.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use polymeter_proto::period::Period;
+use polymeter_proto::series::{Identifier, SessionDescriptor, SessionId};
+use rustix::thread::set_current_timer_slack;
+use tokio::sync::mpsc;
+
+use crate::clock;
+use crate::config::Config;
+use crate::control;
+use crate::counters::Counters;
+use crate::delivery::sender::{self, Ending, Sender, Settings};
+use crate::jobs::hierarchy::Mounts;
+use crate::jobs::open::online_cpus;
+use crate::kernel;
+use crate::log;
+use crate::manager::{Manager, ask};
+use crate::request::{JobSpec, RegisterError, Request, View};
+use crate::sampler::{Port, Sampler};
+use crate::status::Board;
+
+/// Requests that may wait for the manager.
+const REQUESTS: usize = 64;
+
+/// Why an agent does not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// The machine lacks something that the agent needs.
+    System(&'static str, io::Error),
+    /// The node has no usable name.
+    Node(String),
+    /// The collector's endpoint cannot be used.
+    Collector(String, zmq::Error),
+    /// The control socket cannot be opened.
+    Control(std::path::PathBuf, io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::System(what, error) => write!(f, "{what}: {error}"),
+            Self::Node(name) => write!(f, "the host's name `{name}` cannot be a node's name; set `node` in the configuration"),
+            Self::Collector(endpoint, error) => write!(f, "cannot connect to {endpoint}: {error}; check `collector` in the configuration"),
+            Self::Control(path, error) => write!(f, "cannot open the control socket {}: {error}; set `socket` in the configuration", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// A running agent.
+#[derive(Debug)]
+pub struct Agent {
+    requests: mpsc::Sender<Request>,
+    manager: JoinHandle<()>,
+    sampler: JoinHandle<()>,
+    sender: JoinHandle<bool>,
+    ending: Arc<Ending>,
+    port: Arc<Port>,
+    counters: Arc<Counters>,
+    session: SessionId,
+}
+
+/// How an agent ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stopped {
+    /// Whether the collector has acknowledged everything.
+    pub all_acknowledged: bool,
+}
+
+impl Agent {
+    /// Starts the threads of an agent. The context is shared with the collector where both live in one process.
+    ///
+    /// # Errors
+    /// When something that it needs cannot be had; nothing runs then.
+    pub fn start(config: Config, context: &zmq::Context) -> Result<Self, StartError> {
+        let session = sender::new_session().map_err(|error| StartError::System("no random numbers", error))?;
+        let mounts = Mounts::read(&config.root).map_err(|error| StartError::System("cannot find the cgroup hierarchies", error))?;
+        let cpus = online_cpus(&config.root).map_err(|error| StartError::System("cannot find the CPUs", error))?;
+        let port = Arc::new(Port::new().map_err(|error| StartError::System("cannot make an eventfd", error))?);
+        let (counters, board) = (Arc::new(Counters::default()), Arc::new(Board::default()));
+        let settings = Settings { collector: config.collector.clone(), session, descriptor: descriptor(&config)?, outbox_bytes: config.outbox_bytes };
+        let sender = Sender::connect(context, settings, Arc::clone(&port), Arc::clone(&counters), Arc::clone(&board))
+            .map_err(|error| StartError::Collector(config.collector.clone(), error))?;
+        let listener = match &config.socket {
+            None => None,
+            Some(path) => Some(control::listen(path).map_err(|error| StartError::Control(path.clone(), error))?),
+        };
+        let (requests, received) = mpsc::channel(REQUESTS);
+        let ending = Arc::new(Ending::default());
+
+        let (flush, priority) = (config.flush, config.realtime_priority);
+        let (for_sampler, counted) = (Arc::clone(&port), Arc::clone(&counters));
+        let sampler = spawn("sampler", move || sample(for_sampler, counted, flush, priority))?;
+        let wanted = Arc::clone(&ending);
+        let sender = spawn("sender", move || sender.run(&wanted))?;
+        let manager = Manager::new(config, mounts, cpus, Arc::clone(&port), Arc::clone(&counters), board);
+        let (asking, status) = (requests.clone(), control::Context { session, counters: Arc::clone(&counters) });
+        let manager = spawn("manager", move || manage(manager, received, listener, asking, status))?;
+        Ok(Self { requests, manager, sampler, sender, ending, port, counters, session })
+    }
+
+    /// Follows a job. Returns the metrics that cannot be had, with the reasons.
+    ///
+    /// # Errors
+    /// When the job cannot be followed.
+    pub fn register(&self, spec: JobSpec) -> Result<Vec<(String, String)>, RegisterError> {
+        self.ask(|reply| Request::Register(Box::new(spec), reply)).unwrap_or(Ok(Vec::new()))
+    }
+
+    /// Takes the last reading of a registered job and lets it go. Says whether there was one.
+    pub fn unregister(&self, job_id: Identifier) -> bool {
+        self.ask(|reply| Request::Unregister(job_id, reply)).unwrap_or(false)
+    }
+
+    /// What is followed, and how it goes.
+    pub fn view(&self) -> View {
+        self.ask(Request::View).unwrap_or_default()
+    }
+
+    /// Puts another configuration in force. What cannot change in a running agent (`collector`, `socket`, `root`,
+    /// `flush`, `outbox`, `node`, `realtime_priority`) stays as it was.
+    pub fn reload(&self, config: Config) {
+        self.requests.blocking_send(Request::Reload(Box::new(config))).ok();
+    }
+
+    /// Totals of this agent.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The session of this agent.
+    pub const fn session(&self) -> SessionId {
+        self.session
+    }
+
+    fn ask<T>(&self, make: impl FnOnce(tokio::sync::oneshot::Sender<T>) -> Request) -> Option<T> {
+        let (request, answer) = ask(make);
+        self.requests.blocking_send(request).ok()?;
+        answer.blocking_recv().ok()
+    }
+
+    /// Takes no new samples, sends what there is, and waits for at most `patience` until it is acknowledged.
+    pub fn stop(self, patience: Duration) -> Stopped {
+        self.requests.blocking_send(Request::Stop).ok();
+        // A thread that panicked has said so already; the others are still to be ended.
+        self.manager.join().ok();
+        self.sampler.join().ok();
+        self.ending.patience_ns.store(u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+        self.ending.wanted.store(true, Release);
+        self.port.full_doorbell().ring();
+        Stopped { all_acknowledged: self.sender.join().unwrap_or(false) }
+    }
+}
+
+fn descriptor(config: &Config) -> Result<SessionDescriptor, StartError> {
+    let node = match &config.node {
+        Some(node) => node.clone(),
+        None => {
+            let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+            Identifier::try_from(name.as_str()).map_err(|_| StartError::Node(name))?
+        }
+    };
+    let agent_version = Identifier::try_from(env!("CARGO_PKG_VERSION")).map_err(|_| StartError::Node(String::new()))?;
+    Ok(SessionDescriptor { node, agent_version, started_us: clock::realtime_us() })
+}
+
+fn spawn<T: Send + 'static>(name: &str, run: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>, StartError> {
+    /// No thread here recurses; the default of 8 MiB would only make the address space look large.
+    const STACK_BYTES: usize = 512 * 1024;
+    let builder = std::thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES);
+    builder.spawn(run).map_err(|error| StartError::System("cannot start a thread", error))
+}
+
+fn sample(port: Arc<Port>, counters: Arc<Counters>, flush: Period, priority: Option<u8>) {
+    // By default the kernel lets a sleeping thread of ordinary priority oversleep by 50 µs.
+    set_current_timer_slack(std::num::NonZeroU64::new(1)).ok();
+    if let Some(Err(error)) = priority.map(kernel::set_fifo_priority) {
+        log::info(&format!("sampling without real-time priority ({error}): on a busy node deadlines below 10 ms will be missed and counted"));
+    }
+    Sampler::new(port, counters, flush).run();
+}
+
+fn manage(manager: Manager, received: mpsc::Receiver<Request>, listener: Option<std::os::unix::net::UnixListener>, requests: mpsc::Sender<Request>, context: control::Context) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
+    match runtime {
+        Err(error) => log::error(&format!("cannot start: {error}")),
+        Ok(runtime) => runtime.block_on(async {
+            if let Some(listener) = listener {
+                // Ends with the runtime, when the manager has ended.
+                tokio::spawn(control::serve(listener, requests, context));
+            }
+            manager.run(received).await;
+        }),
+    }
+}

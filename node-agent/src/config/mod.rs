@@ -1,0 +1,326 @@
+//! The agent's configuration: what `agent.toml` says, and what it means.
+
+mod document;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use polymeter_proto::catalogue;
+use polymeter_proto::name::Selector;
+use polymeter_proto::period::Period;
+use polymeter_proto::series::Identifier;
+use toml::de::DeValue;
+
+pub use document::{Fault, Faults};
+use document::{Reporter, Section};
+
+use crate::jobs::pattern::Pattern;
+use crate::plan::{Layer, Rule};
+
+/// Where the configuration is looked for.
+pub const DEFAULT_PATH: &str = "/etc/polymeter/agent.toml";
+
+/// Where the collector is looked for.
+pub const DEFAULT_COLLECTOR: &str = "tcp://127.0.0.1:7717";
+
+/// The example configuration, which says the defaults.
+pub const EXAMPLE: &str = include_str!("../../../deploy/agent.toml");
+
+/// The most patterns of job cgroups; each costs a walk.
+const PATTERNS: usize = 64;
+
+/// What the agent does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// The node's name in the data; none for the host's name.
+    pub node: Option<Identifier>,
+    /// Where frames go: a ZeroMQ endpoint.
+    pub collector: String,
+    /// The directory below which `/sys` and `/proc` are.
+    pub root: PathBuf,
+    /// How often the samples are sent.
+    pub flush: Period,
+    /// The most bytes of frames that wait for an acknowledgement.
+    pub outbox_bytes: usize,
+    /// The priority of the sampler's thread under `SCHED_FIFO`; none for the ordinary policy.
+    pub realtime_priority: Option<u8>,
+    /// The standing plan for every job, the node and the agent itself.
+    pub baseline: Layer,
+    /// Where jobs' cgroups are.
+    pub jobs: Vec<Pattern>,
+    /// How often jobs are looked for even if inotify is silent.
+    pub rescan: Period,
+    /// How many descriptors the perf events of one job may take.
+    pub perf_descriptors: usize,
+    /// The control socket; none for no control.
+    pub socket: Option<PathBuf>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            node: None,
+            collector: DEFAULT_COLLECTOR.to_owned(),
+            root: PathBuf::from("/"),
+            flush: Period::SECOND,
+            outbox_bytes: 64 * 1024 * 1024,
+            realtime_priority: Some(10),
+            baseline: Layer::default(),
+            jobs: Vec::new(),
+            rescan: Period::SECOND,
+            perf_descriptors: 4096,
+            socket: Some(PathBuf::from("/run/polymeter/agent.sock")),
+        }
+    }
+}
+
+/// Why there is no configuration.
+#[derive(Debug)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    Read(PathBuf, std::io::Error),
+    /// What it says is wrong.
+    Faults(Faults),
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(path, error) => write!(f, "{}: {error}", path.display()),
+            Self::Faults(faults) => faults.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl Config {
+    /// The configuration of an agent that was given none: what the example says.
+    pub fn default_baseline() -> Self {
+        // The test `the_example_is_valid_and_samples_something` proves that this never falls back.
+        Self::parse(Path::new("agent.toml"), EXAMPLE).unwrap_or_default()
+    }
+
+    /// The configuration in the file at `path`.
+    ///
+    /// # Errors
+    /// When it cannot be read, or says something wrong: then with everything that is wrong.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path).map_err(|error| ConfigError::Read(path.to_owned(), error))?;
+        Self::parse(path, &text).map_err(ConfigError::Faults)
+    }
+
+    /// The configuration that `text`, which is in the file `path`, says.
+    ///
+    /// # Errors
+    /// All faults together, each with its line.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, Faults> {
+        let mut reporter = Reporter::new(path, text);
+        let mut top = Section::new("", reporter.parse());
+        let mut config = Self::default();
+        config.take_top(&mut top, &mut reporter);
+        if let Some(baseline) = top.section("baseline", &mut reporter) {
+            config.baseline = layer(baseline, &mut reporter);
+        }
+        let patterns = top.strings("jobs", &mut reporter);
+        if let Some((_, span)) = patterns.get(PATTERNS) {
+            reporter.fault(span, format!("`jobs`: at most {PATTERNS} patterns"));
+        }
+        for (pattern, span) in patterns.into_iter().take(PATTERNS) {
+            match pattern.parse::<Pattern>() {
+                Ok(pattern) if config.jobs.contains(&pattern) => reporter.fault(&span, format!("`jobs`: `{}` stands twice", pattern.as_str())),
+                Ok(pattern) => config.jobs.push(pattern),
+                Err(error) => reporter.fault(&span, format!("`jobs`: {error}")),
+            }
+        }
+        top.finish(&mut reporter);
+        reporter.finish().map(|()| config)
+    }
+
+    fn take_top(&mut self, top: &mut Section<'_>, reporter: &mut Reporter<'_>) {
+        if let Some(node) = top.parse("node", reporter, |text| Identifier::try_from(text)) {
+            self.node = Some(node);
+        }
+        if let Some(collector) = top.parse("collector", reporter, endpoint) {
+            self.collector = collector;
+        }
+        if let Some(root) = top.parse("root", reporter, absolute) {
+            self.root = root;
+        }
+        if let Some(socket) = top.parse("socket", reporter, socket) {
+            self.socket = socket;
+        }
+        if let Some(flush) = top.parse("flush", reporter, str::parse) {
+            self.flush = flush;
+        }
+        if let Some(rescan) = top.parse("rescan", reporter, str::parse) {
+            self.rescan = rescan;
+        }
+        if let Some(bytes) = top.parse("outbox", reporter, bytes) {
+            self.outbox_bytes = bytes;
+        }
+        if let Some(priority) = top.integer("realtime_priority", reporter, 0..=50) {
+            self.realtime_priority = u8::try_from(priority).ok().filter(|priority| *priority > 0);
+        }
+        if let Some(descriptors) = top.integer("perf_descriptors", reporter, 0..=1_000_000) {
+            self.perf_descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
+        }
+    }
+}
+
+/// A table of selectors and periods.
+fn layer(section: Section<'_>, reporter: &mut Reporter<'_>) -> Layer {
+    let mut rules: Vec<Rule> = Vec::new();
+    for (key, value) in section.drain() {
+        let text = match value.get_ref() {
+            DeValue::String(text) => text.as_ref(),
+            _ => {
+                reporter.fault(&value.span(), format!("`{}`: a period is a string in quotes, such as \"10ms\", or \"off\"", key.get_ref()));
+                continue;
+            }
+        };
+        match rule(key.get_ref(), text) {
+            Ok(rule) => rules.push(rule),
+            Err(RuleError::Selector(error)) => reporter.fault(&key.span(), error),
+            Err(RuleError::Period(error)) => reporter.fault(&value.span(), error),
+        }
+    }
+    Layer::new(rules)
+}
+
+/// What is wrong with a wish.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RuleError {
+    /// It names no metric.
+    Selector(String),
+    /// It has no period.
+    Period(String),
+}
+
+impl fmt::Display for RuleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Selector(error) | Self::Period(error) => f.write_str(error),
+        }
+    }
+}
+
+/// The wish for the metrics of `selector` at `period`, which may be `off`.
+///
+/// # Errors
+/// When the selector chooses no metric of the catalogue, with the nearest name, or the period is none.
+pub fn rule(selector: &str, period: &str) -> Result<Rule, RuleError> {
+    let parsed: Selector = selector.parse().map_err(|error| RuleError::Selector(format!("`{selector}` selects nothing: {error}")))?;
+    if catalogue::select(&parsed).is_empty() {
+        let meant = catalogue::nearest(selector).map_or_else(
+            || "`polymeter metrics` lists them all".to_owned(),
+            |name| format!("did you mean `{name}`?"),
+        );
+        return Err(RuleError::Selector(format!("no metric is called `{selector}`; {meant}")));
+    }
+    let period = match period {
+        "off" => None,
+        text => Some(text.parse().map_err(|error| RuleError::Period(format!("`{selector}`: {error}")))?),
+    };
+    Ok(Rule { selector: parsed, period })
+}
+
+/// A ZeroMQ endpoint of a kind that reaches a collector.
+///
+/// # Errors
+/// When it is of another kind, or has no address.
+pub fn endpoint(text: &str) -> Result<String, String> {
+    let address = ["tcp://", "ipc://", "inproc://"].iter().find_map(|scheme| text.strip_prefix(scheme));
+    let has_port = || text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    match address {
+        None | Some("") => Err(format!("`{text}` is no endpoint: write tcp://HOST:PORT or ipc:///PATH")),
+        Some(_) if text.starts_with("tcp://") && !has_port() => Err(format!("`{text}` has no port: write tcp://HOST:PORT")),
+        Some(_) => Ok(text.to_owned()),
+    }
+}
+
+fn absolute(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if path.is_absolute() { Ok(path) } else { Err(format!("`{text}` is no absolute path")) }
+}
+
+fn socket(text: &str) -> Result<Option<PathBuf>, String> {
+    if text == "off" { Ok(None) } else { absolute(text).map(Some) }
+}
+
+/// A number of bytes: `64MiB`.
+fn bytes(text: &str) -> Result<usize, String> {
+    let refuse = || format!("`{text}` is no size: write a whole number and one of KiB, MiB, GiB, from 64KiB to 64GiB");
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at_checked(digits).ok_or_else(refuse)?;
+    let shift = match unit {
+        "KiB" => 10,
+        "MiB" => 20,
+        "GiB" => 30,
+        _ => return Err(refuse()),
+    };
+    let bytes = number.parse::<usize>().ok().and_then(|number| number.checked_mul(1 << shift)).ok_or_else(refuse)?;
+    if (64 << 10..=64 << 30).contains(&bytes) { Ok(bytes) } else { Err(refuse()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Config, Faults> {
+        Config::parse(Path::new("agent.toml"), text)
+    }
+
+    #[test]
+    fn an_empty_file_is_the_defaults() {
+        assert_eq!(parse("").unwrap(), Config::default());
+    }
+
+    #[test]
+    fn the_example_is_valid_and_samples_something() {
+        let example = parse(EXAMPLE).unwrap();
+        assert!(!example.baseline.is_empty());
+        assert!(!example.jobs.is_empty());
+        assert_eq!(Config { baseline: Layer::default(), jobs: Vec::new(), ..example }, Config::default());
+    }
+
+    #[test]
+    fn says_what_it_means() {
+        let config = parse("node = \"n1\"\ncollector = \"ipc:///run/c\"\nflush = \"100ms\"\noutbox = \"1MiB\"\nrealtime_priority = 0\nsocket = \"off\"\njobs = [\"slurm/uid_{uid}/job_{job}\"]\n[baseline]\n\"cpu.*\" = \"1s\"\nmemory.current = \"5s\"\n");
+        // An unquoted dotted key is a table to TOML, and so no period.
+        let faults = config.unwrap_err();
+        assert_eq!(faults.to_string(), "agent.toml:10: `memory`: a period is a string in quotes, such as \"10ms\", or \"off\"");
+        let config = parse("node = \"n1\"\nrealtime_priority = 0\nsocket = \"off\"\n[baseline]\n\"cpu.*\" = \"1s\"\n\"cpu.user\" = \"off\"\n").unwrap();
+        assert_eq!((config.realtime_priority, config.socket), (None, None));
+        assert_eq!(config.baseline.rules().len(), 2);
+    }
+
+    #[test]
+    fn all_faults_come_together_with_their_lines() {
+        let text = "nod = \"n1\"\nflush = \"1 s\"\noutbox = 5\ncollector = \"http://x\"\njobs = [\"a/b\", \"x/{job}\", \"x/{job}\"]\nrealtime_priority = 99\n\n[baseline]\n\"cpu.usge\" = \"1s\"\n\"memory.*\" = \"fast\"\n\"Cpu\" = \"1s\"\n";
+        let faults = parse(text).unwrap_err();
+        let lines: Vec<String> = faults.0.iter().map(ToString::to_string).collect();
+        let expected = [
+            (1, "unknown key `nod`"),
+            (2, "`1 s` is no period"),
+            (3, "must be a string in quotes, and is an integer"),
+            (4, "`http://x` is no endpoint"),
+            (5, "needs {job} exactly once"),
+            (5, "`x/{job}` stands twice"),
+            (6, "a whole number from 0 to 50"),
+            (9, "did you mean `cpu.usage`?"),
+            (10, "`fast` is no period"),
+            (11, "`Cpu` selects nothing"),
+        ];
+        assert_eq!(lines.len(), expected.len(), "{lines:#?}");
+        for ((line, message), found) in expected.iter().zip(&lines) {
+            assert!(found.starts_with(&format!("agent.toml:{line}: ")) && found.contains(message), "{found}");
+        }
+    }
+
+    #[test]
+    fn broken_toml_is_reported_with_the_rest() {
+        let faults = parse("node = \nflush = \"x\"\n").unwrap_err();
+        assert!(faults.0.len() >= 2, "{faults}");
+    }
+}

@@ -1,0 +1,4 @@
+//! From batches to acknowledged frames: the outbox, and the thread that owns the socket.
+
+pub mod outbox;
+pub mod sender;

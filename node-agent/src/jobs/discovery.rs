@@ -1,0 +1,181 @@
+//! Which job cgroups exist: a walk along the patterns, and inotify to know when to walk again.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+
+use inotify::{EventMask, Inotify, WatchDescriptor, WatchMask};
+
+use super::hierarchy::{JobCgroups, Mounts};
+use super::pattern::{Captured, Pattern};
+
+/// Directories that are watched. Beyond that the rescan finds what comes.
+const WATCHES: usize = 16 * 1024;
+
+/// Jobs that are followed at once.
+pub(crate) const JOBS: usize = 4096;
+
+/// A job that was found by its cgroups.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// What its path tells.
+    pub captured: Captured,
+    /// Its path relative to the hierarchies' roots.
+    pub relative: PathBuf,
+    /// Its directories.
+    pub cgroups: JobCgroups,
+}
+
+/// Walks and watches.
+#[derive(Debug)]
+pub struct Discovery {
+    mounts: Mounts,
+    patterns: Vec<Pattern>,
+    inotify: Option<Inotify>,
+    watched: BTreeMap<PathBuf, WatchDescriptor>,
+    buffer: Vec<u8>,
+}
+
+impl Discovery {
+    /// Looks for `patterns` below `mounts`. Without inotify, only the rescan finds jobs.
+    pub fn new(mounts: Mounts, patterns: Vec<Pattern>) -> (Self, Option<io::Error>) {
+        let (inotify, error) = match Inotify::init() {
+            Ok(inotify) => (Some(inotify), None),
+            Err(error) => (None, Some(error)),
+        };
+        (Self { mounts, patterns, inotify, watched: BTreeMap::new(), buffer: vec![0; 16 * 1024] }, error)
+    }
+
+    /// The descriptor that is readable when something has changed.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.inotify.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Reads what inotify has to say, and says whether a walk is due. An overflow of its queue means that events were
+    /// lost: the walk that follows makes up for them.
+    pub fn changed(&mut self) -> bool {
+        let Some(inotify) = &mut self.inotify else { return false };
+        let mut changed = false;
+        while let Ok(events) = inotify.read_events(&mut self.buffer) {
+            let mut any = false;
+            for event in events {
+                any = true;
+                if event.mask.contains(EventMask::IGNORED) {
+                    self.watched.retain(|_, descriptor| *descriptor != event.wd);
+                }
+            }
+            changed |= any;
+            if !any {
+                break;
+            }
+        }
+        changed
+    }
+
+    /// All jobs that exist now, by their relative path. Watches every directory in which a job or a part of its path
+    /// may appear.
+    pub fn walk(&mut self) -> BTreeMap<PathBuf, Found> {
+        let mut found = BTreeMap::new();
+        let roots: Vec<PathBuf> = self.mounts.roots().into_iter().map(Path::to_owned).collect();
+        for pattern in self.patterns.clone() {
+            for root in &roots {
+                self.descend(&pattern, root, Path::new(""), &Captured::default(), 0, &mut found);
+            }
+        }
+        for job in found.values_mut() {
+            job.cgroups = JobCgroups::find(&self.mounts, &job.relative);
+        }
+        found.retain(|_, job| !job.cgroups.is_empty());
+        found
+    }
+
+    fn descend(&mut self, pattern: &Pattern, root: &Path, relative: &Path, captured: &Captured, depth: usize, found: &mut BTreeMap<PathBuf, Found>) {
+        // Watched before it is read: what appears in between is seen twice, and not never.
+        self.watch(&root.join(relative));
+        let Ok(entries) = std::fs::read_dir(root.join(relative)) else { return };
+        let directories = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        for entry in directories {
+            let name = entry.file_name();
+            let Some(captured) = name.to_str().and_then(|name| pattern.matches_part(depth, name, captured)) else { continue };
+            let relative = relative.join(&name);
+            if depth + 1 < pattern.depth() {
+                self.descend(pattern, root, &relative, &captured, depth + 1, found);
+            } else if found.len() < JOBS {
+                let job = Found { captured, relative: relative.clone(), cgroups: JobCgroups::default() };
+                found.entry(relative).or_insert(job);
+            }
+        }
+    }
+
+    fn watch(&mut self, directory: &Path) {
+        if self.watched.len() >= WATCHES || self.watched.contains_key(directory) {
+            return;
+        }
+        let mask = WatchMask::CREATE | WatchMask::DELETE | WatchMask::MOVE | WatchMask::DELETE_SELF | WatchMask::ONLYDIR;
+        let Some(inotify) = &self.inotify else { return };
+        // A directory that went meanwhile needs no watch; without a free watch the rescan has to do.
+        if let Ok(descriptor) = inotify.watches().add(directory, mask) {
+            self.watched.insert(directory.to_owned(), descriptor);
+        }
+    }
+
+    /// The last part of a job's path, for messages.
+    pub fn name(found: &Found) -> &str {
+        found.relative.file_name().and_then(OsStr::to_str).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// A machine with a memory controller of version 1 and a unified hierarchy, laid out in a folder.
+    fn machine() -> (tempfile::TempDir, Mounts) {
+        let root = tempfile::tempdir().unwrap();
+        for directory in ["proc/self", "sys/fs/cgroup/memory", "sys/fs/cgroup/cpu,cpuacct", "sys/fs/cgroup/unified"] {
+            fs::create_dir_all(root.path().join(directory)).unwrap();
+        }
+        let mountinfo = "30 23 0:26 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
+            31 23 0:27 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n\
+            32 23 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n\
+            33 23 0:29 / /sys/kernel/tracing rw - tracefs tracefs rw\n";
+        fs::write(root.path().join("proc/self/mountinfo"), mountinfo).unwrap();
+        let mounts = Mounts::read(root.path()).unwrap();
+        (root, mounts)
+    }
+
+    #[test]
+    fn mounts_are_found_by_controller() {
+        let (root, mounts) = machine();
+        assert_eq!(mounts.v1.keys().collect::<Vec<_>>(), ["cpu", "cpuacct", "memory"]);
+        assert_eq!(mounts.v1["cpu"], root.path().join("sys/fs/cgroup/cpu,cpuacct"));
+        assert_eq!(mounts.v2, Some(root.path().join("sys/fs/cgroup/unified")));
+        assert_eq!(mounts.roots().len(), 3);
+    }
+
+    #[test]
+    fn a_job_is_found_with_all_its_cgroups_and_seen_to_go() {
+        let (root, mounts) = machine();
+        let (mut discovery, error) = Discovery::new(mounts, vec!["slurm/uid_{uid}/job_{job}".parse().unwrap()]);
+        assert!(error.is_none());
+        assert!(discovery.walk().is_empty());
+        let job = |controller: &str| root.path().join("sys/fs/cgroup").join(controller).join("slurm/uid_7/job_42");
+        fs::create_dir_all(job("memory")).unwrap();
+        fs::create_dir_all(job("cpu,cpuacct")).unwrap();
+        assert!(discovery.changed(), "the first directory of the pattern appeared");
+        let found = discovery.walk();
+        let job_42 = &found[Path::new("slurm/uid_7/job_42")];
+        assert_eq!((job_42.captured.job.as_deref(), job_42.captured.uid), (Some("42"), Some(7)));
+        assert_eq!(job_42.cgroups.directory(polymeter_proto::catalogue::Hierarchy::V1("cpuacct")), Some(job("cpu,cpuacct").as_path()));
+        assert_eq!(job_42.cgroups.v2, None);
+        while discovery.changed() {}
+        fs::remove_dir(job("memory")).unwrap();
+        fs::remove_dir(job("cpu,cpuacct")).unwrap();
+        assert!(discovery.changed(), "the job went");
+        assert!(discovery.walk().is_empty());
+    }
+}

@@ -1,0 +1,126 @@
+//! Where cgroups are mounted, and where one job's cgroups are.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufReader};
+use std::path::{Path, PathBuf};
+
+use polymeter_proto::catalogue::Hierarchy;
+use procfs::FromBufRead;
+use procfs::process::MountInfos;
+
+/// The controllers of version 1 that hold metrics.
+const CONTROLLERS: [&str; 7] = ["memory", "cpu", "cpuacct", "blkio", "pids", "hugetlb", "perf_event"];
+
+/// The mounts of cgroups on this machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Mounts {
+    /// The unified hierarchy.
+    pub v2: Option<PathBuf>,
+    /// The hierarchies of version 1, by controller.
+    pub v1: BTreeMap<String, PathBuf>,
+    /// Where tracefs is, or would be.
+    pub tracefs: PathBuf,
+    /// Where procfs is.
+    pub proc: PathBuf,
+}
+
+impl Mounts {
+    /// Reads the mounts of the machine whose root directory is `root`.
+    ///
+    /// # Errors
+    /// When `/proc/self/mountinfo` below it cannot be read.
+    pub fn read(root: &Path) -> io::Result<Self> {
+        let path = root.join("proc/self/mountinfo");
+        let file = File::open(&path).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+        let infos = MountInfos::from_buf_read(BufReader::new(file)).map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?;
+        let mut mounts = Self { tracefs: root.join("sys/kernel/tracing"), proc: root.join("proc"), ..Self::default() };
+        for info in &infos {
+            let below = info.mount_point.strip_prefix("/").unwrap_or(&info.mount_point);
+            let place = root.join(below);
+            match info.fs_type.as_str() {
+                // The first mount wins: later ones are often bind mounts for containers.
+                "cgroup2" if mounts.v2.is_none() => mounts.v2 = Some(place),
+                "cgroup" => {
+                    for controller in CONTROLLERS.iter().filter(|controller| info.super_options.contains_key(**controller)) {
+                        mounts.v1.entry((*controller).to_owned()).or_insert_with(|| place.clone());
+                    }
+                }
+                "tracefs" => mounts.tracefs = place,
+                _ => {}
+            }
+        }
+        Ok(mounts)
+    }
+
+    /// The roots in which a job's cgroup may lie, each once.
+    pub fn roots(&self) -> Vec<&Path> {
+        let mut roots: Vec<&Path> = self.v2.iter().chain(self.v1.values()).map(PathBuf::as_path).collect();
+        roots.sort_unstable();
+        roots.dedup();
+        roots
+    }
+
+    /// Whether a job's cgroup on version 2 can be used for perf: `perf_event` is not taken by version 1.
+    pub fn perf_follows_v2(&self) -> bool {
+        !self.v1.contains_key("perf_event")
+    }
+}
+
+/// The cgroups of one job.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct JobCgroups {
+    /// Its directory in the unified hierarchy.
+    pub v2: Option<PathBuf>,
+    /// Its directories in the hierarchies of version 1, by controller.
+    pub v1: BTreeMap<String, PathBuf>,
+}
+
+impl JobCgroups {
+    /// The cgroups with the path `relative` in all hierarchies that have it.
+    pub fn find(mounts: &Mounts, relative: &Path) -> Self {
+        let below = |root: &PathBuf| Some(root.join(relative)).filter(|path| path.is_dir());
+        let v1 = mounts.v1.iter().filter_map(|(controller, root)| Some((controller.clone(), below(root)?)));
+        Self { v1: v1.collect(), v2: mounts.v2.as_ref().and_then(below) }
+    }
+
+    /// Adds a directory that somebody named, in whatever hierarchy it lies.
+    pub fn add(&mut self, mounts: &Mounts, path: &Path) {
+        if mounts.v2.as_ref().is_some_and(|root| path.starts_with(root)) && !mounts.v1.values().any(|root| path.starts_with(root)) {
+            self.v2 = Some(path.to_owned());
+        }
+        for (controller, root) in &mounts.v1 {
+            if path.starts_with(root) {
+                self.v1.insert(controller.clone(), path.to_owned());
+            }
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.v2.is_none() && self.v1.is_empty()
+    }
+
+    /// The job's directory in a hierarchy.
+    pub fn directory(&self, hierarchy: Hierarchy) -> Option<&Path> {
+        match hierarchy {
+            Hierarchy::V2 => self.v2.as_deref(),
+            Hierarchy::V1(controller) => self.v1.get(controller).map(PathBuf::as_path),
+            Hierarchy::Proc => None,
+        }
+    }
+
+    /// The directory on which perf counts: that of `perf_event` of version 1, else that of version 2.
+    pub fn perf_directory(&self, mounts: &Mounts) -> Option<&Path> {
+        let v2 = self.v2.as_deref().filter(|_| mounts.perf_follows_v2());
+        self.v1.get("perf_event").map(PathBuf::as_path).or(v2)
+    }
+
+    /// All directories, each once.
+    pub fn directories(&self) -> Vec<&Path> {
+        let mut all: Vec<&Path> = self.v2.iter().chain(self.v1.values()).map(PathBuf::as_path).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+}

@@ -1,0 +1,63 @@
+//! The compact ids of a session: handed out once, and never with another meaning.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use polymeter_proto::batch::{Column, Job, Shape};
+use polymeter_proto::period::Period;
+use polymeter_proto::series::{JobDescriptor, JobHandle, Labels, MetricDescriptor, MetricId, SeriesId, ShapeId};
+
+use crate::plan::Plan;
+use crate::sampler::Group;
+use crate::source::Slot;
+
+/// Ids that have been handed out.
+#[derive(Debug, Default)]
+pub struct Ids {
+    metrics: BTreeMap<String, MetricId>,
+    next_series: u32,
+    next_shape: u32,
+    next_job: u32,
+}
+
+/// The series of one job, or of the node: a source that is opened anew finds its ids again.
+pub type SeriesIds = BTreeMap<(MetricId, Labels), SeriesId>;
+
+impl Ids {
+    /// A job with a handle of its own.
+    pub fn job(&mut self, descriptor: JobDescriptor) -> Arc<Job> {
+        let handle = JobHandle(self.next_job);
+        self.next_job += 1;
+        Arc::new(Job { handle, descriptor })
+    }
+
+    /// Divides the slots of a source into groups by the periods of the plan. Slots that the plan does not want are in
+    /// none.
+    pub fn groups(&mut self, job: Option<&Arc<Job>>, series: &mut SeriesIds, slots: &[Slot], plan: &Plan) -> Vec<Group> {
+        let mut by_period: BTreeMap<Period, (Vec<Column>, Vec<u32>)> = BTreeMap::new();
+        for (number, slot) in (0..).zip(slots) {
+            let Some((period, _)) = plan.period(&slot.definition.name()) else { continue };
+            let Some(descriptor) = slot.definition.descriptor() else { continue };
+            let (columns, numbers) = by_period.entry(period).or_default();
+            columns.push(self.column(series, descriptor, &slot.labels));
+            numbers.push(number);
+        }
+        let mut group = |(period, (columns, numbers)): (Period, (Vec<Column>, Vec<u32>))| {
+            let id = ShapeId(self.next_shape);
+            self.next_shape += 1;
+            Group::new(Arc::new(Shape { id, job: job.cloned(), period, columns }), numbers)
+        };
+        by_period.into_iter().map(&mut group).collect()
+    }
+
+    fn column(&mut self, series: &mut SeriesIds, descriptor: MetricDescriptor, labels: &Labels) -> Column {
+        let next_metric = MetricId(u32::try_from(self.metrics.len()).unwrap_or(u32::MAX));
+        let metric = *self.metrics.entry(descriptor.name.as_str().to_owned()).or_insert(next_metric);
+        let next = &mut self.next_series;
+        let series = *series.entry((metric, labels.clone())).or_insert_with(|| {
+            *next += 1;
+            SeriesId(*next - 1)
+        });
+        Column { series, metric: (metric, descriptor), labels: labels.clone() }
+    }
+}

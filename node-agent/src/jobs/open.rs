@@ -1,0 +1,229 @@
+//! Opening the sources that give what a plan wants: each metric from the first of its origins that this machine has.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use polymeter_proto::catalogue::{Definition, Field, Hierarchy, Origin, TextFile};
+
+use super::hierarchy::{JobCgroups, Mounts};
+use crate::counters::Counters;
+use crate::source::perf::{self, Target, Unavailable};
+use crate::source::{FileSource, OwnSource, PerfSource, ProcessesSource, Source, Wanted};
+
+/// Whose sources are opened.
+#[derive(Debug, Clone)]
+pub enum Subject {
+    /// A job with cgroups.
+    Cgroups(JobCgroups),
+    /// A job that is a process and its descendants.
+    Processes(u32),
+    /// The node and the agent itself.
+    Node(Arc<Counters>),
+}
+
+/// A source that was opened, and what it is called.
+#[derive(Debug)]
+pub struct Opened {
+    /// `v1/memory.stat`, `perf/0`, `processes`, `agent`.
+    pub name: String,
+    /// The source.
+    pub source: Source,
+}
+
+/// Opens sources on one machine.
+#[derive(Debug)]
+pub struct Opener<'a> {
+    /// Where things are mounted.
+    pub mounts: &'a Mounts,
+    /// The CPUs on which perf events are opened.
+    pub cpus: &'a [usize],
+    /// How many descriptors perf events may take for this subject.
+    pub perf_descriptors: usize,
+}
+
+/// A metric that has not found its file yet: the next of its origins to try, and why the others failed.
+struct Candidate {
+    definition: Definition,
+    next_origin: usize,
+    reasons: Vec<String>,
+}
+
+/// The fields that are wanted of each kernel file.
+type ByFile = BTreeMap<PathBuf, (&'static TextFile, Vec<(String, String)>, Vec<Wanted>)>;
+
+impl Opener<'_> {
+    /// Opens everything that `definitions` need. What cannot be had is told, once, with the reason.
+    pub fn open(&self, subject: &Subject, definitions: &[Definition]) -> (Vec<Opened>, Vec<Unavailable>) {
+        let mut unavailable = Vec::new();
+        let mut opened = self.open_files(subject, definitions, &mut unavailable);
+        self.open_perf(subject, definitions, &mut opened, &mut unavailable);
+        let has = |wanted: fn(&Origin) -> bool| -> Vec<Definition> {
+            definitions.iter().filter(|definition| definition.metric.origins.iter().any(wanted)).cloned().collect()
+        };
+        let of_processes = has(|origin| matches!(origin, Origin::Processes(_)));
+        let of_agent = has(|origin| matches!(origin, Origin::Agent(_)));
+        match subject {
+            Subject::Processes(root) if !of_processes.is_empty() => {
+                let source = Source::Processes(ProcessesSource::new(&self.mounts.proc, *root, &of_processes));
+                opened.push(Opened { name: "processes".to_owned(), source });
+            }
+            Subject::Node(counters) if !of_agent.is_empty() => {
+                let source = Source::Own(OwnSource::new(Arc::clone(counters), &of_agent));
+                opened.push(Opened { name: "agent".to_owned(), source });
+            }
+            Subject::Cgroups(_) => {
+                let reason = "the job has a cgroup; these sums are for jobs without one".to_owned();
+                unavailable.extend(of_processes.into_iter().map(|definition| Unavailable { definition, reason: reason.clone() }));
+            }
+            Subject::Processes(_) | Subject::Node(_) => {}
+        }
+        (opened, unavailable)
+    }
+
+    fn open_files(&self, subject: &Subject, definitions: &[Definition], unavailable: &mut Vec<Unavailable>) -> Vec<Opened> {
+        let mut opened: BTreeMap<PathBuf, FileSource> = BTreeMap::new();
+        let mut wanted: ByFile = BTreeMap::new();
+        let has_file = |definition: &&Definition| definition.metric.origins.iter().any(|origin| matches!(origin, Origin::Text { .. }));
+        let candidate = |definition: &Definition| Candidate { definition: definition.clone(), next_origin: 0, reasons: Vec::new() };
+        let mut candidates: Vec<Candidate> = definitions.iter().filter(has_file).map(candidate).collect();
+        // Each round tries one more origin of what is still missing; nothing in the catalogue has more than a few.
+        while !candidates.is_empty() {
+            let mut failures: BTreeMap<PathBuf, String> = BTreeMap::new();
+            let mut tried: Vec<(Candidate, Vec<PathBuf>)> = Vec::new();
+            for mut candidate in candidates.drain(..) {
+                match self.next_text_origin(subject, &mut candidate) {
+                    Some((file, field)) => {
+                        let paths = self.paths(subject, file);
+                        for (path, labels) in &paths {
+                            let (_, _, fields) = wanted.entry(path.clone()).or_insert_with(|| (file, labels.clone(), Vec::new()));
+                            fields.push(Wanted { definition: candidate.definition.clone(), field });
+                            opened.remove(path);
+                        }
+                        tried.push((candidate, paths.into_iter().map(|(path, _)| path).collect()));
+                    }
+                    None => unavailable.push(Unavailable { reason: reason(&candidate), definition: candidate.definition }),
+                }
+            }
+            for (path, (file, labels, fields)) in &wanted {
+                if !opened.contains_key(path) {
+                    match FileSource::open(path, file.form, fields, labels) {
+                        Ok(source) => drop(opened.insert(path.clone(), source)),
+                        Err(error) => drop(failures.insert(path.clone(), error.to_string())),
+                    }
+                }
+            }
+            wanted.retain(|path, _| opened.contains_key(path));
+            for (mut candidate, paths) in tried {
+                let found = paths.iter().any(|path| opened.get(path).is_some_and(|source| gives(source, &candidate.definition)));
+                if !found {
+                    let told = paths.first().and_then(|path| failures.get(path).cloned());
+                    let missing = paths.first().map(|path| format!("{}: this kernel does not give it", path.display()));
+                    candidate.reasons.extend(told.or(missing));
+                    candidates.push(candidate);
+                }
+            }
+        }
+        let named = |(path, source): (PathBuf, FileSource)| {
+            let name = wanted.get(&path).map_or_else(String::new, |(file, ..)| source_name(file, &path));
+            Opened { name, source: Source::File(source) }
+        };
+        opened.into_iter().map(named).collect()
+    }
+
+    /// The next origin of a candidate that is a file of this subject.
+    fn next_text_origin(&self, subject: &Subject, candidate: &mut Candidate) -> Option<(&'static TextFile, Field)> {
+        while let Some(origin) = candidate.definition.metric.origins.get(candidate.next_origin) {
+            candidate.next_origin += 1;
+            if let Origin::Text { file, field } = origin
+                && !self.paths(subject, file).is_empty()
+            {
+                return Some((file, *field));
+            }
+        }
+        None
+    }
+
+    /// Where a file of the catalogue is for a subject, with the labels that its path gives.
+    fn paths(&self, subject: &Subject, file: &TextFile) -> Vec<(PathBuf, Vec<(String, String)>)> {
+        let directory = match (subject, file.hierarchy) {
+            (Subject::Node(_), Hierarchy::Proc) => Some(self.mounts.proc.as_path()),
+            (Subject::Cgroups(cgroups), hierarchy) => cgroups.directory(hierarchy),
+            (Subject::Node(_) | Subject::Processes(_), _) => None,
+        };
+        let Some(directory) = directory else { return Vec::new() };
+        let (Some(label), Some((before, behind))) = (file.path_label, file.path.split_once('*')) else {
+            return vec![(directory.join(file.path), Vec::new())];
+        };
+        let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        let matching = entries.filter_map(|entry| {
+            let name = entry.file_name();
+            let star = name.to_str()?.strip_prefix(before)?.strip_suffix(behind)?;
+            // `hugetlb.2MB.rsvd.current` is another file.
+            (!star.contains('.')).then(|| (entry.path(), vec![(label.to_owned(), star.to_owned())]))
+        });
+        matching.collect()
+    }
+
+    fn open_perf(&self, subject: &Subject, definitions: &[Definition], opened: &mut Vec<Opened>, unavailable: &mut Vec<Unavailable>) {
+        let target = match subject {
+            Subject::Cgroups(cgroups) => cgroups.perf_directory(self.mounts).map(|path| Target::Cgroup(path.to_owned())),
+            Subject::Processes(root) => Some(Target::Process(*root)),
+            Subject::Node(_) => return,
+        };
+        let mut descriptors = 0;
+        for (number, group) in perf::groups(definitions).into_iter().enumerate() {
+            let refuse = |reason: &str| group.iter().map(|definition| Unavailable { definition: definition.clone(), reason: reason.to_owned() }).collect::<Vec<_>>();
+            let Some(target) = &target else {
+                unavailable.extend(refuse("the job has no cgroup of version 2 nor of the perf_event controller, which perf follows"));
+                continue;
+            };
+            let needed = group.len() * if matches!(target, Target::Process(_)) { 1 } else { self.cpus.len() };
+            if descriptors + needed > self.perf_descriptors {
+                unavailable.extend(refuse("the job's budget of perf descriptors is used up; raise perf_descriptors or sample fewer events"));
+                continue;
+            }
+            let (source, missing) = PerfSource::open(target, &group, self.cpus, &self.mounts.tracefs);
+            unavailable.extend(missing);
+            if let Some(source) = source {
+                descriptors += source.descriptors();
+                opened.push(Opened { name: format!("perf/{number}"), source: Source::Perf(source) });
+            }
+        }
+    }
+}
+
+/// What people call a file as a source: `v1/memory.stat`, `v2/cpu.stat`, `proc/net/dev`.
+fn source_name(file: &TextFile, path: &Path) -> String {
+    let name = if file.path_label.is_some() { path.file_name().and_then(|name| name.to_str()) } else { Some(file.path) };
+    let hierarchy = match file.hierarchy {
+        Hierarchy::V1(_) => "v1",
+        Hierarchy::V2 => "v2",
+        Hierarchy::Proc => "proc",
+    };
+    format!("{hierarchy}/{}", name.unwrap_or(file.path))
+}
+
+fn gives(source: &FileSource, definition: &Definition) -> bool {
+    source.slots().iter().any(|slot| slot.definition.metric == definition.metric && (definition.is_family() || slot.definition.instance == definition.instance))
+}
+
+fn reason(candidate: &Candidate) -> String {
+    if candidate.reasons.is_empty() { "the job has no cgroup of the controller that gives it".to_owned() } else { candidate.reasons.join("; ") }
+}
+
+/// The CPUs that are online: `0-3,8`.
+///
+/// # Errors
+/// When the kernel does not say.
+pub fn online_cpus(root: &Path) -> std::io::Result<Vec<usize>> {
+    let path = root.join("sys/devices/system/cpu/online");
+    let text = std::fs::read_to_string(&path)?;
+    let range = |range: &str| -> Option<std::ops::RangeInclusive<usize>> {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    };
+    let ranges: Option<Vec<_>> = text.trim().split(',').map(range).collect();
+    let malformed = || std::io::Error::other(format!("{}: `{}` is no list of CPUs", path.display(), text.trim()));
+    Ok(ranges.ok_or_else(malformed)?.into_iter().flatten().collect())
+}

@@ -1,0 +1,43 @@
+//! System calls that no safe crate offers: the one module that may use `unsafe` for them.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use tokio::io::unix::AsyncFd;
+
+/// Gives the calling thread the real-time policy `SCHED_FIFO` at `priority`, sched(7).
+///
+/// # Errors
+/// `EPERM` without CAP_SYS_NICE or an RLIMIT_RTPRIO that allows it, or in a cgroup without a real-time budget.
+pub(crate) fn set_fifo_priority(priority: u8) -> io::Result<()> {
+    // SAFETY: `sched_param` is plain integers, for which zero is a value.
+    #[expect(unsafe_code, reason = "no safe crate has sched_setscheduler")]
+    let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
+    parameters.sched_priority = i32::from(priority);
+    // SAFETY: 0 is the calling thread, and the parameters live on this stack for the length of the call.
+    #[expect(unsafe_code, reason = "no safe crate has sched_setscheduler")]
+    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &raw const parameters) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Tells glibc to keep few arenas and to give memory back early: the agent has four threads and small buffers.
+pub fn keep_memory_small() {
+    #[expect(unsafe_code, reason = "no safe crate has mallopt")]
+    // SAFETY: mallopt only sets parameters of the allocator, and is called before other threads exist.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 64 * 1024);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 128 * 1024);
+    }
+}
+
+/// Lets tokio wait on a descriptor.
+///
+/// # Errors
+/// Outside of a runtime with I/O, or when epoll does not take such a descriptor.
+pub(crate) fn async_descriptor(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    #[expect(unsafe_code, reason = "tokio wants a promise that the descriptor does not change under its feet")]
+    // SAFETY: an OwnedFd is the same open descriptor from here until it is dropped.
+    let registered = unsafe { AsyncFd::register(descriptor) };
+    Ok(registered?)
+}

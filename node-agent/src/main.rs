@@ -1,0 +1,115 @@
+//! `polymeter-agent`: the node agent as a daemon.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use polymeter_agent::config::{Config, ConfigError, DEFAULT_PATH};
+use polymeter_agent::{Agent, kernel, log};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// How long the end waits for the collector to acknowledge what was sent.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What the exit status says.
+const EXIT_FAILED: u8 = 1;
+const EXIT_CONFIGURATION: u8 = 2;
+
+/// Polymeter's node agent: samples the metrics of every job on this node, each at its own period, and pushes them to a
+/// collector.
+#[derive(Debug, Parser)]
+#[command(version, about)]
+struct Arguments {
+    /// The configuration; without it, /etc/polymeter/agent.toml where that exists, else the defaults.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Check the configuration, say everything that is wrong with it, and end.
+    #[arg(long)]
+    check: bool,
+
+    /// The collector's endpoint, instead of the configuration's.
+    #[arg(long, value_name = "ENDPOINT", value_parser = polymeter_agent::config::endpoint)]
+    collector: Option<String>,
+
+    /// The control socket, instead of the configuration's.
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    kernel::keep_memory_small();
+    let arguments = Arguments::parse();
+    let config = match arguments.load() {
+        Ok(config) => config,
+        Err(error) => {
+            log::error(&format!("the configuration cannot be used:\n{error}"));
+            return ExitCode::from(EXIT_CONFIGURATION);
+        }
+    };
+    if arguments.check {
+        log::info("the configuration is good");
+        return ExitCode::SUCCESS;
+    }
+    match run(&arguments, config) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            log::error(&log::chain(error.as_ref()));
+            ExitCode::from(EXIT_FAILED)
+        }
+    }
+}
+
+impl Arguments {
+    fn load(&self) -> Result<Config, ConfigError> {
+        let mut config = match &self.config {
+            Some(path) => Config::load(path)?,
+            None if Path::new(DEFAULT_PATH).exists() => Config::load(Path::new(DEFAULT_PATH))?,
+            None => Config::default_baseline(),
+        };
+        if let Some(collector) = &self.collector {
+            config.collector.clone_from(collector);
+        }
+        if let Some(socket) = &self.socket {
+            config.socket = Some(socket.clone());
+        }
+        Ok(config)
+    }
+}
+
+fn run(arguments: &Arguments, config: Config) -> Result<(), Box<dyn std::error::Error>> {
+    // Before the agent starts: a signal that comes while it does is not lost.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let guard = runtime.enter();
+    let (mut terminate, mut interrupt, mut hangup) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?, signal(SignalKind::hangup())?);
+    drop(guard);
+    let context = zmq::Context::new();
+    let collector = config.collector.clone();
+    let agent = Agent::start(config, &context)?;
+    log::info(&format!("sampling; sending to {collector} as session {}", agent.session()));
+    loop {
+        let reload = runtime.block_on(async {
+            tokio::select! {
+                _ = terminate.recv() => false,
+                _ = interrupt.recv() => false,
+                _ = hangup.recv() => true,
+            }
+        });
+        if !reload {
+            break;
+        }
+        match arguments.load() {
+            Ok(config) => {
+                agent.reload(config);
+                log::info("the configuration was read again");
+            }
+            Err(error) => log::error(&format!("the new configuration cannot be used, the old one stays in force:\n{error}")),
+        }
+    }
+    let stopped = agent.stop(PATIENCE);
+    if !stopped.all_acknowledged {
+        log::warning("the collector did not acknowledge everything that was sampled before the end");
+    }
+    Ok(())
+}

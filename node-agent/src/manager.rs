@@ -1,0 +1,491 @@
+//! The manager: decides what is sampled. It finds jobs, opens and closes their sources, and tells the sampler.
+//!
+//! Everything slow happens here, so that the sampler never waits for a file to open or a perf event to close.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use polymeter_proto::batch::Job;
+use polymeter_proto::catalogue::Scope;
+use polymeter_proto::ledger::{Cause, Event, PlanChange};
+use polymeter_proto::name::MetricName;
+use polymeter_proto::series::{Identifier, JobDescriptor};
+use tokio::io::unix::AsyncFd;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use crate::clock;
+use crate::config::Config;
+use crate::counters::Counters;
+use crate::jobs::discovery::{self, Discovery, Found};
+use crate::jobs::hierarchy::{JobCgroups, Mounts};
+use crate::jobs::ids::{Ids, SeriesIds};
+use crate::jobs::open::{Opener, Subject};
+use crate::kernel;
+use crate::log;
+use crate::plan::{Layer, Plan};
+use crate::request::{JobSpec, JobView, RegisterError, Request, SourceView, View};
+use crate::sampler::{ActiveSource, Command, Notice, Port, SourceId, SourceKey};
+use crate::source::perf::Unavailable;
+use crate::status::Board;
+
+/// How long after a change the sources of a subject are opened anew at the earliest, so that a device that comes and
+/// goes all the time costs little.
+const REOPEN_AFTER: Duration = Duration::from_secs(2);
+
+/// How long to wait for the sampler to take a command when too many wait: it takes them all at its next wake-up.
+const COMMAND_RETRY: Duration = Duration::from_millis(1);
+
+/// One job, or the node, under sampling.
+struct Followed {
+    job: Option<Arc<Job>>,
+    subject: Subject,
+    plan: Plan,
+    series: SeriesIds,
+    sources: BTreeMap<String, SourceId>,
+    unavailable: Vec<(String, String)>,
+    /// Where discovery found it; none for a job that was registered.
+    found_at: Option<PathBuf>,
+    reopen_at: Option<Instant>,
+}
+
+/// The node has no job id, and comes first.
+type Key = Option<Identifier>;
+
+/// The manager's state.
+pub(crate) struct Manager {
+    config: Config,
+    mounts: Mounts,
+    cpus: Vec<usize>,
+    port: Arc<Port>,
+    counters: Arc<Counters>,
+    board: Arc<Board>,
+    ids: Ids,
+    followed: BTreeMap<Key, Followed>,
+    owners: BTreeMap<SourceId, Key>,
+    free: Vec<SourceId>,
+    next_source: u32,
+    discovery: Discovery,
+}
+
+impl Manager {
+    pub(crate) fn new(config: Config, mounts: Mounts, cpus: Vec<usize>, port: Arc<Port>, counters: Arc<Counters>, board: Arc<Board>) -> Self {
+        let discovery = discovery_of(&config, &mounts);
+        Self {
+            config,
+            mounts,
+            cpus,
+            port,
+            counters,
+            board,
+            ids: Ids::default(),
+            followed: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            free: Vec::new(),
+            next_source: 0,
+            discovery,
+        }
+    }
+
+    /// Manages until asked to stop.
+    pub(crate) async fn run(mut self, mut requests: mpsc::Receiver<Request>) {
+        self.follow_node().await;
+        self.look_for_jobs().await;
+        let port = Arc::clone(&self.port);
+        let Some(notices) = waitable(port.notices_doorbell().as_fd()) else {
+            log::error("cannot wait for the sampler's notices; no job can be followed");
+            return;
+        };
+        let mut watched = watch(&self.discovery);
+        let mut rescan = tokio::time::interval(Duration::from_micros(self.config.rescan.as_micros()));
+        rescan.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                request = requests.recv() => match request {
+                    None | Some(Request::Stop) => break,
+                    Some(Request::Reload(config)) => {
+                        self.reload(*config).await;
+                        watched = watch(&self.discovery);
+                        rescan = tokio::time::interval(Duration::from_micros(self.config.rescan.as_micros()));
+                    }
+                    Some(request) => self.answer(request).await,
+                },
+                ready = notices.readable() => {
+                    if let Ok(mut guard) = ready {
+                        port.notices_doorbell().silence();
+                        guard.clear_ready();
+                    }
+                    self.heed_notices().await;
+                }
+                () = readable(watched.as_ref()) => {
+                    if self.discovery.changed() {
+                        self.look_for_jobs().await;
+                    }
+                }
+                _ = rescan.tick() => {
+                    self.look_for_jobs().await;
+                    self.reopen_due().await;
+                }
+            }
+        }
+        self.command(Command::Stop).await;
+    }
+
+    async fn command(&self, command: Command) {
+        let mut command = command;
+        while let Err(refused) = self.port.command(command) {
+            command = refused;
+            tokio::time::sleep(COMMAND_RETRY).await;
+        }
+    }
+
+    async fn answer(&mut self, request: Request) {
+        match request {
+            Request::View(reply) => {
+                reply.send(self.view()).ok();
+            }
+            Request::Register(spec, reply) => {
+                let answer = self.register(*spec).await;
+                reply.send(answer).ok();
+            }
+            Request::Unregister(job_id, reply) => {
+                let key = Some(job_id);
+                let known = self.followed.get(&key).is_some_and(|followed| followed.found_at.is_none());
+                if known {
+                    self.end(&key).await;
+                }
+                reply.send(known).ok();
+            }
+            Request::Flush(reply) => {
+                self.command(Command::Flush).await;
+                reply.send(()).ok();
+            }
+            Request::Stop | Request::Reload(_) => {}
+        }
+    }
+
+    async fn follow_node(&mut self) {
+        let plan = Plan { baseline: self.config.baseline.clone(), registration: Layer::default() };
+        let subject = Subject::Node(Arc::clone(&self.counters));
+        self.follow(None, None, subject, plan, None).await;
+    }
+
+    async fn register(&mut self, spec: JobSpec) -> Result<Vec<(String, String)>, RegisterError> {
+        let key = Some(spec.job_id.clone());
+        if self.followed.contains_key(&key) {
+            return Err(RegisterError::Known);
+        }
+        if self.followed.len() > discovery::JOBS {
+            return Err(RegisterError::TooMany);
+        }
+        let subject = match spec.process {
+            Some(root) if spec.cgroups.is_empty() => Subject::Processes(root),
+            _ => {
+                let mut cgroups = JobCgroups::default();
+                for path in &spec.cgroups {
+                    if !path.is_dir() {
+                        return Err(RegisterError::NoSuchCgroup(path.clone()));
+                    }
+                    cgroups.add(&self.mounts, path);
+                }
+                if cgroups.is_empty() {
+                    return Err(RegisterError::NoCgroup);
+                }
+                Subject::Cgroups(cgroups)
+            }
+        };
+        let descriptor = JobDescriptor {
+            job_id: spec.job_id,
+            cluster: spec.cluster,
+            owner_uid: spec.owner_uid,
+            owner: spec.owner,
+            started_us: clock::realtime_us(),
+        };
+        let plan = Plan { baseline: self.config.baseline.clone(), registration: spec.wishes };
+        self.follow(key.clone(), Some(descriptor), subject, plan, None).await;
+        Ok(self.followed.get(&key).map(|followed| followed.unavailable.clone()).unwrap_or_default())
+    }
+
+    async fn follow(&mut self, key: Key, descriptor: Option<JobDescriptor>, subject: Subject, plan: Plan, found_at: Option<PathBuf>) {
+        let job = descriptor.map(|descriptor| self.ids.job(descriptor));
+        let mut followed = Followed {
+            job,
+            subject,
+            plan,
+            series: SeriesIds::new(),
+            sources: BTreeMap::new(),
+            unavailable: Vec::new(),
+            found_at,
+            reopen_at: None,
+        };
+        self.open(&key, &mut followed).await;
+        self.tell_plan(&followed).await;
+        if followed.job.is_some() {
+            self.command(Command::ReadNow(followed.sources.values().copied().collect())).await;
+        }
+        self.followed.insert(key, followed);
+        self.count();
+    }
+
+    /// Opens all sources of a subject; those that have the name of one that is open replace it.
+    async fn open(&mut self, key: &Key, followed: &mut Followed) {
+        let scopes: &[Scope] = if followed.job.is_some() { &[Scope::Job] } else { &[Scope::Node, Scope::Agent] };
+        let definitions: Vec<_> = scopes.iter().flat_map(|scope| followed.plan.definitions(*scope)).collect();
+        let opener = Opener { mounts: &self.mounts, cpus: &self.cpus, perf_descriptors: self.config.perf_descriptors };
+        let (opened, unavailable) = opener.open(&followed.subject, &definitions);
+        followed.unavailable = unavailable.into_iter().map(|Unavailable { definition, reason }| (definition.name(), reason)).collect();
+        let mut before = std::mem::take(&mut followed.sources);
+        for source in opened {
+            let groups = self.ids.groups(followed.job.as_ref(), &mut followed.series, source.source.slots(), &followed.plan);
+            let Ok(name) = Identifier::try_from(source.name.as_str()) else { continue };
+            let id = before.remove(&source.name).unwrap_or_else(|| self.new_source_id());
+            let source_key = SourceKey { job: followed.job.clone(), name };
+            let active = ActiveSource::new(Arc::new(source_key), source.source, groups);
+            self.owners.insert(id, key.clone());
+            self.command(Command::Add(id, Box::new(active))).await;
+            followed.sources.insert(source.name, id);
+        }
+        for id in before.into_values() {
+            self.command(Command::Remove(id)).await;
+        }
+    }
+
+    fn new_source_id(&mut self) -> SourceId {
+        self.free.pop().unwrap_or_else(|| {
+            self.next_source += 1;
+            SourceId(self.next_source - 1)
+        })
+    }
+
+    /// Puts into the data which period is in force from now on.
+    async fn tell_plan(&self, followed: &Followed) {
+        let job = followed.job.as_ref().map(|job| job.handle);
+        for change in plan_changes(followed, None) {
+            self.command(Command::Tell(Box::new(Event::PlanChange(PlanChange { job, ..change })))).await;
+        }
+    }
+
+    /// Takes the last readings of a job and lets it go.
+    async fn end(&mut self, key: &Key) {
+        let Some(followed) = self.followed.remove(key) else { return };
+        let ids: Vec<SourceId> = followed.sources.values().copied().collect();
+        self.command(Command::ReadNow(ids.clone())).await;
+        for id in ids {
+            self.command(Command::Remove(id)).await;
+        }
+        if let Some(job) = followed.job {
+            let ended = Event::JobEnded { job: job.handle, at_us: clock::realtime_us() };
+            self.command(Command::Tell(Box::new(ended))).await;
+        }
+        self.count();
+    }
+
+    fn count(&self) {
+        self.counters.jobs.store(self.followed.keys().flatten().count() as u64, Relaxed);
+        self.counters.sources.store(self.owners.len() as u64, Relaxed);
+    }
+
+    /// Follows the jobs that discovery finds, and lets those go that it finds no more.
+    async fn look_for_jobs(&mut self) {
+        let found = self.discovery.walk();
+        let gone: Vec<Key> = self
+            .followed
+            .iter()
+            .filter(|(_, followed)| followed.found_at.as_ref().is_some_and(|path| !found.contains_key(path)))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in gone {
+            self.end(&key).await;
+        }
+        for job in found.into_values() {
+            self.meet(job).await;
+        }
+        self.end_registered_without_cgroups().await;
+    }
+
+    /// A job that discovery has found: new, or with cgroups that came since, or known.
+    async fn meet(&mut self, found: Found) {
+        let job_id = found.captured.job.as_deref().map(Identifier::try_from);
+        let Some(Ok(job_id)) = job_id else { return };
+        let key = Some(job_id.clone());
+        if let Some(followed) = self.followed.get_mut(&key) {
+            if followed.found_at.as_ref() == Some(&found.relative)
+                && let Subject::Cgroups(cgroups) = &mut followed.subject
+                && *cgroups != found.cgroups
+            {
+                // The scheduler makes the cgroups of the controllers one after the other.
+                *cgroups = found.cgroups;
+                self.reopen(&key).await;
+            }
+            return;
+        }
+        let owner = found.captured.user.as_deref().and_then(|user| Identifier::try_from(user).ok());
+        let descriptor = JobDescriptor { job_id, cluster: None, owner_uid: found.captured.uid, owner, started_us: clock::realtime_us() };
+        let plan = Plan { baseline: self.config.baseline.clone(), registration: Layer::default() };
+        self.follow(key, Some(descriptor), Subject::Cgroups(found.cgroups), plan, Some(found.relative)).await;
+    }
+
+    async fn end_registered_without_cgroups(&mut self) {
+        let gone = |followed: &Followed| match &followed.subject {
+            Subject::Cgroups(cgroups) => followed.found_at.is_none() && !cgroups.directories().iter().any(|path| path.is_dir()),
+            Subject::Processes(_) | Subject::Node(_) => false,
+        };
+        let ended: Vec<Key> = self.followed.iter().filter(|(_, followed)| gone(followed)).map(|(key, _)| key.clone()).collect();
+        for key in ended {
+            self.end(&key).await;
+        }
+    }
+
+    async fn heed_notices(&mut self) {
+        let mut look = false;
+        while let Some(notice) = self.port.next_notice() {
+            match notice {
+                Notice::Removed(id, source) => {
+                    drop(source);
+                    self.owners.remove(&id);
+                    self.free.push(id);
+                    self.count();
+                }
+                Notice::Replaced(source) => drop(source),
+                Notice::Gone(id) => {
+                    look = true;
+                    self.reopen_later(id);
+                }
+                Notice::Changed(id) => self.reopen_later(id),
+                Notice::Failed(id, errno) => {
+                    let subject = self.owners.get(&id).map_or_else(String::new, |key| describe(key));
+                    log::warning(&format!("a source of {subject} cannot be read any more: {errno}"));
+                    self.reopen_later(id);
+                }
+            }
+        }
+        if look {
+            self.look_for_jobs().await;
+        }
+    }
+
+    fn reopen_later(&mut self, id: SourceId) {
+        if let Some(followed) = self.owners.get(&id).and_then(|key| self.followed.get_mut(key)) {
+            followed.reopen_at.get_or_insert(Instant::now() + REOPEN_AFTER);
+        }
+    }
+
+    async fn reopen_due(&mut self) {
+        let now = Instant::now();
+        let due = |followed: &Followed| followed.reopen_at.is_some_and(|at| at <= now);
+        let keys: Vec<Key> = self.followed.iter().filter(|(_, followed)| due(followed)).map(|(key, _)| key.clone()).collect();
+        for key in keys {
+            self.reopen(&key).await;
+        }
+    }
+
+    async fn reopen(&mut self, key: &Key) {
+        let Some(mut followed) = self.followed.remove(key) else { return };
+        followed.reopen_at = None;
+        self.open(key, &mut followed).await;
+        self.followed.insert(key.clone(), followed);
+        self.count();
+    }
+
+    /// Puts another configuration in force: the plan of everything that is followed, and where jobs are looked for.
+    async fn reload(&mut self, config: Config) {
+        if config.jobs != self.config.jobs {
+            self.discovery = discovery_of(&config, &self.mounts);
+        }
+        let baseline_changed = config.baseline != self.config.baseline;
+        self.config = config;
+        if baseline_changed {
+            let keys: Vec<Key> = self.followed.keys().cloned().collect();
+            for key in keys {
+                let Some(mut followed) = self.followed.remove(&key) else { continue };
+                let old = std::mem::replace(&mut followed.plan.baseline, self.config.baseline.clone());
+                let old = Plan { baseline: old, registration: followed.plan.registration.clone() };
+                self.open(&key, &mut followed).await;
+                let job = followed.job.as_ref().map(|job| job.handle);
+                for change in plan_changes(&followed, Some(&old)) {
+                    self.command(Command::Tell(Box::new(Event::PlanChange(PlanChange { job, ..change })))).await;
+                }
+                self.followed.insert(key, followed);
+            }
+        }
+        self.look_for_jobs().await;
+    }
+
+    fn view(&self) -> View {
+        let of = |(key, followed): (&Key, &Followed)| JobView {
+            job_id: key.clone(),
+            owner_uid: followed.job.as_ref().and_then(|job| job.descriptor.owner_uid),
+            owner: followed.job.as_ref().and_then(|job| job.descriptor.owner.clone()),
+            started_us: followed.job.as_ref().map(|job| job.descriptor.started_us),
+            sources: self
+                .board
+                .of(followed.job.as_ref().map(|job| job.handle))
+                .into_iter()
+                .map(|(name, tally, cost)| SourceView { name, tally, reads: cost.reads, read_total_ns: cost.total_ns, read_most_ns: cost.most_ns })
+                .collect(),
+            unavailable: followed.unavailable.clone(),
+        };
+        View { subjects: self.followed.iter().map(of).collect() }
+    }
+}
+
+/// The metrics of a subject whose period differs from what `old` says, or all of them where there was no plan.
+fn plan_changes(followed: &Followed, old: Option<&Plan>) -> Vec<PlanChange> {
+    let at_us = clock::realtime_us();
+    let scopes: &[Scope] = if followed.job.is_some() { &[Scope::Job] } else { &[Scope::Node, Scope::Agent] };
+    let plans = std::iter::once(&followed.plan).chain(old);
+    let mut names: Vec<String> = plans.flat_map(|plan| scopes.iter().flat_map(|scope| plan.definitions(*scope))).filter(|definition| !definition.is_family()).map(|definition| definition.name()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.retain(|name| !followed.unavailable.iter().any(|(missing, _)| missing == name));
+    let change = |name: String| {
+        let new = followed.plan.period(&name);
+        let before = old.and_then(|old| old.period(&name)).map(|(period, _)| period);
+        let cause = if old.is_some() { Cause::Reload } else { new.map_or(Cause::Baseline, |(_, cause)| cause) };
+        let new = new.map(|(period, _)| period);
+        let metric = MetricName::new(name).ok()?;
+        (new != before).then_some(PlanChange { at_us, job: None, metric, old: before, new, cause, by: None, until_us: None })
+    };
+    names.into_iter().filter_map(change).collect()
+}
+
+fn describe(key: &Key) -> String {
+    key.as_ref().map_or_else(|| "the node".to_owned(), |job_id| format!("job {job_id}"))
+}
+
+fn discovery_of(config: &Config, mounts: &Mounts) -> Discovery {
+    let (discovery, error) = Discovery::new(mounts.clone(), config.jobs.clone());
+    if let Some(error) = error {
+        log::warning(&format!("no inotify ({error}): jobs are found by the rescan every {} only", config.rescan));
+    }
+    discovery
+}
+
+/// A copy of a descriptor, for tokio to wait on.
+fn waitable(descriptor: BorrowedFd<'_>) -> Option<AsyncFd<OwnedFd>> {
+    kernel::async_descriptor(descriptor.try_clone_to_owned().ok()?).ok()
+}
+
+fn watch(discovery: &Discovery) -> Option<AsyncFd<OwnedFd>> {
+    waitable(discovery.descriptor()?)
+}
+
+async fn readable(watched: Option<&AsyncFd<OwnedFd>>) {
+    match watched {
+        None => std::future::pending().await,
+        Some(watched) => match watched.readable().await {
+            Ok(mut guard) => guard.clear_ready(),
+            Err(_) => std::future::pending().await,
+        },
+    }
+}
+
+/// A request with a place for its answer.
+pub(crate) fn ask<T>(make: impl FnOnce(oneshot::Sender<T>) -> Request) -> (Request, oneshot::Receiver<T>) {
+    let (sender, receiver) = oneshot::channel();
+    (make(sender), receiver)
+}

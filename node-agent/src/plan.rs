@@ -1,0 +1,120 @@
+//! The plan: which metric is sampled at which period, computed from layers. Pure.
+
+use std::collections::BTreeMap;
+
+use polymeter_proto::catalogue::{self, Definition, Scope};
+use polymeter_proto::ledger::Cause;
+use polymeter_proto::name::Selector;
+use polymeter_proto::period::Period;
+
+/// One wish: these metrics, at this period.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// Which metrics.
+    pub selector: Selector,
+    /// At which period; none switches them off.
+    pub period: Option<Period>,
+}
+
+/// The wishes of one party. For each metric the most specific rule counts: its name before a glob, a glob with more
+/// letters before one with fewer, and of equal ones the last.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Layer {
+    rules: Vec<Rule>,
+}
+
+impl Layer {
+    /// A layer of these rules.
+    pub const fn new(rules: Vec<Rule>) -> Self {
+        Self { rules }
+    }
+
+    /// Whether it wishes nothing.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// The rules.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// The period of the metric `name` in this layer; none where it is off or not mentioned.
+    fn period(&self, name: &str) -> Option<Period> {
+        let fitting = self.rules.iter().filter(|rule| rule.selector.matches(name));
+        fitting.max_by_key(|rule| specificity(&rule.selector)).and_then(|rule| rule.period)
+    }
+}
+
+fn specificity(selector: &Selector) -> (bool, usize) {
+    let letters = selector.as_str().bytes().filter(|byte| !matches!(byte, b'*' | b'?')).count();
+    (selector.is_exact(), letters)
+}
+
+/// What is sampled of one job, or of the node.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// The administrator's standing wishes, which are guaranteed.
+    pub baseline: Layer,
+    /// What the job asked for when it was registered.
+    pub registration: Layer,
+}
+
+impl Plan {
+    /// The effective period of a metric, the shortest of the layers, and whose it is.
+    pub fn period(&self, name: &str) -> Option<(Period, Cause)> {
+        let baseline = self.baseline.period(name).map(|period| (period, Cause::Baseline));
+        let registration = self.registration.period(name).map(|period| (period, Cause::Registration));
+        baseline.into_iter().chain(registration).min_by_key(|(period, _)| *period)
+    }
+
+    /// Everything of one scope that is sampled; whole families stand for their instances.
+    pub fn definitions(&self, scope: Scope) -> Vec<Definition> {
+        let rules = self.baseline.rules.iter().chain(&self.registration.rules).filter(|rule| rule.period.is_some());
+        let chosen = rules.flat_map(|rule| catalogue::select(&rule.selector)).filter(|definition| definition.metric.scope == scope);
+        let by_name: BTreeMap<String, Definition> = chosen.map(|definition| (definition.name(), definition)).collect();
+        by_name.into_iter().filter(|(name, _)| self.period(name).is_some()).map(|(_, definition)| definition).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layer(rules: &[(&str, &str)]) -> Layer {
+        let rule = |(selector, period): &(&str, &str)| Rule { selector: selector.parse().unwrap(), period: period.parse().ok() };
+        Layer::new(rules.iter().map(rule).collect())
+    }
+
+    fn period(plan: &Plan, name: &str) -> Option<String> {
+        plan.period(name).map(|(period, _)| period.to_string())
+    }
+
+    #[test]
+    fn the_most_specific_rule_counts_in_any_order() {
+        for rules in [[("cpu.usage", "1s"), ("cpu.*", "10ms"), ("*", "5s")], [("*", "5s"), ("cpu.*", "10ms"), ("cpu.usage", "1s")]] {
+            let plan = Plan { baseline: layer(&rules), ..Plan::default() };
+            assert_eq!(period(&plan, "cpu.usage").as_deref(), Some("1s"));
+            assert_eq!(period(&plan, "cpu.user").as_deref(), Some("10ms"));
+            assert_eq!(period(&plan, "memory.anon").as_deref(), Some("5s"));
+        }
+    }
+
+    #[test]
+    fn the_shortest_layer_is_in_force_and_the_baseline_is_guaranteed() {
+        let plan = Plan { baseline: layer(&[("cpu.*", "1s")]), registration: layer(&[("cpu.usage", "10ms"), ("cpu.user", "1min"), ("cpu.system", "off")]) };
+        assert_eq!(plan.period("cpu.usage"), Some(("10ms".parse().unwrap(), Cause::Registration)));
+        assert_eq!(plan.period("cpu.user"), Some(("1s".parse().unwrap(), Cause::Baseline)));
+        assert_eq!(plan.period("cpu.system"), Some(("1s".parse().unwrap(), Cause::Baseline)));
+        assert_eq!(plan.period("memory.anon"), None);
+    }
+
+    #[test]
+    fn off_switches_off_within_a_layer() {
+        let plan = Plan { baseline: layer(&[("memory.*", "1s"), ("memory.anon", "off"), ("node.load?", "5s")]), ..Plan::default() };
+        let names: Vec<_> = plan.definitions(Scope::Job).iter().map(Definition::name).collect();
+        assert!(names.contains(&"memory.file".to_owned()));
+        assert!(!names.contains(&"memory.anon".to_owned()));
+        assert_eq!(plan.definitions(Scope::Node).len(), 2);
+    }
+}

@@ -1,0 +1,173 @@
+//! A source under sampling: its groups of metrics, its tally and its cost.
+
+use std::sync::Arc;
+
+use polymeter_proto::batch::{Batch, Full, Instant, Job, Shape, ShapeIndex};
+use polymeter_proto::ledger::Tally;
+use polymeter_proto::period::Period;
+use polymeter_proto::series::Identifier;
+
+use crate::source::{Outcome, Reading, Source};
+
+/// The place of a source in the sampler; reused when the source is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SourceId(pub u32);
+
+/// Whose source it is, and what it is called, in tallies and status.
+#[derive(Debug, Clone)]
+pub struct SourceKey {
+    /// The job; none for the node's own.
+    pub job: Option<Arc<Job>>,
+    /// The file's name, or `perf.software`.
+    pub name: Identifier,
+}
+
+/// What the reads of a source have cost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// How often it was read.
+    pub reads: u64,
+    /// How long the reads took together, in nanoseconds.
+    pub total_ns: u64,
+    /// How long the slowest took, in nanoseconds.
+    pub most_ns: u64,
+}
+
+/// The metrics of one source that are sampled at the same period.
+#[derive(Debug)]
+pub struct Group {
+    /// Their series.
+    shape: Arc<Shape>,
+    /// The slot of the reading that each column is.
+    slots: Vec<u32>,
+    /// Where the shape stands in the batch with this number.
+    in_batch: Option<(u64, ShapeIndex)>,
+}
+
+impl Group {
+    /// A group whose columns are the given slots.
+    pub fn new(shape: Arc<Shape>, slots: Vec<u32>) -> Self {
+        Self { shape, slots, in_batch: None }
+    }
+
+    /// The period at which it is sampled.
+    pub fn period(&self) -> Period {
+        self.shape.period
+    }
+
+    fn columns(&self) -> u64 {
+        self.slots.len() as u64
+    }
+}
+
+/// A source that the sampler reads.
+#[derive(Debug)]
+pub struct ActiveSource {
+    /// What it is called.
+    pub key: Arc<SourceKey>,
+    source: Source,
+    reading: Reading,
+    pub(super) groups: Vec<Group>,
+    pub(super) tally: Tally,
+    pub(super) cost: Cost,
+    /// The number of the tick at which `reading` was made, so that several groups share one read.
+    read_at_tick: u64,
+    time_us: i64,
+    outcome: Outcome,
+    /// Whether the manager has been told that the source changed, went or failed.
+    pub(super) noticed: bool,
+}
+
+/// What a tick is: its number, and the time at which it began by both clocks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Tick {
+    pub(super) number: u64,
+    pub(super) began_ns: u64,
+    pub(super) realtime_us: i64,
+}
+
+impl ActiveSource {
+    /// A source that has not been read yet.
+    pub fn new(key: Arc<SourceKey>, source: Source, groups: Vec<Group>) -> Self {
+        let reading = Reading::absent(source.slots().len());
+        Self {
+            key,
+            source,
+            reading,
+            groups,
+            tally: Tally::default(),
+            cost: Cost::default(),
+            read_at_tick: 0,
+            time_us: 0,
+            outcome: Outcome::Read,
+            noticed: false,
+        }
+    }
+
+    /// Takes over the tally and the cost of the source that this one replaces.
+    pub(super) const fn go_on_from(&mut self, replaced: &Self) {
+        self.tally = replaced.tally;
+        self.cost = replaced.cost;
+    }
+
+    /// What is read, and what its values are.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// The period of each group.
+    pub fn periods(&self) -> impl Iterator<Item = Period> {
+        self.groups.iter().map(Group::period)
+    }
+
+    /// Reads the source, unless another group has done so at this tick. `now_ns` is the time, and becomes the time
+    /// after the read: one clock reading serves as the end of one window and the beginning of the next.
+    pub(super) fn read(&mut self, tick: Tick, now_ns: &mut u64, clock: impl Fn() -> u64) -> Outcome {
+        if self.read_at_tick == tick.number {
+            return self.outcome;
+        }
+        let began_ns = *now_ns;
+        self.outcome = self.source.read(&mut self.reading);
+        *now_ns = clock();
+        let took_ns = now_ns.saturating_sub(began_ns);
+        self.cost.reads += 1;
+        self.cost.total_ns += took_ns;
+        self.cost.most_ns = self.cost.most_ns.max(took_ns);
+        if matches!(self.outcome, Outcome::Gone | Outcome::Failed(_)) {
+            self.reading.clear();
+        }
+        self.read_at_tick = tick.number;
+        let since_us = began_ns.saturating_sub(tick.began_ns) / 1_000;
+        self.time_us = tick.realtime_us.saturating_add_unsigned(since_us);
+        self.outcome
+    }
+
+    /// Puts the values of one group into the batch with the number `batch_number`.
+    pub(super) fn record(&mut self, group: usize, deadline: Option<u64>, batch: &mut Batch, batch_number: u64) -> Result<(), Full> {
+        let Some(group) = self.groups.get_mut(group) else { return Ok(()) };
+        let index = match group.in_batch {
+            Some((number, index)) if number == batch_number => index,
+            _ => batch.add_shape(&group.shape),
+        };
+        group.in_batch = Some((batch_number, index));
+        let value = |slot: &u32| self.reading.values.get(*slot as usize).copied().flatten();
+        if group.slots.iter().all(|slot| value(slot).is_none()) {
+            return Ok(());
+        }
+        batch.push(index, Instant { deadline, time_us: self.time_us }, group.slots.iter().map(value))
+    }
+
+    /// Counts what became of the samples of one group at one deadline.
+    pub(super) fn count(&mut self, group: usize, missed: u64, late: bool, recorded: bool) {
+        let Some(group) = self.groups.get(group) else { return };
+        let columns = group.columns();
+        let value = |slot: &&u32| self.reading.values.get(**slot as usize).copied().flatten().is_some();
+        let present = group.slots.iter().filter(value).count() as u64;
+        self.tally.due += columns * (missed + 1);
+        self.tally.missed += columns * missed;
+        self.tally.taken += present;
+        self.tally.absent += columns - present;
+        self.tally.late += if late { present } else { 0 };
+        self.tally.dropped += if recorded { 0 } else { present };
+    }
+}

@@ -1,0 +1,265 @@
+//! The sampler: one thread that reads every source at its deadlines, and does nothing else.
+//!
+//! It takes no lock, allocates nothing while the plan stands, and makes one system call for a tick beside the reads
+//! themselves: the wait. What it has read it appends to a batch; full batches go to the sender, and empty ones come
+//! back, through queues that neither side can make the other wait on.
+
+mod active;
+mod port;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use polymeter_proto::ledger::Tally;
+use polymeter_proto::period::Period;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+pub use active::{ActiveSource, Cost, Group, SourceId, SourceKey};
+pub use port::{Command, Flushed, Notice, Port, SourceReport};
+
+use active::Tick;
+
+use crate::clock;
+use crate::counters::Counters;
+use crate::schedule::{Due, Schedule};
+
+/// A sample is late when it is read after this part of its period has passed since the deadline.
+const LATE_PART: u64 = 10;
+
+/// How often the tallies of all sources go to the sender, in nanoseconds.
+const REPORT_NS: u64 = 1_000_000_000;
+
+/// What is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Item {
+    /// One group of one source.
+    Group { source: u32, group: u32 },
+    /// The batch, to be handed on.
+    Flush,
+}
+
+/// The state of the sampler's thread.
+#[derive(Debug)]
+pub struct Sampler {
+    port: Arc<Port>,
+    counters: Arc<Counters>,
+    schedule: Schedule<Item>,
+    sources: Vec<Option<Box<ActiveSource>>>,
+    flushed: Flushed,
+    batch_number: u64,
+    tick_number: u64,
+    reported_ns: u64,
+    /// What must be added to monotonic time to get grid time: the wall clock's lead when the sampler began.
+    grid_offset_ns: u64,
+}
+
+impl Sampler {
+    /// A sampler without sources, that hands its batch on every `flush`.
+    pub fn new(port: Arc<Port>, counters: Arc<Counters>, flush: Period) -> Self {
+        let monotonic_ns = clock::monotonic_ns();
+        let grid_offset_ns = clock::realtime_ns().saturating_sub(monotonic_ns);
+        let mut schedule = Schedule::default();
+        schedule.insert(Item::Flush, flush, monotonic_ns + grid_offset_ns);
+        let flushed = port.take_empty().unwrap_or_default();
+        Self {
+            port,
+            counters,
+            schedule,
+            sources: Vec::new(),
+            flushed,
+            batch_number: 1,
+            tick_number: 0,
+            reported_ns: 0,
+            grid_offset_ns,
+        }
+    }
+
+    /// Samples until told to stop, and hands on what it holds.
+    pub fn run(mut self) {
+        let mut due = Vec::with_capacity(64);
+        loop {
+            due.clear();
+            let now_ns = clock::monotonic_ns();
+            self.schedule.take_due(now_ns + self.grid_offset_ns, &mut due);
+            if !due.is_empty() {
+                self.tick(now_ns, &due);
+            }
+            // After what is due, so that a change of plan never costs a deadline.
+            while let Some(command) = self.port.next_command() {
+                if !self.obey(command) {
+                    self.flush(true);
+                    return;
+                }
+            }
+            self.wait();
+        }
+    }
+
+    /// Sleeps until the next deadline or command.
+    fn wait(&self) {
+        let next_ns = self.schedule.next_ns().map(|grid_ns| grid_ns.saturating_sub(self.grid_offset_ns));
+        let timeout = next_ns.map(|next_ns| {
+            let left_ns = next_ns.saturating_sub(clock::monotonic_ns()).cast_signed();
+            Timespec { tv_sec: left_ns / 1_000_000_000, tv_nsec: left_ns % 1_000_000_000 }
+        });
+        let mut doorbell = [PollFd::new(&self.port.commands_doorbell, PollFlags::IN)];
+        // An interrupted wait is a wake-up like any other: the loop looks at the clock anyway.
+        if poll(&mut doorbell, timeout.as_ref()) == Ok(1) {
+            self.port.commands_doorbell.silence();
+        }
+    }
+
+    fn tick(&mut self, began_ns: u64, due: &[Due<Item>]) {
+        self.tick_number += 1;
+        let tick = Tick { number: self.tick_number, began_ns, realtime_us: clock::realtime_us() };
+        let mut now_ns = began_ns;
+        let before = self.flushed.sum;
+        let mut flush = false;
+        for due in due {
+            match due.item {
+                Item::Group { source, group } => self.sample(tick, &mut now_ns, SourceId(source), group as usize, due),
+                Item::Flush => flush = true,
+            }
+        }
+        if self.flushed.sum != before {
+            self.publish();
+        }
+        if flush {
+            let report = began_ns.saturating_sub(self.reported_ns) >= REPORT_NS;
+            self.flush(report);
+        }
+    }
+
+    fn sample(&mut self, tick: Tick, now_ns: &mut u64, id: SourceId, group: usize, due: &Due<Item>) {
+        let Some(Some(source)) = self.sources.get_mut(id.0 as usize) else { return };
+        let period_ns = source.groups.get(group).map_or(0, |group| group.period().as_nanos());
+        let outcome = source.read(tick, now_ns, clock::monotonic_ns);
+        let counted = source.tally;
+        let late = due.lateness_ns > period_ns / LATE_PART;
+        let mut recorded = source.record(group, Some(due.deadline), &mut self.flushed.batch, self.batch_number).is_ok();
+        if !recorded && hand_over(&self.port, &mut self.flushed) {
+            self.batch_number += 1;
+            recorded = source.record(group, Some(due.deadline), &mut self.flushed.batch, self.batch_number).is_ok();
+        }
+        source.count(group, due.missed, late, recorded);
+        add_difference(&mut self.flushed.sum, &source.tally, &counted);
+        if !source.noticed && let Some(notice) = Notice::of(id, outcome) {
+            source.noticed = self.port.notify(notice);
+        }
+    }
+
+    /// Lets everybody see the sums.
+    fn publish(&self) {
+        let sum = &self.flushed.sum;
+        self.counters.due.store(sum.due, Relaxed);
+        self.counters.taken.store(sum.taken, Relaxed);
+        self.counters.late.store(sum.late, Relaxed);
+        self.counters.missed.store(sum.missed, Relaxed);
+        self.counters.absent.store(sum.absent, Relaxed);
+        self.counters.dropped.store(sum.dropped, Relaxed);
+    }
+
+    /// Hands the batch on, with the tallies of all sources if `report` is wanted.
+    fn flush(&mut self, report: bool) {
+        if report {
+            self.reported_ns = clock::monotonic_ns();
+            let reports = self.sources.iter().flatten().map(|source| SourceReport::of(source, false));
+            self.flushed.reports.extend(reports);
+        }
+        if !self.flushed.is_empty() && hand_over(&self.port, &mut self.flushed) {
+            self.batch_number += 1;
+        }
+    }
+
+    /// Does what the manager wants; false when that is to stop.
+    fn obey(&mut self, command: Command) -> bool {
+        match command {
+            Command::Add(id, source) => self.add(id, source),
+            Command::Remove(id) => self.remove(id),
+            Command::Regroup(id, groups) => self.regroup(id, groups),
+            Command::ReadNow(ids) => self.read_now(&ids),
+            Command::Tell(event) => self.flushed.events.push(*event),
+            Command::Flush => self.flush(true),
+            Command::Stop => return false,
+        }
+        true
+    }
+
+    fn add(&mut self, id: SourceId, mut source: Box<ActiveSource>) {
+        let place = id.0 as usize;
+        if self.sources.len() <= place {
+            self.sources.resize_with(place + 1, || None);
+        }
+        let Some(place) = self.sources.get_mut(place) else { return };
+        let replaced = place.take();
+        if let Some(replaced) = &replaced {
+            self.schedule.remove(|item| matches!(item, Item::Group { source, .. } if *source == id.0));
+            source.go_on_from(replaced);
+        }
+        let now_ns = clock::monotonic_ns() + self.grid_offset_ns;
+        schedule_groups(&mut self.schedule, id, &source, now_ns);
+        *place = Some(source);
+        if let Some(replaced) = replaced {
+            self.port.notify(Notice::Replaced(replaced));
+        }
+    }
+
+    fn remove(&mut self, id: SourceId) {
+        self.schedule.remove(|item| matches!(item, Item::Group { source, .. } if *source == id.0));
+        if let Some(source) = self.sources.get_mut(id.0 as usize).and_then(Option::take) {
+            self.flushed.reports.push(SourceReport::of(&source, true));
+            // Closing files, and perf events above all, takes long: that is the manager's affair.
+            self.port.notify(Notice::Removed(id, source));
+        }
+    }
+
+    fn regroup(&mut self, id: SourceId, groups: Vec<Group>) {
+        let Some(Some(source)) = self.sources.get_mut(id.0 as usize) else { return };
+        self.schedule.remove(|item| matches!(item, Item::Group { source, .. } if *source == id.0));
+        source.groups = groups;
+        let now_ns = clock::monotonic_ns() + self.grid_offset_ns;
+        schedule_groups(&mut self.schedule, id, source, now_ns);
+    }
+
+    /// Reads all groups of some sources out of turn: the first and the last reading of a job.
+    fn read_now(&mut self, ids: &[SourceId]) {
+        self.tick_number += 1;
+        let began_ns = clock::monotonic_ns();
+        let tick = Tick { number: self.tick_number, began_ns, realtime_us: clock::realtime_us() };
+        let mut now_ns = began_ns;
+        for id in ids {
+            let Some(Some(source)) = self.sources.get_mut(id.0 as usize) else { continue };
+            source.read(tick, &mut now_ns, clock::monotonic_ns);
+            let counted = source.tally;
+            for group in 0..source.groups.len() {
+                let recorded = source.record(group, None, &mut self.flushed.batch, self.batch_number).is_ok();
+                source.count(group, 0, false, recorded);
+            }
+            add_difference(&mut self.flushed.sum, &source.tally, &counted);
+        }
+        self.publish();
+    }
+}
+
+fn schedule_groups(schedule: &mut Schedule<Item>, id: SourceId, source: &ActiveSource, now_ns: u64) {
+    for (group, period) in (0..).zip(source.periods()) {
+        schedule.insert(Item::Group { source: id.0, group }, period, now_ns);
+    }
+}
+
+/// Gives the batch to the sender and takes an empty one; false when there is none, and the batch stays.
+fn hand_over(port: &Port, flushed: &mut Flushed) -> bool {
+    let Some(mut empty) = port.take_empty() else { return false };
+    empty.sum = flushed.sum;
+    port.hand_on(std::mem::replace(flushed, empty));
+    true
+}
+
+fn add_difference(sum: &mut Tally, now: &Tally, before: &Tally) {
+    sum.due += now.due - before.due;
+    sum.taken += now.taken - before.taken;
+    sum.late += now.late - before.late;
+    sum.missed += now.missed - before.missed;
+    sum.absent += now.absent - before.absent;
+    sum.dropped += now.dropped - before.dropped;
+}

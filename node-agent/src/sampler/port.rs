@@ -1,0 +1,208 @@
+//! What goes into the sampler and what comes out of it: bounded queues without locks, and doorbells.
+
+use std::io;
+use std::sync::Arc;
+
+use crossbeam_queue::ArrayQueue;
+use polymeter_proto::batch::Batch;
+use polymeter_proto::ledger::{Event, Tally};
+use polymeter_proto::limits;
+use rustix::io::Errno;
+
+use super::active::{ActiveSource, Cost, Group, SourceId, SourceKey};
+use crate::doorbell::Doorbell;
+use crate::source::Outcome;
+
+/// Batches in all: one that is being filled, one that is being encoded, and two for a sender that was held up.
+const BATCHES: usize = 4;
+
+/// Commands that may wait. Beyond that the manager waits, and the sampler never does.
+const COMMANDS: usize = 1024;
+
+/// Notices that may wait. What does not fit is noticed again at the next read, or closed by the sampler itself.
+const NOTICES: usize = 4096;
+
+/// What the manager wants of the sampler.
+#[derive(Debug)]
+pub enum Command {
+    /// Sample this source, from the next deadline of each of its groups. One that has this id already is replaced, and
+    /// its tally goes on.
+    Add(SourceId, Box<ActiveSource>),
+    /// Sample it no more, and give it back.
+    Remove(SourceId),
+    /// Sample its metrics at other periods, from the next deadline of each.
+    Regroup(SourceId, Vec<Group>),
+    /// Read these once, now.
+    ReadNow(Vec<SourceId>),
+    /// Put this event behind the samples so far.
+    Tell(Box<Event>),
+    /// Hand on what there is.
+    Flush,
+    /// Hand on what there is, and end.
+    Stop,
+}
+
+/// What the sampler has to say to the manager.
+#[derive(Debug)]
+pub enum Notice {
+    /// Something in the source came or went; open it anew.
+    Changed(SourceId),
+    /// The source is gone, as sources end.
+    Gone(SourceId),
+    /// It cannot be read.
+    Failed(SourceId, Errno),
+    /// The source that was removed, to be closed.
+    Removed(SourceId, Box<ActiveSource>),
+    /// The source that was replaced, to be closed.
+    Replaced(Box<ActiveSource>),
+}
+
+impl Notice {
+    pub(super) const fn of(id: SourceId, outcome: Outcome) -> Option<Self> {
+        match outcome {
+            Outcome::Read => None,
+            Outcome::Changed => Some(Self::Changed(id)),
+            Outcome::Gone => Some(Self::Gone(id)),
+            Outcome::Failed(errno) => Some(Self::Failed(id, errno)),
+        }
+    }
+}
+
+/// The tally and cost of one source so far.
+#[derive(Debug, Clone)]
+pub struct SourceReport {
+    /// Which.
+    pub key: Arc<SourceKey>,
+    /// What became of its samples.
+    pub tally: Tally,
+    /// What its reads cost.
+    pub cost: Cost,
+    /// Whether it is the last report of this source.
+    pub last: bool,
+}
+
+impl SourceReport {
+    pub(super) fn of(source: &ActiveSource, last: bool) -> Self {
+        Self { key: Arc::clone(&source.key), tally: source.tally, cost: source.cost, last }
+    }
+}
+
+/// What the sampler hands to the sender.
+#[derive(Debug, Default)]
+pub struct Flushed {
+    /// The samples.
+    pub batch: Batch,
+    /// The tallies, once a second.
+    pub reports: Vec<SourceReport>,
+    /// What happened, in its order with the samples.
+    pub events: Vec<Event>,
+    /// The sum of all tallies since the beginning.
+    pub sum: Tally,
+}
+
+impl Flushed {
+    /// Whether there is nothing to send.
+    pub fn is_empty(&self) -> bool {
+        self.batch.is_empty() && self.reports.is_empty() && self.events.is_empty()
+    }
+
+    fn clear(&mut self) {
+        self.batch.clear();
+        self.reports.clear();
+        self.events.clear();
+    }
+}
+
+/// The sampler's connections to the manager and the sender.
+#[derive(Debug)]
+pub struct Port {
+    commands: ArrayQueue<Command>,
+    pub(super) commands_doorbell: Doorbell,
+    notices: ArrayQueue<Notice>,
+    notices_doorbell: Doorbell,
+    full: ArrayQueue<Flushed>,
+    full_doorbell: Doorbell,
+    empty: ArrayQueue<Flushed>,
+}
+
+impl Port {
+    /// Connections with empty queues and a stock of empty batches.
+    ///
+    /// # Errors
+    /// When no descriptors can be had.
+    pub fn new() -> io::Result<Self> {
+        let empty = ArrayQueue::new(BATCHES);
+        while !empty.is_full() {
+            let batch = Batch::with_capacity(limits::BATCH_VALUES / 8);
+            // The queue has room: it was asked a line above.
+            drop(empty.push(Flushed { batch, ..Flushed::default() }));
+        }
+        Ok(Self {
+            commands: ArrayQueue::new(COMMANDS),
+            commands_doorbell: Doorbell::new()?,
+            notices: ArrayQueue::new(NOTICES),
+            notices_doorbell: Doorbell::new()?,
+            full: ArrayQueue::new(BATCHES),
+            full_doorbell: Doorbell::new()?,
+            empty,
+        })
+    }
+
+    /// Gives a command to the sampler and wakes it.
+    ///
+    /// # Errors
+    /// Gives the command back when too many wait.
+    pub fn command(&self, command: Command) -> Result<(), Command> {
+        self.commands.push(command)?;
+        self.commands_doorbell.ring();
+        Ok(())
+    }
+
+    pub(super) fn next_command(&self) -> Option<Command> {
+        self.commands.pop()
+    }
+
+    /// Whether the manager will get it.
+    pub(super) fn notify(&self, notice: Notice) -> bool {
+        let fits = self.notices.push(notice).is_ok();
+        self.notices_doorbell.ring();
+        fits
+    }
+
+    /// What the sampler has to say.
+    pub fn next_notice(&self) -> Option<Notice> {
+        self.notices.pop()
+    }
+
+    /// Rings when there are notices.
+    pub fn notices_doorbell(&self) -> &Doorbell {
+        &self.notices_doorbell
+    }
+
+    pub(super) fn take_empty(&self) -> Option<Flushed> {
+        self.empty.pop()
+    }
+
+    pub(super) fn hand_on(&self, flushed: Flushed) {
+        // There are as many places as batches.
+        drop(self.full.push(flushed));
+        self.full_doorbell.ring();
+    }
+
+    /// What the sampler has handed on.
+    pub fn next_flushed(&self) -> Option<Flushed> {
+        self.full.pop()
+    }
+
+    /// Gives a batch back when it has been encoded.
+    pub fn give_back(&self, mut flushed: Flushed) {
+        flushed.clear();
+        // There are as many places as batches.
+        drop(self.empty.push(flushed));
+    }
+
+    /// Rings when something has been handed on.
+    pub fn full_doorbell(&self) -> &Doorbell {
+        &self.full_doorbell
+    }
+}

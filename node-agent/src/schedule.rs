@@ -1,0 +1,196 @@
+//! When what is due: pure arithmetic on a grid, without a clock.
+//!
+//! Time here is grid time: nanoseconds that go on evenly as the monotonic clock does, set to the wall clock once at the
+//! start. A deadline is a whole multiple of its period in grid time, so that all metrics of one period, on all nodes
+//! whose clocks agree, are due together, and periods that divide one another share their wake-ups.
+
+use polymeter_proto::period::Period;
+
+/// Entries by period. `T` is whatever the caller wants back when it is due.
+#[derive(Debug)]
+pub struct Schedule<T> {
+    lanes: Vec<Lane<T>>,
+}
+
+/// All entries of one period: they are due together for ever.
+#[derive(Debug)]
+struct Lane<T> {
+    period_ns: u64,
+    next_ns: u64,
+    entries: Vec<Entry<T>>,
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    item: T,
+    /// The first deadline that counts for it.
+    since_ns: u64,
+}
+
+/// An entry whose deadline has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Due<T> {
+    /// What is due.
+    pub item: T,
+    /// The deadline's number on the grid of its period.
+    pub deadline: u64,
+    /// How long ago it was, in nanoseconds.
+    pub lateness_ns: u64,
+    /// How many earlier deadlines had already been followed by the next when this was asked: they are missed, and
+    /// nobody makes up for them.
+    pub missed: u64,
+}
+
+impl<T> Default for Schedule<T> {
+    fn default() -> Self {
+        Self { lanes: Vec::new() }
+    }
+}
+
+impl<T: Copy + PartialEq> Schedule<T> {
+    /// Adds `item`, due at each multiple of `period` after `now_ns`.
+    pub fn insert(&mut self, item: T, period: Period, now_ns: u64) {
+        let period_ns = period.as_nanos();
+        let since_ns = (now_ns / period_ns + 1) * period_ns;
+        let entry = Entry { item, since_ns };
+        match self.lanes.iter_mut().find(|lane| lane.period_ns == period_ns) {
+            Some(lane) => lane.entries.push(entry),
+            None => self.lanes.push(Lane { period_ns, next_ns: since_ns, entries: vec![entry] }),
+        }
+    }
+
+    /// Removes every entry of which `gone` says so.
+    pub fn remove(&mut self, gone: impl Fn(&T) -> bool) {
+        for lane in &mut self.lanes {
+            lane.entries.retain(|entry| !gone(&entry.item));
+        }
+        self.lanes.retain(|lane| !lane.entries.is_empty());
+    }
+
+    /// The next deadline, if there is any entry.
+    pub fn next_ns(&self) -> Option<u64> {
+        self.lanes.iter().map(|lane| lane.next_ns).min()
+    }
+
+    /// Appends to `due` everything whose deadline is not after `now_ns`, and goes on to the next deadlines.
+    ///
+    /// An entry appears at most once: of several deadlines that have passed only the last is kept.
+    pub fn take_due(&mut self, now_ns: u64, due: &mut Vec<Due<T>>) {
+        for lane in self.lanes.iter_mut().filter(|lane| lane.next_ns <= now_ns) {
+            let deadline = now_ns / lane.period_ns;
+            let deadline_ns = deadline * lane.period_ns;
+            let lateness_ns = now_ns - deadline_ns;
+            for entry in lane.entries.iter().filter(|entry| entry.since_ns <= deadline_ns) {
+                let missed = (deadline_ns - entry.since_ns.max(lane.next_ns)) / lane.period_ns;
+                due.push(Due { item: entry.item, deadline, lateness_ns, missed });
+            }
+            lane.next_ns = deadline_ns + lane.period_ns;
+        }
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.lanes.iter().map(|lane| lane.entries.len()).sum()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.lanes.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn period(text: &str) -> Period {
+        text.parse().unwrap()
+    }
+
+    fn take(schedule: &mut Schedule<char>, now_ns: u64) -> Vec<Due<char>> {
+        let mut due = Vec::new();
+        schedule.take_due(now_ns, &mut due);
+        due
+    }
+
+    #[test]
+    fn deadlines_lie_on_the_grid_of_their_period() {
+        let mut schedule = Schedule::default();
+        schedule.insert('a', period("10ms"), 123 * MS);
+        assert_eq!(schedule.next_ns(), Some(130 * MS));
+        assert!(take(&mut schedule, 130 * MS - 1).is_empty());
+        assert_eq!(take(&mut schedule, 130 * MS + 5), [Due { item: 'a', deadline: 13, lateness_ns: 5, missed: 0 }]);
+        assert_eq!(schedule.next_ns(), Some(140 * MS));
+    }
+
+    #[test]
+    fn harmonic_periods_wake_together() {
+        let mut schedule = Schedule::default();
+        schedule.insert('a', period("1ms"), 0);
+        schedule.insert('b', period("10ms"), 0);
+        let wakes: Vec<usize> = (1..=10).map(|ms| take(&mut schedule, ms * MS).len()).collect();
+        assert_eq!(wakes, [1, 1, 1, 1, 1, 1, 1, 1, 1, 2]);
+    }
+
+    #[test]
+    fn what_was_missed_is_counted_and_not_made_up_for() {
+        let mut schedule = Schedule::default();
+        schedule.insert('a', period("1ms"), 0);
+        let due = take(&mut schedule, 5 * MS + 1);
+        assert_eq!(due, [Due { item: 'a', deadline: 5, lateness_ns: 1, missed: 4 }]);
+        assert!(take(&mut schedule, 5 * MS + 2).is_empty());
+        assert_eq!(schedule.next_ns(), Some(6 * MS));
+    }
+
+    #[test]
+    fn a_newcomer_missed_nothing_before_it_came() {
+        let mut schedule = Schedule::default();
+        schedule.insert('a', period("1ms"), 0);
+        schedule.insert('b', period("1ms"), 7 * MS + 1);
+        let due = take(&mut schedule, 9 * MS);
+        assert_eq!(due.iter().map(|due| (due.item, due.missed)).collect::<Vec<_>>(), [('a', 8), ('b', 1)]);
+        schedule.insert('c', period("1ms"), 9 * MS);
+        assert!(take(&mut schedule, 9 * MS + 5).is_empty());
+        assert_eq!(take(&mut schedule, 10 * MS).len(), 3);
+    }
+
+    #[test]
+    fn a_change_does_not_move_the_others() {
+        let mut schedule = Schedule::default();
+        schedule.insert('a', period("1ms"), 0);
+        schedule.insert('b', period("1s"), 0);
+        schedule.remove(|item| *item == 'b');
+        schedule.insert('b', period("100us"), 500_000);
+        assert_eq!(schedule.next_ns(), Some(600_000));
+        schedule.remove(|item| *item == 'b');
+        assert_eq!((schedule.next_ns(), schedule.len()), (Some(MS), 1));
+        schedule.remove(|_| true);
+        assert!(schedule.is_empty());
+        assert_eq!(schedule.next_ns(), None);
+    }
+
+    proptest! {
+        /// Whenever the sampler looks, each deadline since the beginning is taken once or missed once.
+        #[test]
+        fn every_deadline_is_taken_or_missed(steps in prop::collection::vec(1_u64..5_000_000, 1..200), period_us in 100_u64..5_000, start in 0_u64..1_000_000_000_000) {
+            let mut schedule = Schedule::default();
+            let period = Period::from_micros(period_us).unwrap();
+            schedule.insert('a', period, start);
+            let (mut now, mut kept, mut missed) = (start, 0, 0);
+            for step in steps {
+                now += step;
+                for due in take(&mut schedule, now) {
+                    kept += 1;
+                    missed += due.missed;
+                    prop_assert!(due.lateness_ns < period.as_nanos());
+                    prop_assert_eq!(due.deadline * period.as_nanos() + due.lateness_ns, now);
+                }
+            }
+            prop_assert_eq!(kept + missed, now / period.as_nanos() - start / period.as_nanos());
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! A kernel file that stays open: one `pread` into a buffer that stays, and its layout.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use polymeter_proto::catalogue::Form;
+use rustix::io::{Errno, pread};
+
+use super::layout::{Fit, Layout, ParseError, Slot, Wanted};
+use super::reading::Reading;
+
+/// The buffer that a file begins with; most fit.
+const BUFFER_BYTES: usize = 4096;
+
+/// The largest text that is read: `/proc/stat` of a machine with 4096 CPUs has 1 MiB.
+const TEXT_BYTES: usize = 4 * 1024 * 1024;
+
+/// A kernel file, open, with the places of its wanted values.
+#[derive(Debug)]
+pub struct FileSource {
+    file: File,
+    path: PathBuf,
+    buffer: Vec<u8>,
+    /// How many reads it took to get all the text: files made of records give a page at a time.
+    reads: usize,
+    layout: Layout,
+}
+
+/// Why a source cannot be opened.
+#[derive(Debug)]
+pub enum OpenError {
+    /// The file cannot be opened or read.
+    Io(PathBuf, io::Error),
+    /// Its text is not what it should be.
+    Parse(PathBuf, ParseError),
+    /// Nothing of what is wanted is in it.
+    Empty(PathBuf),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(path, error) => write!(f, "{}: {error}", path.display()),
+            Self::Parse(path, error) => write!(f, "{}: {error}", path.display()),
+            Self::Empty(path) => write!(f, "{}: this kernel does not give it", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// What became of a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// All that was there last time was read.
+    Read,
+    /// What is still there was read; something came or went, and the source should be opened anew.
+    Changed,
+    /// The file is gone: the job has ended, or the device was taken away. An expected end.
+    Gone,
+    /// The read failed for another reason.
+    Failed(Errno),
+}
+
+impl FileSource {
+    /// Opens `path`, reads it, and finds the `wanted` values.
+    ///
+    /// # Errors
+    /// When it cannot be read, is malformed, or has none of what is wanted.
+    pub fn open(path: &Path, form: Form, wanted: &[Wanted], path_labels: &[(String, String)]) -> Result<Self, OpenError> {
+        let io_error = |error: io::Error| OpenError::Io(path.to_owned(), error);
+        let file = File::open(path).map_err(io_error)?;
+        let mut source = Self { file, path: path.to_owned(), buffer: vec![0; BUFFER_BYTES], reads: 0, layout: Layout::default() };
+        let len = source.read_whole().map_err(io_error)?;
+        let text = source.buffer.get(..len).unwrap_or_default();
+        let layout = Layout::discover(form, text, wanted, path_labels);
+        source.layout = layout.map_err(|error| OpenError::Parse(path.to_owned(), error))?;
+        if source.layout.slots().is_empty() { Err(OpenError::Empty(path.to_owned())) } else { Ok(source) }
+    }
+
+    /// Reads to the end, and learns how many reads that takes.
+    fn read_whole(&mut self) -> io::Result<usize> {
+        let mut len = 0;
+        self.reads = 0;
+        loop {
+            if len == self.buffer.len() {
+                if len >= TEXT_BYTES {
+                    return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the text is larger than 4 MiB"));
+                }
+                self.buffer.resize(len * 2, 0);
+            }
+            let free = self.buffer.get_mut(len..).unwrap_or_default();
+            match pread(self.file.as_fd(), free, len as u64)? {
+                0 => return Ok(len),
+                read => len += read,
+            }
+            self.reads += 1;
+        }
+    }
+
+    /// Reads the file once more. Does not allocate.
+    pub fn read(&mut self, reading: &mut Reading) -> Outcome {
+        let mut len = 0;
+        for _ in 0..self.reads {
+            let free = self.buffer.get_mut(len..).unwrap_or_default();
+            match pread(self.file.as_fd(), free, len as u64) {
+                Ok(0) => break,
+                Ok(read) => len += read,
+                // ENODEV: the cgroup was removed (kernfs_get_active fails); ESRCH: the process has ended.
+                Err(Errno::NODEV | Errno::NOENT | Errno::SRCH) => return Outcome::Gone,
+                Err(errno) => return Outcome::Failed(errno),
+            }
+        }
+        let text = self.buffer.get(..len).unwrap_or_default();
+        match self.layout.read(text, reading) {
+            // A full buffer may have cut the text off.
+            Fit::Same if len < self.buffer.len() => Outcome::Read,
+            Fit::Same | Fit::Changed => Outcome::Changed,
+        }
+    }
+
+    /// What the values of a reading are.
+    pub fn slots(&self) -> &[Slot] {
+        self.layout.slots()
+    }
+
+    /// The file's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}

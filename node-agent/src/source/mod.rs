@@ -1,0 +1,51 @@
+//! Sources: something that is read in one go, and gives one [`Reading`].
+
+pub mod file;
+pub mod layout;
+mod number;
+pub mod own;
+pub mod perf;
+pub mod processes;
+pub mod reading;
+
+pub use file::{FileSource, OpenError, Outcome};
+pub use layout::{Slot, Wanted};
+pub use own::OwnSource;
+pub use perf::PerfSource;
+pub use processes::ProcessesSource;
+pub use reading::Reading;
+
+/// A source of any kind.
+#[derive(Debug)]
+pub enum Source {
+    /// A kernel file.
+    File(FileSource),
+    /// perf events.
+    Perf(PerfSource),
+    /// A tree of processes.
+    Processes(ProcessesSource),
+    /// The agent itself.
+    Own(OwnSource),
+}
+
+impl Source {
+    /// Reads it once. Values that are not there are absent in `reading`, which has a place for each slot.
+    pub fn read(&mut self, reading: &mut Reading) -> Outcome {
+        match self {
+            Self::File(file) => file.read(reading),
+            Self::Perf(perf) => perf.read(reading),
+            Self::Processes(processes) => processes.read(reading),
+            Self::Own(own) => own.read(reading),
+        }
+    }
+
+    /// What the values of a reading are.
+    pub fn slots(&self) -> &[Slot] {
+        match self {
+            Self::File(file) => file.slots(),
+            Self::Perf(perf) => perf.slots(),
+            Self::Processes(processes) => processes.slots(),
+            Self::Own(own) => own.slots(),
+        }
+    }
+}
