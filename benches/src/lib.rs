@@ -1,1 +1,1 @@
-//! x
+//! Benches and whole-system experiments.

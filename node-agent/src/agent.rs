@@ -46,9 +46,17 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::System(what, error) => write!(f, "{what}: {error}"),
-            Self::Node(name) => write!(f, "the host's name `{name}` cannot be a node's name; set `node` in the configuration"),
-            Self::Collector(endpoint, error) => write!(f, "cannot connect to {endpoint}: {error}; check `collector` in the configuration"),
-            Self::Control(path, error) => write!(f, "cannot open the control socket {}: {error}; set `socket` in the configuration", path.display()),
+            Self::Node(name) => {
+                write!(f, "the host's name `{name}` cannot be a node's name; set `node` in the configuration")
+            }
+            Self::Collector(endpoint, error) => {
+                write!(f, "cannot connect to {endpoint}: {error}; check `collector` in the configuration")
+            }
+            Self::Control(path, error) => write!(
+                f,
+                "cannot open the control socket {}: {error}; set `socket` in the configuration",
+                path.display()
+            ),
         }
     }
 }
@@ -81,17 +89,29 @@ impl Agent {
     /// # Errors
     /// When something that it needs cannot be had; nothing runs then.
     pub fn start(config: Config, context: &zmq::Context) -> Result<Self, StartError> {
-        let session = sender::new_session().map_err(|error| StartError::System("no random numbers", error))?;
-        let mounts = Mounts::read(&config.root).map_err(|error| StartError::System("cannot find the cgroup hierarchies", error))?;
-        let cpus = online_cpus(&config.root).map_err(|error| StartError::System("cannot find the CPUs", error))?;
-        let port = Arc::new(Port::new().map_err(|error| StartError::System("cannot make an eventfd", error))?);
+        let session =
+            sender::new_session().map_err(|error| StartError::System("no random numbers", error))?;
+        let mounts = Mounts::read(&config.root)
+            .map_err(|error| StartError::System("cannot find the cgroup hierarchies", error))?;
+        let cpus =
+            online_cpus(&config.root).map_err(|error| StartError::System("cannot find the CPUs", error))?;
+        let port =
+            Arc::new(Port::new().map_err(|error| StartError::System("cannot make an eventfd", error))?);
         let (counters, board) = (Arc::new(Counters::default()), Arc::new(Board::default()));
-        let settings = Settings { collector: config.collector.clone(), session, descriptor: descriptor(&config)?, outbox_bytes: config.outbox_bytes };
-        let sender = Sender::connect(context, settings, Arc::clone(&port), Arc::clone(&counters), Arc::clone(&board))
-            .map_err(|error| StartError::Collector(config.collector.clone(), error))?;
+        let settings = Settings {
+            collector: config.collector.clone(),
+            session,
+            descriptor: descriptor(&config)?,
+            outbox_bytes: config.outbox_bytes,
+        };
+        let sender =
+            Sender::connect(context, settings, Arc::clone(&port), Arc::clone(&counters), Arc::clone(&board))
+                .map_err(|error| StartError::Collector(config.collector.clone(), error))?;
         let listener = match &config.socket {
             None => None,
-            Some(path) => Some(control::listen(path).map_err(|error| StartError::Control(path.clone(), error))?),
+            Some(path) => {
+                Some(control::listen(path).map_err(|error| StartError::Control(path.clone(), error))?)
+            }
         };
         let (requests, received) = mpsc::channel(REQUESTS);
         let ending = Arc::new(Ending::default());
@@ -102,7 +122,8 @@ impl Agent {
         let wanted = Arc::clone(&ending);
         let sender = spawn("sender", move || sender.run(&wanted))?;
         let manager = Manager::new(config, mounts, cpus, Arc::clone(&port), Arc::clone(&counters), board);
-        let (asking, status) = (requests.clone(), control::Context { session, counters: Arc::clone(&counters) });
+        let (asking, status) =
+            (requests.clone(), control::Context { session, counters: Arc::clone(&counters) });
         let manager = spawn("manager", move || manage(manager, received, listener, asking, status))?;
         Ok(Self { requests, manager, sampler, sender, ending, port, counters, session })
     }
@@ -165,14 +186,18 @@ fn descriptor(config: &Config) -> Result<SessionDescriptor, StartError> {
         Some(node) => node.clone(),
         None => {
             let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-            Identifier::try_from(name.as_str()).map_err(|_| StartError::Node(name))?
+            Identifier::try_from(name.as_str()).map_err(|_invalid| StartError::Node(name))?
         }
     };
-    let agent_version = Identifier::try_from(env!("CARGO_PKG_VERSION")).map_err(|_| StartError::Node(String::new()))?;
+    let agent_version = Identifier::try_from(env!("CARGO_PKG_VERSION"))
+        .map_err(|_invalid| StartError::Node(String::new()))?;
     Ok(SessionDescriptor { node, agent_version, started_us: clock::realtime_us() })
 }
 
-fn spawn<T: Send + 'static>(name: &str, run: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>, StartError> {
+fn spawn<T: Send + 'static>(
+    name: &str,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, StartError> {
     /// No thread here recurses; the default of 8 MiB would only make the address space look large.
     const STACK_BYTES: usize = 512 * 1024;
     let builder = std::thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES);
@@ -183,12 +208,20 @@ fn sample(port: Arc<Port>, counters: Arc<Counters>, flush: Period, priority: Opt
     // By default the kernel lets a sleeping thread of ordinary priority oversleep by 50 µs.
     set_current_timer_slack(std::num::NonZeroU64::new(1)).ok();
     if let Some(Err(error)) = priority.map(kernel::set_fifo_priority) {
-        log::info(&format!("sampling without real-time priority ({error}): on a busy node deadlines below 10 ms will be missed and counted"));
+        log::info(&format!(
+            "sampling without real-time priority ({error}): on a busy node deadlines below 10 ms will be missed and counted"
+        ));
     }
     Sampler::new(port, counters, flush).run();
 }
 
-fn manage(manager: Manager, received: mpsc::Receiver<Request>, listener: Option<std::os::unix::net::UnixListener>, requests: mpsc::Sender<Request>, context: control::Context) {
+fn manage(
+    manager: Manager,
+    received: mpsc::Receiver<Request>,
+    listener: Option<std::os::unix::net::UnixListener>,
+    requests: mpsc::Sender<Request>,
+    context: control::Context,
+) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
     match runtime {
         Err(error) => log::error(&format!("cannot start: {error}")),

@@ -4,7 +4,10 @@ use std::sync::atomic::AtomicU64;
 
 /// Totals since the agent began. The sampler and the sender write, each its own; everybody reads.
 #[derive(Debug, Default)]
-#[expect(missing_docs, reason = "the catalogue describes each under the same name: agent.samples.due and so on")]
+#[expect(
+    missing_docs,
+    reason = "the catalogue describes each under the same name: agent.samples.due and so on"
+)]
 pub struct Counters {
     pub due: AtomicU64,
     pub taken: AtomicU64,

@@ -16,7 +16,9 @@ pub(crate) fn set_fifo_priority(priority: u8) -> io::Result<()> {
     parameters.sched_priority = i32::from(priority);
     // SAFETY: 0 is the calling thread, and the parameters live on this stack for the length of the call.
     #[expect(unsafe_code, reason = "no safe crate has sched_setscheduler")]
-    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &raw const parameters) };
+    let result = unsafe {
+        libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &raw const parameters)
+    };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -36,7 +38,10 @@ pub fn keep_memory_small() {
 /// # Errors
 /// Outside of a runtime with I/O, or when epoll does not take such a descriptor.
 pub(crate) fn async_descriptor(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    #[expect(unsafe_code, reason = "tokio wants a promise that the descriptor does not change under its feet")]
+    #[expect(
+        unsafe_code,
+        reason = "tokio wants a promise that the descriptor does not change under its feet"
+    )]
     // SAFETY: an OwnedFd is the same open descriptor from here until it is dropped.
     let registered = unsafe { AsyncFd::register(descriptor) };
     Ok(registered?)

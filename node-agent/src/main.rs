@@ -82,7 +82,8 @@ fn run(arguments: &Arguments, config: Config) -> Result<(), Box<dyn std::error::
     // Before the agent starts: a signal that comes while it does is not lost.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let guard = runtime.enter();
-    let (mut terminate, mut interrupt, mut hangup) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?, signal(SignalKind::hangup())?);
+    let (mut terminate, mut interrupt, mut hangup) =
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?, signal(SignalKind::hangup())?);
     drop(guard);
     let context = zmq::Context::new();
     let collector = config.collector.clone();
@@ -104,7 +105,9 @@ fn run(arguments: &Arguments, config: Config) -> Result<(), Box<dyn std::error::
                 agent.reload(config);
                 log::info("the configuration was read again");
             }
-            Err(error) => log::error(&format!("the new configuration cannot be used, the old one stays in force:\n{error}")),
+            Err(error) => log::error(&format!(
+                "the new configuration cannot be used, the old one stays in force:\n{error}"
+            )),
         }
     }
     let stopped = agent.stop(PATIENCE);

@@ -29,8 +29,9 @@ use crate::kernel;
 use crate::log;
 use crate::plan::{Layer, Plan};
 use crate::request::{JobSpec, JobView, RegisterError, Request, SourceView, View};
-use crate::sampler::{ActiveSource, Command, Notice, Port, SourceId, SourceKey};
+use crate::sampler::{ActiveSource, Command, Notice, Port, SourceId, SourceKey, Told};
 use crate::source::perf::Unavailable;
+use crate::source::{Outcome, Reading, Source};
 use crate::status::Board;
 
 /// How long after a change the sources of a subject are opened anew at the earliest, so that a device that comes and
@@ -47,6 +48,8 @@ struct Followed {
     plan: Plan,
     series: SeriesIds,
     sources: BTreeMap<String, SourceId>,
+    /// Files without a line of what is wanted, which is no reason to read them at any period but the rescan's.
+    dormant: Vec<Source>,
     unavailable: Vec<(String, String)>,
     /// Where discovery found it; none for a job that was registered.
     found_at: Option<PathBuf>,
@@ -73,7 +76,14 @@ pub(crate) struct Manager {
 }
 
 impl Manager {
-    pub(crate) fn new(config: Config, mounts: Mounts, cpus: Vec<usize>, port: Arc<Port>, counters: Arc<Counters>, board: Arc<Board>) -> Self {
+    pub(crate) fn new(
+        config: Config,
+        mounts: Mounts,
+        cpus: Vec<usize>,
+        port: Arc<Port>,
+        counters: Arc<Counters>,
+        board: Arc<Board>,
+    ) -> Self {
         let discovery = discovery_of(&config, &mounts);
         Self {
             config,
@@ -210,7 +220,14 @@ impl Manager {
         Ok(self.followed.get(&key).map(|followed| followed.unavailable.clone()).unwrap_or_default())
     }
 
-    async fn follow(&mut self, key: Key, descriptor: Option<JobDescriptor>, subject: Subject, plan: Plan, found_at: Option<PathBuf>) {
+    async fn follow(
+        &mut self,
+        key: Key,
+        descriptor: Option<JobDescriptor>,
+        subject: Subject,
+        plan: Plan,
+        found_at: Option<PathBuf>,
+    ) {
         let job = descriptor.map(|descriptor| self.ids.job(descriptor));
         let mut followed = Followed {
             job,
@@ -218,6 +235,7 @@ impl Manager {
             plan,
             series: SeriesIds::new(),
             sources: BTreeMap::new(),
+            dormant: Vec::new(),
             unavailable: Vec::new(),
             found_at,
             reopen_at: None,
@@ -233,14 +251,27 @@ impl Manager {
 
     /// Opens all sources of a subject; those that have the name of one that is open replace it.
     async fn open(&mut self, key: &Key, followed: &mut Followed) {
-        let scopes: &[Scope] = if followed.job.is_some() { &[Scope::Job] } else { &[Scope::Node, Scope::Agent] };
+        let scopes: &[Scope] =
+            if followed.job.is_some() { &[Scope::Job] } else { &[Scope::Node, Scope::Agent] };
         let definitions: Vec<_> = scopes.iter().flat_map(|scope| followed.plan.definitions(*scope)).collect();
-        let opener = Opener { mounts: &self.mounts, cpus: &self.cpus, perf_descriptors: self.config.perf_descriptors };
+        let opener =
+            Opener { mounts: &self.mounts, cpus: &self.cpus, perf_descriptors: self.config.perf_descriptors };
         let (opened, unavailable) = opener.open(&followed.subject, &definitions);
-        followed.unavailable = unavailable.into_iter().map(|Unavailable { definition, reason }| (definition.name(), reason)).collect();
+        followed.unavailable = unavailable
+            .into_iter()
+            .map(|Unavailable { definition, reason }| (definition.name(), reason))
+            .collect();
         let mut before = std::mem::take(&mut followed.sources);
-        for source in opened {
-            let groups = self.ids.groups(followed.job.as_ref(), &mut followed.series, source.source.slots(), &followed.plan);
+        let (dormant, awake): (Vec<_>, Vec<_>) =
+            opened.into_iter().partition(|opened| opened.source.slots().is_empty());
+        followed.dormant = dormant.into_iter().map(|opened| opened.source).collect();
+        for source in awake {
+            let groups = self.ids.groups(
+                followed.job.as_ref(),
+                &mut followed.series,
+                source.source.slots(),
+                &followed.plan,
+            );
             let Ok(name) = Identifier::try_from(source.name.as_str()) else { continue };
             let id = before.remove(&source.name).unwrap_or_else(|| self.new_source_id());
             let source_key = SourceKey { job: followed.job.clone(), name };
@@ -263,9 +294,13 @@ impl Manager {
 
     /// Puts into the data which period is in force from now on.
     async fn tell_plan(&self, followed: &Followed) {
-        let job = followed.job.as_ref().map(|job| job.handle);
-        for change in plan_changes(followed, None) {
-            self.command(Command::Tell(Box::new(Event::PlanChange(PlanChange { job, ..change })))).await;
+        self.tell(followed.job.as_ref(), plan_changes(followed, None)).await;
+    }
+
+    async fn tell(&self, job: Option<&Arc<Job>>, changes: Vec<PlanChange>) {
+        for change in changes {
+            let event = Event::PlanChange(PlanChange { job: job.map(|job| job.handle), ..change });
+            self.command(Command::Tell(Box::new(Told { job: job.cloned(), event }))).await;
         }
     }
 
@@ -278,8 +313,8 @@ impl Manager {
             self.command(Command::Remove(id)).await;
         }
         if let Some(job) = followed.job {
-            let ended = Event::JobEnded { job: job.handle, at_us: clock::realtime_us() };
-            self.command(Command::Tell(Box::new(ended))).await;
+            let event = Event::JobEnded { job: job.handle, at_us: clock::realtime_us() };
+            self.command(Command::Tell(Box::new(Told { job: Some(job), event }))).await;
         }
         self.count();
     }
@@ -324,17 +359,26 @@ impl Manager {
             return;
         }
         let owner = found.captured.user.as_deref().and_then(|user| Identifier::try_from(user).ok());
-        let descriptor = JobDescriptor { job_id, cluster: None, owner_uid: found.captured.uid, owner, started_us: clock::realtime_us() };
+        let descriptor = JobDescriptor {
+            job_id,
+            cluster: None,
+            owner_uid: found.captured.uid,
+            owner,
+            started_us: clock::realtime_us(),
+        };
         let plan = Plan { baseline: self.config.baseline.clone(), registration: Layer::default() };
         self.follow(key, Some(descriptor), Subject::Cgroups(found.cgroups), plan, Some(found.relative)).await;
     }
 
     async fn end_registered_without_cgroups(&mut self) {
         let gone = |followed: &Followed| match &followed.subject {
-            Subject::Cgroups(cgroups) => followed.found_at.is_none() && !cgroups.directories().iter().any(|path| path.is_dir()),
+            Subject::Cgroups(cgroups) => {
+                followed.found_at.is_none() && !cgroups.directories().iter().any(|path| path.is_dir())
+            }
             Subject::Processes(_) | Subject::Node(_) => false,
         };
-        let ended: Vec<Key> = self.followed.iter().filter(|(_, followed)| gone(followed)).map(|(key, _)| key.clone()).collect();
+        let ended: Vec<Key> =
+            self.followed.iter().filter(|(_, followed)| gone(followed)).map(|(key, _)| key.clone()).collect();
         for key in ended {
             self.end(&key).await;
         }
@@ -357,7 +401,7 @@ impl Manager {
                 }
                 Notice::Changed(id) => self.reopen_later(id),
                 Notice::Failed(id, errno) => {
-                    let subject = self.owners.get(&id).map_or_else(String::new, |key| describe(key));
+                    let subject = self.owners.get(&id).map_or_else(String::new, describe);
                     log::warning(&format!("a source of {subject} cannot be read any more: {errno}"));
                     self.reopen_later(id);
                 }
@@ -376,8 +420,16 @@ impl Manager {
 
     async fn reopen_due(&mut self) {
         let now = Instant::now();
+        let mut nothing = Reading::default();
+        for followed in self.followed.values_mut() {
+            let woken = |source: &mut Source| source.read(&mut nothing) == Outcome::Changed;
+            if followed.dormant.iter_mut().any(woken) {
+                followed.reopen_at.get_or_insert(now);
+            }
+        }
         let due = |followed: &Followed| followed.reopen_at.is_some_and(|at| at <= now);
-        let keys: Vec<Key> = self.followed.iter().filter(|(_, followed)| due(followed)).map(|(key, _)| key.clone()).collect();
+        let keys: Vec<Key> =
+            self.followed.iter().filter(|(_, followed)| due(followed)).map(|(key, _)| key.clone()).collect();
         for key in keys {
             self.reopen(&key).await;
         }
@@ -405,10 +457,7 @@ impl Manager {
                 let old = std::mem::replace(&mut followed.plan.baseline, self.config.baseline.clone());
                 let old = Plan { baseline: old, registration: followed.plan.registration.clone() };
                 self.open(&key, &mut followed).await;
-                let job = followed.job.as_ref().map(|job| job.handle);
-                for change in plan_changes(&followed, Some(&old)) {
-                    self.command(Command::Tell(Box::new(Event::PlanChange(PlanChange { job, ..change })))).await;
-                }
+                self.tell(followed.job.as_ref(), plan_changes(&followed, Some(&old))).await;
                 self.followed.insert(key, followed);
             }
         }
@@ -425,7 +474,13 @@ impl Manager {
                 .board
                 .of(followed.job.as_ref().map(|job| job.handle))
                 .into_iter()
-                .map(|(name, tally, cost)| SourceView { name, tally, reads: cost.reads, read_total_ns: cost.total_ns, read_most_ns: cost.most_ns })
+                .map(|(name, tally, cost)| SourceView {
+                    name,
+                    tally,
+                    reads: cost.reads,
+                    read_total_ns: cost.total_ns,
+                    read_most_ns: cost.most_ns,
+                })
                 .collect(),
             unavailable: followed.unavailable.clone(),
         };
@@ -438,17 +493,31 @@ fn plan_changes(followed: &Followed, old: Option<&Plan>) -> Vec<PlanChange> {
     let at_us = clock::realtime_us();
     let scopes: &[Scope] = if followed.job.is_some() { &[Scope::Job] } else { &[Scope::Node, Scope::Agent] };
     let plans = std::iter::once(&followed.plan).chain(old);
-    let mut names: Vec<String> = plans.flat_map(|plan| scopes.iter().flat_map(|scope| plan.definitions(*scope))).filter(|definition| !definition.is_family()).map(|definition| definition.name()).collect();
+    let mut names: Vec<String> = plans
+        .flat_map(|plan| scopes.iter().flat_map(|scope| plan.definitions(*scope)))
+        .filter(|definition| !definition.is_family())
+        .map(|definition| definition.name())
+        .collect();
     names.sort_unstable();
     names.dedup();
     names.retain(|name| !followed.unavailable.iter().any(|(missing, _)| missing == name));
     let change = |name: String| {
         let new = followed.plan.period(&name);
         let before = old.and_then(|old| old.period(&name)).map(|(period, _)| period);
-        let cause = if old.is_some() { Cause::Reload } else { new.map_or(Cause::Baseline, |(_, cause)| cause) };
+        let cause =
+            if old.is_some() { Cause::Reload } else { new.map_or(Cause::Baseline, |(_, cause)| cause) };
         let new = new.map(|(period, _)| period);
         let metric = MetricName::new(name).ok()?;
-        (new != before).then_some(PlanChange { at_us, job: None, metric, old: before, new, cause, by: None, until_us: None })
+        (new != before).then_some(PlanChange {
+            at_us,
+            job: None,
+            metric,
+            old: before,
+            new,
+            cause,
+            by: None,
+            until_us: None,
+        })
     };
     names.into_iter().filter_map(change).collect()
 }
@@ -460,7 +529,10 @@ fn describe(key: &Key) -> String {
 fn discovery_of(config: &Config, mounts: &Mounts) -> Discovery {
     let (discovery, error) = Discovery::new(mounts.clone(), config.jobs.clone());
     if let Some(error) = error {
-        log::warning(&format!("no inotify ({error}): jobs are found by the rescan every {} only", config.rescan));
+        log::warning(&format!(
+            "no inotify ({error}): jobs are found by the rescan every {} only",
+            config.rescan
+        ));
     }
     discovery
 }

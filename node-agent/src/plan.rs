@@ -70,10 +70,21 @@ impl Plan {
 
     /// Everything of one scope that is sampled; whole families stand for their instances.
     pub fn definitions(&self, scope: Scope) -> Vec<Definition> {
-        let rules = self.baseline.rules.iter().chain(&self.registration.rules).filter(|rule| rule.period.is_some());
-        let chosen = rules.flat_map(|rule| catalogue::select(&rule.selector)).filter(|definition| definition.metric.scope == scope);
-        let by_name: BTreeMap<String, Definition> = chosen.map(|definition| (definition.name(), definition)).collect();
-        by_name.into_iter().filter(|(name, _)| self.period(name).is_some()).map(|(_, definition)| definition).collect()
+        let rules =
+            self.baseline.rules.iter().chain(&self.registration.rules).filter(|rule| rule.period.is_some());
+        let chosen = rules
+            .flat_map(|rule| catalogue::select(&rule.selector))
+            .filter(|definition| definition.metric.scope == scope);
+        let by_name: BTreeMap<String, Definition> =
+            chosen.map(|definition| (definition.name(), definition)).collect();
+        let mut definitions: Vec<_> = by_name
+            .into_iter()
+            .filter(|(name, _)| self.period(name).is_some())
+            .map(|(_, definition)| definition)
+            .collect();
+        // What has a line of its own in the catalogue goes before the family of which it could be an instance.
+        definitions.sort_by_key(Definition::is_family);
+        definitions
     }
 }
 
@@ -82,7 +93,10 @@ mod tests {
     use super::*;
 
     fn layer(rules: &[(&str, &str)]) -> Layer {
-        let rule = |(selector, period): &(&str, &str)| Rule { selector: selector.parse().unwrap(), period: period.parse().ok() };
+        let rule = |(selector, period): &(&str, &str)| Rule {
+            selector: selector.parse().unwrap(),
+            period: period.parse().ok(),
+        };
         Layer::new(rules.iter().map(rule).collect())
     }
 
@@ -92,7 +106,10 @@ mod tests {
 
     #[test]
     fn the_most_specific_rule_counts_in_any_order() {
-        for rules in [[("cpu.usage", "1s"), ("cpu.*", "10ms"), ("*", "5s")], [("*", "5s"), ("cpu.*", "10ms"), ("cpu.usage", "1s")]] {
+        for rules in [
+            [("cpu.usage", "1s"), ("cpu.*", "10ms"), ("*", "5s")],
+            [("*", "5s"), ("cpu.*", "10ms"), ("cpu.usage", "1s")],
+        ] {
             let plan = Plan { baseline: layer(&rules), ..Plan::default() };
             assert_eq!(period(&plan, "cpu.usage").as_deref(), Some("1s"));
             assert_eq!(period(&plan, "cpu.user").as_deref(), Some("10ms"));
@@ -102,7 +119,10 @@ mod tests {
 
     #[test]
     fn the_shortest_layer_is_in_force_and_the_baseline_is_guaranteed() {
-        let plan = Plan { baseline: layer(&[("cpu.*", "1s")]), registration: layer(&[("cpu.usage", "10ms"), ("cpu.user", "1min"), ("cpu.system", "off")]) };
+        let plan = Plan {
+            baseline: layer(&[("cpu.*", "1s")]),
+            registration: layer(&[("cpu.usage", "10ms"), ("cpu.user", "1min"), ("cpu.system", "off")]),
+        };
         assert_eq!(plan.period("cpu.usage"), Some(("10ms".parse().unwrap(), Cause::Registration)));
         assert_eq!(plan.period("cpu.user"), Some(("1s".parse().unwrap(), Cause::Baseline)));
         assert_eq!(plan.period("cpu.system"), Some(("1s".parse().unwrap(), Cause::Baseline)));
@@ -111,7 +131,10 @@ mod tests {
 
     #[test]
     fn off_switches_off_within_a_layer() {
-        let plan = Plan { baseline: layer(&[("memory.*", "1s"), ("memory.anon", "off"), ("node.load?", "5s")]), ..Plan::default() };
+        let plan = Plan {
+            baseline: layer(&[("memory.*", "1s"), ("memory.anon", "off"), ("node.load?", "5s")]),
+            ..Plan::default()
+        };
         let names: Vec<_> = plan.definitions(Scope::Job).iter().map(Definition::name).collect();
         assert!(names.contains(&"memory.file".to_owned()));
         assert!(!names.contains(&"memory.anon".to_owned()));

@@ -123,7 +123,10 @@ mod tests {
         schedule.insert('a', period("10ms"), 123 * MS);
         assert_eq!(schedule.next_ns(), Some(130 * MS));
         assert!(take(&mut schedule, 130 * MS - 1).is_empty());
-        assert_eq!(take(&mut schedule, 130 * MS + 5), [Due { item: 'a', deadline: 13, lateness_ns: 5, missed: 0 }]);
+        assert_eq!(
+            take(&mut schedule, 130 * MS + 5),
+            [Due { item: 'a', deadline: 13, lateness_ns: 5, missed: 0 }]
+        );
         assert_eq!(schedule.next_ns(), Some(140 * MS));
     }
 

@@ -3,15 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use polymeter_proto::ledger::Tally;
 use polymeter_proto::series::JobHandle;
 
 use crate::sampler::{Cost, SourceReport};
-use polymeter_proto::ledger::Tally;
+
+/// The tally and cost of each source, by its job and name.
+type Reports = BTreeMap<(Option<JobHandle>, String), (Tally, Cost)>;
 
 /// The newest reports of all sources. The sampler never touches it.
 #[derive(Debug, Default)]
 pub struct Board {
-    reports: Mutex<BTreeMap<(Option<JobHandle>, String), (Tally, Cost)>>,
+    reports: Mutex<Reports>,
     outbox_dropped: Mutex<u64>,
 }
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use crate::limits;
 use crate::period::Period;
-use crate::series::{JobDescriptor, JobHandle, Labels, MetricDescriptor, MetricId, SeriesId, ShapeDescriptor, ShapeId};
+use crate::series::{
+    JobDescriptor, JobHandle, Labels, MetricDescriptor, MetricId, SeriesId, ShapeDescriptor, ShapeId,
+};
 
 /// A job as series refer to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,7 +87,12 @@ pub struct ShapeIndex(u32);
 impl Batch {
     /// An empty batch whose buffers are allocated for the values of one flush.
     pub fn with_capacity(values: usize) -> Self {
-        Self { shapes: Vec::new(), rows: Vec::with_capacity(values / 8), values: Vec::with_capacity(values), absent: Vec::new() }
+        Self {
+            shapes: Vec::new(),
+            rows: Vec::with_capacity(values / 8),
+            values: Vec::with_capacity(values),
+            absent: Vec::new(),
+        }
     }
 
     /// Makes `shape` known to this batch.
@@ -99,8 +106,13 @@ impl Batch {
     ///
     /// # Errors
     /// [`Full`] when the batch holds [`limits::BATCH_VALUES`] values; nothing was appended then.
-    pub fn push(&mut self, shape: ShapeIndex, instant: Instant, values: impl Iterator<Item = Option<u64>>) -> Result<(), Full> {
-        let row = u32::try_from(self.rows.len()).map_err(|_| Full)?;
+    pub fn push(
+        &mut self,
+        shape: ShapeIndex,
+        instant: Instant,
+        values: impl Iterator<Item = Option<u64>>,
+    ) -> Result<(), Full> {
+        let row = u32::try_from(self.rows.len()).map_err(|_too_many| Full)?;
         let values_at = self.values.len();
         if values_at >= limits::BATCH_VALUES || self.rows.len() >= limits::BLOCK_TICKS {
             return Err(Full);
@@ -111,7 +123,7 @@ impl Batch {
             }
             self.values.push(value.unwrap_or(0));
         }
-        let values_at = u32::try_from(values_at).map_err(|_| Full)?;
+        let values_at = u32::try_from(values_at).map_err(|_too_many| Full)?;
         self.rows.push(Row { shape: shape.0, instant, values_at });
         Ok(())
     }

@@ -20,8 +20,14 @@ pub struct InvalidPeriod {
     given: String,
 }
 
-const UNITS: [(&str, u64); 6] =
-    [("us", 1), ("ms", 1_000), ("s", 1_000_000), ("min", 60_000_000), ("h", 3_600_000_000), ("d", 86_400_000_000)];
+const UNITS: [(&str, u64); 6] = [
+    ("us", 1),
+    ("ms", 1_000),
+    ("s", 1_000_000),
+    ("min", 60_000_000),
+    ("h", 3_600_000_000),
+    ("d", 86_400_000_000),
+];
 
 impl Period {
     /// The shortest period that can be asked for. Below it the reading itself takes most of the time.
@@ -115,14 +121,36 @@ mod tests {
 
     #[test]
     fn reads_what_people_write() {
-        for (text, micros) in [("100us", 100), ("10ms", 10_000), ("1s", 1_000_000), ("5min", 300_000_000), ("1d", 86_400_000_000)] {
+        for (text, micros) in [
+            ("100us", 100),
+            ("10ms", 10_000),
+            ("1s", 1_000_000),
+            ("5min", 300_000_000),
+            ("1d", 86_400_000_000),
+        ] {
             assert_eq!(text.parse::<Period>().unwrap().as_micros(), micros);
         }
     }
 
     #[test]
     fn refuses_everything_else_and_says_what_is_allowed() {
-        for text in ["", "10", "ms", "1 s", "1.5s", "-1s", "99us", "0s", "2d", "25h", "1S", "1sec", "99999999999999999999s", "18446744073709551615d", "é"] {
+        for text in [
+            "",
+            "10",
+            "ms",
+            "1 s",
+            "1.5s",
+            "-1s",
+            "99us",
+            "0s",
+            "2d",
+            "25h",
+            "1S",
+            "1sec",
+            "99999999999999999999s",
+            "18446744073709551615d",
+            "é",
+        ] {
             let error = text.parse::<Period>().unwrap_err().to_string();
             assert!(error.contains("100us to 1d"), "{text}: {error}");
         }

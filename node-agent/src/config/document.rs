@@ -90,23 +90,43 @@ impl<'i> Section<'i> {
     }
 
     /// Takes a string and makes something of it; a value of another type or with another meaning is a fault.
-    pub(super) fn parse<T, E: fmt::Display>(&mut self, key: &'static str, reporter: &mut Reporter<'_>, parse: impl FnOnce(&str) -> Result<T, E>) -> Option<T> {
+    pub(super) fn parse<T, E: fmt::Display>(
+        &mut self,
+        key: &'static str,
+        reporter: &mut Reporter<'_>,
+        parse: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Option<T> {
         let value = self.take(key)?;
         let span = value.span();
         let parsed = match value.get_ref().as_str() {
             Some(text) => parse(text).map_err(|error| error.to_string()),
-            None => Err(format!("it must be a string in quotes, and is {} {}", article(value.get_ref()), value.get_ref().type_str())),
+            None => Err(format!(
+                "it must be a string in quotes, and is {} {}",
+                article(value.get_ref()),
+                value.get_ref().type_str()
+            )),
         };
         parsed.map_err(|error| reporter.fault(&span, format!("`{key}`: {error}"))).ok()
     }
 
     /// Takes a whole number within bounds.
-    pub(super) fn integer(&mut self, key: &'static str, reporter: &mut Reporter<'_>, bounds: std::ops::RangeInclusive<u64>) -> Option<u64> {
+    pub(super) fn integer(
+        &mut self,
+        key: &'static str,
+        reporter: &mut Reporter<'_>,
+        bounds: std::ops::RangeInclusive<u64>,
+    ) -> Option<u64> {
         let value = self.take(key)?;
-        let number = value.get_ref().as_integer().and_then(|integer| u64::from_str_radix(integer.as_str(), integer.radix()).ok());
+        let number = value
+            .get_ref()
+            .as_integer()
+            .and_then(|integer| u64::from_str_radix(integer.as_str(), integer.radix()).ok());
         let fitting = number.filter(|number| bounds.contains(number));
         if fitting.is_none() {
-            reporter.fault(&value.span(), format!("`{key}`: it must be a whole number from {} to {}", bounds.start(), bounds.end()));
+            reporter.fault(
+                &value.span(),
+                format!("`{key}`: it must be a whole number from {} to {}", bounds.start(), bounds.end()),
+            );
         }
         fitting
     }
@@ -115,13 +135,13 @@ impl<'i> Section<'i> {
     pub(super) fn section(&mut self, key: &'static str, reporter: &mut Reporter<'_>) -> Option<Section<'i>> {
         let value = self.take(key)?;
         let span = value.span();
-        match value.into_inner() {
-            DeValue::Table(table) => Some(Self::new(key, table)),
-            other => {
-                reporter.fault(&span, format!("`{key}`: it must be a table, and is {} {}", article(&other), other.type_str()));
-                None
-            }
+        let value = value.into_inner();
+        let (article, kind) = (article(&value), value.type_str());
+        if let DeValue::Table(table) = value {
+            return Some(Self::new(key, table));
         }
+        reporter.fault(&span, format!("`{key}`: it must be a table, and is {article} {kind}"));
+        None
     }
 
     /// Takes a list of strings, each with its place.
@@ -155,7 +175,10 @@ impl<'i> Section<'i> {
     pub(super) fn finish(self, reporter: &mut Reporter<'_>) {
         for key in self.table.keys() {
             let place = if self.name.is_empty() { String::new() } else { format!(" in [{}]", self.name) };
-            reporter.fault(&key.span(), format!("unknown key `{}`{place}; known are: {}", key.get_ref(), self.known.join(", ")));
+            reporter.fault(
+                &key.span(),
+                format!("unknown key `{}`{place}; known are: {}", key.get_ref(), self.known.join(", ")),
+            );
         }
     }
 }

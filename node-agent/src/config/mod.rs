@@ -9,7 +9,6 @@ use polymeter_proto::catalogue;
 use polymeter_proto::name::Selector;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
-use toml::de::DeValue;
 
 pub use document::{Fault, Faults};
 use document::{Reporter, Section};
@@ -106,7 +105,8 @@ impl Config {
     /// # Errors
     /// When it cannot be read, or says something wrong: then with everything that is wrong.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path).map_err(|error| ConfigError::Read(path.to_owned(), error))?;
+        let text =
+            std::fs::read_to_string(path).map_err(|error| ConfigError::Read(path.to_owned(), error))?;
         Self::parse(path, &text).map_err(ConfigError::Faults)
     }
 
@@ -128,7 +128,9 @@ impl Config {
         }
         for (pattern, span) in patterns.into_iter().take(PATTERNS) {
             match pattern.parse::<Pattern>() {
-                Ok(pattern) if config.jobs.contains(&pattern) => reporter.fault(&span, format!("`jobs`: `{}` stands twice", pattern.as_str())),
+                Ok(pattern) if config.jobs.contains(&pattern) => {
+                    reporter.fault(&span, format!("`jobs`: `{}` stands twice", pattern.as_str()))
+                }
                 Ok(pattern) => config.jobs.push(pattern),
                 Err(error) => reporter.fault(&span, format!("`jobs`: {error}")),
             }
@@ -172,12 +174,10 @@ impl Config {
 fn layer(section: Section<'_>, reporter: &mut Reporter<'_>) -> Layer {
     let mut rules: Vec<Rule> = Vec::new();
     for (key, value) in section.drain() {
-        let text = match value.get_ref() {
-            DeValue::String(text) => text.as_ref(),
-            _ => {
-                reporter.fault(&value.span(), format!("`{}`: a period is a string in quotes, such as \"10ms\", or \"off\"", key.get_ref()));
-                continue;
-            }
+        let Some(text) = value.get_ref().as_str() else {
+            let expected = "a period is a string in quotes, such as \"10ms\", or \"off\"";
+            reporter.fault(&value.span(), format!("`{}`: {expected}", key.get_ref()));
+            continue;
         };
         match rule(key.get_ref(), text) {
             Ok(rule) => rules.push(rule),
@@ -210,7 +210,9 @@ impl fmt::Display for RuleError {
 /// # Errors
 /// When the selector chooses no metric of the catalogue, with the nearest name, or the period is none.
 pub fn rule(selector: &str, period: &str) -> Result<Rule, RuleError> {
-    let parsed: Selector = selector.parse().map_err(|error| RuleError::Selector(format!("`{selector}` selects nothing: {error}")))?;
+    let parsed: Selector = selector
+        .parse()
+        .map_err(|error| RuleError::Selector(format!("`{selector}` selects nothing: {error}")))?;
     if catalogue::select(&parsed).is_empty() {
         let meant = catalogue::nearest(selector).map_or_else(
             || "`polymeter metrics` lists them all".to_owned(),
@@ -234,7 +236,9 @@ pub fn endpoint(text: &str) -> Result<String, String> {
     let has_port = || text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     match address {
         None | Some("") => Err(format!("`{text}` is no endpoint: write tcp://HOST:PORT or ipc:///PATH")),
-        Some(_) if text.starts_with("tcp://") && !has_port() => Err(format!("`{text}` has no port: write tcp://HOST:PORT")),
+        Some(_) if text.starts_with("tcp://") && !has_port() => {
+            Err(format!("`{text}` has no port: write tcp://HOST:PORT"))
+        }
         Some(_) => Ok(text.to_owned()),
     }
 }
@@ -250,7 +254,8 @@ fn socket(text: &str) -> Result<Option<PathBuf>, String> {
 
 /// A number of bytes: `64MiB`.
 fn bytes(text: &str) -> Result<usize, String> {
-    let refuse = || format!("`{text}` is no size: write a whole number and one of KiB, MiB, GiB, from 64KiB to 64GiB");
+    let refuse =
+        || format!("`{text}` is no size: write a whole number and one of KiB, MiB, GiB, from 64KiB to 64GiB");
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at_checked(digits).ok_or_else(refuse)?;
     let shift = match unit {
@@ -259,7 +264,8 @@ fn bytes(text: &str) -> Result<usize, String> {
         "GiB" => 30,
         _ => return Err(refuse()),
     };
-    let bytes = number.parse::<usize>().ok().and_then(|number| number.checked_mul(1 << shift)).ok_or_else(refuse)?;
+    let bytes =
+        number.parse::<usize>().ok().and_then(|number| number.checked_mul(1 << shift)).ok_or_else(refuse)?;
     if (64 << 10..=64 << 30).contains(&bytes) { Ok(bytes) } else { Err(refuse()) }
 }
 
@@ -286,10 +292,15 @@ mod tests {
 
     #[test]
     fn says_what_it_means() {
-        let config = parse("node = \"n1\"\ncollector = \"ipc:///run/c\"\nflush = \"100ms\"\noutbox = \"1MiB\"\nrealtime_priority = 0\nsocket = \"off\"\njobs = [\"slurm/uid_{uid}/job_{job}\"]\n[baseline]\n\"cpu.*\" = \"1s\"\nmemory.current = \"5s\"\n");
+        let config = parse(
+            "node = \"n1\"\ncollector = \"ipc:///run/c\"\nflush = \"100ms\"\noutbox = \"1MiB\"\nrealtime_priority = 0\nsocket = \"off\"\njobs = [\"slurm/uid_{uid}/job_{job}\"]\n[baseline]\n\"cpu.*\" = \"1s\"\nmemory.current = \"5s\"\n",
+        );
         // An unquoted dotted key is a table to TOML, and so no period.
         let faults = config.unwrap_err();
-        assert_eq!(faults.to_string(), "agent.toml:10: `memory`: a period is a string in quotes, such as \"10ms\", or \"off\"");
+        assert_eq!(
+            faults.to_string(),
+            "agent.toml:10: `memory`: a period is a string in quotes, such as \"10ms\", or \"off\""
+        );
         let config = parse("node = \"n1\"\nrealtime_priority = 0\nsocket = \"off\"\n[baseline]\n\"cpu.*\" = \"1s\"\n\"cpu.user\" = \"off\"\n").unwrap();
         assert_eq!((config.realtime_priority, config.socket), (None, None));
         assert_eq!(config.baseline.rules().len(), 2);

@@ -125,7 +125,11 @@ fn may(uid: u32) -> bool {
 
 async fn obey(verb: Verb, uid: u32, requests: &mpsc::Sender<Request>, context: &Context) -> Answer {
     if !may(uid) {
-        return Answer::refused(Refusal::new("forbidden", None, "only root and the agent's own user may ask; run this with sudo"));
+        return Answer::refused(Refusal::new(
+            "forbidden",
+            None,
+            "only root and the agent's own user may ask; run this with sudo",
+        ));
     }
     let gone = || Answer::refused(Refusal::new("stopping", None, "the agent is about to end"));
     match verb {
@@ -149,12 +153,18 @@ async fn obey(verb: Verb, uid: u32, requests: &mpsc::Sender<Request>, context: &
             match answer.await {
                 Err(_) => gone(),
                 Ok(Ok(unavailable)) => Answer::Registered { unavailable },
-                Ok(Err(error)) => Answer::refused(Refusal::new("refused", Some("cgroups"), &error.to_string())),
+                Ok(Err(error)) => {
+                    Answer::refused(Refusal::new("refused", Some("cgroups"), &error.to_string()))
+                }
             }
         }
         Verb::Unregister { job } => {
             let Ok(job_id) = job.as_str().try_into() else {
-                return Answer::refused(Refusal::new("invalid", Some("job"), "it cannot be the name of a job"));
+                return Answer::refused(Refusal::new(
+                    "invalid",
+                    Some("job"),
+                    "it cannot be the name of a job",
+                ));
             };
             let (request, answer) = ask(|reply| Request::Unregister(job_id, reply));
             if requests.send(request).await.is_err() {
@@ -163,12 +173,20 @@ async fn obey(verb: Verb, uid: u32, requests: &mpsc::Sender<Request>, context: &
             match answer.await {
                 Err(_) => gone(),
                 Ok(true) => Answer::Done {},
-                Ok(false) => Answer::refused(Refusal::new("unknown_job", Some("job"), "no job with this id was registered")),
+                Ok(false) => Answer::refused(Refusal::new(
+                    "unknown_job",
+                    Some("job"),
+                    "no job with this id was registered",
+                )),
             }
         }
         Verb::Flush => {
             let (request, answer) = ask(Request::Flush);
-            if requests.send(request).await.is_err() || answer.await.is_err() { gone() } else { Answer::Done {} }
+            if requests.send(request).await.is_err() || answer.await.is_err() {
+                gone()
+            } else {
+                Answer::Done {}
+            }
         }
     }
 }

@@ -97,7 +97,10 @@ impl Answer {
 
     /// The answer as one line.
     pub(super) fn line(&self) -> Vec<u8> {
-        let mut line = serde_json::to_vec(self).unwrap_or_else(|_| b"{\"answer\":\"refused\",\"code\":\"internal\",\"message\":\"the answer cannot be written\"}".to_vec());
+        let mut line = serde_json::to_vec(self).unwrap_or_else(|_| {
+            b"{\"answer\":\"refused\",\"code\":\"internal\",\"message\":\"the answer cannot be written\"}"
+                .to_vec()
+        });
         line.push(b'\n');
         line
     }
@@ -118,7 +121,10 @@ pub struct Status {
 
 /// Totals of an agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the catalogue describes each under the same name: agent.samples.due and so on")]
+#[expect(
+    missing_docs,
+    reason = "the catalogue describes each under the same name: agent.samples.due and so on"
+)]
 pub struct Counts {
     pub due: u64,
     pub taken: u64,
@@ -197,14 +203,23 @@ impl Register {
     /// What is meant.
     pub(super) fn spec(self) -> Result<JobSpec, Refusal> {
         let invalid = |field: &str, message: &str| Refusal::new("invalid", Some(field), message);
-        let identifier = |field: &'static str, text: &str| text.try_into().map_err(|error: polymeter_proto::series::InvalidIdentifier| invalid(field, &error.to_string()));
+        let identifier = |field: &'static str, text: &str| {
+            text.try_into().map_err(|error: polymeter_proto::series::InvalidIdentifier| {
+                invalid(field, &error.to_string())
+            })
+        };
         let mut rules = Vec::new();
         for (selector, period) in &self.plan {
             rules.push(config::rule(selector, period).map_err(|error| invalid("plan", &error.to_string()))?);
         }
-        let relative = |path: &&PathBuf| !path.is_absolute() || path.components().any(|part| part == std::path::Component::ParentDir);
+        let relative = |path: &&PathBuf| {
+            !path.is_absolute() || path.components().any(|part| part == std::path::Component::ParentDir)
+        };
         if let Some(path) = self.cgroups.iter().find(relative) {
-            return Err(invalid("cgroups", &format!("`{}` is no absolute path without `..`", path.display())));
+            return Err(invalid(
+                "cgroups",
+                &format!("`{}` is no absolute path without `..`", path.display()),
+            ));
         }
         Ok(JobSpec {
             job_id: identifier("job", &self.job)?,
@@ -220,12 +235,21 @@ impl Register {
 
 /// The request that a line is.
 pub(super) fn parse(line: &[u8]) -> Result<Verb, Refusal> {
-    let value: serde_json::Value = serde_json::from_slice(line).map_err(|error| Refusal::new("malformed", None, &format!("it is no JSON: {error}")))?;
+    let value: serde_json::Value = serde_json::from_slice(line)
+        .map_err(|error| Refusal::new("malformed", None, &format!("it is no JSON: {error}")))?;
     let Some(object) = value.as_object() else {
-        return Err(Refusal::new("malformed", None, "a request is a JSON object, such as {\"verb\": \"status\"}"));
+        return Err(Refusal::new(
+            "malformed",
+            None,
+            "a request is a JSON object, such as {\"verb\": \"status\"}",
+        ));
     };
     if object.get("verb").and_then(serde_json::Value::as_str).is_none() {
-        return Err(Refusal::new("malformed", Some("verb"), "it must say what is asked: {\"verb\": \"status\"}"));
+        return Err(Refusal::new(
+            "malformed",
+            Some("verb"),
+            "it must say what is asked: {\"verb\": \"status\"}",
+        ));
     }
     serde_json::from_value(value).map_err(|error| Refusal::new("invalid", Some("verb"), &error.to_string()))
 }
@@ -237,16 +261,23 @@ mod tests {
     #[test]
     fn requests_are_objects_with_a_verb() {
         assert_eq!(parse(b"{\"verb\":\"status\"}"), Ok(Verb::Status));
-        for (line, code) in [(&b"hello"[..], "malformed"), (b"[]", "malformed"), (b"{}", "malformed"), (b"{\"verb\":\"dance\"}", "invalid"), (b"{\"verb\":\"register\"}", "invalid"), (b"\xff", "malformed")] {
+        for (line, code) in [
+            (&b"hello"[..], "malformed"),
+            (b"[]", "malformed"),
+            (b"{}", "malformed"),
+            (b"{\"verb\":\"dance\"}", "invalid"),
+            (b"{\"verb\":\"register\"}", "invalid"),
+            (b"\xff", "malformed"),
+        ] {
             assert_eq!(parse(line).unwrap_err().code, code, "{}", String::from_utf8_lossy(line));
         }
     }
 
     #[test]
     fn a_registration_is_checked_field_by_field() {
-        let register = |json: &str| match parse(json.as_bytes()).unwrap() {
-            Verb::Register(register) => register.spec(),
-            other => panic!("{other:?}"),
+        let register = |json: &str| {
+            let Ok(Verb::Register(register)) = parse(json.as_bytes()) else { panic!("{json}") };
+            register.spec()
         };
         let good = register("{\"verb\":\"register\",\"job\":\"42\",\"uid\":7,\"cgroups\":[\"/sys/fs/cgroup/x\"],\"plan\":{\"cpu.*\":\"10ms\"}}").unwrap();
         assert_eq!((good.job_id.as_str(), good.owner_uid), ("42", Some(7)));

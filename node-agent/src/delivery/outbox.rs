@@ -112,18 +112,23 @@ impl Outbox {
 
     /// Replaces the oldest frame by a note, and joins it with the note before it.
     fn drop_oldest(&mut self) -> u64 {
-        let Some(position) = self.entries.iter().position(|entry| matches!(entry, Entry::Frame { .. })) else { return 0 };
+        let Some(position) = self.entries.iter().position(|entry| matches!(entry, Entry::Frame { .. }))
+        else {
+            return 0;
+        };
         let Some(Entry::Frame { sequence, bytes, content }) = self.entries.remove(position) else { return 0 };
         self.bytes -= bytes.len();
         let before = position.checked_sub(1).and_then(|before| self.entries.get_mut(before));
         if let Some(Entry::Skipped { last, content: skipped, reason: SkipReason::OutboxFull, .. }) = before {
             *last = sequence;
             skipped.samples += content.samples;
-            skipped.span_us = (skipped.span_us.0.min(content.span_us.0), skipped.span_us.1.max(content.span_us.1));
+            skipped.span_us =
+                (skipped.span_us.0.min(content.span_us.0), skipped.span_us.1.max(content.span_us.1));
             // The note as it was sent, if it was, did not say this.
             self.unsent = self.unsent.min(sequence);
         } else {
-            let note = Entry::Skipped { first: sequence, last: sequence, content, reason: SkipReason::OutboxFull };
+            let note =
+                Entry::Skipped { first: sequence, last: sequence, content, reason: SkipReason::OutboxFull };
             self.entries.insert(position, note);
         }
         content.samples
@@ -173,7 +178,12 @@ impl Outbox {
     pub fn resend_from(&mut self, from: u64) {
         let oldest = self.entries.front().map_or(self.next_sequence, Entry::first);
         if from < oldest {
-            let note = Entry::Skipped { first: from, last: oldest - 1, content: Content::default(), reason: SkipReason::AlreadyAcknowledged };
+            let note = Entry::Skipped {
+                first: from,
+                last: oldest - 1,
+                content: Content::default(),
+                reason: SkipReason::AlreadyAcknowledged,
+            };
             self.entries.push_front(note);
         }
         self.unsent = self.unsent.min(from);
@@ -208,7 +218,9 @@ mod tests {
         while let Some(outgoing) = outbox.next_outgoing() {
             sent.push(match outgoing {
                 Outgoing::Frame(bytes) => format!("{}", bytes[0]),
-                Outgoing::Message(ToCollector::Skipped { first, last, samples, reason, .. }) => format!("{first}-{last}:{samples}:{reason:?}"),
+                Outgoing::Message(ToCollector::Skipped { first, last, samples, reason, .. }) => {
+                    format!("{first}-{last}:{samples}:{reason:?}")
+                }
                 Outgoing::Message(other) => panic!("{other:?}"),
             });
             outbox.sent();

@@ -75,7 +75,13 @@ pub(crate) struct Ending {
 }
 
 impl Sender {
-    pub(crate) fn connect(context: &zmq::Context, settings: Settings, port: Arc<Port>, counters: Arc<Counters>, board: Arc<Board>) -> Result<Self, zmq::Error> {
+    pub(crate) fn connect(
+        context: &zmq::Context,
+        settings: Settings,
+        port: Arc<Port>,
+        counters: Arc<Counters>,
+        board: Arc<Board>,
+    ) -> Result<Self, zmq::Error> {
         let socket = context.socket(zmq::DEALER)?;
         socket.set_linger(0)?;
         // Frames wait in the outbox, which knows them, and not in the socket.
@@ -139,7 +145,8 @@ impl Sender {
         let timeout_ms = i64::try_from(until_ns.saturating_sub(now_ns).div_ceil(1_000_000)).unwrap_or(1000);
         let wanted = if room { zmq::POLLIN } else { zmq::POLLIN | zmq::POLLOUT };
         let doorbell = self.port.full_doorbell();
-        let mut items = [self.socket.as_poll_item(wanted), zmq::PollItem::from_fd(doorbell.as_raw_fd(), zmq::POLLIN)];
+        let mut items =
+            [self.socket.as_poll_item(wanted), zmq::PollItem::from_fd(doorbell.as_raw_fd(), zmq::POLLIN)];
         // An interrupted wait is a wake-up like any other.
         zmq::poll(&mut items, timeout_ms).ok();
         doorbell.silence();
@@ -166,31 +173,32 @@ impl Sender {
         for shape in flushed.batch.shapes() {
             self.announced.announce(shape, &mut dictionary);
         }
-        for report in &flushed.reports {
-            if let Some(job) = report.key.job.as_deref().filter(|job| ledger.iter().any(|entry| entry.job == Some(job.handle))) {
-                self.announce_job(job, &mut dictionary);
-            }
+        let of_ledger = flushed.reports.iter().filter_map(|report| report.key.job.as_deref());
+        let spoken_of = flushed.events.iter().filter_map(|told| told.job.as_deref());
+        let in_ledger = |job: &&Job| ledger.iter().any(|entry| entry.job == Some(job.handle));
+        for job in of_ledger.filter(in_ledger).chain(spoken_of) {
+            self.announced.announce_job(job.handle, &job.descriptor, &mut dictionary);
         }
+        let events: Vec<Event> = flushed.events.iter().map(|told| told.event.clone()).collect();
         let sequence = self.outbox.next_sequence();
         let mut bytes = Vec::new();
-        let extras = Extras { dictionary: &dictionary, ledger: &ledger, events: &flushed.events };
+        let extras = Extras { dictionary: &dictionary, ledger: &ledger, events: &events };
         self.encoder.encode(&mut bytes, self.session, sequence, &flushed.batch, extras);
         bytes.shrink_to_fit();
-        let content = Content { samples: flushed.batch.samples() as u64, span_us: flushed.batch.span_us().unwrap_or_default() };
+        let content = Content {
+            samples: flushed.batch.samples() as u64,
+            span_us: flushed.batch.span_us().unwrap_or_default(),
+        };
         let dropped = self.outbox.push(bytes, content);
         if dropped > 0 {
             self.board.outbox_dropped(dropped);
         }
-        for event in &flushed.events {
+        for event in &events {
             if let Event::JobEnded { job, .. } = event {
                 self.retiring.push((*job, sequence));
                 self.told.retain(|(of, ..)| *of != Some(*job));
             }
         }
-    }
-
-    fn announce_job(&mut self, job: &Job, dictionary: &mut Vec<Entry>) {
-        self.announced.announce_job(job.handle, &job.descriptor, dictionary);
     }
 
     /// The tallies that must travel now: of losses and of sources that end at once, of others now and then.
@@ -260,7 +268,9 @@ impl Sender {
     fn obey(&mut self, message: ToAgent) {
         match message {
             ToAgent::Ack { session, through } if session == self.session => self.acknowledged(through),
-            ToAgent::Resend { session, from } if session == self.session => self.outbox.resend_from(from.max(1)),
+            ToAgent::Resend { session, from } if session == self.session => {
+                self.outbox.resend_from(from.max(1))
+            }
             ToAgent::NeedDictionary { session } if session == self.session => {
                 if let Err(error) = self.send_dictionary() {
                     log::warning(&format!("cannot send the dictionary: {error}"));
@@ -269,7 +279,9 @@ impl Sender {
             ToAgent::Refused { reason, versions } => {
                 if !std::mem::replace(&mut self.refused, true) {
                     let (first, last) = versions;
-                    log::warning(&format!("the collector refuses what this agent sends: {reason}; it speaks versions {first} to {last} of the protocol"));
+                    log::warning(&format!(
+                        "the collector refuses what this agent sends: {reason}; it speaks versions {first} to {last} of the protocol"
+                    ));
                 }
             }
             // For a session that is not this one's, from a collector that remembers another life.
@@ -283,7 +295,8 @@ impl Sender {
         self.counters.outbox_bytes.store(self.outbox.bytes() as u64, Relaxed);
         self.refused = false;
         self.resend_after_ns = RESEND_NS;
-        self.resend_at_ns = if self.outbox.awaits_answer() { clock::monotonic_ns() + RESEND_NS } else { u64::MAX };
+        self.resend_at_ns =
+            if self.outbox.awaits_answer() { clock::monotonic_ns() + RESEND_NS } else { u64::MAX };
         let announced = &mut self.announced;
         self.retiring.retain(|(job, sequence)| {
             let safe = *sequence <= through;

@@ -91,14 +91,25 @@ impl Discovery {
         found
     }
 
-    fn descend(&mut self, pattern: &Pattern, root: &Path, relative: &Path, captured: &Captured, depth: usize, found: &mut BTreeMap<PathBuf, Found>) {
+    fn descend(
+        &mut self,
+        pattern: &Pattern,
+        root: &Path,
+        relative: &Path,
+        captured: &Captured,
+        depth: usize,
+        found: &mut BTreeMap<PathBuf, Found>,
+    ) {
         // Watched before it is read: what appears in between is seen twice, and not never.
         self.watch(&root.join(relative));
         let Ok(entries) = std::fs::read_dir(root.join(relative)) else { return };
         let directories = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
         for entry in directories {
             let name = entry.file_name();
-            let Some(captured) = name.to_str().and_then(|name| pattern.matches_part(depth, name, captured)) else { continue };
+            let Some(captured) = name.to_str().and_then(|name| pattern.matches_part(depth, name, captured))
+            else {
+                continue;
+            };
             let relative = relative.join(&name);
             if depth + 1 < pattern.depth() {
                 self.descend(pattern, root, &relative, &captured, depth + 1, found);
@@ -113,7 +124,11 @@ impl Discovery {
         if self.watched.len() >= WATCHES || self.watched.contains_key(directory) {
             return;
         }
-        let mask = WatchMask::CREATE | WatchMask::DELETE | WatchMask::MOVE | WatchMask::DELETE_SELF | WatchMask::ONLYDIR;
+        let mask = WatchMask::CREATE
+            | WatchMask::DELETE
+            | WatchMask::MOVE
+            | WatchMask::DELETE_SELF
+            | WatchMask::ONLYDIR;
         let Some(inotify) = &self.inotify else { return };
         // A directory that went meanwhile needs no watch; without a free watch the rescan has to do.
         if let Ok(descriptor) = inotify.watches().add(directory, mask) {
@@ -136,7 +151,9 @@ mod tests {
     /// A machine with a memory controller of version 1 and a unified hierarchy, laid out in a folder.
     fn machine() -> (tempfile::TempDir, Mounts) {
         let root = tempfile::tempdir().unwrap();
-        for directory in ["proc/self", "sys/fs/cgroup/memory", "sys/fs/cgroup/cpu,cpuacct", "sys/fs/cgroup/unified"] {
+        for directory in
+            ["proc/self", "sys/fs/cgroup/memory", "sys/fs/cgroup/cpu,cpuacct", "sys/fs/cgroup/unified"]
+        {
             fs::create_dir_all(root.path().join(directory)).unwrap();
         }
         let mountinfo = "30 23 0:26 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
@@ -160,17 +177,22 @@ mod tests {
     #[test]
     fn a_job_is_found_with_all_its_cgroups_and_seen_to_go() {
         let (root, mounts) = machine();
-        let (mut discovery, error) = Discovery::new(mounts, vec!["slurm/uid_{uid}/job_{job}".parse().unwrap()]);
+        let (mut discovery, error) =
+            Discovery::new(mounts, vec!["slurm/uid_{uid}/job_{job}".parse().unwrap()]);
         assert!(error.is_none());
         assert!(discovery.walk().is_empty());
-        let job = |controller: &str| root.path().join("sys/fs/cgroup").join(controller).join("slurm/uid_7/job_42");
+        let job =
+            |controller: &str| root.path().join("sys/fs/cgroup").join(controller).join("slurm/uid_7/job_42");
         fs::create_dir_all(job("memory")).unwrap();
         fs::create_dir_all(job("cpu,cpuacct")).unwrap();
         assert!(discovery.changed(), "the first directory of the pattern appeared");
         let found = discovery.walk();
         let job_42 = &found[Path::new("slurm/uid_7/job_42")];
         assert_eq!((job_42.captured.job.as_deref(), job_42.captured.uid), (Some("42"), Some(7)));
-        assert_eq!(job_42.cgroups.directory(polymeter_proto::catalogue::Hierarchy::V1("cpuacct")), Some(job("cpu,cpuacct").as_path()));
+        assert_eq!(
+            job_42.cgroups.directory(polymeter_proto::catalogue::Hierarchy::V1("cpuacct")),
+            Some(job("cpu,cpuacct").as_path())
+        );
         assert_eq!(job_42.cgroups.v2, None);
         while discovery.changed() {}
         fs::remove_dir(job("memory")).unwrap();

@@ -32,9 +32,12 @@ impl Mounts {
     /// When `/proc/self/mountinfo` below it cannot be read.
     pub fn read(root: &Path) -> io::Result<Self> {
         let path = root.join("proc/self/mountinfo");
-        let file = File::open(&path).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
-        let infos = MountInfos::from_buf_read(BufReader::new(file)).map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?;
-        let mut mounts = Self { tracefs: root.join("sys/kernel/tracing"), proc: root.join("proc"), ..Self::default() };
+        let file = File::open(&path)
+            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+        let infos = MountInfos::from_buf_read(BufReader::new(file))
+            .map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?;
+        let mut mounts =
+            Self { tracefs: root.join("sys/kernel/tracing"), proc: root.join("proc"), ..Self::default() };
         for info in &infos {
             let below = info.mount_point.strip_prefix("/").unwrap_or(&info.mount_point);
             let place = root.join(below);
@@ -42,7 +45,9 @@ impl Mounts {
                 // The first mount wins: later ones are often bind mounts for containers.
                 "cgroup2" if mounts.v2.is_none() => mounts.v2 = Some(place),
                 "cgroup" => {
-                    for controller in CONTROLLERS.iter().filter(|controller| info.super_options.contains_key(**controller)) {
+                    for controller in
+                        CONTROLLERS.iter().filter(|controller| info.super_options.contains_key(**controller))
+                    {
                         mounts.v1.entry((*controller).to_owned()).or_insert_with(|| place.clone());
                     }
                 }
@@ -86,7 +91,9 @@ impl JobCgroups {
 
     /// Adds a directory that somebody named, in whatever hierarchy it lies.
     pub fn add(&mut self, mounts: &Mounts, path: &Path) {
-        if mounts.v2.as_ref().is_some_and(|root| path.starts_with(root)) && !mounts.v1.values().any(|root| path.starts_with(root)) {
+        if mounts.v2.as_ref().is_some_and(|root| path.starts_with(root))
+            && !mounts.v1.values().any(|root| path.starts_with(root))
+        {
             self.v2 = Some(path.to_owned());
         }
         for (controller, root) in &mounts.v1 {

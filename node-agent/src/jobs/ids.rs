@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use polymeter_proto::batch::{Column, Job, Shape};
+use polymeter_proto::limits;
 use polymeter_proto::period::Period;
-use polymeter_proto::series::{JobDescriptor, JobHandle, Labels, MetricDescriptor, MetricId, SeriesId, ShapeId};
+use polymeter_proto::series::{
+    JobDescriptor, JobHandle, Labels, MetricDescriptor, MetricId, SeriesId, ShapeId,
+};
 
 use crate::plan::Plan;
 use crate::sampler::Group;
@@ -33,7 +36,13 @@ impl Ids {
 
     /// Divides the slots of a source into groups by the periods of the plan. Slots that the plan does not want are in
     /// none.
-    pub fn groups(&mut self, job: Option<&Arc<Job>>, series: &mut SeriesIds, slots: &[Slot], plan: &Plan) -> Vec<Group> {
+    pub fn groups(
+        &mut self,
+        job: Option<&Arc<Job>>,
+        series: &mut SeriesIds,
+        slots: &[Slot],
+        plan: &Plan,
+    ) -> Vec<Group> {
         let mut by_period: BTreeMap<Period, (Vec<Column>, Vec<u32>)> = BTreeMap::new();
         for (number, slot) in (0..).zip(slots) {
             let Some((period, _)) = plan.period(&slot.definition.name()) else { continue };
@@ -42,12 +51,19 @@ impl Ids {
             columns.push(self.column(series, descriptor, &slot.labels));
             numbers.push(number);
         }
-        let mut group = |(period, (columns, numbers)): (Period, (Vec<Column>, Vec<u32>))| {
-            let id = ShapeId(self.next_shape);
-            self.next_shape += 1;
-            Group::new(Arc::new(Shape { id, job: job.cloned(), period, columns }), numbers)
-        };
-        by_period.into_iter().map(&mut group).collect()
+        let mut groups = Vec::new();
+        for (period, (columns, numbers)) in by_period {
+            // A node with hundreds of CPUs has more series of one source than fit into a block.
+            for (columns, numbers) in
+                columns.chunks(limits::BLOCK_COLUMNS).zip(numbers.chunks(limits::BLOCK_COLUMNS))
+            {
+                let id = ShapeId(self.next_shape);
+                self.next_shape += 1;
+                let shape = Shape { id, job: job.cloned(), period, columns: columns.to_vec() };
+                groups.push(Group::new(Arc::new(shape), numbers.to_vec()));
+            }
+        }
+        groups
     }
 
     fn column(&mut self, series: &mut SeriesIds, descriptor: MetricDescriptor, labels: &Labels) -> Column {

@@ -47,6 +47,8 @@ struct Candidate {
     definition: Definition,
     next_origin: usize,
     reasons: Vec<String>,
+    /// A file that could be opened, and has no line of it yet.
+    dormant: Option<PathBuf>,
 }
 
 /// The fields that are wanted of each kernel file.
@@ -59,7 +61,11 @@ impl Opener<'_> {
         let mut opened = self.open_files(subject, definitions, &mut unavailable);
         self.open_perf(subject, definitions, &mut opened, &mut unavailable);
         let has = |wanted: fn(&Origin) -> bool| -> Vec<Definition> {
-            definitions.iter().filter(|definition| definition.metric.origins.iter().any(wanted)).cloned().collect()
+            definitions
+                .iter()
+                .filter(|definition| definition.metric.origins.iter().any(wanted))
+                .cloned()
+                .collect()
         };
         let of_processes = has(|origin| matches!(origin, Origin::Processes(_)));
         let of_agent = has(|origin| matches!(origin, Origin::Agent(_)));
@@ -74,18 +80,34 @@ impl Opener<'_> {
             }
             Subject::Cgroups(_) => {
                 let reason = "the job has a cgroup; these sums are for jobs without one".to_owned();
-                unavailable.extend(of_processes.into_iter().map(|definition| Unavailable { definition, reason: reason.clone() }));
+                unavailable.extend(
+                    of_processes
+                        .into_iter()
+                        .map(|definition| Unavailable { definition, reason: reason.clone() }),
+                );
             }
             Subject::Processes(_) | Subject::Node(_) => {}
         }
         (opened, unavailable)
     }
 
-    fn open_files(&self, subject: &Subject, definitions: &[Definition], unavailable: &mut Vec<Unavailable>) -> Vec<Opened> {
+    fn open_files(
+        &self,
+        subject: &Subject,
+        definitions: &[Definition],
+        unavailable: &mut Vec<Unavailable>,
+    ) -> Vec<Opened> {
         let mut opened: BTreeMap<PathBuf, FileSource> = BTreeMap::new();
         let mut wanted: ByFile = BTreeMap::new();
-        let has_file = |definition: &&Definition| definition.metric.origins.iter().any(|origin| matches!(origin, Origin::Text { .. }));
-        let candidate = |definition: &Definition| Candidate { definition: definition.clone(), next_origin: 0, reasons: Vec::new() };
+        let has_file = |definition: &&Definition| {
+            definition.metric.origins.iter().any(|origin| matches!(origin, Origin::Text { .. }))
+        };
+        let candidate = |definition: &Definition| Candidate {
+            definition: definition.clone(),
+            next_origin: 0,
+            reasons: Vec::new(),
+            dormant: None,
+        };
         let mut candidates: Vec<Candidate> = definitions.iter().filter(has_file).map(candidate).collect();
         // Each round tries one more origin of what is still missing; nothing in the catalogue has more than a few.
         while !candidates.is_empty() {
@@ -96,13 +118,17 @@ impl Opener<'_> {
                     Some((file, field)) => {
                         let paths = self.paths(subject, file);
                         for (path, labels) in &paths {
-                            let (_, _, fields) = wanted.entry(path.clone()).or_insert_with(|| (file, labels.clone(), Vec::new()));
+                            let (_, _, fields) = wanted
+                                .entry(path.clone())
+                                .or_insert_with(|| (file, labels.clone(), Vec::new()));
                             fields.push(Wanted { definition: candidate.definition.clone(), field });
                             opened.remove(path);
                         }
                         tried.push((candidate, paths.into_iter().map(|(path, _)| path).collect()));
                     }
-                    None => unavailable.push(Unavailable { reason: reason(&candidate), definition: candidate.definition }),
+                    None if candidate.dormant.is_some() => {}
+                    None => unavailable
+                        .push(Unavailable { reason: reason(&candidate), definition: candidate.definition }),
                 }
             }
             for (path, (file, labels, fields)) in &wanted {
@@ -115,11 +141,18 @@ impl Opener<'_> {
             }
             wanted.retain(|path, _| opened.contains_key(path));
             for (mut candidate, paths) in tried {
-                let found = paths.iter().any(|path| opened.get(path).is_some_and(|source| gives(source, &candidate.definition)));
+                let found = paths
+                    .iter()
+                    .any(|path| opened.get(path).is_some_and(|source| gives(source, &candidate.definition)));
                 if !found {
                     let told = paths.first().and_then(|path| failures.get(path).cloned());
-                    let missing = paths.first().map(|path| format!("{}: this kernel does not give it", path.display()));
+                    let missing =
+                        paths.first().map(|path| format!("{}: this kernel does not give it", path.display()));
                     candidate.reasons.extend(told.or(missing));
+                    let dormant = paths
+                        .into_iter()
+                        .find(|path| opened.get(path).is_some_and(|source| source.slots().is_empty()));
+                    candidate.dormant = candidate.dormant.or(dormant);
                     candidates.push(candidate);
                 }
             }
@@ -132,7 +165,11 @@ impl Opener<'_> {
     }
 
     /// The next origin of a candidate that is a file of this subject.
-    fn next_text_origin(&self, subject: &Subject, candidate: &mut Candidate) -> Option<(&'static TextFile, Field)> {
+    fn next_text_origin(
+        &self,
+        subject: &Subject,
+        candidate: &mut Candidate,
+    ) -> Option<(&'static TextFile, Field)> {
         while let Some(origin) = candidate.definition.metric.origins.get(candidate.next_origin) {
             candidate.next_origin += 1;
             if let Origin::Text { file, field } = origin
@@ -165,17 +202,35 @@ impl Opener<'_> {
         matching.collect()
     }
 
-    fn open_perf(&self, subject: &Subject, definitions: &[Definition], opened: &mut Vec<Opened>, unavailable: &mut Vec<Unavailable>) {
+    fn open_perf(
+        &self,
+        subject: &Subject,
+        definitions: &[Definition],
+        opened: &mut Vec<Opened>,
+        unavailable: &mut Vec<Unavailable>,
+    ) {
         let target = match subject {
-            Subject::Cgroups(cgroups) => cgroups.perf_directory(self.mounts).map(|path| Target::Cgroup(path.to_owned())),
+            Subject::Cgroups(cgroups) => {
+                cgroups.perf_directory(self.mounts).map(|path| Target::Cgroup(path.to_owned()))
+            }
             Subject::Processes(root) => Some(Target::Process(*root)),
             Subject::Node(_) => return,
         };
         let mut descriptors = 0;
         for (number, group) in perf::groups(definitions).into_iter().enumerate() {
-            let refuse = |reason: &str| group.iter().map(|definition| Unavailable { definition: definition.clone(), reason: reason.to_owned() }).collect::<Vec<_>>();
+            let refuse = |reason: &str| {
+                group
+                    .iter()
+                    .map(|definition| Unavailable {
+                        definition: definition.clone(),
+                        reason: reason.to_owned(),
+                    })
+                    .collect::<Vec<_>>()
+            };
             let Some(target) = &target else {
-                unavailable.extend(refuse("the job has no cgroup of version 2 nor of the perf_event controller, which perf follows"));
+                unavailable.extend(refuse(
+                    "the job has no cgroup of version 2 nor of the perf_event controller, which perf follows",
+                ));
                 continue;
             };
             let needed = group.len() * if matches!(target, Target::Process(_)) { 1 } else { self.cpus.len() };
@@ -195,7 +250,11 @@ impl Opener<'_> {
 
 /// What people call a file as a source: `v1/memory.stat`, `v2/cpu.stat`, `proc/net/dev`.
 fn source_name(file: &TextFile, path: &Path) -> String {
-    let name = if file.path_label.is_some() { path.file_name().and_then(|name| name.to_str()) } else { Some(file.path) };
+    let name = if file.path_label.is_some() {
+        path.file_name().and_then(|name| name.to_str())
+    } else {
+        Some(file.path)
+    };
     let hierarchy = match file.hierarchy {
         Hierarchy::V1(_) => "v1",
         Hierarchy::V2 => "v2",
@@ -205,11 +264,18 @@ fn source_name(file: &TextFile, path: &Path) -> String {
 }
 
 fn gives(source: &FileSource, definition: &Definition) -> bool {
-    source.slots().iter().any(|slot| slot.definition.metric == definition.metric && (definition.is_family() || slot.definition.instance == definition.instance))
+    source.slots().iter().any(|slot| {
+        slot.definition.metric == definition.metric
+            && (definition.is_family() || slot.definition.instance == definition.instance)
+    })
 }
 
 fn reason(candidate: &Candidate) -> String {
-    if candidate.reasons.is_empty() { "the job has no cgroup of the controller that gives it".to_owned() } else { candidate.reasons.join("; ") }
+    if candidate.reasons.is_empty() {
+        "the job has no cgroup of the controller that gives it".to_owned()
+    } else {
+        candidate.reasons.join("; ")
+    }
 }
 
 /// The CPUs that are online: `0-3,8`.
@@ -224,6 +290,7 @@ pub fn online_cpus(root: &Path) -> std::io::Result<Vec<usize>> {
         Some(first.parse().ok()?..=last.parse().ok()?)
     };
     let ranges: Option<Vec<_>> = text.trim().split(',').map(range).collect();
-    let malformed = || std::io::Error::other(format!("{}: `{}` is no list of CPUs", path.display(), text.trim()));
+    let malformed =
+        || std::io::Error::other(format!("{}: `{}` is no list of CPUs", path.display(), text.trim()));
     Ok(ranges.ok_or_else(malformed)?.into_iter().flatten().collect())
 }

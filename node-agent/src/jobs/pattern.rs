@@ -79,7 +79,9 @@ impl Pattern {
 fn matches(tokens: &[Token], name: &str, captured: &mut Captured) -> bool {
     let Some((token, rest)) = tokens.split_first() else { return name.is_empty() };
     match token {
-        Token::Literal(literal) => name.strip_prefix(literal.as_str()).is_some_and(|name| matches(rest, name, captured)),
+        Token::Literal(literal) => {
+            name.strip_prefix(literal.as_str()).is_some_and(|name| matches(rest, name, captured))
+        }
         Token::Any | Token::Capture(_) => {
             let least = usize::from(*token != Token::Any);
             let ends = (0..=name.len()).filter(|end| *end >= least && name.is_char_boundary(*end));
@@ -173,7 +175,11 @@ mod tests {
         assert_eq!((slurm.job.as_deref(), slurm.uid), (Some("42"), Some(1000)));
         let oar = capture("oar/{user}_{job}", "oar/anna_b_7").unwrap();
         assert_eq!((oar.user.as_deref(), oar.job.as_deref()), (Some("anna"), Some("b_7")));
-        let slice = capture("oar.slice/oar-u{uid}.slice/oar-u*-j{job}.slice", "oar.slice/oar-u1000.slice/oar-u1000-j5.slice").unwrap();
+        let slice = capture(
+            "oar.slice/oar-u{uid}.slice/oar-u*-j{job}.slice",
+            "oar.slice/oar-u1000.slice/oar-u1000-j5.slice",
+        )
+        .unwrap();
         assert_eq!(slice.job.as_deref(), Some("5"));
     }
 
@@ -186,7 +192,15 @@ mod tests {
 
     #[test]
     fn bad_patterns_say_what_is_missing() {
-        for (pattern, word) in [("", "empty"), ("a/b", "{job} exactly once"), ("{job}/{job}", "exactly once"), ("{jobs}", "only {job}"), ("a/../{job}", "`..`"), ("a{job", "only {job}"), ("a}{job}", "only {job}")] {
+        for (pattern, word) in [
+            ("", "empty"),
+            ("a/b", "{job} exactly once"),
+            ("{job}/{job}", "exactly once"),
+            ("{jobs}", "only {job}"),
+            ("a/../{job}", "`..`"),
+            ("a{job", "only {job}"),
+            ("a}{job}", "only {job}"),
+        ] {
             let error = pattern.parse::<Pattern>().unwrap_err().to_string();
             assert!(error.contains(word), "{pattern}: {error}");
         }

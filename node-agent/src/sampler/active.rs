@@ -143,7 +143,13 @@ impl ActiveSource {
     }
 
     /// Puts the values of one group into the batch with the number `batch_number`.
-    pub(super) fn record(&mut self, group: usize, deadline: Option<u64>, batch: &mut Batch, batch_number: u64) -> Result<(), Full> {
+    pub(super) fn record(
+        &mut self,
+        group: usize,
+        deadline: Option<u64>,
+        batch: &mut Batch,
+        batch_number: u64,
+    ) -> Result<(), Full> {
         let Some(group) = self.groups.get_mut(group) else { return Ok(()) };
         let index = match group.in_batch {
             Some((number, index)) if number == batch_number => index,

@@ -15,7 +15,7 @@ use polymeter_proto::period::Period;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 pub use active::{ActiveSource, Cost, Group, SourceId, SourceKey};
-pub use port::{Command, Flushed, Notice, Port, SourceReport};
+pub use port::{Command, Flushed, Notice, Port, SourceReport, Told};
 
 use active::Tick;
 
@@ -117,7 +117,9 @@ impl Sampler {
         let mut flush = false;
         for due in due {
             match due.item {
-                Item::Group { source, group } => self.sample(tick, &mut now_ns, SourceId(source), group as usize, due),
+                Item::Group { source, group } => {
+                    self.sample(tick, &mut now_ns, SourceId(source), group as usize, due)
+                }
                 Item::Flush => flush = true,
             }
         }
@@ -136,14 +138,18 @@ impl Sampler {
         let outcome = source.read(tick, now_ns, clock::monotonic_ns);
         let counted = source.tally;
         let late = due.lateness_ns > period_ns / LATE_PART;
-        let mut recorded = source.record(group, Some(due.deadline), &mut self.flushed.batch, self.batch_number).is_ok();
+        let mut recorded =
+            source.record(group, Some(due.deadline), &mut self.flushed.batch, self.batch_number).is_ok();
         if !recorded && hand_over(&self.port, &mut self.flushed) {
             self.batch_number += 1;
-            recorded = source.record(group, Some(due.deadline), &mut self.flushed.batch, self.batch_number).is_ok();
+            recorded =
+                source.record(group, Some(due.deadline), &mut self.flushed.batch, self.batch_number).is_ok();
         }
         source.count(group, due.missed, late, recorded);
         add_difference(&mut self.flushed.sum, &source.tally, &counted);
-        if !source.noticed && let Some(notice) = Notice::of(id, outcome) {
+        if !source.noticed
+            && let Some(notice) = Notice::of(id, outcome)
+        {
             source.noticed = self.port.notify(notice);
         }
     }
@@ -178,7 +184,7 @@ impl Sampler {
             Command::Remove(id) => self.remove(id),
             Command::Regroup(id, groups) => self.regroup(id, groups),
             Command::ReadNow(ids) => self.read_now(&ids),
-            Command::Tell(event) => self.flushed.events.push(*event),
+            Command::Tell(told) => self.flushed.events.push(*told),
             Command::Flush => self.flush(true),
             Command::Stop => return false,
         }

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use crossbeam_queue::ArrayQueue;
-use polymeter_proto::batch::Batch;
+use polymeter_proto::batch::{Batch, Job};
 use polymeter_proto::ledger::{Event, Tally};
 use polymeter_proto::limits;
 use rustix::io::Errno;
@@ -35,7 +35,7 @@ pub enum Command {
     /// Read these once, now.
     ReadNow(Vec<SourceId>),
     /// Put this event behind the samples so far.
-    Tell(Box<Event>),
+    Tell(Box<Told>),
     /// Hand on what there is.
     Flush,
     /// Hand on what there is, and end.
@@ -68,6 +68,15 @@ impl Notice {
     }
 }
 
+/// An event, with the job that it speaks of: the receiver may not have heard of it by a sample.
+#[derive(Debug, Clone)]
+pub struct Told {
+    /// The job.
+    pub job: Option<Arc<Job>>,
+    /// The event.
+    pub event: Event,
+}
+
 /// The tally and cost of one source so far.
 #[derive(Debug, Clone)]
 pub struct SourceReport {
@@ -95,7 +104,7 @@ pub struct Flushed {
     /// The tallies, once a second.
     pub reports: Vec<SourceReport>,
     /// What happened, in its order with the samples.
-    pub events: Vec<Event>,
+    pub events: Vec<Told>,
     /// The sum of all tallies since the beginning.
     pub sum: Tally,
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use polymeter_proto::catalogue::Form;
+use polymeter_proto::catalogue::{Form, Row};
 use rustix::io::{Errno, pread};
 
 use super::layout::{Fit, Layout, ParseError, Slot, Wanted};
@@ -66,19 +66,37 @@ pub enum Outcome {
 }
 
 impl FileSource {
-    /// Opens `path`, reads it, and finds the `wanted` values.
+    /// Opens `path`, reads it, and finds the `wanted` values. A file whose lines come and go may have none yet: it is
+    /// dormant, without slots, until a read says that it has changed.
     ///
     /// # Errors
     /// When it cannot be read, is malformed, or has none of what is wanted.
-    pub fn open(path: &Path, form: Form, wanted: &[Wanted], path_labels: &[(String, String)]) -> Result<Self, OpenError> {
+    pub fn open(
+        path: &Path,
+        form: Form,
+        wanted: &[Wanted],
+        path_labels: &[(String, String)],
+    ) -> Result<Self, OpenError> {
         let io_error = |error: io::Error| OpenError::Io(path.to_owned(), error);
         let file = File::open(path).map_err(io_error)?;
-        let mut source = Self { file, path: path.to_owned(), buffer: vec![0; BUFFER_BYTES], reads: 0, layout: Layout::default() };
+        let mut source = Self {
+            file,
+            path: path.to_owned(),
+            buffer: vec![0; BUFFER_BYTES],
+            reads: 0,
+            layout: Layout::default(),
+        };
         let len = source.read_whole().map_err(io_error)?;
         let text = source.buffer.get(..len).unwrap_or_default();
         let layout = Layout::discover(form, text, wanted, path_labels);
         source.layout = layout.map_err(|error| OpenError::Parse(path.to_owned(), error))?;
-        if source.layout.slots().is_empty() { Err(OpenError::Empty(path.to_owned())) } else { Ok(source) }
+        // Where each device is a line, no line means that no device was used so far.
+        let may_come = wanted.iter().any(|wanted| matches!(wanted.field.row, Row::Each { .. }));
+        if source.layout.slots().is_empty() && !may_come {
+            Err(OpenError::Empty(path.to_owned()))
+        } else {
+            Ok(source)
+        }
     }
 
     /// Reads to the end, and learns how many reads that takes.

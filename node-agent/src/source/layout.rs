@@ -4,6 +4,7 @@
 //! wanted line is looked for where it stood last, moved by as much as the line before it has moved; its key is compared
 //! before anything there is believed; and only where the key does not fit is the text searched.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use polymeter_proto::catalogue::{Cell, Definition, Field, Form, Row};
@@ -92,19 +93,28 @@ impl Layout {
     ///
     /// # Errors
     /// When a line has the right key, and no number where the value should be.
-    pub fn discover(form: Form, text: &[u8], wanted: &[Wanted], path_labels: &[(String, String)]) -> Result<Self, ParseError> {
+    pub fn discover(
+        form: Form,
+        text: &[u8],
+        wanted: &[Wanted],
+        path_labels: &[(String, String)],
+    ) -> Result<Self, ParseError> {
         let text = whole_lines(text);
         let mut layout = Self::default();
+        let mut seen = Seen::new();
         let mut offset = 0;
         for (number, line) in (1..).zip(text.split_inclusive(|byte| *byte == b'\n')) {
             layout.text_lines = number;
             let words = words(line);
             let mut found = Line { key: Box::default(), offset, watched: None, values: Vec::new() };
             for want in wanted {
-                layout.discover_in(form, line, &words, want, path_labels, &mut found).map_err(|()| ParseError {
-                    line: number,
-                    text: String::from_utf8_lossy(line).trim_end().chars().take(80).collect(),
-                    metric: want.definition.name(),
+                let row = RowText { line, words: &words };
+                layout.discover_in(form, row, want, path_labels, &mut seen, &mut found).map_err(|()| {
+                    ParseError {
+                        line: number,
+                        text: String::from_utf8_lossy(line).trim_end().chars().take(80).collect(),
+                        metric: want.definition.name(),
+                    }
                 })?;
             }
             if found.watched.is_some() || !found.values.is_empty() {
@@ -120,7 +130,16 @@ impl Layout {
         &self.slots
     }
 
-    fn discover_in(&mut self, form: Form, line: &[u8], words: &[Word<'_>], want: &Wanted, path_labels: &[(String, String)], found: &mut Line) -> Result<(), ()> {
+    fn discover_in(
+        &mut self,
+        form: Form,
+        row: RowText<'_>,
+        want: &Wanted,
+        path_labels: &[(String, String)],
+        seen: &mut Seen,
+        found: &mut Line,
+    ) -> Result<(), ()> {
+        let RowText { line, words } = row;
         let Some(place) = place(form, words, want) else { return Ok(()) };
         let key = line.get(..place.key_end.min(line.len())).ok_or(())?;
         let cells = words.len().saturating_sub(place.first_word);
@@ -142,17 +161,25 @@ impl Layout {
             };
             let number = word.bytes.get(prefix.len()..).unwrap_or_default();
             number::parse(number, want.field.scale).map_err(|number::NotANumber| ())?;
-            let definition = Definition { metric: want.definition.metric, instance: place.instance.clone().or_else(|| want.definition.instance.clone()) };
+            let definition = Definition {
+                metric: want.definition.metric,
+                instance: place.instance.clone().or_else(|| want.definition.instance.clone()),
+            };
             let labels = path_labels.iter().cloned().chain(place.label.clone()).chain(label).collect();
             // A name that is no label, such as a network interface called `"`, has no series.
             let Ok(labels) = Labels::new(labels) else { continue };
-            let slot = Slot { definition, labels };
-            if self.slots.contains(&slot) {
+            if !seen.insert((definition.name(), labels.clone())) {
                 continue;
             }
+            let slot = Slot { definition, labels };
             found.key = key.into();
             found.watched = None;
-            found.values.push(Value { word: cell, prefix: prefix.into(), field: want.field, slot: u32::try_from(self.slots.len()).map_err(|_too_many| ())? });
+            found.values.push(Value {
+                word: cell,
+                prefix: prefix.into(),
+                field: want.field,
+                slot: u32::try_from(self.slots.len()).map_err(|_too_many| ())?,
+            });
             self.slots.push(slot);
         }
         found.values.sort_by_key(|value| value.word);
@@ -253,11 +280,23 @@ fn next_word(line: &[u8]) -> Option<(&[u8], &[u8])> {
 
 fn count_lines(text: &[u8]) -> usize {
     // Summing bytes in short chunks is a form that the compiler turns into vector instructions.
-    text.chunks(128).map(|chunk| usize::from(chunk.iter().map(|byte| u8::from(*byte == b'\n')).sum::<u8>())).sum()
+    text.chunks(128)
+        .map(|chunk| usize::from(chunk.iter().map(|byte| u8::from(*byte == b'\n')).sum::<u8>()))
+        .sum()
 }
 
 fn count_words(line: &[u8]) -> usize {
     std::iter::successors(next_word(line), |(_, behind)| next_word(behind)).count()
+}
+
+/// Metrics and labels that have a slot: the first place counts.
+type Seen = BTreeSet<(String, Labels)>;
+
+/// A line, and its words.
+#[derive(Debug, Clone, Copy)]
+struct RowText<'a> {
+    line: &'a [u8],
+    words: &'a [Word<'a>],
 }
 
 /// A word of a line, and where it ends.
@@ -296,7 +335,14 @@ struct Place {
 /// Whether a line is the wanted row, and where its values begin.
 fn place(form: Form, words: &[Word<'_>], want: &Wanted) -> Option<Place> {
     let key_word = match form {
-        Form::Values => return (want.field.row == Row::Only).then_some(Place { key_end: 0, first_word: 0, label: None, instance: None }),
+        Form::Values => {
+            return (want.field.row == Row::Only).then_some(Place {
+                key_end: 0,
+                first_word: 0,
+                label: None,
+                instance: None,
+            });
+        }
         Form::Keyed | Form::Pairs | Form::Operations => 0,
         Form::KeyedAt(word) => word,
     };

@@ -27,7 +27,8 @@ fn integer(word: &[u8]) -> Result<u64, NotANumber> {
         if digit > 9 {
             return Err(NotANumber);
         }
-        value = value.checked_mul(10).and_then(|tens| tens.checked_add(u64::from(digit))).ok_or(NotANumber)?;
+        value =
+            value.checked_mul(10).and_then(|tens| tens.checked_add(u64::from(digit))).ok_or(NotANumber)?;
     }
     if word.is_empty() { Err(NotANumber) } else { Ok(value) }
 }

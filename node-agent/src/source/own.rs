@@ -73,7 +73,11 @@ impl OwnSource {
 /// Resident memory of this process: the second word of `/proc/self/statm`, in pages.
 pub(crate) fn resident_bytes() -> u64 {
     let mut buffer = [0; 128];
-    let opened = rustix::fs::open("/proc/self/statm", rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty());
+    let opened = rustix::fs::open(
+        "/proc/self/statm",
+        rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC,
+        rustix::fs::Mode::empty(),
+    );
     let read = opened.and_then(|file| rustix::io::read(file, &mut buffer)).unwrap_or(0);
     let text = buffer.get(..read).and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default();
     let pages: u64 = text.split_ascii_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);

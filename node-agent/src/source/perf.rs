@@ -72,8 +72,11 @@ struct Config {
 
 /// Divides events into the groups in which they are counted: software events together, hardware events by fours.
 pub fn groups(wanted: &[Definition]) -> Vec<Vec<Definition>> {
-    let is_software = |definition: &&Definition| matches!(event(definition), Some(Event::Software(_) | Event::Tracepoint));
-    let is_hardware = |definition: &&Definition| matches!(event(definition), Some(Event::Hardware(_) | Event::Cache(_) | Event::Raw));
+    let is_software =
+        |definition: &&Definition| matches!(event(definition), Some(Event::Software(_) | Event::Tracepoint));
+    let is_hardware = |definition: &&Definition| {
+        matches!(event(definition), Some(Event::Hardware(_) | Event::Cache(_) | Event::Raw))
+    };
     let software: Vec<_> = wanted.iter().filter(is_software).cloned().collect();
     let hardware: Vec<_> = wanted.iter().filter(is_hardware).cloned().collect();
     let chunks = software.chunks(SOFTWARE_EVENTS).chain(hardware.chunks(HARDWARE_EVENTS));
@@ -83,7 +86,9 @@ pub fn groups(wanted: &[Definition]) -> Vec<Vec<Definition>> {
 fn event(definition: &Definition) -> Option<Event> {
     definition.metric.origins.iter().find_map(|origin| match origin {
         catalogue::Origin::Perf(event) => Some(*event),
-        catalogue::Origin::Text { .. } | catalogue::Origin::Processes(_) | catalogue::Origin::Agent(_) => None,
+        catalogue::Origin::Text { .. } | catalogue::Origin::Processes(_) | catalogue::Origin::Agent(_) => {
+            None
+        }
     })
 }
 
@@ -95,14 +100,16 @@ fn config(definition: &Definition, tracefs: &Path) -> Result<Config, String> {
         Some(Event::Software(config)) => Ok(Config { kind: 1, config }),
         Some(Event::Cache(config)) => Ok(Config { kind: 3, config }),
         Some(Event::Raw) => {
-            let config = catalogue::perf::raw_config(instance).ok_or("a raw event is r and hexadecimal digits")?;
+            let config =
+                catalogue::perf::raw_config(instance).ok_or("a raw event is r and hexadecimal digits")?;
             Ok(Config { kind: 4, config })
         }
         Some(Event::Tracepoint) => {
-            let (subsystem, name) = catalogue::perf::tracepoint(instance).ok_or("a tracepoint is subsystem.name")?;
+            let (subsystem, name) =
+                catalogue::perf::tracepoint(instance).ok_or("a tracepoint is subsystem.name")?;
             let path = tracefs.join("events").join(subsystem).join(name).join("id");
             let id = std::fs::read_to_string(&path).map_err(|error| tracefs_error(&path, &error))?;
-            let id = id.trim().parse().map_err(|_| format!("{}: no number in it", path.display()))?;
+            let id = id.trim().parse().map_err(|error| format!("{}: {error}", path.display()))?;
             Ok(Config { kind: 2, config: id })
         }
         Some(Event::TimeEnabled | Event::TimeRunning) | None => Err("it is no event".to_owned()),
@@ -110,10 +117,12 @@ fn config(definition: &Definition, tracefs: &Path) -> Result<Config, String> {
 }
 
 fn tracefs_error(path: &Path, error: &io::Error) -> String {
-    let advice = match error.kind() {
-        io::ErrorKind::NotFound => "; mount tracefs there, or check the name with `perf list`",
-        io::ErrorKind::PermissionDenied => "; the agent must run as root for tracepoints",
-        _ => "",
+    let advice = if error.kind() == io::ErrorKind::NotFound {
+        "; mount tracefs there, or check the name with `perf list`"
+    } else if error.kind() == io::ErrorKind::PermissionDenied {
+        "; the agent must run as root for tracepoints"
+    } else {
+        ""
     };
     format!("{}: {error}{advice}", path.display())
 }
@@ -121,9 +130,15 @@ fn tracefs_error(path: &Path, error: &io::Error) -> String {
 /// What an error of perf_event_open means, as perf_event_open(2) explains it, and what may be done.
 fn meaning(error: &io::Error) -> String {
     let meaning = match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::NOENT | Errno::NODEV | Errno::OPNOTSUPP | Errno::INVAL) => "this machine does not have the event",
-        Some(Errno::ACCESS | Errno::PERM) => "not permitted: run as root, with CAP_PERFMON, or lower kernel.perf_event_paranoid",
-        Some(Errno::MFILE | Errno::NFILE) => "no file descriptors left: raise LimitNOFILE or sample fewer perf events",
+        Some(Errno::NOENT | Errno::NODEV | Errno::OPNOTSUPP | Errno::INVAL) => {
+            "this machine does not have the event"
+        }
+        Some(Errno::ACCESS | Errno::PERM) => {
+            "not permitted: run as root, with CAP_PERFMON, or lower kernel.perf_event_paranoid"
+        }
+        Some(Errno::MFILE | Errno::NFILE) => {
+            "no file descriptors left: raise LimitNOFILE or sample fewer perf events"
+        }
         Some(Errno::SRCH) => "the process has ended",
         _ => "the kernel refused it",
     };
@@ -135,7 +150,12 @@ const GROUP_WORDS: usize = 3;
 
 impl PerfSource {
     /// Opens `wanted`, one group, for `target` on each of `cpus`. What cannot be counted is left out and told.
-    pub fn open(target: &Target, wanted: &[Definition], cpus: &[usize], tracefs: &Path) -> (Option<Self>, Vec<Unavailable>) {
+    pub fn open(
+        target: &Target,
+        wanted: &[Definition],
+        cpus: &[usize],
+        tracefs: &Path,
+    ) -> (Option<Self>, Vec<Unavailable>) {
         let mut unavailable = Vec::new();
         let mut configured = Vec::new();
         for definition in wanted {
@@ -179,15 +199,21 @@ impl PerfSource {
     fn new(groups: Vec<Group>, definitions: &[Definition], user_only: bool) -> Self {
         // Without the right to see the kernel only what happens in user mode is counted, which is another series.
         let mode = user_only.then(|| ("mode".to_owned(), "user".to_owned()));
-        let labels = |more: Option<(String, String)>| Labels::new(mode.iter().cloned().chain(more).collect()).unwrap_or_default();
+        let labels = |more: Option<(String, String)>| {
+            Labels::new(mode.iter().cloned().chain(more).collect()).unwrap_or_default()
+        };
         let slot = |definition: &Definition| Slot { definition: definition.clone(), labels: labels(None) };
         let mut slots: Vec<_> = definitions.iter().map(slot).collect();
-        let is_hardware = |definition: &&Definition| !matches!(event(definition), Some(Event::Software(_) | Event::Tracepoint));
+        let is_hardware = |definition: &&Definition| {
+            !matches!(event(definition), Some(Event::Software(_) | Event::Tracepoint))
+        };
         // Software events are never multiplexed; hardware groups say by the times how much of the time they counted.
         if let Some(first) = definitions.iter().find(is_hardware) {
             for name in ["perf.time_enabled", "perf.time_running"] {
                 let labels = labels(Some(("group".to_owned(), first.name())));
-                slots.extend(catalogue::find(name).map(|definition| Slot { definition, labels: labels.clone() }));
+                slots.extend(
+                    catalogue::find(name).map(|definition| Slot { definition, labels: labels.clone() }),
+                );
             }
         }
         let words = GROUP_WORDS + definitions.len();
@@ -225,7 +251,9 @@ impl PerfSource {
                 (0..GROUP_WORDS + self.events).for_each(|place| add(place, words.next()));
             }
         }
-        for (slot, sum) in (0..).zip(self.sums.iter().skip(GROUP_WORDS).chain(self.sums.iter().skip(1).take(2))) {
+        for (slot, sum) in
+            (0..).zip(self.sums.iter().skip(GROUP_WORDS).chain(self.sums.iter().skip(1).take(2)))
+        {
             reading.set(slot, *sum);
         }
         Outcome::Read
@@ -286,7 +314,8 @@ impl Opener<'_> {
 
     fn open_group(&self, events: &[(Definition, Config)], cpu: usize) -> io::Result<Option<Group>> {
         let Some(((_, first), rest)) = events.split_first() else { return Ok(None) };
-        let mut group = Group { leader: self.open_one(*first, Some(cpu), None)?, _members: Vec::new(), single: None };
+        let mut group =
+            Group { leader: self.open_one(*first, Some(cpu), None)?, _members: Vec::new(), single: None };
         for (_, config) in rest {
             let member = self.open_one(*config, Some(cpu), Some(&mut group.leader))?;
             group._members.push(member);
@@ -294,7 +323,12 @@ impl Opener<'_> {
         Ok(Some(group))
     }
 
-    fn open_one(&self, config: Config, cpu: Option<usize>, leader: Option<&mut Counter>) -> io::Result<Counter> {
+    fn open_one(
+        &self,
+        config: Config,
+        cpu: Option<usize>,
+        leader: Option<&mut Counter>,
+    ) -> io::Result<Counter> {
         let mut builder = Builder::new(Raw::new(config.config));
         builder.attrs_mut().type_ = config.kind;
         let times = ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;

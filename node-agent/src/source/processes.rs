@@ -94,7 +94,11 @@ impl ProcessesSource {
 fn children(directory: &Path) -> Vec<u32> {
     let threads = fs::read_dir(directory.join("task")).into_iter().flatten().flatten();
     let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
-    lists.flat_map(|list| list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>()).collect()
+    lists
+        .flat_map(|list| {
+            list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>()
+        })
+        .collect()
 }
 
 impl Sums {
@@ -102,7 +106,8 @@ impl Sums {
     /// begins with field 3.
     fn add_stat(&mut self, stat: &str) {
         let Some((_, fields)) = stat.rsplit_once(')') else { return };
-        let fields: Vec<u64> = fields.split_ascii_whitespace().map(|field| field.parse().unwrap_or(0)).collect();
+        let fields: Vec<u64> =
+            fields.split_ascii_whitespace().map(|field| field.parse().unwrap_or(0)).collect();
         let field = |number: usize| fields.get(number - 3).copied().unwrap_or(0);
         self.minor_faults += field(10) + field(11);
         self.major_faults += field(12) + field(13);
@@ -160,7 +165,10 @@ mod tests {
 
     #[test]
     fn follows_this_process_and_sees_its_end() {
-        let wanted: Vec<_> = ["process.count", "process.memory.resident"].iter().filter_map(|name| polymeter_proto::catalogue::find(name)).collect();
+        let wanted: Vec<_> = ["process.count", "process.memory.resident"]
+            .iter()
+            .filter_map(|name| polymeter_proto::catalogue::find(name))
+            .collect();
         let mut reading = Reading::absent(2);
         let mut here = ProcessesSource::new(Path::new("/proc"), std::process::id(), &wanted);
         assert_eq!(here.read(&mut reading), Outcome::Read);

@@ -31,14 +31,64 @@ pub enum ProcessField {
 }
 
 pub(crate) static METRICS: &[Metric] = &[
-    Metric::counter("process.cpu.usage", Nanoseconds, &[Origin::Processes(ProcessField::CpuUsage)], "CPU time of the job's processes and of those that they have waited for."),
-    Metric::counter("process.cpu.user", Nanoseconds, &[Origin::Processes(ProcessField::CpuUser)], "CPU time in user mode of the job's processes and of those that they have waited for."),
-    Metric::counter("process.cpu.system", Nanoseconds, &[Origin::Processes(ProcessField::CpuSystem)], "CPU time in the kernel of the job's processes and of those that they have waited for."),
-    Metric::gauge("process.memory.resident", Bytes, &[Origin::Processes(ProcessField::Resident)], "Resident memory of the job's processes; pages that they share count once for each."),
-    Metric::counter("process.io.read.bytes", Bytes, &[Origin::Processes(ProcessField::ReadBytes)], "Bytes that the job's processes read from storage."),
-    Metric::counter("process.io.write.bytes", Bytes, &[Origin::Processes(ProcessField::WriteBytes)], "Bytes that the job's processes wrote to storage."),
-    Metric::counter("process.faults.minor", Count, &[Origin::Processes(ProcessField::MinorFaults)], "Page faults of the job's processes that needed no I/O."),
-    Metric::counter("process.faults.major", Count, &[Origin::Processes(ProcessField::MajorFaults)], "Page faults of the job's processes that needed I/O."),
-    Metric::gauge("process.threads", Count, &[Origin::Processes(ProcessField::Threads)], "Threads of the job's processes."),
-    Metric::gauge("process.count", Count, &[Origin::Processes(ProcessField::Processes)], "The job's processes."),
+    Metric::counter(
+        "process.cpu.usage",
+        Nanoseconds,
+        &[Origin::Processes(ProcessField::CpuUsage)],
+        "CPU time of the job's processes and of those that they have waited for.",
+    ),
+    Metric::counter(
+        "process.cpu.user",
+        Nanoseconds,
+        &[Origin::Processes(ProcessField::CpuUser)],
+        "CPU time in user mode of the job's processes and of those that they have waited for.",
+    ),
+    Metric::counter(
+        "process.cpu.system",
+        Nanoseconds,
+        &[Origin::Processes(ProcessField::CpuSystem)],
+        "CPU time in the kernel of the job's processes and of those that they have waited for.",
+    ),
+    Metric::gauge(
+        "process.memory.resident",
+        Bytes,
+        &[Origin::Processes(ProcessField::Resident)],
+        "Resident memory of the job's processes; pages that they share count once for each.",
+    ),
+    Metric::counter(
+        "process.io.read.bytes",
+        Bytes,
+        &[Origin::Processes(ProcessField::ReadBytes)],
+        "Bytes that the job's processes read from storage.",
+    ),
+    Metric::counter(
+        "process.io.write.bytes",
+        Bytes,
+        &[Origin::Processes(ProcessField::WriteBytes)],
+        "Bytes that the job's processes wrote to storage.",
+    ),
+    Metric::counter(
+        "process.faults.minor",
+        Count,
+        &[Origin::Processes(ProcessField::MinorFaults)],
+        "Page faults of the job's processes that needed no I/O.",
+    ),
+    Metric::counter(
+        "process.faults.major",
+        Count,
+        &[Origin::Processes(ProcessField::MajorFaults)],
+        "Page faults of the job's processes that needed I/O.",
+    ),
+    Metric::gauge(
+        "process.threads",
+        Count,
+        &[Origin::Processes(ProcessField::Threads)],
+        "Threads of the job's processes.",
+    ),
+    Metric::gauge(
+        "process.count",
+        Count,
+        &[Origin::Processes(ProcessField::Processes)],
+        "The job's processes.",
+    ),
 ];

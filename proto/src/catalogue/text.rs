@@ -95,8 +95,9 @@ pub enum Scale {
     Decimal,
 }
 
-/// What version 1 of cgroups writes where there is no limit: the largest number of whole 4 KiB pages in an i64.
-pub(crate) const V1_UNLIMITED: u64 = 0x7fff_ffff_ffff_f000;
+/// What version 1 of cgroups writes where there is no limit, or less: the largest number of whole pages in an i64, with
+/// pages of 64 KiB, the largest that Linux has.
+pub(crate) const V1_UNLIMITED: u64 = 0x7fff_ffff_ffff_0000;
 
 /// Nanoseconds in a tick of `USER_HZ`, which is 100 Hz on every architecture that Linux is used on in HPC.
 pub(crate) const TICK_NS: u64 = 10_000_000;
@@ -125,7 +126,10 @@ impl TextFile {
 
     /// The first value of the only line, which may say `max` or `unlimited`.
     pub(crate) const fn limit(&'static self, unlimited: u64) -> Origin {
-        Origin::Text { file: self, field: Field { row: Row::Only, cell: Cell::Word(0), scale: Scale::Limit(unlimited) } }
+        Origin::Text {
+            file: self,
+            field: Field { row: Row::Only, cell: Cell::Word(0), scale: Scale::Limit(unlimited) },
+        }
     }
 
     /// The value behind a key.
@@ -135,12 +139,18 @@ impl TextFile {
 
     /// The value behind a key, times a factor.
     pub(crate) const fn scaled(&'static self, key: &'static str, factor: u64) -> Origin {
-        Origin::Text { file: self, field: Field { row: Row::Key(key), cell: Cell::Word(1), scale: Scale::Times(factor) } }
+        Origin::Text {
+            file: self,
+            field: Field { row: Row::Key(key), cell: Cell::Word(1), scale: Scale::Times(factor) },
+        }
     }
 
     /// The value behind a key that may say that there is no limit.
     pub(crate) const fn key_limit(&'static self, key: &'static str) -> Origin {
-        Origin::Text { file: self, field: Field { row: Row::Key(key), cell: Cell::Word(1), scale: Scale::Limit(V1_UNLIMITED) } }
+        Origin::Text {
+            file: self,
+            field: Field { row: Row::Key(key), cell: Cell::Word(1), scale: Scale::Limit(V1_UNLIMITED) },
+        }
     }
 
     /// The n-th word of a line.
@@ -150,7 +160,10 @@ impl TextFile {
 
     /// The n-th word of a line, in ticks, as nanoseconds.
     pub(crate) const fn ticks(&'static self, row: Row, word: usize) -> Origin {
-        Origin::Text { file: self, field: Field { row, cell: Cell::Word(word), scale: Scale::Times(TICK_NS) } }
+        Origin::Text {
+            file: self,
+            field: Field { row, cell: Cell::Word(word), scale: Scale::Times(TICK_NS) },
+        }
     }
 
     /// A named value of a line.

@@ -50,7 +50,9 @@ impl fmt::Display for DecodeError {
             Self::Version { found } => write!(f, "version {found} of the protocol is not spoken here"),
             Self::Checksum => f.write_str("the checksum does not fit"),
             Self::Varint => f.write_str("a varint has more than 64 bits"),
-            Self::Limit { what, found, limit } => write!(f, "{found} {what}, where at most {limit} are allowed"),
+            Self::Limit { what, found, limit } => {
+                write!(f, "{found} {what}, where at most {limit} are allowed")
+            }
             Self::Tag { what, found } => write!(f, "{found} is no {what}"),
             Self::Contradiction(what) => f.write_str(what),
             Self::Trailing => f.write_str("bytes follow the end"),
@@ -170,7 +172,10 @@ mod tests {
     #[test]
     fn a_varint_of_more_than_64_bits_is_refused() {
         assert_eq!(Cursor::new(&[0xff; 11]).varint(), Err(DecodeError::Varint));
-        assert_eq!(Cursor::new(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2]).varint(), Err(DecodeError::Varint));
+        assert_eq!(
+            Cursor::new(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2]).varint(),
+            Err(DecodeError::Varint)
+        );
         assert_eq!(Cursor::new(&[0x80]).varint(), Err(DecodeError::Truncated));
     }
 

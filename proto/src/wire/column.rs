@@ -126,26 +126,25 @@ impl ColumnEncoder {
     }
 
     fn put_zero(&mut self, out: &mut Vec<u8>) {
-        match self.pending {
-            Pending::Zeros(count) if count <= ARGUMENT_MAX => self.pending = Pending::Zeros(count + 1),
-            // A run of copies goes on where the column copied from is zero as well; the decoder does not care.
-            _ => {
+        self.pending = match self.pending {
+            Pending::Zeros(count) if count <= ARGUMENT_MAX => Pending::Zeros(count + 1),
+            Pending::Nothing | Pending::Zeros(_) | Pending::Copies { .. } => {
                 self.flush(out);
-                self.pending = Pending::Zeros(1);
+                Pending::Zeros(1)
             }
-        }
+        };
     }
 
     fn put_copy(&mut self, out: &mut Vec<u8>, distance: usize) {
-        match self.pending {
+        self.pending = match self.pending {
             Pending::Copies { distance: pending, count } if pending == distance => {
-                self.pending = Pending::Copies { distance, count: count + 1 };
+                Pending::Copies { distance, count: count + 1 }
             }
-            _ => {
+            Pending::Nothing | Pending::Zeros(_) | Pending::Copies { .. } => {
                 self.flush(out);
-                self.pending = Pending::Copies { distance, count: 1 };
+                Pending::Copies { distance, count: 1 }
             }
-        }
+        };
     }
 }
 
@@ -312,7 +311,12 @@ fn put_xor_zeros(out: &mut Vec<u8>, zeros: &mut u64) {
 /// Appends `columns` columns of `ticks` values each to `values`.
 ///
 /// The caller has checked `columns` and `ticks` against their limits; no more than their product is ever appended.
-pub(crate) fn get_columns(cursor: &mut Cursor<'_>, columns: usize, ticks: usize, values: &mut Vec<u64>) -> Result<(), DecodeError> {
+pub(crate) fn get_columns(
+    cursor: &mut Cursor<'_>,
+    columns: usize,
+    ticks: usize,
+    values: &mut Vec<u64>,
+) -> Result<(), DecodeError> {
     let base = values.len();
     let end = base + columns * ticks;
     while values.len() < end {
@@ -348,10 +352,20 @@ pub(crate) fn get_columns(cursor: &mut Cursor<'_>, columns: usize, ticks: usize,
 }
 
 const fn check_run(count: usize, left: usize) -> Result<(), DecodeError> {
-    if count > left { Err(DecodeError::Contradiction("a run has more columns than its block")) } else { Ok(()) }
+    if count > left {
+        Err(DecodeError::Contradiction("a run has more columns than its block"))
+    } else {
+        Ok(())
+    }
 }
 
-fn get_column(cursor: &mut Cursor<'_>, mode: u8, shift: u8, ticks: usize, values: &mut Vec<u64>) -> Result<(), DecodeError> {
+fn get_column(
+    cursor: &mut Cursor<'_>,
+    mode: u8,
+    shift: u8,
+    ticks: usize,
+    values: &mut Vec<u64>,
+) -> Result<(), DecodeError> {
     if mode == MODE_XOR {
         return get_xor(cursor, ticks, values);
     }
@@ -385,7 +399,8 @@ fn get_runs(cursor: &mut Cursor<'_>, ticks: usize, mut append: impl FnMut(u64)) 
             left -= 1;
         } else {
             let run = (token >> 1) + 1;
-            left = left.checked_sub(run).ok_or(DecodeError::Contradiction("a run is longer than its column"))?;
+            left =
+                left.checked_sub(run).ok_or(DecodeError::Contradiction("a run is longer than its column"))?;
             (0..run).for_each(|_| append(0));
         }
     }
@@ -467,7 +482,11 @@ mod tests {
         assert_eq!(round_trip(&[0; 32_000], 1000, Coding::Difference), 1, "32 columns of zeros");
         assert_eq!(round_trip(&[4096; 1000], 1000, Coding::Difference), 2, "a constant page");
         let columns: Vec<u64> = (0..10).flat_map(|c| vec![c % 5 + 1_000_003; 100]).collect();
-        assert_eq!(round_trip(&columns, 100, Coding::Difference), 5 * 4 + 2, "five columns, and the same five once more");
+        assert_eq!(
+            round_trip(&columns, 100, Coding::Difference),
+            5 * 4 + 2,
+            "five columns, and the same five once more"
+        );
     }
 
     #[test]
@@ -484,16 +503,30 @@ mod tests {
             state >> 54
         };
         let mut at = 0;
-        let clock: Vec<u64> = (0..1000).map(|_| {
-            at += 1_000_000 + noise();
-            at
-        }).collect();
-        assert!(round_trip(&clock, 1000, Coding::Difference) < 1350, "10 bits a value, against 3 bytes as varints");
+        let clock: Vec<u64> = (0..1000)
+            .map(|_| {
+                at += 1_000_000 + noise();
+                at
+            })
+            .collect();
+        assert!(
+            round_trip(&clock, 1000, Coding::Difference) < 1350,
+            "10 bits a value, against 3 bytes as varints"
+        );
     }
 
     #[test]
     fn extremes_survive_every_coding() {
-        let extremes = [0, u64::MAX, 0, i64::MIN.cast_unsigned(), i64::MAX.cast_unsigned(), 1, f64::NAN.to_bits(), (-0.0_f64).to_bits()];
+        let extremes = [
+            0,
+            u64::MAX,
+            0,
+            i64::MIN.cast_unsigned(),
+            i64::MAX.cast_unsigned(),
+            1,
+            f64::NAN.to_bits(),
+            (-0.0_f64).to_bits(),
+        ];
         for coding in [Coding::Difference, Coding::Level, Coding::Xor] {
             round_trip(&extremes, 8, coding);
             round_trip(&extremes, 1, coding);
@@ -503,17 +536,40 @@ mod tests {
 
     #[test]
     fn lies_are_refused() {
-        let get = |bytes: &[u8], columns, ticks| get_columns(&mut Cursor::new(bytes), columns, ticks, &mut Vec::new());
-        assert_eq!(get(&[tag(MODE_ZERO, 3)], 3, 1), Err(DecodeError::Contradiction("a run has more columns than its block")));
-        assert_eq!(get(&[tag(MODE_COPY, 1), 0], 1, 1), Err(DecodeError::Contradiction("a column copies from before its block")));
-        assert_eq!(get(&[tag(MODE_COPY, 0), 0, 0], 1, 1), Err(DecodeError::Contradiction("a column copies from before its block")));
-        assert_eq!(get(&[tag(MODE_RUNS, 0), 1, 20], 1, 4), Err(DecodeError::Contradiction("a run is longer than its column")));
-        assert_eq!(get(&[tag(MODE_PACKED, 0), 1, 0, 65], 1, 4), Err(DecodeError::Tag { what: "width of a pack", found: 65 }));
+        let get = |bytes: &[u8], columns, ticks| {
+            get_columns(&mut Cursor::new(bytes), columns, ticks, &mut Vec::new())
+        };
+        assert_eq!(
+            get(&[tag(MODE_ZERO, 3)], 3, 1),
+            Err(DecodeError::Contradiction("a run has more columns than its block"))
+        );
+        assert_eq!(
+            get(&[tag(MODE_COPY, 1), 0], 1, 1),
+            Err(DecodeError::Contradiction("a column copies from before its block"))
+        );
+        assert_eq!(
+            get(&[tag(MODE_COPY, 0), 0, 0], 1, 1),
+            Err(DecodeError::Contradiction("a column copies from before its block"))
+        );
+        assert_eq!(
+            get(&[tag(MODE_RUNS, 0), 1, 20], 1, 4),
+            Err(DecodeError::Contradiction("a run is longer than its column"))
+        );
+        assert_eq!(
+            get(&[tag(MODE_PACKED, 0), 1, 0, 65], 1, 4),
+            Err(DecodeError::Tag { what: "width of a pack", found: 65 })
+        );
         assert_eq!(get(&[], 1, 1), Err(DecodeError::Truncated));
     }
 
     fn any_columns() -> impl Strategy<Value = (usize, Vec<u64>)> {
-        let value = prop_oneof![Just(0), Just(u64::MAX), 0_u64..10, any::<u64>(), (0_u64..1000).prop_map(|pages| pages * 4096)];
+        let value = prop_oneof![
+            Just(0),
+            Just(u64::MAX),
+            0_u64..10,
+            any::<u64>(),
+            (0_u64..1000).prop_map(|pages| pages * 4096)
+        ];
         (1_usize..300, 1_usize..6).prop_flat_map(move |(ticks, columns)| {
             (Just(ticks), prop::collection::vec(value.clone(), ticks * columns))
         })

@@ -1,13 +1,15 @@
 //! The in-band dictionary: by it names travel once, and ids afterwards.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry::Vacant;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::batch::Shape;
 use crate::series::{
-    JobDescriptor, JobHandle, MetricDescriptor, MetricId, SeriesDescriptor, SeriesId, SessionDescriptor, ShapeDescriptor,
-    ShapeId,
+    JobDescriptor, JobHandle, MetricDescriptor, MetricId, SeriesDescriptor, SeriesId, SessionDescriptor,
+    ShapeDescriptor, ShapeId,
 };
 
 /// One line of the dictionary. An entry may refer to ids of earlier entries only.
@@ -28,10 +30,10 @@ pub enum Entry {
 /// The sender's side: what has been announced, and how to announce all that is still in use once more.
 #[derive(Debug, Default)]
 pub struct Announced {
-    metrics: std::collections::BTreeMap<MetricId, MetricDescriptor>,
-    jobs: std::collections::BTreeMap<JobHandle, JobDescriptor>,
-    series: std::collections::BTreeMap<SeriesId, SeriesDescriptor>,
-    shapes: std::collections::BTreeMap<ShapeId, Arc<Shape>>,
+    metrics: BTreeMap<MetricId, MetricDescriptor>,
+    jobs: BTreeMap<JobHandle, JobDescriptor>,
+    series: BTreeMap<SeriesId, SeriesDescriptor>,
+    shapes: BTreeMap<ShapeId, Arc<Shape>>,
 }
 
 impl Announced {
@@ -44,18 +46,16 @@ impl Announced {
             self.announce_job(job.handle, &job.descriptor, entries);
         }
         for column in &shape.columns {
-            if !self.metrics.contains_key(&column.metric.0) {
-                self.metrics.insert(column.metric.0, column.metric.1.clone());
-                entries.push(Entry::Metric(column.metric.0, column.metric.1.clone()));
+            let (metric, descriptor) = &column.metric;
+            if let Vacant(place) = self.metrics.entry(*metric) {
+                place.insert(descriptor.clone());
+                entries.push(Entry::Metric(*metric, descriptor.clone()));
             }
-            if !self.series.contains_key(&column.series) {
-                let descriptor = SeriesDescriptor {
-                    metric: column.metric.0,
-                    job: shape.job.as_ref().map(|job| job.handle),
-                    labels: column.labels.clone(),
-                };
-                self.series.insert(column.series, descriptor.clone());
-                entries.push(Entry::Series(column.series, descriptor));
+            if let Vacant(place) = self.series.entry(column.series) {
+                let job = shape.job.as_ref().map(|job| job.handle);
+                let series = SeriesDescriptor { metric: *metric, job, labels: column.labels.clone() };
+                place.insert(series.clone());
+                entries.push(Entry::Series(column.series, series));
             }
         }
         self.shapes.insert(shape.id, Arc::clone(shape));

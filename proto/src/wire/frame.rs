@@ -6,7 +6,7 @@ use super::bytes::{Cursor, DecodeError, put_varint, unzigzag, zigzag};
 use super::column::{Coding, ColumnEncoder, get_columns};
 use super::dictionary::Entry;
 use super::{VERSION, envelope};
-use crate::batch::{Batch, Row, Shape};
+use crate::batch::{Batch, Instant, Row, Shape};
 use crate::ledger::{Event, LedgerEntry};
 use crate::limits;
 use crate::series::{Number, SessionId, ShapeId};
@@ -74,7 +74,11 @@ impl Frame {
     /// bytes and to [`limits::FRAME_VALUES`] at most, and no more memory than that.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         if bytes.len() > limits::FRAME_BYTES {
-            return Err(DecodeError::Limit { what: "bytes in a frame", found: bytes.len() as u64, limit: limits::FRAME_BYTES as u64 });
+            return Err(DecodeError::Limit {
+                what: "bytes in a frame",
+                found: bytes.len() as u64,
+                limit: limits::FRAME_BYTES as u64,
+            });
         }
         let mut cursor = Cursor::new(bytes);
         if cursor.array()? != MAGIC {
@@ -93,8 +97,14 @@ impl Frame {
         let session = SessionId(u64::from_le_bytes(cursor.array()?));
         let sequence = cursor.varint()?;
         let base_us = unzigzag(cursor.varint()?);
-        let mut frame =
-            Self { session, sequence, dictionary: Vec::new(), blocks: Vec::new(), ledger: Vec::new(), events: Vec::new() };
+        let mut frame = Self {
+            session,
+            sequence,
+            dictionary: Vec::new(),
+            blocks: Vec::new(),
+            ledger: Vec::new(),
+            events: Vec::new(),
+        };
         let mut values_left = limits::FRAME_VALUES;
         while !cursor.is_empty() {
             match cursor.byte()? {
@@ -105,7 +115,8 @@ impl Frame {
                     if frame.blocks.len() == limits::FRAME_BLOCKS {
                         return Err(DecodeError::Contradiction("a frame has too many blocks"));
                     }
-                    let block = get_block(&mut cursor, kind == SECTION_PARTIAL_BLOCK, base_us, &mut values_left)?;
+                    let block =
+                        get_block(&mut cursor, kind == SECTION_PARTIAL_BLOCK, base_us, &mut values_left)?;
                     frame.blocks.push(block);
                 }
                 found => return Err(DecodeError::Tag { what: "kind of section", found }),
@@ -115,21 +126,36 @@ impl Frame {
     }
 }
 
-fn get_section<T: serde::de::DeserializeOwned>(cursor: &mut Cursor<'_>, into: &mut Vec<T>) -> Result<(), DecodeError> {
+fn get_section<T: serde::de::DeserializeOwned>(
+    cursor: &mut Cursor<'_>,
+    into: &mut Vec<T>,
+) -> Result<(), DecodeError> {
     let len = cursor.count("bytes in a section", limits::MESSAGE_BYTES)?;
     let mut entries: Vec<T> = envelope::get(cursor.take(len)?)?;
     let count = into.len() + entries.len();
     if count > limits::SECTION_ENTRIES {
-        return Err(DecodeError::Limit { what: "entries in a section", found: count as u64, limit: limits::SECTION_ENTRIES as u64 });
+        return Err(DecodeError::Limit {
+            what: "entries in a section",
+            found: count as u64,
+            limit: limits::SECTION_ENTRIES as u64,
+        });
     }
     into.append(&mut entries);
     Ok(())
 }
 
-fn get_block(cursor: &mut Cursor<'_>, partial: bool, base_us: i64, values_left: &mut usize) -> Result<Block, DecodeError> {
+fn get_block(
+    cursor: &mut Cursor<'_>,
+    partial: bool,
+    base_us: i64,
+    values_left: &mut usize,
+) -> Result<Block, DecodeError> {
     let shape = cursor.varint()?;
-    let shape = u32::try_from(shape)
-        .map_err(|_| DecodeError::Limit { what: "as the number of a shape", found: shape, limit: u64::from(u32::MAX) })?;
+    let shape = u32::try_from(shape).map_err(|_too_large| DecodeError::Limit {
+        what: "as the number of a shape",
+        found: shape,
+        limit: u64::from(u32::MAX),
+    })?;
     let shape_columns = cursor.count("columns in a block", limits::BLOCK_COLUMNS)?;
     let columns = if partial { get_bitmap(cursor, shape_columns)? } else { (0..shape_columns).collect() };
     let ticks = cursor.count("ticks in a block", limits::BLOCK_TICKS)?;
@@ -195,7 +221,10 @@ pub struct Extras<'a> {
 #[derive(Debug, Default)]
 pub struct Encoder {
     columns: ColumnEncoder,
-    by_shape: Vec<Vec<Row>>,
+    /// The numbers of the rows of each shape.
+    by_shape: Vec<Vec<u32>>,
+    absent_from: Vec<u32>,
+    instants: Vec<Instant>,
     transposed: Vec<u64>,
     times: Vec<u64>,
     serialised: Vec<u8>,
@@ -203,7 +232,14 @@ pub struct Encoder {
 
 impl Encoder {
     /// Appends the frame `sequence` of `session` with all of `batch` to `out`.
-    pub fn encode(&mut self, out: &mut Vec<u8>, session: SessionId, sequence: u64, batch: &Batch, extras: Extras<'_>) {
+    pub fn encode(
+        &mut self,
+        out: &mut Vec<u8>,
+        session: SessionId,
+        sequence: u64,
+        batch: &Batch,
+        extras: Extras<'_>,
+    ) {
         let start = out.len();
         out.extend_from_slice(&MAGIC);
         out.push(VERSION);
@@ -232,48 +268,53 @@ impl Encoder {
     }
 
     fn put_blocks(&mut self, out: &mut Vec<u8>, batch: &Batch, base_us: i64) {
-        if self.by_shape.len() < batch.shapes.len() {
-            self.by_shape.resize_with(batch.shapes.len(), Vec::new);
-        }
-        let mut absent = batch.absent.iter().copied().peekable();
-        for (number, row) in (0..).zip(&batch.rows) {
-            let mut missing = Vec::new();
-            while let Some((_, column)) = absent.next_if(|(row, _)| *row == number) {
-                missing.push(column as usize);
-            }
-            if missing.is_empty() {
-                if let Some(rows) = self.by_shape.get_mut(row.shape as usize) {
-                    rows.push(*row);
-                }
-            } else if let Some(shape) = batch.shapes.get(row.shape as usize) {
-                self.put_block(out, batch, shape, &[*row], &missing, base_us);
-            }
-        }
         let mut by_shape = std::mem::take(&mut self.by_shape);
-        for (shape, rows) in batch.shapes.iter().zip(&mut by_shape) {
-            for same in rows.chunk_by(|a, b| a.instant.deadline.is_some() == b.instant.deadline.is_some()) {
-                self.put_block(out, batch, shape, same, &[], base_us);
-            }
-            rows.clear();
+        if by_shape.len() < batch.shapes.len() {
+            by_shape.resize_with(batch.shapes.len(), Vec::new);
         }
+        let rows = Rows::new(batch, std::mem::take(&mut self.absent_from));
+        for (number, row) in (0..).zip(&batch.rows) {
+            if let Some(numbers) = by_shape.get_mut(row.shape as usize) {
+                numbers.push(number);
+            }
+        }
+        for (shape, numbers) in batch.shapes.iter().zip(&mut by_shape) {
+            for alike in numbers.chunk_by(|a, b| rows.are_alike(*a, *b)) {
+                self.put_block(out, &rows, shape, alike, base_us);
+            }
+            numbers.clear();
+        }
+        self.absent_from = rows.absent_from;
         self.by_shape = by_shape;
     }
 
-    fn put_block(&mut self, out: &mut Vec<u8>, batch: &Batch, shape: &Arc<Shape>, rows: &[Row], missing: &[usize], base_us: i64) {
+    /// A block of rows that are alike: of one shape, with the same columns absent, all on the grid or all out of turn.
+    fn put_block(
+        &mut self,
+        out: &mut Vec<u8>,
+        rows: &Rows<'_>,
+        shape: &Arc<Shape>,
+        numbers: &[u32],
+        base_us: i64,
+    ) {
+        let Some(first) = numbers.first() else { return };
+        let missing = rows.absent_columns(*first);
+        let is_missing = |column: usize| missing.iter().any(|(_, absent)| *absent as usize == column);
         let width = shape.columns.len();
         out.push(if missing.is_empty() { SECTION_BLOCK } else { SECTION_PARTIAL_BLOCK });
         put_varint(out, u64::from(shape.id.0));
         put_varint(out, width as u64);
         if !missing.is_empty() {
-            put_bitmap(out, width, missing);
+            put_bitmap(out, width, is_missing);
         }
-        put_varint(out, rows.len() as u64);
-        self.put_times(out, shape.period.as_micros(), rows, base_us);
-        let present = || shape.columns.iter().enumerate().filter(|(column, _)| !missing.contains(column));
+        put_varint(out, numbers.len() as u64);
+        self.instants.clear();
+        self.instants.extend(numbers.iter().filter_map(|number| Some(rows.get(*number)?.instant)));
+        self.put_times(out, shape.period.as_micros(), base_us);
+        let present = || shape.columns.iter().enumerate().filter(|(column, _)| !is_missing(*column));
         self.transposed.clear();
         for (column, _) in present() {
-            let value_of = |row: &Row| batch.values.get(row.values_at as usize + column).copied().unwrap_or_default();
-            self.transposed.extend(rows.iter().map(value_of));
+            self.transposed.extend(numbers.iter().map(|number| rows.value(*number, column)));
         }
         self.columns.begin_block();
         for (_, column) in present() {
@@ -281,32 +322,41 @@ impl Encoder {
                 Number::Unsigned | Number::Signed => Coding::Difference,
                 Number::Float => Coding::Xor,
             };
-            self.columns.put(out, &self.transposed, rows.len(), coding);
+            self.columns.put(out, &self.transposed, numbers.len(), coding);
         }
         self.columns.flush(out);
     }
 
-    fn put_times(&mut self, out: &mut Vec<u8>, period_us: u64, rows: &[Row], base_us: i64) {
-        let Some((first, rest)) = rows.split_first() else { return };
-        let grid_us = |row: &Row| row.instant.deadline.map(|deadline| deadline.wrapping_mul(period_us).cast_signed());
-        match (rest, grid_us(first)) {
-            ([], _) => put_varint(out, zigzag(first.instant.time_us.wrapping_sub(base_us))),
-            (_, None) => {
-                put_varint(out, zigzag(first.instant.time_us.wrapping_sub(base_us)));
+    fn put_times(&mut self, out: &mut Vec<u8>, period_us: u64, base_us: i64) {
+        let instants = std::mem::take(&mut self.instants);
+        let grid_us = |instant: &Instant| {
+            instant.deadline.map(|deadline| deadline.wrapping_mul(period_us).cast_signed())
+        };
+        match instants.split_first().map(|(first, rest)| (first, rest, grid_us(first))) {
+            None => {}
+            Some((first, [], _)) => put_varint(out, zigzag(first.time_us.wrapping_sub(base_us))),
+            Some((first, _, None)) => {
+                put_varint(out, zigzag(first.time_us.wrapping_sub(base_us)));
                 put_varint(out, 0);
-                let offset = |row: &Row| row.instant.time_us.wrapping_sub(first.instant.time_us).cast_unsigned();
-                self.put_single(out, rows.iter().map(offset), Coding::Difference);
+                let offset = |instant: &Instant| instant.time_us.wrapping_sub(first.time_us).cast_unsigned();
+                self.put_single(out, instants.iter().map(offset), Coding::Difference);
             }
-            (_, Some(anchor_us)) => {
+            Some((_, rest, Some(anchor_us))) => {
                 put_varint(out, zigzag(anchor_us.wrapping_sub(base_us)));
                 put_varint(out, period_us);
-                let deadline = |row: &Row| row.instant.deadline.unwrap_or_default();
-                let gaps = rows.iter().zip(rest).map(|(before, row)| deadline(row).wrapping_sub(deadline(before)));
+                let deadline = |instant: &Instant| instant.deadline.unwrap_or_default();
+                let gaps = instants
+                    .iter()
+                    .zip(rest)
+                    .map(|(before, after)| deadline(after).wrapping_sub(deadline(before)));
                 self.put_single(out, gaps, Coding::Level);
-                let offset = |row: &Row| row.instant.time_us.wrapping_sub(grid_us(row).unwrap_or_default()).cast_unsigned();
-                self.put_single(out, rows.iter().map(offset), Coding::Level);
+                let offset = |instant: &Instant| {
+                    instant.time_us.wrapping_sub(grid_us(instant).unwrap_or_default()).cast_unsigned()
+                };
+                self.put_single(out, instants.iter().map(offset), Coding::Level);
             }
         }
+        self.instants = instants;
     }
 
     fn put_single(&mut self, out: &mut Vec<u8>, values: impl Iterator<Item = u64>, coding: Coding) {
@@ -318,9 +368,50 @@ impl Encoder {
     }
 }
 
-fn put_bitmap(out: &mut Vec<u8>, width: usize, missing: &[usize]) {
+/// The rows of a batch, with what is absent in each.
+struct Rows<'a> {
+    batch: &'a Batch,
+    /// For each row where its absent columns begin in the batch's list; one more at the end.
+    absent_from: Vec<u32>,
+}
+
+impl<'a> Rows<'a> {
+    fn new(batch: &'a Batch, mut absent_from: Vec<u32>) -> Self {
+        absent_from.clear();
+        let mut at = 0;
+        for number in 0..=batch.rows.len() {
+            while batch.absent.get(at).is_some_and(|(row, _)| (*row as usize) < number) {
+                at += 1;
+            }
+            absent_from.push(u32::try_from(at).unwrap_or(u32::MAX));
+        }
+        Self { batch, absent_from }
+    }
+
+    fn get(&self, number: u32) -> Option<&'a Row> {
+        self.batch.rows.get(number as usize)
+    }
+
+    fn value(&self, number: u32, column: usize) -> u64 {
+        let value = self.get(number).and_then(|row| self.batch.values.get(row.values_at as usize + column));
+        value.copied().unwrap_or_default()
+    }
+
+    fn absent_columns(&self, number: u32) -> &'a [(u32, u32)] {
+        let at = |row: usize| self.absent_from.get(row).map_or(0, |at| *at as usize);
+        self.batch.absent.get(at(number as usize)..at(number as usize + 1)).unwrap_or_default()
+    }
+
+    fn are_alike(&self, a: u32, b: u32) -> bool {
+        let on_grid = |number| self.get(number).is_some_and(|row| row.instant.deadline.is_some());
+        let columns = |number| self.absent_columns(number).iter().map(|(_, column)| *column);
+        on_grid(a) == on_grid(b) && columns(a).eq(columns(b))
+    }
+}
+
+fn put_bitmap(out: &mut Vec<u8>, width: usize, is_missing: impl Fn(usize) -> bool) {
     for first in (0..width).step_by(8) {
-        let present = |bit: &usize| first + bit < width && !missing.contains(&(first + bit));
+        let present = |bit: &usize| first + bit < width && !is_missing(first + bit);
         out.push((0..8).filter(present).fold(0, |byte, bit| byte | 1 << bit));
     }
 }

@@ -118,7 +118,11 @@ fn encode<T: Serialize>(message: &T) -> Vec<u8> {
 
 fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     if bytes.len() > limits::MESSAGE_BYTES {
-        return Err(DecodeError::Limit { what: "bytes in a message", found: bytes.len() as u64, limit: limits::MESSAGE_BYTES as u64 });
+        return Err(DecodeError::Limit {
+            what: "bytes in a message",
+            found: bytes.len() as u64,
+            limit: limits::MESSAGE_BYTES as u64,
+        });
     }
     let (magic, rest) = bytes.split_first_chunk::<3>().ok_or(DecodeError::Truncated)?;
     if *magic != MAGIC {

@@ -1,0 +1,181 @@
+//! `polymeter metrics`: the catalogue, for people, for programs and for `docs/metrics.md`.
+
+use polymeter_proto::catalogue::perf::Event;
+use polymeter_proto::catalogue::{self, Cell, Field, Hierarchy, Metric, Origin, Row, Scope, TextFile};
+use polymeter_proto::name::Selector;
+
+use crate::failure::Failure;
+use crate::terminal;
+
+/// Which metrics are listed, and how.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Only these, such as 'memory.*'.
+    #[arg(default_value = "*")]
+    selector: Selector,
+
+    /// As JSON.
+    #[arg(long, conflicts_with = "markdown")]
+    json: bool,
+
+    /// As the page docs/metrics.md.
+    #[arg(long)]
+    markdown: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let chosen: Vec<&Metric> =
+        catalogue::select(&arguments.selector).into_iter().map(|definition| definition.metric).collect();
+    if chosen.is_empty() {
+        let selector = &arguments.selector;
+        let meant = catalogue::nearest(selector.as_str())
+            .map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
+        return Err(Failure::Refused(format!("no metric is called `{selector}`{meant}")));
+    }
+    terminal::print(&match (arguments.json, arguments.markdown) {
+        (true, _) => json(&chosen),
+        (_, true) => markdown(),
+        _ => text(&chosen),
+    });
+    Ok(())
+}
+
+fn text(metrics: &[&Metric]) -> String {
+    let head = ["METRIC", "UNIT", "KIND", "WHAT IT IS"].map(str::to_owned).to_vec();
+    let row = |metric: &&Metric| {
+        vec![
+            metric.name.to_owned(),
+            metric.unit.as_str().to_owned(),
+            metric.kind.as_str().to_owned(),
+            metric.help.to_owned(),
+        ]
+    };
+    terminal::table(&std::iter::once(head).chain(metrics.iter().map(row)).collect::<Vec<_>>())
+}
+
+fn json(metrics: &[&Metric]) -> String {
+    let metric = |metric: &&Metric| {
+        serde_json::json!({
+            "name": metric.name,
+            "unit": metric.unit.as_str(),
+            "kind": metric.kind.as_str(),
+            "scope": scope(metric.scope),
+            "help": metric.help,
+            "origins": metric.origins.iter().map(origin).collect::<Vec<_>>(),
+        })
+    };
+    format!("{:#}\n", serde_json::Value::from(metrics.iter().map(metric).collect::<Vec<_>>()))
+}
+
+const fn scope(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Job => "job",
+        Scope::Node => "node",
+        Scope::Agent => "agent",
+    }
+}
+
+/// The page docs/metrics.md.
+fn markdown() -> String {
+    let mut page = String::from(
+        "# The metrics\n\n\
+        Generated from the catalogue by `polymeter metrics --markdown`; a test keeps it so. A name that ends in `*` is a\n\
+        family, whose instances the machine knows. What is not measured is absent: it is never 0 and never NaN.\n\n\
+        On cgroup version 1 `io.*` counts only where blk-throttle counts, which is where a throttle rule is set or was; on\n\
+        kernels that leave it out the metrics are absent there. Version 2 always counts.\n",
+    );
+    for (title, wanted) in
+        [("Of a job", Scope::Job), ("Of the node", Scope::Node), ("Of the agent itself", Scope::Agent)]
+    {
+        page.push_str(&format!("\n## {title}\n\n"));
+        let job = wanted == Scope::Job;
+        page.push_str(if job {
+            "| metric | unit | kind | what it is | cgroup v2 | cgroup v1 | elsewhere |\n| --- | --- | --- | --- | --- | --- | --- |\n"
+        } else {
+            "| metric | unit | kind | what it is | where it comes from |\n| --- | --- | --- | --- | --- |\n"
+        });
+        for metric in catalogue::all().filter(|metric| metric.scope == wanted) {
+            let of = |wanted: fn(&Origin) -> bool| {
+                metric.origins.iter().filter(|found| wanted(found)).map(origin).collect::<Vec<_>>().join(", ")
+            };
+            let places = if job {
+                let elsewhere = of(|origin| !matches!(origin, Origin::Text { .. }));
+                format!("{} | {} | {elsewhere}", of(is_v2), of(is_v1))
+            } else {
+                of(|_| true)
+            };
+            page.push_str(&format!(
+                "| `{}` | {} | {} | {} | {places} |\n",
+                metric.name,
+                metric.unit.as_str(),
+                metric.kind.as_str(),
+                metric.help
+            ));
+        }
+    }
+    page
+}
+
+const fn is_v2(origin: &Origin) -> bool {
+    matches!(origin, Origin::Text { file: TextFile { hierarchy: Hierarchy::V2, .. }, .. })
+}
+
+const fn is_v1(origin: &Origin) -> bool {
+    matches!(origin, Origin::Text { file: TextFile { hierarchy: Hierarchy::V1(_), .. }, .. })
+}
+
+/// Where a metric comes from, in one phrase.
+fn origin(origin: &Origin) -> String {
+    match origin {
+        Origin::Text { file, field } => place(file, field),
+        Origin::Perf(event) => perf(*event),
+        Origin::Processes(_) => "sum over `/proc/PID/stat` and `io`".to_owned(),
+        Origin::Agent(_) => "the agent".to_owned(),
+    }
+}
+
+fn place(file: &TextFile, field: &Field) -> String {
+    let path = match file.hierarchy {
+        Hierarchy::Proc => format!("`/proc/{}`", file.path),
+        Hierarchy::V1(_) | Hierarchy::V2 => format!("`{}`", file.path),
+    };
+    let row = match field.row {
+        Row::Only => String::new(),
+        Row::Key(key) => format!(" `{key}`"),
+        Row::Instance(_) => " each line".to_owned(),
+        Row::Each { label, .. } => format!(" each {label}"),
+    };
+    let cell = match field.cell {
+        Cell::Named(name) => format!(" `{name}`"),
+        Cell::Each(label) => format!(" each {label}"),
+        Cell::Word(word) if word > 1 => format!(" word {}", word + 1),
+        Cell::Word(_) => String::new(),
+    };
+    format!("{path}{row}{cell}")
+}
+
+fn perf(event: Event) -> String {
+    match event {
+        Event::Software(config) => format!("perf software event {config}"),
+        Event::Hardware(config) => format!("perf hardware event {config}"),
+        Event::Cache(config) => format!("perf cache event {config:#x}"),
+        Event::Raw => "perf raw event".to_owned(),
+        Event::Tracepoint => "perf tracepoint".to_owned(),
+        Event::TimeEnabled | Event::TimeRunning => "perf group times".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_in_the_tree_is_the_catalogue() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/metrics.md");
+        let page = std::fs::read_to_string(path).unwrap();
+        assert!(
+            page == markdown(),
+            "docs/metrics.md is old: run `polymeter metrics --markdown > docs/metrics.md`"
+        );
+    }
+}

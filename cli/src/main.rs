@@ -1,0 +1,48 @@
+//! `polymeter`: everything that a person types.
+
+mod catalogue;
+mod control;
+mod failure;
+mod report;
+mod run;
+mod terminal;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Looks at jobs closely and cheaply: each metric at its own period, from 100 µs to a day.
+#[derive(Debug, Parser)]
+#[command(name = "polymeter", version, about, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a command, sample it, and report what it used.
+    Run(run::Arguments),
+    /// Report what a stored job used.
+    Report(report::Arguments),
+    /// List the metrics that there are, and where they come from.
+    Metrics(catalogue::Arguments),
+    /// Show how this node's agent goes: samples due, taken, late and missed, and what they cost.
+    Status(control::StatusArguments),
+    /// List the jobs that this node's agent follows.
+    Jobs(control::JobsArguments),
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().command {
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Report(arguments) => report::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Metrics(arguments) => catalogue::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Status(arguments) => control::status(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Jobs(arguments) => control::jobs(&arguments).map(|()| ExitCode::SUCCESS),
+    };
+    done.unwrap_or_else(|failure| {
+        terminal::complain(&format!("polymeter: {failure}\n"));
+        failure.exit_code()
+    })
+}

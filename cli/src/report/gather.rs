@@ -1,0 +1,186 @@
+//! Gathers a report out of a store.
+
+use polymeter_collector::query::{JobRow, Of, Reader, SeriesRow};
+use polymeter_collector::store::StoreError;
+use polymeter_proto::ledger::Tally;
+use serde::Serialize;
+
+use super::units;
+
+/// What is known of a job.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub(crate) job: String,
+    pub(crate) nodes: Vec<String>,
+    pub(crate) owner: Option<String>,
+    /// Seconds from the begin to the end, or to the last sample of a job that goes on.
+    pub(crate) wall_s: f64,
+    pub(crate) ended: bool,
+    pub(crate) used: Used,
+    pub(crate) series: Vec<SeriesReport>,
+    pub(crate) ledger: Tally,
+    pub(crate) stored: u64,
+    /// Samples that never reached the store, by reason.
+    pub(crate) losses: Vec<(String, u64)>,
+    pub(crate) plan_changes: usize,
+    pub(crate) measuring: Option<Measuring>,
+}
+
+/// Totals of what a job used. What was not sampled is absent.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Used {
+    pub(crate) cpu_s: Option<f64>,
+    pub(crate) user_s: Option<f64>,
+    pub(crate) system_s: Option<f64>,
+    pub(crate) peak_memory_bytes: Option<f64>,
+    pub(crate) read_bytes: Option<f64>,
+    pub(crate) written_bytes: Option<f64>,
+    pub(crate) page_faults: Option<f64>,
+    pub(crate) page_faults_major: Option<f64>,
+    pub(crate) context_switches: Option<f64>,
+    pub(crate) cpu_migrations: Option<f64>,
+}
+
+/// What the measuring itself cost.
+#[derive(Debug, Serialize)]
+pub(crate) struct Measuring {
+    pub(crate) cpu_s: f64,
+    /// Percent of one core over the job's wall time.
+    pub(crate) core_percent: f64,
+}
+
+/// How one series went.
+#[derive(Debug, Serialize)]
+pub(crate) struct SeriesReport {
+    pub(crate) metric: String,
+    pub(crate) labels: String,
+    pub(crate) node: String,
+    pub(crate) unit: String,
+    pub(crate) kind: String,
+    pub(crate) samples: u64,
+    /// The period that was last in force, as people write it.
+    pub(crate) period: Option<String>,
+    /// Of a gauge the values, of a counter what it grew per second.
+    pub(crate) least: Option<f64>,
+    pub(crate) mean: Option<f64>,
+    pub(crate) most: Option<f64>,
+    /// What a counter grew by in all.
+    pub(crate) growth: Option<f64>,
+    #[serde(skip)]
+    pub(crate) row: SeriesRow,
+    #[serde(skip)]
+    pub(crate) points: Vec<(i64, f64)>,
+}
+
+impl Report {
+    /// Adds what the measuring cost: CPU time of everything that measured.
+    pub(crate) fn measure(&mut self, cpu_s: f64) {
+        let core_percent = if self.wall_s > 0.0 { 100.0 * cpu_s / self.wall_s } else { 0.0 };
+        self.measuring = Some(Measuring { cpu_s, core_percent });
+    }
+}
+
+/// Everything that the store knows of `job`.
+pub(crate) fn gather(reader: &mut Reader, job: &JobRow) -> Result<Report, StoreError> {
+    let rows = reader.series(Of::Job(job.job_key))?;
+    let changes = reader.plan_changes(Some(job.job_key))?;
+    let last_ns = rows.iter().filter_map(|row| row.last_time_ns).max();
+    let end_ns = job.ended_ns.or(last_ns).unwrap_or(job.started_ns);
+    let mut series = Vec::new();
+    for row in rows.into_iter().filter(|row| row.count > 0) {
+        let values = reader.points(row.series_id, i64::MIN..i64::MAX)?;
+        let in_force = changes.iter().rfind(|change| change.metric == row.metric && change.node == row.node);
+        let period = in_force.and_then(|change| change.new_period_us).and_then(period);
+        series.push(summarise(row, &values, period));
+    }
+    let mut ledger = Tally::default();
+    for row in reader.ledger(Some(job.job_key))? {
+        ledger.add(&row.tally);
+    }
+    let losses =
+        reader.losses(Some(job.job_key))?.into_iter().map(|loss| (loss.reason, loss.samples)).collect();
+    Ok(Report {
+        job: job.job_id.clone(),
+        nodes: job.nodes.clone(),
+        owner: job.owner.clone().or_else(|| job.owner_uid.map(|uid| format!("uid {uid}"))),
+        wall_s: units::seconds_between(job.started_ns, end_ns),
+        ended: job.ended_ns.is_some(),
+        used: used(&series),
+        stored: series.iter().map(|series| series.samples).sum(),
+        series,
+        ledger,
+        losses,
+        plan_changes: changes.len(),
+        measuring: None,
+    })
+}
+
+fn period(micros: i64) -> Option<String> {
+    let micros = u64::try_from(micros).ok()?;
+    Some(polymeter_proto::period::Period::from_micros(micros).ok()?.to_string())
+}
+
+fn summarise(row: SeriesRow, values: &[(i64, f64)], period: Option<String>) -> SeriesReport {
+    let counter = row.kind == "counter";
+    let points = if counter { rates(values) } else { values.to_vec() };
+    let all = || points.iter().map(|(_, value)| *value).filter(|value| !value.is_nan());
+    let growth =
+        values.first().zip(values.last()).filter(|_| counter).map(|((_, first), (_, last))| last - first);
+    let span_s = values
+        .first()
+        .zip(values.last())
+        .map_or(0.0, |((first, _), (last, _))| units::seconds_between(*first, *last));
+    let mean = match growth {
+        Some(growth) => (span_s > 0.0).then(|| growth / span_s),
+        None => (all().count() > 0).then(|| all().sum::<f64>() / units::to_f64(all().count() as u64)),
+    };
+    SeriesReport {
+        metric: row.metric.clone(),
+        labels: row.labels.to_string(),
+        node: row.node.clone(),
+        unit: row.unit.clone(),
+        kind: row.kind.clone(),
+        samples: row.count,
+        period,
+        least: all().reduce(f64::min),
+        mean,
+        most: all().reduce(f64::max),
+        growth,
+        row,
+        points,
+    }
+}
+
+/// What a counter grew per second from each sample to the next, dated at the later one.
+fn rates(values: &[(i64, f64)]) -> Vec<(i64, f64)> {
+    let pairs = values.iter().zip(values.iter().skip(1));
+    let rate = |((before_ns, before), (after_ns, after)): (&(i64, f64), &(i64, f64))| {
+        let seconds = units::seconds_between(*before_ns, *after_ns);
+        (seconds > 0.0).then(|| (*after_ns, (after - before) / seconds))
+    };
+    pairs.filter_map(rate).collect()
+}
+
+fn used(series: &[SeriesReport]) -> Used {
+    let of = |names: &[&str]| -> Vec<&SeriesReport> {
+        let found = names.iter().find(|name| series.iter().any(|series| series.metric == **name));
+        series.iter().filter(|series| Some(&series.metric.as_str()) == found).collect()
+    };
+    let growth = |names: &[&str]| {
+        of(names).iter().filter_map(|series| series.growth).reduce(|sum, growth| sum + growth)
+    };
+    let most = |names: &[&str]| of(names).iter().filter_map(|series| series.most).reduce(f64::max);
+    let seconds = |ns: Option<f64>| ns.map(|ns| ns / 1e9);
+    Used {
+        cpu_s: seconds(growth(&["cpu.usage", "process.cpu.usage", "perf.task_clock"])),
+        user_s: seconds(growth(&["cpu.user", "process.cpu.user"])),
+        system_s: seconds(growth(&["cpu.system", "process.cpu.system"])),
+        peak_memory_bytes: most(&["memory.peak", "memory.current", "process.memory.resident"]),
+        read_bytes: growth(&["io.read.bytes", "process.io.read.bytes"]),
+        written_bytes: growth(&["io.write.bytes", "process.io.write.bytes"]),
+        page_faults: growth(&["perf.page_faults", "memory.pgfault", "process.faults.minor"]),
+        page_faults_major: growth(&["perf.page_faults_major", "memory.pgmajfault", "process.faults.major"]),
+        context_switches: growth(&["perf.context_switches"]),
+        cpu_migrations: growth(&["perf.cpu_migrations"]),
+    }
+}

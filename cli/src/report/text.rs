@@ -1,0 +1,157 @@
+//! A report as people read it.
+
+use super::chart::sparkline;
+use super::gather::{Report, SeriesReport};
+use super::units;
+use crate::terminal;
+
+/// Which series have a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// Those that changed, and not too many.
+    Changing,
+    /// All.
+    All,
+}
+
+/// Lines for series before a note says how many more there are.
+const LINES: usize = 30;
+
+/// The least and the greatest width of a chart.
+const CHART: (usize, usize) = (10, 60);
+
+/// The report as text that fits the terminal.
+pub(crate) fn text(report: &Report, detail: Detail) -> String {
+    let mut text = String::new();
+    let owner = report.owner.as_ref().map_or_else(String::new, |owner| format!(" of {owner}"));
+    let state = if report.ended { "" } else { ", still running" };
+    text.push_str(&format!("job {}{owner} on {}{state}\n", report.job, report.nodes.join(", ")));
+    text.push_str(&totals(report));
+    text.push('\n');
+    text.push_str(&series(report, detail));
+    text.push('\n');
+    text.push_str(&completeness(report));
+    text
+}
+
+fn totals(report: &Report) -> String {
+    let used = &report.used;
+    let mut rows = vec![("wall time", format!("{:.3} s", report.wall_s))];
+    if let Some(cpu_s) = used.cpu_s {
+        let parts = match (used.user_s, used.system_s) {
+            (Some(user_s), Some(system_s)) => format!(" (user {user_s:.3} s, system {system_s:.3} s)"),
+            _ => String::new(),
+        };
+        let cores = if report.wall_s > 0.0 { cpu_s / report.wall_s } else { 0.0 };
+        rows.push(("CPU time", format!("{cpu_s:.3} s{parts}, {cores:.2} cores used")));
+    }
+    let bytes = |value: f64| units::value(&bytes_row(), value);
+    if let Some(peak) = used.peak_memory_bytes {
+        rows.push(("peak memory", bytes(peak)));
+    }
+    if let (Some(read), Some(written)) = (used.read_bytes, used.written_bytes) {
+        rows.push(("I/O", format!("{} read, {} written", bytes(read), bytes(written))));
+    }
+    if let Some(faults) = used.page_faults {
+        let major =
+            used.page_faults_major.map_or_else(String::new, |major| format!(", {major:.0} of them with I/O"));
+        rows.push(("page faults", format!("{faults:.0}{major}")));
+    }
+    if let Some(switches) = used.context_switches {
+        let migrations = used
+            .cpu_migrations
+            .map_or_else(String::new, |migrations| format!(", {migrations:.0} migrations"));
+        rows.push(("context switches", format!("{switches:.0}{migrations}")));
+    }
+    rows.into_iter().map(|(name, value)| format!("  {name:<18}{value}\n")).collect()
+}
+
+/// A row that is only there for its unit.
+fn bytes_row() -> polymeter_collector::query::SeriesRow {
+    polymeter_collector::query::SeriesRow {
+        series_id: 0,
+        node: String::new(),
+        metric: String::new(),
+        unit: "bytes".to_owned(),
+        kind: "gauge".to_owned(),
+        labels: polymeter_proto::series::Labels::default(),
+        count: 0,
+        first_time_ns: None,
+        last_time_ns: None,
+    }
+}
+
+fn changed(series: &&SeriesReport) -> bool {
+    match series.growth {
+        Some(growth) => growth != 0.0,
+        None => series.least != series.most || series.samples <= 2,
+    }
+}
+
+fn series(report: &Report, detail: Detail) -> String {
+    let chosen: Vec<&SeriesReport> =
+        report.series.iter().filter(|series| detail == Detail::All || changed(series)).collect();
+    let limit = if detail == Detail::All { usize::MAX } else { LINES };
+    let several_nodes = report.nodes.len() > 1;
+    let head = ["metric", "period", "samples", "least", "mean", "most", ""].map(str::to_owned).to_vec();
+    let row = |series: &&SeriesReport| {
+        let value = |value: Option<f64>| match (value, series.kind.as_str()) {
+            (None, _) => "-".to_owned(),
+            (Some(value), "counter") => units::rate(&series.row, value),
+            (Some(value), _) => units::value(&series.row, value),
+        };
+        let labels = if series.labels.is_empty() { String::new() } else { format!("{{{}}}", series.labels) };
+        let node = if several_nodes { format!("{} ", series.node) } else { String::new() };
+        let name = format!("{node}{}{labels}", series.metric);
+        let period = series.period.clone().unwrap_or_else(|| "-".to_owned());
+        vec![
+            name,
+            period,
+            series.samples.to_string(),
+            value(series.least),
+            value(series.mean),
+            value(series.most),
+        ]
+    };
+    let mut rows: Vec<Vec<String>> =
+        std::iter::once(head).chain(chosen.iter().take(limit).map(row)).collect();
+    let taken: usize = terminal::table(&rows).lines().map(|line| line.chars().count()).max().unwrap_or(0);
+    let width = terminal::columns().saturating_sub(taken + 4).clamp(CHART.0, CHART.1);
+    for (row, series) in rows.iter_mut().skip(1).zip(&chosen) {
+        row.push(sparkline(&series.points, width));
+    }
+    let mut text: String = terminal::table(&rows).lines().map(|line| format!("  {line}\n")).collect();
+    let constant = report.series.len() - chosen.len();
+    let hidden = chosen.len().saturating_sub(limit);
+    if constant + hidden > 0 {
+        text.push_str(&format!("  ({constant} series that never changed and {hidden} more are left out; `polymeter report --all` shows them)\n"));
+    }
+    text
+}
+
+fn completeness(report: &Report) -> String {
+    let ledger = &report.ledger;
+    let share =
+        if ledger.due > 0 { 100.0 * units::to_f64(ledger.taken) / units::to_f64(ledger.due) } else { 100.0 };
+    let mut text = format!(
+        "  {:<18}{} due, {} taken ({share:.2} %), {} late, {} missed, {} absent, {} dropped; {} stored\n",
+        "samples",
+        ledger.due,
+        ledger.taken,
+        ledger.late,
+        ledger.missed,
+        ledger.absent,
+        ledger.dropped,
+        report.stored,
+    );
+    for (reason, samples) in &report.losses {
+        text.push_str(&format!("  {:<18}{samples} samples: {reason}\n", "lost"));
+    }
+    if let Some(measuring) = &report.measuring {
+        text.push_str(&format!(
+            "  {:<18}{:.3} s CPU time, {:.2} % of one core\n",
+            "measuring cost", measuring.cpu_s, measuring.core_percent
+        ));
+    }
+    text
+}

@@ -1,0 +1,111 @@
+//! Numbers as people read them.
+
+use polymeter_collector::query::SeriesRow;
+
+/// Bytes with a binary prefix: `52.3 MiB`.
+pub(crate) fn bytes(bytes: u64) -> String {
+    bytes_f64(to_f64(bytes))
+}
+
+fn bytes_f64(bytes: f64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let mut value = bytes;
+    let mut units = units.iter();
+    let mut unit = units.next();
+    while value.abs() >= 1024.0
+        && let Some(next) = units.next()
+    {
+        value /= 1024.0;
+        unit = Some(next);
+    }
+    format!("{} {}", three_digits(value), unit.copied().unwrap_or("B"))
+}
+
+/// A time with the unit that fits: `12.3 ms`.
+pub(crate) fn seconds(ns: u64) -> String {
+    seconds_f64(to_f64(ns) / 1e9)
+}
+
+fn seconds_f64(seconds: f64) -> String {
+    let magnitude = seconds.abs();
+    match magnitude {
+        0.0 => "0 s".to_owned(),
+        _ if magnitude < 1e-6 => format!("{} ns", three_digits(seconds * 1e9)),
+        _ if magnitude < 1e-3 => format!("{} µs", three_digits(seconds * 1e6)),
+        _ if magnitude < 1.0 => format!("{} ms", three_digits(seconds * 1e3)),
+        _ => format!("{} s", three_digits(seconds)),
+    }
+}
+
+/// A number with three digits that matter, and a decimal prefix where it is large.
+pub(crate) fn number(value: f64) -> String {
+    match value.abs() {
+        magnitude if magnitude >= 1e12 => format!("{}T", three_digits(value / 1e12)),
+        magnitude if magnitude >= 1e9 => format!("{}G", three_digits(value / 1e9)),
+        magnitude if magnitude >= 1e6 => format!("{}M", three_digits(value / 1e6)),
+        magnitude if magnitude >= 1e4 => format!("{}k", three_digits(value / 1e3)),
+        _ => three_digits(value),
+    }
+}
+
+fn three_digits(value: f64) -> String {
+    let digits = match value.abs() {
+        magnitude if magnitude >= 99.95 || magnitude == magnitude.trunc() => 0,
+        magnitude if magnitude >= 9.995 => 1,
+        magnitude if magnitude >= 0.9995 => 2,
+        _ => 3,
+    };
+    format!("{value:.digits$}")
+}
+
+/// A value of a series, in its unit.
+pub(crate) fn value(series: &SeriesRow, value: f64) -> String {
+    match series.unit.as_str() {
+        "bytes" => bytes_f64(value),
+        "nanoseconds" => seconds_f64(value / 1e9),
+        "percent" => format!("{} %", three_digits(value)),
+        _ => number(value),
+    }
+}
+
+/// What a counter grew in a second, in its unit. CPU time per second is cores.
+pub(crate) fn rate(series: &SeriesRow, per_second: f64) -> String {
+    match series.unit.as_str() {
+        "bytes" => format!("{}/s", bytes_f64(per_second)),
+        "nanoseconds" if series.metric.contains("cpu") || series.metric.contains("task_clock") => {
+            format!("{} cores", three_digits(per_second / 1e9))
+        }
+        "nanoseconds" => format!("{} s/s", three_digits(per_second / 1e9)),
+        _ => format!("{}/s", number(per_second)),
+    }
+}
+
+/// The nearest double.
+#[expect(clippy::cast_precision_loss, reason = "these numbers are rounded to three digits")]
+pub(crate) const fn to_f64(value: u64) -> f64 {
+    value as f64
+}
+
+/// The difference of two times, in seconds.
+#[expect(clippy::cast_precision_loss, reason = "a difference of times has far less than 53 bits")]
+pub(crate) const fn seconds_between(from_ns: i64, to_ns: i64) -> f64 {
+    to_ns.saturating_sub(from_ns) as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_digits_that_matter() {
+        assert_eq!(bytes(0), "0 B");
+        assert_eq!(bytes(54_840_524), "52.3 MiB");
+        assert_eq!(bytes(1024), "1 KiB");
+        assert_eq!(seconds(12_345_678), "12.3 ms");
+        assert_eq!(seconds(1_003_000_000), "1.00 s");
+        assert_eq!(seconds(850), "850 ns");
+        assert_eq!(number(1234.0), "1234");
+        assert_eq!(number(12_345.0), "12.3k");
+        assert_eq!(number(0.25), "0.250");
+    }
+}

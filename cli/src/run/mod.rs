@@ -1,0 +1,255 @@
+//! `polymeter run`: the one-machine mode. The same agent, wire, collector and store as the big installation, in one
+//! process around one command.
+
+mod cgroup;
+mod child;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use polymeter_agent::config::{self, Config};
+use polymeter_agent::jobs::hierarchy::Mounts;
+use polymeter_agent::plan::{Layer, Rule};
+use polymeter_agent::request::JobSpec;
+use polymeter_agent::{Agent, clock};
+use polymeter_collector::Collector;
+use polymeter_collector::query::Reader;
+use polymeter_collector::store::StoreUrl;
+use polymeter_proto::period::Period;
+use polymeter_proto::series::Identifier;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::failure::Failure;
+use crate::report::{self, Detail};
+use crate::terminal;
+use cgroup::RunCgroup;
+
+/// Where agent and collector meet within the process.
+const ENDPOINT: &str = "inproc://polymeter-run";
+
+/// How long the end waits for the last samples to be committed.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What is sampled when nothing else is said. What a machine does not have is left out.
+const METRICS: [&str; 16] = [
+    "cpu.usage",
+    "cpu.user",
+    "cpu.system",
+    "memory.current",
+    "memory.peak",
+    "memory.anon",
+    "memory.file",
+    "io.read.bytes",
+    "io.write.bytes",
+    "pids.current",
+    "perf.page_faults",
+    "perf.page_faults_major",
+    "perf.context_switches",
+    "perf.cpu_migrations",
+    "perf.task_clock",
+    "process.*",
+];
+
+/// What to run, and how closely to look.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The period of the standard metrics: 100us, 10ms, 1s, 5min.
+    #[arg(long, value_name = "PERIOD", default_value = "100ms")]
+    every: Period,
+
+    /// Sample these as well, or at another period: -m 'cpu.*=10ms' -m memory.current=1s -m 'io.*=off'.
+    #[arg(short, long = "metric", value_name = "SELECTOR[=PERIOD]")]
+    metrics: Vec<String>,
+
+    /// Keep the samples in this SQLite file; one that exists gets one more job.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// How often samples are handed on.
+    #[arg(long, value_name = "PERIOD", default_value = "1s", hide = true)]
+    flush: Period,
+
+    /// Report as JSON.
+    #[arg(long)]
+    json: bool,
+
+    /// A line in the report for every series, also for those that never changed.
+    #[arg(long)]
+    all: bool,
+
+    /// The command and its arguments.
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let mounts = Mounts::read(Path::new("/"))
+        .map_err(|error| Failure::refused("cannot find the cgroup hierarchies", &error))?;
+    let baseline = Layer::new(rules(arguments)?);
+    let place = Place::of(arguments)?;
+    let job_id = format!("run-{}-{}", std::process::id(), clock::realtime_us() / 1_000_000);
+    let job_id =
+        Identifier::try_from(job_id).map_err(|error| Failure::refused("cannot name the job", &error))?;
+
+    let context = zmq::Context::new();
+    let store = StoreUrl::Sqlite(place.path.clone());
+    let mut collecting = polymeter_collector::Config::new(ENDPOINT, store.clone());
+    collecting.commit_interval = Duration::from_millis(200);
+    let collector = Collector::start(&collecting, &context)
+        .map_err(|error| Failure::refused("cannot store samples", &error))?;
+    let realtime_priority = rustix::process::geteuid().is_root().then_some(10);
+    let sampling = Config {
+        collector: ENDPOINT.to_owned(),
+        baseline,
+        flush: arguments.flush,
+        realtime_priority,
+        socket: None,
+        ..Config::default()
+    };
+    let agent =
+        Agent::start(sampling, &context).map_err(|error| Failure::refused("cannot sample", &error))?;
+
+    let group = RunCgroup::make(&mounts, &format!("polymeter-{job_id}"));
+    let ran = run_sampled(arguments, &agent, &group, &job_id);
+    agent.unregister(job_id.clone());
+    drop(group);
+    let stopped = agent.stop(PATIENCE);
+    collector.stop().map_err(|error| Failure::refused("cannot store samples", &error))?;
+    let (status, unavailable) = ran?;
+    if !stopped.all_acknowledged {
+        terminal::complain("polymeter: not all samples could be stored in time\n");
+    }
+    tell(arguments, &store, &job_id, &unavailable)?;
+    place.tell(arguments, &job_id);
+    Ok(ExitCode::from(status))
+}
+
+/// Runs the command in the cgroup, or beside it where there is none.
+fn run_sampled(
+    arguments: &Arguments,
+    agent: &Agent,
+    group: &RunCgroup,
+    job_id: &Identifier,
+) -> Result<(u8, Vec<(String, String)>), Failure> {
+    let cgroups = group.directories();
+    let spec = JobSpec {
+        job_id: job_id.clone(),
+        cluster: None,
+        owner_uid: Some(rustix::process::getuid().as_raw()),
+        owner: None,
+        cgroups: cgroups.clone(),
+        process: None,
+        wishes: Layer::default(),
+    };
+    let register =
+        |spec| agent.register(spec).map_err(|error| Failure::refused("cannot follow the command", &error));
+    let failed = |error: std::io::Error| Failure::refused("cannot follow the command", &error);
+    let (mut child, unavailable) = if cgroups.is_empty() {
+        let child = child::spawn(&arguments.command, Vec::new())?;
+        let unavailable = register(JobSpec { process: Some(child.id()), ..spec })?;
+        (child, unavailable)
+    } else {
+        let unavailable = register(spec)?;
+        (child::spawn(&arguments.command, group.entrances().map_err(failed)?)?, unavailable)
+    };
+    let status = child::wait(&mut child).map_err(failed)?;
+    Ok((child::status_code(status), unavailable))
+}
+
+/// The standard metrics, and what was asked for: whatever an asked selector chooses is no longer standard.
+fn rules(arguments: &Arguments) -> Result<Vec<Rule>, Failure> {
+    let every = arguments.every.to_string();
+    let (mut asked, mut faults) = (Vec::new(), Vec::new());
+    for metric in &arguments.metrics {
+        let (selector, period) = metric.split_once('=').unwrap_or((metric, &every));
+        match config::rule(selector, period) {
+            Ok(rule) => asked.push(rule),
+            Err(fault) => faults.push(fault.to_string()),
+        }
+    }
+    if !faults.is_empty() {
+        return Err(Failure::Usage(faults.join("\npolymeter: ")));
+    }
+    let standard = METRICS.iter().map(|metric| (*metric, every.as_str())).chain([("agent.*", "1s")]);
+    let left = standard.filter(|(metric, _)| !asked.iter().any(|rule: &Rule| rule.selector.matches(metric)));
+    let standard: Vec<Rule> = left.filter_map(|(metric, period)| config::rule(metric, period).ok()).collect();
+    Ok(standard.into_iter().chain(asked).collect())
+}
+
+/// Prints the report on stderr, since stdout is the command's.
+fn tell(
+    arguments: &Arguments,
+    store: &StoreUrl,
+    job_id: &Identifier,
+    unavailable: &[(String, String)],
+) -> Result<(), Failure> {
+    let failed = |error| Failure::refused("cannot read the samples", &error);
+    let mut reader = Reader::open(store).map_err(failed)?;
+    let jobs = reader.jobs().map_err(failed)?;
+    let Some(job) = jobs.iter().rfind(|job| job.job_id == job_id.as_str()) else {
+        return Err(Failure::Refused("no sample of the command was stored".to_owned()));
+    };
+    let mut report = report::gather(&mut reader, job).map_err(failed)?;
+    report.measure(cpu_s());
+    if arguments.json {
+        terminal::complain(&report::json(&report)?);
+        return Ok(());
+    }
+    let detail = if arguments.all { Detail::All } else { Detail::Changing };
+    terminal::complain(&format!("\n{}", report::text(&report, detail)));
+    // Of the standard metrics nobody expects all; who asked for one by name wants to know.
+    for (metric, reason) in unavailable
+        .iter()
+        .filter(|(metric, _)| arguments.metrics.iter().any(|asked| asked.split('=').next() == Some(metric)))
+    {
+        terminal::complain(&format!("  {:<18}{metric}: {reason}\n", "not available"));
+    }
+    Ok(())
+}
+
+/// CPU time of this process, which is sampler, collector and all; the command's is not part of it.
+fn cpu_s() -> f64 {
+    let used = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::try_from(used).map_or(0.0, |used| used.as_secs_f64())
+}
+
+/// Where the samples are while the command runs, and whether they stay there.
+struct Place {
+    path: PathBuf,
+    /// Removed with everything in it at the end.
+    _temporary: Option<tempfile::TempDir>,
+}
+
+impl Place {
+    fn of(arguments: &Arguments) -> Result<Self, Failure> {
+        if let Some(path) = &arguments.output {
+            return Ok(Self { path: path.clone(), _temporary: None });
+        }
+        let directory = tempfile::Builder::new()
+            .prefix("polymeter-")
+            .tempdir()
+            .map_err(|error| Failure::refused("cannot make a temporary file", &error))?;
+        Ok(Self { path: directory.path().join("run.db"), _temporary: Some(directory) })
+    }
+
+    fn tell(&self, arguments: &Arguments, job_id: &Identifier) {
+        if arguments.json {
+            return;
+        }
+        let (label, told) = if arguments.output.is_some() {
+            (
+                "samples in",
+                format!(
+                    "{}; `polymeter report --store sqlite:{} --job {job_id}` shows them again",
+                    self.path.display(),
+                    self.path.display()
+                ),
+            )
+        } else {
+            ("samples", "not kept; -o FILE keeps them".to_owned())
+        };
+        terminal::complain(&format!("  {label:<18}{told}\n"));
+    }
+}

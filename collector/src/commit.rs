@@ -1,0 +1,185 @@
+//! What one transaction holds: accepted frames, resolved from the ids of their sessions to what they mean.
+
+use std::sync::{Arc, OnceLock};
+
+use polymeter_proto::ledger::{PlanChange, Tally};
+use polymeter_proto::series::{
+    Identifier, JobDescriptor, Labels, MetricDescriptor, Number, SessionDescriptor, SessionId,
+};
+
+/// A session, as the store keeps it.
+#[derive(Debug)]
+pub struct Session {
+    /// Its id.
+    pub id: SessionId,
+    /// Its node, and the agent's version.
+    pub descriptor: SessionDescriptor,
+}
+
+/// A job, as one node speaks of it.
+#[derive(Debug)]
+pub struct Job {
+    /// The node.
+    pub node: Identifier,
+    /// What the node says of it.
+    pub descriptor: JobDescriptor,
+    /// The store's key, once it is committed there.
+    pub key: OnceLock<i32>,
+}
+
+/// A series, as the store keeps it.
+#[derive(Debug)]
+pub struct Series {
+    /// The node.
+    pub node: Identifier,
+    /// The metric.
+    pub metric: Arc<MetricDescriptor>,
+    /// The job; none for the node's own series.
+    pub job: Option<Arc<Job>>,
+    /// The labels.
+    pub labels: Labels,
+    /// The store's id, once it is committed there.
+    pub id: OnceLock<i32>,
+}
+
+/// The samples of several series at common times.
+#[derive(Debug)]
+pub struct Samples {
+    /// The series that are here, a column of `values` for each.
+    pub series: Vec<Arc<Series>>,
+    /// When the samples were taken, in microseconds since the epoch.
+    pub times_us: Vec<i64>,
+    /// The bits of the values, column by column, `times_us.len()` to each.
+    pub values: Vec<u64>,
+}
+
+impl Samples {
+    /// Each series with its samples: times in microseconds since the epoch, and values.
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<Series>, impl Iterator<Item = (i64, f64)>)> {
+        self.series.iter().zip(self.values.chunks_exact(self.times_us.len().max(1))).map(
+            |(series, column)| {
+                let number: Number = series.metric.number;
+                let values = column.iter().map(move |bits| number.to_f64(*bits));
+                (series, self.times_us.iter().copied().zip(values))
+            },
+        )
+    }
+}
+
+/// Samples that are not stored, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loss {
+    /// How many.
+    pub samples: u64,
+    /// Why.
+    pub reason: LossReason,
+    /// When the oldest and the newest were taken, in microseconds since the epoch.
+    pub span_us: (i64, i64),
+}
+
+impl Loss {
+    /// Both losses, which have the same reason, as one.
+    pub fn join(self, other: Self) -> Self {
+        let span_us = (self.span_us.0.min(other.span_us.0), self.span_us.1.max(other.span_us.1));
+        Self { samples: self.samples.saturating_add(other.samples), reason: self.reason, span_us }
+    }
+}
+
+/// Why samples are not stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LossReason {
+    /// The agent's outbox was full.
+    OutboxFull,
+    /// They are dated outside of what can be: more than a year ago, or more than a day ahead.
+    Clock,
+    /// Their frame says something that cannot be.
+    Contradiction,
+    /// Their ids were never explained by the agent, though it was asked, or not within what a dictionary may hold.
+    UnknownId,
+    /// The store does not take their frame.
+    StoreRefused,
+}
+
+impl LossReason {
+    /// The reason as it stands in the database.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::OutboxFull => "outbox_full",
+            Self::Clock => "clock",
+            Self::Contradiction => "contradiction",
+            Self::UnknownId => "unknown_id",
+            Self::StoreRefused => "store_refused",
+        }
+    }
+
+    /// Whether they were lost here, and not at the agent.
+    pub const fn is_here(self) -> bool {
+        !matches!(self, Self::OutboxFull)
+    }
+}
+
+/// One frame (or a run of frames that will never come) of one session, in order.
+#[derive(Debug)]
+pub struct Accepted {
+    /// The session.
+    pub session: Arc<Session>,
+    /// The session's last sequence number once this is stored.
+    pub sequence: u64,
+    /// When it arrived, in microseconds since the epoch.
+    pub received_us: i64,
+    /// Its samples.
+    pub samples: Vec<Samples>,
+    /// Its samples that are not stored.
+    pub losses: Vec<Loss>,
+    /// Tallies since the session began, by job and source.
+    pub tallies: Vec<(Option<Arc<Job>>, Identifier, Tally)>,
+    /// Changes of plan.
+    pub plan_changes: Vec<(Option<Arc<Job>>, PlanChange)>,
+    /// Jobs that ended on the session's node, and when, in microseconds since the epoch.
+    pub job_ends: Vec<(Arc<Job>, i64)>,
+}
+
+impl Accepted {
+    /// Nothing but the advance of the session to `sequence`.
+    pub const fn nothing(session: Arc<Session>, sequence: u64, received_us: i64) -> Self {
+        Self {
+            session,
+            sequence,
+            received_us,
+            samples: Vec::new(),
+            losses: Vec::new(),
+            tallies: Vec::new(),
+            plan_changes: Vec::new(),
+            job_ends: Vec::new(),
+        }
+    }
+
+    /// How many rows of samples it makes.
+    pub fn rows(&self) -> usize {
+        self.samples.iter().map(|samples| samples.values.len()).sum()
+    }
+
+    /// All jobs that it speaks of, some more than once.
+    pub fn jobs(&self) -> impl Iterator<Item = &Arc<Job>> {
+        let of_series = self.series().filter_map(|series| series.job.as_ref());
+        let of_tallies = self.tallies.iter().filter_map(|(job, ..)| job.as_ref());
+        let of_changes = self.plan_changes.iter().filter_map(|(job, _)| job.as_ref());
+        of_series.chain(of_tallies).chain(of_changes).chain(self.job_ends.iter().map(|(job, _)| job))
+    }
+
+    /// All series that it has samples of, some more than once.
+    pub fn series(&self) -> impl Iterator<Item = &Arc<Series>> {
+        self.samples.iter().flat_map(|samples| &samples.series)
+    }
+}
+
+/// What a store has done.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Committed {
+    /// Up to where each session is stored now.
+    pub through: Vec<(SessionId, u64)>,
+    /// Rows of samples that were written.
+    pub rows: u64,
+    /// Frames that were stored before, by another collector or in a transaction whose outcome was not known.
+    pub repeated: u64,
+}

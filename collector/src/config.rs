@@ -1,0 +1,262 @@
+//! What was said on the command line and in a file, and what is meant by it.
+//!
+//! All faults are found before anything is opened, and reported together.
+
+mod file;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Parser;
+
+pub use self::file::Said;
+use crate::store::{StoreUrl, TimescaleMode};
+
+/// Where agents reach a collector for which nothing else is said.
+pub const LISTEN: &str = "tcp://127.0.0.1:7717";
+
+/// The store of a collector for which nothing else is said.
+pub const STORE: &str = "sqlite:polymeter.db";
+
+/// What a collector is to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// The ZeroMQ endpoint to bind.
+    pub listen: String,
+    /// Where the samples go.
+    pub store: StoreUrl,
+    /// Whether TimescaleDB is used where the store is PostgreSQL.
+    pub timescaledb: TimescaleMode,
+    /// How many writers work side by side, at least one. SQLite has one in any case.
+    pub writers: usize,
+    /// How long samples may wait for others, to be committed with them.
+    pub commit_interval: Duration,
+    /// How many samples are committed together at most, but for the frame that goes beyond it.
+    pub commit_rows: usize,
+}
+
+impl Config {
+    /// What is meant when only the endpoint and the store are said.
+    pub fn new(listen: impl Into<String>, store: StoreUrl) -> Self {
+        Self {
+            listen: listen.into(),
+            store,
+            timescaledb: TimescaleMode::default(),
+            writers: 2,
+            commit_interval: Duration::from_secs(1),
+            commit_rows: 50_000,
+        }
+    }
+}
+
+/// Takes samples from Polymeter's agents and stores each of them once.
+#[derive(Debug, Parser)]
+#[command(name = "polymeter-collector", version)]
+pub struct Arguments {
+    /// The endpoint that agents connect to, such as tcp://0.0.0.0:7717 or ipc:///run/polymeter/collector.
+    #[arg(long, value_name = "ENDPOINT")]
+    listen: Option<String>,
+    /// Where the samples go: sqlite:PATH, postgres://USER@HOST/DATABASE, or words such as
+    /// "host=/run/postgresql dbname=polymeter".
+    #[arg(long, value_name = "STORE")]
+    store: Option<String>,
+    /// Whether TimescaleDB is used: auto, off, require.
+    #[arg(long, value_name = "WHEN")]
+    timescaledb: Option<String>,
+    /// A file with these and further settings; what the command line says goes before.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Only say whether the configuration is valid.
+    #[arg(long)]
+    pub check: bool,
+}
+
+/// Something wrong in a configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// The file and line, or the option.
+    pub place: String,
+    /// What is wrong, and what is allowed.
+    pub message: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.message)
+    }
+}
+
+/// All that is wrong in a configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Faults(pub Vec<Fault>);
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<_> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+impl std::error::Error for Faults {}
+
+impl Arguments {
+    /// What is meant by the command line and the file that it names.
+    ///
+    /// # Errors
+    /// All that is wrong in either.
+    pub fn resolve(&self) -> Result<Config, Faults> {
+        let mut faults = Vec::new();
+        let file = match &self.config {
+            Some(path) => file::read(path, &mut faults),
+            None => Said::default(),
+        };
+        let store = option("--store", self.store.as_deref(), &mut faults).or(file.store);
+        let timescaledb =
+            option("--timescaledb", self.timescaledb.as_deref(), &mut faults).or(file.timescaledb);
+        let listen: Option<Endpoint> =
+            option("--listen", self.listen.as_deref(), &mut faults).or(file.listen);
+        if !faults.is_empty() {
+            return Err(Faults(faults));
+        }
+        let store = match store {
+            Some(store) => store,
+            None => STORE.parse().map_err(|error| fault("the default store", &error))?,
+        };
+        let meant = Config::new(listen.map_or_else(|| LISTEN.to_owned(), |listen| listen.0), store);
+        Ok(Config {
+            timescaledb: timescaledb.unwrap_or(meant.timescaledb),
+            writers: file.writers.unwrap_or(meant.writers),
+            commit_interval: file.commit_interval.unwrap_or(meant.commit_interval),
+            commit_rows: file.commit_rows.unwrap_or(meant.commit_rows),
+            ..meant
+        })
+    }
+}
+
+fn fault(place: &str, error: &impl fmt::Display) -> Faults {
+    Faults(vec![Fault { place: place.to_owned(), message: error.to_string() }])
+}
+
+fn option<T: std::str::FromStr<Err: fmt::Display>>(
+    place: &str,
+    text: Option<&str>,
+    faults: &mut Vec<Fault>,
+) -> Option<T> {
+    match text?.parse() {
+        Ok(value) => Some(value),
+        Err(error) => {
+            faults.extend(fault(place, &error).0);
+            None
+        }
+    }
+}
+
+/// A ZeroMQ endpoint to bind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint(String);
+
+impl std::str::FromStr for Endpoint {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = ["tcp://", "ipc://", "inproc://"]
+            .iter()
+            .find_map(|scheme| Some((*scheme, text.strip_prefix(scheme)?)));
+        let complete = match known {
+            Some(("tcp://", rest)) => {
+                rest.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && is_port(port))
+            }
+            Some((_, rest)) => !rest.is_empty(),
+            None => false,
+        };
+        if complete {
+            return Ok(Self(text.to_owned()));
+        }
+        Err(format!(
+            "`{}` is no endpoint: write tcp://ADDRESS:PORT or ipc://PATH",
+            crate::log::printable(text)
+        ))
+    }
+}
+
+/// A port, or `*` for any that is free.
+fn is_port(text: &str) -> bool {
+    text == "*" || text.parse::<u16>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolve(arguments: &[&str]) -> Result<Config, String> {
+        let arguments = std::iter::once(&"polymeter-collector").chain(arguments);
+        Arguments::try_parse_from(arguments).unwrap().resolve().map_err(|faults| faults.to_string())
+    }
+
+    #[test]
+    fn nothing_said_means_one_machine() {
+        let config = resolve(&[]).unwrap();
+        assert_eq!(config, Config::new("tcp://127.0.0.1:7717", StoreUrl::Sqlite("polymeter.db".into())));
+    }
+
+    #[test]
+    fn the_example_says_what_is_meant_anyway() {
+        let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/collector.toml");
+        let config = resolve(&["--config", example]).unwrap();
+        assert_eq!(config, Config::new(LISTEN, config.store.clone()));
+    }
+
+    #[test]
+    fn the_command_line_goes_before_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("collector.toml");
+        std::fs::write(
+            &path,
+            "listen = 'tcp://0.0.0.0:1'\nstore = 'sqlite:a.db'\ncommit_interval = '100ms'\nwriters = 3\n",
+        )
+        .unwrap();
+        let config = resolve(&["--config", path.to_str().unwrap(), "--store", "sqlite:b.db"]).unwrap();
+        assert_eq!(config.listen, "tcp://0.0.0.0:1");
+        assert_eq!(config.store, StoreUrl::Sqlite("b.db".into()));
+        assert_eq!((config.writers, config.commit_interval), (3, Duration::from_millis(100)));
+    }
+
+    #[test]
+    fn every_fault_is_reported_with_its_place() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("collector.toml");
+        let text = "listen = 'here'\nstores = 'sqlite:a.db'\n\nwriters = 0\ncommit_interval = '1 s'\ncommit_rows = true\ntimescaledb = 'maybe'\n";
+        std::fs::write(&path, text).unwrap();
+        let faults = resolve(&["--config", path.to_str().unwrap(), "--store", "mysql:x"]).unwrap_err();
+        for (line, part) in [
+            (1, "tcp://ADDRESS:PORT"),
+            (2, "`stores` is not known; known are"),
+            (4, "from 1 to"),
+            (5, "100us to 1d"),
+            (6, "from 1 to"),
+            (7, "auto, off, require"),
+        ] {
+            let place = format!("collector.toml:{line}: ");
+            assert!(
+                faults.lines().any(|fault| fault.contains(&place) && fault.contains(part)),
+                "{place} {part}: {faults}"
+            );
+        }
+        assert!(faults.contains("--store: "), "{faults}");
+        assert_eq!(faults.lines().count(), 7, "{faults}");
+    }
+
+    #[test]
+    fn a_file_that_is_no_toml_or_not_there_is_a_fault() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("collector.toml");
+        std::fs::write(&path, "listen = 'tcp://*:1'\nwriters = = 2\n").unwrap();
+        assert!(resolve(&["--config", path.to_str().unwrap()]).unwrap_err().contains("collector.toml:2: "));
+        assert!(
+            resolve(&["--config", "/nowhere/collector.toml"])
+                .unwrap_err()
+                .contains("/nowhere/collector.toml")
+        );
+    }
+}

@@ -1,0 +1,135 @@
+//! The configuration file: TOML, of which every fault is found with its line.
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::ops::Range;
+use std::path::Path;
+use std::time::Duration;
+
+use polymeter_proto::period::Period;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::{Endpoint, Fault};
+use crate::limits;
+use crate::store::{StoreUrl, TimescaleMode};
+
+const KEYS: [&str; 6] = ["commit_interval", "commit_rows", "listen", "store", "timescaledb", "writers"];
+
+/// More connections than this do not make one server faster.
+const WRITERS_MAX: usize = 64;
+
+/// A transaction of more rows takes longer than agents should wait for an acknowledgement.
+const COMMIT_ROWS_MAX: usize = 10_000_000;
+
+/// What a file said.
+#[derive(Debug, Default)]
+pub struct Said {
+    /// See [`super::Config::listen`].
+    pub listen: Option<Endpoint>,
+    /// See [`super::Config::store`].
+    pub store: Option<StoreUrl>,
+    /// See [`super::Config::timescaledb`].
+    pub timescaledb: Option<TimescaleMode>,
+    /// See [`super::Config::writers`].
+    pub writers: Option<usize>,
+    /// See [`super::Config::commit_interval`].
+    pub commit_interval: Option<Duration>,
+    /// See [`super::Config::commit_rows`].
+    pub commit_rows: Option<usize>,
+}
+
+/// A file's text, and the faults that are found in it.
+struct Page<'a> {
+    path: &'a Path,
+    text: &'a str,
+    faults: &'a mut Vec<Fault>,
+}
+
+/// What the file at `path` says. What is wrong in it is added to `faults`.
+pub(super) fn read(path: &Path, faults: &mut Vec<Fault>) -> Said {
+    match read_text(path) {
+        Ok(text) => parse(path, &text, faults),
+        Err(error) => {
+            faults.push(Fault {
+                place: path.display().to_string(),
+                message: format!("cannot be read: {error}"),
+            });
+            Said::default()
+        }
+    }
+}
+
+fn read_text(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    let read = File::open(path)?.take(limits::CONFIG_BYTES + 1).read_to_string(&mut text)?;
+    if read as u64 > limits::CONFIG_BYTES {
+        return Err(std::io::Error::other(format!("it has more than {} bytes", limits::CONFIG_BYTES)));
+    }
+    Ok(text)
+}
+
+fn parse(path: &Path, text: &str, faults: &mut Vec<Fault>) -> Said {
+    let mut page = Page { path, text, faults };
+    let mut said = Said::default();
+    let (table, errors) = DeTable::parse_recoverable(text);
+    for error in errors {
+        page.fault(error.span().unwrap_or_default(), error.message());
+    }
+    for (key, value) in table.into_inner() {
+        match key.get_ref().as_ref() {
+            "listen" => said.listen = page.text(&value),
+            "store" => said.store = page.text(&value),
+            "timescaledb" => said.timescaledb = page.text(&value),
+            "commit_interval" => {
+                said.commit_interval =
+                    page.text(&value).map(|period: Period| Duration::from_nanos(period.as_nanos()));
+            }
+            "writers" => said.writers = page.count(&value, WRITERS_MAX),
+            "commit_rows" => said.commit_rows = page.count(&value, COMMIT_ROWS_MAX),
+            unknown => {
+                let unknown = crate::log::printable(unknown);
+                page.fault(key.span(), &format!("`{unknown}` is not known; known are {}", KEYS.join(", ")));
+            }
+        }
+    }
+    said
+}
+
+impl Page<'_> {
+    fn fault(&mut self, span: Range<usize>, message: &str) {
+        let before = self.text.as_bytes().get(..span.start).unwrap_or_default();
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        self.faults.push(Fault {
+            place: format!("{}:{line}", self.path.display()),
+            message: message.replace('\n', " "),
+        });
+    }
+
+    fn text<T: std::str::FromStr<Err: fmt::Display>>(&mut self, value: &Spanned<DeValue<'_>>) -> Option<T> {
+        let Some(text) = value.get_ref().as_str() else {
+            self.fault(value.span(), "a text in quotes is wanted here");
+            return None;
+        };
+        match text.parse() {
+            Ok(parsed) => Some(parsed),
+            Err(error) => {
+                self.fault(value.span(), &error.to_string());
+                None
+            }
+        }
+    }
+
+    fn count(&mut self, value: &Spanned<DeValue<'_>>, max: usize) -> Option<usize> {
+        let number = value
+            .get_ref()
+            .as_integer()
+            .and_then(|number| usize::from_str_radix(number.as_str(), number.radix()).ok());
+        let number = number.filter(|number| (1..=max).contains(number));
+        if number.is_none() {
+            self.fault(value.span(), &format!("a whole number from 1 to {max} is wanted here"));
+        }
+        number
+    }
+}

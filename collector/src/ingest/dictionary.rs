@@ -1,0 +1,263 @@
+//! What one session's ids mean, and frames turned from ids into meanings.
+
+use std::collections::hash_map::Entry as Slot;
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
+use std::sync::{Arc, OnceLock};
+
+use polymeter_proto::ledger::Event;
+use polymeter_proto::series::{
+    JobDescriptor, JobHandle, MetricDescriptor, MetricId, SeriesDescriptor, SeriesId, SessionDescriptor,
+    SessionId, ShapeId,
+};
+use polymeter_proto::wire::dictionary::Entry;
+use polymeter_proto::wire::frame::{Block, Frame};
+
+use crate::commit::{Accepted, Job, Loss, LossReason, Samples, Series, Session};
+use crate::limits;
+
+/// Jobs that have ended and are remembered, because their last tallies may follow their end.
+const ENDED_JOBS: usize = 256;
+
+/// Why a frame or an entry cannot be understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// It refers to an id without a meaning; a dictionary may give one.
+    Unknown(&'static str),
+    /// It says something that cannot be, and no dictionary helps.
+    Contradiction(&'static str),
+    /// The session has announced more than [`limits::SESSION_DICTIONARY_BYTES`].
+    Full,
+}
+
+impl Fault {
+    /// Whether no dictionary can help.
+    pub(super) const fn is_final(self) -> bool {
+        matches!(self, Self::Contradiction(_))
+    }
+}
+
+/// The dictionary of one session.
+#[derive(Debug, Default)]
+pub(super) struct Dictionary {
+    session: Option<Arc<Session>>,
+    metrics: HashMap<MetricId, Arc<MetricDescriptor>>,
+    jobs: HashMap<JobHandle, Arc<Job>>,
+    series: HashMap<SeriesId, Arc<Series>>,
+    shapes: HashMap<ShapeId, Vec<Arc<Series>>>,
+    ended: VecDeque<JobHandle>,
+    /// About how much memory the entries take.
+    bytes: usize,
+}
+
+impl Dictionary {
+    /// About how much memory it takes.
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Who speaks.
+    ///
+    /// # Errors
+    /// When nobody has said so yet.
+    pub(super) fn session(&self) -> Result<&Arc<Session>, Fault> {
+        self.session.as_ref().ok_or(Fault::Unknown("session"))
+    }
+
+    /// Forgets everything, so that only what the agent still uses comes back.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Learns one entry of session `id`. To hear the same twice is no fault.
+    pub(super) fn add(&mut self, id: SessionId, entry: Entry) -> Result<(), Fault> {
+        let bytes = cost(&entry);
+        if self.bytes + bytes > limits::SESSION_DICTIONARY_BYTES {
+            return Err(Fault::Full);
+        }
+        let new = match entry {
+            Entry::Session(descriptor) => self.add_session(id, descriptor)?,
+            Entry::Metric(id, descriptor) => {
+                learn(&mut self.metrics, id, descriptor, |known, new| **known == *new, Arc::new)?
+            }
+            Entry::Job(handle, descriptor) => self.add_job(handle, descriptor)?,
+            Entry::Series(id, descriptor) => self.add_series(id, descriptor)?,
+            Entry::Shape(id, descriptor) => {
+                let known = |id| self.series.get(id).cloned().ok_or(Fault::Unknown("series"));
+                let columns = descriptor.series.iter().map(known).collect::<Result<Vec<_>, _>>()?;
+                let same = |a: &Vec<Arc<Series>>, b: &Vec<Arc<Series>>| {
+                    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| Arc::ptr_eq(a, b))
+                };
+                learn(&mut self.shapes, id, columns, same, |columns| columns)?
+            }
+        };
+        if new {
+            self.bytes += bytes;
+        }
+        Ok(())
+    }
+
+    fn add_session(&mut self, id: SessionId, descriptor: SessionDescriptor) -> Result<bool, Fault> {
+        match &self.session {
+            Some(known) if known.descriptor == descriptor => Ok(false),
+            Some(_) => Err(Fault::Contradiction("the session introduces itself again as somebody else")),
+            None => {
+                self.session = Some(Arc::new(Session { id, descriptor }));
+                Ok(true)
+            }
+        }
+    }
+
+    fn add_job(&mut self, handle: JobHandle, descriptor: JobDescriptor) -> Result<bool, Fault> {
+        let node = self.session()?.descriptor.node.clone();
+        let make = |descriptor| Arc::new(Job { node, descriptor, key: OnceLock::new() });
+        learn(&mut self.jobs, handle, descriptor, |known, new| known.descriptor == *new, make)
+    }
+
+    fn add_series(&mut self, id: SeriesId, descriptor: SeriesDescriptor) -> Result<bool, Fault> {
+        let node = self.session()?.descriptor.node.clone();
+        let metric = self.metrics.get(&descriptor.metric).ok_or(Fault::Unknown("metric"))?;
+        let job = descriptor.job.map(|handle| self.job(handle)).transpose()?;
+        let series =
+            Series { node, metric: Arc::clone(metric), job, labels: descriptor.labels, id: OnceLock::new() };
+        let same_job = |a: &Option<Arc<Job>>, b: &Option<Arc<Job>>| match (a, b) {
+            (None, None) => true,
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            (None, Some(_)) | (Some(_), None) => false,
+        };
+        let same = |known: &Arc<Series>, new: &Series| {
+            Arc::ptr_eq(&known.metric, &new.metric)
+                && same_job(&known.job, &new.job)
+                && known.labels == new.labels
+        };
+        learn(&mut self.series, id, series, same, Arc::new)
+    }
+
+    fn job(&self, handle: JobHandle) -> Result<Arc<Job>, Fault> {
+        self.jobs.get(&handle).cloned().ok_or(Fault::Unknown("job"))
+    }
+
+    /// What of `frame` can be understood, although nobody explains the rest: that is counted.
+    pub(super) fn salvage(&self, mut frame: Frame, received_us: i64) -> Result<Accepted, Fault> {
+        let (known, unknown) =
+            frame.blocks.into_iter().partition(|block| self.resolve_block(block.clone()).is_ok());
+        let unknown: Vec<Block> = unknown;
+        frame.blocks = known;
+        let is_known = |job: Option<JobHandle>| job.is_none_or(|job| self.jobs.contains_key(&job));
+        frame.ledger.retain(|entry| is_known(entry.job));
+        frame.events.retain(|event| match event {
+            Event::PlanChange(change) => is_known(change.job),
+            Event::JobEnded { job, .. } => is_known(Some(*job)),
+        });
+        let mut accepted = self.resolve(frame, received_us)?;
+        accepted.losses = unknown.iter().filter_map(unknown_loss).reduce(Loss::join).into_iter().collect();
+        Ok(accepted)
+    }
+
+    /// What `frame` means, with the entries of its own dictionary learnt before.
+    pub(super) fn resolve(&self, frame: Frame, received_us: i64) -> Result<Accepted, Fault> {
+        let mut accepted = Accepted::nothing(Arc::clone(self.session()?), frame.sequence, received_us);
+        for block in frame.blocks {
+            let samples = self.resolve_block(block)?;
+            // Of a block whose columns were all absent only times are left, and nobody wants to keep them.
+            if !samples.series.is_empty() {
+                accepted.samples.push(samples);
+            }
+        }
+        for entry in frame.ledger {
+            let job = entry.job.map(|handle| self.job(handle)).transpose()?;
+            accepted.tallies.push((job, entry.source, entry.tally));
+        }
+        for event in frame.events {
+            match event {
+                Event::PlanChange(change) => {
+                    let job = change.job.map(|handle| self.job(handle)).transpose()?;
+                    accepted.plan_changes.push((job, change));
+                }
+                Event::JobEnded { job, at_us } => accepted.job_ends.push((self.job(job)?, at_us)),
+            }
+        }
+        Ok(accepted)
+    }
+
+    fn resolve_block(&self, block: Block) -> Result<Samples, Fault> {
+        let shape = self.shapes.get(&block.shape).ok_or(Fault::Unknown("shape"))?;
+        if shape.len() != block.shape_columns {
+            return Err(Fault::Contradiction("a block has another number of columns than its shape"));
+        }
+        let column = |column: &usize| shape.get(*column).cloned();
+        let series = block.columns.iter().map(column).collect::<Option<Vec<_>>>();
+        let series = series.ok_or(Fault::Contradiction("a block has a column beyond its shape"))?;
+        Ok(Samples { series, times_us: block.times_us, values: block.values })
+    }
+
+    /// Forgets the series and shapes of a job that has ended. The job itself is remembered a little longer.
+    pub(super) fn end_job(&mut self, handle: JobHandle) {
+        let Some(job) = self.jobs.get(&handle).cloned() else { return };
+        let is_its = |series: &Arc<Series>| series.job.as_ref().is_some_and(|of| Arc::ptr_eq(of, &job));
+        let mut freed = 0;
+        self.shapes.retain(|_, columns| {
+            let keep = !columns.iter().any(is_its);
+            freed += if keep { 0 } else { shape_cost(columns.len()) };
+            keep
+        });
+        self.series.retain(|_, series| {
+            let keep = !is_its(series);
+            freed += if keep { 0 } else { series_cost(series.labels.iter()) };
+            keep
+        });
+        if !self.ended.contains(&handle) {
+            self.ended.push_back(handle);
+        }
+        if self.ended.len() > ENDED_JOBS
+            && let Some(oldest) = self.ended.pop_front()
+            && self.jobs.remove(&oldest).is_some()
+        {
+            freed += ENTRY_BYTES;
+        }
+        self.bytes = self.bytes.saturating_sub(freed);
+    }
+}
+
+fn unknown_loss(block: &Block) -> Option<Loss> {
+    let span_us = block.times_us.iter().copied().min().zip(block.times_us.iter().copied().max())?;
+    let samples = block.values.len() as u64;
+    (samples > 0).then_some(Loss { samples, reason: LossReason::UnknownId, span_us })
+}
+
+/// Puts `new` under `id` and says whether it was unknown before.
+fn learn<K: Hash + Eq, N, V>(
+    map: &mut HashMap<K, V>,
+    id: K,
+    new: N,
+    same: impl Fn(&V, &N) -> bool,
+    make: impl FnOnce(N) -> V,
+) -> Result<bool, Fault> {
+    match map.entry(id) {
+        Slot::Occupied(known) if same(known.get(), &new) => Ok(false),
+        Slot::Occupied(_) => Err(Fault::Contradiction("an id is announced again with another meaning")),
+        Slot::Vacant(free) => {
+            free.insert(make(new));
+            Ok(true)
+        }
+    }
+}
+
+/// About what an entry of a map takes, beside the text that differs much.
+const ENTRY_BYTES: usize = 256;
+
+fn cost(entry: &Entry) -> usize {
+    match entry {
+        Entry::Session(_) | Entry::Metric(..) | Entry::Job(..) => ENTRY_BYTES,
+        Entry::Series(_, series) => series_cost(series.labels.iter()),
+        Entry::Shape(_, shape) => shape_cost(shape.series.len()),
+    }
+}
+
+fn series_cost<'a>(labels: impl Iterator<Item = (&'a str, &'a str)>) -> usize {
+    ENTRY_BYTES + labels.map(|(key, value)| 2 * size_of::<String>() + key.len() + value.len()).sum::<usize>()
+}
+
+const fn shape_cost(columns: usize) -> usize {
+    ENTRY_BYTES + columns * size_of::<usize>()
+}

@@ -1,0 +1,346 @@
+//! The rules by which frames are accepted: each once, in order, and understood. Pure: no I/O and no clock.
+//!
+//! A session's state here is a cache. It begins at what the store has committed, and its dictionary can be asked for
+//! again, so that any session may be forgotten whenever all that was accepted of it is committed.
+
+mod dictionary;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use polymeter_proto::ledger::Event;
+use polymeter_proto::series::SessionId;
+use polymeter_proto::wire::dictionary::Entry;
+use polymeter_proto::wire::frame::Frame;
+use polymeter_proto::wire::message::{SkipReason, ToAgent, ToCollector};
+
+use self::dictionary::{Dictionary, Fault};
+use crate::clock::Now;
+use crate::commit::{Accepted, Loss, LossReason, Samples};
+use crate::inbox::Peer;
+use crate::limits;
+
+/// What becomes of something that an agent sent.
+#[derive(Debug)]
+pub enum Verdict {
+    /// It is to be stored.
+    Accepted(Accepted),
+    /// It advances its session, but not all of its samples can ever be stored. The rest is to be stored, and what was
+    /// lost; with this reason for a person to read.
+    Rejected(Accepted, &'static str),
+    /// It came before. What is committed is acknowledged again, where anything is.
+    Repeated(Option<ToAgent>),
+    /// It cannot be used now, and the agent is asked for something.
+    Ask(ToAgent),
+    /// It cannot be used, and will be refused again, for this reason.
+    Refused(String),
+    /// Nothing follows from it: an entry was learnt, or the agent was asked a moment ago.
+    Nothing,
+}
+
+/// One session.
+#[derive(Debug)]
+struct State {
+    /// Where its agent is connected now.
+    peer: Peer,
+    dictionary: Dictionary,
+    /// The newest frame that was accepted; all before it were, too.
+    received: u64,
+    /// The newest frame that is committed.
+    committed: u64,
+    /// When the agent was last asked for something that has not come since.
+    asked: Option<Duration>,
+    /// How many dictionaries came since a frame was accepted, of those that were asked for.
+    dictionaries: u32,
+    /// Whether the agent owes a dictionary.
+    dictionary_wanted: bool,
+    /// When the agent last spoke.
+    heard: Duration,
+}
+
+/// The sessions of one writer.
+#[derive(Debug, Default)]
+pub struct Ingest {
+    sessions: HashMap<SessionId, State>,
+    dictionary_bytes: usize,
+}
+
+impl Ingest {
+    /// Whether the session is known. One that is not must be looked up in the store and [opened](Self::open).
+    pub fn knows(&self, session: SessionId) -> bool {
+        self.sessions.contains_key(&session)
+    }
+
+    /// Begins a session behind the frames that the store has, `committed` being the newest of them, or 0.
+    ///
+    /// Makes room by forgetting what was quiet for longest: of the peer's own sessions, if it has many. Says false
+    /// where there is no room, because everything else waits for a commit.
+    pub fn open(&mut self, session: SessionId, peer: &Peer, committed: u64, now: Now) -> bool {
+        let of_peer = self.sessions.values().filter(|state| state.peer == *peer).count();
+        if of_peer >= limits::SESSIONS_PER_PEER && !self.forget_quietest(|state| state.peer == *peer) {
+            return false;
+        }
+        if self.sessions.len() >= limits::SESSIONS && !self.forget_quietest(|_| true) {
+            return false;
+        }
+        let state = State {
+            peer: peer.clone(),
+            dictionary: Dictionary::default(),
+            received: committed,
+            committed,
+            asked: None,
+            dictionaries: 0,
+            dictionary_wanted: false,
+            heard: now.since_start,
+        };
+        self.sessions.insert(session, state);
+        true
+    }
+
+    fn forget_quietest(&mut self, which: impl Fn(&State) -> bool) -> bool {
+        let forgettable =
+            self.sessions.iter().filter(|(_, state)| state.received == state.committed && which(state));
+        let Some(quietest) = forgettable.min_by_key(|(_, state)| state.heard).map(|(session, _)| *session)
+        else {
+            return false;
+        };
+        if let Some(state) = self.sessions.remove(&quietest) {
+            self.dictionary_bytes -= state.dictionary.bytes();
+        }
+        true
+    }
+
+    /// Judges a frame of an open session.
+    pub fn frame(&mut self, peer: &Peer, frame: Frame, now: Now) -> Verdict {
+        let id = frame.session;
+        let verdict = self.with(id, peer, now, |state| state.frame(frame, now));
+        self.bound_memory(id);
+        verdict
+    }
+
+    /// Judges a message of an open session.
+    pub fn message(&mut self, peer: &Peer, message: ToCollector, now: Now) -> Verdict {
+        let id = session_of(&message);
+        let verdict = self.with(id, peer, now, |state| match message {
+            ToCollector::Dictionary { session, entries } => state.learn(session, entries),
+            ToCollector::Skipped { first, last, samples, reason, span_us, .. } => {
+                let loss = Loss { samples, reason: LossReason::OutboxFull, span_us };
+                let loss = (reason == SkipReason::OutboxFull && samples > 0).then_some(loss);
+                state.skip(id, (first, last), loss, now)
+            }
+        });
+        self.bound_memory(id);
+        verdict
+    }
+
+    fn with(
+        &mut self,
+        id: SessionId,
+        peer: &Peer,
+        now: Now,
+        judge: impl FnOnce(&mut State) -> Verdict,
+    ) -> Verdict {
+        let Some(state) = self.sessions.get_mut(&id) else { return Verdict::Nothing };
+        state.heard = now.since_start;
+        if state.peer != *peer {
+            // The agent has connected anew, and what was asked over the old connection is lost.
+            state.peer = peer.clone();
+            state.asked = None;
+        }
+        let before = state.dictionary.bytes();
+        let verdict = judge(state);
+        self.dictionary_bytes = self.dictionary_bytes - before + state.dictionary.bytes();
+        verdict
+    }
+
+    fn bound_memory(&mut self, speaking: SessionId) {
+        while self.dictionary_bytes > limits::DICTIONARY_BYTES {
+            let speaking = self.sessions.get(&speaking).map(|state| state.heard);
+            if !self.forget_quietest(|state| Some(state.heard) != speaking) {
+                break;
+            }
+        }
+    }
+
+    /// Notes that the store has `session` up to `through`, and says who must hear it.
+    pub fn committed(&mut self, session: SessionId, through: u64) -> Option<(Peer, ToAgent)> {
+        let state = self.sessions.get_mut(&session)?;
+        state.committed = state.committed.max(through);
+        // Another collector may have stored what this one has not seen.
+        state.received = state.received.max(state.committed);
+        Some((state.peer.clone(), ToAgent::Ack { session, through: state.committed }))
+    }
+}
+
+/// The session that a message is about.
+pub const fn session_of(message: &ToCollector) -> SessionId {
+    match message {
+        ToCollector::Dictionary { session, .. } | ToCollector::Skipped { session, .. } => *session,
+    }
+}
+
+impl State {
+    fn frame(&mut self, mut frame: Frame, now: Now) -> Verdict {
+        let session = frame.session;
+        if frame.sequence <= self.received {
+            return self.repeated(session);
+        }
+        if frame.sequence > self.received + 1 {
+            return self.ask(ToAgent::Resend { session, from: self.received + 1 }, now);
+        }
+        let (samples, span_us) = (frame.samples() as u64, span_us(&frame, now));
+        let ended: Vec<_> = frame.events.iter().filter_map(ended_job).collect();
+        let sequence = frame.sequence;
+        let hopeless = self.dictionaries >= limits::DICTIONARIES_PER_FRAME;
+        let entries = std::mem::take(&mut frame.dictionary);
+        let understood = match entries.into_iter().try_for_each(|entry| self.dictionary.add(session, entry)) {
+            Err(fault) if fault.is_final() || !hopeless => Err(fault),
+            Ok(()) if !hopeless => self.dictionary.resolve(frame, now.wall_us),
+            Ok(()) | Err(_) => self.dictionary.salvage(frame, now.wall_us),
+        };
+        match understood {
+            Ok(mut accepted) => {
+                let is_whole = accepted.losses.is_empty();
+                reject_impossible_times(&mut accepted, now);
+                ended.into_iter().for_each(|job| self.dictionary.end_job(job));
+                self.advance(sequence);
+                match is_whole {
+                    true => Verdict::Accepted(accepted),
+                    false => Verdict::Rejected(accepted, "the agent does not explain some of its ids"),
+                }
+            }
+            Err(fault) => self.fault(
+                fault,
+                session,
+                sequence,
+                Loss { samples, reason: LossReason::Contradiction, span_us },
+                now,
+            ),
+        }
+    }
+
+    /// A frame that cannot be understood is a loss, or may be understood with a dictionary.
+    fn fault(&mut self, fault: Fault, session: SessionId, sequence: u64, loss: Loss, now: Now) -> Verdict {
+        if let (Fault::Contradiction(what), Ok(known)) = (fault, self.dictionary.session()) {
+            let mut accepted = Accepted::nothing(known.clone(), sequence, now.wall_us);
+            accepted.losses.extend((loss.samples > 0).then_some(loss));
+            self.advance(sequence);
+            return Verdict::Rejected(accepted, what);
+        }
+        if fault == Fault::Full {
+            // The agent announces again what it still uses, and no more.
+            self.dictionary.clear();
+        }
+        self.dictionary_wanted = true;
+        self.ask(ToAgent::NeedDictionary { session }, now)
+    }
+
+    fn learn(&mut self, session: SessionId, entries: Vec<Entry>) -> Verdict {
+        if std::mem::take(&mut self.dictionary_wanted) {
+            self.dictionaries += 1;
+        }
+        let learnt = entries.into_iter().try_for_each(|entry| self.dictionary.add(session, entry));
+        match learnt {
+            // What is unknown or has no room shows when a frame needs it.
+            Ok(()) | Err(Fault::Unknown(_) | Fault::Full) => Verdict::Nothing,
+            Err(Fault::Contradiction(what)) => Verdict::Refused(what.to_owned()),
+        }
+    }
+
+    /// Frames `first..=last` will never come.
+    fn skip(
+        &mut self,
+        session: SessionId,
+        (first, last): (u64, u64),
+        loss: Option<Loss>,
+        now: Now,
+    ) -> Verdict {
+        if last > i64::MAX.cast_unsigned() || first > last {
+            return Verdict::Refused(format!("frames {first} to {last} cannot be skipped"));
+        }
+        if last <= self.received {
+            return self.repeated(session);
+        }
+        if first > self.received + 1 {
+            return self.ask(ToAgent::Resend { session, from: self.received + 1 }, now);
+        }
+        match self.dictionary.session() {
+            Ok(known) => {
+                let mut accepted = Accepted::nothing(known.clone(), last, now.wall_us);
+                accepted.losses.extend(loss);
+                self.advance(last);
+                Verdict::Accepted(accepted)
+            }
+            Err(_) => {
+                self.dictionary_wanted = true;
+                self.ask(ToAgent::NeedDictionary { session }, now)
+            }
+        }
+    }
+
+    fn advance(&mut self, sequence: u64) {
+        self.received = sequence;
+        self.asked = None;
+        self.dictionaries = 0;
+        self.dictionary_wanted = false;
+    }
+
+    fn repeated(&self, session: SessionId) -> Verdict {
+        let committed = (self.committed > 0).then_some(ToAgent::Ack { session, through: self.committed });
+        Verdict::Repeated(committed)
+    }
+
+    /// Asks the agent, unless the answer to the last request may still be on its way.
+    fn ask(&mut self, request: ToAgent, now: Now) -> Verdict {
+        let patient =
+            self.asked.is_some_and(|asked| now.since_start.saturating_sub(asked) < limits::REQUEST_AGAIN);
+        if patient {
+            return Verdict::Nothing;
+        }
+        self.asked = Some(now.since_start);
+        Verdict::Ask(request)
+    }
+}
+
+const fn ended_job(event: &Event) -> Option<polymeter_proto::series::JobHandle> {
+    match event {
+        Event::JobEnded { job, .. } => Some(*job),
+        Event::PlanChange(_) => None,
+    }
+}
+
+/// The first and last time of the frame's samples; now, where it has none.
+fn span_us(frame: &Frame, now: Now) -> (i64, i64) {
+    let times = || frame.blocks.iter().flat_map(|block| block.times_us.iter().copied());
+    times().min().zip(times().max()).unwrap_or((now.wall_us, now.wall_us))
+}
+
+/// Takes out what is dated so that it cannot be, and counts it: one loss for the frame.
+fn reject_impossible_times(accepted: &mut Accepted, now: Now) {
+    let possible = now.wall_us - limits::SAMPLE_AGE_MAX_US..=now.wall_us + limits::SAMPLE_AHEAD_MAX_US;
+    let is_possible = |time_us: &i64| possible.contains(time_us);
+    let mut losses = Vec::new();
+    for samples in &mut accepted.samples {
+        if samples.times_us.iter().all(is_possible) {
+            continue;
+        }
+        let kept: Vec<bool> = samples.times_us.iter().map(is_possible).collect();
+        let impossible = || samples.times_us.iter().copied().filter(|time_us| !is_possible(time_us));
+        let span_us = impossible().min().zip(impossible().max()).unwrap_or_default();
+        let lost = impossible().count() * samples.series.len();
+        losses.push(Loss { samples: lost as u64, reason: LossReason::Clock, span_us });
+        *samples = keep(samples, &kept);
+    }
+    accepted.losses.extend(losses.into_iter().reduce(Loss::join));
+}
+
+fn keep(samples: &Samples, kept: &[bool]) -> Samples {
+    let keep = |value: (&u64, &bool)| value.1.then_some(*value.0);
+    let columns = samples.values.chunks_exact(kept.len().max(1));
+    let values = columns.flat_map(|column| column.iter().zip(kept).filter_map(keep)).collect();
+    let times_us =
+        samples.times_us.iter().zip(kept).filter(|(_, kept)| **kept).map(|(time_us, _)| *time_us).collect();
+    Samples { series: samples.series.clone(), times_us, values }
+}

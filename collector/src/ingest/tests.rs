@@ -1,0 +1,310 @@
+use std::sync::Arc;
+
+use polymeter_proto::batch::{Batch, Column, Instant, Job, Shape};
+use polymeter_proto::ledger::LedgerEntry;
+use polymeter_proto::name::MetricName;
+use polymeter_proto::period::Period;
+use polymeter_proto::series::{
+    JobDescriptor, JobHandle, Kind, Labels, MetricDescriptor, MetricId, Number, SeriesDescriptor, SeriesId,
+    SessionDescriptor, ShapeDescriptor, ShapeId, Unit,
+};
+use polymeter_proto::wire::dictionary::Announced;
+use polymeter_proto::wire::frame::{Encoder, Extras};
+
+use super::*;
+
+const SESSION: SessionId = SessionId(7);
+const NOW_US: i64 = 1_700_000_000_000_000;
+
+fn at(millis: u64) -> Now {
+    Now { wall_us: NOW_US, since_start: Duration::from_millis(millis) }
+}
+
+fn peer() -> Peer {
+    Peer::from(b"peer".as_slice())
+}
+
+fn descriptor() -> SessionDescriptor {
+    SessionDescriptor {
+        node: "n1".try_into().unwrap(),
+        agent_version: "1".try_into().unwrap(),
+        started_us: NOW_US,
+    }
+}
+
+fn metric() -> MetricDescriptor {
+    MetricDescriptor {
+        name: MetricName::new("cpu.usage").unwrap(),
+        unit: Unit::Count,
+        kind: Kind::Counter,
+        number: Number::Unsigned,
+    }
+}
+
+fn shape(id: u32, job: Option<u32>) -> Arc<Shape> {
+    let column = Column { series: SeriesId(id), metric: (MetricId(1), metric()), labels: Labels::default() };
+    let job = job.map(|handle| {
+        let descriptor = JobDescriptor {
+            job_id: "1".try_into().unwrap(),
+            cluster: None,
+            owner_uid: None,
+            owner: None,
+            started_us: NOW_US,
+        };
+        Arc::new(Job { handle: JobHandle(handle), descriptor })
+    });
+    Arc::new(Shape { id: ShapeId(id), job, period: Period::SECOND, columns: vec![column] })
+}
+
+/// A frame of the session with a sample at each of `times_us`, and all entries that `announced` does not have.
+fn frame(
+    sequence: u64,
+    shape: &Arc<Shape>,
+    times_us: &[i64],
+    announced: &mut Announced,
+    events: &[Event],
+) -> Frame {
+    let mut dictionary = if sequence == 1 { vec![Entry::Session(descriptor())] } else { Vec::new() };
+    announced.announce(shape, &mut dictionary);
+    let mut batch = Batch::with_capacity(16);
+    let index = batch.add_shape(shape);
+    for time_us in times_us {
+        batch.push(index, Instant { deadline: None, time_us: *time_us }, std::iter::once(Some(42))).unwrap();
+    }
+    let mut bytes = Vec::new();
+    let extras = Extras { dictionary: &dictionary, ledger: &[], events };
+    Encoder::default().encode(&mut bytes, SESSION, sequence, &batch, extras);
+    Frame::decode(&bytes).unwrap()
+}
+
+/// An ingest with the session open behind `committed`, and frames 1.. of one sample each.
+fn opened(committed: u64, frames: u64) -> (Ingest, Announced, Vec<Frame>) {
+    let mut announced = Announced::default();
+    let frames = (1..=frames)
+        .map(|sequence| frame(sequence, &shape(1, None), &[NOW_US], &mut announced, &[]))
+        .collect();
+    let mut ingest = Ingest::default();
+    assert!(ingest.open(SESSION, &peer(), committed, at(0)));
+    (ingest, announced, frames)
+}
+
+fn accepted(verdict: Verdict) -> Accepted {
+    match verdict {
+        Verdict::Accepted(accepted) => accepted,
+        other @ (Verdict::Rejected(..)
+        | Verdict::Repeated(_)
+        | Verdict::Ask(_)
+        | Verdict::Refused(_)
+        | Verdict::Nothing) => panic!("{other:?}"),
+    }
+}
+
+fn rejected(verdict: Verdict) -> Accepted {
+    match verdict {
+        Verdict::Rejected(accepted, _) => accepted,
+        other @ (Verdict::Accepted(_)
+        | Verdict::Repeated(_)
+        | Verdict::Ask(_)
+        | Verdict::Refused(_)
+        | Verdict::Nothing) => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn frames_in_order_are_accepted_and_repetitions_are_not() {
+    let (mut ingest, _, frames) = opened(0, 2);
+    let first = accepted(ingest.frame(&peer(), frames[0].clone(), at(0)));
+    assert_eq!((first.sequence, first.rows(), first.samples[0].iter().count()), (1, 1, 1));
+    // Nothing is committed yet, so that there is nothing to acknowledge.
+    assert!(matches!(ingest.frame(&peer(), frames[0].clone(), at(0)), Verdict::Repeated(None)));
+    accepted(ingest.frame(&peer(), frames[1].clone(), at(0)));
+    assert_eq!(ingest.committed(SESSION, 2), Some((peer(), ToAgent::Ack { session: SESSION, through: 2 })));
+    let Verdict::Repeated(Some(ack)) = ingest.frame(&peer(), frames[1].clone(), at(0)) else {
+        panic!("not repeated")
+    };
+    assert_eq!(ack, ToAgent::Ack { session: SESSION, through: 2 });
+}
+
+#[test]
+fn a_gap_is_asked_for_once_a_second() {
+    let (mut ingest, _, frames) = opened(0, 4);
+    let resend = |verdict| matches!(verdict, Verdict::Ask(ToAgent::Resend { session: SESSION, from: 1 }));
+    assert!(resend(ingest.frame(&peer(), frames[1].clone(), at(0))));
+    assert!(matches!(ingest.frame(&peer(), frames[2].clone(), at(999)), Verdict::Nothing));
+    assert!(resend(ingest.frame(&peer(), frames[3].clone(), at(1000))));
+    // Over a new connection at once, for the request went to the old one.
+    assert!(resend(ingest.frame(&Peer::from(b"anew".as_slice()), frames[3].clone(), at(1001))));
+    accepted(ingest.frame(&peer(), frames[0].clone(), at(1002)));
+    accepted(ingest.frame(&peer(), frames[1].clone(), at(1002)));
+}
+
+#[test]
+fn unknown_ids_are_asked_for_and_then_understood() {
+    let (mut ingest, announced, frames) = opened(1, 3);
+    let ask = |verdict| matches!(verdict, Verdict::Ask(ToAgent::NeedDictionary { session: SESSION }));
+    assert!(ask(ingest.frame(&peer(), frames[1].clone(), at(0))));
+    assert!(matches!(ingest.frame(&peer(), frames[2].clone(), at(1)), Verdict::Nothing));
+    let dictionary = ToCollector::Dictionary { session: SESSION, entries: announced.all(&descriptor()) };
+    assert!(matches!(ingest.message(&peer(), dictionary.clone(), at(2)), Verdict::Nothing));
+    accepted(ingest.frame(&peer(), frames[1].clone(), at(3)));
+    // To hear it again is no fault.
+    assert!(matches!(ingest.message(&peer(), dictionary, at(4)), Verdict::Nothing));
+    accepted(ingest.frame(&peer(), frames[2].clone(), at(5)));
+}
+
+#[test]
+fn ids_that_nobody_explains_are_a_loss_in_the_end() {
+    let (mut ingest, _, frames) = opened(1, 2);
+    for round in 0..u64::from(limits::DICTIONARIES_PER_FRAME) {
+        let now = at(round * 2000);
+        assert!(
+            matches!(
+                ingest.frame(&peer(), frames[1].clone(), now),
+                Verdict::Ask(ToAgent::NeedDictionary { .. })
+            ),
+            "{round}"
+        );
+        let dictionary =
+            ToCollector::Dictionary { session: SESSION, entries: vec![Entry::Session(descriptor())] };
+        assert!(matches!(ingest.message(&peer(), dictionary, now), Verdict::Nothing));
+    }
+    // What does not need them is stored.
+    let mut last = frames[1].clone();
+    let tally = |job| LedgerEntry { job, source: "x".try_into().unwrap(), tally: Default::default() };
+    last.ledger = vec![tally(Some(JobHandle(9))), tally(None)];
+    last.events = vec![Event::JobEnded { job: JobHandle(9), at_us: NOW_US }];
+    let lost = rejected(ingest.frame(&peer(), last, at(60_000)));
+    assert_eq!((lost.sequence, lost.losses[0].samples, lost.losses[0].reason), (2, 1, LossReason::UnknownId));
+    assert_eq!((lost.tallies.len(), lost.job_ends.len(), lost.rows()), (1, 0, 0));
+}
+
+#[test]
+fn contradictions_are_a_loss_and_the_session_goes_on() {
+    let (mut ingest, mut announced, frames) = opened(0, 1);
+    accepted(ingest.frame(&peer(), frames[0].clone(), at(0)));
+    let mut columns = frame(2, &shape(1, None), &[NOW_US], &mut announced, &[]);
+    columns.blocks[0].shape_columns = 2;
+    assert_eq!(rejected(ingest.frame(&peer(), columns, at(0))).losses[0].reason, LossReason::Contradiction);
+    let mut redefined = frame(3, &shape(1, None), &[NOW_US], &mut announced, &[]);
+    redefined.dictionary =
+        vec![Entry::Metric(MetricId(1), MetricDescriptor { unit: Unit::Bytes, ..metric() })];
+    assert_eq!(rejected(ingest.frame(&peer(), redefined, at(0))).losses[0].samples, 1);
+    accepted(ingest.frame(&peer(), frame(4, &shape(2, None), &[NOW_US], &mut announced, &[]), at(0)));
+}
+
+#[test]
+fn entries_that_refer_to_nothing_are_asked_for() {
+    let (mut ingest, mut announced, frames) = opened(0, 1);
+    accepted(ingest.frame(&peer(), frames[0].clone(), at(0)));
+    let series = SeriesDescriptor { metric: MetricId(9), job: None, labels: Labels::default() };
+    let shape_of_nothing = ShapeDescriptor { series: vec![SeriesId(9)] };
+    for entry in [Entry::Series(SeriesId(9), series), Entry::Shape(ShapeId(9), shape_of_nothing)] {
+        let mut next = frame(2, &shape(1, None), &[NOW_US], &mut announced, &[]);
+        next.dictionary.push(entry);
+        ingest.sessions.get_mut(&SESSION).unwrap().asked = None;
+        assert!(matches!(ingest.frame(&peer(), next, at(0)), Verdict::Ask(ToAgent::NeedDictionary { .. })));
+    }
+}
+
+#[test]
+fn skipped_frames_advance_the_session() {
+    let (mut ingest, mut announced, frames) = opened(0, 1);
+    let skipped = |first, last, reason| ToCollector::Skipped {
+        session: SESSION,
+        first,
+        last,
+        samples: 5,
+        reason,
+        span_us: (1, 2),
+    };
+    // Before anybody has said who speaks, there is no node to count a loss for.
+    assert!(matches!(
+        ingest.message(&peer(), skipped(1, 2, SkipReason::OutboxFull), at(0)),
+        Verdict::Ask(ToAgent::NeedDictionary { .. })
+    ));
+    accepted(ingest.frame(&peer(), frames[0].clone(), at(0)));
+    assert!(matches!(
+        ingest.message(&peer(), skipped(3, 4, SkipReason::OutboxFull), at(0)),
+        Verdict::Ask(ToAgent::Resend { from: 2, .. })
+    ));
+    let loss = accepted(ingest.message(&peer(), skipped(1, 4, SkipReason::OutboxFull), at(0)));
+    assert_eq!((loss.sequence, loss.losses.len(), loss.losses[0].reason), (4, 1, LossReason::OutboxFull));
+    assert!(matches!(
+        ingest.message(&peer(), skipped(2, 4, SkipReason::OutboxFull), at(0)),
+        Verdict::Repeated(_)
+    ));
+    let stored = accepted(ingest.message(&peer(), skipped(5, 9, SkipReason::AlreadyAcknowledged), at(0)));
+    assert_eq!((stored.sequence, stored.losses.len()), (9, 0));
+    assert!(matches!(
+        ingest.message(&peer(), skipped(10, u64::MAX, SkipReason::OutboxFull), at(0)),
+        Verdict::Refused(_)
+    ));
+    assert!(matches!(
+        ingest.message(&peer(), skipped(11, 10, SkipReason::OutboxFull), at(0)),
+        Verdict::Refused(_)
+    ));
+    accepted(ingest.frame(&peer(), frame(10, &shape(1, None), &[NOW_US], &mut announced, &[]), at(0)));
+}
+
+#[test]
+fn samples_of_impossible_times_are_counted() {
+    let (mut ingest, mut announced, _) = opened(0, 0);
+    let times = [
+        NOW_US,
+        NOW_US - limits::SAMPLE_AGE_MAX_US - 1,
+        NOW_US + limits::SAMPLE_AHEAD_MAX_US + 1,
+        NOW_US - limits::SAMPLE_AGE_MAX_US,
+    ];
+    let kept = accepted(ingest.frame(&peer(), frame(1, &shape(1, None), &times, &mut announced, &[]), at(0)));
+    assert_eq!(kept.samples[0].times_us, [times[0], times[3]]);
+    assert_eq!(kept.rows(), 2);
+    assert_eq!(kept.losses, [Loss { samples: 2, reason: LossReason::Clock, span_us: (times[1], times[2]) }]);
+}
+
+#[test]
+fn a_job_that_has_ended_is_forgotten_behind_its_frame() {
+    let (mut ingest, mut announced, _) = opened(0, 0);
+    let ended = [Event::JobEnded { job: JobHandle(3), at_us: NOW_US }];
+    let last = accepted(ingest.frame(
+        &peer(),
+        frame(1, &shape(1, Some(3)), &[NOW_US], &mut announced, &ended),
+        at(0),
+    ));
+    assert_eq!((last.rows(), last.job_ends.len()), (1, 1));
+    // Its series are gone, its tallies are still understood.
+    let mut late = frame(2, &shape(1, Some(3)), &[NOW_US], &mut announced, &[]);
+    late.dictionary.clear();
+    let entry =
+        LedgerEntry { job: Some(JobHandle(3)), source: "x".try_into().unwrap(), tally: Default::default() };
+    late.ledger.push(entry);
+    assert!(matches!(
+        ingest.frame(&peer(), late.clone(), at(0)),
+        Verdict::Ask(ToAgent::NeedDictionary { .. })
+    ));
+    late.blocks.clear();
+    assert_eq!(accepted(ingest.frame(&peer(), late, at(0))).tallies.len(), 1);
+}
+
+#[test]
+fn sessions_of_one_peer_are_bounded_and_what_is_not_committed_stays() {
+    let (mut ingest, _, frames) = opened(0, 1);
+    accepted(ingest.frame(&peer(), frames[0].clone(), at(0)));
+    for session in 100..200 {
+        assert!(ingest.open(SessionId(session), &peer(), 0, at(session)));
+    }
+    assert_eq!(ingest.sessions.len(), limits::SESSIONS_PER_PEER);
+    assert!(ingest.knows(SESSION) && ingest.knows(SessionId(199)) && !ingest.knows(SessionId(100)));
+    ingest.committed(SESSION, 1);
+    assert!(ingest.open(SessionId(200), &peer(), 0, at(200)));
+    assert!(!ingest.knows(SESSION));
+    assert_eq!(ingest.dictionary_bytes, 0);
+}
+
+#[test]
+fn what_another_collector_stored_is_not_wanted_again() {
+    let (mut ingest, _, frames) = opened(0, 3);
+    accepted(ingest.frame(&peer(), frames[0].clone(), at(0)));
+    assert_eq!(ingest.committed(SESSION, 2), Some((peer(), ToAgent::Ack { session: SESSION, through: 2 })));
+    assert!(matches!(ingest.frame(&peer(), frames[1].clone(), at(0)), Verdict::Repeated(Some(_))));
+    accepted(ingest.frame(&peer(), frames[2].clone(), at(0)));
+}

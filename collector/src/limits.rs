@@ -1,0 +1,86 @@
+//! Every bound of the collector, by name, with its reason. Those of the protocol are in [`polymeter_proto::limits`].
+
+use std::time::Duration;
+
+/// Messages that ZeroMQ queues per agent in each direction. What does not fit waits in the agent's outbox.
+pub const SOCKET_MESSAGES: i32 = 256;
+
+/// Bytes that wait for one writer. 64 MiB are seconds of a large cluster; beyond it the agents' outboxes are the better
+/// place.
+pub const INBOX_BYTES: usize = 64 * 1024 * 1024;
+
+/// Messages that wait for one writer, however small they are.
+pub const INBOX_MESSAGES: usize = 16 * 1024;
+
+/// Answers that wait to be sent. The receiver never waits for a writer, so that a writer may wait for it here.
+pub const ANSWERS: usize = 16 * 1024;
+
+/// Messages that the receiver takes from its socket before it looks after the answers again.
+pub const RECEIVE_BURST: usize = 256;
+
+/// Frames of one transaction, for frames without samples do not count as rows.
+pub const COMMIT_FRAMES: usize = 8 * 1024;
+
+/// Sessions that one writer remembers. A session that was forgotten is looked up in the store when it speaks again.
+pub const SESSIONS: usize = 16 * 1024;
+
+/// Sessions of one peer: an agent has one, and its predecessor's while the outbox drains.
+pub const SESSIONS_PER_PEER: usize = 8;
+
+/// Memory that the dictionary of one session may take: about 300 000 series.
+pub const SESSION_DICTIONARY_BYTES: usize = 64 * 1024 * 1024;
+
+/// Memory that the dictionaries of one writer's sessions may take together. The sessions that were quiet for longest are
+/// forgotten first.
+pub const DICTIONARY_BYTES: usize = 1024 * 1024 * 1024;
+
+/// How long a request to an agent (send again, send your dictionary) may be unanswered before it is repeated.
+pub const REQUEST_AGAIN: Duration = Duration::from_secs(1);
+
+/// Dictionaries that an agent may send for one frame. When it still speaks of unknown ids, it always will.
+pub const DICTIONARIES_PER_FRAME: u32 = 3;
+
+/// How far in the past a sample may lie: an outbox that lived through a long maintenance.
+pub const SAMPLE_AGE_MAX_US: i64 = 366 * 86_400 * 1_000_000;
+
+/// How far in the future a sample may lie: a clock that is a time zone off.
+pub const SAMPLE_AHEAD_MAX_US: i64 = 86_400 * 1_000_000;
+
+/// How often one peer is told that what it sends is refused.
+pub const REFUSAL_AGAIN: Duration = Duration::from_secs(10);
+
+/// How often the log says that one peer is refused.
+pub const REFUSAL_LOG_AGAIN: Duration = Duration::from_secs(60);
+
+/// Peers whose refusals are remembered. While it is full of recent ones, further peers get no answer.
+pub const REFUSED_PEERS: usize = 1024;
+
+/// Lines that the log has on refusals in one [`REFUSAL_LOG_AGAIN`], for a peer that connects anew is a new peer.
+pub const REFUSAL_LINES: u32 = 20;
+
+/// The first and the longest time between two attempts to reach the store.
+pub const RECONNECT: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+
+/// How long a stopping collector tries to commit what it took. The agents keep what it does not acknowledge.
+pub const STOP_COMMIT: Duration = Duration::from_secs(10);
+
+/// How long the socket must be silent before a stopping collector takes it to be empty, and how long it waits at most.
+pub const STOP_DRAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
+
+/// How long the last acknowledgements may take to leave a stopping collector.
+pub const LINGER_MS: i32 = 1_000;
+
+/// How often peers are asked for a sign of life, and after what silence a connection is given up.
+pub const HEARTBEAT_MS: (i32, i32) = (10_000, 30_000);
+
+/// How long to wait for the store's server to answer a connection.
+pub const CONNECT: Duration = Duration::from_secs(10);
+
+/// How long SQLite waits for another writer of the same file.
+pub const SQLITE_BUSY: Duration = Duration::from_secs(10);
+
+/// Bytes of rows that are handed to COPY at once.
+pub const COPY_BYTES: usize = 256 * 1024;
+
+/// Bytes of a configuration file.
+pub const CONFIG_BYTES: u64 = 1024 * 1024;

@@ -1,0 +1,82 @@
+//! `polymeter-collector`: from the command line to the exit status.
+//!
+//! 0: it was told to stop, and did; 1: something broke; 2: the command line or configuration is wrong; 3: the endpoint
+//! or the store cannot be opened.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use polymeter_collector::config::Arguments;
+use polymeter_collector::{Collector, Config, StartError, Totals, log};
+use tokio::signal::unix::{SignalKind, signal};
+
+const BROKEN: u8 = 1;
+const USAGE: u8 = 2;
+const UNREACHABLE: u8 = 3;
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Also the answer to --help and --version, which are no errors.
+            let printed = error.print();
+            return if error.use_stderr() || printed.is_err() {
+                ExitCode::from(USAGE)
+            } else {
+                ExitCode::SUCCESS
+            };
+        }
+    };
+    let config = match arguments.resolve() {
+        Ok(config) => config,
+        Err(faults) => {
+            faults.0.iter().for_each(log::warning);
+            return ExitCode::from(USAGE);
+        }
+    };
+    if arguments.check {
+        log::info(format_args!(
+            "the configuration is valid: listen at {}, store in {}",
+            config.listen, config.store
+        ));
+        return ExitCode::SUCCESS;
+    }
+    match run(&config) {
+        Ok(totals) => {
+            log::info(format_args!(
+                "stopped: {} frames with {} samples stored, {} repeated, {} samples rejected, {} messages refused",
+                totals.frames, totals.samples, totals.repeated, totals.rejected, totals.refused
+            ));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            log::warning(log::chain(error.as_ref()));
+            ExitCode::from(match error.downcast_ref() {
+                Some(StartError::Bind { .. } | StartError::Store { .. }) => UNREACHABLE,
+                Some(StartError::Machine(_)) | None => BROKEN,
+            })
+        }
+    }
+}
+
+fn run(config: &Config) -> Result<Totals, Box<dyn std::error::Error>> {
+    let event_loop = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // Before anything starts, so that no signal is lost.
+    let (mut terminate, mut interrupt) = event_loop.block_on(async {
+        Ok::<_, std::io::Error>((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
+    })?;
+    let collector = Collector::start(config, &zmq::Context::new())?;
+    log::info(format_args!(
+        "listening at {}, storing in {}: {}",
+        collector.endpoint(),
+        config.store,
+        collector.choice()
+    ));
+    event_loop.block_on(async {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    });
+    Ok(collector.stop()?)
+}

@@ -1,0 +1,332 @@
+//! Reading back what was stored, for reports. The same statements for every store, but for how each writes times.
+
+mod backend;
+
+use std::ops::Range;
+
+use polymeter_proto::ledger::Tally;
+use polymeter_proto::series::Labels;
+
+use self::backend::{Backend, Value};
+use crate::store::{StoreError, StoreUrl};
+
+/// A connection that only reads.
+#[derive(Debug)]
+pub struct Reader {
+    backend: Backend,
+}
+
+/// A job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobRow {
+    /// The store's key for it: job ids come again.
+    pub job_key: i64,
+    /// The scheduler's name for it.
+    pub job_id: String,
+    /// The cluster, where it is known.
+    pub cluster: Option<String>,
+    /// The owner's name, where it is known.
+    pub owner: Option<String>,
+    /// The owner's numeric id, where it is known.
+    pub owner_uid: Option<i64>,
+    /// When the first of its nodes began to follow it, in nanoseconds since the epoch.
+    pub started_ns: i64,
+    /// When the last of its nodes that has ended did, in nanoseconds since the epoch.
+    pub ended_ns: Option<i64>,
+    /// Its nodes, sorted.
+    pub nodes: Vec<String>,
+}
+
+/// A series, and how much there is of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeriesRow {
+    /// The store's id for it.
+    pub series_id: i64,
+    /// The node.
+    pub node: String,
+    /// The metric's name.
+    pub metric: String,
+    /// The metric's unit.
+    pub unit: String,
+    /// The metric's kind: `counter` or `gauge`.
+    pub kind: String,
+    /// The labels.
+    pub labels: Labels,
+    /// How many samples there are.
+    pub count: u64,
+    /// When the first was taken, in nanoseconds since the epoch.
+    pub first_time_ns: Option<i64>,
+    /// When the last was taken, in nanoseconds since the epoch.
+    pub last_time_ns: Option<i64>,
+}
+
+/// Which series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Of<'a> {
+    /// Those of a job, by the store's key.
+    Job(i64),
+    /// A node's own.
+    Node(&'a str),
+}
+
+/// The samples of a series in a few numbers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Summary {
+    /// How many.
+    pub count: u64,
+    /// The smallest value.
+    pub min: f64,
+    /// The largest value.
+    pub max: f64,
+    /// The mean of the values, each with the same weight.
+    pub mean: f64,
+    /// The earliest value.
+    pub first: f64,
+    /// The latest value.
+    pub last: f64,
+}
+
+/// What became of the samples of one source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LedgerRow {
+    /// The agent's session.
+    pub session_id: String,
+    /// The node.
+    pub node: String,
+    /// The source.
+    pub source: String,
+    /// The counts since the session began.
+    pub tally: Tally,
+}
+
+/// A change of what is sampled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlanChangeRow {
+    /// When it took effect, in nanoseconds since the epoch.
+    pub time_ns: i64,
+    /// The node.
+    pub node: String,
+    /// The metric.
+    pub metric: String,
+    /// The period until then, in microseconds; none where it was not sampled.
+    pub old_period_us: Option<i64>,
+    /// The period from then on, in microseconds; none where it is not sampled any more.
+    pub new_period_us: Option<i64>,
+    /// Why.
+    pub cause: String,
+    /// Who wanted it, where a person did.
+    pub by_whom: Option<String>,
+    /// When it ends by itself, in nanoseconds since the epoch.
+    pub until_ns: Option<i64>,
+}
+
+/// Samples that are not in the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LossRow {
+    /// When the collector learnt of it, in nanoseconds since the epoch.
+    pub time_ns: i64,
+    /// The node.
+    pub node: String,
+    /// The agent's session.
+    pub session_id: String,
+    /// How many.
+    pub samples: u64,
+    /// Why.
+    pub reason: String,
+    /// When the oldest of them was taken, in nanoseconds since the epoch.
+    pub first_time_ns: i64,
+    /// When the newest of them was taken, in nanoseconds since the epoch.
+    pub last_time_ns: i64,
+}
+
+impl Reader {
+    /// Connects. Nothing is created or changed.
+    ///
+    /// # Errors
+    /// When the store cannot be reached, is none of Polymeter's, or was made by a newer program.
+    pub fn open(url: &StoreUrl) -> Result<Self, StoreError> {
+        Ok(Self { backend: Backend::open(url)? })
+    }
+
+    /// All jobs, the earliest first.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn jobs(&mut self) -> Result<Vec<JobRow>, StoreError> {
+        let (started, ended) = (self.backend.ns("started"), self.backend.ns("ended"));
+        let sql = format!(
+            "SELECT job_key, job_id, cluster, owner, owner_uid, {started}, {ended} FROM job ORDER BY started, job_key"
+        );
+        let mut jobs = self.backend.rows(&sql, &[], |row| JobRow {
+            job_key: row.integer(),
+            job_id: row.text(),
+            cluster: row.optional_text(),
+            owner: row.optional_text(),
+            owner_uid: row.optional_integer(),
+            started_ns: row.integer(),
+            ended_ns: row.optional_integer(),
+            nodes: Vec::new(),
+        })?;
+        let nodes =
+            self.backend.rows("SELECT job_key, node FROM job_node ORDER BY job_key, node", &[], |row| {
+                (row.integer(), row.text())
+            })?;
+        for (key, node) in nodes {
+            if let Some(job) = jobs.iter_mut().find(|job| job.job_key == key) {
+                job.nodes.push(node);
+            }
+        }
+        Ok(jobs)
+    }
+
+    /// Series and how many samples there are of each, by node, metric and labels.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn series(&mut self, of: Of<'_>) -> Result<Vec<SeriesRow>, StoreError> {
+        let (which, parameter) = match of {
+            Of::Job(key) => ("series.job_key = CAST($1 AS bigint)", Value::Integer(key)),
+            Of::Node(node) => {
+                ("series.job_key IS NULL AND series.node = CAST($1 AS text)", Value::Text(node.to_owned()))
+            }
+        };
+        let (first, last) = (self.backend.ns("min(samples.time)"), self.backend.ns("max(samples.time)"));
+        let sql = format!(
+            "SELECT series.series_id, node, metric, unit, kind, CAST(labels AS text), count(samples.time), {first}, {last}
+             FROM series JOIN metric USING (metric) LEFT JOIN samples ON samples.series_id = series.series_id
+             WHERE {which} GROUP BY series.series_id, node, metric, unit, kind, CAST(labels AS text)
+             ORDER BY node, metric, series.series_id"
+        );
+        self.backend.rows(&sql, &[parameter], |row| SeriesRow {
+            series_id: row.integer(),
+            node: row.text(),
+            metric: row.text(),
+            unit: row.text(),
+            kind: row.text(),
+            labels: labels(&row.text()),
+            count: row.count(),
+            first_time_ns: row.optional_integer(),
+            last_time_ns: row.optional_integer(),
+        })
+    }
+
+    /// The samples of a series from the begin of `span_ns` to before its end, in the order of their times: nanoseconds
+    /// since the epoch, and values. What was no number when it was taken is NaN.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn points(&mut self, series_id: i64, span_ns: Range<i64>) -> Result<Vec<(i64, f64)>, StoreError> {
+        let time = self.backend.ns("time");
+        let (from, to) = (self.backend.time("$2"), self.backend.time("$3"));
+        let sql = format!(
+            "SELECT {time}, value FROM samples
+             WHERE series_id = CAST($1 AS bigint) AND time >= {from} AND time < {to} ORDER BY time"
+        );
+        let parameters = [series_id, self.backend.bound(span_ns.start), self.backend.bound(span_ns.end)]
+            .map(Value::Integer);
+        self.backend.rows(&sql, &parameters, |row| (row.integer(), row.real()))
+    }
+
+    /// The samples of a series in a few numbers; none where it has no samples.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn summary(&mut self, series_id: i64) -> Result<Option<Summary>, StoreError> {
+        let end = |order: &str| {
+            format!(
+                "(SELECT value FROM samples WHERE series_id = CAST($1 AS bigint) ORDER BY time {order} LIMIT 1)"
+            )
+        };
+        let sql = format!(
+            "SELECT count(*), min(value), max(value), avg(value), {}, {} FROM samples WHERE series_id = CAST($1 AS bigint)",
+            end("ASC"),
+            end("DESC")
+        );
+        let summaries = self.backend.rows(&sql, &[Value::Integer(series_id)], |row| Summary {
+            count: row.count(),
+            min: row.real(),
+            max: row.real(),
+            mean: row.real(),
+            first: row.real(),
+            last: row.real(),
+        })?;
+        Ok(summaries.into_iter().find(|summary| summary.count > 0))
+    }
+
+    /// What became of the samples that were due: of a job, or of the nodes' own.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn ledger(&mut self, job_key: Option<i64>) -> Result<Vec<LedgerRow>, StoreError> {
+        let sql = "SELECT ledger.session_id, node, source, due, taken, late, missed, absent, dropped
+             FROM ledger JOIN session USING (session_id)
+             WHERE coalesce(job_key, 0) = CAST($1 AS bigint) ORDER BY node, source, ledger.session_id";
+        self.backend.rows(sql, &[Value::Integer(job_key.unwrap_or(0))], |row| LedgerRow {
+            session_id: row.text(),
+            node: row.text(),
+            source: row.text(),
+            tally: Tally {
+                due: row.count(),
+                taken: row.count(),
+                late: row.count(),
+                missed: row.count(),
+                absent: row.count(),
+                dropped: row.count(),
+            },
+        })
+    }
+
+    /// The changes of what was sampled, of a job or of the nodes' own metrics, in the order of their times.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn plan_changes(&mut self, job_key: Option<i64>) -> Result<Vec<PlanChangeRow>, StoreError> {
+        let (time, until) = (self.backend.ns("time"), self.backend.ns("until"));
+        let sql = format!(
+            "SELECT {time}, node, metric, old_period_us, new_period_us, cause, by_whom, {until} FROM plan_change
+             WHERE coalesce(job_key, 0) = CAST($1 AS bigint) ORDER BY time, node, metric"
+        );
+        self.backend.rows(&sql, &[Value::Integer(job_key.unwrap_or(0))], |row| PlanChangeRow {
+            time_ns: row.integer(),
+            node: row.text(),
+            metric: row.text(),
+            old_period_us: row.optional_integer(),
+            new_period_us: row.optional_integer(),
+            cause: row.text(),
+            by_whom: row.optional_text(),
+            until_ns: row.optional_integer(),
+        })
+    }
+
+    /// What was lost: while a job ran, on its nodes; or all.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn losses(&mut self, job_key: Option<i64>) -> Result<Vec<LossRow>, StoreError> {
+        let columns = [self.backend.ns("time"), self.backend.ns("first_time"), self.backend.ns("last_time")];
+        let [time, first, last] = columns;
+        let sql = format!(
+            "SELECT {time}, node, session_id, samples, reason, {first}, {last} FROM loss
+             WHERE CAST($1 AS bigint) = 0 OR EXISTS (
+                 SELECT 1 FROM job_node WHERE job_node.job_key = CAST($1 AS bigint) AND job_node.node = loss.node
+                     AND loss.last_time >= job_node.started AND loss.first_time <= coalesce(job_node.ended, loss.first_time))
+             ORDER BY time, node, session_id"
+        );
+        self.backend.rows(&sql, &[Value::Integer(job_key.unwrap_or(0))], |row| LossRow {
+            time_ns: row.integer(),
+            node: row.text(),
+            session_id: row.text(),
+            samples: row.count(),
+            reason: row.text(),
+            first_time_ns: row.integer(),
+            last_time_ns: row.integer(),
+        })
+    }
+}
+
+/// The labels that a JSON object of texts stands for. What is none has no labels: only this program writes them.
+fn labels(json: &str) -> Labels {
+    let object: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json).unwrap_or_default();
+    let pairs = object.into_iter().filter_map(|(key, value)| Some((key, value.as_str()?.to_owned())));
+    Labels::new(pairs.collect()).unwrap_or_default()
+}

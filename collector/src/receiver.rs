@@ -1,0 +1,213 @@
+//! The receiver: the one thread that owns the socket. It hands on what comes, sends what is answered, and waits for
+//! neither the store nor an agent.
+//!
+//! When a writer's inbox is full it stops reading: ZeroMQ's queues fill, then the connections, and the data wait with the
+//! agents. Acknowledgements still go out, since they are what makes room there.
+
+mod refusals;
+
+use std::os::fd::RawFd;
+use std::sync::mpsc::{self, TryRecvError};
+use std::time::Duration;
+
+use polymeter_proto::series::SessionId;
+use polymeter_proto::wire::message::{ToAgent, ToCollector};
+use polymeter_proto::wire::{DecodeError, VERSION, frame, message};
+use zmq::{DONTWAIT, POLLIN, PollItem, Socket};
+
+use self::refusals::Refusals;
+use crate::clock::Clock;
+use crate::inbox::{Answer, InboxSender, Peer, Received, Waker};
+use crate::ingest::session_of;
+use crate::limits;
+use crate::stop::Stop;
+
+/// The receiver's thread.
+pub(crate) struct Receiver {
+    pub(crate) socket: Socket,
+    pub(crate) waker: Waker,
+    /// One per writer; none any more once the socket is drained at the stop.
+    pub(crate) inboxes: Vec<InboxSender>,
+    pub(crate) answers: mpsc::Receiver<Answer>,
+    pub(crate) clock: Clock,
+    pub(crate) stop: Stop,
+}
+
+/// Makes the ROUTER socket, with every queue bounded, and binds it.
+pub(crate) fn bind(context: &zmq::Context, endpoint: &str) -> zmq::Result<Socket> {
+    let socket = context.socket(zmq::ROUTER)?;
+    socket.set_rcvhwm(limits::SOCKET_MESSAGES)?;
+    socket.set_sndhwm(limits::SOCKET_MESSAGES)?;
+    socket.set_maxmsgsize(i64::try_from(polymeter_proto::limits::FRAME_BYTES).unwrap_or(i64::MAX))?;
+    socket.set_linger(limits::LINGER_MS)?;
+    socket.set_heartbeat_ivl(limits::HEARTBEAT_MS.0)?;
+    socket.set_heartbeat_timeout(limits::HEARTBEAT_MS.1)?;
+    socket.set_ipv6(true)?;
+    socket.bind(endpoint)?;
+    Ok(socket)
+}
+
+/// What the loop waits for next.
+enum Wait {
+    /// The socket or a writer, for ever or for a time.
+    For(Option<Duration>),
+    /// Nothing: all writers have gone.
+    Nothing,
+}
+
+impl Receiver {
+    /// Works until the stop is wished, the socket is drained, and the last writer has gone. Says how many messages were
+    /// not understood.
+    pub(crate) fn run(mut self) -> u64 {
+        let mut refusals = Refusals::default();
+        let mut held = None;
+        loop {
+            let wait = self.send_answers(&mut refusals);
+            let came = self.receive(&mut held, &mut refusals);
+            let wait = self.when_stopping(wait, came, held.is_some());
+            match wait {
+                Wait::Nothing => return refusals.count(),
+                Wait::For(_) if came == limits::RECEIVE_BURST => {}
+                Wait::For(patience) => {
+                    let reads = held.is_none() && !self.inboxes.is_empty();
+                    if let Err(zmq::Error::ETERM | zmq::Error::ENOTSOCK) =
+                        poll(&self.socket, reads, self.waker.raw_fd(), patience)
+                    {
+                        // Whoever gave the context took it back: nothing can come or go any more.
+                        return refusals.count();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Closes the inboxes once the stop is wished and nothing more comes.
+    fn when_stopping(&mut self, wait: Wait, came: usize, holds: bool) -> Wait {
+        let Some(since) = self.stop.since() else { return wait };
+        if self.inboxes.is_empty() {
+            return wait;
+        }
+        let (quiet, at_most) = limits::STOP_DRAIN;
+        let is_over = self.clock.now().since_start.saturating_sub(since) >= at_most;
+        let is_quiet = came == 0 && !holds && matches!(self.socket.poll(POLLIN, millis(quiet)), Ok(0));
+        if is_over || is_quiet {
+            self.inboxes.clear();
+        }
+        // Look again at once: something may have come, or the writers may have gone.
+        match wait {
+            Wait::For(_) => Wait::For(Some(quiet)),
+            Wait::Nothing => Wait::Nothing,
+        }
+    }
+
+    fn send_answers(&self, refusals: &mut Refusals) -> Wait {
+        self.waker.rest();
+        loop {
+            match self.answers.try_recv() {
+                Ok(Answer::Message(peer, message)) => self.send(&peer, &message),
+                Ok(Answer::Refusal(peer, why)) => self.refuse(&peer, &why, refusals),
+                Err(TryRecvError::Empty) => return Wait::For(None),
+                Err(TryRecvError::Disconnected) => return Wait::Nothing,
+            }
+        }
+    }
+
+    fn send(&self, peer: &Peer, message: &ToAgent) {
+        // An agent that has gone, or does not read, gets the answer when it sends again.
+        self.socket.send_multipart([peer.as_bytes(), &message.encode()], DONTWAIT).ok();
+    }
+
+    fn refuse(&self, peer: &Peer, why: &str, refusals: &mut Refusals) {
+        if refusals.note(peer, why, self.clock.now().since_start) {
+            let reason = why.chars().take(polymeter_proto::limits::TEXT_BYTES / 4).collect();
+            self.send(peer, &ToAgent::Refused { reason, versions: (VERSION, VERSION) });
+        }
+    }
+
+    /// Hands on what lies in the socket, and says how many messages that were. What finds no room is held, and nothing is
+    /// read until it has found some.
+    fn receive(&self, held: &mut Option<(usize, Received)>, refusals: &mut Refusals) -> usize {
+        if let Some((writer, message)) = held.take() {
+            *held = self.hand_on(writer, message);
+        }
+        let mut came = 0;
+        while held.is_none() && came < limits::RECEIVE_BURST && !self.inboxes.is_empty() {
+            let Some((peer, payload)) = self.next() else { break };
+            came += 1;
+            match payload.map_err(str::to_owned).and_then(|bytes| Ok((self.writer_for(&bytes)?, bytes))) {
+                Ok((writer, bytes)) => *held = self.hand_on(writer, Received { peer, bytes }),
+                Err(why) => self.refuse(&peer, &why, refusals),
+            }
+        }
+        came
+    }
+
+    fn hand_on(&self, writer: usize, message: Received) -> Option<(usize, Received)> {
+        self.inboxes.get(writer)?.offer(message).err().map(|message| (writer, message))
+    }
+
+    /// The next message and who sent it, if there is one.
+    fn next(&self) -> Option<(Peer, Result<zmq::Message, &'static str>)> {
+        let routing_id = self.socket.recv_msg(DONTWAIT).ok()?;
+        let peer = Peer::from(&*routing_id);
+        if !routing_id.get_more() {
+            return Some((peer, Err("a message without a part")));
+        }
+        let payload = self.socket.recv_msg(DONTWAIT).ok()?;
+        let mut more = payload.get_more();
+        let single = !more;
+        while more {
+            more = self.socket.recv_msg(DONTWAIT).is_ok_and(|part| part.get_more());
+        }
+        Some((peer, if single { Ok(payload) } else { Err("a message of several parts") }))
+    }
+
+    /// The writer for a message: a session has the same one for all its life.
+    fn writer_for(&self, bytes: &[u8]) -> Result<usize, String> {
+        let session = peek_session(bytes).map_err(|error| error.to_string())?;
+        let writers = self.inboxes.len().max(1) as u64;
+        Ok(usize::try_from(session.0 % writers).unwrap_or_default())
+    }
+}
+
+/// The session that a frame or message belongs to, before anything else of it is believed.
+fn peek_session(bytes: &[u8]) -> Result<SessionId, DecodeError> {
+    let (magic, rest) = bytes.split_first_chunk::<3>().ok_or(DecodeError::Truncated)?;
+    let (version, rest) = rest.split_first().ok_or(DecodeError::Truncated)?;
+    match (*magic, *version) {
+        (frame::MAGIC, VERSION) => {
+            let session = rest.first_chunk::<8>().ok_or(DecodeError::Truncated)?;
+            Ok(SessionId(u64::from_le_bytes(*session)))
+        }
+        (message::MAGIC, VERSION) => ToCollector::decode(bytes).map(|message| session_of(&message)),
+        (frame::MAGIC | message::MAGIC, found) => Err(DecodeError::Version { found }),
+        _ => Err(DecodeError::Magic),
+    }
+}
+
+/// Waits for a message on the socket, where `reads`, or a call of the waker.
+fn poll(socket: &Socket, reads: bool, waker: RawFd, patience: Option<Duration>) -> zmq::Result<()> {
+    let events = if reads { POLLIN } else { zmq::PollEvents::empty() };
+    let mut items = [socket.as_poll_item(events), PollItem::from_fd(waker, POLLIN)];
+    zmq::poll(&mut items, patience.map_or(-1, millis)).map(drop)
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_this_protocol_is_handed_on() {
+        assert_eq!(peek_session(b"PLM\x01\x07\0\0\0\0\0\0\0"), Ok(SessionId(7)));
+        assert_eq!(peek_session(b"PLM\x01\x07\0\0\0"), Err(DecodeError::Truncated));
+        assert_eq!(peek_session(b"PLM\x02\x07\0\0\0\0\0\0\0"), Err(DecodeError::Version { found: 2 }));
+        assert_eq!(peek_session(b"GET / HTTP/1.1"), Err(DecodeError::Magic));
+        assert_eq!(peek_session(b""), Err(DecodeError::Truncated));
+        let message = ToCollector::Dictionary { session: SessionId(9), entries: Vec::new() };
+        assert_eq!(peek_session(&message.encode()), Ok(SessionId(9)));
+    }
+}

@@ -1,0 +1,231 @@
+//! PostgreSQL, with or without TimescaleDB: the connection, the schema, and the transactions.
+//!
+//! A writer's thread drives its connection with an event loop of its own, so that the rest of the collector waits for
+//! nothing but queues.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use polymeter_proto::series::SessionId;
+use tokio::runtime::Runtime;
+use tokio_postgres::{Client, Config, NoTls};
+
+use super::copy::Timestamp;
+use super::{
+    Choice, DAY_US, Doing, SCHEMA_VERSION, StoreError, TimescaleMode, Way, jobs_without_key, not_stored,
+    rows, series_without_id, sessions, stored_us, timescale,
+};
+use crate::commit::{Accepted, Committed, Job, Series, Session};
+use crate::limits;
+
+/// Version by version, what makes the schema: for all, and beside it for partitions.
+const MIGRATIONS: [(&str, &str); SCHEMA_VERSION as usize] =
+    [(include_str!("../../schema/postgres_1.sql"), include_str!("../../schema/partitions_1.sql"))];
+
+/// Where the first version leaves room to say that `samples` has partitions.
+const PARTITIONING: &str = "/* PARTITIONING */";
+
+/// The advisory lock under which collectors change the schema and the partitions: "polymete" in ASCII.
+pub(super) const SCHEMA_LOCK: i64 = 0x706f_6c79_6d65_7465;
+
+/// The advisory lock under which jobs get their rows, for no unique index can say when two are the same.
+const JOB_LOCK: i64 = SCHEMA_LOCK + 1;
+
+/// A connection to PostgreSQL.
+#[derive(Debug)]
+pub(crate) struct PostgresStore {
+    runtime: Runtime,
+    client: Client,
+    choice: Choice,
+    /// The days, counted from the epoch, whose partitions are known to be there.
+    days: BTreeSet<i64>,
+}
+
+impl PostgresStore {
+    pub(crate) fn open(config: &Config, mode: TimescaleMode) -> Result<Self, StoreError> {
+        let runtime = event_loop()?;
+        let (client, choice) = runtime.block_on(async {
+            let mut client = connect(config).await?;
+            let choice = migrate(&mut client, mode).await?;
+            Ok::<_, StoreError>((client, choice))
+        })?;
+        Ok(Self { runtime, client, choice, days: BTreeSet::new() })
+    }
+
+    pub(crate) const fn choice(&self) -> &Choice {
+        &self.choice
+    }
+
+    pub(crate) fn last_sequence(&self, session: SessionId) -> Result<u64, StoreError> {
+        let id = session.to_string();
+        let query = async {
+            self.client.query_opt("SELECT last_sequence FROM session WHERE session_id = $1", &[&id]).await
+        };
+        let row = self.runtime.block_on(query).doing("looking up a session")?;
+        Ok(row.map_or(0, |row| row.get::<_, i64>(0).cast_unsigned()))
+    }
+
+    pub(crate) fn commit(&mut self, frames: &[Accepted]) -> Result<Committed, StoreError> {
+        let Self { runtime, client, choice, days } = self;
+        runtime.block_on(async {
+            // Ids are handed out in transactions of their own: short ones, so that writers do not wait for each other,
+            // and committed before an id is remembered.
+            give_job_keys(client, &jobs_without_key(frames)).await.doing("storing jobs")?;
+            give_series_ids(client, &series_without_id(frames)).await.doing("storing series")?;
+            if choice.way == Way::Partitions {
+                create_partitions(client, frames, days).await.doing("creating a partition")?;
+            }
+            write(client, frames).await.doing("storing samples")
+        })
+    }
+}
+
+/// An event loop for one thread.
+pub(crate) fn event_loop() -> Result<Runtime, StoreError> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StoreError::Runtime)
+}
+
+/// Connects. A server that vanishes without a word is noticed in about a minute.
+pub(crate) async fn connect(config: &Config) -> Result<Client, StoreError> {
+    let mut config = config.clone();
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(limits::CONNECT);
+    }
+    if config.get_application_name().is_none() {
+        config.application_name("polymeter-collector");
+    }
+    config.tcp_user_timeout(limits::CONNECT * 6).keepalives_idle(limits::CONNECT * 3);
+    let (client, connection) = config.connect(NoTls).await.doing("connecting")?;
+    // Its outcome shows in the client's next call.
+    tokio::spawn(connection);
+    Ok(client)
+}
+
+/// Brings the schema up to date; of several collectors that start together, one does.
+async fn migrate(client: &mut Client, mode: TimescaleMode) -> Result<Choice, StoreError> {
+    let doing = "bringing the schema up to date";
+    client.execute("SELECT pg_advisory_lock($1)", &[&SCHEMA_LOCK]).await.doing(doing)?;
+    let offer = timescale::look(client).await?;
+    let found = schema_version(client).await.doing(doing)?;
+    if found > SCHEMA_VERSION {
+        return Err(StoreError::NewerSchema { found });
+    }
+    // Only a new table can be made a hypertable; for an old one the extension is as it is.
+    let offer = if found == 0 { timescale::install(client, mode, offer).await? } else { offer };
+    let hypertable = found == 0 && timescale::wants_hypertable(&offer, mode)?;
+    let partitioned = if found == 0 { !hypertable } else { is_partitioned(client).await.doing(doing)? };
+    let transaction = client.transaction().await.doing(doing)?;
+    for (version, (all, partitions)) in
+        (1..=SCHEMA_VERSION).zip(MIGRATIONS).skip_while(|(version, _)| *version <= found)
+    {
+        let partitioning = if partitioned { "PARTITION BY RANGE (time)" } else { "" };
+        transaction.batch_execute(&all.replace(PARTITIONING, partitioning)).await.doing(doing)?;
+        if partitioned {
+            transaction.batch_execute(partitions).await.doing(doing)?;
+        }
+        transaction.execute("INSERT INTO schema_version VALUES ($1)", &[&version]).await.doing(doing)?;
+    }
+    if hypertable {
+        timescale::make_hypertable(&transaction, &offer).await?;
+    }
+    transaction.commit().await.doing(doing)?;
+    client.execute("SELECT pg_advisory_unlock($1)", &[&SCHEMA_LOCK]).await.doing(doing)?;
+    timescale::choose(client, &offer, mode, found == 0).await
+}
+
+async fn schema_version(client: &Client) -> Result<i32, tokio_postgres::Error> {
+    client.batch_execute("CREATE TABLE IF NOT EXISTS schema_version (version int4 NOT NULL)").await?;
+    Ok(client.query_one("SELECT coalesce(max(version), 0) FROM schema_version", &[]).await?.get(0))
+}
+
+async fn is_partitioned(client: &Client) -> Result<bool, tokio_postgres::Error> {
+    Ok(client
+        .query_one("SELECT relkind = 'p' FROM pg_class WHERE oid = 'samples'::regclass", &[])
+        .await?
+        .get(0))
+}
+
+async fn give_job_keys(client: &mut Client, jobs: &[Arc<Job>]) -> Result<(), tokio_postgres::Error> {
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    let transaction = client.transaction().await?;
+    transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&JOB_LOCK]).await?;
+    let mut keys = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        keys.push(rows::give_job_key(&transaction, job).await?);
+    }
+    transaction.commit().await?;
+    for (job, key) in jobs.iter().zip(keys) {
+        job.key.get_or_init(|| key);
+    }
+    Ok(())
+}
+
+async fn give_series_ids(client: &Client, series: &[Arc<Series>]) -> Result<(), tokio_postgres::Error> {
+    if series.is_empty() {
+        return Ok(());
+    }
+    // Each statement commits by itself: an id that is seen is an id that stays.
+    rows::find_series(client, series).await?;
+    let unknown: Vec<_> = series.iter().filter(|series| series.id.get().is_none()).cloned().collect();
+    if !unknown.is_empty() {
+        rows::insert_metrics(client, &unknown).await?;
+        rows::insert_series(client, &unknown).await?;
+        rows::find_series(client, &unknown).await?;
+    }
+    Ok(())
+}
+
+/// Creates the partitions that the samples of `frames` need, and the one after the newest.
+async fn create_partitions(
+    client: &mut Client,
+    frames: &[Accepted],
+    known: &mut BTreeSet<i64>,
+) -> Result<(), tokio_postgres::Error> {
+    let times = frames.iter().flat_map(|frame| &frame.samples).flat_map(|samples| &samples.times_us);
+    let mut days: BTreeSet<i64> = times.map(|time_us| stored_us(*time_us) / DAY_US).collect();
+    days.extend(days.last().map(|newest| newest + 1));
+    days.retain(|day| !known.contains(day));
+    if days.is_empty() {
+        return Ok(());
+    }
+    let transaction = client.transaction().await?;
+    transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&SCHEMA_LOCK]).await?;
+    for day in &days {
+        let day = i32::try_from(*day).unwrap_or(i32::MAX);
+        transaction
+            .execute("SELECT polymeter_create_partition(date '1970-01-01' + $1::int4)", &[&day])
+            .await?;
+    }
+    transaction.commit().await?;
+    known.append(&mut days);
+    Ok(())
+}
+
+async fn write(client: &mut Client, frames: &[Accepted]) -> Result<Committed, tokio_postgres::Error> {
+    let sessions = sessions(frames);
+    let seen_us = frames.iter().map(|frame| frame.received_us).max().unwrap_or_default();
+    let transaction = client.transaction().await?;
+    // The rows of sessions, then of jobs, each in the order of their keys: who locks in one order never waits in a circle.
+    rows::insert_sessions(&transaction, &sessions, Timestamp(stored_us(seen_us))).await?;
+    let last = rows::lock_sessions(&transaction, &sessions).await?;
+    let (new, last) = not_stored(frames, last);
+    let rows = rows::copy_samples(&transaction, &new).await?;
+    rows::upsert_tallies(&transaction, &new).await?;
+    rows::insert_losses(&transaction, &new).await?;
+    rows::insert_plan_changes(&transaction, &new).await?;
+    rows::end_jobs(&transaction, &new).await?;
+    rows::advance_sessions(&transaction, &last, Timestamp(stored_us(seen_us))).await?;
+    transaction.commit().await?;
+    let repeated = frames.len() - new.len();
+    Ok(Committed { through: last.into_iter().collect(), rows, repeated: repeated as u64 })
+}
+
+/// The ids of `sessions` as the database has them.
+pub(crate) fn session_ids(sessions: &[Arc<Session>]) -> Vec<String> {
+    sessions.iter().map(|session| session.id.to_string()).collect()
+}
+
+/// What of a session's last sequence number the database has.
+pub(crate) type Last = HashMap<SessionId, u64>;

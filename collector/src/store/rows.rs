@@ -1,0 +1,321 @@
+//! The statements of PostgreSQL, row by row of the schema. Lists travel as arrays: one round trip each.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::SinkExt;
+use polymeter_proto::period::Period;
+use polymeter_proto::series::SessionId;
+use tokio_postgres::{Client, Error, Transaction};
+
+use super::copy::{Timestamp, put_header, put_sample, put_trailer};
+use super::postgres::{Last, session_ids};
+use super::{job_key, key_of, labels_json, latest_tallies, stored_count, stored_us};
+use crate::commit::{Accepted, Job, Series, Session};
+use crate::limits;
+
+fn timestamp(time_us: i64) -> Timestamp {
+    Timestamp(stored_us(time_us))
+}
+
+/// The key of the job's row: of the one that this node began at that time, else of the one that still runs or did when
+/// this node began, else of a new one.
+pub(super) async fn give_job_key(transaction: &Transaction<'_>, job: &Job) -> Result<i32, Error> {
+    let said = &job.descriptor;
+    let (job_id, node, started) = (said.job_id.as_str(), job.node.as_str(), timestamp(said.started_us));
+    let cluster = said.cluster.as_ref().map(|cluster| cluster.as_str());
+    let owner = said.owner.as_ref().map(|owner| owner.as_str());
+    let known = transaction
+        .query_opt(
+            "SELECT job_key FROM job LEFT JOIN job_node AS mine USING (job_key)
+             WHERE job_id = $1 AND cluster IS NOT DISTINCT FROM $2
+                 AND ((mine.node = $3 AND mine.started = $4) OR job.ended IS NULL OR job.ended >= $4)
+             ORDER BY coalesce(mine.node = $3 AND mine.started = $4, false) DESC, job.started DESC LIMIT 1",
+            &[&job_id, &cluster, &node, &started],
+        )
+        .await?;
+    let row = match known {
+        Some(row) => row,
+        None => {
+            let insert = "INSERT INTO job (job_id, cluster, owner, owner_uid, started) VALUES ($1, $2, $3, $4, $5) RETURNING job_key";
+            transaction
+                .query_one(insert, &[&job_id, &cluster, &owner, &said.owner_uid.map(i64::from), &started])
+                .await?
+        }
+    };
+    let key: i32 = row.get(0);
+    transaction
+        .execute("UPDATE job SET started = $2 WHERE job_key = $1 AND started > $2", &[&key, &started])
+        .await?;
+    let insert = "INSERT INTO job_node (job_key, node, started) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
+    transaction.execute(insert, &[&key, &node, &started]).await?;
+    Ok(key)
+}
+
+/// Gives their ids to those of `series` that are in the database.
+pub(super) async fn find_series(client: &Client, series: &[Arc<Series>]) -> Result<(), Error> {
+    let positions: Vec<i32> = (0..).take(series.len()).collect();
+    let (nodes, metrics, job_keys, labels) = identities(series);
+    let found = client
+        .query(
+            "SELECT wanted.position, series.series_id
+             FROM unnest($1::int4[], $2::text[], $3::text[], $4::int4[], $5::text[]) AS wanted (position, node, metric, job_key, labels)
+             JOIN series ON series.node = wanted.node AND series.metric = wanted.metric
+                 AND coalesce(series.job_key, 0) = coalesce(wanted.job_key, 0)
+                 AND md5(series.labels::text) = md5(wanted.labels::jsonb::text)",
+            &[&positions, &nodes, &metrics, &job_keys, &labels],
+        )
+        .await?;
+    for row in found {
+        let position = usize::try_from(row.get::<_, i32>(0)).unwrap_or(usize::MAX);
+        if let Some(series) = series.get(position) {
+            series.id.get_or_init(|| row.get(1));
+        }
+    }
+    Ok(())
+}
+
+type Identities<'a> = (Vec<&'a str>, Vec<&'a str>, Vec<Option<i32>>, Vec<String>);
+
+fn identities(series: &[Arc<Series>]) -> Identities<'_> {
+    (
+        series.iter().map(|series| series.node.as_str()).collect(),
+        series.iter().map(|series| series.metric.name.as_str()).collect(),
+        series.iter().map(|series| job_key(series)).collect(),
+        series.iter().map(|series| labels_json(&series.labels)).collect(),
+    )
+}
+
+pub(super) async fn insert_metrics(client: &Client, series: &[Arc<Series>]) -> Result<(), Error> {
+    let (names, units): (Vec<_>, Vec<_>) =
+        series.iter().map(|series| (series.metric.name.as_str(), series.metric.unit.as_str())).unzip();
+    let kinds: Vec<_> = series.iter().map(|series| series.metric.kind.as_str()).collect();
+    client
+        .execute(
+            "INSERT INTO metric (metric, unit, kind)
+             SELECT DISTINCT ON (metric) * FROM unnest($1::text[], $2::text[], $3::text[]) AS new (metric, unit, kind) ORDER BY metric
+             ON CONFLICT DO NOTHING",
+            &[&names, &units, &kinds],
+        )
+        .await?;
+    Ok(())
+}
+
+pub(super) async fn insert_series(client: &Client, series: &[Arc<Series>]) -> Result<(), Error> {
+    let (nodes, metrics, job_keys, labels) = identities(series);
+    let job_ids: Vec<_> =
+        series.iter().map(|series| series.job.as_ref().map(|job| job.descriptor.job_id.as_str())).collect();
+    client
+        .execute(
+            "INSERT INTO series (node, metric, job_key, job_id, labels)
+             SELECT node, metric, job_key, job_id, labels::jsonb
+             FROM unnest($1::text[], $2::text[], $3::int4[], $4::text[], $5::text[]) AS new (node, metric, job_key, job_id, labels)
+             ON CONFLICT DO NOTHING",
+            &[&nodes, &metrics, &job_keys, &job_ids, &labels],
+        )
+        .await?;
+    Ok(())
+}
+
+pub(super) async fn insert_sessions(
+    transaction: &Transaction<'_>,
+    sessions: &[Arc<Session>],
+    seen: Timestamp,
+) -> Result<(), Error> {
+    let said = || sessions.iter().map(|session| &session.descriptor);
+    let mut nodes: Vec<_> = said().map(|said| said.node.as_str()).collect();
+    let versions: Vec<_> = said().map(|said| said.agent_version.as_str()).collect();
+    let started: Vec<_> = said().map(|said| timestamp(said.started_us)).collect();
+    transaction
+        .execute(
+            "INSERT INTO session (session_id, node, agent_version, started, last_sequence, last_seen)
+             SELECT session_id, node, agent_version, started, 0, $5
+             FROM unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[]) AS new (session_id, node, agent_version, started)
+             ON CONFLICT DO NOTHING",
+            &[&session_ids(sessions), &nodes, &versions, &started, &seen],
+        )
+        .await?;
+    nodes.sort_unstable();
+    nodes.dedup();
+    let insert = "INSERT INTO node (node, first_seen) SELECT node, $2 FROM unnest($1::text[]) AS new (node) ON CONFLICT DO NOTHING";
+    transaction.execute(insert, &[&nodes, &seen]).await?;
+    Ok(())
+}
+
+/// Up to where each of `sessions` is stored; nobody else can store of them until this transaction ends.
+pub(super) async fn lock_sessions(
+    transaction: &Transaction<'_>,
+    sessions: &[Arc<Session>],
+) -> Result<Last, Error> {
+    let select = "SELECT session_id, last_sequence FROM session WHERE session_id = ANY ($1) ORDER BY session_id FOR UPDATE";
+    let rows = transaction.query(select, &[&session_ids(sessions)]).await?;
+    let by_text: std::collections::HashMap<String, i64> =
+        rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let last = |id: SessionId| by_text.get(&id.to_string()).copied().unwrap_or_default().cast_unsigned();
+    Ok(sessions.iter().map(|session| (session.id, last(session.id))).collect())
+}
+
+pub(super) async fn copy_samples(transaction: &Transaction<'_>, frames: &[&Accepted]) -> Result<u64, Error> {
+    let mut samples =
+        frames.iter().flat_map(|frame| &frame.samples).flat_map(|samples| samples.iter()).peekable();
+    if samples.peek().is_none() {
+        return Ok(0);
+    }
+    let copy = transaction
+        .copy_in::<_, Bytes>("COPY samples (time, series_id, value) FROM STDIN (FORMAT binary)")
+        .await?;
+    let mut copy = pin!(copy);
+    let mut buffer = BytesMut::with_capacity(limits::COPY_BYTES * 2);
+    put_header(&mut buffer);
+    for (series, column) in samples {
+        // All ids were given out before; a row without one would be refused by the table.
+        let Some(id) = series.id.get().copied() else { continue };
+        for (time_us, value) in column {
+            put_sample(&mut buffer, stored_us(time_us), id, value);
+        }
+        if buffer.len() >= limits::COPY_BYTES {
+            copy.feed(buffer.split().freeze()).await?;
+            buffer.reserve(limits::COPY_BYTES * 2);
+        }
+    }
+    put_trailer(&mut buffer);
+    copy.send(buffer.freeze()).await?;
+    copy.finish().await
+}
+
+pub(super) async fn upsert_tallies(transaction: &Transaction<'_>, frames: &[&Accepted]) -> Result<(), Error> {
+    let tallies = latest_tallies(frames);
+    if tallies.is_empty() {
+        return Ok(());
+    }
+    let sessions: Vec<_> = tallies.iter().map(|((session, ..), _)| session.to_string()).collect();
+    let job_keys: Vec<_> = tallies.iter().map(|((_, key, _), _)| *key).collect();
+    let sources: Vec<_> = tallies.iter().map(|((.., source), _)| source.as_str()).collect();
+    let column = |of: fn(&polymeter_proto::ledger::Tally) -> u64| -> Vec<i64> {
+        tallies.iter().map(|(_, tally)| stored_count(of(tally))).collect()
+    };
+    let (due, taken, late) =
+        (column(|tally| tally.due), column(|tally| tally.taken), column(|tally| tally.late));
+    let (missed, absent, dropped) =
+        (column(|tally| tally.missed), column(|tally| tally.absent), column(|tally| tally.dropped));
+    transaction
+        .execute(
+            "INSERT INTO ledger (session_id, job_key, source, due, taken, late, missed, absent, dropped)
+             SELECT * FROM unnest($1::text[], $2::int4[], $3::text[], $4::int8[], $5::int8[], $6::int8[], $7::int8[], $8::int8[], $9::int8[])
+             ON CONFLICT (session_id, coalesce(job_key, 0), source) DO UPDATE SET due = excluded.due, taken = excluded.taken,
+                 late = excluded.late, missed = excluded.missed, absent = excluded.absent, dropped = excluded.dropped",
+            &[&sessions, &job_keys, &sources, &due, &taken, &late, &missed, &absent, &dropped],
+        )
+        .await?;
+    Ok(())
+}
+
+pub(super) async fn insert_losses(transaction: &Transaction<'_>, frames: &[&Accepted]) -> Result<(), Error> {
+    let losses: Vec<_> =
+        frames.iter().flat_map(|frame| frame.losses.iter().map(move |loss| (frame, loss))).collect();
+    if losses.is_empty() {
+        return Ok(());
+    }
+    let times: Vec<_> = losses.iter().map(|(frame, _)| timestamp(frame.received_us)).collect();
+    let nodes: Vec<_> = losses.iter().map(|(frame, _)| frame.session.descriptor.node.as_str()).collect();
+    let sessions: Vec<_> = losses.iter().map(|(frame, _)| frame.session.id.to_string()).collect();
+    let samples: Vec<_> = losses.iter().map(|(_, loss)| stored_count(loss.samples)).collect();
+    let reasons: Vec<_> = losses.iter().map(|(_, loss)| loss.reason.as_str()).collect();
+    let (first, last): (Vec<_>, Vec<_>) =
+        losses.iter().map(|(_, loss)| (timestamp(loss.span_us.0), timestamp(loss.span_us.1))).unzip();
+    transaction
+        .execute(
+            "INSERT INTO loss (time, node, session_id, samples, reason, first_time, last_time)
+             SELECT * FROM unnest($1::timestamptz[], $2::text[], $3::text[], $4::int8[], $5::text[], $6::timestamptz[], $7::timestamptz[])",
+            &[&times, &nodes, &sessions, &samples, &reasons, &first, &last],
+        )
+        .await?;
+    Ok(())
+}
+
+pub(super) async fn insert_plan_changes(
+    transaction: &Transaction<'_>,
+    frames: &[&Accepted],
+) -> Result<(), Error> {
+    let of_frame = |frame| {
+        let Accepted { session, plan_changes, .. }: &Accepted = frame;
+        plan_changes.iter().map(move |(job, change)| (session.descriptor.node.as_str(), job.as_ref(), change))
+    };
+    let changes: Vec<_> = frames.iter().copied().flat_map(of_frame).collect();
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let (times, until): (Vec<_>, Vec<_>) =
+        changes.iter().map(|(.., change)| (timestamp(change.at_us), change.until_us.map(timestamp))).unzip();
+    let (nodes, job_keys): (Vec<_>, Vec<_>) =
+        changes.iter().map(|(node, job, _)| (*node, key_of(*job))).unzip();
+    let job_ids: Vec<_> =
+        changes.iter().map(|(_, job, _)| job.map(|job| job.descriptor.job_id.as_str())).collect();
+    let (metrics, causes): (Vec<_>, Vec<_>) =
+        changes.iter().map(|(.., change)| (change.metric.as_str(), change.cause.as_str())).unzip();
+    let micros = |period: Option<Period>| period.map(|period| stored_count(period.as_micros()));
+    let (old, new): (Vec<_>, Vec<_>) =
+        changes.iter().map(|(.., change)| (micros(change.old), micros(change.new))).unzip();
+    let by_whom: Vec<_> =
+        changes.iter().map(|(.., change)| change.by.as_ref().map(|by| by.as_str())).collect();
+    transaction
+        .execute(
+            "INSERT INTO plan_change (time, node, job_key, job_id, metric, old_period_us, new_period_us, cause, by_whom, until)
+             SELECT * FROM unnest($1::timestamptz[], $2::text[], $3::int4[], $4::text[], $5::text[], $6::int8[], $7::int8[], $8::text[],
+                                  $9::text[], $10::timestamptz[])",
+            &[&times, &nodes, &job_keys, &job_ids, &metrics, &old, &new, &causes, &by_whom, &until],
+        )
+        .await?;
+    Ok(())
+}
+
+pub(super) async fn end_jobs(transaction: &Transaction<'_>, frames: &[&Accepted]) -> Result<(), Error> {
+    let ends: Vec<_> = frames.iter().flat_map(|frame| &frame.job_ends).collect();
+    if ends.is_empty() {
+        return Ok(());
+    }
+    let (keys, nodes): (Vec<_>, Vec<_>) =
+        ends.iter().map(|(job, _)| (job.key.get().copied(), job.node.as_str())).unzip();
+    let ended: Vec<_> = ends.iter().map(|(_, at_us)| timestamp(*at_us)).collect();
+    // Several nodes of a job end at once: their writers lock in one order, and never wait in a circle.
+    transaction
+        .execute("SELECT FROM job WHERE job_key = ANY ($1) ORDER BY job_key FOR UPDATE", &[&keys])
+        .await?;
+    transaction
+        .execute(
+            "UPDATE job_node SET ended = greatest(job_node.ended, new.ended)
+             FROM (SELECT job_key, node, max(ended) AS ended
+                   FROM unnest($1::int4[], $2::text[], $3::timestamptz[]) AS said (job_key, node, ended) GROUP BY job_key, node) AS new
+             WHERE job_node.job_key = new.job_key AND job_node.node = new.node",
+            &[&keys, &nodes, &ended],
+        )
+        .await?;
+    transaction
+        .execute(
+            "UPDATE job SET ended = greatest(job.ended, new.ended)
+             FROM (SELECT job_key, max(ended) AS ended
+                   FROM unnest($1::int4[], $2::timestamptz[]) AS said (job_key, ended) GROUP BY job_key) AS new
+             WHERE job.job_key = new.job_key",
+            &[&keys, &ended],
+        )
+        .await?;
+    Ok(())
+}
+
+pub(super) async fn advance_sessions(
+    transaction: &Transaction<'_>,
+    last: &Last,
+    seen: Timestamp,
+) -> Result<(), Error> {
+    let sessions: Vec<_> = last.keys().map(SessionId::to_string).collect();
+    let sequences: Vec<_> = last.values().map(|last| stored_count(*last)).collect();
+    transaction
+        .execute(
+            "UPDATE session SET last_sequence = new.last, last_seen = $3
+             FROM unnest($1::text[], $2::int8[]) AS new (session_id, last) WHERE session.session_id = new.session_id",
+            &[&sessions, &sequences, &seen],
+        )
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,324 @@
+//! A writer: takes what agents sent from its inbox, judges it, gathers what is to be stored, commits, acknowledges.
+//!
+//! While the store is away a writer takes nothing: its inbox fills, the receiver stops reading, and the data wait in the
+//! agents' outboxes, where they belong. Nothing is acknowledged before it is committed.
+
+use std::time::Duration;
+
+use polymeter_proto::series::SessionId;
+use polymeter_proto::wire::frame::{self, Frame};
+use polymeter_proto::wire::message::ToCollector;
+
+use crate::clock::Clock;
+use crate::commit::{Accepted, Loss, LossReason};
+use crate::config::Config;
+use crate::inbox::{Answer, AnswerSender, Inbox, Peer, Received, Taken};
+use crate::ingest::{Ingest, Verdict, session_of};
+use crate::stop::Stop;
+use crate::store::{Store, StoreError};
+use crate::{limits, log};
+
+/// What one writer, or all of them, did.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Totals {
+    /// Frames that were committed.
+    pub frames: u64,
+    /// Samples that were committed.
+    pub samples: u64,
+    /// Frames that came again after they were accepted.
+    pub repeated: u64,
+    /// Samples that came and can never be stored; the store has the reasons.
+    pub rejected: u64,
+    /// Messages that were not understood at all.
+    pub refused: u64,
+    /// Frames that were taken and could not be committed before the end. They were not acknowledged: the agents have them.
+    pub given_up: u64,
+}
+
+impl Totals {
+    /// Adds what another did.
+    pub const fn add(&mut self, other: &Self) {
+        self.frames += other.frames;
+        self.samples += other.samples;
+        self.repeated += other.repeated;
+        self.rejected += other.rejected;
+        self.refused += other.refused;
+        self.given_up += other.given_up;
+    }
+}
+
+/// Why something is not in the store.
+enum NotStored {
+    /// The collector stops, and the store did not come back in time.
+    GivenUp,
+    /// The store does not take these data, and never will.
+    Refused(StoreError),
+}
+
+/// One writer with its connection.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    config: Config,
+    clock: Clock,
+    stop: Stop,
+    inbox: Inbox,
+    answers: AnswerSender,
+    /// None while it is away.
+    store: Option<Store>,
+    ingest: Ingest,
+    /// What the next transaction is to hold.
+    gathered: Vec<Accepted>,
+    rows: usize,
+    /// When the first of it was gathered.
+    since: Duration,
+    /// The stop's patience is over: what still comes is left to the agents.
+    given_up: bool,
+    totals: Totals,
+}
+
+impl Writer {
+    pub(crate) fn new(
+        config: Config,
+        clock: Clock,
+        stop: Stop,
+        inbox: Inbox,
+        answers: AnswerSender,
+        store: Store,
+    ) -> Self {
+        Self {
+            config,
+            clock,
+            stop,
+            inbox,
+            answers,
+            store: Some(store),
+            ingest: Ingest::default(),
+            gathered: Vec::new(),
+            rows: 0,
+            since: Duration::ZERO,
+            given_up: false,
+            totals: Totals::default(),
+        }
+    }
+
+    /// Works until the receiver has gone and its inbox is empty.
+    pub(crate) fn run(mut self) -> Totals {
+        loop {
+            match self.inbox.take(self.patience()) {
+                Taken::Message(message) => self.judge(message),
+                Taken::Nothing => {}
+                Taken::Closed => break,
+            }
+            if self.is_due() {
+                self.commit();
+            }
+        }
+        self.commit();
+        self.totals
+    }
+
+    /// How long the gathered may still wait for more.
+    fn patience(&self) -> Option<Duration> {
+        let waited = || self.clock.now().since_start.saturating_sub(self.since);
+        (!self.gathered.is_empty()).then(|| self.config.commit_interval.saturating_sub(waited()))
+    }
+
+    fn is_due(&self) -> bool {
+        self.rows >= self.config.commit_rows
+            || self.gathered.len() >= limits::COMMIT_FRAMES
+            || self.patience() == Some(Duration::ZERO)
+    }
+
+    fn judge(&mut self, Received { peer, bytes }: Received) {
+        if self.given_up {
+            self.totals.given_up += 1;
+            return;
+        }
+        let verdict = if bytes.starts_with(&frame::MAGIC) {
+            Frame::decode(&bytes).map(|frame| self.judge_frame(&peer, frame))
+        } else {
+            ToCollector::decode(&bytes).map(|message| self.judge_message(&peer, message))
+        };
+        match verdict {
+            Ok(verdict) => self.follow(peer, verdict),
+            Err(error) => self.follow(peer, Verdict::Refused(error.to_string())),
+        }
+    }
+
+    fn judge_frame(&mut self, peer: &Peer, frame: Frame) -> Verdict {
+        if !self.open(frame.session, peer) {
+            return Verdict::Nothing;
+        }
+        self.ingest.frame(peer, frame, self.clock.now())
+    }
+
+    fn judge_message(&mut self, peer: &Peer, message: ToCollector) -> Verdict {
+        if !self.open(session_of(&message), peer) {
+            return Verdict::Nothing;
+        }
+        self.ingest.message(peer, message, self.clock.now())
+    }
+
+    /// Makes sure that the session is known, beginning where the store is. Says false where that is not possible now.
+    fn open(&mut self, session: SessionId, peer: &Peer) -> bool {
+        if self.ingest.knows(session) {
+            return true;
+        }
+        match self.persist(|store| store.last_sequence(session)) {
+            Ok(last) => self.ingest.open(session, peer, last, self.clock.now()),
+            Err(NotStored::GivenUp) => false,
+            Err(NotStored::Refused(error)) => {
+                log::warning(format_args!("cannot look up session {session}: {}", log::chain(&error)));
+                false
+            }
+        }
+    }
+
+    fn follow(&mut self, peer: Peer, verdict: Verdict) {
+        match verdict {
+            Verdict::Accepted(accepted) => self.gather(accepted),
+            Verdict::Rejected(accepted, why) => {
+                log::warning(format_args!(
+                    "frame {} of session {} on node {} cannot be stored whole, and what is missing counts as lost: {why}",
+                    accepted.sequence, accepted.session.id, accepted.session.descriptor.node
+                ));
+                self.gather(accepted);
+            }
+            Verdict::Repeated(ack) => {
+                self.totals.repeated += 1;
+                if let Some(ack) = ack {
+                    self.answers.send(Answer::Message(peer, ack));
+                }
+            }
+            Verdict::Ask(request) => self.answers.send(Answer::Message(peer, request)),
+            Verdict::Refused(why) => self.answers.send(Answer::Refusal(peer, why)),
+            Verdict::Nothing => {}
+        }
+    }
+
+    fn gather(&mut self, accepted: Accepted) {
+        if self.gathered.is_empty() {
+            self.since = self.clock.now().since_start;
+        }
+        self.rows += accepted.rows();
+        self.gathered.push(accepted);
+    }
+
+    /// Stores what was gathered, and acknowledges it.
+    fn commit(&mut self) {
+        let frames = std::mem::take(&mut self.gathered);
+        self.rows = 0;
+        if frames.is_empty() {
+            return;
+        }
+        match self.store_all(&frames) {
+            Err(NotStored::Refused(_)) => frames.into_iter().for_each(|frame| self.commit_alone(frame)),
+            Ok(()) => {}
+            Err(NotStored::GivenUp) => self.give_up(frames.len()),
+        }
+    }
+
+    /// One frame that the store refuses must not keep the others out: each goes alone, and of the one that is refused
+    /// goes the loss.
+    fn commit_alone(&mut self, frame: Accepted) {
+        let mut frame = frame;
+        if let Err(NotStored::Refused(error)) = self.store_all(std::slice::from_ref(&frame)) {
+            let (session, sequence) = (frame.session.id, frame.sequence);
+            log::warning(format_args!(
+                "the store refuses frame {sequence} of session {session}: {}",
+                log::chain(&error)
+            ));
+            let loss = Loss {
+                samples: frame.rows() as u64,
+                reason: LossReason::StoreRefused,
+                span_us: (frame.received_us, frame.received_us),
+            };
+            frame = Accepted::nothing(frame.session, sequence, frame.received_us);
+            frame.losses.push(loss);
+            if self.store_all(std::slice::from_ref(&frame)).is_ok() {
+                return;
+            }
+            self.give_up(1);
+        }
+    }
+
+    fn give_up(&mut self, frames: usize) {
+        self.given_up = true;
+        self.totals.given_up += frames as u64;
+    }
+
+    fn store_all(&mut self, frames: &[Accepted]) -> Result<(), NotStored> {
+        let committed = self.persist(|store| store.commit(frames))?;
+        self.totals.frames += frames.len() as u64 - committed.repeated;
+        self.totals.samples += committed.rows;
+        self.totals.repeated += committed.repeated;
+        self.totals.rejected += frames
+            .iter()
+            .flat_map(|frame| &frame.losses)
+            .filter(|loss| loss.reason.is_here())
+            .map(|loss| loss.samples)
+            .sum::<u64>();
+        for (session, through) in committed.through {
+            if let Some((peer, ack)) = self.ingest.committed(session, through) {
+                self.answers.send(Answer::Message(peer, ack));
+            }
+        }
+        Ok(())
+    }
+
+    /// Does `operation`, however long the store is away; but not much longer than a stop may take.
+    fn persist<T>(
+        &mut self,
+        operation: impl Fn(&mut Store) -> Result<T, StoreError>,
+    ) -> Result<T, NotStored> {
+        let mut away_since = None;
+        let mut pause = limits::RECONNECT.0;
+        loop {
+            let error = match self.attempt(&operation) {
+                Ok(value) => {
+                    if let Some(since) = away_since {
+                        let away = self.clock.now().since_start.saturating_sub(since);
+                        log::info(format_args!(
+                            "the store is back after {:.1} s; nothing was lost here",
+                            away.as_secs_f64()
+                        ));
+                    }
+                    return Ok(value);
+                }
+                Err(error) if error.is_refusal() => return Err(NotStored::Refused(error)),
+                Err(error) => error,
+            };
+            let now = self.clock.now().since_start;
+            if away_since.is_none() {
+                away_since = Some(now);
+                log::warning(format_args!(
+                    "{}; trying again until it works, and meanwhile the agents keep their data",
+                    log::chain(&error)
+                ));
+            }
+            if self.stop.since().is_some_and(|since| now.saturating_sub(since) >= limits::STOP_COMMIT) {
+                log::warning(
+                    "the store did not come back before the stop; the agents keep what is not acknowledged",
+                );
+                self.given_up = true;
+                return Err(NotStored::GivenUp);
+            }
+            self.stop.pause(pause);
+            pause = (pause * 2).min(limits::RECONNECT.1);
+        }
+    }
+
+    fn attempt<T>(
+        &mut self,
+        operation: impl Fn(&mut Store) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        // After a fault the connection may be in any state: a new one is in a known state.
+        let mut store = match self.store.take() {
+            Some(store) => store,
+            None => Store::open(&self.config.store, self.config.timescaledb)?,
+        };
+        let value = operation(&mut store)?;
+        self.store = Some(store);
+        Ok(value)
+    }
+}

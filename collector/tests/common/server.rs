@@ -1,0 +1,151 @@
+//! A PostgreSQL server in a temporary directory, reachable by a Unix socket only, that ends with the test.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+use tempfile::TempDir;
+
+use super::wait_until;
+
+/// A user that servers run as when the tests run as root, which PostgreSQL refuses.
+const USER: &str = "postgres";
+
+pub struct Server {
+    binaries: PathBuf,
+    directory: TempDir,
+    process: Option<Child>,
+}
+
+impl Server {
+    pub fn start(timescaledb: bool) -> Result<Self, String> {
+        let binaries = binaries().ok_or("no PostgreSQL server is installed")?;
+        if timescaledb && !has_timescaledb(&binaries) {
+            return Err("PostgreSQL has no TimescaleDB".to_owned());
+        }
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o777)).unwrap();
+        let mut server = Self { binaries, directory, process: None };
+        let data = server.data();
+        let made = server
+            .command("initdb")
+            .args(["--no-sync", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-locale", "-D"])
+            .arg(&data)
+            .stdout(Stdio::null())
+            .status()
+            .map_err(|error| format!("initdb cannot be run: {error}"))?;
+        if !made.success() {
+            return Err(format!("initdb failed: {made}"));
+        }
+        let settings = server.directory.path().join("settings.conf");
+        let mut text = format!(
+            "listen_addresses = ''\nunix_socket_directories = '{}'\nfsync = off\nlog_min_messages = fatal\n",
+            server.directory.path().display()
+        );
+        if timescaledb {
+            text.push_str("shared_preload_libraries = 'timescaledb'\ntimescaledb.telemetry_level = off\n");
+        }
+        std::fs::write(&settings, text).unwrap();
+        server.resume();
+        Ok(server)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let program = self.binaries.join(program);
+        let mut command = if geteuid().is_root() {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid", USER, "--regid", USER, "--clear-groups", "--"]).arg(program);
+            command
+        } else {
+            Command::new(program)
+        };
+        command.current_dir(self.directory.path());
+        command
+    }
+
+    pub fn url(&self) -> String {
+        format!("host={} user=postgres dbname=postgres", self.directory.path().display())
+    }
+
+    /// Starts the server again, on the same data.
+    pub fn resume(&mut self) {
+        let data = self.data();
+        let config = format!("include = '{}'\n", self.directory.path().join("settings.conf").display());
+        let path = data.join("postgresql.auto.conf");
+        std::fs::write(&path, config).unwrap();
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.directory.path().join("log"))
+            .unwrap();
+        let process = self.command("postgres").arg("-D").arg(&data).stderr(log).spawn().unwrap();
+        self.process = Some(process);
+        wait_until("the server answers", || self.is_up());
+    }
+
+    fn is_up(&self) -> bool {
+        let probe = self.command("pg_isready").args(["-q", "-h"]).arg(self.directory.path()).status();
+        probe.is_ok_and(|status| status.success())
+    }
+
+    /// What a query answers, as psql prints it.
+    pub fn query(&self, sql: &str) -> String {
+        let output = self
+            .command("psql")
+            .args(["-XqAt", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-h"])
+            .arg(self.directory.path())
+            .args(["-c", sql, "postgres"])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    /// The server's next start goes without TimescaleDB.
+    pub fn forget_timescaledb(&self) {
+        let settings = self.directory.path().join("settings.conf");
+        let text = std::fs::read_to_string(&settings).unwrap();
+        let kept: String = text
+            .lines()
+            .filter(|line| !line.contains("timescaledb"))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        std::fs::write(&settings, kept).unwrap();
+    }
+
+    /// Stops the server; its clients lose their connections.
+    pub fn stop(&mut self) {
+        self.end(Signal::INT);
+    }
+
+    fn end(&mut self, signal: Signal) {
+        let Some(mut process) = self.process.take() else { return };
+        if let Some(pid) = i32::try_from(process.id()).ok().and_then(Pid::from_raw) {
+            kill_process(pid, signal).ok();
+        }
+        process.wait().ok();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end(Signal::QUIT);
+    }
+}
+
+fn binaries() -> Option<PathBuf> {
+    let debian = (13..=18).rev().map(|major| PathBuf::from(format!("/usr/lib/postgresql/{major}/bin")));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    debian.chain(std::env::split_paths(&path)).find(|directory| directory.join("initdb").is_file())
+}
+
+fn has_timescaledb(binaries: &Path) -> bool {
+    let output = Command::new(binaries.join("pg_config")).arg("--sharedir").output();
+    let share = output.ok().and_then(|output| String::from_utf8(output.stdout).ok()).unwrap_or_default();
+    Path::new(share.trim()).join("extension/timescaledb.control").is_file()
+}

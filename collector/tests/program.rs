@@ -1,0 +1,82 @@
+//! The program, as a person or systemd runs it: its words and its exit status.
+
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "a fault of a test is a failed test"
+)]
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+
+use common::agent::{Agent, shape, values};
+use common::now_us;
+use rustix::process::{Pid, Signal, kill_process};
+
+fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_polymeter-collector"));
+    command.env_remove("JOURNAL_STREAM");
+    command
+}
+
+fn run(arguments: &[&str]) -> (Option<i32>, String) {
+    let Output { status, stderr, .. } = program().args(arguments).output().unwrap();
+    (status.code(), String::from_utf8(stderr).unwrap())
+}
+
+fn terminate(child: &Child) {
+    kill_process(Pid::from_raw(child.id().try_into().unwrap()).unwrap(), Signal::TERM).unwrap();
+}
+
+#[test]
+fn it_stores_until_it_is_told_to_stop() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = format!("sqlite:{}", directory.path().join("p.db").display());
+    let mut child = program()
+        .args(["--listen", "tcp://127.0.0.1:*", "--store", &store])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let first = lines.next().unwrap();
+    let endpoint = first
+        .strip_prefix("listening at ")
+        .and_then(|rest| rest.split(',').next())
+        .unwrap_or_else(|| panic!("{first}"));
+    assert!(!endpoint.ends_with('*') && first.contains("SQLite"), "{first}");
+    let context = zmq::Context::new();
+    let mut agent = Agent::new(&context, endpoint, "n1", 1);
+    agent.frame(&[(&shape(1, None), now_us(), &values(1).0)], &[], &[]);
+    agent.send(1);
+    agent.settle();
+    terminate(&child);
+    let last = lines.last().unwrap();
+    assert!(last.contains("1 frames with 3 samples stored"), "{last}");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn what_is_wrong_shows_in_the_exit_status() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = format!("sqlite:{}", directory.path().join("p.db").display());
+    assert_eq!(run(&["--version"]).0, Some(0));
+    assert_eq!(run(&["--store", &store, "--check"]).0, Some(0));
+    assert_eq!(run(&["--no-such-option"]).0, Some(2));
+    let (status, said) = run(&["--store", "mysql:x", "--listen", "here"]);
+    assert_eq!((status, said.lines().count()), (Some(2), 2), "{said}");
+    let (status, said) = run(&["--store", &store, "--listen", "ipc:///nowhere/at/all"]);
+    assert!(status == Some(3) && said.contains("cannot listen at ipc:///nowhere/at/all"), "{said}");
+    let (status, said) = run(&["--store", "sqlite:/nowhere/at/all.db", "--listen", "tcp://127.0.0.1:*"]);
+    assert!(status == Some(3) && said.contains("/nowhere/at/all.db"), "{said}");
+    let (status, said) = run(&["--store", "host=/nowhere user=u", "--listen", "tcp://127.0.0.1:*"]);
+    assert!(status == Some(3) && said.contains("connecting"), "{said}");
+}

@@ -1,0 +1,366 @@
+//! Scenarios between agents and a collector, each on every kind of store.
+
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "a fault of a test is a failed test"
+)]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::agent::{Agent, job, shape, values};
+use common::{Site, now_us, wait_until};
+use polymeter_collector::query::{JobRow, Of};
+use polymeter_proto::batch::Shape;
+use polymeter_proto::ledger::{Cause, Event, LedgerEntry, PlanChange, Tally};
+use polymeter_proto::name::MetricName;
+use polymeter_proto::period::Period;
+use polymeter_proto::series::{JobHandle, SessionId};
+use polymeter_proto::wire::message::{SkipReason, ToAgent, ToCollector};
+
+scenarios! {
+    what_is_sampled_is_what_is_read,
+    frames_that_come_twice_are_stored_once,
+    gaps_and_unknown_ids_are_asked_for,
+    skipped_frames_are_a_loss,
+    a_collector_that_restarts_goes_on,
+    garbage_harms_nobody,
+    jobs_that_come_again_are_other_jobs,
+    impossible_times_are_counted,
+    a_stop_commits_what_lies_in_the_socket,
+}
+
+/// A frame of one row, `seed` seconds after `begin_us`.
+fn tick(agent: &mut Agent, shape: &Arc<Shape>, begin_us: i64, seed: i64) -> u64 {
+    agent.frame(&[(shape, begin_us + seed * 1_000_000 + 7, &values(seed).0)], &[], &[])
+}
+
+fn ticks(agent: &mut Agent, shape: &Arc<Shape>, begin_us: i64, seeds: std::ops::Range<i64>) {
+    for seed in seeds {
+        tick(agent, shape, begin_us, seed);
+    }
+}
+
+/// Exactly the samples of [`tick`] for `seeds` are in each series of `of`.
+fn assert_ticks(site: &Site, of: Of<'_>, begin_us: i64, seeds: impl Iterator<Item = i64> + Clone) {
+    let mut reader = site.reader();
+    let series = reader.series(of).unwrap();
+    assert_eq!(
+        series.iter().map(|series| series.metric.as_str()).collect::<Vec<_>>(),
+        ["cpu.usage", "memory.margin", "node.load1"]
+    );
+    for (column, series) in series.iter().enumerate() {
+        let expected: Vec<_> = seeds
+            .clone()
+            .map(|seed| ((begin_us + seed * 1_000_000 + 7) * 1000, values(seed).1[column]))
+            .collect();
+        assert_eq!(
+            reader.points(series.series_id, i64::MIN..i64::MAX).unwrap(),
+            expected,
+            "{}",
+            series.metric
+        );
+    }
+}
+
+fn the_job(site: &Site) -> JobRow {
+    let jobs = site.reader().jobs().unwrap();
+    assert_eq!(jobs.len(), 1, "{jobs:?}");
+    jobs.into_iter().next().unwrap()
+}
+
+fn what_is_sampled_is_what_is_read(site: &mut Site) {
+    let begin_us = now_us();
+    let collector = site.collector();
+    let tally = |due| Tally { due, taken: due - 1, late: 1, missed: 1, absent: 0, dropped: 0 };
+    for (number, node) in ["n1", "n2"].into_iter().enumerate() {
+        let mut agent = Agent::to(&site.context, &collector, node, 100 + number as u64);
+        let job = job(1, "4711", begin_us + number as i64 * 1_000_000);
+        let (own, of_job) = (shape(1, None), shape(2, Some(&job)));
+        for seed in 0..20 {
+            let (row, _) = values(seed);
+            let time_us = begin_us + seed * 1_000_000 + 7;
+            let entry = |due| LedgerEntry {
+                job: Some(JobHandle(1)),
+                source: "memory.stat".try_into().unwrap(),
+                tally: tally(due),
+            };
+            agent.frame(&[(&own, time_us, &row), (&of_job, time_us, &row)], &[entry(seed as u64 + 1)], &[]);
+        }
+        let change = PlanChange {
+            at_us: begin_us + 5,
+            job: Some(JobHandle(1)),
+            metric: MetricName::new("cpu.usage").unwrap(),
+            old: Some(Period::SECOND),
+            new: None,
+            cause: Cause::JobEnd,
+            by: Some("ada".try_into().unwrap()),
+            until_us: None,
+        };
+        let ended = Event::JobEnded { job: JobHandle(1), at_us: begin_us + 30_000_000 + number as i64 };
+        agent.frame(&[], &[], &[Event::PlanChange(change), ended]);
+        agent.send_from(0);
+        agent.settle();
+    }
+    let totals = collector.stop().unwrap();
+    assert_eq!((totals.frames, totals.samples, totals.given_up), (42, 2 * 2 * 3 * 20, 0));
+
+    let found = the_job(site);
+    assert_eq!(
+        (found.job_id.as_str(), found.owner_uid, found.owner.as_deref()),
+        ("4711", Some(1000), Some("ada"))
+    );
+    assert_eq!((found.started_ns, found.ended_ns), (begin_us * 1000, Some((begin_us + 30_000_001) * 1000)));
+    assert_eq!(found.nodes, ["n1", "n2"]);
+    let mut reader = site.reader();
+    let series = reader.series(Of::Job(found.job_key)).unwrap();
+    assert_eq!(series.len(), 6);
+    assert_eq!(series[2].labels.to_string(), "cpu=3,node=a=b");
+    assert_eq!(
+        (series[0].unit.as_str(), series[0].kind.as_str(), series[0].count),
+        ("nanoseconds", "counter", 20)
+    );
+    assert_ticks(site, Of::Node("n2"), begin_us, 0..20);
+    let summary = reader.summary(series[0].series_id).unwrap().unwrap();
+    assert_eq!((summary.count, summary.min, summary.max), (20, 0.0, values(19).1[0]));
+    assert_eq!((summary.first, summary.last), (0.0, values(19).1[0]));
+    let ledger = reader.ledger(Some(found.job_key)).unwrap();
+    assert_eq!(
+        ledger.iter().map(|row| (row.node.as_str(), row.tally)).collect::<Vec<_>>(),
+        [("n1", tally(20)), ("n2", tally(20))]
+    );
+    let changes = reader.plan_changes(Some(found.job_key)).unwrap();
+    assert_eq!(changes.len(), 2);
+    assert_eq!(
+        (changes[0].old_period_us, changes[0].new_period_us, changes[0].cause.as_str()),
+        (Some(1_000_000), None, "job_end")
+    );
+    assert_eq!(changes[0].by_whom.as_deref(), Some("ada"));
+    assert!(reader.losses(None).unwrap().is_empty());
+}
+
+fn frames_that_come_twice_are_stored_once(site: &mut Site) {
+    let begin_us = now_us();
+    let collector = site.collector();
+    let mut agent = Agent::to(&site.context, &collector, "n1", 1);
+    let own = shape(1, None);
+    for seed in 0..30 {
+        let sequence = tick(&mut agent, &own, begin_us, seed);
+        agent.send(sequence);
+        agent.send(sequence);
+        agent.send(1);
+    }
+    agent.send_from(0);
+    let frames = agent.outbox.clone();
+    agent.settle();
+    // And long after they were acknowledged.
+    frames.values().for_each(|bytes| agent.send_bytes(bytes));
+    assert_eq!(agent.must_hear(), ToAgent::Ack { session: SessionId(1), through: 30 });
+    let totals = collector.stop().unwrap();
+    assert_eq!((totals.frames, totals.samples), (30, 90));
+    assert_ticks(site, Of::Node("n1"), begin_us, 0..30);
+}
+
+fn gaps_and_unknown_ids_are_asked_for(site: &mut Site) {
+    let (begin_us, session) = (now_us(), SessionId(5));
+    let collector = site.collector();
+    let mut agent = Agent::to(&site.context, &collector, "n1", 5);
+    let own = shape(1, None);
+    ticks(&mut agent, &own, begin_us, 0..4);
+    agent.send(3);
+    agent.send(4);
+    assert_eq!(agent.must_hear(), ToAgent::Resend { session, from: 1 });
+    agent.send_from(1);
+    agent.settle();
+    collector.stop().unwrap();
+
+    // A collector that knows nothing of the session but its number.
+    let collector = site.collector();
+    let sequence = tick(&mut agent, &own, begin_us, 4);
+    wait_until("the collector asks", || {
+        agent.send(sequence);
+        agent.hear(100) == Some(ToAgent::NeedDictionary { session })
+    });
+    agent.send_bytes(&agent.dictionary().encode());
+    agent.send(sequence);
+    agent.settle();
+    collector.stop().unwrap();
+    assert_ticks(site, Of::Node("n1"), begin_us, 0..5);
+    assert!(site.reader().losses(None).unwrap().is_empty());
+}
+
+fn skipped_frames_are_a_loss(site: &mut Site) {
+    let (begin_us, session) = (now_us(), SessionId(6));
+    let collector = site.collector();
+    let mut agent = Agent::to(&site.context, &collector, "n1", 6);
+    let own = shape(1, None);
+    ticks(&mut agent, &own, begin_us, 0..6);
+    agent.send(1);
+    agent.send(2);
+    let span_us = (begin_us + 2_000_007, begin_us + 3_000_007);
+    let skipped =
+        |first, last, reason| ToCollector::Skipped { session, first, last, samples: 6, reason, span_us };
+    wait_until("two frames are committed", || {
+        agent.send(1);
+        agent.hear(100) == Some(ToAgent::Ack { session, through: 2 })
+    });
+    agent.skip(&skipped(3, 4, SkipReason::OutboxFull));
+    agent.send_from(5);
+    agent.settle();
+    // Said again, and said of frames that another collector has: no loss.
+    agent.skip(&skipped(3, 4, SkipReason::OutboxFull));
+    agent.skip(&skipped(7, 9, SkipReason::AlreadyAcknowledged));
+    wait_until("the skipped are acknowledged", || agent.must_hear() == ToAgent::Ack { session, through: 9 });
+    collector.stop().unwrap();
+    assert_ticks(site, Of::Node("n1"), begin_us, [0, 1, 4, 5].into_iter());
+    let losses = site.reader().losses(None).unwrap();
+    assert_eq!(losses.len(), 1, "{losses:?}");
+    assert_eq!(
+        (losses[0].samples, losses[0].reason.as_str(), losses[0].node.as_str()),
+        (6, "outbox_full", "n1")
+    );
+    assert_eq!((losses[0].first_time_ns, losses[0].last_time_ns), (span_us.0 * 1000, span_us.1 * 1000));
+}
+
+fn a_collector_that_restarts_goes_on(site: &mut Site) {
+    let begin_us = now_us();
+    let own = shape(1, None);
+    let mut agent = Agent::new(&site.context, &site.config().listen, "n1", 7);
+    for life in 0..3 {
+        let collector = site.collector();
+        for seed in life * 10..life * 10 + 10 {
+            let sequence = tick(&mut agent, &own, begin_us, seed);
+            agent.send(sequence);
+        }
+        if life == 2 {
+            agent.settle();
+        }
+        collector.stop().unwrap();
+    }
+    assert_ticks(site, Of::Node("n1"), begin_us, 0..30);
+    assert!(site.reader().losses(None).unwrap().is_empty());
+}
+
+fn garbage_harms_nobody(site: &mut Site) {
+    let begin_us = now_us();
+    let collector = site.collector();
+    let own = shape(1, None);
+    let mut agent = Agent::to(&site.context, &collector, "n1", 8);
+    let mut hostile = Agent::to(&site.context, &collector, "n2", 9);
+    let good = {
+        tick(&mut hostile, &own, begin_us, 0);
+        hostile.outbox.remove(&1).unwrap()
+    };
+    let mut other_version = good.clone();
+    other_version[3] = 9;
+    for seed in 0..20_usize {
+        let sequence = tick(&mut agent, &own, begin_us, seed as i64);
+        agent.send(sequence);
+        let mut flipped = good.clone();
+        let at = seed * 5 % good.len();
+        flipped[at] ^= 1 << (seed % 8);
+        hostile.send_bytes(&flipped);
+        hostile.send_bytes(&good[..seed * good.len() / 20]);
+        hostile.send_bytes(&other_version);
+        hostile.send_bytes(b"PLC\x01\xff\xff\xff");
+        hostile.send_bytes(b"GET / HTTP/1.1");
+    }
+    agent.settle();
+    let ToAgent::Refused { versions: (1, 1), reason } = hostile.must_hear() else {
+        panic!("{:?}", hostile.heard)
+    };
+    assert!(!reason.is_empty());
+    assert_eq!(hostile.hear(50), None, "one answer in ten seconds");
+    // An agent that dies in the middle of its life.
+    drop(hostile);
+    let totals = collector.stop().unwrap();
+    assert_eq!((totals.samples, totals.refused), (60, 100));
+    assert_ticks(site, Of::Node("n1"), begin_us, 0..20);
+}
+
+fn jobs_that_come_again_are_other_jobs(site: &mut Site) {
+    let begin_us = now_us() - 3600 * 1_000_000;
+    let collector = site.collector();
+    for (session, node, started_s, ended_s) in
+        [(1, "n1", 0, Some(10)), (2, "n2", 5, Some(20)), (3, "n1", 100, None), (4, "n1", 100, None)]
+    {
+        let mut agent = Agent::to(&site.context, &collector, node, session);
+        let job = job(1, "12", begin_us + started_s * 1_000_000);
+        agent.frame(
+            &[(&shape(1, Some(&job)), begin_us + (started_s + 1) * 1_000_000, &values(session as i64).0)],
+            &[],
+            &[],
+        );
+        if let Some(ended_s) = ended_s {
+            agent.frame(
+                &[],
+                &[],
+                &[Event::JobEnded { job: JobHandle(1), at_us: begin_us + ended_s * 1_000_000 }],
+            );
+        }
+        agent.send_from(0);
+        agent.settle();
+    }
+    collector.stop().unwrap();
+    let jobs = site.reader().jobs().unwrap();
+    let times: Vec<_> = jobs
+        .iter()
+        .map(|job| (job.started_ns / 1000 - begin_us, job.ended_ns.map(|ended| ended / 1000 - begin_us)))
+        .collect();
+    assert_eq!(times, [(0, Some(20_000_000)), (100_000_000, None)]);
+    assert_eq!((jobs[0].nodes.len(), jobs[1].nodes.len()), (2, 1));
+    // An agent that was restarted goes on with the series that are there.
+    let series = site.reader().series(Of::Job(jobs[1].job_key)).unwrap();
+    assert_eq!(series.iter().map(|series| series.count).collect::<Vec<_>>(), [2, 2, 2]);
+}
+
+fn impossible_times_are_counted(site: &mut Site) {
+    let begin_us = now_us();
+    let collector = site.collector();
+    let own = shape(1, None);
+    let mut agent = Agent::to(&site.context, &collector, "n1", 10);
+    let (row, _) = values(0);
+    let row = row.as_slice();
+    agent.frame(
+        &[(&own, begin_us + 7, row), (&own, begin_us - 400 * 86_400 * 1_000_000, row), (&own, i64::MAX, row)],
+        &[],
+        &[],
+    );
+    // A month ago is possible, and on plain PostgreSQL a partition that is not there yet.
+    agent.frame(&[(&own, begin_us - 30 * 86_400 * 1_000_000, row)], &[], &[]);
+    agent.send_from(0);
+    agent.settle();
+    let totals = collector.stop().unwrap();
+    assert_eq!((totals.samples, totals.rejected), (6, 6));
+    let losses = site.reader().losses(None).unwrap();
+    assert!(losses.iter().all(|loss| loss.reason == "clock"));
+    assert_eq!(losses.iter().map(|loss| loss.samples).sum::<u64>(), 6);
+}
+
+fn a_stop_commits_what_lies_in_the_socket(site: &mut Site) {
+    let begin_us = now_us();
+    let config = polymeter_collector::Config {
+        listen: "inproc://collector".to_owned(),
+        commit_interval: std::time::Duration::from_secs(3600),
+        ..site.config()
+    };
+    let collector = polymeter_collector::Collector::start(&config, &site.context).unwrap();
+    let mut agent = Agent::to(&site.context, &collector, "n1", 11);
+    let own = shape(1, None);
+    ticks(&mut agent, &own, begin_us, 0..50);
+    agent.send_from(0);
+    let totals = collector.stop().unwrap();
+    assert_eq!((totals.frames, totals.samples), (50, 150));
+    agent.settle();
+    assert_eq!(agent.heard.last(), Some(&ToAgent::Ack { session: SessionId(11), through: 50 }));
+    assert_ticks(site, Of::Node("n1"), begin_us, 0..50);
+}

@@ -1,0 +1,144 @@
+//! Text of real kernels, and what the catalogue reads of it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use polymeter_agent::source::Reading;
+use polymeter_agent::source::layout::{Fit, Layout, Slot, Wanted, parse};
+use polymeter_proto::catalogue::{self, Definition, Form, Hierarchy, Origin, TextFile};
+
+/// Values by the name of their metric and its labels, `cpu.usage{}`; none where there is no limit.
+pub(crate) type Values = BTreeMap<String, Option<u64>>;
+
+/// A kernel file's text.
+#[derive(Debug)]
+pub(crate) struct Fixture {
+    /// The machine and cgroup that it was taken from: the first directory of its path.
+    pub(crate) set: String,
+    /// Its path below the fixtures.
+    pub(crate) path: String,
+    pub(crate) text: String,
+    pub(crate) file: &'static TextFile,
+    /// What the `*` of the file's path stands for here.
+    pub(crate) path_labels: Vec<(String, String)>,
+    /// All that the catalogue has of this file.
+    pub(crate) wanted: Vec<Wanted>,
+}
+
+/// All fixtures.
+pub(crate) fn all() -> &'static [Fixture] {
+    static FIXTURES: LazyLock<Vec<Fixture>> = LazyLock::new(load_all);
+    &FIXTURES
+}
+
+pub(crate) fn find(path: &str) -> &'static Fixture {
+    all().iter().find(|fixture| fixture.path == path).unwrap_or_else(|| panic!("no fixture {path}"))
+}
+
+fn load_all() -> Vec<Fixture> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let mut paths = Vec::new();
+    list_files(&root, &mut paths);
+    let mut fixtures: Vec<_> =
+        paths.iter().filter(|path| !path.ends_with("README.md")).map(|path| load(&root, path)).collect();
+    fixtures.sort_by(|a, b| a.path.cmp(&b.path));
+    fixtures
+}
+
+fn list_files(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { list_files(&path, found) } else { found.push(path) }
+    }
+}
+
+/// Fails when no metric reads the file, since then it tests nothing.
+fn load(root: &Path, path: &Path) -> Fixture {
+    let relative = path.strip_prefix(root).unwrap().to_str().unwrap();
+    let (set, place) = relative.split_once('/').unwrap();
+    let (file, path_labels) = fields()
+        .find_map(|(file, _)| Some((file, labels_in(file, place)?)))
+        .unwrap_or_else(|| panic!("{relative}: no metric of the catalogue reads this file"));
+    let wanted = fields().filter(|(of, _)| *of == file).map(|(_, wanted)| wanted).collect();
+    let text = fs::read_to_string(path).unwrap();
+    Fixture { set: set.to_owned(), path: relative.to_owned(), text, file, path_labels, wanted }
+}
+
+/// All fields of kernel files that the catalogue names.
+fn fields() -> impl Iterator<Item = (&'static TextFile, Wanted)> {
+    catalogue::all().flat_map(|metric| {
+        metric.origins.iter().filter_map(move |origin| {
+            let Origin::Text { file, field } = origin else { return None };
+            Some((*file, Wanted { definition: Definition { metric, instance: None }, field: *field }))
+        })
+    })
+}
+
+/// The labels that come from the path, if `place` is where this file lies.
+fn labels_in(file: &TextFile, place: &str) -> Option<Vec<(String, String)>> {
+    let below = match file.hierarchy {
+        Hierarchy::V2 => place.strip_prefix("v2/")?,
+        Hierarchy::Proc => place.strip_prefix("proc/")?,
+        Hierarchy::V1(controller) => {
+            place.strip_prefix("v1/")?.strip_prefix(controller)?.strip_prefix('/')?
+        }
+    };
+    let Some((before, behind)) = file.path.split_once('*') else {
+        return (below == file.path).then(Vec::new);
+    };
+    let instance = below.strip_prefix(before)?.strip_suffix(behind)?;
+    // `hugetlb.2MB.rsvd.current` is another file.
+    (!instance.contains('.')).then(|| vec![(file.path_label.unwrap().to_owned(), instance.to_owned())])
+}
+
+impl Fixture {
+    pub(crate) fn form(&self) -> Form {
+        self.file.form
+    }
+
+    pub(crate) fn lines(&self) -> Vec<&str> {
+        self.text.split_inclusive('\n').collect()
+    }
+
+    /// What the parser under test makes of the text.
+    pub(crate) fn parsed(&self) -> Values {
+        if self.path_labels.is_empty() {
+            let parsed = parse(self.form(), self.text.as_bytes(), &self.wanted);
+            return parsed
+                .unwrap_or_else(|error| panic!("{}: {error}", self.path))
+                .into_iter()
+                .map(entry)
+                .collect();
+        }
+        read(&mut self.layout(), self.text.as_bytes()).0
+    }
+
+    pub(crate) fn layout(&self) -> Layout {
+        self.layout_of(&self.text)
+    }
+
+    /// The layout of another text of this file.
+    pub(crate) fn layout_of(&self, text: &str) -> Layout {
+        Layout::discover(self.form(), text.as_bytes(), &self.wanted, &self.path_labels)
+            .unwrap_or_else(|error| panic!("{}: {error}", self.path))
+    }
+}
+
+/// What `layout` finds in `text`: a value for each of its slots.
+pub(crate) fn read(layout: &mut Layout, text: &[u8]) -> (Values, Fit) {
+    // What an earlier read left behind must not be taken for a value.
+    let mut reading = Reading { values: vec![Some(u64::MAX); layout.slots().len()] };
+    let fit = layout.read(text, &mut reading);
+    (layout.slots().iter().cloned().zip(reading.values).map(entry).collect(), fit)
+}
+
+fn entry((slot, value): (Slot, Option<u64>)) -> (String, Option<u64>) {
+    (format!("{}{{{}}}", slot.definition.name(), slot.labels), value)
+}
+
+/// The values that are there.
+pub(crate) fn present(values: &Values) -> BTreeMap<&str, u64> {
+    values.iter().filter_map(|(name, value)| Some((name.as_str(), (*value)?))).collect()
+}

@@ -1,0 +1,141 @@
+//! A second parser that shares nothing with the one under test: it splits at white space, fills a table and looks
+//! things up. The units are what the kernel's documentation says, not what the catalogue says.
+
+use std::collections::HashMap;
+
+use polymeter_agent::source::layout::Wanted;
+use polymeter_proto::catalogue::{Cell, Form, Hierarchy, Row, TextFile};
+use polymeter_proto::series::Number;
+
+use super::fixtures::{Fixture, Values};
+
+/// The lines of a file by their keys, and their words by the names or the columns of these.
+type Table<'a> = HashMap<&'a str, HashMap<String, &'a str>>;
+
+/// What `text`, which need not be the fixture's own, says of all metrics that are read from this file.
+pub(crate) fn values(fixture: &Fixture, text: &str) -> Values {
+    let table = tabulate(fixture.form(), text);
+    fixture.wanted.iter().flat_map(|wanted| look_up(fixture, &table, wanted)).collect()
+}
+
+/// The numbers in `text` for which there is no metric, as `key column`.
+pub(crate) fn without_metric(fixture: &Fixture, text: &str) -> Vec<String> {
+    let key_columns = match fixture.form() {
+        Form::Keyed => 1,
+        Form::KeyedAt(key) => key + 1,
+        Form::Values | Form::Pairs | Form::Operations => 0,
+    };
+    let mut unknown = Vec::new();
+    for (key, cells) in &tabulate(fixture.form(), text) {
+        for (column, word) in cells {
+            let is_key = column.parse::<usize>().is_ok_and(|column| column < key_columns);
+            let is_number = word.starts_with(|c: char| c.is_ascii_digit()) || *word == "max";
+            let mut rows = fixture
+                .wanted
+                .iter()
+                .filter(|wanted| match_row(fixture.form(), key, wanted.field.row).is_some());
+            if is_number && !is_key && !rows.any(|wanted| match_cell(column, wanted.field.cell)) {
+                unknown.push(format!("{key} {column}"));
+            }
+        }
+    }
+    unknown
+}
+
+fn tabulate(form: Form, text: &str) -> Table<'_> {
+    let mut table = Table::new();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let columns = words.iter().enumerate().map(|(column, word)| (column.to_string(), *word));
+        match form {
+            Form::Values => table.entry("").or_default().extend(columns),
+            Form::Keyed => table.entry(words[0]).or_default().extend(columns),
+            Form::KeyedAt(key) => table.entry(words[key]).or_default().extend(columns),
+            Form::Pairs => {
+                let pairs = words[1..].iter().filter_map(|word| word.split_once('='));
+                table
+                    .entry(words[0])
+                    .or_default()
+                    .extend(pairs.map(|(name, value)| (name.to_owned(), value)));
+            }
+            Form::Operations => {
+                if let [device, operation, value] = words[..] {
+                    table.entry(device).or_default().insert(operation.to_owned(), value);
+                }
+            }
+        }
+    }
+    table
+}
+
+fn look_up(fixture: &Fixture, table: &Table<'_>, wanted: &Wanted) -> Vec<(String, Option<u64>)> {
+    let mut values = Vec::new();
+    let metric = wanted.definition.metric;
+    for (key, cells) in table {
+        let Some((instance, label)) = match_row(fixture.form(), key, wanted.field.row) else { continue };
+        for (column, word) in cells {
+            if !match_cell(column, wanted.field.cell) {
+                continue;
+            }
+            let cell_label = match wanted.field.cell {
+                Cell::Each(label) => Some(format!("{label}={column}")),
+                Cell::Word(_) | Cell::Named(_) => None,
+            };
+            let path_label = fixture.path_labels.first().map(|(label, value)| format!("{label}={value}"));
+            let labels: Vec<String> = path_label.into_iter().chain(label.clone()).chain(cell_label).collect();
+            let name = metric.name.replace('*', instance);
+            let value = value_of(fixture.file, key, column, word, cells);
+            assert_eq!(word.contains('.'), metric.number == Number::Float, "{name}: {word}");
+            values.push((format!("{name}{{{}}}", labels.join(",")), value));
+        }
+    }
+    values
+}
+
+/// The instance and the label that a line with this key stands for, if it is one of the row's.
+fn match_row(form: Form, written: &str, row: Row) -> Option<(&str, Option<String>)> {
+    let key = written.trim_end_matches(':');
+    match row {
+        Row::Only => Some(("", None)),
+        Row::Key(wanted) => (key == wanted).then_some(("", None)),
+        Row::Instance("") => (!key.starts_with("nr_")).then_some((key, None)),
+        Row::Instance(prefix) => key.strip_prefix(prefix).map(|instance| (instance, None)),
+        Row::Each { label, prefix, numeric } => {
+            let value = key.strip_prefix(prefix)?;
+            let is_title = form == Form::Keyed && !written.ends_with(':');
+            let fits = if numeric { value.parse::<u32>().is_ok() } else { !is_title };
+            fits.then(|| ("", Some(format!("{label}={value}"))))
+        }
+    }
+}
+
+fn match_cell(column: &str, cell: Cell) -> bool {
+    match cell {
+        Cell::Word(wanted) => wanted.to_string() == column,
+        Cell::Named(name) => name == column,
+        Cell::Each(_) => true,
+    }
+}
+
+fn value_of(
+    file: &TextFile,
+    key: &str,
+    column: &str,
+    word: &str,
+    cells: &HashMap<String, &str>,
+) -> Option<u64> {
+    if word.contains('.') {
+        return Some(word.parse::<f64>().unwrap().to_bits());
+    }
+    // Nobody has 4 EiB: so much means that there is no limit, whatever the size of pages makes of it.
+    let number = word.parse::<u64>().ok().filter(|number| *number < 1 << 62)?;
+    let is_pressure = file.path.contains("pressure");
+    let factor = match (file.hierarchy, file.path) {
+        (Hierarchy::Proc, "stat") if key.starts_with("cpu") => 10_000_000,
+        (Hierarchy::Proc, "meminfo") if cells.get("2") == Some(&"kB") => 1024,
+        (Hierarchy::Proc, "diskstats") if ["6", "10", "12", "13", "17", "19"].contains(&column) => 1_000_000,
+        _ if key.ends_with("_usec") || (is_pressure && column == "total") => 1_000,
+        _ => 1,
+    };
+    Some(number * factor)
+}

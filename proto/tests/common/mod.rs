@@ -1,0 +1,57 @@
+//! Batches and frames for tests.
+
+#![allow(clippy::unwrap_used, reason = "clippy does not know that this is a test")]
+
+use std::sync::Arc;
+
+use polymeter_proto::batch::{Batch, Column, Instant, Shape};
+use polymeter_proto::name::MetricName;
+use polymeter_proto::period::Period;
+use polymeter_proto::series::{
+    Kind, Labels, MetricDescriptor, MetricId, Number, SeriesId, SessionId, ShapeId, Unit,
+};
+use polymeter_proto::wire::dictionary::Announced;
+use polymeter_proto::wire::frame::{Encoder, Extras};
+
+/// A shape with one column for each kind of number, all of one metric per kind.
+pub(crate) fn shape(id: u32, period_us: u64, numbers: &[Number]) -> Arc<Shape> {
+    let column = |(position, number): (u32, &Number)| {
+        let name = MetricName::new(format!("test.{number:?}").to_lowercase()).unwrap();
+        let descriptor = MetricDescriptor { name, unit: Unit::Bytes, kind: Kind::Gauge, number: *number };
+        let labels = Labels::new(vec![("column".to_owned(), position.to_string())]).unwrap();
+        Column { series: SeriesId(position), metric: (MetricId(*number as u32), descriptor), labels }
+    };
+    let columns = (0..).zip(numbers).map(column).collect();
+    Arc::new(Shape { id: ShapeId(id), job: None, period: Period::from_micros(period_us).unwrap(), columns })
+}
+
+/// A batch of these rows.
+pub(crate) fn batch_of(shape: &Arc<Shape>, rows: &[(Instant, Vec<Option<u64>>)]) -> Batch {
+    let mut batch = Batch::default();
+    let index = batch.add_shape(shape);
+    for (instant, values) in rows {
+        batch.push(index, *instant, values.iter().copied()).unwrap();
+    }
+    batch
+}
+
+/// The sender's side of a session.
+#[derive(Debug, Default)]
+pub(crate) struct Wire {
+    encoder: Encoder,
+    sequence: u64,
+    pub(crate) announced: Announced,
+}
+
+impl Wire {
+    pub(crate) fn encode(&mut self, batch: &Batch) -> Vec<u8> {
+        self.encode_with(batch, Extras::default())
+    }
+
+    pub(crate) fn encode_with(&mut self, batch: &Batch, extras: Extras<'_>) -> Vec<u8> {
+        self.sequence += 1;
+        let mut bytes = Vec::new();
+        self.encoder.encode(&mut bytes, SessionId(0xfeed), self.sequence, batch, extras);
+        bytes
+    }
+}
