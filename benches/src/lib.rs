@@ -1,1 +1,5 @@
-//! Benches and whole-system experiments.
+//! What the benches and experiments share: recorded frames, a job in real cgroups, and a running agent.
+
+pub mod job;
+pub mod recording;
+pub mod table;

@@ -9,7 +9,7 @@ use tokio::io::unix::AsyncFd;
 ///
 /// # Errors
 /// `EPERM` without CAP_SYS_NICE or an RLIMIT_RTPRIO that allows it, or in a cgroup without a real-time budget.
-pub(crate) fn set_fifo_priority(priority: u8) -> io::Result<()> {
+pub fn set_fifo_priority(priority: u8) -> io::Result<()> {
     // SAFETY: `sched_param` is plain integers, for which zero is a value.
     #[expect(unsafe_code, reason = "no safe crate has sched_setscheduler")]
     let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };

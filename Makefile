@@ -1,0 +1,48 @@
+# Two commands: `make demo` and `make test`. Both install what is missing from Debian's packages; they need a Rust
+# toolchain, and root or sudo.
+
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+CARGO ?= cargo
+export DEBIAN_FRONTEND = noninteractive
+
+# What the programs are built with: libzmq with CURVE, a C compiler for SQLite.
+BUILD_PACKAGES := libzmq3-dev pkg-config gcc libc6-dev
+# What the tests use besides: a PostgreSQL server, and Python for the decoder of the protocol's description.
+TEST_PACKAGES := postgresql-15 python3
+
+.PHONY: demo test build release lint doc quick-experiments deps test-deps clean
+
+demo: release
+	$(SUDO) deploy/demo/run.sh target/release target/demo
+
+test: test-deps
+	$(CARGO) build --workspace --locked
+	$(CARGO) test --workspace --locked
+
+build: deps
+	$(CARGO) build --workspace --locked
+
+release: deps
+	$(CARGO) build --release --locked -p polymeter-agent -p polymeter-collector -p polymeter-cli
+
+lint: deps
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+doc: deps
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+
+# Every experiment once, short: that they work, not what they measure.
+quick-experiments: deps
+	$(CARGO) build --release --locked --workspace
+	target/release/wire
+	$(SUDO) target/release/gather --quick
+
+deps:
+	@deploy/install-packages.sh $(BUILD_PACKAGES)
+
+test-deps:
+	@deploy/install-packages.sh $(BUILD_PACKAGES) $(TEST_PACKAGES)
+
+clean:
+	$(CARGO) clean

@@ -1,0 +1,110 @@
+//! A job in real cgroups, with a workload that allocates, computes and writes.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use polymeter_agent::jobs::hierarchy::Mounts;
+
+/// A job's cgroups and its workload. Dropping it ends both.
+#[derive(Debug)]
+pub struct Job {
+    directories: Vec<PathBuf>,
+    workload: Option<Child>,
+}
+
+/// What the job does: allocates and frees, computes a little, writes files, forks. About a fifth of a core.
+const WORKLOAD: &str = "
+    while :; do
+        head -c 30000000 /dev/zero | tail -c 30000000 | wc -c > /dev/null
+        i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done
+        head -c 200000 /dev/zero > \"$1\"
+        sleep 0.05
+    done";
+
+impl Job {
+    /// Makes a cgroup called `name` for a job: in version 1's memory, cpuacct and pids, and in version 2.
+    ///
+    /// # Errors
+    /// When there are no cgroups, or no right to make one.
+    pub fn make(mounts: &Mounts, name: &str) -> io::Result<Self> {
+        let wanted = ["memory", "cpuacct", "pids"];
+        let v1 = mounts
+            .v1
+            .iter()
+            .filter(|(controller, _)| wanted.contains(&controller.as_str()))
+            .map(|(_, root)| root);
+        let mut roots: Vec<&PathBuf> = v1.chain(&mounts.v2).collect();
+        roots.sort_unstable();
+        roots.dedup();
+        let mut job = Self { directories: Vec::new(), workload: None };
+        for root in roots {
+            let directory = root.join(name);
+            fs::create_dir(&directory)
+                .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", directory.display())))?;
+            job.directories.push(directory);
+        }
+        Ok(job)
+    }
+
+    /// The job's directories.
+    pub fn directories(&self) -> &[PathBuf] {
+        &self.directories
+    }
+
+    /// Starts the workload, which writes to `scratch`.
+    ///
+    /// # Errors
+    /// When it cannot be started or moved into the cgroups.
+    pub fn work(&mut self, scratch: &Path) -> io::Result<()> {
+        let enter: String = self
+            .directories
+            .iter()
+            .map(|directory| format!("echo $$ > {}/cgroup.procs\n", directory.display()))
+            .collect();
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{enter}{WORKLOAD}"), "sh"]).arg(scratch);
+        self.workload = Some(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?);
+        Ok(())
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        if let Some(workload) = &mut self.workload {
+            // What it started is in the cgroup and ends below.
+            workload.kill().ok();
+            workload.wait().ok();
+        }
+        for directory in &self.directories {
+            for _ in 0..200 {
+                for pid in fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default().lines() {
+                    let pid = pid.parse().ok().and_then(rustix::process::Pid::from_raw);
+                    pid.and_then(|pid| {
+                        rustix::process::kill_process(pid, rustix::process::Signal::KILL).ok()
+                    });
+                }
+                match fs::remove_dir(directory) {
+                    Err(error) if error.kind() == io::ErrorKind::ResourceBusy => pause(5_000_000),
+                    Ok(()) | Err(_) => break,
+                }
+            }
+        }
+    }
+}
+
+/// Sleeps for some nanoseconds.
+pub fn pause(ns: i64) {
+    let time = rustix::event::Timespec { tv_sec: ns / 1_000_000_000, tv_nsec: ns % 1_000_000_000 };
+    // An interrupted pause is a shorter one.
+    rustix::event::poll(&mut [], Some(&time)).ok();
+}
+
+/// Writes a file that a process reads as its configuration.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write(path: &Path, text: &str) -> io::Result<()> {
+    OpenOptions::new().write(true).create(true).truncate(true).open(path)?.write_all(text.as_bytes())
+}

@@ -1,0 +1,77 @@
+#!/bin/sh
+# The main job on this machine: a collector, an agent, and a real workload in a real cgroup, with metrics at 1 ms, 100 ms
+# and 1 s side by side; then the report, and where the samples are.
+# usage: run.sh DIRECTORY-OF-BINARIES DIRECTORY-FOR-DATA
+set -eu
+bin=$(realpath "$1")
+mkdir -p "$2"
+data=$(realpath "$2")
+here=$(dirname "$(realpath "$0")")
+job=demo$$
+store="sqlite:$data/demo.db"
+rm -f "$data"/demo.db*
+collector="" agent="" workload=""
+
+cgroups() { # where a job's cgroup is made: the hierarchies of version 1 that hold metrics, and version 2
+    awk '$3 == "cgroup2" { print $2 }
+         $3 == "cgroup" && $4 ~ /(^|,)(memory|cpuacct|pids|blkio)(,|$)/ { print $2 }' /proc/mounts
+}
+
+clean_up() {
+    for pid in $workload $agent $collector; do kill "$pid" 2>/dev/null || true; done
+    for root in $(cgroups); do
+        group=$root/polymeter_$job
+        [ -d "$group" ] || continue
+        while read -r pid; do kill -9 "$pid" 2>/dev/null || true; done <"$group/cgroup.procs"
+        for _ in 1 2 3 4 5 6 7 8 9 10; do rmdir "$group" 2>/dev/null && break || sleep 0.05; done
+    done
+}
+trap clean_up EXIT
+trap 'exit 130' INT TERM
+
+wait_for() { # what, and a command that succeeds once it is so
+    what=$1
+    shift
+    for _ in $(seq 100); do "$@" >/dev/null 2>&1 && return 0 || sleep 0.1; done
+    echo "waited in vain for $what" >&2
+    exit 1
+}
+
+echo "starting a collector and an agent"
+"$bin/polymeter-collector" --listen "ipc://$data/collector" --store "$store" 2>"$data/collector.log" &
+collector=$!
+sed -e "s|@DATA@|$data|g" "$here/agent.toml" >"$data/agent.toml"
+"$bin/polymeter-agent" --config "$data/agent.toml" 2>"$data/agent.log" &
+agent=$!
+wait_for "the agent" "$bin/polymeter" status --socket "$data/agent.sock"
+
+echo "running a job for some seconds in the cgroup polymeter_$job"
+entrances=""
+for root in $(cgroups); do
+    mkdir "$root/polymeter_$job" 2>/dev/null || continue
+    entrances="$entrances $root/polymeter_$job/cgroup.procs"
+done
+[ -n "$entrances" ] || {
+    echo "no cgroup can be made here; try: $bin/polymeter run -- COMMAND" >&2
+    exit 1
+}
+wait_for "the agent to see the job" sh -c "'$bin/polymeter' jobs --socket '$data/agent.sock' | grep -q $job"
+# shellcheck disable=SC2086 # the list is words
+sh "$here/workload.sh" "$data/scratch" $entrances &
+workload=$!
+wait "$workload"
+workload=""
+
+echo "sampled so far, by source:"
+"$bin/polymeter" status --socket "$data/agent.sock" | sed -n '/^SUBJECT/,/^$/p'
+for root in $(cgroups); do rmdir "$root/polymeter_$job" 2>/dev/null || true; done
+wait_for "the agent to see the job's end" sh -c "! '$bin/polymeter' jobs --socket '$data/agent.sock' | grep -q $job"
+kill "$agent" && wait "$agent"
+kill "$collector" && wait "$collector"
+agent="" collector=""
+rm -f "$data/scratch"
+
+"$bin/polymeter" report --store "$store" --job "$job"
+echo
+echo "The samples are in $data/demo.db; to see the report again:"
+echo "    $bin/polymeter report --store $store --job $job"
