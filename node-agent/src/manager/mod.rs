@@ -2,6 +2,9 @@
 //!
 //! Everything slow happens here, so that the sampler never waits for a file to open or a perf event to close.
 
+mod followed;
+mod jobs;
+
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -9,30 +12,28 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use polymeter_proto::batch::Job;
-use polymeter_proto::catalogue::Scope;
-use polymeter_proto::ledger::{Cause, Event, PlanChange};
-use polymeter_proto::name::MetricName;
+use polymeter_proto::ledger::{Cause, Event};
 use polymeter_proto::series::{Identifier, JobDescriptor};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use crate::clock;
 use crate::config::Config;
 use crate::counters::Counters;
-use crate::jobs::discovery::{self, Discovery, Found};
-use crate::jobs::hierarchy::{JobCgroups, Mounts};
-use crate::jobs::ids::{Ids, SeriesIds};
-use crate::jobs::open::{Opener, Subject};
+use crate::jobs::discovery::Discovery;
+use crate::jobs::hierarchy::Mounts;
+use crate::jobs::ids::Ids;
+use crate::jobs::open::{Opened, Opener, Subject};
 use crate::kernel;
 use crate::log;
 use crate::plan::{Layer, Plan};
-use crate::request::{JobSpec, JobView, RegisterError, Request, SourceView, View};
-use crate::sampler::{ActiveSource, Command, Notice, Port, SourceId, SourceKey, Told};
+use crate::request::{JobView, Request, SourceView, View};
+use crate::sampler::{ActiveSource, Command, Group, Notice, Port, SourceId, SourceKey, Told};
 use crate::source::perf::Unavailable;
-use crate::source::{Outcome, Reading, Source};
+use crate::source::{Outcome, Reading, Slot, Source};
 use crate::status::Board;
+
+use followed::{Followed, OpenSource};
 
 /// How long after a change the sources of a subject are opened anew at the earliest, so that a device that comes and
 /// goes all the time costs little.
@@ -40,21 +41,6 @@ const REOPEN_AFTER: Duration = Duration::from_secs(2);
 
 /// How long to wait for the sampler to take a command when too many wait: it takes them all at its next wake-up.
 const COMMAND_RETRY: Duration = Duration::from_millis(1);
-
-/// One job, or the node, under sampling.
-struct Followed {
-    job: Option<Arc<Job>>,
-    subject: Subject,
-    plan: Plan,
-    series: SeriesIds,
-    sources: BTreeMap<String, SourceId>,
-    /// Files without a line of what is wanted, which is no reason to read them at any period but the rescan's.
-    dormant: Vec<Source>,
-    unavailable: Vec<(String, String)>,
-    /// Where discovery found it; none for a job that was registered.
-    found_at: Option<PathBuf>,
-    reopen_at: Option<Instant>,
-}
 
 /// The node has no job id, and comes first.
 type Key = Option<Identifier>;
@@ -184,42 +170,6 @@ impl Manager {
         self.follow(None, None, subject, plan, None).await;
     }
 
-    async fn register(&mut self, spec: JobSpec) -> Result<Vec<(String, String)>, RegisterError> {
-        let key = Some(spec.job_id.clone());
-        if self.followed.contains_key(&key) {
-            return Err(RegisterError::Known);
-        }
-        if self.followed.len() > discovery::JOBS {
-            return Err(RegisterError::TooMany);
-        }
-        let subject = match spec.process {
-            Some(root) if spec.cgroups.is_empty() => Subject::Processes(root),
-            _ => {
-                let mut cgroups = JobCgroups::default();
-                for path in &spec.cgroups {
-                    if !path.is_dir() {
-                        return Err(RegisterError::NoSuchCgroup(path.clone()));
-                    }
-                    cgroups.add(&self.mounts, path);
-                }
-                if cgroups.is_empty() {
-                    return Err(RegisterError::NoCgroup);
-                }
-                Subject::Cgroups(cgroups)
-            }
-        };
-        let descriptor = JobDescriptor {
-            job_id: spec.job_id,
-            cluster: spec.cluster,
-            owner_uid: spec.owner_uid,
-            owner: spec.owner,
-            started_us: clock::realtime_us(),
-        };
-        let plan = Plan { baseline: self.config.baseline.clone(), registration: spec.wishes };
-        self.follow(key.clone(), Some(descriptor), subject, plan, None).await;
-        Ok(self.followed.get(&key).map(|followed| followed.unavailable.clone()).unwrap_or_default())
-    }
-
     async fn follow(
         &mut self,
         key: Key,
@@ -229,60 +179,62 @@ impl Manager {
         found_at: Option<PathBuf>,
     ) {
         let job = descriptor.map(|descriptor| self.ids.job(descriptor));
-        let mut followed = Followed {
-            job,
-            subject,
-            plan,
-            series: SeriesIds::new(),
-            sources: BTreeMap::new(),
-            dormant: Vec::new(),
-            unavailable: Vec::new(),
-            found_at,
-            reopen_at: None,
-        };
+        let mut followed = Followed::new(job, subject, plan, found_at);
         self.open(&key, &mut followed).await;
-        self.tell_plan(&followed).await;
+        self.tell_plan(&mut followed, None).await;
         if followed.job.is_some() {
-            self.command(Command::ReadNow(followed.sources.values().copied().collect())).await;
+            self.command(Command::ReadNow(followed.source_ids())).await;
         }
         self.followed.insert(key, followed);
         self.count();
     }
 
-    /// Opens all sources of a subject; those that have the name of one that is open replace it.
+    /// Opens all sources of a subject; those that have the name of one that is open replace it. perf events that are
+    /// open already go on counting, in groups by their new periods.
     async fn open(&mut self, key: &Key, followed: &mut Followed) {
-        let scopes: &[Scope] =
-            if followed.job.is_some() { &[Scope::Job] } else { &[Scope::Node, Scope::Agent] };
-        let definitions: Vec<_> = scopes.iter().flat_map(|scope| followed.plan.definitions(*scope)).collect();
+        let (perf, mut definitions) = followed.definitions();
+        let perf = followed.perf_wanted(&self.mounts, perf);
+        let keep_perf = followed.perf.as_ref() == Some(&perf);
+        if !keep_perf {
+            definitions.extend(perf.definitions().iter().cloned());
+        }
         let opener =
             Opener { mounts: &self.mounts, cpus: &self.cpus, perf_descriptors: self.config.perf_descriptors };
         let (opened, unavailable) = opener.open(&followed.subject, &definitions);
-        followed.unavailable = unavailable
-            .into_iter()
-            .map(|Unavailable { definition, reason }| (definition.name(), reason))
-            .collect();
-        let mut before = std::mem::take(&mut followed.sources);
+        let is_perf = |name: &str| keep_perf && name.starts_with("perf");
+        followed.unavailable.retain(|(metric, _)| is_perf(metric));
+        followed.unavailable.extend(
+            unavailable.into_iter().map(|Unavailable { definition, reason }| (definition.name(), reason)),
+        );
+        let (kept, mut before): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            std::mem::take(&mut followed.sources).into_iter().partition(|(name, _)| is_perf(name));
+        followed.perf = Some(perf);
+        for (name, source) in kept {
+            let groups = self.groups(followed, &source.slots);
+            self.command(Command::Regroup(source.id, groups)).await;
+            followed.sources.insert(name, source);
+        }
         let (dormant, awake): (Vec<_>, Vec<_>) =
             opened.into_iter().partition(|opened| opened.source.slots().is_empty());
         followed.dormant = dormant.into_iter().map(|opened| opened.source).collect();
-        for source in awake {
-            let groups = self.ids.groups(
-                followed.job.as_ref(),
-                &mut followed.series,
-                source.source.slots(),
-                &followed.plan,
-            );
-            let Ok(name) = Identifier::try_from(source.name.as_str()) else { continue };
-            let id = before.remove(&source.name).unwrap_or_else(|| self.new_source_id());
-            let source_key = SourceKey { job: followed.job.clone(), name };
-            let active = ActiveSource::new(Arc::new(source_key), source.source, groups);
+        for Opened { name, source } in awake {
+            let slots = source.slots().to_vec();
+            let groups = self.groups(followed, &slots);
+            let Ok(called) = Identifier::try_from(name.as_str()) else { continue };
+            let id = before.remove(&name).map_or_else(|| self.new_source_id(), |source| source.id);
+            let source_key = SourceKey { job: followed.job.clone(), name: called };
+            let active = ActiveSource::new(Arc::new(source_key), source, groups);
             self.owners.insert(id, key.clone());
             self.command(Command::Add(id, Box::new(active))).await;
-            followed.sources.insert(source.name, id);
+            followed.sources.insert(name, OpenSource { id, slots });
         }
-        for id in before.into_values() {
-            self.command(Command::Remove(id)).await;
+        for source in before.into_values() {
+            self.command(Command::Remove(source.id)).await;
         }
+    }
+
+    fn groups(&mut self, followed: &mut Followed, slots: &[Slot]) -> Vec<Group> {
+        self.ids.groups(followed.job.as_ref(), &mut followed.series, slots, &followed.plan)
     }
 
     fn new_source_id(&mut self) -> SourceId {
@@ -292,96 +244,17 @@ impl Manager {
         })
     }
 
-    /// Puts into the data which period is in force from now on.
-    async fn tell_plan(&self, followed: &Followed) {
-        self.tell(followed.job.as_ref(), plan_changes(followed, None)).await;
-    }
-
-    async fn tell(&self, job: Option<&Arc<Job>>, changes: Vec<PlanChange>) {
-        for change in changes {
-            let event = Event::PlanChange(PlanChange { job: job.map(|job| job.handle), ..change });
-            self.command(Command::Tell(Box::new(Told { job: job.cloned(), event }))).await;
+    /// Puts into the data which periods are in force from now on.
+    async fn tell_plan(&self, followed: &mut Followed, cause: Option<Cause>) {
+        for change in followed.plan_changes(cause) {
+            let told = Told { job: followed.job.clone(), event: Event::PlanChange(change) };
+            self.command(Command::Tell(Box::new(told))).await;
         }
-    }
-
-    /// Takes the last readings of a job and lets it go.
-    async fn end(&mut self, key: &Key) {
-        let Some(followed) = self.followed.remove(key) else { return };
-        let ids: Vec<SourceId> = followed.sources.values().copied().collect();
-        self.command(Command::ReadNow(ids.clone())).await;
-        for id in ids {
-            self.command(Command::Remove(id)).await;
-        }
-        if let Some(job) = followed.job {
-            let event = Event::JobEnded { job: job.handle, at_us: clock::realtime_us() };
-            self.command(Command::Tell(Box::new(Told { job: Some(job), event }))).await;
-        }
-        self.count();
     }
 
     fn count(&self) {
         self.counters.jobs.store(self.followed.keys().flatten().count() as u64, Relaxed);
         self.counters.sources.store(self.owners.len() as u64, Relaxed);
-    }
-
-    /// Follows the jobs that discovery finds, and lets those go that it finds no more.
-    async fn look_for_jobs(&mut self) {
-        let found = self.discovery.walk();
-        let gone: Vec<Key> = self
-            .followed
-            .iter()
-            .filter(|(_, followed)| followed.found_at.as_ref().is_some_and(|path| !found.contains_key(path)))
-            .map(|(key, _)| key.clone())
-            .collect();
-        for key in gone {
-            self.end(&key).await;
-        }
-        for job in found.into_values() {
-            self.meet(job).await;
-        }
-        self.end_registered_without_cgroups().await;
-    }
-
-    /// A job that discovery has found: new, or with cgroups that came since, or known.
-    async fn meet(&mut self, found: Found) {
-        let job_id = found.captured.job.as_deref().map(Identifier::try_from);
-        let Some(Ok(job_id)) = job_id else { return };
-        let key = Some(job_id.clone());
-        if let Some(followed) = self.followed.get_mut(&key) {
-            if followed.found_at.as_ref() == Some(&found.relative)
-                && let Subject::Cgroups(cgroups) = &mut followed.subject
-                && *cgroups != found.cgroups
-            {
-                // The scheduler makes the cgroups of the controllers one after the other.
-                *cgroups = found.cgroups;
-                self.reopen(&key).await;
-            }
-            return;
-        }
-        let owner = found.captured.user.as_deref().and_then(|user| Identifier::try_from(user).ok());
-        let descriptor = JobDescriptor {
-            job_id,
-            cluster: None,
-            owner_uid: found.captured.uid,
-            owner,
-            started_us: clock::realtime_us(),
-        };
-        let plan = Plan { baseline: self.config.baseline.clone(), registration: Layer::default() };
-        self.follow(key, Some(descriptor), Subject::Cgroups(found.cgroups), plan, Some(found.relative)).await;
-    }
-
-    async fn end_registered_without_cgroups(&mut self) {
-        let gone = |followed: &Followed| match &followed.subject {
-            Subject::Cgroups(cgroups) => {
-                followed.found_at.is_none() && !cgroups.directories().iter().any(|path| path.is_dir())
-            }
-            Subject::Processes(_) | Subject::Node(_) => false,
-        };
-        let ended: Vec<Key> =
-            self.followed.iter().filter(|(_, followed)| gone(followed)).map(|(key, _)| key.clone()).collect();
-        for key in ended {
-            self.end(&key).await;
-        }
     }
 
     async fn heed_notices(&mut self) {
@@ -439,6 +312,7 @@ impl Manager {
         let Some(mut followed) = self.followed.remove(key) else { return };
         followed.reopen_at = None;
         self.open(key, &mut followed).await;
+        self.tell_plan(&mut followed, None).await;
         self.followed.insert(key.clone(), followed);
         self.count();
     }
@@ -454,10 +328,9 @@ impl Manager {
             let keys: Vec<Key> = self.followed.keys().cloned().collect();
             for key in keys {
                 let Some(mut followed) = self.followed.remove(&key) else { continue };
-                let old = std::mem::replace(&mut followed.plan.baseline, self.config.baseline.clone());
-                let old = Plan { baseline: old, registration: followed.plan.registration.clone() };
+                followed.plan.baseline = self.config.baseline.clone();
                 self.open(&key, &mut followed).await;
-                self.tell(followed.job.as_ref(), plan_changes(&followed, Some(&old))).await;
+                self.tell_plan(&mut followed, Some(Cause::Reload)).await;
                 self.followed.insert(key, followed);
             }
         }
@@ -486,40 +359,6 @@ impl Manager {
         };
         View { subjects: self.followed.iter().map(of).collect() }
     }
-}
-
-/// The metrics of a subject whose period differs from what `old` says, or all of them where there was no plan.
-fn plan_changes(followed: &Followed, old: Option<&Plan>) -> Vec<PlanChange> {
-    let at_us = clock::realtime_us();
-    let scopes: &[Scope] = if followed.job.is_some() { &[Scope::Job] } else { &[Scope::Node, Scope::Agent] };
-    let plans = std::iter::once(&followed.plan).chain(old);
-    let mut names: Vec<String> = plans
-        .flat_map(|plan| scopes.iter().flat_map(|scope| plan.definitions(*scope)))
-        .filter(|definition| !definition.is_family())
-        .map(|definition| definition.name())
-        .collect();
-    names.sort_unstable();
-    names.dedup();
-    names.retain(|name| !followed.unavailable.iter().any(|(missing, _)| missing == name));
-    let change = |name: String| {
-        let new = followed.plan.period(&name);
-        let before = old.and_then(|old| old.period(&name)).map(|(period, _)| period);
-        let cause =
-            if old.is_some() { Cause::Reload } else { new.map_or(Cause::Baseline, |(_, cause)| cause) };
-        let new = new.map(|(period, _)| period);
-        let metric = MetricName::new(name).ok()?;
-        (new != before).then_some(PlanChange {
-            at_us,
-            job: None,
-            metric,
-            old: before,
-            new,
-            cause,
-            by: None,
-            until_us: None,
-        })
-    };
-    names.into_iter().filter_map(change).collect()
 }
 
 fn describe(key: &Key) -> String {

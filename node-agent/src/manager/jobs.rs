@@ -1,0 +1,131 @@
+//! Jobs come and go: by registration, and by discovery.
+
+use polymeter_proto::ledger::Event;
+use polymeter_proto::series::{Identifier, JobDescriptor};
+
+use super::followed::Followed;
+use super::{Key, Manager};
+use crate::clock;
+use crate::jobs::discovery::{self, Found};
+use crate::jobs::hierarchy::JobCgroups;
+use crate::jobs::open::Subject;
+use crate::plan::{Layer, Plan};
+use crate::request::{JobSpec, RegisterError};
+use crate::sampler::{Command, Told};
+
+impl Manager {
+    pub(super) async fn register(&mut self, spec: JobSpec) -> Result<Vec<(String, String)>, RegisterError> {
+        let key = Some(spec.job_id.clone());
+        if self.followed.contains_key(&key) {
+            return Err(RegisterError::Known);
+        }
+        if self.followed.len() > discovery::JOBS {
+            return Err(RegisterError::TooMany);
+        }
+        let subject = match spec.process {
+            Some(root) if spec.cgroups.is_empty() => Subject::Processes(root),
+            _ => {
+                let mut cgroups = JobCgroups::default();
+                for path in &spec.cgroups {
+                    if !path.is_dir() {
+                        return Err(RegisterError::NoSuchCgroup(path.clone()));
+                    }
+                    cgroups.add(&self.mounts, path);
+                }
+                if cgroups.is_empty() {
+                    return Err(RegisterError::NoCgroup);
+                }
+                Subject::Cgroups(cgroups)
+            }
+        };
+        let descriptor = JobDescriptor {
+            job_id: spec.job_id,
+            cluster: spec.cluster,
+            owner_uid: spec.owner_uid,
+            owner: spec.owner,
+            started_us: clock::realtime_us(),
+        };
+        let plan = Plan { baseline: self.config.baseline.clone(), registration: spec.wishes };
+        self.follow(key.clone(), Some(descriptor), subject, plan, None).await;
+        Ok(self.followed.get(&key).map(|followed| followed.unavailable.clone()).unwrap_or_default())
+    }
+
+    /// Takes the last readings of a job and lets it go.
+    pub(super) async fn end(&mut self, key: &Key) {
+        let Some(followed) = self.followed.remove(key) else { return };
+        let ids = followed.source_ids();
+        self.command(Command::ReadNow(ids.clone())).await;
+        for id in ids {
+            self.command(Command::Remove(id)).await;
+        }
+        if let Some(job) = followed.job {
+            let event = Event::JobEnded { job: job.handle, at_us: clock::realtime_us() };
+            self.command(Command::Tell(Box::new(Told { job: Some(job), event }))).await;
+        }
+        self.count();
+    }
+
+    /// Follows the jobs that discovery finds, and lets those go that it finds no more.
+    pub(super) async fn look_for_jobs(&mut self) {
+        let found = self.discovery.walk();
+        let gone: Vec<Key> = self
+            .followed
+            .iter()
+            .filter(|(_, followed)| followed.found_at.as_ref().is_some_and(|path| !found.contains_key(path)))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in gone {
+            self.end(&key).await;
+        }
+        for job in found.into_values() {
+            self.meet(job).await;
+        }
+        self.end_registered_without_cgroups().await;
+    }
+
+    /// A job that discovery has found: new, or with cgroups that came since, or known.
+    async fn meet(&mut self, found: Found) {
+        let job_id = found.captured.job.as_deref().map(Identifier::try_from);
+        let Some(Ok(job_id)) = job_id else { return };
+        let key = Some(job_id.clone());
+        if let Some(followed) = self.followed.get_mut(&key) {
+            if followed.found_at.as_ref() == Some(&found.relative)
+                && let Subject::Cgroups(cgroups) = &mut followed.subject
+                && *cgroups != found.cgroups
+            {
+                // The scheduler makes the cgroups of the controllers one after the other, and removes them so. What
+                // goes needs no reopening.
+                let grew = found.cgroups.directories().len() > cgroups.directories().len();
+                *cgroups = found.cgroups;
+                if grew {
+                    self.reopen(&key).await;
+                }
+            }
+            return;
+        }
+        let owner = found.captured.user.as_deref().and_then(|user| Identifier::try_from(user).ok());
+        let descriptor = JobDescriptor {
+            job_id,
+            cluster: None,
+            owner_uid: found.captured.uid,
+            owner,
+            started_us: clock::realtime_us(),
+        };
+        let plan = Plan { baseline: self.config.baseline.clone(), registration: Layer::default() };
+        self.follow(key, Some(descriptor), Subject::Cgroups(found.cgroups), plan, Some(found.relative)).await;
+    }
+
+    async fn end_registered_without_cgroups(&mut self) {
+        let gone = |followed: &Followed| match &followed.subject {
+            Subject::Cgroups(cgroups) => {
+                followed.found_at.is_none() && !cgroups.directories().iter().any(|path| path.is_dir())
+            }
+            Subject::Processes(_) | Subject::Node(_) => false,
+        };
+        let ended: Vec<Key> =
+            self.followed.iter().filter(|(_, followed)| gone(followed)).map(|(key, _)| key.clone()).collect();
+        for key in ended {
+            self.end(&key).await;
+        }
+    }
+}
