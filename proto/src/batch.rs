@@ -102,7 +102,8 @@ impl Batch {
         ShapeIndex(index)
     }
 
-    /// Appends a row: one value, or none where it was absent, for each column of the shape.
+    /// Appends a row: one value, or none where it was absent, for each column of the shape. Returns how many were
+    /// present.
     ///
     /// # Errors
     /// [`Full`] when the batch holds [`limits::BATCH_VALUES`] values; nothing was appended then.
@@ -111,21 +112,23 @@ impl Batch {
         shape: ShapeIndex,
         instant: Instant,
         values: impl Iterator<Item = Option<u64>>,
-    ) -> Result<(), Full> {
+    ) -> Result<u64, Full> {
         let row = u32::try_from(self.rows.len()).map_err(|_too_many| Full)?;
         let values_at = self.values.len();
         if values_at >= limits::BATCH_VALUES || self.rows.len() >= limits::BLOCK_TICKS {
             return Err(Full);
         }
-        for (column, value) in (0..).zip(values) {
-            if value.is_none() {
+        let absent_before = self.absent.len();
+        self.values.extend((0..).zip(values).map(|(column, value)| {
+            value.unwrap_or_else(|| {
                 self.absent.push((row, column));
-            }
-            self.values.push(value.unwrap_or(0));
-        }
+                0
+            })
+        }));
+        let present = self.values.len() - values_at - (self.absent.len() - absent_before);
         let values_at = u32::try_from(values_at).map_err(|_too_many| Full)?;
         self.rows.push(Row { shape: shape.0, instant, values_at });
-        Ok(())
+        Ok(present as u64)
     }
 
     /// Whether there is nothing to send.

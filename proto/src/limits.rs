@@ -21,8 +21,8 @@ pub const BLOCK_TICKS: usize = 64 * 1024;
 /// Columns in one block: the per-CPU times of a node with 400 CPUs.
 pub const BLOCK_COLUMNS: usize = 4096;
 
-/// Blocks in one frame.
-pub const FRAME_BLOCKS: usize = 16 * 1024;
+/// Blocks in one frame: as many as a batch has rows, for a source whose lines come and go makes a block of each row.
+pub const FRAME_BLOCKS: usize = BLOCK_TICKS;
 
 /// Dictionary entries, ledger entries or events in one section of a frame.
 pub const SECTION_ENTRIES: usize = 64 * 1024;

@@ -182,15 +182,13 @@ impl Manager {
         let mut followed = Followed::new(job, subject, plan, found_at);
         self.open(&key, &mut followed).await;
         self.tell_plan(&mut followed, None).await;
-        if followed.job.is_some() {
-            self.command(Command::ReadNow(followed.source_ids())).await;
-        }
         self.followed.insert(key, followed);
         self.count();
     }
 
     /// Opens all sources of a subject; those that have the name of one that is open replace it. perf events that are
-    /// open already go on counting, in groups by their new periods.
+    /// open already go on counting, in groups by their new periods. A job's new sources are read at once: its first
+    /// reading waits for no deadline, also where its cgroups come one after the other.
     async fn open(&mut self, key: &Key, followed: &mut Followed) {
         let (perf, mut definitions) = followed.definitions();
         let perf = followed.perf_wanted(&self.mounts, perf);
@@ -217,11 +215,19 @@ impl Manager {
         let (dormant, awake): (Vec<_>, Vec<_>) =
             opened.into_iter().partition(|opened| opened.source.slots().is_empty());
         followed.dormant = dormant.into_iter().map(|opened| opened.source).collect();
+        let mut new = Vec::new();
         for Opened { name, source } in awake {
             let slots = source.slots().to_vec();
             let groups = self.groups(followed, &slots);
             let Ok(called) = Identifier::try_from(name.as_str()) else { continue };
-            let id = before.remove(&name).map_or_else(|| self.new_source_id(), |source| source.id);
+            let id = before.remove(&name).map_or_else(
+                || {
+                    let id = self.new_source_id();
+                    new.push(id);
+                    id
+                },
+                |source| source.id,
+            );
             let source_key = SourceKey { job: followed.job.clone(), name: called };
             let active = ActiveSource::new(Arc::new(source_key), source, groups);
             self.owners.insert(id, key.clone());
@@ -230,6 +236,9 @@ impl Manager {
         }
         for source in before.into_values() {
             self.command(Command::Remove(source.id)).await;
+        }
+        if followed.job.is_some() && !new.is_empty() {
+            self.command(Command::ReadNow(new)).await;
         }
     }
 

@@ -142,15 +142,15 @@ impl ActiveSource {
         self.outcome
     }
 
-    /// Puts the values of one group into the batch with the number `batch_number`.
+    /// Puts the values of one group into the batch with the number `batch_number`, and says how many were present.
     pub(super) fn record(
         &mut self,
         group: usize,
         deadline: Option<u64>,
         batch: &mut Batch,
         batch_number: u64,
-    ) -> Result<(), Full> {
-        let Some(group) = self.groups.get_mut(group) else { return Ok(()) };
+    ) -> Result<u64, Full> {
+        let Some(group) = self.groups.get_mut(group) else { return Ok(0) };
         let index = match group.in_batch {
             Some((number, index)) if number == batch_number => index,
             _ => batch.add_shape(&group.shape),
@@ -158,22 +158,37 @@ impl ActiveSource {
         group.in_batch = Some((batch_number, index));
         let value = |slot: &u32| self.reading.values.get(*slot as usize).copied().flatten();
         if group.slots.iter().all(|slot| value(slot).is_none()) {
-            return Ok(());
+            return Ok(0);
         }
         batch.push(index, Instant { deadline, time_us: self.time_us }, group.slots.iter().map(value))
     }
 
-    /// Counts what became of the samples of one group at one deadline.
-    pub(super) fn count(&mut self, group: usize, missed: u64, late: bool, recorded: bool) {
-        let Some(group) = self.groups.get(group) else { return };
-        let columns = group.columns();
+    /// How many values of one group its last reading has.
+    fn present(&self, group: &Group) -> u64 {
         let value = |slot: &&u32| self.reading.values.get(**slot as usize).copied().flatten().is_some();
-        let present = group.slots.iter().filter(value).count() as u64;
-        self.tally.due += columns * (missed + 1);
-        self.tally.missed += columns * missed;
-        self.tally.taken += present;
-        self.tally.absent += columns - present;
-        self.tally.late += if late { present } else { 0 };
-        self.tally.dropped += if recorded { 0 } else { present };
+        group.slots.iter().filter(value).count() as u64
+    }
+
+    /// Counts what became of the samples of one group at one deadline, and returns just that.
+    pub(super) fn count(
+        &mut self,
+        group: usize,
+        missed: u64,
+        late: bool,
+        recorded: Result<u64, Full>,
+    ) -> Tally {
+        let Some(group) = self.groups.get(group) else { return Tally::default() };
+        let columns = group.columns();
+        let present = recorded.unwrap_or_else(|Full| self.present(group));
+        let counted = Tally {
+            due: columns * (missed + 1),
+            missed: columns * missed,
+            taken: present,
+            absent: columns - present,
+            late: if late { present } else { 0 },
+            dropped: if recorded.is_ok() { 0 } else { present },
+        };
+        self.tally.add(&counted);
+        counted
     }
 }

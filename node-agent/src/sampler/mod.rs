@@ -10,7 +10,6 @@ mod port;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use polymeter_proto::ledger::Tally;
 use polymeter_proto::period::Period;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -136,17 +135,14 @@ impl Sampler {
         let Some(Some(source)) = self.sources.get_mut(id.0 as usize) else { return };
         let period_ns = source.groups.get(group).map_or(0, |group| group.period().as_nanos());
         let outcome = source.read(tick, now_ns, clock::monotonic_ns);
-        let counted = source.tally;
         let late = due.lateness_ns > period_ns / LATE_PART;
-        let mut recorded =
-            source.record(group, Some(due.deadline), &mut self.flushed.batch, self.batch_number).is_ok();
-        if !recorded && hand_over(&self.port, &mut self.flushed) {
+        let deadline = Some(due.deadline);
+        let mut recorded = source.record(group, deadline, &mut self.flushed.batch, self.batch_number);
+        if recorded.is_err() && hand_over(&self.port, &mut self.flushed) {
             self.batch_number += 1;
-            recorded =
-                source.record(group, Some(due.deadline), &mut self.flushed.batch, self.batch_number).is_ok();
+            recorded = source.record(group, deadline, &mut self.flushed.batch, self.batch_number);
         }
-        source.count(group, due.missed, late, recorded);
-        add_difference(&mut self.flushed.sum, &source.tally, &counted);
+        self.flushed.sum.add(&source.count(group, due.missed, late, recorded));
         if !source.noticed
             && let Some(notice) = Notice::of(id, outcome)
         {
@@ -236,12 +232,10 @@ impl Sampler {
         for id in ids {
             let Some(Some(source)) = self.sources.get_mut(id.0 as usize) else { continue };
             source.read(tick, &mut now_ns, clock::monotonic_ns);
-            let counted = source.tally;
             for group in 0..source.groups.len() {
-                let recorded = source.record(group, None, &mut self.flushed.batch, self.batch_number).is_ok();
-                source.count(group, 0, false, recorded);
+                let recorded = source.record(group, None, &mut self.flushed.batch, self.batch_number);
+                self.flushed.sum.add(&source.count(group, 0, false, recorded));
             }
-            add_difference(&mut self.flushed.sum, &source.tally, &counted);
         }
         self.publish();
     }
@@ -259,13 +253,4 @@ fn hand_over(port: &Port, flushed: &mut Flushed) -> bool {
     empty.sum = flushed.sum;
     port.hand_on(std::mem::replace(flushed, empty));
     true
-}
-
-fn add_difference(sum: &mut Tally, now: &Tally, before: &Tally) {
-    sum.due += now.due - before.due;
-    sum.taken += now.taken - before.taken;
-    sum.late += now.late - before.late;
-    sum.missed += now.missed - before.missed;
-    sum.absent += now.absent - before.absent;
-    sum.dropped += now.dropped - before.dropped;
 }

@@ -255,16 +255,28 @@ impl Encoder {
         out.extend_from_slice(&checksum.to_le_bytes());
     }
 
+    /// A section holds at most [`limits::MESSAGE_BYTES`], so long lists make several: each is halved until it fits.
     fn put_section<T: serde::Serialize>(&mut self, out: &mut Vec<u8>, kind: u8, entries: &[T]) {
-        // A section has at most MESSAGE_BYTES, so long lists make several.
+        // Entries that are serialised at once, so that the buffer stays small.
         const CHUNK: usize = 1024;
-        for chunk in entries.chunks(CHUNK) {
-            self.serialised.clear();
-            envelope::put(&mut self.serialised, &chunk);
-            out.push(kind);
-            put_varint(out, self.serialised.len() as u64);
-            out.extend_from_slice(&self.serialised);
+        // Whoever reads it back counts an integer that takes one byte with all of its eight.
+        const SECTION_BYTES: usize = limits::MESSAGE_BYTES / 8;
+        if entries.is_empty() {
+            return;
         }
+        self.serialised.clear();
+        if entries.len() <= CHUNK {
+            envelope::put(&mut self.serialised, &entries);
+        }
+        if entries.len() > CHUNK || (self.serialised.len() > SECTION_BYTES && entries.len() > 1) {
+            let (first, second) = entries.split_at(entries.len() / 2);
+            self.put_section(out, kind, first);
+            self.put_section(out, kind, second);
+            return;
+        }
+        out.push(kind);
+        put_varint(out, self.serialised.len() as u64);
+        out.extend_from_slice(&self.serialised);
     }
 
     fn put_blocks(&mut self, out: &mut Vec<u8>, batch: &Batch, base_us: i64) {
