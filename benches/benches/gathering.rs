@@ -22,7 +22,7 @@ fn main() {
     let mut criterion = Criterion::default().configure_from_args();
     for (name, form, path) in TEXTS {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../node-agent/tests/fixtures").join(path);
-        let text = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let text = std::fs::read(&path).expect("the fixtures are in the tree");
         let wanted = wanted_of(path.file_name().and_then(|name| name.to_str()).unwrap_or_default());
         let mut layout = Layout::discover(form, &text, &wanted, &[]).expect("fixtures are real");
         let mut reading = Reading::absent(layout.slots().len());

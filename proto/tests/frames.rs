@@ -6,7 +6,7 @@ use common::{Wire, batch_of, shape};
 use polymeter_proto::batch::{Batch, Instant};
 use polymeter_proto::ledger::{Cause, Event, LedgerEntry, PlanChange, Tally};
 use polymeter_proto::limits;
-use polymeter_proto::series::{Number, SessionId, ShapeId};
+use polymeter_proto::series::{Labels, MetricId, Number, SeriesDescriptor, SeriesId, SessionId, ShapeId};
 use polymeter_proto::wire::DecodeError;
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::{Extras, Frame};
@@ -156,6 +156,33 @@ fn a_small_frame_cannot_ask_for_much_memory() {
     // A block without columns still has times.
     let empty: Vec<u8> = (0..40).flat_map(|_| [2, 0, 0, 0x80, 0x80, 0x04, 0, 1, 0xb9, 0x01, 0x00]).collect();
     assert!(Frame::decode(&frame_of(&empty)).is_err());
+}
+
+/// Series with labels as long as they may be take 5 KiB each: a few hundred of them are more than a section may hold.
+#[test]
+fn long_entries_are_divided_among_sections() {
+    let long = |key: u8| (format!("{key:064}"), "v".repeat(limits::LABEL_VALUE_BYTES));
+    let labels = Labels::new((0..16).map(long).collect()).unwrap();
+    let series = |id| SeriesDescriptor { metric: MetricId(id), job: None, labels: labels.clone() };
+    let dictionary: Vec<Entry> = (0..700).map(|id| Entry::Series(SeriesId(id), series(id))).collect();
+    let extras = Extras { dictionary: &dictionary, ..Extras::default() };
+    let bytes = Wire::default().encode_with(&Batch::default(), extras);
+    assert_eq!(Frame::decode(&bytes).unwrap().dictionary, dictionary);
+}
+
+/// A source with two lines that are there in turns makes a block of every row.
+#[test]
+fn a_batch_of_nothing_but_single_rows_comes_back() {
+    let shape = shape(1, 1_000, &[Number::Unsigned]);
+    let mut batch = Batch::default();
+    let index = batch.add_shape(&shape);
+    let instant = |row: u64| Instant { deadline: row.is_multiple_of(2).then_some(row), time_us: T0 };
+    let mut row = 0;
+    while batch.push(index, instant(row), std::iter::once(Some(row))).is_ok() {
+        row += 1;
+    }
+    let frame = Frame::decode(&Wire::default().encode(&batch)).unwrap();
+    assert_eq!((frame.blocks.len(), frame.samples()), (limits::BATCH_VALUES, limits::BATCH_VALUES));
 }
 
 proptest! {

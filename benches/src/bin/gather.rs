@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use clap::Parser;
+use polymeter_agent::control::Answer;
 use polymeter_agent::jobs::hierarchy::Mounts;
 use polymeter_agent::jobs::open::online_cpus;
 use polymeter_agent::source::Reading;
@@ -15,6 +16,7 @@ use polymeter_agent::source::perf::{PerfSource, Target};
 use polymeter_benches::job::{Job, pause, write};
 use polymeter_benches::table::{self, say, to_f64};
 use polymeter_proto::catalogue::{self, Origin};
+use polymeter_proto::ledger::Tally;
 use polymeter_proto::period::Period;
 use rustix::fd::AsFd;
 
@@ -241,17 +243,13 @@ fn view(agent: &Child, socket: &Path, job: &str) -> Result<Run, Box<dyn Error>> 
     let mut lines = BufReader::new(stream).lines();
     lines.next().transpose()?;
     pause(100_000_000);
-    let status: serde_json::Value = serde_json::from_str(&lines.next().transpose()?.unwrap_or_default())?;
-    let subjects = status["subjects"].as_array().cloned().unwrap_or_default();
-    let sources: Vec<serde_json::Value> = subjects
-        .iter()
-        .filter(|subject| subject["job"] == job)
-        .filter_map(|subject| subject["sources"].as_array().cloned())
-        .flatten()
-        .collect();
-    let count = |name: &str| sources.iter().filter_map(|source| source["tally"][name].as_u64()).sum::<u64>();
-    if sources.is_empty() {
-        return Err("the agent does not follow the job".into());
+    let answer: Answer = serde_json::from_str(&lines.next().transpose()?.unwrap_or_default())?;
+    let Answer::Status(status) = answer else { return Err("the agent does not say how it goes".into()) };
+    let of_job = status.subjects.iter().filter(|subject| subject.job.as_deref() == Some(job));
+    let mut tally = Tally::default();
+    of_job.flat_map(|subject| &subject.sources).for_each(|source| tally.add(&source.tally));
+    if tally.due == 0 {
+        return Err("the agent does not sample the job".into());
     }
     let resident = fs::read_to_string(format!("/proc/{}/status", agent.id()))?;
     let resident_kib = resident
@@ -260,11 +258,11 @@ fn view(agent: &Child, socket: &Path, job: &str) -> Result<Run, Box<dyn Error>> 
         .and_then(|line| line.split_ascii_whitespace().next())
         .and_then(|kib| kib.parse().ok());
     Ok(Run {
-        cpu_s: to_f64(status["counts"]["cpu_ns"].as_u64().unwrap_or(0)) / 1e9,
+        cpu_s: to_f64(status.counts.cpu_ns) / 1e9,
         seconds: to_f64(now_ns()) / 1e9,
-        due: count("due"),
-        kept: count("taken"),
-        late: count("late"),
+        due: tally.due,
+        kept: tally.taken,
+        late: tally.late,
         resident_kib: resident_kib.unwrap_or(0),
         bytes: 0,
         values: 0,

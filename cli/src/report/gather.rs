@@ -84,6 +84,7 @@ impl Report {
 pub(crate) fn gather(reader: &mut Reader, job: &JobRow) -> Result<Report, StoreError> {
     let rows = reader.series(Of::Job(job.job_key))?;
     let changes = reader.plan_changes(Some(job.job_key))?;
+    let first_ns = rows.iter().filter_map(|row| row.first_time_ns).min();
     let last_ns = rows.iter().filter_map(|row| row.last_time_ns).max();
     let end_ns = job.ended_ns.or(last_ns).unwrap_or(job.started_ns);
     let mut series = Vec::new();
@@ -91,7 +92,9 @@ pub(crate) fn gather(reader: &mut Reader, job: &JobRow) -> Result<Report, StoreE
         let values = reader.points(row.series_id, i64::MIN..i64::MAX)?;
         let in_force = changes.iter().rfind(|change| change.metric == row.metric && change.node == row.node);
         let period = in_force.and_then(|change| change.new_period_us).and_then(period);
-        series.push(summarise(row, &values, period));
+        // A device has no line until the job uses it: what it shows first was done since the job began.
+        let from_zero = row.metric.starts_with("io.") && row.first_time_ns > first_ns;
+        series.push(summarise(row, &values, period, from_zero));
     }
     let mut ledger = Tally::default();
     for row in reader.ledger(Some(job.job_key))? {
@@ -120,12 +123,13 @@ fn period(micros: i64) -> Option<String> {
     Some(polymeter_proto::period::Period::from_micros(micros).ok()?.to_string())
 }
 
-fn summarise(row: SeriesRow, values: &[(i64, f64)], period: Option<String>) -> SeriesReport {
+/// A counter that begins `from_zero` had no line before its first sample.
+fn summarise(row: SeriesRow, values: &[(i64, f64)], period: Option<String>, from_zero: bool) -> SeriesReport {
     let counter = row.kind == "counter";
     let points = if counter { rates(values) } else { values.to_vec() };
     let all = || points.iter().map(|(_, value)| *value).filter(|value| !value.is_nan());
-    let growth =
-        values.first().zip(values.last()).filter(|_| counter).map(|((_, first), (_, last))| last - first);
+    let begin = values.first().map(|(_, first)| if from_zero { 0.0 } else { *first });
+    let growth = begin.zip(values.last()).filter(|_| counter).map(|(first, (_, last))| last - first);
     let span_s = values
         .first()
         .zip(values.last())

@@ -131,10 +131,12 @@ fn series(report: &Report, detail: Detail) -> String {
 
 fn completeness(report: &Report) -> String {
     let ledger = &report.ledger;
+    // What a source does not have, such as a limit that is not set, is no sample that could be taken.
+    let takeable = ledger.due.saturating_sub(ledger.absent);
     let share =
-        if ledger.due > 0 { 100.0 * units::to_f64(ledger.taken) / units::to_f64(ledger.due) } else { 100.0 };
+        if takeable > 0 { 100.0 * units::to_f64(ledger.taken) / units::to_f64(takeable) } else { 100.0 };
     let mut text = format!(
-        "  {:<18}{} due, {} taken ({share:.2} %), {} late, {} missed, {} absent, {} dropped; {} stored\n",
+        "  {:<18}{} due, {} taken ({share:.2} % of what was there), {} late, {} missed, {} absent, {} dropped; {} stored\n",
         "samples",
         ledger.due,
         ledger.taken,

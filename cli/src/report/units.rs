@@ -72,12 +72,18 @@ pub(crate) fn value(series: &SeriesRow, value: f64) -> String {
 pub(crate) fn rate(series: &SeriesRow, per_second: f64) -> String {
     match series.unit.as_str() {
         "bytes" => format!("{}/s", bytes_f64(per_second)),
-        "nanoseconds" if series.metric.contains("cpu") || series.metric.contains("task_clock") => {
+        "nanoseconds" if is_cpu_time(&series.metric) => {
             format!("{} cores", three_digits(per_second / 1e9))
         }
         "nanoseconds" => format!("{} s/s", three_digits(per_second / 1e9)),
         _ => format!("{}/s", number(per_second)),
     }
+}
+
+/// Whether a time is that of a CPU at work, so that so much of it per second is so many cores.
+fn is_cpu_time(metric: &str) -> bool {
+    let of_cpu = metric.starts_with("cpu.") || metric.contains(".cpu.") || metric.ends_with("_clock");
+    of_cpu && !metric.contains("pressure") && !metric.contains("throttled")
 }
 
 /// The nearest double.

@@ -50,14 +50,21 @@ struct State {
     received: u64,
     /// The newest frame that is committed.
     committed: u64,
-    /// When the agent was last asked for something that has not come since.
-    asked: Option<Duration>,
+    asked: Asked,
     /// How many dictionaries came since a frame was accepted, of those that were asked for.
     dictionaries: u32,
     /// Whether the agent owes a dictionary.
     dictionary_wanted: bool,
     /// When the agent last spoke.
     heard: Duration,
+}
+
+/// When the agent was last asked for something that has not come since. Frames and the dictionary have a patience each:
+/// the first frame that comes again may be the one that needs the dictionary.
+#[derive(Debug, Default)]
+struct Asked {
+    frames: Option<Duration>,
+    dictionary: Option<Duration>,
 }
 
 /// The sessions of one writer.
@@ -90,7 +97,7 @@ impl Ingest {
             dictionary: Dictionary::default(),
             received: committed,
             committed,
-            asked: None,
+            asked: Asked::default(),
             dictionaries: 0,
             dictionary_wanted: false,
             heard: now.since_start,
@@ -147,7 +154,7 @@ impl Ingest {
         if state.peer != *peer {
             // The agent has connected anew, and what was asked over the old connection is lost.
             state.peer = peer.clone();
-            state.asked = None;
+            state.asked = Asked::default();
         }
         let before = state.dictionary.bytes();
         let verdict = judge(state);
@@ -282,7 +289,7 @@ impl State {
 
     fn advance(&mut self, sequence: u64) {
         self.received = sequence;
-        self.asked = None;
+        self.asked = Asked::default();
         self.dictionaries = 0;
         self.dictionary_wanted = false;
     }
@@ -292,14 +299,18 @@ impl State {
         Verdict::Repeated(committed)
     }
 
-    /// Asks the agent, unless the answer to the last request may still be on its way.
+    /// Asks the agent, unless the answer to the last request of the kind may still be on its way.
     fn ask(&mut self, request: ToAgent, now: Now) -> Verdict {
-        let patient =
-            self.asked.is_some_and(|asked| now.since_start.saturating_sub(asked) < limits::REQUEST_AGAIN);
-        if patient {
+        let for_dictionary = matches!(request, ToAgent::NeedDictionary { .. });
+        let asked = if for_dictionary { self.asked.dictionary } else { self.asked.frames };
+        if asked.is_some_and(|asked| now.since_start.saturating_sub(asked) < limits::REQUEST_AGAIN) {
             return Verdict::Nothing;
         }
-        self.asked = Some(now.since_start);
+        // Behind its dictionary the agent sends all frames again.
+        self.asked.frames = Some(now.since_start);
+        if for_dictionary {
+            self.asked.dictionary = self.asked.frames;
+        }
         Verdict::Ask(request)
     }
 }

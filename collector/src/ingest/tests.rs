@@ -126,6 +126,16 @@ fn frames_in_order_are_accepted_and_repetitions_are_not() {
 }
 
 #[test]
+fn a_collector_that_begins_within_a_session_asks_for_frames_and_for_the_dictionary() {
+    let (mut ingest, _, frames) = opened(1, 3);
+    let verdict = ingest.frame(&peer(), frames[2].clone(), at(0));
+    assert!(matches!(verdict, Verdict::Ask(ToAgent::Resend { from: 2, .. })), "{verdict:?}");
+    // What was asked for comes at once, and must not be taken for one more frame that is out of turn.
+    let verdict = ingest.frame(&peer(), frames[1].clone(), at(1));
+    assert!(matches!(verdict, Verdict::Ask(ToAgent::NeedDictionary { .. })), "{verdict:?}");
+}
+
+#[test]
 fn a_gap_is_asked_for_once_a_second() {
     let (mut ingest, _, frames) = opened(0, 4);
     let resend = |verdict| matches!(verdict, Verdict::Ask(ToAgent::Resend { session: SESSION, from: 1 }));
@@ -201,7 +211,7 @@ fn entries_that_refer_to_nothing_are_asked_for() {
     for entry in [Entry::Series(SeriesId(9), series), Entry::Shape(ShapeId(9), shape_of_nothing)] {
         let mut next = frame(2, &shape(1, None), &[NOW_US], &mut announced, &[]);
         next.dictionary.push(entry);
-        ingest.sessions.get_mut(&SESSION).unwrap().asked = None;
+        ingest.sessions.get_mut(&SESSION).unwrap().asked = Asked::default();
         assert!(matches!(ingest.frame(&peer(), next, at(0)), Verdict::Ask(ToAgent::NeedDictionary { .. })));
     }
 }

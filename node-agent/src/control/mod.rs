@@ -22,7 +22,7 @@ use crate::clock;
 use crate::counters::Counters;
 use crate::log;
 use crate::manager::ask;
-use crate::request::Request;
+use crate::request::{RegisterError, Request};
 
 pub use wire::{Answer, Counts, Refusal, Register, SourceStatus, Status, SubjectStatus, Verb};
 
@@ -141,23 +141,7 @@ async fn obey(verb: Verb, uid: u32, requests: &mpsc::Sender<Request>, context: &
             let Ok(view) = answer.await else { return gone() };
             Answer::Status(Box::new(Status::new(context.session, &counts(&context.counters), &view)))
         }
-        Verb::Register(register) => {
-            let spec = match register.spec() {
-                Ok(spec) => spec,
-                Err(refusal) => return Answer::refused(refusal),
-            };
-            let (request, answer) = ask(|reply| Request::Register(Box::new(spec), reply));
-            if requests.send(request).await.is_err() {
-                return gone();
-            }
-            match answer.await {
-                Err(_) => gone(),
-                Ok(Ok(unavailable)) => Answer::Registered { unavailable },
-                Ok(Err(error)) => {
-                    Answer::refused(Refusal::new("refused", Some("cgroups"), &error.to_string()))
-                }
-            }
-        }
+        Verb::Register(wanted) => register(wanted, requests).await.unwrap_or_else(gone),
         Verb::Unregister { job } => {
             let Ok(job_id) = job.as_str().try_into() else {
                 return Answer::refused(Refusal::new(
@@ -189,6 +173,27 @@ async fn obey(verb: Verb, uid: u32, requests: &mpsc::Sender<Request>, context: &
             }
         }
     }
+}
+
+/// Has the manager follow a job; no answer where it is about to end.
+async fn register(wanted: Register, requests: &mpsc::Sender<Request>) -> Option<Answer> {
+    let spec = match wanted.spec() {
+        Ok(spec) => spec,
+        Err(refusal) => return Some(Answer::refused(refusal)),
+    };
+    let (request, answer) = ask(|reply| Request::Register(Box::new(spec), reply));
+    requests.send(request).await.ok()?;
+    Some(match answer.await.ok()? {
+        Ok(unavailable) => Answer::Registered { unavailable },
+        Err(error) => {
+            let (code, field) = match error {
+                RegisterError::Known => ("known_job", Some("job")),
+                RegisterError::TooMany => ("too_many", None),
+                RegisterError::NoSuchCgroup(_) | RegisterError::NoCgroup => ("invalid", Some("cgroups")),
+            };
+            Answer::refused(Refusal::new(code, field, &error.to_string()))
+        }
+    })
 }
 
 fn counts(counters: &Counters) -> Counts {

@@ -31,9 +31,6 @@ const RESEND_MOST_NS: u64 = 60_000_000_000;
 /// How often tallies travel when nothing was lost. A loss travels at once.
 const LEDGER_NS: u64 = 10_000_000_000;
 
-/// Dictionary entries in one message, which holds 1 MiB: an entry has at most some 800 bytes.
-const ENTRIES_PER_MESSAGE: usize = 1000;
-
 /// The sender's thread.
 pub(crate) struct Sender {
     socket: zmq::Socket,
@@ -310,9 +307,8 @@ impl Sender {
     /// Announces everything once more, and then sends everything that is not acknowledged.
     fn send_dictionary(&mut self) -> Result<(), zmq::Error> {
         let entries = self.announced.all(&self.descriptor);
-        for chunk in entries.chunks(ENTRIES_PER_MESSAGE) {
-            let message = ToCollector::Dictionary { session: self.session, entries: chunk.to_vec() };
-            self.socket.send(message.encode(), zmq::DONTWAIT)?;
+        for message in ToCollector::dictionaries(self.session, &entries) {
+            self.socket.send(message, zmq::DONTWAIT)?;
         }
         self.outbox.resend_all();
         Ok(())

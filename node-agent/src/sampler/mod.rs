@@ -86,7 +86,7 @@ impl Sampler {
             // After what is due, so that a change of plan never costs a deadline.
             while let Some(command) = self.port.next_command() {
                 if !self.obey(command) {
-                    self.flush(true);
+                    self.end();
                     return;
                 }
             }
@@ -171,6 +171,13 @@ impl Sampler {
         if !self.flushed.is_empty() && hand_over(&self.port, &mut self.flushed) {
             self.batch_number += 1;
         }
+    }
+
+    /// Hands on what there is, and the last word on every source.
+    fn end(&mut self) {
+        let reports = self.sources.iter().flatten().map(|source| SourceReport::of(source, true));
+        self.flushed.reports.extend(reports);
+        self.flush(false);
     }
 
     /// Does what the manager wants; false when that is to stop.

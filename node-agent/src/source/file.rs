@@ -112,7 +112,11 @@ impl FileSource {
             }
             let free = self.buffer.get_mut(len..).unwrap_or_default();
             match pread(self.file.as_fd(), free, len as u64)? {
-                0 => return Ok(len),
+                0 => {
+                    // An empty file is to be looked at too: its first line may come.
+                    self.reads = self.reads.max(1);
+                    return Ok(len);
+                }
                 read => len += read,
             }
             self.reads += 1;

@@ -80,6 +80,20 @@ pub enum ToAgent {
 }
 
 impl ToCollector {
+    /// Dictionary messages that hold `entries`, each within [`limits::MESSAGE_BYTES`].
+    pub fn dictionaries(session: SessionId, entries: &[Entry]) -> Vec<Vec<u8>> {
+        let message = Self::Dictionary { session, entries: entries.to_vec() }.encode();
+        // bincode counts integers at their full width against the limit, at most eight times what they take.
+        match entries.split_at_checked(entries.len() / 2) {
+            Some((first, second)) if !first.is_empty() && message.len() > limits::MESSAGE_BYTES / 8 => {
+                let mut messages = Self::dictionaries(session, first);
+                messages.extend(Self::dictionaries(session, second));
+                messages
+            }
+            _ => vec![message],
+        }
+    }
+
     /// The message's bytes.
     pub fn encode(&self) -> Vec<u8> {
         encode(self)
@@ -138,6 +152,7 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::series::{SeriesId, ShapeDescriptor, ShapeId};
 
     #[test]
     fn messages_round_trip() {
@@ -150,6 +165,25 @@ mod tests {
         ] {
             assert_eq!(ToAgent::decode(&message.encode()), Ok(message));
         }
+    }
+
+    #[test]
+    fn a_long_dictionary_is_divided() {
+        let shape = |id| {
+            let series = (0..2000).map(|series| SeriesId(1_000_000 + series)).collect();
+            Entry::Shape(ShapeId(id), ShapeDescriptor { series })
+        };
+        let entries: Vec<Entry> = (0..100).map(shape).collect();
+        let messages = ToCollector::dictionaries(SessionId(1), &entries);
+        assert!(messages.len() > 1);
+        let mut found = Vec::new();
+        for message in messages {
+            let Ok(ToCollector::Dictionary { entries, .. }) = ToCollector::decode(&message) else {
+                panic!("refused")
+            };
+            found.extend(entries);
+        }
+        assert_eq!(found, entries);
     }
 
     #[test]

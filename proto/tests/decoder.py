@@ -1,0 +1,268 @@
+#!/usr/bin/env python3
+"""Says as JSON what a frame or message of Polymeter's protocol, version 1, holds.
+
+    decoder.py FILE              a frame, or a message to the collector; `-` reads the standard input
+    decoder.py --to-agent FILE   a message to an agent
+
+Written from docs/protocol.md alone, with nothing but the standard library: it is the proof of that document. Values are
+their 64 bits, unsigned; the `number` of their metric says what they mean. The rules for names and periods are left out.
+"""
+import json
+import sys
+import zlib
+
+U64, MIB = 2**64 - 1, 1 << 20
+
+
+class Refused(Exception):
+    """The bytes are no frame and no message."""
+
+
+def need(is_so, why):
+    if not is_so:
+        raise Refused(why)
+
+
+def unzigzag(z):
+    return (z >> 1) ^ -(z & 1)
+
+
+class Cursor:
+    """A position in bytes, which never goes beyond their end."""
+
+    def __init__(self, data):
+        self.data, self.at = data, 0
+
+    def take(self, count):
+        need(self.at + count <= len(self.data), "the bytes end too early")
+        self.at += count
+        return self.data[self.at - count:self.at]
+
+    def byte(self):
+        return self.take(1)[0]
+
+    def varint(self, limit=U64):
+        value = shift = 0
+        while True:
+            byte = self.byte()
+            value |= (byte & 0x7F) << shift
+            need(value <= limit and shift <= 63, f"{value} where at most {limit} is allowed")
+            if byte < 0x80:
+                return value
+            shift += 7
+
+
+# Frames.
+
+def frame(data):
+    need(len(data) <= 4 * MIB, "a frame is too long")
+    need(len(data) >= 8 and zlib.crc32(data[:-4]) == int.from_bytes(data[-4:], "little"), "the checksum is wrong")
+    c = Cursor(data[4:-4])
+    session, sequence, base = int.from_bytes(c.take(8), "little"), c.varint(), unzigzag(c.varint())
+    sections, blocks = {1: [], 3: [], 4: []}, []
+    while c.at < len(c.data):
+        kind = c.byte()
+        if kind in (2, 5):
+            left = MIB - sum((len(block["columns"]) + 1) * len(block["times_us"]) for block in blocks)
+            blocks.append(get_block(c, kind == 5, base, left))
+            need(len(blocks) <= 65536, "a frame has too many blocks")
+        else:
+            need(kind in sections, f"{kind} is no kind of section")
+            sections[kind] += whole(c.take(c.varint(MIB)), {1: some(ENTRY), 3: some(TALLY), 4: some(EVENT)}[kind])
+            need(len(sections[kind]) <= 65536, "too many entries")
+    return {"is": "frame", "session": f"{session:016x}", "sequence": sequence, "dictionary": sections[1],
+            "blocks": blocks, "ledger": sections[3], "events": sections[4]}
+
+
+def get_block(c, is_partial, base, values_left):
+    shape, width = c.varint(2**32 - 1), c.varint(4096)
+    columns = list(range(width))
+    if is_partial:
+        bitmap = c.take((width + 7) // 8)
+        columns = [column for column in columns if bitmap[column // 8] >> column % 8 & 1]
+    ticks = c.varint(65536)
+    need(ticks > 0 and (len(columns) + 1) * ticks <= values_left, "no ticks, or too many values")
+    return {"shape": shape, "shape_columns": width, "columns": columns, "times_us": get_times(c, ticks, base),
+            "values": get_columns(c, len(columns), ticks)}
+
+
+def get_times(c, ticks, base):
+    at, gaps, offsets = base + unzigzag(c.varint()), [], [0]
+    if ticks > 1:
+        period = c.varint()
+        gaps = [gap * period for gap in get_columns(c, 1, ticks - 1)[0]] if period else [0] * (ticks - 1)
+        offsets = get_columns(c, 1, ticks)[0]
+    times = []
+    for gap, offset in zip([0] + gaps, offsets):
+        at += gap
+        times.append((at + offset + 2**63 & U64) - 2**63)
+    return times
+
+
+def get_columns(c, count, ticks):
+    columns = []
+    while len(columns) < count:
+        tag = c.byte()
+        mode, argument = tag & 7, tag >> 3
+        if mode == 0:
+            columns += [[0] * ticks] * (argument + 1)
+        elif mode == 2:
+            distance, run = argument or c.varint(count), c.varint(count) + 1
+            need(0 < distance <= len(columns), "a copy from before the block")
+            for _ in range(run):
+                columns.append(columns[-distance])
+        elif mode == 5:
+            columns.append(get_xor(c, ticks))
+        else:
+            column = [c.varint() << argument & U64]
+            for difference in {1: get_nothing, 3: get_runs, 4: get_packs, 6: get_runs, 7: get_packs}[mode](c, ticks - 1):
+                column.append(column[0 if mode >= 6 else -1] + (difference << argument) & U64)
+            columns.append(column)
+    need(len(columns) == count, "a run has more columns than its block")
+    return columns
+
+
+def get_nothing(_, count):
+    return [0] * count
+
+
+def get_runs(c, count):
+    differences = []
+    while len(differences) < count:
+        token = c.varint()
+        need(token & 1 or (token >> 1) < count - len(differences), "a run is longer than its column")
+        differences += [unzigzag(token >> 1)] if token & 1 else [0] * ((token >> 1) + 1)
+    return differences
+
+
+def get_packs(c, count):
+    differences = []
+    for pack in [128] * (count // 128) + [count % 128] * (count % 128 > 0):
+        least, width = unzigzag(c.varint()), c.byte()
+        need(width <= 64, f"{width} is no width of a pack")
+        bits = int.from_bytes(c.take((pack * width + 7) // 8), "little")
+        differences += [least + (bits >> k * width & (1 << width) - 1) for k in range(pack)]
+    return differences
+
+
+def get_xor(c, ticks):
+    column = [int.from_bytes(c.take(8), "little")]
+    while len(column) < ticks:
+        token = c.varint()
+        run = 1 if token else c.varint() + 1
+        need(run <= ticks - len(column), "a run is longer than its column")
+        column += [column[-1] ^ int.from_bytes(token.to_bytes(8, "little"), "big")] * run
+    return column
+
+
+# Serialised parts: each type is a function that reads it from a cursor.
+
+def u64(c, limit=U64):
+    value = c.byte()
+    need(value <= 0xFD, "a marker without a meaning")
+    value = value if value <= 250 else int.from_bytes(c.take({0xFB: 2, 0xFC: 4, 0xFD: 8}[value]), "little")
+    need(value <= limit, "a number is beyond its type")
+    return value
+
+
+def u32(c):
+    return u64(c, 2**32 - 1)
+
+
+def i64(c):
+    return unzigzag(u64(c))
+
+
+def u8(c):
+    return c.byte()
+
+
+def text(c):
+    return c.take(u64(c)).decode()
+
+
+def session_id(c):
+    return f"{u64(c):016x}"
+
+
+def one_of(*names):
+    def read(c):
+        variant = u32(c)
+        need(variant < len(names), f"{variant} is no variant")
+        return names[variant]
+    return read
+
+
+def option(of):
+    def read(c):
+        need(c.data[c.at:c.at + 1] in (b"", b"\0", b"\1"), "neither none nor some")
+        return of(c) if c.byte() else None
+    return read
+
+
+def some(of):
+    return lambda c: [of(c) for _ in range(u64(c))]
+
+
+def pair(of):
+    return lambda c: [of(c), of(c)]
+
+
+def record(**fields):
+    return lambda c: {name: of(c) for name, of in fields.items()}
+
+
+def enum(**variants):
+    def read(c):
+        name = one_of(*variants)(c)
+        return {"is": name} | variants[name](c)
+    return read
+
+
+ENTRY = enum(
+    session=record(node=text, agent_version=text, started_us=i64),
+    metric=record(id=u32, name=text,
+                  unit=one_of("bytes", "nanoseconds", "percent", "pages", "sectors", "cycles", "count"),
+                  kind=one_of("counter", "gauge"), number=one_of("unsigned", "signed", "float")),
+    job=record(handle=u32, job_id=text, cluster=option(text), owner_uid=option(u32), owner=option(text), started_us=i64),
+    series=record(id=u32, metric=u32, job=option(u32), labels=some(pair(text))),
+    shape=record(id=u32, series=some(u32)))
+TALLY = record(job=option(u32), source=text, due=u64, taken=u64, late=u64, missed=u64, absent=u64, dropped=u64)
+EVENT = enum(
+    plan_change=record(at_us=i64, job=option(u32), metric=text, old_us=option(u64), new_us=option(u64),
+                       cause=one_of("baseline", "registration", "job_end", "reload"), by=option(text),
+                       until_us=option(i64)),
+    job_ended=record(job=u32, at_us=i64))
+TO_COLLECTOR = enum(
+    dictionary=record(session=session_id, entries=some(ENTRY)),
+    skipped=record(session=session_id, first=u64, last=u64, samples=u64,
+                   reason=one_of("outbox_full", "already_acknowledged"), span_us=pair(i64)))
+TO_AGENT = enum(
+    ack=record(session=session_id, through=u64), resend=record(**{"session": session_id, "from": u64}),
+    need_dictionary=record(session=session_id), refused=record(reason=text, versions=pair(u8)))
+
+
+def whole(data, of):
+    c = Cursor(data)
+    value = of(c)
+    need(c.at == len(data), "bytes behind the end")
+    return value
+
+
+def decode(data, is_to_agent):
+    need(data[:3] in (b"PLM", b"PLC"), "these are no bytes of this protocol")
+    need(data[3:4] == b"\x01", "another version of the protocol")
+    if data[:3] == b"PLM":
+        return frame(data)
+    need(len(data) <= MIB, "a message is too long")
+    return whole(data[4:], TO_AGENT if is_to_agent else TO_COLLECTOR)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) not in (2, 3) or sys.argv[1:-1] not in ([], ["--to-agent"]):
+        sys.exit(__doc__)
+    given = sys.stdin.buffer.read() if sys.argv[-1] == "-" else open(sys.argv[-1], "rb").read()
+    try:
+        print(json.dumps(decode(given, len(sys.argv) == 3), indent=1, ensure_ascii=False))
+    except (Refused, UnicodeDecodeError) as error:
+        sys.exit(f"refused: {error}")

@@ -1,0 +1,317 @@
+//! As much JSON as the golden files need: integers, texts, lists, objects and null. The crate itself needs none.
+
+use std::fmt;
+
+use polymeter_proto::ledger::{Event, LedgerEntry, PlanChange};
+use polymeter_proto::series::{Identifier, JobHandle};
+use polymeter_proto::wire::dictionary::Entry;
+use polymeter_proto::wire::frame::{Block, Frame};
+use polymeter_proto::wire::message::{SkipReason, ToAgent, ToCollector};
+
+/// A JSON value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Json {
+    Null,
+    Number(i128),
+    Text(String),
+    List(Vec<Json>),
+    Object(Vec<(String, Json)>),
+}
+
+impl<T: Into<i128>> From<T> for Json {
+    fn from(number: T) -> Self {
+        Self::Number(number.into())
+    }
+}
+
+fn text(value: impl fmt::Display) -> Json {
+    Json::Text(value.to_string())
+}
+
+fn optional<T>(value: Option<T>, json: impl FnOnce(T) -> Json) -> Json {
+    value.map_or(Json::Null, json)
+}
+
+fn list<T>(values: impl IntoIterator<Item = T>, json: impl FnMut(T) -> Json) -> Json {
+    Json::List(values.into_iter().map(json).collect())
+}
+
+fn object<const N: usize>(members: [(&str, Json); N]) -> Json {
+    Json::Object(members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+}
+
+/// A length or a position.
+fn count(value: usize) -> Json {
+    Json::Number(i128::try_from(value).unwrap_or(i128::MAX))
+}
+
+/// One number per line makes long files and one line per file unreadable diffs, so that lists of numbers alone share a
+/// line.
+impl fmt::Display for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, 0)
+    }
+}
+
+impl Json {
+    fn write(&self, f: &mut fmt::Formatter<'_>, depth: usize) -> fmt::Result {
+        let line = |f: &mut fmt::Formatter<'_>, depth| write!(f, "\n{:1$}", "", depth);
+        match self {
+            Self::Null => f.write_str("null"),
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Text(text) => write!(f, "{text:?}"),
+            Self::List(items) => {
+                let numbers = items.iter().all(|item| matches!(item, Self::Number(_)));
+                f.write_str("[")?;
+                for (position, item) in items.iter().enumerate() {
+                    f.write_str(match (position, numbers) {
+                        (0, _) => "",
+                        (_, true) => ", ",
+                        (_, false) => ",",
+                    })?;
+                    if !numbers {
+                        line(f, depth + 1)?;
+                    }
+                    item.write(f, depth + 1)?;
+                }
+                if !numbers {
+                    line(f, depth)?;
+                }
+                f.write_str("]")
+            }
+            Self::Object(members) => {
+                f.write_str("{")?;
+                for (position, (key, value)) in members.iter().enumerate() {
+                    f.write_str(if position == 0 { "" } else { "," })?;
+                    line(f, depth + 1)?;
+                    write!(f, "{key:?}: ")?;
+                    value.write(f, depth + 1)?;
+                }
+                line(f, depth)?;
+                f.write_str("}")
+            }
+        }
+    }
+
+    /// The value that `text` is; none where it is not JSON of this kind.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (value, rest) = parse(text.trim_start())?;
+        rest.trim().is_empty().then_some(value)
+    }
+
+    /// Where two values differ first, and how; none where they are equal. The order of an object's members is free.
+    pub(crate) fn difference(&self, other: &Self, path: &str) -> Option<String> {
+        match (self, other) {
+            (Self::List(these), Self::List(those)) if these.len() == those.len() => {
+                these.iter().zip(those).enumerate().find_map(|(position, (this, that))| {
+                    this.difference(that, &format!("{path}[{position}]"))
+                })
+            }
+            (Self::Object(these), Self::Object(those)) if these.len() == those.len() => {
+                these.iter().find_map(|(key, this)| match those.iter().find(|(other, _)| other == key) {
+                    None => Some(format!("{path}.{key} is missing")),
+                    Some((_, that)) => this.difference(that, &format!("{path}.{key}")),
+                })
+            }
+            _ if self == other => None,
+            _ => Some(format!("{path}: {self} against {other}")),
+        }
+    }
+}
+
+fn parse(text: &str) -> Option<(Json, &str)> {
+    if let Some(rest) = text.strip_prefix("null") {
+        return Some((Json::Null, rest));
+    }
+    if text.starts_with('"') {
+        let (text, rest) = parse_text(text)?;
+        return Some((Json::Text(text), rest));
+    }
+    if let Some(rest) = text.strip_prefix('[') {
+        let (items, rest) = parse_items(rest, ']', parse)?;
+        return Some((Json::List(items), rest));
+    }
+    if let Some(rest) = text.strip_prefix('{') {
+        let (members, rest) = parse_items(rest, '}', parse_member)?;
+        return Some((Json::Object(members), rest));
+    }
+    let end = text.find(|c: char| c != '-' && !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, rest) = text.split_at(end);
+    Some((Json::Number(number.parse().ok()?), rest))
+}
+
+/// What stands between brackets; `rest` begins behind the opening one.
+fn parse_items<T>(rest: &str, end: char, item: fn(&str) -> Option<(T, &str)>) -> Option<(Vec<T>, &str)> {
+    let mut items = Vec::new();
+    let mut rest = rest.trim_start();
+    if let Some(behind) = rest.strip_prefix(end) {
+        return Some((items, behind));
+    }
+    loop {
+        let (value, behind) = item(rest)?;
+        items.push(value);
+        let behind = behind.trim_start();
+        if let Some(behind) = behind.strip_prefix(end) {
+            return Some((items, behind));
+        }
+        rest = behind.strip_prefix(',')?.trim_start();
+    }
+}
+
+fn parse_member(text: &str) -> Option<((String, Json), &str)> {
+    let (key, rest) = parse_text(text)?;
+    let (value, rest) = parse(rest.trim_start().strip_prefix(':')?.trim_start())?;
+    Some(((key, value), rest))
+}
+
+/// A text without escapes: names have neither quotes nor backslashes, and the golden reasons have none either.
+fn parse_text(text: &str) -> Option<(String, &str)> {
+    let (text, rest) = text.strip_prefix('"')?.split_once('"')?;
+    (!text.contains('\\')).then(|| (text.to_owned(), rest))
+}
+
+pub(crate) fn of_frame(frame: &Frame) -> Json {
+    object([
+        ("is", text("frame")),
+        ("session", text(frame.session)),
+        ("sequence", frame.sequence.into()),
+        ("dictionary", list(&frame.dictionary, of_entry)),
+        ("blocks", list(&frame.blocks, of_block)),
+        ("ledger", list(&frame.ledger, of_ledger)),
+        ("events", list(&frame.events, of_event)),
+    ])
+}
+
+fn of_block(block: &Block) -> Json {
+    object([
+        ("shape", block.shape.0.into()),
+        ("shape_columns", count(block.shape_columns)),
+        ("columns", list(&block.columns, |column| count(*column))),
+        ("times_us", list(&block.times_us, |time_us| (*time_us).into())),
+        ("values", list(block.iter(), |(_, values)| list(values, |bits| (*bits).into()))),
+    ])
+}
+
+fn of_entry(entry: &Entry) -> Json {
+    match entry {
+        Entry::Session(session) => object([
+            ("is", text("session")),
+            ("node", text(&session.node)),
+            ("agent_version", text(&session.agent_version)),
+            ("started_us", session.started_us.into()),
+        ]),
+        Entry::Metric(id, metric) => object([
+            ("is", text("metric")),
+            ("id", id.0.into()),
+            ("name", text(&metric.name)),
+            ("unit", text(metric.unit.as_str())),
+            ("kind", text(metric.kind.as_str())),
+            ("number", text(format!("{:?}", metric.number).to_lowercase())),
+        ]),
+        Entry::Job(handle, job) => object([
+            ("is", text("job")),
+            ("handle", handle.0.into()),
+            ("job_id", text(&job.job_id)),
+            ("cluster", of_name(job.cluster.as_ref())),
+            ("owner_uid", optional(job.owner_uid, Json::from)),
+            ("owner", of_name(job.owner.as_ref())),
+            ("started_us", job.started_us.into()),
+        ]),
+        Entry::Series(id, series) => object([
+            ("is", text("series")),
+            ("id", id.0.into()),
+            ("metric", series.metric.0.into()),
+            ("job", of_job(series.job)),
+            ("labels", list(series.labels.iter(), |(key, value)| list([key, value], text))),
+        ]),
+        Entry::Shape(id, shape) => object([
+            ("is", text("shape")),
+            ("id", id.0.into()),
+            ("series", list(&shape.series, |series| series.0.into())),
+        ]),
+    }
+}
+
+fn of_name(name: Option<&Identifier>) -> Json {
+    optional(name, text)
+}
+
+fn of_job(job: Option<JobHandle>) -> Json {
+    optional(job, |job| job.0.into())
+}
+
+fn of_ledger(entry: &LedgerEntry) -> Json {
+    object([
+        ("job", of_job(entry.job)),
+        ("source", text(&entry.source)),
+        ("due", entry.tally.due.into()),
+        ("taken", entry.tally.taken.into()),
+        ("late", entry.tally.late.into()),
+        ("missed", entry.tally.missed.into()),
+        ("absent", entry.tally.absent.into()),
+        ("dropped", entry.tally.dropped.into()),
+    ])
+}
+
+fn of_event(event: &Event) -> Json {
+    match event {
+        Event::PlanChange(PlanChange { at_us, job, metric, old, new, cause, by, until_us }) => object([
+            ("is", text("plan_change")),
+            ("at_us", (*at_us).into()),
+            ("job", of_job(*job)),
+            ("metric", text(metric)),
+            ("old_us", optional(*old, |period| period.as_micros().into())),
+            ("new_us", optional(*new, |period| period.as_micros().into())),
+            ("cause", text(cause.as_str())),
+            ("by", of_name(by.as_ref())),
+            ("until_us", optional(*until_us, Json::from)),
+        ]),
+        Event::JobEnded { job, at_us } => {
+            object([("is", text("job_ended")), ("job", job.0.into()), ("at_us", (*at_us).into())])
+        }
+    }
+}
+
+pub(crate) fn of_message_to_collector(message: &ToCollector) -> Json {
+    match message {
+        ToCollector::Dictionary { session, entries } => object([
+            ("is", text("dictionary")),
+            ("session", text(session)),
+            ("entries", list(entries, of_entry)),
+        ]),
+        ToCollector::Skipped { session, first, last, samples, reason, span_us } => object([
+            ("is", text("skipped")),
+            ("session", text(session)),
+            ("first", (*first).into()),
+            ("last", (*last).into()),
+            ("samples", (*samples).into()),
+            (
+                "reason",
+                text(match reason {
+                    SkipReason::OutboxFull => "outbox_full",
+                    SkipReason::AlreadyAcknowledged => "already_acknowledged",
+                }),
+            ),
+            ("span_us", list([span_us.0, span_us.1], Json::from)),
+        ]),
+    }
+}
+
+pub(crate) fn of_message_to_agent(message: &ToAgent) -> Json {
+    match message {
+        ToAgent::Ack { session, through } => {
+            object([("is", text("ack")), ("session", text(session)), ("through", (*through).into())])
+        }
+        ToAgent::Resend { session, from } => {
+            object([("is", text("resend")), ("session", text(session)), ("from", (*from).into())])
+        }
+        ToAgent::NeedDictionary { session } => {
+            object([("is", text("need_dictionary")), ("session", text(session))])
+        }
+        ToAgent::Refused { reason, versions } => object([
+            ("is", text("refused")),
+            ("reason", text(reason)),
+            ("versions", list([versions.0, versions.1], Json::from)),
+        ]),
+    }
+}
