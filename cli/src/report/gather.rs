@@ -6,6 +6,7 @@ use polymeter_proto::ledger::Tally;
 use serde::Serialize;
 
 use super::units;
+use crate::run::Usage;
 
 /// What is known of a job.
 #[derive(Debug, Serialize)]
@@ -73,6 +74,20 @@ pub(crate) struct SeriesReport {
 }
 
 impl Report {
+    /// Puts exact totals of a command in the place of those that the samples of its processes give: what a process
+    /// did after its last sample is in these.
+    pub(crate) fn use_totals(&mut self, usage: &Usage) {
+        let used = &mut self.used;
+        used.user_s = Some(usage.user_s);
+        used.system_s = Some(usage.system_s);
+        used.cpu_s = Some(usage.user_s + usage.system_s);
+        used.peak_memory_bytes = Some(used.peak_memory_bytes.unwrap_or(0.0).max(usage.peak_memory_bytes));
+        used.page_faults = Some(usage.page_faults);
+        used.page_faults_major = Some(usage.page_faults_major);
+        used.context_switches = Some(usage.context_switches);
+        used.cpu_migrations = None;
+    }
+
     /// Adds what the measuring cost: CPU time of everything that measured.
     pub(crate) fn measure(&mut self, cpu_s: f64) {
         let core_percent = if self.wall_s > 0.0 { 100.0 * cpu_s / self.wall_s } else { 0.0 };

@@ -91,3 +91,34 @@ pub(crate) fn status_code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
     u8::try_from(code).unwrap_or(u8::MAX)
 }
+
+/// What the kernel says that the command used, with all that it has waited for: getrusage(2), `RUSAGE_CHILDREN`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Usage {
+    pub(crate) user_s: f64,
+    pub(crate) system_s: f64,
+    pub(crate) peak_memory_bytes: f64,
+    pub(crate) page_faults: f64,
+    pub(crate) page_faults_major: f64,
+    pub(crate) context_switches: f64,
+}
+
+/// What the command used, once it has been waited for.
+#[expect(clippy::cast_precision_loss, reason = "for a report of few digits")]
+pub(crate) fn usage() -> Option<Usage> {
+    #[expect(unsafe_code, reason = "no safe crate has getrusage")]
+    // SAFETY: `rusage` is plain integers, for which zero is a value.
+    let mut used: libc::rusage = unsafe { std::mem::zeroed() };
+    #[expect(unsafe_code, reason = "no safe crate has getrusage")]
+    // SAFETY: the kernel writes one `rusage` to where one lies.
+    let result = unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut used) };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    (result == 0).then(|| Usage {
+        user_s: seconds(used.ru_utime),
+        system_s: seconds(used.ru_stime),
+        peak_memory_bytes: used.ru_maxrss as f64 * 1024.0,
+        page_faults: (used.ru_minflt + used.ru_majflt) as f64,
+        page_faults_major: used.ru_majflt as f64,
+        context_switches: (used.ru_nvcsw + used.ru_nivcsw) as f64,
+    })
+}

@@ -25,6 +25,7 @@ use crate::failure::Failure;
 use crate::report::{self, Detail};
 use crate::terminal;
 use cgroup::RunCgroup;
+pub(crate) use child::Usage;
 
 /// Where agent and collector meet within the process.
 const ENDPOINT: &str = "inproc://polymeter-run";
@@ -117,13 +118,22 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     drop(group);
     let stopped = agent.stop(PATIENCE);
     collector.stop().map_err(|error| Failure::refused("cannot store samples", &error))?;
-    let (status, unavailable) = ran?;
+    let ran = ran?;
     if !stopped.all_acknowledged {
         terminal::complain("polymeter: not all samples could be stored in time\n");
     }
-    tell(arguments, &store, &job_id, &unavailable)?;
+    tell(arguments, &store, &job_id, &ran)?;
     place.tell(arguments, &job_id);
-    Ok(ExitCode::from(status))
+    Ok(ExitCode::from(ran.status))
+}
+
+/// How the command ran.
+struct Ran {
+    status: u8,
+    /// Metrics that could not be had, with the reasons.
+    unavailable: Vec<(String, String)>,
+    /// Its totals, where it had no cgroup to tell them.
+    usage: Option<Usage>,
 }
 
 /// Runs the command in the cgroup, or beside it where there is none.
@@ -132,7 +142,7 @@ fn run_sampled(
     agent: &Agent,
     group: &RunCgroup,
     job_id: &Identifier,
-) -> Result<(u8, Vec<(String, String)>), Failure> {
+) -> Result<Ran, Failure> {
     let cgroups = group.directories();
     let spec = JobSpec {
         job_id: job_id.clone(),
@@ -155,7 +165,8 @@ fn run_sampled(
         (child::spawn(&arguments.command, group.entrances().map_err(failed)?)?, unavailable)
     };
     let status = child::wait(&mut child).map_err(failed)?;
-    Ok((child::status_code(status), unavailable))
+    let usage = child::usage().filter(|_| cgroups.is_empty());
+    Ok(Ran { status: child::status_code(status), unavailable, usage })
 }
 
 /// The standard metrics, and what was asked for: whatever an asked selector chooses is no longer standard.
@@ -179,12 +190,7 @@ fn rules(arguments: &Arguments) -> Result<Vec<Rule>, Failure> {
 }
 
 /// Prints the report on stderr, since stdout is the command's.
-fn tell(
-    arguments: &Arguments,
-    store: &StoreUrl,
-    job_id: &Identifier,
-    unavailable: &[(String, String)],
-) -> Result<(), Failure> {
+fn tell(arguments: &Arguments, store: &StoreUrl, job_id: &Identifier, ran: &Ran) -> Result<(), Failure> {
     let failed = |error| Failure::refused("cannot read the samples", &error);
     let mut reader = Reader::open(store).map_err(failed)?;
     let jobs = reader.jobs().map_err(failed)?;
@@ -192,6 +198,9 @@ fn tell(
         return Err(Failure::Refused("no sample of the command was stored".to_owned()));
     };
     let mut report = report::gather(&mut reader, job).map_err(failed)?;
+    if let Some(usage) = &ran.usage {
+        report.use_totals(usage);
+    }
     report.measure(cpu_s());
     if arguments.json {
         terminal::complain(&report::json(&report)?);
@@ -200,7 +209,8 @@ fn tell(
     let detail = if arguments.all { Detail::All } else { Detail::Changing };
     terminal::complain(&format!("\n{}", report::text(&report, detail)));
     // Of the standard metrics nobody expects all; who asked for one by name wants to know.
-    for (metric, reason) in unavailable
+    for (metric, reason) in ran
+        .unavailable
         .iter()
         .filter(|(metric, _)| arguments.metrics.iter().any(|asked| asked.split('=').next() == Some(metric)))
     {
