@@ -1,4 +1,5 @@
-//! System calls that no safe crate offers: the one module that may use `unsafe` for them.
+//! What is asked of the kernel for the whole process or thread, and the system calls that no safe crate offers: apart
+//! from the perf events' descriptors, only this module uses `unsafe`.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -31,6 +32,17 @@ pub fn keep_memory_small() {
         libc::mallopt(libc::M_MMAP_THRESHOLD, 64 * 1024);
         libc::mallopt(libc::M_TRIM_THRESHOLD, 128 * 1024);
     }
+}
+
+/// Lets this process open as many descriptors as it may: perf events take one for each event and CPU.
+pub fn raise_descriptor_limit() {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    // A limit cannot be refused that is not above the hard one.
+    rustix::process::setrlimit(
+        rustix::process::Resource::Nofile,
+        rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum },
+    )
+    .ok();
 }
 
 /// Lets tokio wait on a descriptor.

@@ -40,6 +40,7 @@ struct Arguments {
 
 fn main() -> ExitCode {
     kernel::keep_memory_small();
+    kernel::raise_descriptor_limit();
     let arguments = Arguments::parse();
     let config = match arguments.load() {
         Ok(config) => config,

@@ -6,7 +6,6 @@ use polymeter_proto::ledger::Tally;
 use serde::Serialize;
 
 use super::units;
-use crate::run::Usage;
 
 /// What is known of a job.
 #[derive(Debug, Serialize)]
@@ -40,6 +39,17 @@ pub(crate) struct Used {
     pub(crate) page_faults_major: Option<f64>,
     pub(crate) context_switches: Option<f64>,
     pub(crate) cpu_migrations: Option<f64>,
+}
+
+/// Exact totals of a command and all that it has waited for, as the kernel tells them at its end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Totals {
+    pub(crate) user_s: f64,
+    pub(crate) system_s: f64,
+    pub(crate) peak_memory_bytes: f64,
+    pub(crate) page_faults: f64,
+    pub(crate) page_faults_major: f64,
+    pub(crate) context_switches: f64,
 }
 
 /// What the measuring itself cost.
@@ -76,15 +86,15 @@ pub(crate) struct SeriesReport {
 impl Report {
     /// Puts exact totals of a command in the place of those that the samples of its processes give: what a process
     /// did after its last sample is in these.
-    pub(crate) fn use_totals(&mut self, usage: &Usage) {
+    pub(crate) fn use_totals(&mut self, totals: &Totals) {
         let used = &mut self.used;
-        used.user_s = Some(usage.user_s);
-        used.system_s = Some(usage.system_s);
-        used.cpu_s = Some(usage.user_s + usage.system_s);
-        used.peak_memory_bytes = Some(used.peak_memory_bytes.unwrap_or(0.0).max(usage.peak_memory_bytes));
-        used.page_faults = Some(usage.page_faults);
-        used.page_faults_major = Some(usage.page_faults_major);
-        used.context_switches = Some(usage.context_switches);
+        used.user_s = Some(totals.user_s);
+        used.system_s = Some(totals.system_s);
+        used.cpu_s = Some(totals.user_s + totals.system_s);
+        used.peak_memory_bytes = Some(used.peak_memory_bytes.unwrap_or(0.0).max(totals.peak_memory_bytes));
+        used.page_faults = Some(totals.page_faults);
+        used.page_faults_major = Some(totals.page_faults_major);
+        used.context_switches = Some(totals.context_switches);
         used.cpu_migrations = None;
     }
 

@@ -10,6 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::Failure;
+use crate::report::Totals;
 
 /// Starts `command` in the cgroup whose `entrances` are given.
 pub(crate) fn spawn(command: &[OsString], entrances: Vec<File>) -> Result<Child, Failure> {
@@ -92,20 +93,9 @@ pub(crate) fn status_code(status: ExitStatus) -> u8 {
     u8::try_from(code).unwrap_or(u8::MAX)
 }
 
-/// What the kernel says that the command used, with all that it has waited for: getrusage(2), `RUSAGE_CHILDREN`.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Usage {
-    pub(crate) user_s: f64,
-    pub(crate) system_s: f64,
-    pub(crate) peak_memory_bytes: f64,
-    pub(crate) page_faults: f64,
-    pub(crate) page_faults_major: f64,
-    pub(crate) context_switches: f64,
-}
-
-/// What the command used, once it has been waited for.
+/// What the command used, once it has been waited for: getrusage(2), `RUSAGE_CHILDREN`.
 #[expect(clippy::cast_precision_loss, reason = "for a report of few digits")]
-pub(crate) fn usage() -> Option<Usage> {
+pub(crate) fn totals() -> Option<Totals> {
     #[expect(unsafe_code, reason = "no safe crate has getrusage")]
     // SAFETY: `rusage` is plain integers, for which zero is a value.
     let mut used: libc::rusage = unsafe { std::mem::zeroed() };
@@ -113,7 +103,7 @@ pub(crate) fn usage() -> Option<Usage> {
     // SAFETY: the kernel writes one `rusage` to where one lies.
     let result = unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut used) };
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
-    (result == 0).then(|| Usage {
+    (result == 0).then(|| Totals {
         user_s: seconds(used.ru_utime),
         system_s: seconds(used.ru_stime),
         peak_memory_bytes: used.ru_maxrss as f64 * 1024.0,

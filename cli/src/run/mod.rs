@@ -22,10 +22,9 @@ use polymeter_proto::series::Identifier;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::failure::Failure;
-use crate::report::{self, Detail};
+use crate::report::{self, Detail, Totals};
 use crate::terminal;
 use cgroup::RunCgroup;
-pub(crate) use child::Usage;
 
 /// Where agent and collector meet within the process.
 const ENDPOINT: &str = "inproc://polymeter-run";
@@ -133,7 +132,7 @@ struct Ran {
     /// Metrics that could not be had, with the reasons.
     unavailable: Vec<(String, String)>,
     /// Its totals, where it had no cgroup to tell them.
-    usage: Option<Usage>,
+    totals: Option<Totals>,
 }
 
 /// Runs the command in the cgroup, or beside it where there is none.
@@ -165,8 +164,8 @@ fn run_sampled(
         (child::spawn(&arguments.command, group.entrances().map_err(failed)?)?, unavailable)
     };
     let status = child::wait(&mut child).map_err(failed)?;
-    let usage = child::usage().filter(|_| cgroups.is_empty());
-    Ok(Ran { status: child::status_code(status), unavailable, usage })
+    let totals = child::totals().filter(|_| cgroups.is_empty());
+    Ok(Ran { status: child::status_code(status), unavailable, totals })
 }
 
 /// The standard metrics, and what was asked for: whatever an asked selector chooses is no longer standard.
@@ -198,8 +197,8 @@ fn tell(arguments: &Arguments, store: &StoreUrl, job_id: &Identifier, ran: &Ran)
         return Err(Failure::Refused("no sample of the command was stored".to_owned()));
     };
     let mut report = report::gather(&mut reader, job).map_err(failed)?;
-    if let Some(usage) = &ran.usage {
-        report.use_totals(usage);
+    if let Some(totals) = &ran.totals {
+        report.use_totals(totals);
     }
     report.measure(cpu_s());
     if arguments.json {

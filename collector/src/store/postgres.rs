@@ -3,7 +3,7 @@
 //! A writer's thread drives its connection with an event loop of its own, so that the rest of the collector waits for
 //! nothing but queues.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use polymeter_proto::series::SessionId;
@@ -15,7 +15,7 @@ use super::{
     Choice, DAY_US, Doing, SCHEMA_VERSION, StoreError, TimescaleMode, Way, jobs_without_key, not_stored,
     rows, series_without_id, sessions, stored_us, timescale,
 };
-use crate::commit::{Accepted, Committed, Job, Series, Session};
+use crate::commit::{Accepted, Committed, Job, Series};
 use crate::limits;
 
 /// Version by version, what makes the schema: for all, and beside it for partitions.
@@ -221,11 +221,3 @@ async fn write(client: &mut Client, frames: &[Accepted]) -> Result<Committed, to
     let repeated = frames.len() - new.len();
     Ok(Committed { through: last.into_iter().collect(), rows, repeated: repeated as u64 })
 }
-
-/// The ids of `sessions` as the database has them.
-pub(crate) fn session_ids(sessions: &[Arc<Session>]) -> Vec<String> {
-    sessions.iter().map(|session| session.id.to_string()).collect()
-}
-
-/// What of a session's last sequence number the database has.
-pub(crate) type Last = HashMap<SessionId, u64>;

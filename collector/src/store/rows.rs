@@ -1,5 +1,6 @@
 //! The statements of PostgreSQL, row by row of the schema. Lists travel as arrays: one round trip each.
 
+use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -10,7 +11,6 @@ use polymeter_proto::series::SessionId;
 use tokio_postgres::{Client, Error, Transaction};
 
 use super::copy::{Timestamp, put_header, put_sample, put_trailer};
-use super::postgres::{Last, session_ids};
 use super::{job_key, key_of, labels_json, latest_tallies, stored_count, stored_us};
 use crate::commit::{Accepted, Job, Series, Session};
 use crate::limits;
@@ -319,3 +319,11 @@ pub(super) async fn advance_sessions(
         .await?;
     Ok(())
 }
+
+/// The ids of `sessions` as the database has them.
+fn session_ids(sessions: &[Arc<Session>]) -> Vec<String> {
+    sessions.iter().map(|session| session.id.to_string()).collect()
+}
+
+/// What of a session's last sequence number the database has.
+pub(crate) type Last = HashMap<SessionId, u64>;
