@@ -84,18 +84,27 @@ pub(crate) struct SeriesReport {
 }
 
 impl Report {
-    /// Puts exact totals of a command in the place of those that the samples of its processes give: what a process
-    /// did after its last sample is in these.
-    pub(crate) fn use_totals(&mut self, totals: &Totals) {
+    /// Adds exact totals of a command. Where it had a cgroup they only fill what was not sampled, since they leave out
+    /// what nobody has waited for; where it had none they replace what its processes showed while they lived.
+    pub(crate) fn use_totals(&mut self, totals: &Totals, had_cgroup: bool) {
+        let put = |place: &mut Option<f64>, total: f64| {
+            if !had_cgroup || place.is_none() {
+                *place = Some(total);
+            }
+        };
         let used = &mut self.used;
-        used.user_s = Some(totals.user_s);
-        used.system_s = Some(totals.system_s);
-        used.cpu_s = Some(totals.user_s + totals.system_s);
-        used.peak_memory_bytes = Some(used.peak_memory_bytes.unwrap_or(0.0).max(totals.peak_memory_bytes));
-        used.page_faults = Some(totals.page_faults);
-        used.page_faults_major = Some(totals.page_faults_major);
-        used.context_switches = Some(totals.context_switches);
-        used.cpu_migrations = None;
+        put(&mut used.user_s, totals.user_s);
+        put(&mut used.system_s, totals.system_s);
+        put(&mut used.cpu_s, totals.user_s + totals.system_s);
+        let peak = totals.peak_memory_bytes.max(used.peak_memory_bytes.unwrap_or(0.0));
+        put(&mut used.peak_memory_bytes, peak);
+        put(&mut used.page_faults, totals.page_faults);
+        put(&mut used.page_faults_major, totals.page_faults_major);
+        put(&mut used.context_switches, totals.context_switches);
+        if !had_cgroup {
+            // Counted in user mode only, where nobody migrates.
+            used.cpu_migrations = None;
+        }
     }
 
     /// Adds what the measuring cost: CPU time of everything that measured.

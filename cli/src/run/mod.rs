@@ -131,8 +131,9 @@ struct Ran {
     status: u8,
     /// Metrics that could not be had, with the reasons.
     unavailable: Vec<(String, String)>,
-    /// Its totals, where it had no cgroup to tell them.
+    /// Its totals, as the kernel tells them at the end.
     totals: Option<Totals>,
+    had_cgroup: bool,
 }
 
 /// Runs the command in the cgroup, or beside it where there is none.
@@ -164,8 +165,8 @@ fn run_sampled(
         (child::spawn(&arguments.command, group.entrances().map_err(failed)?)?, unavailable)
     };
     let status = child::wait(&mut child).map_err(failed)?;
-    let totals = child::totals().filter(|_| cgroups.is_empty());
-    Ok(Ran { status: child::status_code(status), unavailable, totals })
+    let totals = child::totals();
+    Ok(Ran { status: child::status_code(status), unavailable, totals, had_cgroup: !cgroups.is_empty() })
 }
 
 /// The standard metrics, and what was asked for: whatever an asked selector chooses is no longer standard.
@@ -198,7 +199,7 @@ fn tell(arguments: &Arguments, store: &StoreUrl, job_id: &Identifier, ran: &Ran)
     };
     let mut report = report::gather(&mut reader, job).map_err(failed)?;
     if let Some(totals) = &ran.totals {
-        report.use_totals(totals);
+        report.use_totals(totals, ran.had_cgroup);
     }
     report.measure(cpu_s());
     if arguments.json {
