@@ -9,6 +9,8 @@ use std::collections::VecDeque;
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::message::{SkipReason, ToCollector};
 
+use crate::sampler::Told;
+
 /// What was known of a frame when it was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Content {
@@ -18,10 +20,19 @@ pub struct Content {
     pub span_us: (i64, i64),
 }
 
+/// What had to go to make room.
+#[derive(Debug, Default)]
+pub struct Dropped {
+    /// Samples, which are counted.
+    pub samples: u64,
+    /// Events, which go into the next frame: whoever reads the data must know them.
+    pub events: Vec<Told>,
+}
+
 /// One place of the outbox.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 enum Entry {
-    Frame { sequence: u64, bytes: Vec<u8>, content: Content },
+    Frame { sequence: u64, bytes: Vec<u8>, content: Content, events: Vec<Told> },
     Skipped { first: u64, last: u64, content: Content, reason: SkipReason },
 }
 
@@ -98,32 +109,34 @@ impl Outbox {
         .sum()
     }
 
-    /// Puts in the frame [`Outbox::next_sequence`]. Returns how many samples had to go to make room.
-    pub fn push(&mut self, bytes: Vec<u8>, content: Content) -> u64 {
+    /// Puts in the frame [`Outbox::next_sequence`], with the events that are in it. Returns what had to go to make room.
+    pub fn push(&mut self, bytes: Vec<u8>, content: Content, events: Vec<Told>) -> Dropped {
         self.bytes += bytes.len();
-        self.entries.push_back(Entry::Frame { sequence: self.next_sequence, bytes, content });
+        self.entries.push_back(Entry::Frame { sequence: self.next_sequence, bytes, content, events });
         self.next_sequence += 1;
-        let mut dropped = 0;
+        let mut dropped = Dropped::default();
         while self.bytes > self.limit_bytes && self.bytes > 0 {
-            dropped += self.drop_oldest();
+            self.drop_oldest(&mut dropped);
         }
         dropped
     }
 
     /// Replaces the oldest frame by a note, and joins it with the note before it.
-    fn drop_oldest(&mut self) -> u64 {
-        let Some(position) = self.entries.iter().position(|entry| matches!(entry, Entry::Frame { .. }))
-        else {
-            return 0;
+    fn drop_oldest(&mut self, dropped: &mut Dropped) {
+        let oldest = self.entries.iter().position(|entry| matches!(entry, Entry::Frame { .. }));
+        let Some(position) = oldest else { return };
+        let Some(Entry::Frame { sequence, bytes, content, events }) = self.entries.remove(position) else {
+            return;
         };
-        let Some(Entry::Frame { sequence, bytes, content }) = self.entries.remove(position) else { return 0 };
         self.bytes -= bytes.len();
+        dropped.samples += content.samples;
+        dropped.events.extend(events);
         let before = position.checked_sub(1).and_then(|before| self.entries.get_mut(before));
         if let Some(Entry::Skipped { last, content: skipped, reason: SkipReason::OutboxFull, .. }) = before {
             *last = sequence;
             skipped.samples += content.samples;
-            skipped.span_us =
-                (skipped.span_us.0.min(content.span_us.0), skipped.span_us.1.max(content.span_us.1));
+            let (begin_us, end_us) = skipped.span_us;
+            skipped.span_us = (begin_us.min(content.span_us.0), end_us.max(content.span_us.1));
             // The note as it was sent, if it was, did not say this.
             self.unsent = self.unsent.min(sequence);
         } else {
@@ -131,7 +144,6 @@ impl Outbox {
                 Entry::Skipped { first: sequence, last: sequence, content, reason: SkipReason::OutboxFull };
             self.entries.insert(position, note);
         }
-        content.samples
     }
 
     /// What is to be sent next, in the order of the sequence.
@@ -197,6 +209,9 @@ impl Outbox {
 
 #[cfg(test)]
 mod tests {
+    use polymeter_proto::ledger::Event;
+    use polymeter_proto::series::JobHandle;
+
     use super::*;
 
     const SESSION: SessionId = SessionId(1);
@@ -208,7 +223,7 @@ mod tests {
     fn outbox(frames: u8, limit_bytes: usize) -> Outbox {
         let mut outbox = Outbox::new(SESSION, limit_bytes);
         for frame in 1..=frames {
-            outbox.push(vec![frame; 10], content(u64::from(frame), i64::from(frame) * 10));
+            outbox.push(vec![frame; 10], content(u64::from(frame), i64::from(frame) * 10), Vec::new());
         }
         outbox
     }
@@ -245,12 +260,22 @@ mod tests {
     fn a_full_outbox_notes_what_went() {
         let mut outbox = outbox(5, 20);
         assert_eq!(send_all(&mut outbox), ["1-3:6:OutboxFull", "4", "5"]);
-        assert_eq!(outbox.push(vec![6; 10], content(6, 60)), 4);
+        assert_eq!(outbox.push(vec![6; 10], content(6, 60), Vec::new()).samples, 4);
         // The note has grown since it was sent, so it is sent once more.
         assert_eq!(send_all(&mut outbox), ["1-4:10:OutboxFull", "5", "6"]);
         assert_eq!(outbox.acknowledge(4), 0);
         assert_eq!(outbox.acknowledge(6), 2);
         assert!(outbox.is_empty());
+    }
+
+    #[test]
+    fn events_of_a_frame_that_goes_are_given_back() {
+        let mut outbox = Outbox::new(SESSION, 15);
+        let event = Event::JobEnded { job: JobHandle(7), at_us: 1 };
+        let told = Told { job: None, event: event.clone() };
+        assert!(outbox.push(vec![0; 10], content(1, 0), vec![told]).events.is_empty());
+        let given_back = outbox.push(vec![0; 10], content(1, 1), Vec::new()).events;
+        assert_eq!(given_back.into_iter().map(|told| told.event).collect::<Vec<_>>(), [event]);
     }
 
     #[test]
@@ -275,7 +300,7 @@ mod tests {
     #[test]
     fn a_frame_larger_than_the_outbox_is_noted_too() {
         let mut outbox = Outbox::new(SESSION, 5);
-        assert_eq!(outbox.push(vec![0; 10], content(7, 0)), 7);
+        assert_eq!(outbox.push(vec![0; 10], content(7, 0), Vec::new()).samples, 7);
         assert_eq!(outbox.bytes(), 0);
         assert_eq!(send_all(&mut outbox), ["1-1:7:OutboxFull"]);
     }

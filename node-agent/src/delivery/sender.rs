@@ -17,7 +17,7 @@ use super::outbox::{Content, Outbox, Outgoing};
 use crate::clock;
 use crate::counters::Counters;
 use crate::log;
-use crate::sampler::{Flushed, Port, SourceReport};
+use crate::sampler::{Flushed, Port, SourceReport, Told};
 use crate::status::Board;
 
 /// Bytes that may be under way without an acknowledgement. More would only fill buffers that a restart loses.
@@ -48,6 +48,8 @@ pub(crate) struct Sender {
     told_ns: u64,
     /// Jobs that have ended, with the frame that says so.
     retiring: Vec<(JobHandle, u64)>,
+    /// Events of frames that had to go, to be told again.
+    untold: Vec<Told>,
     resend_at_ns: u64,
     resend_after_ns: u64,
     refused: bool,
@@ -106,6 +108,7 @@ impl Sender {
             told: Vec::new(),
             told_ns: clock::monotonic_ns(),
             retiring: Vec::new(),
+            untold: Vec::new(),
             resend_at_ns: u64::MAX,
             resend_after_ns: RESEND_NS,
             refused: false,
@@ -160,7 +163,9 @@ impl Sender {
 
     fn encode(&mut self, flushed: &Flushed) {
         let ledger = self.ledger(&flushed.reports);
-        if flushed.batch.is_empty() && ledger.is_empty() && flushed.events.is_empty() {
+        let mut told = std::mem::take(&mut self.untold);
+        told.extend(flushed.events.iter().cloned());
+        if flushed.batch.is_empty() && ledger.is_empty() && told.is_empty() {
             return;
         }
         let mut dictionary = Vec::new();
@@ -171,12 +176,12 @@ impl Sender {
             self.announced.announce(shape, &mut dictionary);
         }
         let of_ledger = flushed.reports.iter().filter_map(|report| report.key.job.as_deref());
-        let spoken_of = flushed.events.iter().filter_map(|told| told.job.as_deref());
+        let spoken_of = told.iter().filter_map(|told| told.job.as_deref());
         let in_ledger = |job: &&Job| ledger.iter().any(|entry| entry.job == Some(job.handle));
         for job in of_ledger.filter(in_ledger).chain(spoken_of) {
             self.announced.announce_job(job.handle, &job.descriptor, &mut dictionary);
         }
-        let events: Vec<Event> = flushed.events.iter().map(|told| told.event.clone()).collect();
+        let events: Vec<Event> = told.iter().map(|told| told.event.clone()).collect();
         let sequence = self.outbox.next_sequence();
         let mut bytes = Vec::new();
         let extras = Extras { dictionary: &dictionary, ledger: &ledger, events: &events };
@@ -186,10 +191,13 @@ impl Sender {
             samples: flushed.batch.samples() as u64,
             span_us: flushed.batch.span_us().unwrap_or_default(),
         };
-        let dropped = self.outbox.push(bytes, content);
-        if dropped > 0 {
-            self.board.outbox_dropped(dropped);
+        let dropped = self.outbox.push(bytes, content, told);
+        if dropped.samples > 0 {
+            self.board.outbox_dropped(dropped.samples);
+            // Tallies went with the samples: all are sent again.
+            self.told.clear();
         }
+        self.untold = dropped.events;
         for event in &events {
             if let Event::JobEnded { job, .. } = event {
                 self.retiring.push((*job, sequence));
