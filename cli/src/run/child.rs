@@ -7,7 +7,8 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{self, SignalKind, signal};
 
 use crate::failure::Failure;
 use crate::report::Totals;
@@ -38,41 +39,62 @@ pub(crate) fn spawn(command: &[OsString], entrances: Vec<File>) -> Result<Child,
     })
 }
 
-/// Waits for the command. Signals that mean this process are passed on; those that the terminal sends to both are the
-/// command's affair alone.
-pub(crate) fn wait(child: &mut Child) -> io::Result<ExitStatus> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let ended = rustix::process::pidfd_open(pid.unwrap_or(Pid::INIT), rustix::process::PidfdFlags::NONBLOCK)?;
-    runtime.block_on(async {
-        let mut terminal = [signal(SignalKind::interrupt())?, signal(SignalKind::quit())?];
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut hangup = signal(SignalKind::hangup())?;
-        let mut users = [signal(SignalKind::user_defined1())?, signal(SignalKind::user_defined2())?];
-        let shares_terminal = io::stdin().is_terminal();
-        let [interrupt, quit] = &mut terminal;
-        let [user_1, user_2] = &mut users;
-        let waiter = tokio::task::spawn_blocking(move || wait_until_readable(&ended));
-        tokio::pin!(waiter);
-        loop {
-            let passed_on = tokio::select! {
-                done = &mut waiter => {
-                    done.map_err(io::Error::other)??;
-                    return child.wait();
+/// The signals that mean the command. Taken from before it starts, so that none ends this process and leaves the
+/// command and its cgroup behind.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    runtime: Runtime,
+    interrupt: unix::Signal,
+    quit: unix::Signal,
+    terminate: unix::Signal,
+    hangup: unix::Signal,
+    user_1: unix::Signal,
+    user_2: unix::Signal,
+}
+
+impl Signals {
+    pub(crate) fn take() -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let guard = runtime.enter();
+        let (interrupt, quit) = (signal(SignalKind::interrupt())?, signal(SignalKind::quit())?);
+        let (terminate, hangup) = (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?);
+        let (user_1, user_2) = (signal(SignalKind::user_defined1())?, signal(SignalKind::user_defined2())?);
+        drop(guard);
+        Ok(Self { runtime, interrupt, quit, terminate, hangup, user_1, user_2 })
+    }
+
+    /// Waits for the command. Signals that mean this process are passed on; those that the terminal sends to both are
+    /// the command's affair alone.
+    pub(crate) fn wait(self, child: &mut Child) -> io::Result<ExitStatus> {
+        let Self { runtime, mut interrupt, mut quit, mut terminate, mut hangup, mut user_1, mut user_2 } =
+            self;
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let ended =
+            rustix::process::pidfd_open(pid.unwrap_or(Pid::INIT), rustix::process::PidfdFlags::NONBLOCK)?;
+        runtime.block_on(async {
+            let shares_terminal = io::stdin().is_terminal();
+            let waiter = tokio::task::spawn_blocking(move || wait_until_readable(&ended));
+            tokio::pin!(waiter);
+            loop {
+                let passed_on = tokio::select! {
+                    done = &mut waiter => {
+                        done.map_err(io::Error::other)??;
+                        return child.wait();
+                    }
+                    _ = interrupt.recv() => (!shares_terminal).then_some(Signal::INT),
+                    _ = quit.recv() => (!shares_terminal).then_some(Signal::QUIT),
+                    _ = terminate.recv() => Some(Signal::TERM),
+                    _ = hangup.recv() => Some(Signal::HUP),
+                    _ = user_1.recv() => Some(Signal::USR1),
+                    _ = user_2.recv() => Some(Signal::USR2),
+                };
+                if let (Some(signal), Some(pid)) = (passed_on, pid) {
+                    // It may have ended in this moment.
+                    kill_process(pid, signal).ok();
                 }
-                _ = interrupt.recv() => (!shares_terminal).then_some(Signal::INT),
-                _ = quit.recv() => (!shares_terminal).then_some(Signal::QUIT),
-                _ = terminate.recv() => Some(Signal::TERM),
-                _ = hangup.recv() => Some(Signal::HUP),
-                _ = user_1.recv() => Some(Signal::USR1),
-                _ = user_2.recv() => Some(Signal::USR2),
-            };
-            if let (Some(signal), Some(pid)) = (passed_on, pid) {
-                // It may have ended in this moment.
-                kill_process(pid, signal).ok();
             }
-        }
-    })
+        })
+    }
 }
 
 /// A pidfd is readable when its process has ended.

@@ -111,8 +111,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let agent =
         Agent::start(sampling, &context).map_err(|error| Failure::refused("cannot sample", &error))?;
 
+    let signals =
+        child::Signals::take().map_err(|error| Failure::refused("cannot follow the command", &error))?;
     let group = RunCgroup::make(&mounts, &format!("polymeter-{job_id}"));
-    let ran = run_sampled(arguments, &agent, &group, &job_id);
+    let ran = run_sampled(arguments, &agent, &group, signals, &job_id);
     agent.unregister(job_id.clone());
     drop(group);
     let stopped = agent.stop(PATIENCE);
@@ -141,6 +143,7 @@ fn run_sampled(
     arguments: &Arguments,
     agent: &Agent,
     group: &RunCgroup,
+    signals: child::Signals,
     job_id: &Identifier,
 ) -> Result<Ran, Failure> {
     let cgroups = group.directories();
@@ -164,7 +167,7 @@ fn run_sampled(
         let unavailable = register(spec)?;
         (child::spawn(&arguments.command, group.entrances().map_err(failed)?)?, unavailable)
     };
-    let status = child::wait(&mut child).map_err(failed)?;
+    let status = signals.wait(&mut child).map_err(failed)?;
     let totals = child::totals();
     Ok(Ran { status: child::status_code(status), unavailable, totals, had_cgroup: !cgroups.is_empty() })
 }

@@ -10,6 +10,7 @@ mod port;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use polymeter_proto::ledger::Event;
 use polymeter_proto::period::Period;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -187,11 +188,20 @@ impl Sampler {
             Command::Remove(id) => self.remove(id),
             Command::Regroup(id, groups) => self.regroup(id, groups),
             Command::ReadNow(ids) => self.read_now(&ids),
-            Command::Tell(told) => self.flushed.events.push(*told),
+            Command::Tell(told) => self.tell(*told),
             Command::Flush => self.flush(true),
             Command::Stop => return false,
         }
         true
+    }
+
+    fn tell(&mut self, told: Told) {
+        let mut told = told;
+        if let Event::JobEnded { at_us, .. } = &mut told.event {
+            // Only here is known when its last reading was.
+            *at_us = clock::realtime_us();
+        }
+        self.flushed.events.push(told);
     }
 
     fn add(&mut self, id: SourceId, mut source: Box<ActiveSource>) {
