@@ -1,0 +1,163 @@
+//! What the end-to-end tests share: the real programs, real cgroups, jobs that do what they are told, and a reader of
+//! kernel files that knows nothing of the agent's.
+
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
+
+pub mod cgroup;
+pub mod daemons;
+pub mod reference;
+#[path = "../../../collector/tests/common/server.rs"]
+pub mod server;
+pub mod stored;
+pub mod workload;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use polymeter_collector::clock::Clock;
+use polymeter_collector::query::Reader;
+use tempfile::TempDir;
+
+use self::server::Server;
+
+/// How long anything may take before a test fails.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Waits until `condition` holds.
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let clock = Clock::start();
+    while !condition() {
+        assert!(clock.now().since_start < DEADLINE, "waited in vain until {what}");
+        pause(10);
+    }
+}
+
+/// Lets some time pass. Nothing that a test asserts may depend on how much.
+pub fn pause(ms: u64) {
+    let clock = Clock::start();
+    let wanted = Duration::from_millis(ms);
+    while let Some(left) = wanted.checked_sub(clock.now().since_start).filter(|left| !left.is_zero()) {
+        std::thread::park_timeout(left);
+    }
+}
+
+/// Microseconds since the epoch.
+pub fn now_us() -> i64 {
+    Clock::start().now().wall_us
+}
+
+/// A name that no other test, of this run or of another, uses.
+pub fn unique() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("polymeter-e2e-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A program that was built together with this test.
+pub fn program(name: &str) -> Command {
+    let polymeter = Path::new(env!("CARGO_BIN_EXE_polymeter"));
+    let path = polymeter.with_file_name(name);
+    assert!(path.is_file(), "{} is missing: run `cargo build --workspace --bins` first", path.display());
+    let mut command = Command::new(path);
+    command.env_remove("JOURNAL_STREAM");
+    command
+}
+
+/// Something of the machine that a test needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    Root,
+    Cgroup1,
+    Cgroup2,
+    Perf,
+}
+
+impl Need {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Root => "root",
+            Self::Cgroup1 => "cgroup1",
+            Self::Cgroup2 => "cgroup2",
+            Self::Perf => "perf",
+        }
+    }
+
+    fn missing(self) -> Option<String> {
+        let root = rustix::process::geteuid().is_root();
+        match self {
+            Self::Root => (!root).then(|| "this is not root".to_owned()),
+            Self::Cgroup1 => cgroup::V1.iter().find_map(|controller| cgroup::cannot_make(controller)),
+            Self::Cgroup2 => cgroup::cannot_make(cgroup::V2),
+            Self::Perf => {
+                let implicit = cgroup::root("perf_event").is_none() && cgroup::root(cgroup::V2).is_some();
+                let kernel = Path::new("/proc/sys/kernel/perf_event_paranoid").exists();
+                (!(implicit && kernel && root))
+                    .then(|| "perf events do not follow cgroups of version 2".to_owned())
+            }
+        }
+    }
+}
+
+/// Whether the machine has all of `needs`; where it has not, a line says so, or the test fails where the environment's
+/// POLYMETER_REQUIRE names what is missing.
+pub fn has(test: &str, needs: &[Need]) -> bool {
+    needs.iter().all(|need| match need.missing() {
+        None => true,
+        Some(why) => {
+            skip(test, need.name(), &why);
+            false
+        }
+    })
+}
+
+pub fn skip(test: &str, what: &str, why: &str) {
+    let required = std::env::var("POLYMETER_REQUIRE").unwrap_or_default();
+    assert!(!required.split(',').any(|required| required.trim() == what), "{what} is required, but {why}");
+    println!("SKIPPED {test}: {why}");
+}
+
+/// A directory for sockets, configurations and logs, and a store.
+pub struct Site {
+    directory: TempDir,
+    pub node: String,
+    server: Option<Server>,
+}
+
+impl Site {
+    /// With SQLite.
+    pub fn new() -> Self {
+        Self { directory: tempfile::tempdir().unwrap(), node: unique(), server: None }
+    }
+
+    /// With a PostgreSQL server of its own; none where the machine has no such program.
+    pub fn postgres(test: &str) -> Option<Self> {
+        match Server::start(false) {
+            Ok(server) => Some(Self { server: Some(server), ..Self::new() }),
+            Err(why) => {
+                skip(test, "postgres", &why);
+                None
+            }
+        }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub fn store(&self) -> String {
+        match &self.server {
+            Some(server) => server.url(),
+            None => format!("sqlite:{}", self.path("store.db").display()),
+        }
+    }
+
+    pub fn reader(&self) -> Reader {
+        Reader::open(&self.store().parse().unwrap()).unwrap()
+    }
+
+    /// Where agents of this machine reach the collector.
+    pub fn endpoint(&self) -> String {
+        format!("ipc://{}", self.path("collector").display())
+    }
+}
