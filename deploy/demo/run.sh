@@ -70,6 +70,8 @@ kill "$agent" && wait "$agent"
 kill "$collector" && wait "$collector"
 agent="" collector=""
 rm -f "$data/scratch"
+# Made with sudo, and yet the user's own.
+[ -z "${SUDO_UID:-}" ] || chown -R "$SUDO_UID:${SUDO_GID:-$SUDO_UID}" "$data"
 
 "$bin/polymeter" report --store "$store" --job "$job"
 echo

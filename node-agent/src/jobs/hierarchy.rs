@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use polymeter_proto::catalogue::Hierarchy;
@@ -79,6 +80,8 @@ pub struct JobCgroups {
     pub v2: Option<PathBuf>,
     /// Its directories in the hierarchies of version 1, by controller.
     pub v1: BTreeMap<String, PathBuf>,
+    /// The inode of each directory that discovery found: one that was removed and made again is another.
+    pub inodes: BTreeMap<PathBuf, u64>,
 }
 
 impl JobCgroups {
@@ -86,7 +89,11 @@ impl JobCgroups {
     pub fn find(mounts: &Mounts, relative: &Path) -> Self {
         let below = |root: &PathBuf| Some(root.join(relative)).filter(|path| path.is_dir());
         let v1 = mounts.v1.iter().filter_map(|(controller, root)| Some((controller.clone(), below(root)?)));
-        Self { v1: v1.collect(), v2: mounts.v2.as_ref().and_then(below) }
+        let mut found =
+            Self { v1: v1.collect(), v2: mounts.v2.as_ref().and_then(below), inodes: BTreeMap::new() };
+        let inode = |path: &Path| Some((path.to_owned(), path.metadata().ok()?.ino()));
+        found.inodes = found.directories().into_iter().filter_map(inode).collect();
+        found
     }
 
     /// Adds a directory that somebody named, in whatever hierarchy it lies.
@@ -101,6 +108,11 @@ impl JobCgroups {
                 self.v1.insert(controller.clone(), path.to_owned());
             }
         }
+    }
+
+    /// Whether one of these directories was made anew since `earlier`: another job has the path now.
+    pub fn replaces(&self, earlier: &Self) -> bool {
+        self.inodes.iter().any(|(path, inode)| earlier.inodes.get(path).is_some_and(|before| before != inode))
     }
 
     /// Whether there is none.
@@ -129,5 +141,23 @@ impl JobCgroups {
         all.sort_unstable();
         all.dedup();
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_made_anew_is_another_job() {
+        let job = |inodes: &[(&str, u64)]| JobCgroups {
+            inodes: inodes.iter().map(|(path, inode)| (PathBuf::from(path), *inode)).collect(),
+            ..JobCgroups::default()
+        };
+        let before = job(&[("/memory/j", 7), ("/cpu/j", 8)]);
+        assert!(!before.replaces(&before));
+        assert!(!job(&[("/memory/j", 7)]).replaces(&before), "one went");
+        assert!(!job(&[("/memory/j", 7), ("/pids/j", 9)]).replaces(&before), "one came");
+        assert!(job(&[("/memory/j", 10), ("/cpu/j", 8)]).replaces(&before));
     }
 }

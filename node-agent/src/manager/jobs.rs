@@ -88,6 +88,15 @@ impl Manager {
         let job_id = found.captured.job.as_deref().map(Identifier::try_from);
         let Some(Ok(job_id)) = job_id else { return };
         let key = Some(job_id.clone());
+        let replaced = self.followed.get(&key).is_some_and(|followed| {
+            let same_place = followed.found_at.as_ref() == Some(&found.relative);
+            same_place
+                && matches!(&followed.subject, Subject::Cgroups(cgroups) if found.cgroups.replaces(cgroups))
+        });
+        if replaced {
+            // It went and came again between two looks, as when a job is requeued.
+            self.end(&key).await;
+        }
         if let Some(followed) = self.followed.get_mut(&key) {
             if followed.found_at.as_ref() == Some(&found.relative)
                 && let Subject::Cgroups(cgroups) = &mut followed.subject

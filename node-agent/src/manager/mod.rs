@@ -285,6 +285,10 @@ impl Manager {
                 Notice::Failed(id, errno) => {
                     let subject = self.owners.get(&id).map_or_else(String::new, describe);
                     log::warning(&format!("a source of {subject} cannot be read any more: {errno}"));
+                    if let Some(followed) = self.owners.get(&id).and_then(|key| self.followed.get_mut(key)) {
+                        // Should it be a perf group, it is no longer worth keeping.
+                        followed.perf = None;
+                    }
                     self.reopen_later(id);
                 }
             }

@@ -10,6 +10,7 @@ mod port;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use polymeter_proto::batch::Full;
 use polymeter_proto::ledger::Event;
 use polymeter_proto::period::Period;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -28,6 +29,9 @@ const LATE_PART: u64 = 10;
 
 /// How often the tallies of all sources go to the sender, in nanoseconds.
 const REPORT_NS: u64 = 1_000_000_000;
+
+/// Milliseconds that the end waits for a batch, all of which are with the sender.
+const END_WAITS: u32 = 1_000;
 
 /// What is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +53,9 @@ pub struct Sampler {
     batch_number: u64,
     tick_number: u64,
     reported_ns: u64,
+    /// The grid time at which was last looked for what is due. A newcomer's deadlines count from here: one that passes
+    /// between the look and the newcomer's command is late, and not lost.
+    looked_ns: u64,
     /// What must be added to monotonic time to get grid time: the wall clock's lead when the sampler began.
     grid_offset_ns: u64,
 }
@@ -70,6 +77,7 @@ impl Sampler {
             batch_number: 1,
             tick_number: 0,
             reported_ns: 0,
+            looked_ns: monotonic_ns + grid_offset_ns,
             grid_offset_ns,
         }
     }
@@ -79,10 +87,12 @@ impl Sampler {
         let mut due = Vec::with_capacity(64);
         loop {
             due.clear();
-            let now_ns = clock::monotonic_ns();
-            self.schedule.take_due(now_ns + self.grid_offset_ns, &mut due);
+            // The two clocks one right after the other, since the one dates what the other measures.
+            let (realtime_us, now_ns) = (clock::realtime_us(), clock::monotonic_ns());
+            self.looked_ns = now_ns + self.grid_offset_ns;
+            self.schedule.take_due(self.looked_ns, &mut due);
             if !due.is_empty() {
-                self.tick(now_ns, &due);
+                self.tick(now_ns, realtime_us, &due);
             }
             // After what is due, so that a change of plan never costs a deadline.
             while let Some(command) = self.port.next_command() {
@@ -109,9 +119,9 @@ impl Sampler {
         }
     }
 
-    fn tick(&mut self, began_ns: u64, due: &[Due<Item>]) {
+    fn tick(&mut self, began_ns: u64, realtime_us: i64, due: &[Due<Item>]) {
         self.tick_number += 1;
-        let tick = Tick { number: self.tick_number, began_ns, realtime_us: clock::realtime_us() };
+        let tick = Tick { number: self.tick_number, began_ns, realtime_us };
         let mut now_ns = began_ns;
         let before = self.flushed.sum;
         let mut flush = false;
@@ -137,12 +147,9 @@ impl Sampler {
         let period_ns = source.groups.get(group).map_or(0, |group| group.period().as_nanos());
         let outcome = source.read(tick, now_ns, clock::monotonic_ns);
         let late = due.lateness_ns > period_ns / LATE_PART;
-        let deadline = Some(due.deadline);
-        let mut recorded = source.record(group, deadline, &mut self.flushed.batch, self.batch_number);
-        if recorded.is_err() && hand_over(&self.port, &mut self.flushed) {
-            self.batch_number += 1;
-            recorded = source.record(group, deadline, &mut self.flushed.batch, self.batch_number);
-        }
+        let recorder =
+            Recorder { port: &self.port, flushed: &mut self.flushed, batch_number: &mut self.batch_number };
+        let recorded = recorder.record(source, group, Some(due.deadline));
         self.flushed.sum.add(&source.count(group, due.missed, late, recorded));
         if !source.noticed
             && let Some(notice) = Notice::of(id, outcome)
@@ -178,7 +185,13 @@ impl Sampler {
     fn end(&mut self) {
         let reports = self.sources.iter().flatten().map(|source| SourceReport::of(source, true));
         self.flushed.reports.extend(reports);
-        self.flush(false);
+        // Nothing is due any more, so that there is time to wait for the sender to give a batch back.
+        for _ in 0..END_WAITS {
+            if self.flushed.is_empty() || hand_over(&self.port, &mut self.flushed) {
+                return;
+            }
+            poll(&mut [], Some(&Timespec { tv_sec: 0, tv_nsec: 1_000_000 })).ok();
+        }
     }
 
     /// Does what the manager wants; false when that is to stop.
@@ -215,8 +228,7 @@ impl Sampler {
             self.schedule.remove(|item| matches!(item, Item::Group { source, .. } if *source == id.0));
             source.go_on_from(replaced);
         }
-        let now_ns = clock::monotonic_ns() + self.grid_offset_ns;
-        schedule_groups(&mut self.schedule, id, &source, now_ns);
+        schedule_groups(&mut self.schedule, id, &source, self.looked_ns);
         *place = Some(source);
         if let Some(replaced) = replaced {
             self.port.notify(Notice::Replaced(replaced));
@@ -236,8 +248,7 @@ impl Sampler {
         let Some(Some(source)) = self.sources.get_mut(id.0 as usize) else { return };
         self.schedule.remove(|item| matches!(item, Item::Group { source, .. } if *source == id.0));
         source.groups = groups;
-        let now_ns = clock::monotonic_ns() + self.grid_offset_ns;
-        schedule_groups(&mut self.schedule, id, source, now_ns);
+        schedule_groups(&mut self.schedule, id, source, self.looked_ns);
     }
 
     /// Reads all groups of some sources out of turn: the first and the last reading of a job.
@@ -250,7 +261,12 @@ impl Sampler {
             let Some(Some(source)) = self.sources.get_mut(id.0 as usize) else { continue };
             source.read(tick, &mut now_ns, clock::monotonic_ns);
             for group in 0..source.groups.len() {
-                let recorded = source.record(group, None, &mut self.flushed.batch, self.batch_number);
+                let recorder = Recorder {
+                    port: &self.port,
+                    flushed: &mut self.flushed,
+                    batch_number: &mut self.batch_number,
+                };
+                let recorded = recorder.record(source, group, None);
                 self.flushed.sum.add(&source.count(group, 0, false, recorded));
             }
         }
@@ -261,6 +277,24 @@ impl Sampler {
 fn schedule_groups(schedule: &mut Schedule<Item>, id: SourceId, source: &ActiveSource, now_ns: u64) {
     for (group, period) in (0..).zip(source.periods()) {
         schedule.insert(Item::Group { source: id.0, group }, period, now_ns);
+    }
+}
+
+/// Where rows go: the batch at hand, or the next when that is full.
+struct Recorder<'a> {
+    port: &'a Port,
+    flushed: &'a mut Flushed,
+    batch_number: &'a mut u64,
+}
+
+impl Recorder<'_> {
+    fn record(self, source: &mut ActiveSource, group: usize, deadline: Option<u64>) -> Result<u64, Full> {
+        let recorded = source.record(group, deadline, &mut self.flushed.batch, *self.batch_number);
+        if recorded.is_ok() || !hand_over(self.port, self.flushed) {
+            return recorded;
+        }
+        *self.batch_number += 1;
+        source.record(group, deadline, &mut self.flushed.batch, *self.batch_number)
     }
 }
 

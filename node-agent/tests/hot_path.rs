@@ -1,0 +1,100 @@
+//! What the sampler does at every tick takes no memory once its buffers have grown.
+
+#![allow(clippy::unwrap_used, reason = "clippy does not know that this is a test")]
+
+use std::alloc::{GlobalAlloc, Layout as Memory, System};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use polymeter_agent::schedule::Schedule;
+use polymeter_agent::source::{FileSource, Outcome, Reading, Wanted};
+use polymeter_proto::batch::{Batch, Column, Instant, Shape};
+use polymeter_proto::catalogue::{self, Definition, Form, Origin};
+use polymeter_proto::period::Period;
+use polymeter_proto::series::{MetricId, SeriesId, ShapeId};
+
+/// The system's allocator, counting.
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+#[expect(unsafe_code, reason = "an allocator is an unsafe trait")]
+// SAFETY: every call is passed on to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Memory) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Relaxed);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Memory) {
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Memory, size: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Relaxed);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Every line of vmstat that this machine has: a file in several pieces, with close to two hundred values.
+fn vmstat() -> FileSource {
+    let mut wanted = Vec::new();
+    for metric in catalogue::all() {
+        for origin in metric.origins {
+            if let Origin::Text { file, field } = origin
+                && file.path == "vmstat"
+            {
+                wanted.push(Wanted { definition: Definition { metric, instance: None }, field: *field });
+            }
+        }
+    }
+    FileSource::open(Path::new("/proc/vmstat"), Form::Keyed, &wanted, &[]).unwrap()
+}
+
+fn shape_of(source: &FileSource) -> Arc<Shape> {
+    let column = |(number, slot): (u32, &polymeter_agent::source::Slot)| Column {
+        series: SeriesId(number),
+        metric: (MetricId(number), slot.definition.descriptor().unwrap()),
+        labels: slot.labels.clone(),
+    };
+    let columns = (0..).zip(source.slots()).map(column).collect();
+    Arc::new(Shape { id: ShapeId(0), job: None, period: Period::MIN, columns })
+}
+
+// One test, because the count is of the whole process.
+#[test]
+fn a_tick_takes_no_memory() {
+    let mut source = vmstat();
+    let shape = shape_of(&source);
+    let mut reading = Reading::absent(source.slots().len());
+    let mut schedule = Schedule::default();
+    schedule.insert((), Period::MIN, 0);
+    let mut due = Vec::with_capacity(8);
+    let mut batch = Batch::default();
+    let mut tick = |number: u64, batch: &mut Batch, index| {
+        due.clear();
+        schedule.take_due(number * Period::MIN.as_nanos(), &mut due);
+        assert_eq!(due.len(), 1);
+        assert_eq!(source.read(&mut reading), Outcome::Read);
+        let instant = Instant { deadline: Some(number), time_us: i64::try_from(number).unwrap() };
+        batch.push(index, instant, reading.values.iter().copied()).unwrap()
+    };
+    // The first batch lets the buffers grow; the second is like all that follow.
+    let index = batch.add_shape(&shape);
+    let values: u64 = (1..=100).map(|number| tick(number, &mut batch, index)).sum();
+    assert!(values > 5_000, "{values} values read");
+    batch.clear();
+    let index = batch.add_shape(&shape);
+    let before = ALLOCATIONS.load(Relaxed);
+    for number in 101..=200 {
+        tick(number, &mut batch, index);
+    }
+    assert_eq!(ALLOCATIONS.load(Relaxed) - before, 0, "allocations in 100 ticks");
+}
