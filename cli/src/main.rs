@@ -31,6 +31,12 @@ enum Command {
     Status(control::StatusArguments),
     /// List the jobs that this node's agent follows.
     Jobs(control::JobsArguments),
+    /// Show what of a job is sampled, at which period, and because of whom.
+    Plan(control::PlanArguments),
+    /// Sample metrics of a running job at other periods, for a while.
+    Set(control::SetArguments),
+    /// End your changes to a job's periods.
+    Reset(control::ResetArguments),
 }
 
 fn main() -> ExitCode {
@@ -40,6 +46,9 @@ fn main() -> ExitCode {
         Command::Metrics(arguments) => catalogue::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Status(arguments) => control::status(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Jobs(arguments) => control::jobs(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Plan(arguments) => control::plan(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Set(arguments) => control::set(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Reset(arguments) => control::reset(&arguments).map(|()| ExitCode::SUCCESS),
     };
     done.unwrap_or_else(|failure| {
         terminal::complain(&format!("polymeter: {failure}\n"));

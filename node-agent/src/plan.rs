@@ -6,6 +6,7 @@ use polymeter_proto::catalogue::{self, Definition, Scope};
 use polymeter_proto::ledger::Cause;
 use polymeter_proto::name::Selector;
 use polymeter_proto::period::Period;
+use polymeter_proto::series::Identifier;
 
 /// One wish: these metrics, at this period.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +52,32 @@ fn specificity(selector: &Selector) -> (bool, usize) {
     (selector.is_exact(), letters)
 }
 
+/// A user's temporary wish.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    /// Which metrics.
+    pub selector: Selector,
+    /// At which period at the longest.
+    pub period: Period,
+    /// Who wants it, by her numeric id.
+    pub uid: u32,
+    /// When it ends by itself, in microseconds since the epoch.
+    pub until_us: i64,
+}
+
+/// The period of a metric, and because of what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InForce {
+    /// The period.
+    pub period: Period,
+    /// The layer whose period it is.
+    pub cause: Cause,
+    /// Whose lease it is, where it is one.
+    pub by: Option<Identifier>,
+    /// When that lease ends, in microseconds since the epoch.
+    pub until_us: Option<i64>,
+}
+
 /// What is sampled of one job, or of the node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
@@ -58,6 +85,8 @@ pub struct Plan {
     pub baseline: Layer,
     /// What the job asked for when it was registered.
     pub registration: Layer,
+    /// Users' temporary wishes.
+    pub leases: Vec<Lease>,
 }
 
 impl Plan {
@@ -65,16 +94,32 @@ impl Plan {
     pub fn period(&self, name: &str) -> Option<(Period, Cause)> {
         let baseline = self.baseline.period(name).map(|period| (period, Cause::Baseline));
         let registration = self.registration.period(name).map(|period| (period, Cause::Registration));
-        baseline.into_iter().chain(registration).min_by_key(|(period, _)| *period)
+        let lease = self.lease(name).map(|lease| (lease.period, Cause::Lease));
+        baseline.into_iter().chain(registration).chain(lease).min_by_key(|(period, _)| *period)
+    }
+
+    /// The effective period of a metric, with all that is known of why.
+    pub fn in_force(&self, name: &str) -> Option<InForce> {
+        let (period, cause) = self.period(name)?;
+        let lease = self.lease(name).filter(|_| cause == Cause::Lease);
+        let by = lease.and_then(|lease| Identifier::try_from(format!("uid {}", lease.uid)).ok());
+        Some(InForce { period, cause, by, until_us: lease.map(|lease| lease.until_us) })
+    }
+
+    /// The lease with the shortest period for a metric; of equal ones that which ends last.
+    fn lease(&self, name: &str) -> Option<&Lease> {
+        let fitting = self.leases.iter().filter(|lease| lease.selector.matches(name));
+        fitting.min_by_key(|lease| (lease.period, std::cmp::Reverse(lease.until_us)))
     }
 
     /// Everything of one scope that is sampled; whole families stand for their instances.
     pub fn definitions(&self, scope: Scope) -> Vec<Definition> {
         let rules =
             self.baseline.rules.iter().chain(&self.registration.rules).filter(|rule| rule.period.is_some());
-        let chosen = rules
-            .flat_map(|rule| catalogue::select(&rule.selector))
-            .filter(|definition| definition.metric.scope == scope);
+        let selectors =
+            rules.map(|rule| &rule.selector).chain(self.leases.iter().map(|lease| &lease.selector));
+        let chosen =
+            selectors.flat_map(catalogue::select).filter(|definition| definition.metric.scope == scope);
         let by_name: BTreeMap<String, Definition> =
             chosen.map(|definition| (definition.name(), definition)).collect();
         let mut definitions: Vec<_> = by_name
@@ -120,6 +165,7 @@ mod tests {
     #[test]
     fn the_shortest_layer_is_in_force_and_the_baseline_is_guaranteed() {
         let plan = Plan {
+            leases: Vec::new(),
             baseline: layer(&[("cpu.*", "1s")]),
             registration: layer(&[("cpu.usage", "10ms"), ("cpu.user", "1min"), ("cpu.system", "off")]),
         };
@@ -127,6 +173,32 @@ mod tests {
         assert_eq!(plan.period("cpu.user"), Some(("1s".parse().unwrap(), Cause::Baseline)));
         assert_eq!(plan.period("cpu.system"), Some(("1s".parse().unwrap(), Cause::Baseline)));
         assert_eq!(plan.period("memory.anon"), None);
+    }
+
+    #[test]
+    fn a_lease_shortens_and_never_lengthens() {
+        let lease = |selector: &str, text: &str, until_us| Lease {
+            selector: selector.parse().unwrap(),
+            period: text.parse().unwrap(),
+            uid: 7,
+            until_us,
+        };
+        let leases = vec![
+            lease("cpu.*", "10ms", 100),
+            lease("cpu.user", "10ms", 200),
+            lease("perf.page_faults", "1ms", 50),
+        ];
+        let plan =
+            Plan { baseline: layer(&[("cpu.*", "1s"), ("cpu.system", "1ms")]), leases, ..Plan::default() };
+        assert_eq!(plan.period("cpu.usage"), Some(("10ms".parse().unwrap(), Cause::Lease)));
+        assert_eq!(plan.period("cpu.system"), Some(("1ms".parse().unwrap(), Cause::Baseline)));
+        assert_eq!(plan.in_force("cpu.user").unwrap().until_us, Some(200));
+        assert_eq!(plan.in_force("cpu.system").unwrap().until_us, None);
+        let names: Vec<_> = plan.definitions(Scope::Job).iter().map(Definition::name).collect();
+        assert!(
+            names.contains(&"perf.page_faults".to_owned()),
+            "a lease may begin what the baseline leaves out"
+        );
     }
 
     #[test]

@@ -4,11 +4,13 @@ use std::fmt;
 use std::path::PathBuf;
 
 use polymeter_proto::ledger::Tally;
+use polymeter_proto::name::Selector;
+use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
 use tokio::sync::oneshot;
 
 use crate::config::Config;
-use crate::plan::Layer;
+use crate::plan::{InForce, Layer};
 
 /// A job to be followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +57,101 @@ impl fmt::Display for RegisterError {
 
 impl std::error::Error for RegisterError {}
 
+/// A wish to sample at another period for a while.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetSpec {
+    /// Who wishes it, by her numeric id.
+    pub uid: u32,
+    /// The job; none for the node's own metrics.
+    pub job_id: Option<Identifier>,
+    /// Which metrics, at which period.
+    pub wishes: Vec<(Selector, Period)>,
+    /// For how long, in microseconds; none for as long as is allowed.
+    pub duration_us: Option<u64>,
+}
+
+/// What a lease gives.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Granted {
+    /// The effective period of each metric that was chosen.
+    pub metrics: Vec<(String, Period)>,
+    /// Chosen metrics that cannot be had, with the reasons.
+    pub unavailable: Vec<(String, String)>,
+    /// What all sampling of the job costs from now on.
+    pub cost: Cost,
+    /// When the lease ends, in microseconds since the epoch.
+    pub until_us: i64,
+}
+
+/// What sampling costs, predicted from the measured cost of a read of each source.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Cost {
+    /// Percent of one CPU.
+    pub cpu_percent: f64,
+    /// Samples per second.
+    pub samples_per_s: f64,
+    /// Bytes per second on the wire.
+    pub bytes_per_s: f64,
+}
+
+/// Why a lease is not granted.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SetError {
+    /// No such job is followed.
+    UnknownJob,
+    /// It is somebody else's job, or the node's.
+    Forbidden,
+    /// Nothing that was chosen can be sampled here.
+    Unavailable(Vec<(String, String)>),
+    /// The period is below the shortest that is allowed.
+    TooShort(Period),
+    /// The duration is above the longest that is allowed.
+    TooLong(Period),
+    /// The job has too many leases.
+    TooMany(usize),
+    /// It would cost more than is allowed.
+    OverBudget {
+        /// Which budget: `samples_per_second`, `job_cpu_percent` or `node_cpu_percent`.
+        limit: &'static str,
+        /// What it would cost.
+        cost: Cost,
+        /// The shortest period that would be granted for the same metrics.
+        instead: Option<Period>,
+    },
+}
+
+impl fmt::Display for SetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownJob => {
+                f.write_str("no such job is followed on this node; `polymeter jobs` lists them")
+            }
+            Self::Forbidden => f.write_str("only its owner and administrators may change how it is sampled"),
+            Self::Unavailable(missing) => {
+                let reasons: Vec<_> =
+                    missing.iter().map(|(metric, reason)| format!("{metric}: {reason}")).collect();
+                write!(f, "nothing of it can be sampled here: {}", reasons.join("; "))
+            }
+            Self::TooShort(shortest) => write!(f, "the shortest period that users may ask for is {shortest}"),
+            Self::TooLong(longest) => write!(f, "the longest time that users may ask for is {longest}"),
+            Self::TooMany(limit) => write!(f, "the job has {limit} leases already; reset some first"),
+            Self::OverBudget { limit, cost, instead } => {
+                write!(
+                    f,
+                    "it would cost {:.2} % of a CPU and {:.0} samples/s, more than `{limit}` allows",
+                    cost.cpu_percent, cost.samples_per_s
+                )?;
+                match instead {
+                    Some(period) => write!(f, "; {period} would be granted"),
+                    None => f.write_str("; no period would be granted"),
+                }
+            }
+        }
+    }
+}
+
+impl std::error::Error for SetError {}
+
 /// What is asked.
 #[derive(Debug)]
 pub enum Request {
@@ -64,6 +161,10 @@ pub enum Request {
     Register(Box<JobSpec>, oneshot::Sender<Result<Vec<(String, String)>, RegisterError>>),
     /// Take the last reading of a registered job and let it go; false when there is none.
     Unregister(Identifier, oneshot::Sender<bool>),
+    /// Sample at another period for a while.
+    Set(Box<SetSpec>, oneshot::Sender<Result<Granted, SetError>>),
+    /// End all leases of this user on a job, or for root all leases; the answer says how many.
+    Reset(u32, Option<Identifier>, oneshot::Sender<Result<usize, SetError>>),
     /// Send what has been sampled so far.
     Flush(oneshot::Sender<()>),
     /// Put another configuration in force.
@@ -94,6 +195,8 @@ pub struct JobView {
     pub sources: Vec<SourceView>,
     /// Metrics that cannot be had, with the reasons.
     pub unavailable: Vec<(String, String)>,
+    /// What is sampled, at which period, and because of what.
+    pub plan: Vec<(String, InForce)>,
 }
 
 /// One source.

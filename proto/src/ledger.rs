@@ -93,6 +93,10 @@ pub enum Cause {
     JobEnd,
     /// The configuration was read again.
     Reload,
+    /// A user's temporary change.
+    Lease,
+    /// A user's temporary change ended: by its time, or because she took it back.
+    LeaseEnd,
 }
 
 impl Cause {
@@ -103,6 +107,8 @@ impl Cause {
             Self::Registration => "registration",
             Self::JobEnd => "job_end",
             Self::Reload => "reload",
+            Self::Lease => "lease",
+            Self::LeaseEnd => "lease_end",
         }
     }
 }

@@ -37,6 +37,11 @@ impl Period {
     /// One second, the period of a baseline that says nothing else.
     pub const SECOND: Self = Self { micros: 1_000_000 };
 
+    /// One millisecond.
+    pub const MILLISECOND: Self = Self { micros: 1_000 };
+    /// One hour.
+    pub const HOUR: Self = Self { micros: 3_600_000_000 };
+
     /// A period of `micros` microseconds.
     ///
     /// # Errors

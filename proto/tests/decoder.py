@@ -230,7 +230,8 @@ ENTRY = enum(
 TALLY = record(job=option(u32), source=text, due=u64, taken=u64, late=u64, missed=u64, absent=u64, dropped=u64)
 EVENT = enum(
     plan_change=record(at_us=i64, job=option(u32), metric=text, old_us=option(u64), new_us=option(u64),
-                       cause=one_of("baseline", "registration", "job_end", "reload"), by=option(text),
+                       cause=one_of("baseline", "registration", "job_end", "reload",
+                                    "lease", "lease_end"), by=option(text),
                        until_us=option(i64)),
     job_ended=record(job=u32, at_us=i64))
 TO_COLLECTOR = enum(

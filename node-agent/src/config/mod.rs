@@ -53,6 +53,35 @@ pub struct Config {
     pub perf_descriptors: usize,
     /// The control socket; none for no control.
     pub socket: Option<PathBuf>,
+    /// What users may ask for.
+    pub limits: Limits,
+}
+
+/// What users may ask for with a lease; root may ask for anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The shortest period.
+    pub shortest_period: Period,
+    /// The longest time.
+    pub longest_lease: Period,
+    /// Samples per second of one job, its baseline included.
+    pub samples_per_second: u64,
+    /// Percent of one CPU for one job, its baseline included.
+    pub job_cpu_percent: u64,
+    /// Percent of one CPU for all that the agent samples.
+    pub node_cpu_percent: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            shortest_period: Period::MILLISECOND,
+            longest_lease: Period::HOUR,
+            samples_per_second: 200_000,
+            job_cpu_percent: 5,
+            node_cpu_percent: 20,
+        }
+    }
 }
 
 impl Default for Config {
@@ -69,6 +98,7 @@ impl Default for Config {
             rescan: Period::SECOND,
             perf_descriptors: 4096,
             socket: Some(PathBuf::from("/run/polymeter/agent.sock")),
+            limits: Limits::default(),
         }
     }
 }
@@ -122,6 +152,9 @@ impl Config {
         if let Some(baseline) = top.section("baseline", &mut reporter) {
             config.baseline = layer(baseline, &mut reporter);
         }
+        if let Some(limits) = top.section("limits", &mut reporter) {
+            config.limits.take(limits, &mut reporter);
+        }
         let patterns = top.strings("jobs", &mut reporter);
         if let Some((_, span)) = patterns.get(PATTERNS) {
             reporter.fault(span, format!("`jobs`: at most {PATTERNS} patterns"));
@@ -167,6 +200,27 @@ impl Config {
         if let Some(descriptors) = top.integer("perf_descriptors", reporter, 0..=1_000_000) {
             self.perf_descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
         }
+    }
+}
+
+impl Limits {
+    fn take(&mut self, mut section: Section<'_>, reporter: &mut Reporter<'_>) {
+        if let Some(period) = section.parse("shortest_period", reporter, str::parse) {
+            self.shortest_period = period;
+        }
+        if let Some(period) = section.parse("longest_lease", reporter, str::parse) {
+            self.longest_lease = period;
+        }
+        if let Some(samples) = section.integer("samples_per_second", reporter, 1..=100_000_000) {
+            self.samples_per_second = samples;
+        }
+        if let Some(percent) = section.integer("job_cpu_percent", reporter, 1..=100) {
+            self.job_cpu_percent = percent;
+        }
+        if let Some(percent) = section.integer("node_cpu_percent", reporter, 1..=100) {
+            self.node_cpu_percent = percent;
+        }
+        section.finish(reporter);
     }
 }
 

@@ -1,7 +1,9 @@
 //! The control socket: one JSON object per line in each direction, and always an answer.
 //!
-//! It answers `status`, `jobs`, `register`, `unregister` and `flush`, for root and for the user as whom the agent runs.
+//! The kernel says who asks. Root and the user as whom the agent runs may do all; anybody else may look at the jobs that
+//! she owns, and change how they are sampled, for a while.
 
+mod office;
 mod wire;
 
 use std::fs;
@@ -10,7 +12,6 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use polymeter_proto::series::SessionId;
@@ -18,13 +19,14 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::clock;
 use crate::counters::Counters;
 use crate::log;
-use crate::manager::ask;
-use crate::request::{RegisterError, Request};
+use crate::request::Request;
 
-pub use wire::{Answer, Counts, Refusal, Register, SourceStatus, Status, SubjectStatus, Verb};
+use office::Office;
+pub use wire::{
+    Answer, Counts, Lease, PlanLine, Predicted, Refusal, Register, SourceStatus, Status, SubjectStatus, Verb,
+};
 
 /// Bytes of one request.
 const LINE_BYTES: u64 = 64 * 1024;
@@ -86,7 +88,7 @@ pub(crate) async fn serve(listener: StdListener, requests: mpsc::Sender<Request>
 }
 
 async fn converse(stream: UnixStream, requests: &mpsc::Sender<Request>, context: &Context) -> io::Result<()> {
-    let uid = stream.peer_cred()?.uid();
+    let office = Office::new(stream.peer_cred()?.uid(), requests, context);
     let (read, mut write) = stream.into_split();
     let mut lines = BufReader::new(read);
     loop {
@@ -111,104 +113,13 @@ async fn converse(stream: UnixStream, requests: &mpsc::Sender<Request>, context:
             return write.write_all(&Answer::refused(Refusal::new(code, None, message)).line()).await;
         }
         let answer = match wire::parse(&line) {
-            Ok(verb) => obey(verb, uid, requests, context).await,
+            Ok(verb) => office.answer(verb).await,
             Err(refusal) => Answer::refused(refusal),
         };
-        write.write_all(&answer.line()).await?;
-    }
-}
-
-/// Root and the agent's own user may do all; nobody else anything yet.
-fn may(uid: u32) -> bool {
-    uid == 0 || uid == rustix::process::geteuid().as_raw()
-}
-
-async fn obey(verb: Verb, uid: u32, requests: &mpsc::Sender<Request>, context: &Context) -> Answer {
-    if !may(uid) {
-        return Answer::refused(Refusal::new(
-            "forbidden",
-            None,
-            "only root and the agent's own user may ask; run this with sudo",
-        ));
-    }
-    let gone = || Answer::refused(Refusal::new("stopping", None, "the agent is about to end"));
-    match verb {
-        Verb::Status | Verb::Jobs => {
-            let (request, answer) = ask(Request::View);
-            if requests.send(request).await.is_err() {
-                return gone();
-            }
-            let Ok(view) = answer.await else { return gone() };
-            Answer::Status(Box::new(Status::new(context.session, &counts(&context.counters), &view)))
+        // Who does not read her answers is not waited for.
+        match tokio::time::timeout(SILENCE, write.write_all(&answer.line())).await {
+            Ok(written) => written?,
+            Err(_) => return Ok(()),
         }
-        Verb::Register(wanted) => register(wanted, requests).await.unwrap_or_else(gone),
-        Verb::Unregister { job } => {
-            let Ok(job_id) = job.as_str().try_into() else {
-                return Answer::refused(Refusal::new(
-                    "invalid",
-                    Some("job"),
-                    "it cannot be the name of a job",
-                ));
-            };
-            let (request, answer) = ask(|reply| Request::Unregister(job_id, reply));
-            if requests.send(request).await.is_err() {
-                return gone();
-            }
-            match answer.await {
-                Err(_) => gone(),
-                Ok(true) => Answer::Done {},
-                Ok(false) => Answer::refused(Refusal::new(
-                    "unknown_job",
-                    Some("job"),
-                    "no job with this id was registered",
-                )),
-            }
-        }
-        Verb::Flush => {
-            let (request, answer) = ask(Request::Flush);
-            if requests.send(request).await.is_err() || answer.await.is_err() {
-                gone()
-            } else {
-                Answer::Done {}
-            }
-        }
-    }
-}
-
-/// Has the manager follow a job; no answer where it is about to end.
-async fn register(wanted: Register, requests: &mpsc::Sender<Request>) -> Option<Answer> {
-    let spec = match wanted.spec() {
-        Ok(spec) => spec,
-        Err(refusal) => return Some(Answer::refused(refusal)),
-    };
-    let (request, answer) = ask(|reply| Request::Register(Box::new(spec), reply));
-    requests.send(request).await.ok()?;
-    Some(match answer.await.ok()? {
-        Ok(unavailable) => Answer::Registered { unavailable },
-        Err(error) => {
-            let (code, field) = match error {
-                RegisterError::Known => ("known_job", Some("job")),
-                RegisterError::TooMany => ("too_many", None),
-                RegisterError::NoSuchCgroup(_) | RegisterError::NoCgroup => ("invalid", Some("cgroups")),
-            };
-            Answer::refused(Refusal::new(code, field, &error.to_string()))
-        }
-    })
-}
-
-fn counts(counters: &Counters) -> Counts {
-    Counts {
-        due: counters.due.load(Relaxed),
-        taken: counters.taken.load(Relaxed),
-        late: counters.late.load(Relaxed),
-        missed: counters.missed.load(Relaxed),
-        absent: counters.absent.load(Relaxed),
-        dropped: counters.dropped.load(Relaxed),
-        frames_sent: counters.frames_sent.load(Relaxed),
-        frames_acknowledged: counters.frames_acknowledged.load(Relaxed),
-        bytes_sent: counters.bytes_sent.load(Relaxed),
-        outbox_bytes: counters.outbox_bytes.load(Relaxed),
-        cpu_ns: clock::process_cpu_ns(),
-        resident_bytes: crate::source::own::resident_bytes(),
     }
 }

@@ -1,14 +1,16 @@
 //! The lines of the control socket: version 1. Shared with the `polymeter` command.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use polymeter_proto::ledger::Tally;
-use polymeter_proto::series::SessionId;
+use polymeter_proto::period::Period;
+use polymeter_proto::series::{Identifier, SessionId};
 use serde::{Deserialize, Serialize};
 
 use crate::config;
-use crate::plan::Layer;
-use crate::request::{JobSpec, JobView, View};
+use crate::plan::{InForce, Layer};
+use crate::request::{Cost, Granted, JobSpec, JobView, SetSpec, View};
 
 /// What is asked: `{"verb": "status"}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +20,20 @@ pub enum Verb {
     Status,
     /// The same; kept apart because its answer will be narrower for ordinary users.
     Jobs,
+    /// What of a job is sampled, at which period, and because of whom; without a job, of the node.
+    Plan {
+        /// The job's id.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        job: Option<String>,
+    },
+    /// Sample at other periods for a while.
+    Set(Lease),
+    /// End one's leases on a job.
+    Reset {
+        /// The job's id.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        job: Option<String>,
+    },
     /// Follow a job.
     Register(Register),
     /// Take a registered job's last reading and let it go.
@@ -52,11 +68,63 @@ pub struct Register {
     pub process: Option<u32>,
     /// Selectors and periods beyond the baseline.
     #[serde(default)]
-    pub plan: std::collections::BTreeMap<String, String>,
+    pub plan: BTreeMap<String, String>,
+}
+
+/// A wish to sample at other periods for a while.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lease {
+    /// The job's id; without it, the node's own metrics.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+    /// Selectors and periods.
+    pub plan: BTreeMap<String, String>,
+    /// For how long: `10min`; without it, for as long as is allowed.
+    #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
+    pub duration: Option<String>,
+}
+
+/// What all sampling of a job is predicted to cost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Predicted {
+    /// Percent of one CPU.
+    pub cpu_percent: f64,
+    /// Samples per second.
+    pub samples_per_s: f64,
+    /// Bytes per second on the wire.
+    pub bytes_per_s: f64,
+}
+
+impl Predicted {
+    pub(super) const fn of(cost: Cost) -> Self {
+        Self {
+            cpu_percent: cost.cpu_percent,
+            samples_per_s: cost.samples_per_s,
+            bytes_per_s: cost.bytes_per_s,
+        }
+    }
+}
+
+/// One metric of a plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanLine {
+    /// The metric.
+    pub metric: String,
+    /// The period in force.
+    pub period: String,
+    /// Because of what: `baseline`, `registration`, `lease`.
+    pub cause: String,
+    /// Whose lease it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// When the lease ends, in microseconds since the epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_us: Option<i64>,
 }
 
 /// A request that is not granted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Refusal {
     /// A word for programs: `invalid`, `forbidden`, `unknown_job`, ...
     pub code: String,
@@ -65,11 +133,23 @@ pub struct Refusal {
     pub field: Option<String>,
     /// A sentence for people.
     pub message: String,
+    /// What it would have cost, where that is the reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Box<Predicted>>,
+    /// The period that would be granted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instead: Option<String>,
 }
 
 impl Refusal {
     pub(super) fn new(code: &str, field: Option<&str>, message: &str) -> Self {
-        Self { code: code.to_owned(), field: field.map(str::to_owned), message: message.to_owned() }
+        Self {
+            code: code.to_owned(),
+            field: field.map(str::to_owned),
+            message: message.to_owned(),
+            cost: None,
+            instead: None,
+        }
     }
 }
 
@@ -84,6 +164,29 @@ pub enum Answer {
         /// Metrics that cannot be had, with the reasons.
         unavailable: Vec<(String, String)>,
     },
+    /// To `plan`.
+    Plan {
+        /// What is sampled.
+        plan: Vec<PlanLine>,
+        /// Metrics that are wanted and cannot be had, with the reasons.
+        unavailable: Vec<(String, String)>,
+    },
+    /// To `set`.
+    Granted {
+        /// The effective period of each metric that was chosen.
+        metrics: BTreeMap<String, String>,
+        /// Chosen metrics that cannot be had, with the reasons.
+        unavailable: Vec<(String, String)>,
+        /// What all sampling of the job is predicted to cost from now on.
+        cost: Predicted,
+        /// When the lease ends, in microseconds since the epoch.
+        until_us: i64,
+    },
+    /// To `reset`.
+    Reset {
+        /// How many leases ended.
+        ended: usize,
+    },
     /// To what has no other answer.
     Done {},
     /// The request is not granted.
@@ -93,6 +196,27 @@ pub enum Answer {
 impl Answer {
     pub(super) const fn refused(refusal: Refusal) -> Self {
         Self::Refused(refusal)
+    }
+
+    pub(super) fn plan(view: &JobView) -> Self {
+        let line = |(metric, in_force): &(String, InForce)| PlanLine {
+            metric: metric.clone(),
+            period: in_force.period.to_string(),
+            cause: in_force.cause.as_str().to_owned(),
+            by: in_force.by.as_ref().map(ToString::to_string),
+            until_us: in_force.until_us,
+        };
+        Self::Plan { plan: view.plan.iter().map(line).collect(), unavailable: view.unavailable.clone() }
+    }
+
+    pub(super) fn granted(granted: Granted) -> Self {
+        let metrics = granted.metrics.into_iter().map(|(metric, period)| (metric, period.to_string()));
+        Self::Granted {
+            metrics: metrics.collect(),
+            unavailable: granted.unavailable,
+            cost: Predicted::of(granted.cost),
+            until_us: granted.until_us,
+        }
     }
 
     /// The answer as one line.
@@ -196,6 +320,27 @@ impl SubjectStatus {
             sources: view.sources.iter().map(source).collect(),
             unavailable: view.unavailable.clone(),
         }
+    }
+}
+
+impl Lease {
+    /// What is meant, by whom.
+    pub(super) fn spec(self, uid: u32) -> Result<SetSpec, Refusal> {
+        let invalid = |field: &str, message: &str| Refusal::new("invalid", Some(field), message);
+        let job_id = self.job.as_deref().map(Identifier::try_from).transpose();
+        let job_id = job_id.map_err(|error| invalid("job", &error.to_string()))?;
+        let mut wishes = Vec::new();
+        for (selector, period) in &self.plan {
+            let rule = config::rule(selector, period).map_err(|error| invalid("plan", &error.to_string()))?;
+            let off = "a lease can shorten a period, and not switch a metric off";
+            wishes.push((rule.selector, rule.period.ok_or_else(|| invalid("plan", off))?));
+        }
+        if wishes.is_empty() {
+            return Err(invalid("plan", "it names no metric"));
+        }
+        let duration = self.duration.as_deref().map(str::parse::<Period>).transpose();
+        let duration = duration.map_err(|error| invalid("for", &error.to_string()))?;
+        Ok(SetSpec { uid, job_id, wishes, duration_us: duration.map(Period::as_micros) })
     }
 }
 

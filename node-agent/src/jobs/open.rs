@@ -40,6 +40,8 @@ pub struct Opener<'a> {
     pub cpus: &'a [usize],
     /// How many descriptors perf events may take for this subject.
     pub perf_descriptors: usize,
+    /// The number of the first perf group that is opened, where others are open already.
+    pub first_perf_group: usize,
 }
 
 /// A metric that has not found its file yet: the next of its origins to try, and why the others failed.
@@ -242,7 +244,10 @@ impl Opener<'_> {
             unavailable.extend(missing);
             if let Some(source) = source {
                 descriptors += source.descriptors();
-                opened.push(Opened { name: format!("perf/{number}"), source: Source::Perf(source) });
+                opened.push(Opened {
+                    name: format!("perf/{}", self.first_perf_group + number),
+                    source: Source::Perf(source),
+                });
             }
         }
     }

@@ -1,6 +1,6 @@
 //! One job, or the node, under sampling: its plan, its open sources, and what the data have been told of the plan.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::clock;
 use crate::jobs::hierarchy::Mounts;
 use crate::jobs::ids::SeriesIds;
 use crate::jobs::open::Subject;
-use crate::plan::Plan;
+use crate::plan::{InForce, Plan};
 use crate::sampler::SourceId;
 use crate::source::{Slot, Source};
 
@@ -26,18 +26,14 @@ pub(super) struct OpenSource {
     pub(super) slots: Vec<Slot>,
 }
 
-/// What perf events were opened for. Opening them again would begin to count anew, so that is done only when this is
-/// another.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The perf events that were opened, or found missing, on one target. Opening them again would begin to count anew, so
+/// that it is done only for another target, and else only what is new is opened.
+#[derive(Debug, Default)]
 pub(super) struct PerfOpened {
-    target: Option<PathBuf>,
-    definitions: Vec<Definition>,
-}
-
-impl PerfOpened {
-    pub(super) fn definitions(&self) -> &[Definition] {
-        &self.definitions
-    }
+    pub(super) target: Option<PathBuf>,
+    pub(super) definitions: Vec<Definition>,
+    /// Groups that were opened so far, so that each has a name of its own.
+    pub(super) groups: usize,
 }
 
 /// One job, or the node.
@@ -54,7 +50,9 @@ pub(super) struct Followed {
     /// Where discovery found it; none for a job that was registered.
     pub(super) found_at: Option<PathBuf>,
     pub(super) reopen_at: Option<Instant>,
-    pub(super) perf: Option<PerfOpened>,
+    pub(super) perf: PerfOpened,
+    /// What the files that are open were opened for.
+    pub(super) files: Vec<Definition>,
     /// The period of each metric that the data have been told.
     told: BTreeMap<String, Period>,
 }
@@ -76,7 +74,8 @@ impl Followed {
             unavailable: Vec::new(),
             found_at,
             reopen_at: None,
-            perf: None,
+            perf: PerfOpened { target: None, definitions: Vec::new(), groups: 0 },
+            files: Vec::new(),
             told: BTreeMap::new(),
         }
     }
@@ -93,13 +92,22 @@ impl Followed {
         wanted.partition(|definition| matches!(definition.metric.origins, [Origin::Perf(_)]))
     }
 
-    /// What its perf events would be opened for now.
-    pub(super) fn perf_wanted(&self, mounts: &Mounts, definitions: Vec<Definition>) -> PerfOpened {
-        let target = match &self.subject {
+    /// What its perf events would be counted for now.
+    pub(super) fn perf_target(&self, mounts: &Mounts) -> Option<PathBuf> {
+        match &self.subject {
             Subject::Cgroups(cgroups) => cgroups.perf_directory(mounts).map(ToOwned::to_owned),
             Subject::Processes(_) | Subject::Node(_) => None,
-        };
-        PerfOpened { target, definitions }
+        }
+    }
+
+    /// The period of each metric that is sampled, and because of what.
+    pub(super) fn plan_in_force(&self) -> Vec<(String, InForce)> {
+        let slots = self.sources.values().flat_map(|source| &source.slots);
+        let names: BTreeSet<String> = slots.map(|slot| slot.definition.name()).collect();
+        names
+            .into_iter()
+            .filter_map(|name| self.plan.in_force(&name).map(|in_force| (name, in_force)))
+            .collect()
     }
 
     /// What has changed since the data were told the plan: new periods of what is sampled, and what is sampled no
@@ -107,21 +115,20 @@ impl Followed {
     pub(super) fn plan_changes(&mut self, cause: Option<Cause>) -> Vec<PlanChange> {
         let at_us = clock::realtime_us();
         let job = self.job.as_ref().map(|job| job.handle);
-        let slots = self.sources.values().flat_map(|source| &source.slots);
-        let names = slots.map(|slot| slot.definition.name());
-        let in_force: BTreeMap<String, (Period, Cause)> =
-            names.filter_map(|name| self.plan.period(&name).map(|period| (name, period))).collect();
+        let in_force: BTreeMap<String, InForce> = self.plan_in_force().into_iter().collect();
         let mut changes = Vec::new();
-        let mut change = |name: &str, old: Option<Period>, new: Option<Period>, layer: Cause| {
+        let mut change = |name: &str, old: Option<Period>, new: Option<&InForce>| {
             if let Ok(metric) = MetricName::new(name.to_owned()) {
-                let cause = cause.unwrap_or(layer);
-                changes.push(PlanChange { at_us, job, metric, old, new, cause, by: None, until_us: None });
+                let layer = new.map_or(Cause::Baseline, |new| new.cause);
+                let (by, until_us) = new.map_or((None, None), |new| (new.by.clone(), new.until_us));
+                let (new, cause) = (new.map(|new| new.period), cause.unwrap_or(layer));
+                changes.push(PlanChange { at_us, job, metric, old, new, cause, by, until_us });
             }
         };
-        for (name, (period, layer)) in &in_force {
+        for (name, new) in &in_force {
             let old = self.told.get(name).copied();
-            if old != Some(*period) {
-                change(name, old, Some(*period), *layer);
+            if old != Some(new.period) {
+                change(name, old, Some(new));
             }
         }
         // What merely went with its device or cgroup is absent; the plan has not changed.
@@ -129,9 +136,9 @@ impl Followed {
             self.told.keys().filter(|name| self.plan.period(name).is_none()).cloned().collect();
         for name in ended {
             let old = self.told.remove(&name);
-            change(&name, old, None, Cause::Baseline);
+            change(&name, old, None);
         }
-        self.told.extend(in_force.into_iter().map(|(name, (period, _))| (name, period)));
+        self.told.extend(in_force.into_iter().map(|(name, new)| (name, new.period)));
         changes
     }
 }

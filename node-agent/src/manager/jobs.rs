@@ -9,7 +9,7 @@ use crate::clock;
 use crate::jobs::discovery::{self, Found};
 use crate::jobs::hierarchy::JobCgroups;
 use crate::jobs::open::Subject;
-use crate::plan::{Layer, Plan};
+use crate::plan::Plan;
 use crate::request::{JobSpec, RegisterError};
 use crate::sampler::{Command, Told};
 
@@ -45,7 +45,8 @@ impl Manager {
             owner: spec.owner,
             started_us: clock::realtime_us(),
         };
-        let plan = Plan { baseline: self.config.baseline.clone(), registration: spec.wishes };
+        let plan =
+            Plan { baseline: self.config.baseline.clone(), registration: spec.wishes, leases: Vec::new() };
         self.follow(key.clone(), Some(descriptor), subject, plan, None).await;
         Ok(self.followed.get(&key).map(|followed| followed.unavailable.clone()).unwrap_or_default())
     }
@@ -120,7 +121,7 @@ impl Manager {
             owner,
             started_us: clock::realtime_us(),
         };
-        let plan = Plan { baseline: self.config.baseline.clone(), registration: Layer::default() };
+        let plan = Plan { baseline: self.config.baseline.clone(), ..Plan::default() };
         self.follow(key, Some(descriptor), Subject::Cgroups(found.cgroups), plan, Some(found.relative)).await;
     }
 

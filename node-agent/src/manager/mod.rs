@@ -4,6 +4,7 @@
 
 mod followed;
 mod jobs;
+mod leases;
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,12 +13,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use polymeter_proto::catalogue::Definition;
 use polymeter_proto::ledger::{Cause, Event};
 use polymeter_proto::series::{Identifier, JobDescriptor};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
+use crate::clock;
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::jobs::discovery::Discovery;
@@ -26,14 +29,14 @@ use crate::jobs::ids::Ids;
 use crate::jobs::open::{Opened, Opener, Subject};
 use crate::kernel;
 use crate::log;
-use crate::plan::{Layer, Plan};
+use crate::plan::Plan;
 use crate::request::{JobView, Request, SourceView, View};
 use crate::sampler::{ActiveSource, Command, Group, Notice, Port, SourceId, SourceKey, Told};
 use crate::source::perf::Unavailable;
 use crate::source::{Outcome, Reading, Slot, Source};
 use crate::status::Board;
 
-use followed::{Followed, OpenSource};
+use followed::{Followed, OpenSource, PerfOpened};
 
 /// How long after a change the sources of a subject are opened anew at the earliest, so that a device that comes and
 /// goes all the time costs little.
@@ -117,6 +120,7 @@ impl Manager {
                     }
                     self.heed_notices().await;
                 }
+                () = until(self.next_lease_end()) => self.end_leases().await,
                 () = readable(watched.as_ref()) => {
                     if self.discovery.changed() {
                         self.look_for_jobs().await;
@@ -156,6 +160,14 @@ impl Manager {
                 }
                 reply.send(known).ok();
             }
+            Request::Set(set, reply) => {
+                let answer = self.set(*set).await;
+                reply.send(answer).ok();
+            }
+            Request::Reset(who, job_id, reply) => {
+                let answer = self.reset(who, job_id).await;
+                reply.send(answer).ok();
+            }
             Request::Flush(reply) => {
                 self.command(Command::Flush).await;
                 reply.send(()).ok();
@@ -165,7 +177,7 @@ impl Manager {
     }
 
     async fn follow_node(&mut self) {
-        let plan = Plan { baseline: self.config.baseline.clone(), registration: Layer::default() };
+        let plan = Plan { baseline: self.config.baseline.clone(), ..Plan::default() };
         let subject = Subject::Node(Arc::clone(&self.counters));
         self.follow(None, None, subject, plan, None).await;
     }
@@ -180,41 +192,81 @@ impl Manager {
     ) {
         let job = descriptor.map(|descriptor| self.ids.job(descriptor));
         let mut followed = Followed::new(job, subject, plan, found_at);
-        self.open(&key, &mut followed).await;
+        self.open(&key, &mut followed, true).await;
         self.tell_plan(&mut followed, None).await;
         self.followed.insert(key, followed);
         self.count();
     }
 
-    /// Opens all sources of a subject; those that have the name of one that is open replace it. perf events that are
-    /// open already go on counting, in groups by their new periods. A job's new sources are read at once: its first
-    /// reading waits for no deadline, also where its cgroups come one after the other.
-    async fn open(&mut self, key: &Key, followed: &mut Followed) {
-        let (perf, mut definitions) = followed.definitions();
-        let perf = followed.perf_wanted(&self.mounts, perf);
-        let keep_perf = followed.perf.as_ref() == Some(&perf);
-        if !keep_perf {
-            definitions.extend(perf.definitions().iter().cloned());
+    /// Brings the sources of a subject in line with its plan. Files are opened anew where others are wanted, or where
+    /// that is asked for because something came or went; else they only get other periods. perf events that are open
+    /// go on counting in any case. A job's new sources are read at once: its first reading waits for no deadline, also
+    /// where its cgroups come one after the other.
+    async fn open(&mut self, key: &Key, followed: &mut Followed, anew: bool) {
+        let (perf, files) = followed.definitions();
+        let target = followed.perf_target(&self.mounts);
+        if target != followed.perf.target {
+            followed.perf = PerfOpened { target, ..PerfOpened::default() };
+            followed
+                .sources
+                .iter_mut()
+                .filter(|(name, _)| is_perf(name))
+                .for_each(|(_, source)| source.slots.clear());
         }
-        let opener =
-            Opener { mounts: &self.mounts, cpus: &self.cpus, perf_descriptors: self.config.perf_descriptors };
-        let (opened, unavailable) = opener.open(&followed.subject, &definitions);
-        let is_perf = |name: &str| keep_perf && name.starts_with("perf");
-        followed.unavailable.retain(|(metric, _)| is_perf(metric));
+        let known = &followed.perf.definitions;
+        let new_perf: Vec<_> = perf.into_iter().filter(|definition| !known.contains(definition)).collect();
+        let anew = anew || files != followed.files;
+        let wanted: Vec<_> = files.iter().filter(|_| anew).chain(new_perf.iter()).cloned().collect();
+        let opener = Opener {
+            mounts: &self.mounts,
+            cpus: &self.cpus,
+            perf_descriptors: self.config.perf_descriptors,
+            first_perf_group: followed.perf.groups,
+        };
+        let (opened, unavailable) = opener.open(&followed.subject, &wanted);
+        followed.perf.groups += opened.iter().filter(|opened| is_perf(&opened.name)).count();
+        followed.perf.definitions.extend(new_perf);
+        followed.files = files;
+        followed.unavailable.retain(|(metric, _)| is_perf(metric) || !anew);
         followed.unavailable.extend(
             unavailable.into_iter().map(|Unavailable { definition, reason }| (definition.name(), reason)),
         );
-        let (kept, mut before): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            std::mem::take(&mut followed.sources).into_iter().partition(|(name, _)| is_perf(name));
-        followed.perf = Some(perf);
+        let (kept, before): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            std::mem::take(&mut followed.sources).into_iter().partition(|(name, _)| is_perf(name) || !anew);
+        self.regroup(followed, kept).await;
+        self.replace(key, followed, opened, before, anew).await;
+    }
+
+    /// Gives sources that stay open the periods of the plan, and closes perf groups of which nothing is wanted.
+    async fn regroup(&mut self, followed: &mut Followed, kept: BTreeMap<String, OpenSource>) {
         for (name, source) in kept {
             let groups = self.groups(followed, &source.slots);
+            if groups.is_empty() && is_perf(&name) {
+                let gone =
+                    |definition: &Definition| source.slots.iter().any(|slot| slot.definition == *definition);
+                followed.perf.definitions.retain(|definition| !gone(definition));
+                self.command(Command::Remove(source.id)).await;
+                continue;
+            }
             self.command(Command::Regroup(source.id, groups)).await;
             followed.sources.insert(name, source);
         }
+    }
+
+    /// Puts what was opened in the place of what has the same name, and closes what has no successor.
+    async fn replace(
+        &mut self,
+        key: &Key,
+        followed: &mut Followed,
+        opened: Vec<Opened>,
+        mut before: BTreeMap<String, OpenSource>,
+        anew: bool,
+    ) {
         let (dormant, awake): (Vec<_>, Vec<_>) =
             opened.into_iter().partition(|opened| opened.source.slots().is_empty());
-        followed.dormant = dormant.into_iter().map(|opened| opened.source).collect();
+        if anew {
+            followed.dormant = dormant.into_iter().map(|opened| opened.source).collect();
+        }
         let mut new = Vec::new();
         for Opened { name, source } in awake {
             let slots = source.slots().to_vec();
@@ -287,7 +339,7 @@ impl Manager {
                     log::warning(&format!("a source of {subject} cannot be read any more: {errno}"));
                     if let Some(followed) = self.owners.get(&id).and_then(|key| self.followed.get_mut(key)) {
                         // Should it be a perf group, it is no longer worth keeping.
-                        followed.perf = None;
+                        followed.perf = PerfOpened::default();
                     }
                     self.reopen_later(id);
                 }
@@ -324,7 +376,7 @@ impl Manager {
     async fn reopen(&mut self, key: &Key) {
         let Some(mut followed) = self.followed.remove(key) else { return };
         followed.reopen_at = None;
-        self.open(key, &mut followed).await;
+        self.open(key, &mut followed, true).await;
         self.tell_plan(&mut followed, None).await;
         self.followed.insert(key.clone(), followed);
         self.count();
@@ -342,7 +394,7 @@ impl Manager {
             for key in keys {
                 let Some(mut followed) = self.followed.remove(&key) else { continue };
                 followed.plan.baseline = self.config.baseline.clone();
-                self.open(&key, &mut followed).await;
+                self.open(&key, &mut followed, false).await;
                 self.tell_plan(&mut followed, Some(Cause::Reload)).await;
                 self.followed.insert(key, followed);
             }
@@ -369,9 +421,15 @@ impl Manager {
                 })
                 .collect(),
             unavailable: followed.unavailable.clone(),
+            plan: followed.plan_in_force(),
         };
         View { subjects: self.followed.iter().map(of).collect() }
     }
+}
+
+/// Whether a source or a metric is one of perf's.
+fn is_perf(name: &str) -> bool {
+    name.starts_with("perf")
 }
 
 fn describe(key: &Key) -> String {
@@ -396,6 +454,18 @@ fn waitable(descriptor: BorrowedFd<'_>) -> Option<AsyncFd<OwnedFd>> {
 
 fn watch(discovery: &Discovery) -> Option<AsyncFd<OwnedFd>> {
     waitable(discovery.descriptor()?)
+}
+
+/// Sleeps until a time of the wall clock, in microseconds since the epoch; for ever where there is none.
+async fn until(at_us: Option<i64>) {
+    match at_us {
+        None => std::future::pending().await,
+        Some(at_us) => {
+            let left_us = u64::try_from(at_us.saturating_sub(clock::realtime_us())).unwrap_or(0);
+            // In pieces, since the wall clock may be set.
+            tokio::time::sleep(Duration::from_micros(left_us.min(1_000_000))).await;
+        }
+    }
 }
 
 async fn readable(watched: Option<&AsyncFd<OwnedFd>>) {

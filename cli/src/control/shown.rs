@@ -1,0 +1,88 @@
+//! What an agent says of itself, as people read it.
+
+use polymeter_agent::control::{Status, SubjectStatus};
+
+use crate::report::units;
+use crate::terminal;
+
+pub(super) fn status_text(status: &Status) -> String {
+    let counts = &status.counts;
+    let mut text = format!(
+        "session    {}\nsamples    {} due, {} taken, {} late, {} missed, {} absent, {} dropped\ndelivery   {} frames sent, {} acknowledged, {} sent, {} waiting\ncost       {} CPU time, {} memory\n\n",
+        status.session,
+        counts.due,
+        counts.taken,
+        counts.late,
+        counts.missed,
+        counts.absent,
+        counts.dropped,
+        counts.frames_sent,
+        counts.frames_acknowledged,
+        units::bytes(counts.bytes_sent),
+        units::bytes(counts.outbox_bytes),
+        units::seconds(counts.cpu_ns),
+        units::bytes(counts.resident_bytes),
+    );
+    let head = [
+        "SUBJECT",
+        "SOURCE",
+        "DUE",
+        "TAKEN",
+        "LATE",
+        "MISSED",
+        "ABSENT",
+        "DROPPED",
+        "READ MEAN",
+        "READ MOST",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    let mut rows = vec![head];
+    for subject in &status.subjects {
+        let name = subject.job.as_ref().map_or_else(|| "node".to_owned(), |job| format!("job {job}"));
+        for source in &subject.sources {
+            let tally = &source.tally;
+            let counts = [tally.due, tally.taken, tally.late, tally.missed, tally.absent, tally.dropped]
+                .map(|count| count.to_string());
+            let costs = [source.read_mean_ns, source.read_most_ns].map(units::seconds);
+            rows.push([name.clone(), source.name.clone()].into_iter().chain(counts).chain(costs).collect());
+        }
+    }
+    text.push_str(&terminal::table(&rows));
+    let missing: Vec<Vec<String>> = status
+        .subjects
+        .iter()
+        .flat_map(|subject| {
+            subject.unavailable.iter().map(|(metric, reason)| {
+                vec![subject.job.clone().unwrap_or_else(|| "node".to_owned()), metric.clone(), reason.clone()]
+            })
+        })
+        .collect();
+    if !missing.is_empty() {
+        text.push_str("\nnot available:\n");
+        text.push_str(&terminal::table(&missing));
+    }
+    text
+}
+
+pub(super) fn jobs_text(jobs: &[SubjectStatus]) -> String {
+    if jobs.is_empty() {
+        return "no job is followed\n".to_owned();
+    }
+    let head = ["JOB", "OWNER", "SOURCES", "SAMPLES", "MISSED"].map(str::to_owned).to_vec();
+    let row = |job: &SubjectStatus| {
+        let owner =
+            job.user.clone().or_else(|| job.uid.map(|uid| uid.to_string())).unwrap_or_else(|| "-".to_owned());
+        let sum = |count: fn(&polymeter_proto::ledger::Tally) -> u64| {
+            job.sources.iter().map(|source| count(&source.tally)).sum::<u64>().to_string()
+        };
+        vec![
+            job.job.clone().unwrap_or_default(),
+            owner,
+            job.sources.len().to_string(),
+            sum(|tally| tally.taken),
+            sum(|tally| tally.missed),
+        ]
+    };
+    terminal::table(&std::iter::once(head).chain(jobs.iter().map(row)).collect::<Vec<_>>())
+}

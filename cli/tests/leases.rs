@@ -1,0 +1,232 @@
+//! Users change how their own jobs are sampled, for a while, and nothing else.
+
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a fault of a test is a failed test"
+)]
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use common::cgroup::{Job, Yard};
+use common::daemons::{Agent, Daemon, Plan, collector};
+use common::workload::{self, Sleeper};
+use common::{Need, Site, has, program, stored, wait_until};
+use polymeter_collector::query::Of;
+use serde_json::{Value, json};
+
+#[test]
+#[ignore = "no test: what the tests run as a job"]
+fn workload() {
+    workload::main();
+}
+
+const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
+const ADA: u32 = 64_001;
+const BOB: u32 = 64_002;
+
+/// An agent that follows a job of Ada's, and the command where ordinary users can run it.
+struct Scene {
+    // In the order in which they go: the daemons before the place where they write.
+    agent: Agent,
+    collector: Daemon,
+    _sleeper: Sleeper,
+    _job: Job,
+    _yard: Yard,
+    command: PathBuf,
+    site: Site,
+}
+
+impl Scene {
+    fn set() -> Self {
+        let (site, yard) = (Site::new(), Yard::new());
+        let (collector, endpoint) = collector(&site, &site.endpoint());
+        let (job, sleeper) = (yard.job("x"), Sleeper::start());
+        job.enter(sleeper.pid());
+        let baseline = [("cpu.usage", "500ms"), ("pids.current", "50ms"), ("perf.task_clock", "50ms")];
+        let agent = Agent::start(&site, &Plan { collector: &endpoint, jobs: &[], baseline: &baseline });
+        let register = json!({"verb": "register", "job": "x", "uid": ADA, "cgroups": job.places});
+        let answer = agent.ask(&register);
+        assert_eq!(answer["answer"], "registered", "{answer}");
+        agent.must_follow("x", &["v2/cpu.stat", "v1/pids.current"]);
+        fs::set_permissions(site.path(""), PermissionsExt::from_mode(0o755)).unwrap();
+        let command = site.path("polymeter");
+        fs::copy(program("polymeter").get_program(), &command).unwrap();
+        fs::set_permissions(&command, PermissionsExt::from_mode(0o755)).unwrap();
+        Self { site, collector, agent, command, _yard: yard, _job: job, _sleeper: sleeper }
+    }
+
+    /// What the command answers to a user.
+    fn user(&self, uid: u32, verb: &str, more: &[&str]) -> Output {
+        Command::new("setpriv")
+            .args([format!("--reuid={uid}"), format!("--regid={uid}"), "--clear-groups".to_owned()])
+            .arg(&self.command)
+            .arg(verb)
+            .arg("--socket")
+            .arg(&self.agent.socket)
+            .args(more)
+            .env_remove("SLURM_JOB_ID")
+            .env_remove("OAR_JOB_ID")
+            .current_dir("/")
+            .output()
+            .unwrap()
+    }
+
+    fn granted(&self, uid: u32, more: &[&str]) -> Value {
+        let output = self.user(uid, "set", &[&["--json", "--job", "x"], more].concat());
+        assert!(output.status.success(), "{more:?}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// What a refusal says; its exit status is 1.
+    fn refused(&self, uid: u32, verb: &str, more: &[&str]) -> String {
+        let output = self.user(uid, verb, more);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{verb} {more:?}: {said}");
+        assert!(output.stdout.is_empty());
+        said
+    }
+
+    /// The period of a metric of the job, and because of what.
+    fn in_force(&self, metric: &str) -> Option<(String, String)> {
+        let plan = self.agent.ask(&json!({"verb": "plan", "job": "x"}));
+        let line = plan["plan"].as_array()?.iter().find(|line| line["metric"] == metric)?;
+        Some((line["period"].as_str()?.to_owned(), line["cause"].as_str()?.to_owned()))
+    }
+
+    fn is(&self, metric: &str, period: &str, cause: &str) -> bool {
+        self.in_force(metric) == Some((period.to_owned(), cause.to_owned()))
+    }
+
+    /// The times and values of a metric of the job in the store.
+    fn points(&self, metric: &str) -> Vec<(i64, f64)> {
+        let mut reader = self.site.reader();
+        let Some(job) = stored::job(&mut reader, "x") else { return Vec::new() };
+        let samples = stored::samples(&mut reader, Of::Job(job.job_key));
+        let series = samples.get(&(metric.to_owned(), String::new()));
+        series.map(|series| series.points.clone()).unwrap_or_default()
+    }
+
+    fn end(self) {
+        assert_eq!(self.agent.ask(&json!({"verb": "unregister", "job": "x"}))["answer"], "done");
+        stored::wait_for_end(&self.site, "x");
+        self.agent.daemon.terminate();
+        self.collector.terminate();
+    }
+}
+
+#[test]
+fn a_lease_is_in_force_at_once_and_ends_by_itself() {
+    if !has("a_lease_is_in_force_at_once_and_ends_by_itself", &NEEDS) {
+        return;
+    }
+    let scene = Scene::set();
+    let answer = scene.granted(ADA, &["cpu.usage=5ms", "perf.page_faults=20ms", "--for", "3s"]);
+    assert_eq!(answer["metrics"]["cpu.usage"], "5ms", "{answer}");
+    assert!(answer["cost"]["cpu_percent"].as_f64().unwrap() > 0.0, "{answer}");
+    assert!(answer["cost"]["samples_per_s"].as_f64().unwrap() > 200.0, "{answer}");
+    assert!(scene.is("cpu.usage", "5ms", "lease"), "{:?}", scene.in_force("cpu.usage"));
+    assert!(scene.is("pids.current", "50ms", "baseline"), "the other metrics keep their periods");
+    let shown = scene.user(ADA, "plan", &["--job", "x"]);
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("lease of uid 64001"), "{shown}");
+    let close = |pair: &[(i64, f64)]| pair[1].0 - pair[0].0 < 100_000;
+    wait_until("the samples come close together", || {
+        scene.points("cpu.usage").windows(2).filter(|pair| close(pair)).count() > 50
+    });
+    wait_until("the lease ends", || scene.is("cpu.usage", "500ms", "baseline"));
+    assert_eq!(scene.in_force("perf.page_faults"), None, "nobody but the lease wanted it");
+
+    let changes = || {
+        let mut reader = scene.site.reader();
+        let job = stored::job(&mut reader, "x").unwrap();
+        let mut changes = reader.plan_changes(Some(job.job_key)).unwrap();
+        changes.retain(|change| change.metric == "cpu.usage");
+        changes
+    };
+    wait_until("the store knows the end of the lease", || changes().len() == 3);
+    let told = changes();
+    let causes: Vec<_> = told.iter().map(|change| (change.cause.as_str(), change.new_period_us)).collect();
+    assert_eq!(causes, [("baseline", Some(500_000)), ("lease", Some(5_000)), ("lease_end", Some(500_000))]);
+    assert_eq!(told[1].by_whom.as_deref(), Some("uid 64001"));
+    assert!(told[1].until_ns.unwrap() > told[1].time_ns);
+    // An event that was counted before, during and after the lease has been counted all the time.
+    let clock = scene.points("perf.task_clock");
+    assert!(clock.windows(2).all(|pair| pair[0].1 <= pair[1].1), "{clock:?}");
+    scene.end();
+}
+
+#[test]
+fn a_lease_can_be_changed_and_taken_back() {
+    if !has("a_lease_can_be_changed_and_taken_back", &NEEDS) {
+        return;
+    }
+    let scene = Scene::set();
+    scene.granted(ADA, &["cpu.*=10ms"]);
+    scene.granted(ADA, &["cpu.*=20ms"]);
+    assert!(scene.is("cpu.usage", "20ms", "lease"), "the same wish once more is another in its place");
+    scene.granted(0, &["cpu.usage=100us"]);
+    assert!(scene.is("cpu.usage", "100us", "lease"), "root is not bounded");
+    let reset = scene.user(ADA, "reset", &["--job", "x"]);
+    assert_eq!(String::from_utf8(reset.stdout).unwrap(), "1 leases ended\n");
+    assert!(scene.is("cpu.usage", "100us", "lease"), "root's lease is not Ada's to end");
+    scene.granted(ADA, &["pids.current=1s"]);
+    assert!(scene.is("pids.current", "50ms", "baseline"), "a lease never slows the baseline");
+    assert_eq!(scene.agent.ask(&json!({"verb": "reset", "job": "x"}))["ended"], 2);
+    assert!(scene.is("cpu.usage", "500ms", "baseline"));
+    scene.end();
+}
+
+#[test]
+fn nobody_touches_anothers_job_or_the_machine() {
+    if !has("nobody_touches_anothers_job_or_the_machine", &NEEDS) {
+        return;
+    }
+    let scene = Scene::set();
+    let wish = "cpu.usage=10ms";
+    for verb in [vec!["--job", "x", wish], vec!["--node", "node.load1=1ms"]] {
+        assert!(scene.refused(BOB, "set", &verb).contains("owner"), "{verb:?}");
+    }
+    assert!(scene.refused(BOB, "reset", &["--job", "x"]).contains("owner"));
+    assert!(scene.refused(BOB, "plan", &["--job", "x"]).contains("no such job"));
+    assert_eq!(String::from_utf8(scene.user(BOB, "jobs", &[]).stdout).unwrap(), "no job is followed\n");
+    assert!(String::from_utf8(scene.user(ADA, "jobs", &[]).stdout).unwrap().contains("64001"));
+    for job in ["../x", "x/../x", "y", "", "x\u{7}", "'; DROP TABLE job; --"] {
+        scene.refused(ADA, "set", &["--job", job, wish]);
+    }
+    for (wish, word) in [
+        ("cpu.usage=500us", "shortest period that users may ask for is 1ms"),
+        ("cpu.usage=0s", "is no period"),
+        ("cpu.usage=off", "not switch a metric off"),
+        ("cpu.usge=1s", "did you mean `cpu.usage`?"),
+        ("cpu.[a-z]=1s", "selects nothing"),
+        ("*=1ms", "allows; "),
+    ] {
+        let said = scene.refused(ADA, "set", &["--job", "x", wish]);
+        assert!(said.contains(word), "{wish}: {said}");
+    }
+    let said = scene.refused(ADA, "set", &["--job", "x", wish, "--for", "2h"]);
+    assert!(said.contains("longest time that users may ask for is 1h"), "{said}");
+    let refused = (0..100).filter(|number| {
+        let plan = json!({ format!("perf.tracepoint.no.n{number}"): "1s", "cpu.usage": "10ms" });
+        let answer = scene.agent.ask(&json!({"verb": "set", "job": "x", "plan": plan}));
+        answer["code"] == "too_many"
+    });
+    assert!(refused.count() > 30, "a job has a bounded number of leases");
+    assert!(scene.is("cpu.usage", "10ms", "lease"), "and those that were granted are in force");
+    for (verb, status) in [("set", 2), ("reset", 2), ("plan", 2)] {
+        let wishes: &[&str] = if verb == "set" { &[wish] } else { &[] };
+        let output = scene.user(ADA, verb, wishes);
+        assert_eq!(output.status.code(), Some(status), "which job is not said");
+    }
+    assert_eq!(scene.user(ADA, "set", &["--job", "x", "cpu.usage"]).status.code(), Some(2), "no period");
+    scene.end();
+}
