@@ -98,7 +98,9 @@ pub(crate) fn set(arguments: &SetArguments) -> Result<(), Failure> {
     let rows: Vec<_> = metrics.iter().map(|(metric, period)| vec![metric.clone(), period.clone()]).collect();
     terminal::print(&terminal::table(&rows));
     terminal::print(&format!("{}; ends in {}\n", cost_text(cost), left(*until_us)));
-    for (metric, reason) in unavailable {
+    // Of a glob nobody expects all; who named one metric wants to know.
+    let named = |metric: &str| arguments.wishes.iter().any(|wish| wish.split('=').next() == Some(metric));
+    for (metric, reason) in unavailable.iter().filter(|(metric, _)| named(metric)) {
         terminal::complain(&format!("polymeter: {metric} is not available: {reason}\n"));
     }
     Ok(())
