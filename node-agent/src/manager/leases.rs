@@ -16,9 +16,10 @@ const LEASES: usize = 64;
 
 /// What a read is assumed to take before it has been measured, in nanoseconds.
 const READ_NS: f64 = 10_000.0;
-/// What a wake-up costs beside the reads, in nanoseconds: `benches/` measures it as the agent's excess over bare reads.
+/// What a wake-up costs beside the reads, in nanoseconds: estimated from one run at 1 ms, and not yet held against
+/// measured costs at other periods.
 const WAKE_NS: f64 = 5_000.0;
-/// What a value costs from its text to the wire, in nanoseconds.
+/// What a value costs from its text to the wire, in nanoseconds: estimated likewise.
 const VALUE_NS: f64 = 40.0;
 /// What a value takes on the wire, in bytes, at the rates at which that matters.
 const VALUE_BYTES: f64 = 0.5;
