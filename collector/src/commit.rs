@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use polymeter_proto::ledger::{PlanChange, Tally};
+use polymeter_proto::ledger::{Mark, PlanChange, Tally};
 use polymeter_proto::series::{
     Identifier, JobDescriptor, Labels, MetricDescriptor, Number, SessionDescriptor, SessionId,
 };
@@ -135,6 +135,8 @@ pub struct Accepted {
     pub tallies: Vec<(Option<Arc<Job>>, Identifier, Tally)>,
     /// Changes of plan.
     pub plan_changes: Vec<(Option<Arc<Job>>, PlanChange)>,
+    /// Instants that somebody named.
+    pub marks: Vec<(Option<Arc<Job>>, Mark)>,
     /// Jobs that ended on the session's node, and when, in microseconds since the epoch.
     pub job_ends: Vec<(Arc<Job>, i64)>,
 }
@@ -150,6 +152,7 @@ impl Accepted {
             losses: Vec::new(),
             tallies: Vec::new(),
             plan_changes: Vec::new(),
+            marks: Vec::new(),
             job_ends: Vec::new(),
         }
     }
@@ -164,7 +167,12 @@ impl Accepted {
         let of_series = self.series().filter_map(|series| series.job.as_ref());
         let of_tallies = self.tallies.iter().filter_map(|(job, ..)| job.as_ref());
         let of_changes = self.plan_changes.iter().filter_map(|(job, _)| job.as_ref());
-        of_series.chain(of_tallies).chain(of_changes).chain(self.job_ends.iter().map(|(job, _)| job))
+        let of_marks = self.marks.iter().filter_map(|(job, _)| job.as_ref());
+        of_series
+            .chain(of_tallies)
+            .chain(of_changes)
+            .chain(of_marks)
+            .chain(self.job_ends.iter().map(|(job, _)| job))
     }
 
     /// All series that it has samples of, some more than once.

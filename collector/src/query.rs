@@ -120,6 +120,21 @@ pub struct PlanChangeRow {
     pub until_ns: Option<i64>,
 }
 
+/// An instant that somebody named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MarkRow {
+    /// When, in nanoseconds since the epoch.
+    pub time_ns: i64,
+    /// The node.
+    pub node: String,
+    /// What is marked.
+    pub name: String,
+    /// `instant`, or `begin` or `end` of a phase.
+    pub kind: String,
+    /// Who marked it.
+    pub by_whom: Option<String>,
+}
+
 /// Samples that are not in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LossRow {
@@ -295,6 +310,25 @@ impl Reader {
             cause: row.text(),
             by_whom: row.optional_text(),
             until_ns: row.optional_integer(),
+        })
+    }
+
+    /// The instants that were marked, of a job or of the nodes, in the order of their times.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn marks(&mut self, job_key: Option<i64>) -> Result<Vec<MarkRow>, StoreError> {
+        let time = self.backend.ns("time");
+        let sql = format!(
+            "SELECT {time}, node, name, coalesce(detail ->> 'kind', 'instant'), by_whom FROM mark
+             WHERE coalesce(job_key, 0) = CAST($1 AS bigint) ORDER BY time, node, name"
+        );
+        self.backend.rows(&sql, &[Value::Integer(job_key.unwrap_or(0))], |row| MarkRow {
+            time_ns: row.integer(),
+            node: row.text(),
+            name: row.text(),
+            kind: row.text(),
+            by_whom: row.optional_text(),
         })
     }
 

@@ -59,6 +59,50 @@ pub enum Event {
         /// When, in microseconds since the epoch.
         at_us: i64,
     },
+    /// Somebody marked an instant, or the begin or end of a phase.
+    Mark(Mark),
+}
+
+/// An instant that somebody named.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// When, in microseconds since the epoch.
+    pub at_us: i64,
+    /// Whose job; none for the node.
+    pub job: Option<JobHandle>,
+    /// What is marked.
+    pub name: Identifier,
+    /// Whether it is an instant of its own, or an end of a phase.
+    pub kind: MarkKind,
+    /// Who marked it.
+    pub by: Option<Identifier>,
+}
+
+/// What a mark stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MarkKind {
+    /// Something happened.
+    Instant,
+    /// A phase of this name began.
+    Begin,
+    /// The phase of this name ended.
+    End,
+}
+
+impl MarkKind {
+    /// The kind as it stands in requests and in the database.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Instant => "instant",
+            Self::Begin => "begin",
+            Self::End => "end",
+        }
+    }
+
+    /// The kind that is called so.
+    pub fn of(text: &str) -> Option<Self> {
+        [Self::Instant, Self::Begin, Self::End].into_iter().find(|kind| kind.as_str() == text)
+    }
 }
 
 /// A change of what is sampled.
@@ -97,6 +141,8 @@ pub enum Cause {
     Lease,
     /// A user's temporary change ended: by its time, or because she took it back.
     LeaseEnd,
+    /// Measuring took more of the CPU than it may: leases were stretched, or are so no more.
+    Governor,
 }
 
 impl Cause {
@@ -109,6 +155,7 @@ impl Cause {
             Self::Reload => "reload",
             Self::Lease => "lease",
             Self::LeaseEnd => "lease_end",
+            Self::Governor => "governor",
         }
     }
 }

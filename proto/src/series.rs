@@ -56,6 +56,9 @@ pub enum Unit {
     Cycles,
     /// A number of things or events.
     Count,
+    /// What the label `unit` of a series says; nothing where it has none. Users' own metrics have it, so that what one
+    /// user takes for the unit of a name binds no other.
+    Labelled,
 }
 
 impl Unit {
@@ -69,6 +72,7 @@ impl Unit {
             Self::Sectors => "sectors",
             Self::Cycles => "cycles",
             Self::Count => "count",
+            Self::Labelled => "labelled",
         }
     }
 }

@@ -222,7 +222,8 @@ def enum(**variants):
 ENTRY = enum(
     session=record(node=text, agent_version=text, started_us=i64),
     metric=record(id=u32, name=text,
-                  unit=one_of("bytes", "nanoseconds", "percent", "pages", "sectors", "cycles", "count"),
+                  unit=one_of("bytes", "nanoseconds", "percent", "pages", "sectors", "cycles", "count",
+                              "labelled"),
                   kind=one_of("counter", "gauge"), number=one_of("unsigned", "signed", "float")),
     job=record(handle=u32, job_id=text, cluster=option(text), owner_uid=option(u32), owner=option(text), started_us=i64),
     series=record(id=u32, metric=u32, job=option(u32), labels=some(pair(text))),
@@ -231,9 +232,10 @@ TALLY = record(job=option(u32), source=text, due=u64, taken=u64, late=u64, misse
 EVENT = enum(
     plan_change=record(at_us=i64, job=option(u32), metric=text, old_us=option(u64), new_us=option(u64),
                        cause=one_of("baseline", "registration", "job_end", "reload",
-                                    "lease", "lease_end"), by=option(text),
+                                    "lease", "lease_end", "governor"), by=option(text),
                        until_us=option(i64)),
-    job_ended=record(job=u32, at_us=i64))
+    job_ended=record(job=u32, at_us=i64),
+    mark=record(at_us=i64, job=option(u32), name=text, kind=one_of("instant", "begin", "end"), by=option(text)))
 TO_COLLECTOR = enum(
     dictionary=record(session=session_id, entries=some(ENTRY)),
     skipped=record(session=session_id, first=u64, last=u64, samples=u64,

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use common::{Wire, batch_of, shape};
 use json::Json;
 use polymeter_proto::batch::{Batch, Column, Instant, Job, Shape};
-use polymeter_proto::ledger::{Cause, Event, LedgerEntry, PlanChange, Tally};
+use polymeter_proto::ledger::{Cause, Event, LedgerEntry, Mark, MarkKind, PlanChange, Tally};
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{
@@ -270,7 +270,15 @@ fn events() -> Vec<Event> {
         }),
         Event::PlanChange(change(Cause::JobEnd, Some(86_400_000_000), None)),
         Event::PlanChange(change(Cause::Reload, Some(100), Some(86_400_000_000))),
+        Event::PlanChange(change(Cause::Governor, Some(1_000), Some(2_000))),
         Event::JobEnded { job: JobHandle(1), at_us: -1 },
+        Event::Mark(Mark {
+            at_us: T0 + 1,
+            job: Some(JobHandle(1)),
+            name: "solver".try_into().unwrap(),
+            kind: MarkKind::Begin,
+            by: Some("uid 1000".try_into().unwrap()),
+        }),
     ]
 }
 

@@ -148,6 +148,7 @@ impl Dictionary {
         frame.events.retain(|event| match event {
             Event::PlanChange(change) => is_known(change.job),
             Event::JobEnded { job, .. } => is_known(Some(*job)),
+            Event::Mark(mark) => is_known(mark.job),
         });
         let mut accepted = self.resolve(frame, received_us)?;
         accepted.losses = unknown.iter().filter_map(unknown_loss).reduce(Loss::join).into_iter().collect();
@@ -175,6 +176,10 @@ impl Dictionary {
                     accepted.plan_changes.push((job, change));
                 }
                 Event::JobEnded { job, at_us } => accepted.job_ends.push((self.job(job)?, at_us)),
+                Event::Mark(mark) => {
+                    let job = mark.job.map(|handle| self.job(handle)).transpose()?;
+                    accepted.marks.push((job, mark));
+                }
             }
         }
         Ok(accepted)

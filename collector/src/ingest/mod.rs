@@ -318,7 +318,7 @@ impl State {
 const fn ended_job(event: &Event) -> Option<polymeter_proto::series::JobHandle> {
     match event {
         Event::JobEnded { job, .. } => Some(*job),
-        Event::PlanChange(_) => None,
+        Event::PlanChange(_) | Event::Mark(_) => None,
     }
 }
 

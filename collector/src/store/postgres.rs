@@ -215,6 +215,7 @@ async fn write(client: &mut Client, frames: &[Accepted]) -> Result<Committed, to
     rows::upsert_tallies(&transaction, &new).await?;
     rows::insert_losses(&transaction, &new).await?;
     rows::insert_plan_changes(&transaction, &new).await?;
+    rows::insert_marks(&transaction, &new).await?;
     rows::end_jobs(&transaction, &new).await?;
     rows::advance_sessions(&transaction, &last, Timestamp(stored_us(seen_us))).await?;
     transaction.commit().await?;

@@ -270,6 +270,35 @@ pub(super) async fn insert_plan_changes(
     Ok(())
 }
 
+pub(super) async fn insert_marks(transaction: &Transaction<'_>, frames: &[&Accepted]) -> Result<(), Error> {
+    let of_frame = |frame| {
+        let Accepted { session, marks, .. }: &Accepted = frame;
+        marks.iter().map(move |(job, mark)| (session.descriptor.node.as_str(), job.as_ref(), mark))
+    };
+    let marks: Vec<_> = frames.iter().copied().flat_map(of_frame).collect();
+    if marks.is_empty() {
+        return Ok(());
+    }
+    let (times, nodes): (Vec<_>, Vec<_>) =
+        marks.iter().map(|(node, _, mark)| (timestamp(mark.at_us), *node)).unzip();
+    let job_keys: Vec<_> = marks.iter().map(|(_, job, _)| key_of(*job)).collect();
+    let job_ids: Vec<_> =
+        marks.iter().map(|(_, job, _)| job.map(|job| job.descriptor.job_id.as_str())).collect();
+    let (names, kinds): (Vec<_>, Vec<_>) =
+        marks.iter().map(|(.., mark)| (mark.name.as_str(), mark.kind.as_str())).unzip();
+    let by_whom: Vec<_> = marks.iter().map(|(.., mark)| mark.by.as_ref().map(|by| by.as_str())).collect();
+    transaction
+        .execute(
+            "INSERT INTO mark (time, node, job_key, job_id, name, by_whom, detail)
+             SELECT time, node, job_key, job_id, name, by_whom, jsonb_build_object('kind', kind)
+             FROM unnest($1::timestamptz[], $2::text[], $3::int4[], $4::text[], $5::text[], $6::text[], $7::text[])
+                  AS said (time, node, job_key, job_id, name, by_whom, kind)",
+            &[&times, &nodes, &job_keys, &job_ids, &names, &by_whom, &kinds],
+        )
+        .await?;
+    Ok(())
+}
+
 pub(super) async fn end_jobs(transaction: &Transaction<'_>, frames: &[&Accepted]) -> Result<(), Error> {
     let ends: Vec<_> = frames.iter().flat_map(|frame| &frame.job_ends).collect();
     if ends.is_empty() {

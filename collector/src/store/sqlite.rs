@@ -96,6 +96,7 @@ impl SqliteStore {
         for frame in &new {
             write_losses(&transaction, frame)?;
             write_plan_changes(&transaction, frame)?;
+            write_marks(&transaction, frame)?;
             write_job_ends(&transaction, frame)?;
         }
         write_sessions(&transaction, frames, &last)?;
@@ -262,6 +263,25 @@ fn write_plan_changes(connection: &Connection, frame: &Accepted) -> rusqlite::Re
             change.cause.as_str(),
             change.by.as_ref().map(|by| by.as_str()),
             change.until_us.map(ns),
+        ])?;
+    }
+    Ok(())
+}
+
+fn write_marks(connection: &Connection, frame: &Accepted) -> rusqlite::Result<()> {
+    let mut insert = connection.prepare_cached(
+        "INSERT INTO mark (time, node, job_key, job_id, name, by_whom, detail)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, json_object('kind', ?7))",
+    )?;
+    for (job, mark) in &frame.marks {
+        insert.execute(params![
+            ns(mark.at_us),
+            frame.session.descriptor.node.as_str(),
+            key_of(job.as_ref()),
+            job.as_ref().map(|job| job.descriptor.job_id.as_str()),
+            mark.name.as_str(),
+            mark.by.as_ref().map(|by| by.as_str()),
+            mark.kind.as_str(),
         ])?;
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use polymeter_proto::ledger::{Event, LedgerEntry, PlanChange};
+use polymeter_proto::ledger::{Event, LedgerEntry, Mark, PlanChange};
 use polymeter_proto::series::{Identifier, JobHandle};
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::{Block, Frame};
@@ -269,6 +269,14 @@ fn of_event(event: &Event) -> Json {
         Event::JobEnded { job, at_us } => {
             object([("is", text("job_ended")), ("job", job.0.into()), ("at_us", (*at_us).into())])
         }
+        Event::Mark(Mark { at_us, job, name, kind, by }) => object([
+            ("is", text("mark")),
+            ("at_us", (*at_us).into()),
+            ("job", of_job(*job)),
+            ("name", text(name.as_str())),
+            ("kind", text(kind.as_str())),
+            ("by", of_name(by.as_ref())),
+        ]),
     }
 }
 
