@@ -203,7 +203,7 @@ fn nobody_touches_anothers_job_or_the_machine() {
         scene.refused(ADA, "set", &["--job", job, wish]);
     }
     for (wish, word) in [
-        ("cpu.usage=500us", "shortest period that users may ask for is 1ms"),
+        ("cpu.usage=500us", "shortest period that users may ask for of cpu.usage is 1ms"),
         ("cpu.usage=0s", "is no period"),
         ("cpu.usage=off", "not switch a metric off"),
         ("cpu.usge=1s", "did you mean `cpu.usage`?"),

@@ -10,8 +10,9 @@ use std::time::Duration;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{Identifier, SessionDescriptor, SessionId};
 use rustix::thread::set_current_timer_slack;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
+use crate::accounts::Rights;
 use crate::clock;
 use crate::config::Config;
 use crate::control;
@@ -97,6 +98,7 @@ impl Agent {
             online_cpus(&config.root).map_err(|error| StartError::System("cannot find the CPUs", error))?;
         let port =
             Arc::new(Port::new().map_err(|error| StartError::System("cannot make an eventfd", error))?);
+        let (rights, told_rights) = watch::channel(Rights::of(&config));
         let (counters, board) = (Arc::new(Counters::default()), Arc::new(Board::default()));
         let settings = Settings {
             collector: config.collector.clone(),
@@ -121,9 +123,10 @@ impl Agent {
         let sampler = spawn("sampler", move || sample(for_sampler, counted, flush, priority))?;
         let wanted = Arc::clone(&ending);
         let sender = spawn("sender", move || sender.run(&wanted))?;
-        let manager = Manager::new(config, mounts, cpus, Arc::clone(&port), Arc::clone(&counters), board);
-        let (asking, status) =
-            (requests.clone(), control::Context { session, counters: Arc::clone(&counters) });
+        let manager =
+            Manager::new(config, mounts, cpus, Arc::clone(&port), Arc::clone(&counters), board, rights);
+        let status = control::Context { session, counters: Arc::clone(&counters), rights: told_rights };
+        let asking = requests.clone();
         let manager = spawn("manager", move || manage(manager, received, listener, asking, status))?;
         Ok(Self { requests, manager, sampler, sender, ending, port, counters, session })
     }

@@ -2,7 +2,7 @@
 //! from the perf events' descriptors, only this module uses `unsafe`.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use tokio::io::unix::AsyncFd;
 
@@ -43,6 +43,47 @@ pub fn raise_descriptor_limit() {
         rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum },
     )
     .ok();
+}
+
+/// The option of asm-generic/socket.h, which the libc crate does not have.
+const SO_PEERGROUPS: libc::c_int = 59;
+
+/// The most supplementary groups that a process has on Linux, `NGROUPS_MAX` of limits.h.
+const GROUPS_MOST: usize = 65_536;
+
+/// The supplementary groups of the process at the other end of a Unix socket when it connected: `SO_PEERGROUPS`,
+/// since Linux 4.13.
+///
+/// # Errors
+/// When the kernel does not say, or says more than there can be.
+pub(crate) fn peer_groups(socket: impl AsFd) -> io::Result<Vec<u32>> {
+    let mut groups = vec![0_u32; 64];
+    loop {
+        let mut bytes =
+            libc::socklen_t::try_from(size_of_val(groups.as_slice())).map_err(io::Error::other)?;
+        // SAFETY: the buffer is as long as is said, and both outlive the call.
+        #[expect(unsafe_code, reason = "no safe crate has SO_PEERGROUPS")]
+        let result = unsafe {
+            libc::getsockopt(
+                socket.as_fd().as_raw_fd(),
+                libc::SOL_SOCKET,
+                SO_PEERGROUPS,
+                groups.as_mut_ptr().cast(),
+                &raw mut bytes,
+            )
+        };
+        let needed = usize::try_from(bytes).map_err(io::Error::other)? / size_of::<u32>();
+        if result == 0 {
+            groups.truncate(needed);
+            return Ok(groups);
+        }
+        let error = io::Error::last_os_error();
+        // The kernel says how long the buffer must be, once.
+        if error.raw_os_error() != Some(libc::ERANGE) || needed <= groups.len() || needed > GROUPS_MOST {
+            return Err(error);
+        }
+        groups.resize(needed, 0);
+    }
 }
 
 /// Lets tokio wait on a descriptor.

@@ -5,7 +5,10 @@
 //! Beside them the manager decides what is sampled: it finds [`jobs`], computes the [`plan`] and opens sources.
 //! [`Agent`] joins them all.
 
+mod accounts;
 mod agent;
+mod allowance;
+pub mod asker;
 pub mod clock;
 pub mod config;
 pub mod control;

@@ -8,6 +8,8 @@ use polymeter_proto::name::Selector;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
 
+use crate::asker::Asker;
+
 /// One wish: these metrics, at this period.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
@@ -41,7 +43,7 @@ impl Layer {
     }
 
     /// The period of the metric `name` in this layer; none where it is off or not mentioned.
-    fn period(&self, name: &str) -> Option<Period> {
+    pub fn period(&self, name: &str) -> Option<Period> {
         let fitting = self.rules.iter().filter(|rule| rule.selector.matches(name));
         fitting.max_by_key(|rule| specificity(&rule.selector)).and_then(|rule| rule.period)
     }
@@ -52,6 +54,9 @@ fn specificity(selector: &Selector) -> (bool, usize) {
     (selector.is_exact(), letters)
 }
 
+/// The most that leases are stretched: from 100 µs to some minutes, where nothing is left to be saved.
+pub const STRETCH_MOST: u8 = 22;
+
 /// A user's temporary wish.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
@@ -59,10 +64,12 @@ pub struct Lease {
     pub selector: Selector,
     /// At which period at the longest.
     pub period: Period,
-    /// Who wants it, by her numeric id.
-    pub uid: u32,
-    /// When it ends by itself, in microseconds since the epoch.
+    /// Who wants it.
+    pub asker: Asker,
+    /// When it ends by itself, in microseconds since the epoch: what people are told.
     pub until_us: i64,
+    /// When it ends by itself on the monotonic clock, in nanoseconds: what counts, since the wall clock may be set.
+    pub ends_ns: u64,
 }
 
 /// The period of a metric, and because of what.
@@ -76,6 +83,8 @@ pub struct InForce {
     pub by: Option<Identifier>,
     /// When that lease ends, in microseconds since the epoch.
     pub until_us: Option<i64>,
+    /// The period that the lease asks for, where the governor has stretched it.
+    pub asked: Option<Period>,
 }
 
 /// What is sampled of one job, or of the node.
@@ -87,6 +96,8 @@ pub struct Plan {
     pub registration: Layer,
     /// Users' temporary wishes.
     pub leases: Vec<Lease>,
+    /// How often the governor has doubled the periods of the leases.
+    pub stretch: u8,
 }
 
 impl Plan {
@@ -94,7 +105,7 @@ impl Plan {
     pub fn period(&self, name: &str) -> Option<(Period, Cause)> {
         let baseline = self.baseline.period(name).map(|period| (period, Cause::Baseline));
         let registration = self.registration.period(name).map(|period| (period, Cause::Registration));
-        let lease = self.lease(name).map(|lease| (lease.period, Cause::Lease));
+        let lease = self.lease(name).map(|lease| (self.stretched(lease.period), Cause::Lease));
         baseline.into_iter().chain(registration).chain(lease).min_by_key(|(period, _)| *period)
     }
 
@@ -102,8 +113,19 @@ impl Plan {
     pub fn in_force(&self, name: &str) -> Option<InForce> {
         let (period, cause) = self.period(name)?;
         let lease = self.lease(name).filter(|_| cause == Cause::Lease);
-        let by = lease.and_then(|lease| Identifier::try_from(format!("uid {}", lease.uid)).ok());
-        Some(InForce { period, cause, by, until_us: lease.map(|lease| lease.until_us) })
+        Some(InForce {
+            period,
+            cause,
+            by: lease.and_then(|lease| lease.asker.name()),
+            until_us: lease.map(|lease| lease.until_us),
+            asked: lease.map(|lease| lease.period).filter(|asked| *asked != period),
+        })
+    }
+
+    /// The period that a lease for `period` has once the governor has had its say; at the longest a day.
+    fn stretched(&self, period: Period) -> Period {
+        let micros = period.as_micros().saturating_mul(1 << self.stretch.min(STRETCH_MOST));
+        Period::from_micros(micros).unwrap_or(Period::MAX)
     }
 
     /// The lease with the shortest period for a metric; of equal ones that which ends last.
@@ -168,6 +190,7 @@ mod tests {
             leases: Vec::new(),
             baseline: layer(&[("cpu.*", "1s")]),
             registration: layer(&[("cpu.usage", "10ms"), ("cpu.user", "1min"), ("cpu.system", "off")]),
+            stretch: 3,
         };
         assert_eq!(plan.period("cpu.usage"), Some(("10ms".parse().unwrap(), Cause::Registration)));
         assert_eq!(plan.period("cpu.user"), Some(("1s".parse().unwrap(), Cause::Baseline)));
@@ -180,8 +203,9 @@ mod tests {
         let lease = |selector: &str, text: &str, until_us| Lease {
             selector: selector.parse().unwrap(),
             period: text.parse().unwrap(),
-            uid: 7,
+            asker: Asker { uid: 7, administrator: false },
             until_us,
+            ends_ns: 0,
         };
         let leases = vec![
             lease("cpu.*", "10ms", 100),
@@ -199,6 +223,31 @@ mod tests {
             names.contains(&"perf.page_faults".to_owned()),
             "a lease may begin what the baseline leaves out"
         );
+    }
+
+    #[test]
+    fn the_governor_stretches_leases_and_nothing_else() {
+        let asker = Asker { uid: 7, administrator: false };
+        let lease = |selector: &str| Lease {
+            selector: selector.parse().unwrap(),
+            period: "10ms".parse().unwrap(),
+            asker,
+            until_us: 1,
+            ends_ns: 1,
+        };
+        let mut plan = Plan {
+            baseline: layer(&[("cpu.*", "30ms")]),
+            leases: vec![lease("cpu.usage"), lease("perf.page_faults")],
+            stretch: 1,
+            ..Plan::default()
+        };
+        assert_eq!(period(&plan, "cpu.usage").as_deref(), Some("20ms"));
+        assert_eq!(plan.in_force("cpu.usage").unwrap().asked, "10ms".parse().ok());
+        plan.stretch = 2;
+        assert_eq!(plan.period("cpu.usage"), Some(("30ms".parse().unwrap(), Cause::Baseline)));
+        assert_eq!(period(&plan, "perf.page_faults").as_deref(), Some("40ms"));
+        plan.stretch = u8::MAX;
+        assert_eq!(period(&plan, "perf.page_faults").as_deref(), Some("41943040ms"));
     }
 
     #[test]

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use polymeter_proto::ledger::Tally;
-use polymeter_proto::name::Selector;
+use polymeter_proto::ledger::{MarkKind, Tally};
+use polymeter_proto::name::{MetricName, Selector};
 use polymeter_proto::period::Period;
-use polymeter_proto::series::Identifier;
+use polymeter_proto::series::{Identifier, Labels};
 use tokio::sync::oneshot;
 
+use crate::asker::Asker;
 use crate::config::Config;
 use crate::plan::{InForce, Layer};
 
@@ -60,14 +61,102 @@ impl std::error::Error for RegisterError {}
 /// A wish to sample at another period for a while.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetSpec {
-    /// Who wishes it, by her numeric id.
-    pub uid: u32,
+    /// Who wishes it.
+    pub asker: Asker,
     /// The job; none for the node's own metrics.
     pub job_id: Option<Identifier>,
     /// Which metrics, at which period.
     pub wishes: Vec<(Selector, Period)>,
     /// For how long, in microseconds; none for as long as is allowed.
     pub duration_us: Option<u64>,
+}
+
+/// An instant to be marked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MarkSpec {
+    /// Who marks it.
+    pub asker: Asker,
+    /// The job; none for the node.
+    pub job_id: Option<Identifier>,
+    /// What is marked.
+    pub name: Identifier,
+    /// Whether it is an instant of its own, or an end of a phase.
+    pub kind: MarkKind,
+}
+
+/// A value of a user's own metric.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PushSpec {
+    /// Who gives it.
+    pub asker: Asker,
+    /// The job; none for the node.
+    pub job_id: Option<Identifier>,
+    /// The metric, whose name begins with `user.`.
+    pub metric: MetricName,
+    /// The value.
+    pub value: f64,
+    /// What tells the series from others of the metric; its unit among them.
+    pub labels: Labels,
+}
+
+/// Why a mark or a value does not go into the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnnotateError {
+    /// No such job is followed.
+    UnknownJob,
+    /// It is somebody else's job, or the node.
+    Forbidden,
+    /// The job has as many series of its user's own as it may have.
+    TooManySeries(usize),
+    /// More came of late than is allowed.
+    TooFast {
+        /// How many per second are allowed in the long run.
+        per_second: u32,
+    },
+}
+
+impl fmt::Display for AnnotateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownJob => SetError::UnknownJob.fmt(f),
+            Self::Forbidden => {
+                f.write_str("only its owner and administrators may put something into its data")
+            }
+            Self::TooManySeries(limit) => write!(f, "the job has {limit} series of its own already"),
+            Self::TooFast { per_second } => {
+                write!(f, "a job may have {per_second} of these per second; give fewer, or a summary")
+            }
+        }
+    }
+}
+
+impl std::error::Error for AnnotateError {}
+
+/// One metric of the catalogue, as one subject has it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MetricView {
+    /// Its name.
+    pub name: String,
+    /// Whether it can be had.
+    pub availability: Availability,
+    /// The period at which it is sampled, where it is.
+    pub period: Option<Period>,
+}
+
+/// Whether a metric can be had.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Availability {
+    /// It is read from this source, and one read takes so many nanoseconds.
+    From {
+        /// The source.
+        source: String,
+        /// The mean time of a read, in nanoseconds.
+        read_ns: f64,
+    },
+    /// Its source has no line of it at the moment.
+    NotNow,
+    /// Not here, and why.
+    No(String),
 }
 
 /// What a lease gives.
@@ -103,8 +192,13 @@ pub enum SetError {
     Forbidden,
     /// Nothing that was chosen can be sampled here.
     Unavailable(Vec<(String, String)>),
-    /// The period is below the shortest that is allowed.
-    TooShort(Period),
+    /// The period is below the shortest that is allowed for a metric.
+    TooShort {
+        /// The metric.
+        metric: String,
+        /// The shortest period that would be granted for all that was chosen.
+        shortest: Period,
+    },
     /// The duration is above the longest that is allowed.
     TooLong(Period),
     /// The job has too many leases.
@@ -132,7 +226,9 @@ impl fmt::Display for SetError {
                     missing.iter().map(|(metric, reason)| format!("{metric}: {reason}")).collect();
                 write!(f, "nothing of it can be sampled here: {}", reasons.join("; "))
             }
-            Self::TooShort(shortest) => write!(f, "the shortest period that users may ask for is {shortest}"),
+            Self::TooShort { metric, shortest } => {
+                write!(f, "the shortest period that users may ask for of {metric} is {shortest}")
+            }
             Self::TooLong(longest) => write!(f, "the longest time that users may ask for is {longest}"),
             Self::TooMany(limit) => write!(f, "the job has {limit} leases already; reset some first"),
             Self::OverBudget { limit, cost, instead } => {
@@ -163,8 +259,14 @@ pub enum Request {
     Unregister(Identifier, oneshot::Sender<bool>),
     /// Sample at another period for a while.
     Set(Box<SetSpec>, oneshot::Sender<Result<Granted, SetError>>),
-    /// End all leases of this user on a job, or for root all leases; the answer says how many.
-    Reset(u32, Option<Identifier>, oneshot::Sender<Result<usize, SetError>>),
+    /// End all leases of this person on a job, or for an administrator all leases; the answer says how many.
+    Reset(Asker, Option<Identifier>, oneshot::Sender<Result<usize, SetError>>),
+    /// Put a named instant into the data.
+    Mark(Box<MarkSpec>, oneshot::Sender<Result<(), AnnotateError>>),
+    /// Put a user's own value into the data.
+    Push(Box<PushSpec>, oneshot::Sender<Result<(), AnnotateError>>),
+    /// The catalogue, as a job or the node has it; none where no such job is followed.
+    Metrics(Option<Identifier>, oneshot::Sender<Option<Vec<MetricView>>>),
     /// Send what has been sampled so far.
     Flush(oneshot::Sender<()>),
     /// Put another configuration in force.
@@ -191,6 +293,8 @@ pub struct JobView {
     pub owner: Option<Identifier>,
     /// When this node began to follow it, in microseconds since the epoch.
     pub started_us: Option<i64>,
+    /// Its cgroup directories.
+    pub cgroups: Vec<PathBuf>,
     /// Its sources.
     pub sources: Vec<SourceView>,
     /// Metrics that cannot be had, with the reasons.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use polymeter_agent::clock;
-use polymeter_agent::control::{Answer, Lease, PlanLine, Predicted, Verb};
+use polymeter_agent::control::{Answer, Lease, PlanLine, Predicted, Subject, Verb};
 
 use super::{Place, ask, json, something_else};
 use crate::failure::Failure;
@@ -72,7 +72,7 @@ impl Job {
 }
 
 pub(crate) fn plan(arguments: &PlanArguments) -> Result<(), Failure> {
-    let answer = ask(&arguments.place.socket, &Verb::Plan { job: arguments.job.id()? })?;
+    let answer = ask(&arguments.place.socket, &Verb::Plan(Subject { job: arguments.job.id()? }))?;
     let Answer::Plan { plan, .. } = &answer else { return Err(refused(answer)) };
     terminal::print(&if arguments.place.json { json(&answer) } else { plan_text(plan) });
     Ok(())
@@ -107,7 +107,7 @@ pub(crate) fn set(arguments: &SetArguments) -> Result<(), Failure> {
 }
 
 pub(crate) fn reset(arguments: &ResetArguments) -> Result<(), Failure> {
-    let answer = ask(&arguments.place.socket, &Verb::Reset { job: arguments.job.id()? })?;
+    let answer = ask(&arguments.place.socket, &Verb::Reset(Subject { job: arguments.job.id()? }))?;
     let Answer::Reset { ended } = &answer else { return Err(refused(answer)) };
     terminal::print(&if arguments.place.json { json(&answer) } else { format!("{ended} leases ended\n") });
     Ok(())
@@ -118,6 +118,7 @@ fn refused(answer: Answer) -> Failure {
         Answer::Refused(refusal) => Failure::Refused(refusal.message),
         Answer::Status(_)
         | Answer::Plan { .. }
+        | Answer::Metrics { .. }
         | Answer::Granted { .. }
         | Answer::Reset { .. }
         | Answer::Registered { .. }

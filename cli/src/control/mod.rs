@@ -65,6 +65,7 @@ fn ask_status(place: &Place, verb: &Verb) -> Result<Box<Status>, Failure> {
         Answer::Status(status) => Ok(status),
         Answer::Refused(refusal) => Err(Failure::Refused(refusal.message)),
         Answer::Plan { .. }
+        | Answer::Metrics { .. }
         | Answer::Granted { .. }
         | Answer::Reset { .. }
         | Answer::Registered { .. }

@@ -55,13 +55,29 @@ pub struct Config {
     pub socket: Option<PathBuf>,
     /// What users may ask for.
     pub limits: Limits,
+    /// Who may do all, beside root and the agent's own user: names of users, and of groups behind an `@`.
+    pub administrators: Vec<String>,
+    /// Whose jobs ordinary users may look at.
+    pub look: Look,
 }
 
-/// What users may ask for with a lease; root may ask for anything.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Whose jobs an ordinary user may look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Look {
+    /// Her own.
+    #[default]
+    Own,
+    /// Everybody's, and the node.
+    All,
+}
+
+/// What users may ask for with a lease; administrators may ask for anything.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// The shortest period.
+    /// The shortest period, of metrics for which nothing else is said.
     pub shortest_period: Period,
+    /// The shortest periods of some metrics.
+    pub shortest_periods: Layer,
     /// The longest time.
     pub longest_lease: Period,
     /// Samples per second of one job, its baseline included.
@@ -76,6 +92,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             shortest_period: Period::MILLISECOND,
+            shortest_periods: Layer::default(),
             longest_lease: Period::HOUR,
             samples_per_second: 200_000,
             job_cpu_percent: 5,
@@ -99,6 +116,8 @@ impl Default for Config {
             perf_descriptors: 4096,
             socket: Some(PathBuf::from("/run/polymeter/agent.sock")),
             limits: Limits::default(),
+            administrators: Vec::new(),
+            look: Look::Own,
         }
     }
 }
@@ -155,6 +174,12 @@ impl Config {
         if let Some(limits) = top.section("limits", &mut reporter) {
             config.limits.take(limits, &mut reporter);
         }
+        for (name, span) in top.strings("administrators", &mut reporter) {
+            match Identifier::try_from(name.strip_prefix('@').unwrap_or(&name)) {
+                Ok(_) => config.administrators.push(name),
+                Err(error) => reporter.fault(&span, format!("`administrators`: {error}")),
+            }
+        }
         let patterns = top.strings("jobs", &mut reporter);
         if let Some((_, span)) = patterns.get(PATTERNS) {
             reporter.fault(span, format!("`jobs`: at most {PATTERNS} patterns"));
@@ -185,6 +210,9 @@ impl Config {
         if let Some(socket) = top.parse("socket", reporter, socket) {
             self.socket = socket;
         }
+        if let Some(look) = top.parse("look", reporter, look) {
+            self.look = look;
+        }
         if let Some(flush) = top.parse("flush", reporter, str::parse) {
             self.flush = flush;
         }
@@ -204,9 +232,17 @@ impl Config {
 }
 
 impl Limits {
+    /// The shortest period that users may ask for of one metric.
+    pub fn shortest_period(&self, metric: &str) -> Period {
+        self.shortest_periods.period(metric).unwrap_or(self.shortest_period)
+    }
+
     fn take(&mut self, mut section: Section<'_>, reporter: &mut Reporter<'_>) {
         if let Some(period) = section.parse("shortest_period", reporter, str::parse) {
             self.shortest_period = period;
+        }
+        if let Some(periods) = section.section("shortest_periods", reporter) {
+            self.shortest_periods = layer(periods, reporter);
         }
         if let Some(period) = section.parse("longest_lease", reporter, str::parse) {
             self.longest_lease = period;
@@ -306,6 +342,14 @@ fn socket(text: &str) -> Result<Option<PathBuf>, String> {
     if text == "off" { Ok(None) } else { absolute(text).map(Some) }
 }
 
+fn look(text: &str) -> Result<Look, String> {
+    match text {
+        "own" => Ok(Look::Own),
+        "all" => Ok(Look::All),
+        _ => Err(format!("`{text}` is neither \"own\" nor \"all\"")),
+    }
+}
+
 /// A number of bytes: `64MiB`.
 fn bytes(text: &str) -> Result<usize, String> {
     let refuse =
@@ -358,6 +402,18 @@ mod tests {
         let config = parse("node = \"n1\"\nrealtime_priority = 0\nsocket = \"off\"\n[baseline]\n\"cpu.*\" = \"1s\"\n\"cpu.user\" = \"off\"\n").unwrap();
         assert_eq!((config.realtime_priority, config.socket), (None, None));
         assert_eq!(config.baseline.rules().len(), 2);
+    }
+
+    #[test]
+    fn floors_are_of_metrics() {
+        let text = "administrators = [\"alice\", \"@hpc\"]\nlook = \"all\"\n[limits]\nshortest_period = \"10ms\"\n[limits.shortest_periods]\n\"perf.*\" = \"1s\"\n\"cpu.usage\" = \"1ms\"\n";
+        let config = parse(text).unwrap();
+        let shortest = |metric: &str| config.limits.shortest_period(metric).to_string();
+        assert_eq!(shortest("perf.page_faults"), "1s");
+        assert_eq!(shortest("cpu.usage"), "1ms");
+        assert_eq!(shortest("cpu.user"), "10ms");
+        assert_eq!((config.administrators.len(), config.look), (2, Look::All));
+        assert!(parse("look = \"none\"\nadministrators = [\"@\"]\n").unwrap_err().0.len() == 2);
     }
 
     #[test]

@@ -1,89 +1,15 @@
-//! The lines of the control socket: version 1. Shared with the `polymeter` command.
+//! What is answered over the control socket: version 1 of the lines. Shared with the `polymeter` command.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use polymeter_proto::catalogue;
 use polymeter_proto::ledger::Tally;
-use polymeter_proto::period::Period;
-use polymeter_proto::series::{Identifier, SessionId};
+use polymeter_proto::series::SessionId;
 use serde::{Deserialize, Serialize};
 
-use crate::config;
-use crate::plan::{InForce, Layer};
-use crate::request::{Cost, Granted, JobSpec, JobView, SetSpec, View};
-
-/// What is asked: `{"verb": "status"}`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "verb", rename_all = "snake_case")]
-pub enum Verb {
-    /// What is followed and how it goes.
-    Status,
-    /// The same; kept apart because its answer will be narrower for ordinary users.
-    Jobs,
-    /// What of a job is sampled, at which period, and because of whom; without a job, of the node.
-    Plan {
-        /// The job's id.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        job: Option<String>,
-    },
-    /// Sample at other periods for a while.
-    Set(Lease),
-    /// End one's leases on a job.
-    Reset {
-        /// The job's id.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        job: Option<String>,
-    },
-    /// Follow a job.
-    Register(Register),
-    /// Take a registered job's last reading and let it go.
-    Unregister {
-        /// The job's id.
-        job: String,
-    },
-    /// Send what has been sampled so far.
-    Flush,
-}
-
-/// A job to be followed.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Register {
-    /// The job's id.
-    pub job: String,
-    /// The cluster.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cluster: Option<String>,
-    /// The owner's numeric id.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub uid: Option<u32>,
-    /// The owner's name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub user: Option<String>,
-    /// Its cgroup directories.
-    #[serde(default)]
-    pub cgroups: Vec<PathBuf>,
-    /// Without cgroups: its first process.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub process: Option<u32>,
-    /// Selectors and periods beyond the baseline.
-    #[serde(default)]
-    pub plan: BTreeMap<String, String>,
-}
-
-/// A wish to sample at other periods for a while.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Lease {
-    /// The job's id; without it, the node's own metrics.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub job: Option<String>,
-    /// Selectors and periods.
-    pub plan: BTreeMap<String, String>,
-    /// For how long: `10min`; without it, for as long as is allowed.
-    #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
-    pub duration: Option<String>,
-}
+use crate::plan::InForce;
+use crate::request::{Availability, Cost, Granted, JobView, MetricView, View};
 
 /// What all sampling of a job is predicted to cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -121,6 +47,53 @@ pub struct PlanLine {
     /// When the lease ends, in microseconds since the epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_us: Option<i64>,
+    /// The period that the lease asks for, where the governor has stretched it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<String>,
+}
+
+/// One metric of the catalogue, as a subject has it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MetricLine {
+    /// The metric.
+    pub metric: String,
+    /// Its unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+    /// Whether it can be had now.
+    pub available: bool,
+    /// Why not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What it is read from, together with the other metrics of that source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// What one read of the source takes, in nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_ns: Option<f64>,
+    /// The period at which it is sampled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub period: Option<String>,
+}
+
+impl MetricLine {
+    fn of(view: MetricView) -> Self {
+        let definition = catalogue::find(&view.name);
+        let (reason, source, read_ns) = match view.availability {
+            Availability::From { source, read_ns } => (None, Some(source), Some(read_ns.round())),
+            Availability::NotNow => (Some("its file has no line of it at the moment".to_owned()), None, None),
+            Availability::No(reason) => (Some(reason), None, None),
+        };
+        Self {
+            unit: definition.map(|definition| definition.metric.unit.as_str().to_owned()),
+            metric: view.name,
+            available: reason.is_none(),
+            reason,
+            source,
+            read_ns,
+            period: view.period.map(|period| period.to_string()),
+        }
+    }
 }
 
 /// A request that is not granted.
@@ -182,6 +155,11 @@ pub enum Answer {
         /// When the lease ends, in microseconds since the epoch.
         until_us: i64,
     },
+    /// To `metrics`.
+    Metrics {
+        /// The catalogue.
+        metrics: Vec<MetricLine>,
+    },
     /// To `reset`.
     Reset {
         /// How many leases ended.
@@ -205,8 +183,13 @@ impl Answer {
             cause: in_force.cause.as_str().to_owned(),
             by: in_force.by.as_ref().map(ToString::to_string),
             until_us: in_force.until_us,
+            asked: in_force.asked.map(|period| period.to_string()),
         };
         Self::Plan { plan: view.plan.iter().map(line).collect(), unavailable: view.unavailable.clone() }
+    }
+
+    pub(super) fn metrics(metrics: Vec<MetricView>) -> Self {
+        Self::Metrics { metrics: metrics.into_iter().map(MetricLine::of).collect() }
     }
 
     pub(super) fn granted(granted: Granted) -> Self {
@@ -275,6 +258,9 @@ pub struct SubjectStatus {
     pub user: Option<String>,
     /// When it began to be followed, in microseconds since the epoch.
     pub started_us: Option<i64>,
+    /// Its cgroup directories.
+    #[serde(default)]
+    pub cgroups: Vec<PathBuf>,
     /// Its sources.
     pub sources: Vec<SourceStatus>,
     /// Metrics that cannot be had, with the reasons.
@@ -317,123 +303,9 @@ impl SubjectStatus {
             uid: view.owner_uid,
             user: view.owner.as_ref().map(ToString::to_string),
             started_us: view.started_us,
+            cgroups: view.cgroups.clone(),
             sources: view.sources.iter().map(source).collect(),
             unavailable: view.unavailable.clone(),
-        }
-    }
-}
-
-impl Lease {
-    /// What is meant, by whom.
-    pub(super) fn spec(self, uid: u32) -> Result<SetSpec, Refusal> {
-        let invalid = |field: &str, message: &str| Refusal::new("invalid", Some(field), message);
-        let job_id = self.job.as_deref().map(Identifier::try_from).transpose();
-        let job_id = job_id.map_err(|error| invalid("job", &error.to_string()))?;
-        let mut wishes = Vec::new();
-        for (selector, period) in &self.plan {
-            let rule = config::rule(selector, period).map_err(|error| invalid("plan", &error.to_string()))?;
-            let off = "a lease can shorten a period, and not switch a metric off";
-            wishes.push((rule.selector, rule.period.ok_or_else(|| invalid("plan", off))?));
-        }
-        if wishes.is_empty() {
-            return Err(invalid("plan", "it names no metric"));
-        }
-        let duration = self.duration.as_deref().map(str::parse::<Period>).transpose();
-        let duration = duration.map_err(|error| invalid("for", &error.to_string()))?;
-        Ok(SetSpec { uid, job_id, wishes, duration_us: duration.map(Period::as_micros) })
-    }
-}
-
-impl Register {
-    /// What is meant.
-    pub(super) fn spec(self) -> Result<JobSpec, Refusal> {
-        let invalid = |field: &str, message: &str| Refusal::new("invalid", Some(field), message);
-        let identifier = |field: &'static str, text: &str| {
-            text.try_into().map_err(|error: polymeter_proto::series::InvalidIdentifier| {
-                invalid(field, &error.to_string())
-            })
-        };
-        let mut rules = Vec::new();
-        for (selector, period) in &self.plan {
-            rules.push(config::rule(selector, period).map_err(|error| invalid("plan", &error.to_string()))?);
-        }
-        let relative = |path: &&PathBuf| {
-            !path.is_absolute() || path.components().any(|part| part == std::path::Component::ParentDir)
-        };
-        if let Some(path) = self.cgroups.iter().find(relative) {
-            return Err(invalid(
-                "cgroups",
-                &format!("`{}` is no absolute path without `..`", path.display()),
-            ));
-        }
-        Ok(JobSpec {
-            job_id: identifier("job", &self.job)?,
-            cluster: self.cluster.as_deref().map(|text| identifier("cluster", text)).transpose()?,
-            owner_uid: self.uid,
-            owner: self.user.as_deref().map(|text| identifier("user", text)).transpose()?,
-            cgroups: self.cgroups,
-            process: self.process,
-            wishes: Layer::new(rules),
-        })
-    }
-}
-
-/// The request that a line is.
-pub(super) fn parse(line: &[u8]) -> Result<Verb, Refusal> {
-    let value: serde_json::Value = serde_json::from_slice(line)
-        .map_err(|error| Refusal::new("malformed", None, &format!("it is no JSON: {error}")))?;
-    let Some(object) = value.as_object() else {
-        return Err(Refusal::new(
-            "malformed",
-            None,
-            "a request is a JSON object, such as {\"verb\": \"status\"}",
-        ));
-    };
-    if object.get("verb").and_then(serde_json::Value::as_str).is_none() {
-        return Err(Refusal::new(
-            "malformed",
-            Some("verb"),
-            "it must say what is asked: {\"verb\": \"status\"}",
-        ));
-    }
-    serde_json::from_value(value).map_err(|error| Refusal::new("invalid", Some("verb"), &error.to_string()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn requests_are_objects_with_a_verb() {
-        assert_eq!(parse(b"{\"verb\":\"status\"}"), Ok(Verb::Status));
-        for (line, code) in [
-            (&b"hello"[..], "malformed"),
-            (b"[]", "malformed"),
-            (b"{}", "malformed"),
-            (b"{\"verb\":\"dance\"}", "invalid"),
-            (b"{\"verb\":\"register\"}", "invalid"),
-            (b"\xff", "malformed"),
-        ] {
-            assert_eq!(parse(line).unwrap_err().code, code, "{}", String::from_utf8_lossy(line));
-        }
-    }
-
-    #[test]
-    fn a_registration_is_checked_field_by_field() {
-        let register = |json: &str| {
-            let Ok(Verb::Register(register)) = parse(json.as_bytes()) else { panic!("{json}") };
-            register.spec()
-        };
-        let good = register("{\"verb\":\"register\",\"job\":\"42\",\"uid\":7,\"cgroups\":[\"/sys/fs/cgroup/x\"],\"plan\":{\"cpu.*\":\"10ms\"}}").unwrap();
-        assert_eq!((good.job_id.as_str(), good.owner_uid), ("42", Some(7)));
-        for (json, field) in [
-            ("{\"verb\":\"register\",\"job\":\"\"}", "job"),
-            ("{\"verb\":\"register\",\"job\":\"1\",\"cgroups\":[\"../x\"]}", "cgroups"),
-            ("{\"verb\":\"register\",\"job\":\"1\",\"cgroups\":[\"/sys/../etc\"]}", "cgroups"),
-            ("{\"verb\":\"register\",\"job\":\"1\",\"plan\":{\"cpu.usge\":\"1s\"}}", "plan"),
-            ("{\"verb\":\"register\",\"job\":\"1\",\"plan\":{\"cpu.*\":\"1us\"}}", "plan"),
-        ] {
-            assert_eq!(register(json).unwrap_err().field.as_deref(), Some(field), "{json}");
         }
     }
 }

@@ -1,10 +1,13 @@
 //! The control socket: one JSON object per line in each direction, and always an answer.
 //!
-//! The kernel says who asks. Root and the user as whom the agent runs may do all; anybody else may look at the jobs that
-//! she owns, and change how they are sampled, for a while.
+//! The kernel says who asks. Root, the user as whom the agent runs and the configured administrators may do all; anybody
+//! else may look at the jobs that she owns, mark them, and change how they are sampled, for a while.
 
+mod answer;
+mod crowd;
+mod fields;
 mod office;
-mod wire;
+mod verb;
 
 use std::fs;
 use std::io;
@@ -17,22 +20,23 @@ use std::time::Duration;
 use polymeter_proto::series::SessionId;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{mpsc, watch};
 
+use crate::accounts::Rights;
+use crate::clock;
 use crate::counters::Counters;
 use crate::log;
 use crate::request::Request;
 
-use office::Office;
-pub use wire::{
-    Answer, Counts, Lease, PlanLine, Predicted, Refusal, Register, SourceStatus, Status, SubjectStatus, Verb,
+pub use answer::{
+    Answer, Counts, MetricLine, PlanLine, Predicted, Refusal, SourceStatus, Status, SubjectStatus,
 };
+use crowd::Crowd;
+use office::Office;
+pub use verb::{Lease, Mark, Push, Register, Subject, Verb};
 
 /// Bytes of one request.
 const LINE_BYTES: u64 = 64 * 1024;
-
-/// Connections at once; more have to wait.
-const CONNECTIONS: usize = 64;
 
 /// How long a connection may say nothing.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -42,6 +46,8 @@ const SILENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Context {
     pub(crate) session: SessionId,
     pub(crate) counters: Arc<Counters>,
+    /// Who may do what; another configuration may change it.
+    pub(crate) rights: watch::Receiver<Rights>,
 }
 
 /// Opens the socket at `path`. A socket there that nobody listens on, left by an agent that was killed, is replaced.
@@ -69,16 +75,14 @@ pub(crate) async fn serve(listener: StdListener, requests: mpsc::Sender<Request>
         Ok(listener) => listener,
         Err(error) => return log::error(&format!("cannot serve the control socket: {error}")),
     };
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let crowd = Arc::new(Crowd::default());
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let (requests, context) = (requests.clone(), context.clone());
+                let (requests, context, crowd) = (requests.clone(), context.clone(), Arc::clone(&crowd));
                 tokio::spawn(async move {
                     // A client that goes away in the middle has no use for an error.
-                    converse(stream, &requests, &context).await.ok();
-                    drop(place);
+                    welcome(stream, &requests, &context, &crowd).await.ok();
                 });
             }
             // Out of descriptors: wait for some connection to end.
@@ -87,8 +91,30 @@ pub(crate) async fn serve(listener: StdListener, requests: mpsc::Sender<Request>
     }
 }
 
-async fn converse(stream: UnixStream, requests: &mpsc::Sender<Request>, context: &Context) -> io::Result<()> {
-    let office = Office::new(stream.peer_cred()?.uid(), requests, context);
+/// Finds out who came, and converses if there is room for that person.
+async fn welcome(
+    mut stream: UnixStream,
+    requests: &mpsc::Sender<Request>,
+    context: &Context,
+    crowd: &Crowd,
+) -> io::Result<()> {
+    let peer = stream.peer_cred()?;
+    let asker = context.rights.borrow().asker(&stream, peer.uid(), peer.gid())?;
+    let Some(_place) = crowd.enter(asker) else {
+        let message = "too many connections are open; end some, or ask several things over one";
+        return write_answer(&mut stream, &Answer::refused(Refusal::new("busy", None, message))).await;
+    };
+    let office = Office::new(asker, requests, context);
+    converse(stream, &office, || crowd.owed(asker), |used_ns| crowd.charge(asker, used_ns)).await
+}
+
+/// Reads requests and writes answers until the other side ends or is silent for too long.
+async fn converse(
+    stream: UnixStream,
+    office: &Office<'_>,
+    owed: impl Fn() -> Duration,
+    charge: impl Fn(u64),
+) -> io::Result<()> {
     let (read, mut write) = stream.into_split();
     let mut lines = BufReader::new(read);
     loop {
@@ -98,7 +124,7 @@ async fn converse(stream: UnixStream, requests: &mpsc::Sender<Request>, context:
             Ok(read) => read?,
             Err(_) => {
                 let refusal = Refusal::new("timeout", None, "nothing came for 30 s");
-                return write.write_all(&Answer::refused(refusal).line()).await;
+                return write_answer(&mut write, &Answer::refused(refusal)).await;
             }
         };
         if read == 0 {
@@ -110,16 +136,23 @@ async fn converse(stream: UnixStream, requests: &mpsc::Sender<Request>, context:
             } else {
                 ("incomplete", "the line has no end; every request ends with a newline")
             };
-            return write.write_all(&Answer::refused(Refusal::new(code, None, message)).line()).await;
+            return write_answer(&mut write, &Answer::refused(Refusal::new(code, None, message))).await;
         }
-        let answer = match wire::parse(&line) {
+        tokio::time::sleep(owed()).await;
+        let began_ns = clock::thread_cpu_ns();
+        let answer = match Verb::parse(&line) {
             Ok(verb) => office.answer(verb).await,
             Err(refusal) => Answer::refused(refusal),
         };
-        // Who does not read her answers is not waited for.
-        match tokio::time::timeout(SILENCE, write.write_all(&answer.line())).await {
-            Ok(written) => written?,
-            Err(_) => return Ok(()),
-        }
+        write_answer(&mut write, &answer).await?;
+        charge(clock::thread_cpu_ns().saturating_sub(began_ns));
     }
+}
+
+/// Writes one line. Who does not read her answers is not waited for.
+async fn write_answer(write: &mut (impl AsyncWriteExt + Unpin), answer: &Answer) -> io::Result<()> {
+    let line = answer.line();
+    tokio::time::timeout(SILENCE, write.write_all(&line))
+        .await
+        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }

@@ -2,21 +2,21 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use polymeter_proto::series::Identifier;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Context;
-use super::wire::{Answer, Counts, Lease, Predicted, Refusal, Register, Status, Verb};
+use super::answer::{Answer, Counts, Predicted, Refusal, Status};
+use super::verb::{Lease, Mark, Push, Register, Subject, Verb};
+use crate::asker::Asker;
 use crate::clock;
 use crate::counters::Counters;
 use crate::manager::ask;
-use crate::request::{RegisterError, Request, SetError, View};
+use crate::request::{AnnotateError, RegisterError, Request, SetError, View};
 use crate::source::own::resident_bytes;
 
 /// One asker's side of the agent.
 pub(super) struct Office<'a> {
-    /// Who asks. The agent's own user is as good as root.
-    uid: u32,
+    asker: Asker,
     requests: &'a mpsc::Sender<Request>,
     context: &'a Context,
 }
@@ -25,20 +25,22 @@ pub(super) struct Office<'a> {
 type Answered = Result<Answer, Refusal>;
 
 impl<'a> Office<'a> {
-    pub(super) fn new(uid: u32, requests: &'a mpsc::Sender<Request>, context: &'a Context) -> Self {
-        let own = uid == rustix::process::geteuid().as_raw();
-        Self { uid: if own { 0 } else { uid }, requests, context }
+    pub(super) const fn new(asker: Asker, requests: &'a mpsc::Sender<Request>, context: &'a Context) -> Self {
+        Self { asker, requests, context }
     }
 
     /// The answer to one request.
     pub(super) async fn answer(&self, verb: Verb) -> Answer {
         let answered = match verb {
             Verb::Status | Verb::Jobs => self.status().await,
-            Verb::Plan { job } => self.plan(job).await,
+            Verb::Metrics(of) => self.metrics(&of).await,
+            Verb::Plan(of) => self.plan(&of).await,
             Verb::Set(lease) => self.set(lease).await,
-            Verb::Reset { job } => self.reset(job).await,
+            Verb::Reset(of) => self.reset(&of).await,
+            Verb::Mark(mark) => self.mark(mark).await,
+            Verb::Push(push) => self.push(push).await,
             Verb::Register(wanted) => self.register(wanted).await,
-            Verb::Unregister { job } => self.unregister(&job).await,
+            Verb::Unregister(of) => self.unregister(&of).await,
             Verb::Flush => self.flush().await,
         };
         answered.unwrap_or_else(Answer::refused)
@@ -52,15 +54,15 @@ impl<'a> Office<'a> {
     }
 
     fn administrators_only(&self) -> Result<(), Refusal> {
-        let message = "only root and the agent's own user may ask that; run this with sudo";
-        if self.uid == 0 { Ok(()) } else { Err(Refusal::new("forbidden", None, message)) }
+        let message = "only root, the agent's own user and the configured administrators may ask that";
+        if self.asker.administrator { Ok(()) } else { Err(Refusal::new("forbidden", None, message)) }
     }
 
-    /// Everything for administrators, for others the jobs that they own.
+    /// Everything for administrators, for others the jobs that they may look at.
     async fn view(&self) -> Result<View, Refusal> {
         let mut view = self.ask(Request::View).await?;
-        let may_see = |owner: Option<u32>| self.uid == 0 || owner == Some(self.uid);
-        view.subjects.retain(|subject| may_see(subject.owner_uid));
+        let rights = self.context.rights.borrow();
+        view.subjects.retain(|subject| rights.may_look(self.asker, subject.owner_uid));
         Ok(view)
     }
 
@@ -70,8 +72,18 @@ impl<'a> Office<'a> {
         Ok(Answer::Status(Box::new(status)))
     }
 
-    async fn plan(&self, job: Option<String>) -> Answered {
-        let job = job.as_deref().map(job_id).transpose()?;
+    async fn metrics(&self, of: &Subject) -> Answered {
+        let job = of.id()?;
+        let view = self.view().await?;
+        let unknown = || refuse_set(&SetError::UnknownJob);
+        // What may not be looked at is not told from what is not there.
+        view.subjects.iter().find(|subject| subject.job_id == job).ok_or_else(unknown)?;
+        let metrics = self.ask(|reply| Request::Metrics(job, reply)).await?;
+        metrics.map(Answer::metrics).ok_or_else(unknown)
+    }
+
+    async fn plan(&self, of: &Subject) -> Answered {
+        let job = of.id()?;
         let view = self.view().await?;
         let subject = view.subjects.iter().find(|subject| subject.job_id == job);
         let subject = subject.ok_or_else(|| refuse_set(&SetError::UnknownJob))?;
@@ -79,19 +91,31 @@ impl<'a> Office<'a> {
     }
 
     async fn set(&self, lease: Lease) -> Answered {
-        let set = lease.spec(self.uid)?;
+        let set = lease.spec(self.asker)?;
         match self.ask(|reply| Request::Set(Box::new(set), reply)).await? {
             Ok(granted) => Ok(Answer::granted(granted)),
             Err(error) => Err(refuse_set(&error)),
         }
     }
 
-    async fn reset(&self, job: Option<String>) -> Answered {
-        let job = job.as_deref().map(job_id).transpose()?;
-        match self.ask(|reply| Request::Reset(self.uid, job, reply)).await? {
+    async fn reset(&self, of: &Subject) -> Answered {
+        let job = of.id()?;
+        match self.ask(|reply| Request::Reset(self.asker, job, reply)).await? {
             Ok(ended) => Ok(Answer::Reset { ended }),
             Err(error) => Err(refuse_set(&error)),
         }
+    }
+
+    async fn mark(&self, mark: Mark) -> Answered {
+        let spec = mark.spec(self.asker)?;
+        let marked = self.ask(|reply| Request::Mark(Box::new(spec), reply)).await?;
+        marked.map(|()| Answer::Done {}).map_err(refuse_annotation)
+    }
+
+    async fn push(&self, push: Push) -> Answered {
+        let spec = push.spec(self.asker)?;
+        let pushed = self.ask(|reply| Request::Push(Box::new(spec), reply)).await?;
+        pushed.map(|()| Answer::Done {}).map_err(refuse_annotation)
     }
 
     async fn register(&self, wanted: Register) -> Answered {
@@ -110,10 +134,11 @@ impl<'a> Office<'a> {
         }
     }
 
-    async fn unregister(&self, job: &str) -> Answered {
+    async fn unregister(&self, of: &Subject) -> Answered {
         self.administrators_only()?;
-        let job_id = job_id(job)?;
-        if self.ask(|reply| Request::Unregister(job_id, reply)).await? {
+        if let Some(job_id) = of.id()?
+            && self.ask(|reply| Request::Unregister(job_id, reply)).await?
+        {
             return Ok(Answer::Done {});
         }
         Err(Refusal::new("unknown_job", Some("job"), "no job with this id was registered"))
@@ -126,10 +151,14 @@ impl<'a> Office<'a> {
     }
 }
 
-fn job_id(job: &str) -> Result<Identifier, Refusal> {
-    job.try_into().map_err(|error: polymeter_proto::series::InvalidIdentifier| {
-        Refusal::new("invalid", Some("job"), &format!("it cannot be the name of a job: {error}"))
-    })
+fn refuse_annotation(error: AnnotateError) -> Refusal {
+    let (code, field) = match error {
+        AnnotateError::UnknownJob => ("unknown_job", Some("job")),
+        AnnotateError::Forbidden => ("forbidden", Some("job")),
+        AnnotateError::TooManySeries(_) => ("too_many", Some("labels")),
+        AnnotateError::TooFast { .. } => ("too_fast", None),
+    };
+    Refusal::new(code, field, &error.to_string())
 }
 
 fn refuse_set(error: &SetError) -> Refusal {
@@ -137,15 +166,20 @@ fn refuse_set(error: &SetError) -> Refusal {
         SetError::UnknownJob => ("unknown_job", Some("job")),
         SetError::Forbidden => ("forbidden", Some("job")),
         SetError::Unavailable(_) => ("unavailable", Some("plan")),
-        SetError::TooShort(_) => ("shortest_period", Some("plan")),
+        SetError::TooShort { .. } => ("shortest_period", Some("plan")),
         SetError::TooLong(_) => ("longest_lease", Some("for")),
         SetError::TooMany(_) => ("too_many", None),
         SetError::OverBudget { limit, .. } => (*limit, Some("plan")),
     };
     let mut refusal = Refusal::new(code, field, &error.to_string());
-    if let SetError::OverBudget { cost, instead, .. } = error {
-        refusal.cost = Some(Box::new(Predicted::of(*cost)));
-        refusal.instead = instead.map(|period| period.to_string());
+    match error {
+        SetError::OverBudget { cost, instead, .. } => {
+            refusal.cost = Some(Box::new(Predicted::of(*cost)));
+            refusal.instead = instead.map(|period| period.to_string());
+        }
+        SetError::TooShort { shortest, .. } => refusal.instead = Some(shortest.to_string()),
+        SetError::TooLong(longest) => refusal.instead = Some(longest.to_string()),
+        SetError::UnknownJob | SetError::Forbidden | SetError::Unavailable(_) | SetError::TooMany(_) => {}
     }
     refusal
 }

@@ -66,6 +66,21 @@ impl Ids {
         groups
     }
 
+    /// A shape of one series that comes when it pleases: a user's own.
+    pub fn shape_of(
+        &mut self,
+        job: Option<&Arc<Job>>,
+        series: &mut SeriesIds,
+        descriptor: MetricDescriptor,
+        labels: &Labels,
+    ) -> Shape {
+        let id = ShapeId(self.next_shape);
+        self.next_shape += 1;
+        let columns = vec![self.column(series, descriptor, labels)];
+        // Its rows keep no deadlines, so that no period means anything.
+        Shape { id, job: job.cloned(), period: Period::SECOND, columns }
+    }
+
     fn column(&mut self, series: &mut SeriesIds, descriptor: MetricDescriptor, labels: &Labels) -> Column {
         let next_metric = MetricId(u32::try_from(self.metrics.len()).unwrap_or(u32::MAX));
         let metric = *self.metrics.entry(descriptor.name.as_str().to_owned()).or_insert(next_metric);

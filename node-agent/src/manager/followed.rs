@@ -11,6 +11,8 @@ use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
 use tokio::time::Instant;
 
+use super::annotate::Annotations;
+use super::probe::Probe;
 use crate::clock;
 use crate::jobs::hierarchy::Mounts;
 use crate::jobs::ids::SeriesIds;
@@ -49,6 +51,12 @@ pub(super) struct Followed {
     pub(super) unavailable: Vec<(String, String)>,
     /// Where discovery found it; none for a job that was registered.
     pub(super) found_at: Option<PathBuf>,
+    /// Whose job it is, where that is known; it may come to be known later than the job.
+    pub(super) owner_uid: Option<u32>,
+    /// When the name service was asked for its owner.
+    pub(super) owner_asked_at: Option<Instant>,
+    pub(super) annotations: Annotations,
+    pub(super) probe: Probe,
     pub(super) reopen_at: Option<Instant>,
     pub(super) perf: PerfOpened,
     /// What the files that are open were opened for.
@@ -58,12 +66,13 @@ pub(super) struct Followed {
 }
 
 impl Followed {
-    pub(super) const fn new(
+    pub(super) fn new(
         job: Option<Arc<Job>>,
         subject: Subject,
         plan: Plan,
         found_at: Option<PathBuf>,
     ) -> Self {
+        let owner_uid = job.as_ref().and_then(|job| job.descriptor.owner_uid);
         Self {
             job,
             subject,
@@ -73,6 +82,10 @@ impl Followed {
             dormant: Vec::new(),
             unavailable: Vec::new(),
             found_at,
+            owner_uid,
+            owner_asked_at: None,
+            annotations: Annotations::default(),
+            probe: Probe::default(),
             reopen_at: None,
             perf: PerfOpened { target: None, definitions: Vec::new(), groups: 0 },
             files: Vec::new(),

@@ -4,6 +4,7 @@ use polymeter_proto::ledger::Event;
 use polymeter_proto::series::{Identifier, JobDescriptor};
 
 use super::followed::Followed;
+use super::owners::uid_of;
 use super::{Key, Manager};
 use crate::clock;
 use crate::jobs::discovery::{self, Found};
@@ -41,12 +42,12 @@ impl Manager {
         let descriptor = JobDescriptor {
             job_id: spec.job_id,
             cluster: spec.cluster,
-            owner_uid: spec.owner_uid,
+            owner_uid: owner_uid(spec.owner_uid, spec.owner.as_ref()).await,
             owner: spec.owner,
             started_us: clock::realtime_us(),
         };
         let plan =
-            Plan { baseline: self.config.baseline.clone(), registration: spec.wishes, leases: Vec::new() };
+            Plan { baseline: self.config.baseline.clone(), registration: spec.wishes, ..Plan::default() };
         self.follow(key.clone(), Some(descriptor), subject, plan, None).await;
         Ok(self.followed.get(&key).map(|followed| followed.unavailable.clone()).unwrap_or_default())
     }
@@ -117,7 +118,7 @@ impl Manager {
         let descriptor = JobDescriptor {
             job_id,
             cluster: None,
-            owner_uid: found.captured.uid,
+            owner_uid: owner_uid(found.captured.uid, owner.as_ref()).await,
             owner,
             started_us: clock::realtime_us(),
         };
@@ -137,5 +138,13 @@ impl Manager {
         for key in ended {
             self.end(&key).await;
         }
+    }
+}
+
+/// The owner's number: as it was told, else that of the name.
+async fn owner_uid(uid: Option<u32>, name: Option<&Identifier>) -> Option<u32> {
+    match (uid, name) {
+        (None, Some(name)) => uid_of(name.as_str().to_owned()).await,
+        (uid, _) => uid,
     }
 }

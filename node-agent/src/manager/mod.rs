@@ -2,9 +2,15 @@
 //!
 //! Everything slow happens here, so that the sampler never waits for a file to open or a perf event to close.
 
+mod annotate;
+mod cost;
 mod followed;
+mod govern;
+mod governor;
 mod jobs;
 mod leases;
+mod owners;
+mod probe;
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,9 +23,10 @@ use polymeter_proto::catalogue::Definition;
 use polymeter_proto::ledger::{Cause, Event};
 use polymeter_proto::series::{Identifier, JobDescriptor};
 use tokio::io::unix::AsyncFd;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
+use crate::accounts::Rights;
 use crate::clock;
 use crate::config::Config;
 use crate::counters::Counters;
@@ -34,9 +41,11 @@ use crate::request::{JobView, Request, SourceView, View};
 use crate::sampler::{ActiveSource, Command, Group, Notice, Port, SourceId, SourceKey, Told};
 use crate::source::perf::Unavailable;
 use crate::source::{Outcome, Reading, Slot, Source};
-use crate::status::Board;
+use crate::status::{Board, Pinned};
 
 use followed::{Followed, OpenSource, PerfOpened};
+use govern::Used;
+use governor::Governor;
 
 /// How long after a change the sources of a subject are opened anew at the earliest, so that a device that comes and
 /// goes all the time costs little.
@@ -62,6 +71,9 @@ pub(crate) struct Manager {
     free: Vec<SourceId>,
     next_source: u32,
     discovery: Discovery,
+    governor: Governor,
+    used: Used,
+    rights: watch::Sender<Rights>,
 }
 
 impl Manager {
@@ -72,6 +84,7 @@ impl Manager {
         port: Arc<Port>,
         counters: Arc<Counters>,
         board: Arc<Board>,
+        rights: watch::Sender<Rights>,
     ) -> Self {
         let discovery = discovery_of(&config, &mounts);
         Self {
@@ -87,6 +100,9 @@ impl Manager {
             free: Vec::new(),
             next_source: 0,
             discovery,
+            governor: Governor::default(),
+            used: Used::default(),
+            rights,
         }
     }
 
@@ -99,7 +115,9 @@ impl Manager {
             log::error("cannot wait for the sampler's notices; no job can be followed");
             return;
         };
-        let mut watched = watch(&self.discovery);
+        let mut watched = changes_of(&self.discovery);
+        let mut governing = tokio::time::interval(govern::EVERY);
+        governing.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut rescan = tokio::time::interval(Duration::from_micros(self.config.rescan.as_micros()));
         rescan.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -108,7 +126,7 @@ impl Manager {
                     None | Some(Request::Stop) => break,
                     Some(Request::Reload(config)) => {
                         self.reload(*config).await;
-                        watched = watch(&self.discovery);
+                        watched = changes_of(&self.discovery);
                         rescan = tokio::time::interval(Duration::from_micros(self.config.rescan.as_micros()));
                     }
                     Some(request) => self.answer(request).await,
@@ -129,7 +147,9 @@ impl Manager {
                 _ = rescan.tick() => {
                     self.look_for_jobs().await;
                     self.reopen_due().await;
+                    self.learn_owners().await;
                 }
+                _ = governing.tick() => self.govern().await,
             }
         }
         self.command(Command::Stop).await;
@@ -163,6 +183,17 @@ impl Manager {
             Request::Set(set, reply) => {
                 let answer = self.set(*set).await;
                 reply.send(answer).ok();
+            }
+            Request::Mark(mark, reply) => {
+                let answer = self.mark(*mark).await;
+                reply.send(answer).ok();
+            }
+            Request::Push(push, reply) => {
+                let answer = self.push(*push).await;
+                reply.send(answer).ok();
+            }
+            Request::Metrics(job_id, reply) => {
+                reply.send(self.metrics_of(&job_id)).ok();
             }
             Request::Reset(who, job_id, reply) => {
                 let answer = self.reset(who, job_id).await;
@@ -216,6 +247,9 @@ impl Manager {
         let known = &followed.perf.definitions;
         let new_perf: Vec<_> = perf.into_iter().filter(|definition| !known.contains(definition)).collect();
         let anew = anew || files != followed.files;
+        if anew {
+            followed.probe.forget();
+        }
         let wanted: Vec<_> = files.iter().filter(|_| anew).chain(new_perf.iter()).cloned().collect();
         let opener = Opener {
             mounts: &self.mounts,
@@ -231,8 +265,9 @@ impl Manager {
         followed.unavailable.extend(
             unavailable.into_iter().map(|Unavailable { definition, reason }| (definition.name(), reason)),
         );
-        let (kept, before): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            std::mem::take(&mut followed.sources).into_iter().partition(|(name, _)| is_perf(name) || !anew);
+        let (kept, before): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut followed.sources)
+            .into_iter()
+            .partition(|(name, _)| is_lasting(name) || !anew);
         self.regroup(followed, kept).await;
         self.replace(key, followed, opened, before, anew).await;
     }
@@ -389,6 +424,7 @@ impl Manager {
         }
         let baseline_changed = config.baseline != self.config.baseline;
         self.config = config;
+        self.rights.send_replace(Rights::of(&self.config));
         if baseline_changed {
             let keys: Vec<Key> = self.followed.keys().cloned().collect();
             for key in keys {
@@ -405,14 +441,20 @@ impl Manager {
     fn view(&self) -> View {
         let of = |(key, followed): (&Key, &Followed)| JobView {
             job_id: key.clone(),
-            owner_uid: followed.job.as_ref().and_then(|job| job.descriptor.owner_uid),
+            owner_uid: followed.owner_uid,
             owner: followed.job.as_ref().and_then(|job| job.descriptor.owner.clone()),
             started_us: followed.job.as_ref().map(|job| job.descriptor.started_us),
+            cgroups: match &followed.subject {
+                Subject::Cgroups(cgroups) => {
+                    cgroups.directories().into_iter().map(ToOwned::to_owned).collect()
+                }
+                Subject::Processes(_) | Subject::Node(_) => Vec::new(),
+            },
             sources: self
                 .board
                 .of(followed.job.as_ref().map(|job| job.handle))
                 .into_iter()
-                .map(|(name, tally, cost)| SourceView {
+                .map(|(name, Pinned { tally, cost, .. })| SourceView {
                     name,
                     tally,
                     reads: cost.reads,
@@ -425,6 +467,11 @@ impl Manager {
         };
         View { subjects: self.followed.iter().map(of).collect() }
     }
+}
+
+/// Whether a source stays when the files are opened anew.
+fn is_lasting(source: &str) -> bool {
+    is_perf(source) || source == annotate::PUSHED
 }
 
 /// Whether a source or a metric is one of perf's.
@@ -452,18 +499,17 @@ fn waitable(descriptor: BorrowedFd<'_>) -> Option<AsyncFd<OwnedFd>> {
     kernel::async_descriptor(descriptor.try_clone_to_owned().ok()?).ok()
 }
 
-fn watch(discovery: &Discovery) -> Option<AsyncFd<OwnedFd>> {
+fn changes_of(discovery: &Discovery) -> Option<AsyncFd<OwnedFd>> {
     waitable(discovery.descriptor()?)
 }
 
-/// Sleeps until a time of the wall clock, in microseconds since the epoch; for ever where there is none.
-async fn until(at_us: Option<i64>) {
-    match at_us {
+/// Sleeps until a time of the monotonic clock, in nanoseconds; for ever where there is none.
+async fn until(at_ns: Option<u64>) {
+    match at_ns {
         None => std::future::pending().await,
-        Some(at_us) => {
-            let left_us = u64::try_from(at_us.saturating_sub(clock::realtime_us())).unwrap_or(0);
-            // In pieces, since the wall clock may be set.
-            tokio::time::sleep(Duration::from_micros(left_us.min(1_000_000))).await;
+        Some(at_ns) => {
+            let left_ns = at_ns.saturating_sub(clock::monotonic_ns());
+            tokio::time::sleep(Duration::from_nanos(left_ns)).await;
         }
     }
 }

@@ -7,6 +7,7 @@ use polymeter_proto::ledger::Tally;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
 
+use super::port::Pushed;
 use crate::source::{Outcome, Reading, Source};
 
 /// The place of a source in the sampler; reused when the source is gone.
@@ -68,6 +69,8 @@ pub struct ActiveSource {
     source: Source,
     reading: Reading,
     pub(super) groups: Vec<Group>,
+    /// The series of values that a user gives, each a group of its own without deadlines.
+    given: Vec<Group>,
     pub(super) tally: Tally,
     pub(super) cost: Cost,
     /// The number of the tick at which `reading` was made, so that several groups share one read.
@@ -95,6 +98,7 @@ impl ActiveSource {
             source,
             reading,
             groups,
+            given: Vec::new(),
             tally: Tally::default(),
             cost: Cost::default(),
             read_at_tick: 0,
@@ -161,6 +165,36 @@ impl ActiveSource {
             return Ok(0);
         }
         batch.push(index, Instant { deadline, time_us: self.time_us }, group.slots.iter().map(value))
+    }
+
+    /// Puts a value that a user gave into the batch with the number `batch_number`.
+    pub(super) fn record_given(
+        &mut self,
+        pushed: &Pushed,
+        batch: &mut Batch,
+        batch_number: u64,
+    ) -> Result<u64, Full> {
+        let known = self.given.iter().position(|group| group.shape.id == pushed.shape.id);
+        let position = known.unwrap_or_else(|| {
+            self.given.push(Group::new(Arc::clone(&pushed.shape), Vec::new()));
+            self.given.len() - 1
+        });
+        let Some(group) = self.given.get_mut(position) else { return Ok(0) };
+        let index = match group.in_batch {
+            Some((number, index)) if number == batch_number => index,
+            _ => batch.add_shape(&group.shape),
+        };
+        group.in_batch = Some((batch_number, index));
+        let instant = Instant { deadline: None, time_us: pushed.time_us };
+        batch.push(index, instant, std::iter::once(Some(pushed.bits)))
+    }
+
+    /// Counts a value that a user gave: it was due when it came.
+    pub(super) const fn count_given(&mut self, recorded: Result<u64, Full>) -> Tally {
+        let dropped = if recorded.is_ok() { 0 } else { 1 };
+        let counted = Tally { due: 1, taken: 1, late: 0, missed: 0, absent: 0, dropped };
+        self.tally.add(&counted);
+        counted
     }
 
     /// How many values of one group its last reading has.

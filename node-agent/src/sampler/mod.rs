@@ -16,7 +16,7 @@ use polymeter_proto::period::Period;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 pub use active::{ActiveSource, Cost, Group, SourceId, SourceKey};
-pub use port::{Command, Flushed, Notice, Port, SourceReport, Told};
+pub use port::{Command, Flushed, Notice, Port, Pushed, SourceReport, Told};
 
 use active::Tick;
 
@@ -95,7 +95,7 @@ impl Sampler {
                 self.tick(now_ns, realtime_us, &due);
             }
             // After what is due, so that a change of plan never costs a deadline.
-            while let Some(command) = self.port.next_command() {
+            while let Some(command) = self.next_command() {
                 if !self.obey(command) {
                     self.end();
                     return;
@@ -194,6 +194,14 @@ impl Sampler {
         }
     }
 
+    /// The next command, unless there is no room for what it may bring: then the manager waits, and sampling goes on.
+    fn next_command(&mut self) -> Option<Command> {
+        if self.flushed.is_full_of_events() {
+            self.flush(false);
+        }
+        if self.flushed.is_full_of_events() { None } else { self.port.next_command() }
+    }
+
     /// Does what the manager wants; false when that is to stop.
     fn obey(&mut self, command: Command) -> bool {
         match command {
@@ -201,6 +209,7 @@ impl Sampler {
             Command::Remove(id) => self.remove(id),
             Command::Regroup(id, groups) => self.regroup(id, groups),
             Command::ReadNow(ids) => self.read_now(&ids),
+            Command::Push(pushed) => self.push(&pushed),
             Command::Tell(told) => self.tell(*told),
             Command::Flush => self.flush(true),
             Command::Stop => return false,
@@ -251,6 +260,15 @@ impl Sampler {
         schedule_groups(&mut self.schedule, id, source, self.looked_ns);
     }
 
+    /// Records a value that a user gave.
+    fn push(&mut self, pushed: &Pushed) {
+        let Some(Some(source)) = self.sources.get_mut(pushed.source.0 as usize) else { return };
+        let recorder =
+            Recorder { port: &self.port, flushed: &mut self.flushed, batch_number: &mut self.batch_number };
+        let recorded = recorder.record_given(source, pushed);
+        self.flushed.sum.add(&source.count_given(recorded));
+    }
+
     /// Reads all groups of some sources out of turn: the first and the last reading of a job.
     fn read_now(&mut self, ids: &[SourceId]) {
         self.tick_number += 1;
@@ -295,6 +313,15 @@ impl Recorder<'_> {
         }
         *self.batch_number += 1;
         source.record(group, deadline, &mut self.flushed.batch, *self.batch_number)
+    }
+
+    fn record_given(self, source: &mut ActiveSource, pushed: &Pushed) -> Result<u64, Full> {
+        let recorded = source.record_given(pushed, &mut self.flushed.batch, *self.batch_number);
+        if recorded.is_ok() || !hand_over(self.port, self.flushed) {
+            return recorded;
+        }
+        *self.batch_number += 1;
+        source.record_given(pushed, &mut self.flushed.batch, *self.batch_number)
     }
 }
 

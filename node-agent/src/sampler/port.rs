@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use crossbeam_queue::ArrayQueue;
-use polymeter_proto::batch::{Batch, Job};
+use polymeter_proto::batch::{Batch, Job, Shape};
 use polymeter_proto::ledger::{Event, Tally};
 use polymeter_proto::limits;
 use rustix::io::Errno;
@@ -18,6 +18,9 @@ const BATCHES: usize = 4;
 
 /// Commands that may wait. Beyond that the manager waits, and the sampler never does.
 const COMMANDS: usize = 1024;
+
+/// Events in one batch: far more than a change of a whole plan makes, and few enough for a frame.
+const EVENTS: usize = 4096;
 
 /// Notices that may wait. What does not fit is noticed again at the next read, or closed by the sampler itself.
 const NOTICES: usize = 4096;
@@ -34,6 +37,8 @@ pub enum Command {
     Regroup(SourceId, Vec<Group>),
     /// Read these once, now.
     ReadNow(Vec<SourceId>),
+    /// Put this value, which a user gave, behind the samples so far.
+    Push(Box<Pushed>),
     /// Put this event behind the samples so far.
     Tell(Box<Told>),
     /// Hand on what there is.
@@ -66,6 +71,19 @@ impl Notice {
             Outcome::Failed(errno) => Some(Self::Failed(id, errno)),
         }
     }
+}
+
+/// A value that a user gave.
+#[derive(Debug)]
+pub struct Pushed {
+    /// The source that counts it.
+    pub source: SourceId,
+    /// Its series.
+    pub shape: Arc<Shape>,
+    /// When it was given, in microseconds since the epoch.
+    pub time_us: i64,
+    /// The bits of the value.
+    pub bits: u64,
 }
 
 /// An event, with the job that it speaks of: the receiver may not have heard of it by a sample.
@@ -113,6 +131,11 @@ impl Flushed {
     /// Whether there is nothing to send.
     pub fn is_empty(&self) -> bool {
         self.batch.is_empty() && self.reports.is_empty() && self.events.is_empty()
+    }
+
+    /// Whether no more events should be added before it is handed on.
+    pub(super) fn is_full_of_events(&self) -> bool {
+        self.events.len() >= EVENTS
     }
 
     fn clear(&mut self) {

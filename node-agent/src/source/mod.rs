@@ -26,6 +26,8 @@ pub enum Source {
     Processes(ProcessesSource),
     /// The agent itself.
     Own(OwnSource),
+    /// What a user gives: there is nothing to read.
+    Given,
 }
 
 impl Source {
@@ -36,6 +38,7 @@ impl Source {
             Self::Perf(perf) => perf.read(reading),
             Self::Processes(processes) => processes.read(reading),
             Self::Own(own) => own.read(reading),
+            Self::Given => Outcome::Read,
         }
     }
 
@@ -46,6 +49,7 @@ impl Source {
             Self::Perf(perf) => perf.slots(),
             Self::Processes(processes) => processes.slots(),
             Self::Own(own) => own.slots(),
+            Self::Given => &[],
         }
     }
 }

@@ -1,0 +1,139 @@
+//! What a subject could give that is not sampled now: found out by opening it, reading it a few times, and closing it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use polymeter_proto::catalogue::{self, Definition, Scope};
+use polymeter_proto::name::Selector;
+use tokio::time::Instant;
+
+use super::followed::Followed;
+use super::{Key, Manager};
+use crate::clock;
+use crate::jobs::open::Opener;
+use crate::request::{Availability, MetricView};
+use crate::source::Reading;
+use crate::source::perf::Unavailable;
+
+/// Reads of a source that was opened for trial. The first finds out where its lines are, and does not count.
+const READS: u32 = 5;
+
+/// How long is believed what was found out: devices and events come and go seldom.
+const BELIEVED: Duration = Duration::from_secs(60);
+
+/// What was found out of a subject, by the names of metrics.
+#[derive(Debug, Default)]
+pub(super) struct Probe {
+    since: Option<Instant>,
+    pub(super) found: BTreeMap<String, Availability>,
+}
+
+impl Probe {
+    /// Forgets everything: the subject's files have changed.
+    pub(super) fn forget(&mut self) {
+        self.found.clear();
+        self.since = None;
+    }
+}
+
+impl Manager {
+    /// Finds out what of `definitions` can be had where that is neither sampled nor known.
+    pub(super) fn probe(&self, followed: &mut Followed, definitions: Vec<Definition>) {
+        if followed.probe.since.is_some_and(|since| since.elapsed() > BELIEVED) {
+            followed.probe.forget();
+        }
+        let unknown: Vec<Definition> = definitions
+            .into_iter()
+            .filter(|definition| {
+                let name = definition.name();
+                !followed.samples(&name) && !followed.probe.found.contains_key(&name)
+            })
+            .collect();
+        if unknown.is_empty() {
+            return;
+        }
+        let opener = Opener {
+            mounts: &self.mounts,
+            cpus: &self.cpus,
+            perf_descriptors: self.config.perf_descriptors,
+            first_perf_group: followed.perf.groups,
+        };
+        let (opened, unavailable) = opener.open(&followed.subject, &unknown);
+        // What was opened and has no line of a metric may get one later.
+        let mut found: BTreeMap<String, Availability> =
+            unknown.iter().map(|definition| (definition.name(), Availability::NotNow)).collect();
+        for mut opened in opened {
+            let mut reading = Reading::absent(opened.source.slots().len());
+            opened.source.read(&mut reading);
+            let began_ns = clock::monotonic_ns();
+            for _ in 1..READS {
+                opened.source.read(&mut reading);
+            }
+            let took_ns = clock::monotonic_ns().saturating_sub(began_ns);
+            let read_ns = f64::from(u32::try_from(took_ns).unwrap_or(u32::MAX)) / f64::from(READS - 1);
+            for slot in opened.source.slots() {
+                let from = Availability::From { source: opened.name.clone(), read_ns };
+                found.insert(slot.definition.name(), from);
+            }
+        }
+        for Unavailable { definition, reason } in unavailable {
+            found.insert(definition.name(), Availability::No(reason));
+        }
+        followed.probe.since.get_or_insert_with(Instant::now);
+        followed.probe.found.append(&mut found);
+    }
+
+    /// What of the catalogue a subject has.
+    fn metrics(&self, followed: &mut Followed) -> Vec<MetricView> {
+        let Ok(everything) = "*".parse::<Selector>() else { return Vec::new() };
+        self.probe(followed, followed.choose(&everything));
+        let recent: BTreeMap<String, f64> = self.recent_ns(followed);
+        let mut views = BTreeMap::new();
+        let probed =
+            followed.probe.found.iter().map(|(name, availability)| (name.clone(), availability.clone()));
+        let missing = followed.unavailable.iter();
+        let missing = missing.map(|(name, reason)| (name.clone(), Availability::No(reason.clone())));
+        let sampled = followed.sources.iter().flat_map(|(name, source)| {
+            let read_ns = recent.get(name).copied().unwrap_or_default();
+            let from = Availability::From { source: name.clone(), read_ns };
+            source.slots.iter().map(move |slot| (slot.definition.name(), from.clone()))
+        });
+        for (name, availability) in probed.chain(missing).chain(sampled) {
+            let period = followed.samples(&name).then(|| followed.plan.period(&name)).flatten();
+            let period = period.map(|(period, _)| period);
+            views.insert(name.clone(), MetricView { name, availability, period });
+        }
+        views.into_values().collect()
+    }
+
+    /// What of the catalogue a job or the node has; none where no such job is followed.
+    pub(super) fn metrics_of(&mut self, key: &Key) -> Option<Vec<MetricView>> {
+        let mut followed = self.followed.remove(key)?;
+        let metrics = self.metrics(&mut followed);
+        self.followed.insert(key.clone(), followed);
+        Some(metrics)
+    }
+
+    /// What a read of each open source took of late, in nanoseconds.
+    pub(super) fn recent_ns(&self, followed: &Followed) -> BTreeMap<String, f64> {
+        let pinned = self.board.of(followed.job.as_ref().map(|job| job.handle));
+        let measured = pinned.into_iter().filter(|(_, pinned)| pinned.recent_ns > 0.0);
+        measured.map(|(name, pinned)| (name, pinned.recent_ns)).collect()
+    }
+}
+
+impl Followed {
+    /// Whether a metric is sampled.
+    pub(super) fn samples(&self, name: &str) -> bool {
+        let mut slots = self.sources.values().flat_map(|source| &source.slots);
+        slots.any(|slot| slot.definition.name() == name)
+    }
+
+    /// The metrics of this subject that a selector chooses.
+    pub(super) fn choose(&self, selector: &Selector) -> Vec<Definition> {
+        let of_job = self.job.is_some();
+        let mut chosen = catalogue::select(selector);
+        chosen.retain(|definition| (definition.metric.scope == Scope::Job) == of_job);
+        chosen
+    }
+}
