@@ -1,19 +1,42 @@
 //! What sampling costs, predicted from what one read of each source costs. Pure.
+//!
+//! The constants were fitted to one machine; `cargo run --release --bin control` holds the prediction against what is
+//! measured, and what the governor learns of a machine corrects it.
 
 use polymeter_proto::period::Period;
 
 use crate::request::Cost;
 
 /// What a read is assumed to take before it has been measured, in nanoseconds.
-pub(super) const READ_NS: f64 = 10_000.0;
+const READ_NS: f64 = 5_000.0;
 /// What a read costs beside its own time, in nanoseconds: finding its groups, dating it, recording the row.
-const ROW_NS: f64 = 400.0;
-/// What a wake-up costs beside the reads, in nanoseconds.
-const WAKE_NS: f64 = 5_000.0;
+const ROW_NS: f64 = 300.0;
+/// What a wake-up and the first use of caches cost beside the reads, in nanoseconds, by the period in microseconds: the
+/// longer the sleep, the more is cold.
+const WAKE_NS: [(f64, f64); 5] = [
+    (100.0, 4_000.0),
+    (1_000.0, 7_000.0),
+    (10_000.0, 14_000.0),
+    (100_000.0, 45_000.0),
+    (1_000_000.0, 120_000.0),
+];
+/// How many times what it takes when it is read over and over a read takes at a period, in microseconds.
+const COLD: [(f64, f64); 4] = [(100.0, 1.1), (1_000.0, 1.4), (10_000.0, 2.0), (100_000.0, 4.0)];
 /// What a value costs from its text to the wire, in nanoseconds.
 const VALUE_NS: f64 = 40.0;
 /// What a value takes on the wire, in bytes, at the rates at which that matters.
 const VALUE_BYTES: f64 = 0.5;
+
+/// What is known of how long a read of a source takes, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Read {
+    /// It was measured at the period that is asked about.
+    Measured(f64),
+    /// It was measured reading over and over.
+    Warm(f64),
+    /// Nothing.
+    Unknown,
+}
 
 /// Adds up what sources cost.
 #[derive(Debug, Clone, Copy, Default)]
@@ -24,26 +47,49 @@ pub(super) struct Sum {
 }
 
 impl Sum {
-    /// A source whose metrics have these periods and whose read takes `read_ns`. Periods that divide one another share
-    /// reads, as all that people write do.
-    pub(super) fn add(&mut self, periods: &[Period], read_ns: f64) {
-        let per_second =
-            |period: &Period| 1e6 / f64::from(u32::try_from(period.as_micros()).unwrap_or(u32::MAX));
-        let fastest = periods.iter().map(per_second).fold(0.0, f64::max);
+    /// A source whose metrics have these periods. Periods that divide one another share reads, as all that people
+    /// write do.
+    pub(super) fn add(&mut self, periods: &[Period], read: Read) {
+        let per_second = |period: &Period| 1e6 / micros(*period);
+        let Some(fastest) = periods.iter().min() else { return };
+        let read_ns = match read {
+            Read::Measured(read_ns) => read_ns,
+            Read::Warm(read_ns) => read_ns * between(&COLD, micros(*fastest)),
+            Read::Unknown => READ_NS,
+        };
         let samples: f64 = periods.iter().map(per_second).sum();
-        self.ns_per_s += fastest * (read_ns + ROW_NS) + samples * VALUE_NS;
+        self.ns_per_s += per_second(fastest) * (read_ns + ROW_NS) + samples * VALUE_NS;
         self.samples_per_s += samples;
-        self.wakes_per_s = self.wakes_per_s.max(fastest);
+        self.wakes_per_s = self.wakes_per_s.max(per_second(fastest));
     }
 
     /// The cost of all that was added, on a machine that takes `slowness` times what the constants here say.
     pub(super) fn cost(&self, slowness: f64) -> Cost {
+        let wake_ns = if self.wakes_per_s > 0.0 { between(&WAKE_NS, 1e6 / self.wakes_per_s) } else { 0.0 };
         Cost {
-            cpu_percent: (self.ns_per_s + self.wakes_per_s * WAKE_NS) * slowness / 1e7,
+            cpu_percent: (self.ns_per_s + self.wakes_per_s * wake_ns) * slowness / 1e7,
             samples_per_s: self.samples_per_s,
             bytes_per_s: self.samples_per_s * VALUE_BYTES,
         }
     }
+}
+
+fn micros(period: Period) -> f64 {
+    f64::from(u32::try_from(period.as_micros()).unwrap_or(u32::MAX))
+}
+
+/// The value at `at` of a curve through these points, in order: straight on a logarithmic scale between them, and level
+/// beyond its ends.
+fn between(points: &[(f64, f64)], at: f64) -> f64 {
+    let (Some(first), Some(last)) = (points.first(), points.last()) else { return 0.0 };
+    let at = at.clamp(first.0, last.0);
+    let segment = points.windows(2).find_map(|pair| match pair {
+        [from, to] if at <= to.0 => Some((*from, *to)),
+        _ => None,
+    });
+    let Some((from, to)) = segment else { return last.1 };
+    let part = (at / from.0).ln() / (to.0 / from.0).ln();
+    from.1 + part * (to.1 - from.1)
 }
 
 #[cfg(test)]
@@ -53,11 +99,39 @@ mod tests {
     #[test]
     fn reads_are_shared_and_values_are_not() {
         let mut sum = Sum::default();
-        sum.add(&[Period::MILLISECOND, Period::SECOND], 10_000.0);
+        sum.add(&[Period::MILLISECOND, Period::SECOND], Read::Measured(10_000.0));
         let cost = sum.cost(1.0);
         assert!((cost.samples_per_s - 1001.0).abs() < 0.01);
-        let expected = (1000.0 * (10_000.0 + ROW_NS + WAKE_NS) + 1001.0 * VALUE_NS) / 1e7;
+        let wake_ns = between(&WAKE_NS, 1_000.0);
+        let expected = (1000.0 * (10_000.0 + ROW_NS + wake_ns) + 1001.0 * VALUE_NS) / 1e7;
         assert!((cost.cpu_percent - expected).abs() < 0.001, "{cost:?}");
         assert!((sum.cost(2.0).cpu_percent - 2.0 * expected).abs() < 0.001);
+        // Another source at the same period wakes nobody up.
+        sum.add(&[Period::MILLISECOND], Read::Measured(0.0));
+        let more = sum.cost(1.0).cpu_percent - cost.cpu_percent;
+        assert!((more - (ROW_NS + VALUE_NS) * 1000.0 / 1e7).abs() < 1e-6, "{more}");
+        assert_eq!(Sum::default().cost(1.0), Cost::default());
+    }
+
+    #[test]
+    fn what_is_read_seldom_is_cold() {
+        let cost = |period: &str| {
+            let mut sum = Sum::default();
+            sum.add(&[period.parse().unwrap()], Read::Warm(1_000.0));
+            sum.cost(1.0).cpu_percent
+        };
+        assert!(cost("10ms") > cost("1ms") / 10.0);
+        assert!(cost("1s") > cost("10ms") / 100.0);
+        assert!(cost("1d") < cost("1h"));
+    }
+
+    #[test]
+    fn curves_go_through_their_points() {
+        let curve = [(1.0, 10.0), (100.0, 20.0), (1000.0, 50.0)];
+        for (at, value) in
+            [(0.1, 10.0), (1.0, 10.0), (10.0, 15.0), (100.0, 20.0), (1000.0, 50.0), (1e9, 50.0)]
+        {
+            assert!((between(&curve, at) - value).abs() < 1e-9, "{at}");
+        }
     }
 }

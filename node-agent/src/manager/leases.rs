@@ -1,12 +1,12 @@
 //! Leases: users change the periods of their own jobs, for a while, within what the administrator allows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use polymeter_proto::ledger::Cause;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
 
-use super::cost::{READ_NS, Sum};
+use super::cost::{Read, Sum};
 use super::followed::Followed;
 use super::{Key, Manager};
 use crate::asker::Asker;
@@ -46,6 +46,7 @@ impl Manager {
             self.followed.insert(key, followed);
             return Err(error);
         }
+        let cost = self.cost(&followed, &plan);
         let before = std::mem::replace(&mut followed.plan, plan);
         self.open(&key, &mut followed, false).await;
         let granted = granted(&followed, &set, until_us);
@@ -54,7 +55,6 @@ impl Manager {
             self.open(&key, &mut followed, false).await;
         }
         self.tell_plan(&mut followed, None).await;
-        let cost = self.cost(&followed, &followed.plan);
         self.followed.insert(key, followed);
         self.count();
         if granted.metrics.is_empty() {
@@ -148,28 +148,45 @@ impl Manager {
         self.sum(followed, plan).cost(self.governor.slowness())
     }
 
-    /// The parts of the cost, from the measured cost of a read of each source: of late where it is open, else as the
-    /// probe found it.
+    /// The parts of the cost. What a read takes is known from the data where the source is read at that period already,
+    /// else from the probe; perf events that count already were not probed again.
     pub(super) fn sum(&self, followed: &Followed, plan: &Plan) -> Sum {
-        let mut read_ns = self.recent_ns(followed);
         let mut periods: BTreeMap<&str, Vec<Period>> = BTreeMap::new();
-        let period = |name: &str| plan.period(name).map(|(period, _)| period);
+        let mut warm_ns: BTreeMap<&str, f64> = BTreeMap::new();
+        let period = |plan: &Plan, name: &str| plan.period(name).map(|(period, _)| period);
+        let mut sampled = BTreeSet::new();
         for (source, open) in &followed.sources {
-            let of_source = open.slots.iter().filter_map(|slot| period(&slot.definition.name()));
-            periods.entry(source).or_default().extend(of_source);
+            let wanted = periods.entry(source).or_default();
+            for slot in &open.slots {
+                let name = slot.definition.name();
+                wanted.extend(period(plan, &name));
+                sampled.insert(name);
+            }
         }
         for (name, availability) in &followed.probe.found {
-            if let Availability::From { source, read_ns: probed_ns } = availability
-                && !followed.samples(name)
-                && let Some(period) = period(name)
+            let Availability::From { source, read_ns } = availability else { continue };
+            let warm = warm_ns.entry(source).or_default();
+            *warm = warm.max(*read_ns);
+            if !sampled.contains(name)
+                && let Some(period) = period(plan, name)
             {
-                read_ns.entry(source.clone()).or_insert(*probed_ns);
                 periods.entry(source).or_default().push(period);
             }
         }
+        let recent_ns = self.recent_ns(followed);
         let mut sum = Sum::default();
-        for (source, periods) in periods {
-            sum.add(&periods, read_ns.get(source).copied().unwrap_or(READ_NS));
+        for (source, wanted) in periods {
+            let open = followed.sources.get(source);
+            let now = open.and_then(|open| {
+                open.slots.iter().filter_map(|slot| period(&followed.plan, &slot.definition.name())).min()
+            });
+            let read = match (recent_ns.get(source), warm_ns.get(source)) {
+                (Some(recent), _) if now == wanted.iter().copied().min() => Read::Measured(*recent),
+                (_, Some(warm)) => Read::Warm(*warm),
+                (Some(recent), None) => Read::Measured(*recent),
+                (None, None) => Read::Unknown,
+            };
+            sum.add(&wanted, read);
         }
         sum
     }

@@ -247,9 +247,6 @@ impl Manager {
         let known = &followed.perf.definitions;
         let new_perf: Vec<_> = perf.into_iter().filter(|definition| !known.contains(definition)).collect();
         let anew = anew || files != followed.files;
-        if anew {
-            followed.probe.forget();
-        }
         let wanted: Vec<_> = files.iter().filter(|_| anew).chain(new_perf.iter()).cloned().collect();
         let opener = Opener {
             mounts: &self.mounts,
@@ -411,6 +408,7 @@ impl Manager {
     async fn reopen(&mut self, key: &Key) {
         let Some(mut followed) = self.followed.remove(key) else { return };
         followed.reopen_at = None;
+        followed.probe.forget();
         self.open(key, &mut followed, true).await;
         self.tell_plan(&mut followed, None).await;
         self.followed.insert(key.clone(), followed);

@@ -37,7 +37,8 @@ impl Probe {
 }
 
 impl Manager {
-    /// Finds out what of `definitions` can be had where that is neither sampled nor known.
+    /// Finds out what of `definitions` can be had, and what it costs, where that is not known. perf events that count
+    /// already are left alone.
     pub(super) fn probe(&self, followed: &mut Followed, definitions: Vec<Definition>) {
         if followed.probe.since.is_some_and(|since| since.elapsed() > BELIEVED) {
             followed.probe.forget();
@@ -46,7 +47,8 @@ impl Manager {
             .into_iter()
             .filter(|definition| {
                 let name = definition.name();
-                !followed.samples(&name) && !followed.probe.found.contains_key(&name)
+                let counts = followed.perf.definitions.contains(definition);
+                !counts && !followed.probe.found.contains_key(&name)
             })
             .collect();
         if unknown.is_empty() {

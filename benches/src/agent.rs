@@ -1,0 +1,137 @@
+//! A running agent as users run it, and a collector that stores nothing but acknowledges, and shows what came.
+
+use std::error::Error;
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+
+use polymeter_agent::control::{Answer, Status, Verb};
+use polymeter_proto::wire::frame::Frame;
+use polymeter_proto::wire::message::ToAgent;
+
+use crate::job::{pause, write};
+
+/// An agent and its collector. Dropping it ends both.
+#[derive(Debug)]
+pub struct Running {
+    agent: Child,
+    socket: PathBuf,
+    frames: mpsc::Receiver<Frame>,
+}
+
+/// One connection to the agent's control socket.
+#[derive(Debug)]
+pub struct Line {
+    stream: UnixStream,
+    lines: Lines<BufReader<UnixStream>>,
+}
+
+impl Running {
+    /// Starts an agent with this configuration, to which its collector and its socket in `scratch` are added.
+    ///
+    /// # Errors
+    /// When the program is not there, or does not open its socket.
+    pub fn start(scratch: &Path, config: &str) -> Result<Self, Box<dyn Error>> {
+        let (endpoint, socket) =
+            (format!("ipc://{}/collector", scratch.display()), scratch.join("agent.sock"));
+        let context = zmq::Context::new();
+        let collector = context.socket(zmq::ROUTER)?;
+        collector.bind(&endpoint)?;
+        let (sender, frames) = mpsc::channel();
+        thread::Builder::new()
+            .name("collector".to_owned())
+            .spawn(move || acknowledge(&collector, &sender))?;
+        let path = scratch.join("agent.toml");
+        write(&path, &format!("collector = \"{endpoint}\"\nsocket = \"{}\"\n{config}", socket.display()))?;
+        let program = std::env::current_exe()?.with_file_name("polymeter-agent");
+        let agent = Command::new(&program)
+            .arg("--config")
+            .arg(&path)
+            .stdin(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| format!("{}: {error}; run `cargo build --release` first", program.display()))?;
+        let running = Self { agent, socket, frames };
+        for _ in 0..500 {
+            if UnixStream::connect(&running.socket).is_ok() {
+                return Ok(running);
+            }
+            pause(10_000_000);
+        }
+        Err("the agent does not open its socket".into())
+    }
+
+    /// A connection to the control socket.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn connect(&self) -> Result<Line, Box<dyn Error>> {
+        let stream = UnixStream::connect(&self.socket)?;
+        Ok(Line { lines: BufReader::new(stream.try_clone()?).lines(), stream })
+    }
+
+    /// The frames that have come since this was asked last.
+    pub fn frames(&self) -> impl Iterator<Item = Frame> {
+        self.frames.try_iter()
+    }
+
+    /// CPU time that the agent has used, in seconds, all threads.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn cpu_s(&self) -> Result<f64, Box<dyn Error>> {
+        Ok(crate::table::to_f64(self.connect()?.status()?.counts.cpu_ns) / 1e9)
+    }
+}
+
+impl Line {
+    /// Asks one thing.
+    ///
+    /// # Errors
+    /// When the connection ends, or the answer cannot be read.
+    pub fn ask(&mut self, verb: &Verb) -> Result<Answer, Box<dyn Error>> {
+        let mut line = serde_json::to_vec(verb)?;
+        line.push(b'\n');
+        self.stream.write_all(&line)?;
+        let answer = self.lines.next().ok_or("the agent has hung up")??;
+        Ok(serde_json::from_str(&answer)?)
+    }
+
+    /// How the agent goes, with everything flushed before.
+    ///
+    /// # Errors
+    /// When it does not say.
+    pub fn status(&mut self) -> Result<Status, Box<dyn Error>> {
+        self.ask(&Verb::Flush)?;
+        // The sender pins the tallies up a moment after the flush.
+        pause(50_000_000);
+        match self.ask(&Verb::Status)? {
+            Answer::Status(status) => Ok(*status),
+            other => Err(format!("the agent does not say how it goes: {other:?}").into()),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It is ours, and has nothing that is worth waiting for.
+        self.agent.kill().ok();
+        self.agent.wait().ok();
+    }
+}
+
+/// Acknowledges every frame and shows it, until nobody looks any more.
+fn acknowledge(collector: &zmq::Socket, shown: &mpsc::Sender<Frame>) {
+    while let Ok(message) = collector.recv_multipart(0) {
+        let [peer, bytes] = message.as_slice() else { continue };
+        let Ok(frame) = Frame::decode(bytes) else { continue };
+        let ack = ToAgent::Ack { session: frame.session, through: frame.sequence };
+        let sent = collector.send_multipart([peer, &ack.encode()], 0);
+        if sent.is_err() || shown.send(frame).is_err() {
+            return;
+        }
+    }
+}

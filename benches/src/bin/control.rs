@@ -1,0 +1,276 @@
+//! What a change of plan costs and gives: how soon it is in force, what a storm of changes does to the sampler, and
+//! whether the cost that is told before a lease is granted is the cost that it has.
+//!
+//! `cargo run --release --bin control -- [--quick]`. Needs root, for the job's cgroups.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::path::Path;
+
+use clap::Parser;
+use polymeter_agent::control::{Answer, Lease, Status, Subject, Verb};
+use polymeter_agent::jobs::hierarchy::Mounts;
+use polymeter_benches::agent::{Line, Running};
+use polymeter_benches::job::{Job, pause};
+use polymeter_benches::table::{self, say, to_f64};
+use polymeter_proto::ledger::Tally;
+use polymeter_proto::period::Period;
+
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// How often each change of period is tried.
+    #[arg(long, default_value_t = 20)]
+    changes: usize,
+    /// Seconds of each run of the storm, and of each measurement of a cost.
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    /// How often the runs take turns.
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+    /// Everything once and short, to see that it works.
+    #[arg(long)]
+    quick: bool,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = Arguments::parse();
+    if arguments.quick {
+        (arguments.changes, arguments.seconds, arguments.rounds) = (2, 1, 1);
+    }
+    table::machine();
+    let name = format!("polymeter_control_{}", std::process::id());
+    let mut job = Job::make(&Mounts::read(Path::new("/"))?, &name)?;
+    let scratch = tempfile::tempdir()?;
+    job.work(&scratch.path().join("file"))?;
+    latency(&arguments, &name, scratch.path())?;
+    storm(&arguments, &name, scratch.path())?;
+    prediction(&arguments, &name, scratch.path())
+}
+
+/// An agent that follows the job `name`, with this baseline.
+fn agent(scratch: &Path, name: &str, flush: &str, baseline: &str) -> Result<Running, Box<dyn Error>> {
+    let pattern = format!("{}{{job}}", name.strip_suffix(name_end(name)).unwrap_or(name));
+    let config = format!(
+        "flush = \"{flush}\"\njobs = [\"{pattern}\"]\n[limits]\nnode_cpu_percent = 100\n[baseline]\n{baseline}"
+    );
+    let running = Running::start(scratch, &config)?;
+    pause(500_000_000);
+    Ok(running)
+}
+
+/// The part of the cgroup's name that stands for the job's id.
+fn name_end(name: &str) -> &str {
+    name.rsplit_once('_').map_or("", |(_, end)| end)
+}
+
+fn subject(name: &str) -> Subject {
+    Subject { job: Some(name_end(name).to_owned()) }
+}
+
+fn set(line: &mut Line, name: &str, selectors: &[&str], period: &str) -> Result<Answer, Box<dyn Error>> {
+    let plan = selectors.iter().map(|selector| ((*selector).to_owned(), period.to_owned())).collect();
+    let answer = line.ask(&Verb::Set(Lease { job: subject(name).job, plan, duration: None }))?;
+    match answer {
+        Answer::Granted { .. } => Ok(answer),
+        other => Err(format!("not granted: {other:?}").into()),
+    }
+}
+
+fn reset(line: &mut Line, name: &str) -> Result<(), Box<dyn Error>> {
+    line.ask(&Verb::Reset(subject(name)))?;
+    Ok(())
+}
+
+/// From the return of `set` to the first sample at the new period.
+fn latency(arguments: &Arguments, name: &str, scratch: &Path) -> Result<(), Box<dyn Error>> {
+    let mut rows = Vec::new();
+    for old in ["1h", "1s", "10ms"] {
+        for new in ["100ms", "10ms", "1ms", "100us"].into_iter().filter(|new| *new != old) {
+            let running = agent(scratch, name, "20ms", &format!("\"cpu.usage\" = \"{old}\"\n"))?;
+            let mut line = running.connect()?;
+            let period_us = to_f64(new.parse::<Period>()?.as_micros());
+            let mut beyond_ms = Vec::new();
+            for _ in 0..arguments.changes {
+                running.frames().for_each(drop);
+                set(&mut line, name, &["cpu.usage"], new)?;
+                let returned_us = polymeter_agent::clock::realtime_us();
+                let first_us = first_of_new_shape(&running, new.parse::<Period>()?)?;
+                beyond_ms.push((to_us(first_us - returned_us) - period_us) / 1e3);
+                reset(&mut line, name)?;
+                pause(150_000_000);
+            }
+            beyond_ms.sort_by(f64::total_cmp);
+            let at = |part: f64| beyond_ms.get(index(part, beyond_ms.len())).copied().unwrap_or(f64::NAN);
+            rows.push(vec![
+                old.to_owned(),
+                new.to_owned(),
+                format!("{:.2}", at(0.5)),
+                format!("{:.2}", at(1.0)),
+            ]);
+        }
+    }
+    say(
+        "From the return of `set` to the first sample at the new period, beyond one new period, in milliseconds",
+    );
+    say(&format!("(negative: sooner than one period), {} changes each", arguments.changes));
+    say("");
+    table::table(&["old period", "new period", "median", "most"], &rows);
+    say("");
+    Ok(())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "differences of times are small")]
+const fn to_us(difference_us: i64) -> f64 {
+    difference_us as f64
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "a position in a short list"
+)]
+fn index(part: f64, length: usize) -> usize {
+    ((length.saturating_sub(1)) as f64 * part).round() as usize
+}
+
+/// The time of the first sample of the shape that came last, once it has samples whose distance is `period`.
+fn first_of_new_shape(running: &Running, period: Period) -> Result<i64, Box<dyn Error>> {
+    let mut times: BTreeMap<u32, Vec<i64>> = BTreeMap::new();
+    for _ in 0..400 {
+        pause(10_000_000);
+        for block in running.frames().flat_map(|frame| frame.blocks) {
+            times.entry(block.shape.0).or_default().extend(block.times_us);
+        }
+        // Two samples show the distance; that of another shape would be the old period's.
+        if let Some((_, of_newest)) = times.last_key_value()
+            && let [first, second, ..] = of_newest.as_slice()
+            && u64::try_from(second - first)? < period.as_micros() * 3 / 2
+        {
+            return Ok(*first);
+        }
+    }
+    Err("no samples at the new period".into())
+}
+
+/// A thousand pairs of `set` and `reset` in a second, while the job is sampled every millisecond.
+fn storm(arguments: &Arguments, name: &str, scratch: &Path) -> Result<(), Box<dyn Error>> {
+    let baseline = "\"cpu.*\" = \"1ms\"\n\"memory.current\" = \"1ms\"\n\"pids.current\" = \"1s\"\n";
+    let running = agent(scratch, name, "1s", baseline)?;
+    let mut line = running.connect()?;
+    let mut rows = Vec::new();
+    let (mut quiet, mut stormy, mut pairs) = (Tally::default(), Tally::default(), 0);
+    for _ in 0..arguments.rounds {
+        let before = tally(&line.status()?);
+        pause(i64::try_from(arguments.seconds)? * 1_000_000_000);
+        let between = tally(&line.status()?);
+        pairs += pairs_for(&mut line, name, arguments.seconds)?;
+        let after = tally(&line.status()?);
+        quiet.add(&difference(&between, &before));
+        stormy.add(&difference(&after, &between));
+    }
+    let row = |what: &str, tally: &Tally, pairs: f64| {
+        vec![
+            what.to_owned(),
+            format!("{pairs:.0}"),
+            tally.due.to_string(),
+            format!("{:.3} %", 100.0 * to_f64(tally.missed) / to_f64(tally.due.max(1))),
+            format!("{:.3} %", 100.0 * to_f64(tally.late) / to_f64(tally.due.max(1))),
+        ]
+    };
+    let seconds = to_f64(arguments.seconds * u64::from(arguments.rounds));
+    rows.push(row("nothing asked", &quiet, 0.0));
+    rows.push(row("set and reset", &stormy, to_f64(pairs) / seconds));
+    say("Samples at 1 ms while somebody changes the plan of the same job, in turns");
+    say("");
+    table::table(&["run", "pairs per second", "due", "missed", "late"], &rows);
+    say("");
+    Ok(())
+}
+
+fn pairs_for(line: &mut Line, name: &str, seconds: u64) -> Result<u64, Box<dyn Error>> {
+    let end_us = polymeter_agent::clock::realtime_us() + i64::try_from(seconds)? * 1_000_000;
+    let begin_us = polymeter_agent::clock::realtime_us();
+    let mut pairs = 0;
+    while polymeter_agent::clock::realtime_us() < end_us {
+        // A thousand in a second, and no more: what is asked about is this rate.
+        let due_us = begin_us + i64::try_from(pairs)? * 1_000;
+        let early_us = due_us - polymeter_agent::clock::realtime_us();
+        if early_us > 0 {
+            pause(early_us * 1_000);
+        }
+        set(line, name, &["pids.current"], "100ms")?;
+        reset(line, name)?;
+        pairs += 1;
+    }
+    Ok(pairs)
+}
+
+/// What became of the job's samples.
+fn tally(status: &Status) -> Tally {
+    let of_job = status.subjects.iter().filter(|subject| subject.job.is_some());
+    let mut sum = Tally::default();
+    of_job.flat_map(|subject| &subject.sources).for_each(|source| sum.add(&source.tally));
+    sum
+}
+
+const fn difference(after: &Tally, before: &Tally) -> Tally {
+    Tally {
+        due: after.due - before.due,
+        taken: after.taken - before.taken,
+        late: after.late - before.late,
+        missed: after.missed - before.missed,
+        absent: after.absent - before.absent,
+        dropped: after.dropped - before.dropped,
+    }
+}
+
+/// The cost that `set` predicts, and the cost that is measured then.
+fn prediction(arguments: &Arguments, name: &str, scratch: &Path) -> Result<(), Box<dyn Error>> {
+    let perf = [
+        "perf.cpu_clock",
+        "perf.task_clock",
+        "perf.page_faults*",
+        "perf.context_switches",
+        "perf.cpu_migrations",
+    ];
+    let cases: [(&str, &[&str]); 3] =
+        [("cpu.*, memory.*", &["cpu.*", "memory.*"]), ("7 of perf.*", &perf), ("cpu.usage", &["cpu.usage"])];
+    let mut rows = Vec::new();
+    for (what, selectors) in cases {
+        for period in ["10ms", "1ms"] {
+            let (mut predicted, mut measured, mut samples) = (0.0, 0.0, 0.0);
+            for _ in 0..arguments.rounds {
+                // A new agent each time: it has learnt nothing of the machine yet.
+                let running =
+                    agent(scratch, name, "1s", "\"cpu.usage\" = \"1s\"\n\"memory.current\" = \"1s\"\n")?;
+                let mut line = running.connect()?;
+                pause(1_500_000_000);
+                let Answer::Granted { cost, .. } = set(&mut line, name, selectors, period)? else { continue };
+                pause(500_000_000);
+                let (before, begin) = (running.cpu_s()?, polymeter_agent::clock::realtime_us());
+                pause(i64::try_from(arguments.seconds)? * 1_000_000_000);
+                let (after, end) = (running.cpu_s()?, polymeter_agent::clock::realtime_us());
+                predicted += cost.cpu_percent;
+                samples += cost.samples_per_s;
+                measured += 100.0 * (after - before) / (to_us(end - begin) / 1e6);
+            }
+            let rounds = f64::from(arguments.rounds);
+            rows.push(vec![
+                what.to_owned(),
+                period.to_owned(),
+                format!("{:.0}", samples / rounds),
+                format!("{:.3} %", predicted / rounds),
+                format!("{:.3} %", measured / rounds),
+                format!("{:.2}", predicted / measured),
+            ]);
+        }
+    }
+    say("The cost that `set` told, and the CPU time of the whole agent then, in percent of one CPU");
+    say("");
+    table::table(
+        &["metrics", "period", "samples per s", "predicted", "measured", "predicted / measured"],
+        &rows,
+    );
+    Ok(())
+}
