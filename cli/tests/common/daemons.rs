@@ -117,8 +117,13 @@ pub struct Agent {
 impl Agent {
     /// Starts an agent and waits until it answers.
     pub fn start(site: &Site, plan: &Plan<'_>) -> Self {
+        Self::start_with(site, plan, "", "")
+    }
+
+    /// Starts an agent with further keys at the top, and further tables at the end of its configuration.
+    pub fn start_with(site: &Site, plan: &Plan<'_>, keys: &str, tables: &str) -> Self {
         let (socket, config) = (site.path("agent.sock"), site.path("agent.toml"));
-        configure(site, plan);
+        configure_with(site, plan, keys, tables);
         let daemon = Daemon::start(site, "polymeter-agent", &["--config", config.to_str().unwrap()]);
         let agent = Self { daemon, socket, config };
         wait_until("the agent answers", || UnixStream::connect(&agent.socket).is_ok());
@@ -168,8 +173,13 @@ impl Agent {
 
 /// Writes the configuration of the site's agent.
 pub fn configure(site: &Site, plan: &Plan<'_>) {
+    configure_with(site, plan, "", "");
+}
+
+/// Writes it with further keys at the top, and further tables at the end.
+pub fn configure_with(site: &Site, plan: &Plan<'_>, keys: &str, tables: &str) {
     let mut text = format!(
-        "node = \"{}\"\ncollector = \"{}\"\nflush = \"50ms\"\nsocket = \"{}\"\njobs = {:?}\n[baseline]\n",
+        "{keys}node = \"{}\"\ncollector = \"{}\"\nflush = \"50ms\"\nsocket = \"{}\"\njobs = {:?}\n[baseline]\n",
         site.node,
         plan.collector,
         site.path("agent.sock").display(),
@@ -178,6 +188,7 @@ pub fn configure(site: &Site, plan: &Plan<'_>) {
     for (selector, period) in plan.baseline {
         text.push_str(&format!("\"{selector}\" = \"{period}\"\n"));
     }
+    text.push_str(tables);
     fs::write(site.path("agent.toml"), text).unwrap();
 }
 
