@@ -62,9 +62,9 @@ def frame(data):
     sections, blocks = {1: [], 3: [], 4: []}, []
     while c.at < len(c.data):
         kind = c.byte()
-        if kind in (2, 5):
+        if kind in (2, 5, 6, 7):
             left = MIB - sum((len(block["columns"]) + 1) * len(block["times_us"]) for block in blocks)
-            blocks.append(get_block(c, kind == 5, base, left))
+            blocks.append(get_block(c, kind in (5, 7), kind in (6, 7), base, left))
             need(len(blocks) <= 65536, "a frame has too many blocks")
         else:
             need(kind in sections, f"{kind} is no kind of section")
@@ -74,13 +74,13 @@ def frame(data):
             "blocks": blocks, "ledger": sections[3], "events": sections[4]}
 
 
-def get_block(c, is_partial, base, values_left):
+def get_block(c, is_partial, is_lone, base, values_left):
     shape, width = c.varint(2**32 - 1), c.varint(4096)
     columns = list(range(width))
     if is_partial:
         bitmap = c.take((width + 7) // 8)
         columns = [column for column in columns if bitmap[column // 8] >> column % 8 & 1]
-    ticks = c.varint(65536)
+    ticks = 1 if is_lone else c.varint(65536)
     need(ticks > 0 and (len(columns) + 1) * ticks <= values_left, "no ticks, or too many values")
     return {"shape": shape, "shape_columns": width, "columns": columns, "times_us": get_times(c, ticks, base),
             "values": get_columns(c, len(columns), ticks)}

@@ -467,7 +467,7 @@ const EXAMPLES: [(&str, &str); 17] = [
     ("out_of_turn", "00 | 00 | 03 00 f1 2e 8b 2f"),
     (
         "one_tick",
-        "50 4c 4d 01 | ed fe 00 00 00 00 00 00 | 01 | 9c 80 af a2 db ff ad 06 | 02 | 02 | 01 | 01 | \
+        "50 4c 4d 01 | ed fe 00 00 00 00 00 00 | 01 | 9c 80 af a2 db ff ad 06 | 06 | 02 | 01 | \
          00 | 01 09",
     ),
     (

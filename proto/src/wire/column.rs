@@ -24,8 +24,9 @@ const ARGUMENT_MAX: u8 = 31;
 /// bytes of its header do not count.
 const PACK: usize = 128;
 
-/// How far back a column is looked for that is the same.
-const COPY_WINDOW: usize = 64;
+/// Places in which columns are remembered by their hashes, to find the one that a column repeats. Two that fall into one
+/// place only cost the copy of the earlier.
+const PLACES: usize = 1024;
 
 /// What a column's values are, which decides how they are coded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,13 +40,26 @@ pub(crate) enum Coding {
 }
 
 /// Encodes the columns of one block, which must all have the same length. Keeps its buffers from block to block.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ColumnEncoder {
     differences: Vec<u64>,
     pending: Pending,
-    /// A hash of each column of the block that is not zero, to find the one that a column repeats.
-    seen: Vec<(u32, u64)>,
+    /// The last column that fell into each place, and the block in which that was.
+    seen: Vec<(u32, u32)>,
+    block: u32,
     position: usize,
+}
+
+impl Default for ColumnEncoder {
+    fn default() -> Self {
+        Self {
+            differences: Vec::new(),
+            pending: Pending::Nothing,
+            seen: vec![(0, 0); PLACES],
+            block: 0,
+            position: 0,
+        }
+    }
 }
 
 /// Columns whose tag is not written yet, because the next may lengthen the run.
@@ -63,7 +77,8 @@ enum Pending {
 impl ColumnEncoder {
     /// Forgets the columns of the block before.
     pub(crate) fn begin_block(&mut self) {
-        self.seen.clear();
+        // What was seen in another block is forgotten by this alone.
+        self.block = self.block.wrapping_add(1);
         self.pending = Pending::Nothing;
         self.position = 0;
     }
@@ -76,11 +91,9 @@ impl ColumnEncoder {
         if hash == 0 && column.iter().all(|value| *value == 0) {
             self.put_zero(out);
         } else if let Some(distance) = self.distance_to_same(columns, column, hash) {
-            self.remember(hash);
             self.put_copy(out, distance);
         } else {
             self.flush(out);
-            self.remember(hash);
             put_column(out, column, coding, &mut self.differences);
         }
         self.position += 1;
@@ -104,15 +117,14 @@ impl ColumnEncoder {
         }
     }
 
-    fn remember(&mut self, hash: u64) {
-        if let Ok(position) = u32::try_from(self.position) {
-            self.seen.push((position, hash));
-        }
-    }
-
-    fn distance_to_same(&self, columns: &[u64], column: &[u64], hash: u64) -> Option<usize> {
+    /// How far back the same column stands, if it does; and remembers this one.
+    fn distance_to_same(&mut self, columns: &[u64], column: &[u64], hash: u64) -> Option<usize> {
         let ticks = column.len();
         let same_at = |position: usize| columns.get(position * ticks..(position + 1) * ticks) == Some(column);
+        let place = self.seen.get_mut(usize::try_from(hash >> (64 - PLACES.ilog2())).ok()?)?;
+        let position = u32::try_from(self.position).unwrap_or(u32::MAX);
+        let (block, seen_at) = std::mem::replace(place, (self.block, position));
+        let seen_at = seen_at as usize;
         // The pending run first: to lengthen it costs nothing.
         if let Pending::Copies { distance, .. } = self.pending
             && let Some(position) = self.position.checked_sub(distance)
@@ -120,9 +132,8 @@ impl ColumnEncoder {
         {
             return Some(distance);
         }
-        let candidates = self.seen.iter().rev().take(COPY_WINDOW).filter(|(_, seen)| *seen == hash);
-        let mut positions = candidates.map(|(position, _)| *position as usize);
-        positions.find(|position| same_at(*position)).map(|position| self.position - position)
+        let before = block == self.block && seen_at < self.position;
+        (before && same_at(seen_at)).then(|| self.position - seen_at)
     }
 
     fn put_zero(&mut self, out: &mut Vec<u8>) {

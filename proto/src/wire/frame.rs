@@ -19,6 +19,9 @@ const SECTION_BLOCK: u8 = 2;
 const SECTION_LEDGER: u8 = 3;
 const SECTION_EVENTS: u8 = 4;
 const SECTION_PARTIAL_BLOCK: u8 = 5;
+/// The two kinds of block again, of one row each: at long periods every block is one, and a byte counts.
+const SECTION_LONE_BLOCK: u8 = 6;
+const SECTION_LONE_PARTIAL_BLOCK: u8 = 7;
 
 const CHECKSUM_BYTES: usize = 4;
 
@@ -111,13 +114,14 @@ impl Frame {
                 SECTION_DICTIONARY => get_section(&mut cursor, &mut frame.dictionary)?,
                 SECTION_LEDGER => get_section(&mut cursor, &mut frame.ledger)?,
                 SECTION_EVENTS => get_section(&mut cursor, &mut frame.events)?,
-                kind @ (SECTION_BLOCK | SECTION_PARTIAL_BLOCK) => {
+                kind @ (SECTION_BLOCK
+                | SECTION_PARTIAL_BLOCK
+                | SECTION_LONE_BLOCK
+                | SECTION_LONE_PARTIAL_BLOCK) => {
                     if frame.blocks.len() == limits::FRAME_BLOCKS {
                         return Err(DecodeError::Contradiction("a frame has too many blocks"));
                     }
-                    let block =
-                        get_block(&mut cursor, kind == SECTION_PARTIAL_BLOCK, base_us, &mut values_left)?;
-                    frame.blocks.push(block);
+                    frame.blocks.push(get_block(&mut cursor, kind, base_us, &mut values_left)?);
                 }
                 found => return Err(DecodeError::Tag { what: "kind of section", found }),
             }
@@ -146,7 +150,7 @@ fn get_section<T: serde::de::DeserializeOwned>(
 
 fn get_block(
     cursor: &mut Cursor<'_>,
-    partial: bool,
+    kind: u8,
     base_us: i64,
     values_left: &mut usize,
 ) -> Result<Block, DecodeError> {
@@ -157,8 +161,10 @@ fn get_block(
         limit: u64::from(u32::MAX),
     })?;
     let shape_columns = cursor.count("columns in a block", limits::BLOCK_COLUMNS)?;
+    let partial = matches!(kind, SECTION_PARTIAL_BLOCK | SECTION_LONE_PARTIAL_BLOCK);
+    let lone = matches!(kind, SECTION_LONE_BLOCK | SECTION_LONE_PARTIAL_BLOCK);
     let columns = if partial { get_bitmap(cursor, shape_columns)? } else { (0..shape_columns).collect() };
-    let ticks = cursor.count("ticks in a block", limits::BLOCK_TICKS)?;
+    let ticks = if lone { 1 } else { cursor.count("ticks in a block", limits::BLOCK_TICKS)? };
     if ticks == 0 {
         return Err(DecodeError::Contradiction("a block has no ticks"));
     }
@@ -313,20 +319,33 @@ impl Encoder {
         let missing = rows.absent_columns(*first);
         let is_missing = |column: usize| missing.iter().any(|(_, absent)| *absent as usize == column);
         let width = shape.columns.len();
-        out.push(if missing.is_empty() { SECTION_BLOCK } else { SECTION_PARTIAL_BLOCK });
+        let lone = numbers.len() == 1;
+        out.push(match (lone, missing.is_empty()) {
+            (false, true) => SECTION_BLOCK,
+            (false, false) => SECTION_PARTIAL_BLOCK,
+            (true, true) => SECTION_LONE_BLOCK,
+            (true, false) => SECTION_LONE_PARTIAL_BLOCK,
+        });
         put_varint(out, u64::from(shape.id.0));
         put_varint(out, width as u64);
         if !missing.is_empty() {
             put_bitmap(out, width, is_missing);
         }
-        put_varint(out, numbers.len() as u64);
+        if !lone {
+            put_varint(out, numbers.len() as u64);
+        }
         self.instants.clear();
         self.instants.extend(numbers.iter().filter_map(|number| Some(rows.get(*number)?.instant)));
         self.put_times(out, shape.period.as_micros(), base_us);
         let present = || shape.columns.iter().enumerate().filter(|(column, _)| !is_missing(*column));
         self.transposed.clear();
-        for (column, _) in present() {
-            self.transposed.extend(numbers.iter().map(|number| rows.value(*number, column)));
+        if lone && missing.is_empty() {
+            // One row lies as its columns do.
+            self.transposed.extend_from_slice(rows.values(*first, width));
+        } else {
+            for (column, _) in present() {
+                self.transposed.extend(numbers.iter().map(|number| rows.value(*number, column)));
+            }
         }
         self.columns.begin_block();
         for (_, column) in present() {
@@ -402,6 +421,11 @@ impl<'a> Rows<'a> {
 
     fn get(&self, number: u32) -> Option<&'a Row> {
         self.batch.rows.get(number as usize)
+    }
+
+    fn values(&self, number: u32, width: usize) -> &'a [u64] {
+        let at = self.get(number).map_or(0, |row| row.values_at as usize);
+        self.batch.values.get(at..at + width).unwrap_or_default()
     }
 
     fn value(&self, number: u32, column: usize) -> u64 {
