@@ -14,6 +14,9 @@ use polymeter_proto::wire::message::ToAgent;
 
 use crate::job::{pause, write};
 
+/// Frames that wait for somebody to look at them.
+const FRAMES: usize = 10_000;
+
 /// An agent and its collector. Dropping it ends both.
 #[derive(Debug)]
 pub struct Running {
@@ -40,7 +43,7 @@ impl Running {
         let context = zmq::Context::new();
         let collector = context.socket(zmq::ROUTER)?;
         collector.bind(&endpoint)?;
-        let (sender, frames) = mpsc::channel();
+        let (sender, frames) = mpsc::sync_channel(FRAMES);
         thread::Builder::new()
             .name("collector".to_owned())
             .spawn(move || acknowledge(&collector, &sender))?;
@@ -108,10 +111,11 @@ impl Line {
         self.ask(&Verb::Flush)?;
         // The sender pins the tallies up a moment after the flush.
         pause(50_000_000);
-        match self.ask(&Verb::Status)? {
-            Answer::Status(status) => Ok(*status),
-            other => Err(format!("the agent does not say how it goes: {other:?}").into()),
-        }
+        let answer = self.ask(&Verb::Status)?;
+        let Answer::Status(status) = answer else {
+            return Err(format!("the agent does not say how it goes: {answer:?}").into());
+        };
+        Ok(*status)
     }
 }
 
@@ -124,13 +128,14 @@ impl Drop for Running {
 }
 
 /// Acknowledges every frame and shows it, until nobody looks any more.
-fn acknowledge(collector: &zmq::Socket, shown: &mpsc::Sender<Frame>) {
+fn acknowledge(collector: &zmq::Socket, shown: &mpsc::SyncSender<Frame>) {
     while let Ok(message) = collector.recv_multipart(0) {
         let [peer, bytes] = message.as_slice() else { continue };
         let Ok(frame) = Frame::decode(bytes) else { continue };
         let ack = ToAgent::Ack { session: frame.session, through: frame.sequence };
         let sent = collector.send_multipart([peer, &ack.encode()], 0);
-        if sent.is_err() || shown.send(frame).is_err() {
+        // What nobody looks at is not kept for ever.
+        if sent.is_err() || matches!(shown.try_send(frame), Err(mpsc::TrySendError::Disconnected(_))) {
             return;
         }
     }

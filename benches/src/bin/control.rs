@@ -70,9 +70,10 @@ fn subject(name: &str) -> Subject {
 fn set(line: &mut Line, name: &str, selectors: &[&str], period: &str) -> Result<Answer, Box<dyn Error>> {
     let plan = selectors.iter().map(|selector| ((*selector).to_owned(), period.to_owned())).collect();
     let answer = line.ask(&Verb::Set(Lease { job: subject(name).job, plan, duration: None }))?;
-    match answer {
-        Answer::Granted { .. } => Ok(answer),
-        other => Err(format!("not granted: {other:?}").into()),
+    if matches!(answer, Answer::Granted { .. }) {
+        Ok(answer)
+    } else {
+        Err(format!("not granted: {answer:?}").into())
     }
 }
 
