@@ -42,5 +42,9 @@ pub const LABEL_KEY_BYTES: usize = 64;
 /// Bytes of a label's value: a device-mapper name has at most 127.
 pub const LABEL_VALUE_BYTES: usize = 256;
 
+/// Bytes of one line of the control socket's language on its way through a collector. The answer to `set` with a glob over
+/// the whole catalogue, where every metric is missing for a reason of its own, has some 60 KiB.
+pub const CONTROL_LINE_BYTES: usize = 256 * 1024;
+
 /// Bytes of a free text: the reason of a refusal, the text of a mark.
 pub const TEXT_BYTES: usize = 1024;

@@ -181,6 +181,12 @@ def text(c):
     return c.take(u64(c)).decode()
 
 
+def line(c):
+    value = c.take(u64(c))
+    need(len(value) <= MIB // 4 and b"\n" not in value, "no line of the control socket's language")
+    return value.decode()
+
+
 def session_id(c):
     return f"{u64(c):016x}"
 
@@ -239,10 +245,12 @@ EVENT = enum(
 TO_COLLECTOR = enum(
     dictionary=record(session=session_id, entries=some(ENTRY)),
     skipped=record(session=session_id, first=u64, last=u64, samples=u64,
-                   reason=one_of("outbox_full", "already_acknowledged"), span_us=pair(i64)))
+                   reason=one_of("outbox_full", "already_acknowledged"), span_us=pair(i64)),
+    answered=record(session=session_id, ask=u64, line=line))
 TO_AGENT = enum(
     ack=record(session=session_id, through=u64), resend=record(**{"session": session_id, "from": u64}),
-    need_dictionary=record(session=session_id), refused=record(reason=text, versions=pair(u8)))
+    need_dictionary=record(session=session_id), refused=record(reason=text, versions=pair(u8)),
+    ask=record(session=session_id, ask=u64, uid=u32, at_us=i64, line=line))
 
 
 def whole(data, of):

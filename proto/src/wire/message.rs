@@ -4,6 +4,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::bytes::DecodeError;
+use super::control::ControlLine;
 use super::dictionary::Entry;
 use super::{VERSION, envelope};
 use crate::limits;
@@ -36,6 +37,15 @@ pub enum ToCollector {
         reason: SkipReason,
         /// When the oldest and the newest of the samples were taken, in microseconds since the epoch.
         span_us: (i64, i64),
+    },
+    /// The answer to [`ToAgent::Ask`].
+    Answered {
+        /// Whose answer.
+        session: SessionId,
+        /// The number that the request had.
+        ask: u64,
+        /// The answer, as the control socket would give it.
+        line: ControlLine,
     },
 }
 
@@ -76,6 +86,19 @@ pub enum ToAgent {
         reason: String,
         /// The versions of the protocol that would be understood, first and last.
         versions: (u8, u8),
+    },
+    /// A request of the control socket's language, which came to the collector and is for the agent to answer.
+    Ask {
+        /// Whose job it is about.
+        session: SessionId,
+        /// A number of the collector's choice, which the answer repeats.
+        ask: u64,
+        /// Who asks, as the collector has checked: a numeric id of the cluster's users, 0 for root.
+        uid: u32,
+        /// When it takes effect, in microseconds since the epoch; what is past is done at once.
+        at_us: i64,
+        /// The request.
+        line: ControlLine,
     },
 }
 
@@ -162,9 +185,28 @@ mod tests {
             ToAgent::Resend { session, from: 0 },
             ToAgent::NeedDictionary { session },
             ToAgent::Refused { reason: "another version".into(), versions: (1, 1) },
+            ToAgent::Ask { session, ask: 3, uid: u32::MAX, at_us: i64::MIN, line: line("{}") },
         ] {
             assert_eq!(ToAgent::decode(&message.encode()), Ok(message));
         }
+    }
+
+    fn line(text: &str) -> ControlLine {
+        text.try_into().unwrap()
+    }
+
+    #[test]
+    fn an_answer_as_long_as_may_be_round_trips_and_a_longer_one_is_refused() {
+        let long = "x".repeat(limits::CONTROL_LINE_BYTES);
+        let message = ToCollector::Answered { session: SessionId(7), ask: 9, line: line(&long) };
+        let mut bytes = message.encode();
+        assert_eq!(ToCollector::decode(&bytes), Ok(message));
+        // The length is the marker of a 32-bit number and the number, in front of the text.
+        let length = bytes.len() - long.len() - 4;
+        bytes[length..length + 4]
+            .copy_from_slice(&u32::try_from(long.len() + 1).unwrap().to_le_bytes());
+        bytes.push(b'x');
+        assert_eq!(ToCollector::decode(&bytes), Err(DecodeError::Serialised));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 mod bytes;
 mod column;
+pub mod control;
 pub mod dictionary;
 mod envelope;
 pub mod frame;

@@ -302,6 +302,12 @@ pub(crate) fn of_message_to_collector(message: &ToCollector) -> Json {
             ),
             ("span_us", list([span_us.0, span_us.1], Json::from)),
         ]),
+        ToCollector::Answered { session, ask, line } => object([
+            ("is", text("answered")),
+            ("session", text(session)),
+            ("ask", (*ask).into()),
+            ("line", text(line.as_str())),
+        ]),
     }
 }
 
@@ -320,6 +326,14 @@ pub(crate) fn of_message_to_agent(message: &ToAgent) -> Json {
             ("is", text("refused")),
             ("reason", text(reason)),
             ("versions", list([versions.0, versions.1], Json::from)),
+        ]),
+        ToAgent::Ask { session, ask, uid, at_us, line } => object([
+            ("is", text("ask")),
+            ("session", text(session)),
+            ("ask", (*ask).into()),
+            ("uid", (*uid).into()),
+            ("at_us", (*at_us).into()),
+            ("line", text(line.as_str())),
         ]),
     }
 }

@@ -1,0 +1,85 @@
+//! A line of the control socket's language, as it travels through a collector.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::limits;
+
+/// One line, without its newline: at most [`limits::CONTROL_LINE_BYTES`] bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ControlLine(String);
+
+/// Why a text is no line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InvalidLine {
+    /// It has so many bytes.
+    TooLong(usize),
+    /// It is several lines.
+    Several,
+}
+
+impl fmt::Display for InvalidLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLong(bytes) => {
+                write!(f, "a line has at most {} bytes, and this has {bytes}", limits::CONTROL_LINE_BYTES)
+            }
+            Self::Several => f.write_str("there is a newline in it"),
+        }
+    }
+}
+
+impl std::error::Error for InvalidLine {}
+
+impl ControlLine {
+    /// The line as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for ControlLine {
+    type Error = InvalidLine;
+
+    fn try_from(text: String) -> Result<Self, InvalidLine> {
+        if text.len() > limits::CONTROL_LINE_BYTES {
+            return Err(InvalidLine::TooLong(text.len()));
+        }
+        if text.contains('\n') {
+            return Err(InvalidLine::Several);
+        }
+        Ok(Self(text))
+    }
+}
+
+impl TryFrom<&str> for ControlLine {
+    type Error = InvalidLine;
+
+    fn try_from(text: &str) -> Result<Self, InvalidLine> {
+        Self::try_from(text.to_owned())
+    }
+}
+
+impl From<ControlLine> for String {
+    fn from(line: ControlLine) -> Self {
+        line.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_one_line_of_bounded_length() {
+        let longest = "x".repeat(limits::CONTROL_LINE_BYTES);
+        assert_eq!(ControlLine::try_from(longest.clone()).unwrap().as_str(), longest);
+        assert_eq!(
+            ControlLine::try_from(longest + "x"),
+            Err(InvalidLine::TooLong(limits::CONTROL_LINE_BYTES + 1))
+        );
+        assert_eq!(ControlLine::try_from("{}\n"), Err(InvalidLine::Several));
+    }
+}
