@@ -37,14 +37,18 @@ impl Rights {
 
     /// Who is at the other end of a connection: the kernel says so, unix(7).
     pub(crate) fn asker(&self, peer: impl AsFd, uid: u32, gid: u32) -> io::Result<Asker> {
-        let own = uid == 0 || uid == rustix::process::geteuid().as_raw();
-        let named = || self.administrators.contains(&uid);
+        let own = uid == rustix::process::geteuid().as_raw();
         let in_group = |groups: &[u32]| groups.iter().any(|gid| self.administrating_groups.contains(gid));
         let administrator = own
-            || named()
+            || self.asker_elsewhere(uid).administrator
             || (!self.administrating_groups.is_empty()
                 && (in_group(&[gid]) || in_group(&kernel::peer_groups(peer)?)));
         Ok(Asker { uid, administrator })
+    }
+
+    /// Who asks on another machine. It says no groups, and the agent's own user there need not be the agent's.
+    pub(crate) fn asker_elsewhere(&self, uid: u32) -> Asker {
+        Asker { uid, administrator: uid == 0 || self.administrators.contains(&uid) }
     }
 
     /// Whether this person may look at what belongs to `owner`.

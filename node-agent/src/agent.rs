@@ -17,6 +17,7 @@ use crate::clock;
 use crate::config::Config;
 use crate::control;
 use crate::counters::Counters;
+use crate::delivery::asks::{Asked, asks};
 use crate::delivery::sender::{self, Ending, Sender, Settings};
 use crate::jobs::hierarchy::Mounts;
 use crate::jobs::open::online_cpus;
@@ -100,11 +101,13 @@ impl Agent {
             Arc::new(Port::new().map_err(|error| StartError::System("cannot make an eventfd", error))?);
         let (rights, told_rights) = watch::channel(Rights::of(&config));
         let (counters, board) = (Arc::new(Counters::default()), Arc::new(Board::default()));
+        let (asks, asked) = asks(Arc::clone(&port));
         let settings = Settings {
             collector: config.collector.clone(),
             session,
             descriptor: descriptor(&config)?,
             outbox_bytes: config.outbox_bytes,
+            asks,
         };
         let sender =
             Sender::connect(context, settings, Arc::clone(&port), Arc::clone(&counters), Arc::clone(&board))
@@ -119,15 +122,16 @@ impl Agent {
         let ending = Arc::new(Ending::default());
 
         let (flush, priority) = (config.flush, config.realtime_priority);
+        let remote_control = config.remote_control;
         let (for_sampler, counted) = (Arc::clone(&port), Arc::clone(&counters));
         let sampler = spawn("sampler", move || sample(for_sampler, counted, flush, priority))?;
         let wanted = Arc::clone(&ending);
         let sender = spawn("sender", move || sender.run(&wanted))?;
         let manager =
             Manager::new(config, mounts, cpus, Arc::clone(&port), Arc::clone(&counters), board, rights);
-        let status = control::Context { session, counters: Arc::clone(&counters), rights: told_rights };
-        let asking = requests.clone();
-        let manager = spawn("manager", move || manage(manager, received, listener, asking, status))?;
+        let context = control::Context { session, counters: Arc::clone(&counters), rights: told_rights };
+        let doors = Doors { listener, asked, remote_control, requests: requests.clone(), context };
+        let manager = spawn("manager", move || manage(manager, received, doors))?;
         Ok(Self { requests, manager, sampler, sender, ending, port, counters, session })
     }
 
@@ -150,7 +154,7 @@ impl Agent {
     }
 
     /// Puts another configuration in force. What cannot change in a running agent (`collector`, `socket`, `root`,
-    /// `flush`, `outbox`, `node`, `realtime_priority`) stays as it was.
+    /// `flush`, `outbox`, `node`, `realtime_priority`, `remote_control`) stays as it was.
     pub fn reload(&self, config: Config) {
         self.requests.blocking_send(Request::Reload(Box::new(config))).ok();
     }
@@ -218,20 +222,28 @@ fn sample(port: Arc<Port>, counters: Arc<Counters>, flush: Period, priority: Opt
     Sampler::new(port, counters, flush).run();
 }
 
-fn manage(
-    manager: Manager,
-    received: mpsc::Receiver<Request>,
+/// Where users' requests come in, and what answering them needs.
+struct Doors {
+    /// The control socket.
     listener: Option<std::os::unix::net::UnixListener>,
+    /// What comes through the collector.
+    asked: Asked,
+    /// Whether it is wanted.
+    remote_control: bool,
     requests: mpsc::Sender<Request>,
     context: control::Context,
-) {
+}
+
+fn manage(manager: Manager, received: mpsc::Receiver<Request>, doors: Doors) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
     match runtime {
         Err(error) => log::error(&format!("cannot start: {error}")),
         Ok(runtime) => runtime.block_on(async {
-            if let Some(listener) = listener {
-                // Ends with the runtime, when the manager has ended.
-                tokio::spawn(control::serve(listener, requests, context));
+            // Both end with the runtime, when the manager has ended.
+            let (asking, context) = (doors.requests.clone(), doors.context.clone());
+            tokio::spawn(control::remote::serve(doors.asked, doors.remote_control, asking, context));
+            if let Some(listener) = doors.listener {
+                tokio::spawn(control::serve(listener, doors.requests, doors.context));
             }
             manager.run(received).await;
         }),

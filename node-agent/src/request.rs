@@ -67,6 +67,8 @@ pub struct SetSpec {
     pub job_id: Option<Identifier>,
     /// Which metrics, at which period.
     pub wishes: Vec<(Selector, Period)>,
+    /// From when on its time counts, in microseconds since the epoch; none for now.
+    pub since_us: Option<i64>,
     /// For how long, in microseconds; none for as long as is allowed.
     pub duration_us: Option<u64>,
 }
@@ -201,6 +203,8 @@ pub enum SetError {
     },
     /// The duration is above the longest that is allowed.
     TooLong(Period),
+    /// Its time is over already.
+    Ended,
     /// The job has too many leases.
     TooMany(usize),
     /// It would cost more than is allowed.
@@ -230,6 +234,9 @@ impl fmt::Display for SetError {
                 write!(f, "the shortest period that users may ask for of {metric} is {shortest}")
             }
             Self::TooLong(longest) => write!(f, "the longest time that users may ask for is {longest}"),
+            Self::Ended => f.write_str(
+                "it came when its time was over; if it was sent just now, the clocks of this node and the collector differ",
+            ),
             Self::TooMany(limit) => write!(f, "the job has {limit} leases already; reset some first"),
             Self::OverBudget { limit, cost, instead } => {
                 write!(

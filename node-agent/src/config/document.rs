@@ -131,6 +131,16 @@ impl<'i> Section<'i> {
         fitting
     }
 
+    /// Takes `true` or `false`.
+    pub(super) fn boolean(&mut self, key: &'static str, reporter: &mut Reporter<'_>) -> Option<bool> {
+        let value = self.take(key)?;
+        let truth = value.get_ref().as_bool();
+        if truth.is_none() {
+            reporter.fault(&value.span(), format!("`{key}`: it must be true or false"));
+        }
+        truth
+    }
+
     /// Takes a table.
     pub(super) fn section(&mut self, key: &'static str, reporter: &mut Reporter<'_>) -> Option<Section<'i>> {
         let value = self.take(key)?;

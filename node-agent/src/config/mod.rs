@@ -53,6 +53,8 @@ pub struct Config {
     pub perf_descriptors: usize,
     /// The control socket; none for no control.
     pub socket: Option<PathBuf>,
+    /// Whether users may ask through the collector, too.
+    pub remote_control: bool,
     /// What users may ask for.
     pub limits: Limits,
     /// Who may do all, beside root and the agent's own user: names of users, and of groups behind an `@`.
@@ -115,6 +117,7 @@ impl Default for Config {
             rescan: Period::SECOND,
             perf_descriptors: 4096,
             socket: Some(PathBuf::from("/run/polymeter/agent.sock")),
+            remote_control: true,
             limits: Limits::default(),
             administrators: Vec::new(),
             look: Look::Own,
@@ -212,6 +215,9 @@ impl Config {
         }
         if let Some(look) = top.parse("look", reporter, look) {
             self.look = look;
+        }
+        if let Some(remote_control) = top.boolean("remote_control", reporter) {
+            self.remote_control = remote_control;
         }
         if let Some(flush) = top.parse("flush", reporter, str::parse) {
             self.flush = flush;
@@ -418,7 +424,7 @@ mod tests {
 
     #[test]
     fn all_faults_come_together_with_their_lines() {
-        let text = "nod = \"n1\"\nflush = \"1 s\"\noutbox = 5\ncollector = \"http://x\"\njobs = [\"a/b\", \"x/{job}\", \"x/{job}\"]\nrealtime_priority = 99\n\n[baseline]\n\"cpu.usge\" = \"1s\"\n\"memory.*\" = \"fast\"\n\"Cpu\" = \"1s\"\n";
+        let text = "nod = \"n1\"\nflush = \"1 s\"\noutbox = 5\ncollector = \"http://x\"\njobs = [\"a/b\", \"x/{job}\", \"x/{job}\"]\nrealtime_priority = 99\nremote_control = 1\n[baseline]\n\"cpu.usge\" = \"1s\"\n\"memory.*\" = \"fast\"\n\"Cpu\" = \"1s\"\n";
         let faults = parse(text).unwrap_err();
         let lines: Vec<String> = faults.0.iter().map(ToString::to_string).collect();
         let expected = [
@@ -429,6 +435,7 @@ mod tests {
             (5, "needs {job} exactly once"),
             (5, "`x/{job}` stands twice"),
             (6, "a whole number from 0 to 50"),
+            (7, "it must be true or false"),
             (9, "did you mean `cpu.usage`?"),
             (10, "`fast` is no period"),
             (11, "`Cpu` selects nothing"),

@@ -7,6 +7,7 @@ mod answer;
 mod crowd;
 mod fields;
 mod office;
+pub(crate) mod remote;
 mod verb;
 
 use std::fs;

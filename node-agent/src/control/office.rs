@@ -11,12 +11,14 @@ use crate::asker::Asker;
 use crate::clock;
 use crate::counters::Counters;
 use crate::manager::ask;
-use crate::request::{AnnotateError, RegisterError, Request, SetError, View};
+use crate::request::{AnnotateError, RegisterError, Request, SetError, SetSpec, View};
 use crate::source::own::resident_bytes;
 
 /// One asker's side of the agent.
 pub(super) struct Office<'a> {
     asker: Asker,
+    /// From when on her leases count, in microseconds since the epoch; none for now.
+    since_us: Option<i64>,
     requests: &'a mpsc::Sender<Request>,
     context: &'a Context,
 }
@@ -26,7 +28,12 @@ type Answered = Result<Answer, Refusal>;
 
 impl<'a> Office<'a> {
     pub(super) const fn new(asker: Asker, requests: &'a mpsc::Sender<Request>, context: &'a Context) -> Self {
-        Self { asker, requests, context }
+        Self { asker, since_us: None, requests, context }
+    }
+
+    /// Counts the time of leases from `at_us`, in microseconds since the epoch, and not from now.
+    pub(super) const fn since(self, at_us: i64) -> Self {
+        Self { since_us: Some(at_us), ..self }
     }
 
     /// The answer to one request.
@@ -91,7 +98,7 @@ impl<'a> Office<'a> {
     }
 
     async fn set(&self, lease: Lease) -> Answered {
-        let set = lease.spec(self.asker)?;
+        let set = SetSpec { since_us: self.since_us, ..lease.spec(self.asker)? };
         match self.ask(|reply| Request::Set(Box::new(set), reply)).await? {
             Ok(granted) => Ok(Answer::granted(granted)),
             Err(error) => Err(refuse_set(&error)),
@@ -168,6 +175,7 @@ fn refuse_set(error: &SetError) -> Refusal {
         SetError::Unavailable(_) => ("unavailable", Some("plan")),
         SetError::TooShort { .. } => ("shortest_period", Some("plan")),
         SetError::TooLong(_) => ("longest_lease", Some("for")),
+        SetError::Ended => ("ended", None),
         SetError::TooMany(_) => ("too_many", None),
         SetError::OverBudget { limit, .. } => (*limit, Some("plan")),
     };
@@ -179,7 +187,11 @@ fn refuse_set(error: &SetError) -> Refusal {
         }
         SetError::TooShort { shortest, .. } => refusal.instead = Some(shortest.to_string()),
         SetError::TooLong(longest) => refusal.instead = Some(longest.to_string()),
-        SetError::UnknownJob | SetError::Forbidden | SetError::Unavailable(_) | SetError::TooMany(_) => {}
+        SetError::UnknownJob
+        | SetError::Forbidden
+        | SetError::Unavailable(_)
+        | SetError::TooMany(_)
+        | SetError::Ended => {}
     }
     refusal
 }

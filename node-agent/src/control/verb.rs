@@ -174,7 +174,7 @@ impl Lease {
         }
         let duration = self.duration.as_deref().map(str::parse::<Period>).transpose();
         let duration = duration.map_err(|error| invalid("for", &error))?;
-        Ok(SetSpec { asker, job_id, wishes, duration_us: duration.map(Period::as_micros) })
+        Ok(SetSpec { asker, job_id, wishes, since_us: None, duration_us: duration.map(Period::as_micros) })
     }
 }
 

@@ -1,4 +1,5 @@
 //! From batches to acknowledged frames: the outbox, and the thread that owns the socket.
 
+pub(crate) mod asks;
 pub mod outbox;
 pub mod sender;

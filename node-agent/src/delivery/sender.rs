@@ -13,6 +13,7 @@ use polymeter_proto::wire::dictionary::{Announced, Entry};
 use polymeter_proto::wire::frame::{Encoder, Extras};
 use polymeter_proto::wire::message::{ToAgent, ToCollector};
 
+use super::asks::{Ask, Asks};
 use super::outbox::{Content, Outbox, Outgoing};
 use crate::clock;
 use crate::counters::Counters;
@@ -40,6 +41,7 @@ pub(crate) struct Sender {
     session: SessionId,
     descriptor: SessionDescriptor,
     outbox: Outbox,
+    asks: Asks,
     encoder: Encoder,
     announced: Announced,
     first_frame: bool,
@@ -62,6 +64,8 @@ pub(crate) struct Settings {
     pub(crate) session: SessionId,
     pub(crate) descriptor: SessionDescriptor,
     pub(crate) outbox_bytes: usize,
+    /// Where users' requests go that come through the collector.
+    pub(crate) asks: Asks,
 }
 
 /// How the sender's end is asked for.
@@ -102,6 +106,7 @@ impl Sender {
             session: settings.session,
             descriptor: settings.descriptor,
             outbox: Outbox::new(settings.session, settings.outbox_bytes),
+            asks: settings.asks,
             encoder: Encoder::default(),
             announced: Announced::default(),
             first_frame: true,
@@ -121,7 +126,7 @@ impl Sender {
         loop {
             self.encode_all();
             self.receive_all();
-            let room = self.send_all();
+            let room = self.send_answers() && self.send_all();
             let now_ns = clock::monotonic_ns();
             if now_ns >= self.resend_at_ns {
                 self.outbox.resend_all();
@@ -261,6 +266,22 @@ impl Sender {
         true
     }
 
+    /// Sends the answers to users' requests; false when the socket has no room.
+    fn send_answers(&mut self) -> bool {
+        while let Some((ask, line)) = self.asks.next_answer() {
+            let message = ToCollector::Answered { session: self.session, ask, line };
+            match (self.socket.send(message.encode(), zmq::DONTWAIT), message) {
+                (Err(zmq::Error::EAGAIN), ToCollector::Answered { ask, line, .. }) => {
+                    self.asks.hold((ask, line));
+                    return false;
+                }
+                (Err(error), _) => log::warning(&format!("cannot send an answer to the collector: {error}")),
+                (Ok(()), _) => {}
+            }
+        }
+        true
+    }
+
     fn receive_all(&mut self) {
         while let Ok(bytes) = self.socket.recv_bytes(zmq::DONTWAIT) {
             match ToAgent::decode(&bytes) {
@@ -281,6 +302,10 @@ impl Sender {
                     log::warning(&format!("cannot send the dictionary: {error}"));
                 }
             }
+            ToAgent::Ask { session, ask, uid, at_us, line } if session == self.session => {
+                // Without room the collector takes the silence for no answer.
+                self.asks.hand_on(Ask { id: ask, uid, at_us, line });
+            }
             ToAgent::Refused { reason, versions } => {
                 if !std::mem::replace(&mut self.refused, true) {
                     let (first, last) = versions;
@@ -290,7 +315,10 @@ impl Sender {
                 }
             }
             // For a session that is not this one's, from a collector that remembers another life.
-            ToAgent::Ack { .. } | ToAgent::Resend { .. } | ToAgent::NeedDictionary { .. } => {}
+            ToAgent::Ack { .. }
+            | ToAgent::Resend { .. }
+            | ToAgent::NeedDictionary { .. }
+            | ToAgent::Ask { .. } => {}
         }
     }
 

@@ -71,7 +71,10 @@ impl Manager {
         if !set.asker.administrator && duration_us > longest.as_micros() {
             return Err(SetError::TooLong(longest));
         }
-        Ok(duration_us)
+        let Some(since_us) = set.since_us else { return Ok(duration_us) };
+        // What comes late ends when it ends on the job's other nodes.
+        let left_us = since_us.saturating_add_unsigned(duration_us).saturating_sub(clock::realtime_us());
+        u64::try_from(left_us).ok().filter(|left_us| *left_us > 0).ok_or(SetError::Ended)
     }
 
     /// Whether no metric would be sampled at a shorter period than users may ask for.

@@ -203,8 +203,7 @@ mod tests {
         assert_eq!(ToCollector::decode(&bytes), Ok(message));
         // The length is the marker of a 32-bit number and the number, in front of the text.
         let length = bytes.len() - long.len() - 4;
-        bytes[length..length + 4]
-            .copy_from_slice(&u32::try_from(long.len() + 1).unwrap().to_le_bytes());
+        bytes[length..length + 4].copy_from_slice(&u32::try_from(long.len() + 1).unwrap().to_le_bytes());
         bytes.push(b'x');
         assert_eq!(ToCollector::decode(&bytes), Err(DecodeError::Serialised));
     }

@@ -1,0 +1,150 @@
+//! Requests that users made on another machine: the collector says who asks, and the same office answers as on the socket.
+//!
+//! All agents of a job are given the same time, so that they change together. What comes late, because the node was cut off,
+//! is done at once, and its lease ends when it ends everywhere.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use polymeter_proto::wire::control::ControlLine;
+use tokio::sync::{Semaphore, mpsc};
+
+use super::answer::{Answer, Refusal};
+use super::office::Office;
+use super::verb::Verb;
+use super::{Context, LINE_BYTES};
+use crate::clock;
+use crate::delivery::asks::{Ask, Asked};
+use crate::request::Request;
+
+/// Requests that are being answered or wait for their time. A collector has one per user who is typing.
+const AT_ONCE: usize = 16;
+
+/// How far ahead a request may take effect. Collectors ask for a fraction of a second; more means that the clocks differ.
+const AHEAD_MOST_US: i64 = 10_000_000;
+
+/// Answers until the sender or the runtime ends. Where users' requests are not `wanted` from elsewhere, that is the answer.
+pub(crate) async fn serve(mut asked: Asked, wanted: bool, requests: mpsc::Sender<Request>, context: Context) {
+    let places = Arc::new(Semaphore::new(AT_ONCE));
+    while let Some(ask) = asked.next().await {
+        let (answers, id) = (asked.answers(), ask.id);
+        if !wanted {
+            let message = "this node takes no requests through the collector; ask on the node";
+            answers.give(id, line(&Answer::refused(Refusal::new("forbidden", None, message))));
+            continue;
+        }
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+            let busy = Refusal::new("busy", None, "too many requests at once; try again in a moment");
+            answers.give(id, line(&Answer::refused(busy)));
+            continue;
+        };
+        let (requests, context) = (requests.clone(), context.clone());
+        tokio::spawn(async move {
+            let answer = answer(&ask, &requests, &context).await;
+            answers.give(id, line(&answer));
+            drop(place);
+        });
+    }
+}
+
+async fn answer(ask: &Ask, requests: &mpsc::Sender<Request>, context: &Context) -> Answer {
+    let (verb, wait_us) = match judge(ask, clock::realtime_us()) {
+        Ok(judged) => judged,
+        Err(refusal) => return Answer::refused(refusal),
+    };
+    if wait_us > 0 {
+        tokio::time::sleep(Duration::from_micros(wait_us)).await;
+    }
+    let asker = context.rights.borrow().asker_elsewhere(ask.uid);
+    Office::new(asker, requests, context).since(ask.at_us).answer(verb).await
+}
+
+/// What is asked, and how many microseconds from now it takes effect; or why it is not done.
+fn judge(ask: &Ask, now_us: i64) -> Result<(Verb, u64), Refusal> {
+    if ask.line.as_str().len() as u64 >= LINE_BYTES {
+        return Err(Refusal::new("too_long", None, "a request has at most 65536 bytes"));
+    }
+    let verb = Verb::parse(ask.line.as_str().as_bytes())?;
+    match verb {
+        Verb::Plan(_) | Verb::Set(_) | Verb::Reset(_) | Verb::Mark(_) => {}
+        Verb::Status
+        | Verb::Jobs
+        | Verb::Metrics(_)
+        | Verb::Push(_)
+        | Verb::Register(_)
+        | Verb::Unregister(_)
+        | Verb::Flush => {
+            let message = "this can be asked on the node only, over its control socket";
+            return Err(Refusal::new("forbidden", Some("verb"), message));
+        }
+    }
+    let ahead_us = ask.at_us.saturating_sub(now_us);
+    if ahead_us > AHEAD_MOST_US {
+        let message = format!(
+            "it would take effect in {} s; do the clocks of this node and the collector differ?",
+            ahead_us / 1_000_000
+        );
+        return Err(Refusal::new("too_far", None, &message));
+    }
+    Ok((verb, u64::try_from(ahead_us).unwrap_or(0)))
+}
+
+/// An answer as it travels.
+fn line(answer: &Answer) -> ControlLine {
+    let mut bytes = answer.line();
+    bytes.pop();
+    let whole = String::from_utf8(bytes).ok().and_then(|text| ControlLine::try_from(text).ok());
+    // The refusal is short enough.
+    whole.unwrap_or_else(|| {
+        line(&Answer::refused(Refusal::new(
+            "too_long",
+            None,
+            "it is done, and the answer is too long to travel; ask on the node, or for fewer metrics",
+        )))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW_US: i64 = 1_790_000_000_000_000;
+
+    fn judged(line: &str, at_us: i64) -> Result<u64, String> {
+        let ask = Ask { id: 1, uid: 7, at_us, line: line.try_into().unwrap() };
+        judge(&ask, NOW_US).map(|(_, wait_us)| wait_us).map_err(|refusal| refusal.code)
+    }
+
+    #[test]
+    fn it_is_done_at_its_time_or_at_once() {
+        let set = r#"{"verb":"set","job":"1","plan":{"cpu.usage":"1s"}}"#;
+        assert_eq!(judged(set, NOW_US + 250_000), Ok(250_000));
+        assert_eq!(judged(set, NOW_US - 3_600_000_000), Ok(0));
+        assert_eq!(judged(set, i64::MIN), Ok(0));
+        assert_eq!(judged(set, NOW_US + AHEAD_MOST_US), Ok(10_000_000));
+        assert_eq!(judged(set, NOW_US + AHEAD_MOST_US + 1), Err("too_far".into()));
+        assert_eq!(judged(set, i64::MAX), Err("too_far".into()));
+    }
+
+    #[test]
+    fn only_what_is_about_a_job_can_be_asked_from_elsewhere() {
+        assert_eq!(judged(r#"{"verb":"plan","job":"1"}"#, 0), Ok(0));
+        assert_eq!(judged(r#"{"verb":"reset","job":"1"}"#, 0), Ok(0));
+        assert_eq!(judged(r#"{"verb":"mark","job":"1","name":"x"}"#, 0), Ok(0));
+        for verb in ["status", "jobs", "metrics", "flush"] {
+            assert_eq!(judged(&format!(r#"{{"verb":"{verb}"}}"#), 0), Err("forbidden".into()), "{verb}");
+        }
+        assert_eq!(judged(r#"{"verb":"unregister","job":"1"}"#, 0), Err("forbidden".into()));
+        assert_eq!(judged(r#"{"verb":"register","job":"1"}"#, 0), Err("forbidden".into()));
+        assert_eq!(judged("hello", 0), Err("malformed".into()));
+        assert_eq!(judged(&" ".repeat(64 * 1024), 0), Err("too_long".into()));
+    }
+
+    #[test]
+    fn an_answer_that_is_too_long_says_so() {
+        let unavailable = vec![("x".repeat(300_000), String::new())];
+        let short = line(&Answer::Registered { unavailable });
+        assert!(short.as_str().contains("\"code\":\"too_long\""), "{short:?}");
+        assert_eq!(line(&Answer::Reset { ended: 1 }).as_str(), r#"{"answer":"reset","ended":1}"#);
+    }
+}
