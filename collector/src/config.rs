@@ -2,6 +2,7 @@
 //!
 //! All faults are found before anything is opened, and reported together.
 
+mod control;
 mod file;
 
 use std::fmt;
@@ -10,7 +11,9 @@ use std::time::Duration;
 
 use clap::Parser;
 
+pub use self::control::SaidControl;
 pub use self::file::Said;
+use crate::control::ControlConfig;
 use crate::store::{StoreUrl, TimescaleMode};
 
 /// Where agents reach a collector for which nothing else is said.
@@ -34,6 +37,8 @@ pub struct Config {
     pub commit_interval: Duration,
     /// How many samples are committed together at most, but for the frame that goes beyond it.
     pub commit_rows: usize,
+    /// Where users ask for changes of whole jobs.
+    pub control: ControlConfig,
 }
 
 impl Config {
@@ -46,6 +51,7 @@ impl Config {
             writers: 2,
             commit_interval: Duration::from_secs(1),
             commit_rows: 50_000,
+            control: ControlConfig::default(),
         }
     }
 }
@@ -129,6 +135,7 @@ impl Arguments {
             writers: file.writers.unwrap_or(meant.writers),
             commit_interval: file.commit_interval.unwrap_or(meant.commit_interval),
             commit_rows: file.commit_rows.unwrap_or(meant.commit_rows),
+            control: file.control.meant(),
             ..meant
         })
     }
@@ -258,5 +265,32 @@ mod tests {
                 .unwrap_err()
                 .contains("/nowhere/collector.toml")
         );
+    }
+
+    #[test]
+    fn whoever_can_be_reached_from_elsewhere_must_know_who_asks() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("collector.toml");
+        let of = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            resolve(&["--config", path.to_str().unwrap()]).map(|config| config.control)
+        };
+        assert_eq!(of("control_socket = 'off'\nauth = 'none'\n").unwrap(), ControlConfig::default());
+        let control = of("control_socket = '/run/c'\ncontrol = 'tcp://[::]:7718'\nauth = 'munge'\n").unwrap();
+        let network = control.network.unwrap();
+        assert_eq!((control.socket, network.address.as_str()), (Some("/run/c".into()), "[::]:7718"));
+        assert_eq!(network.unmunge.program, std::path::Path::new("/usr/bin/unmunge"));
+        for (text, part) in [
+            (
+                "auth = 'none'\ncontrol = 'tcp://[::]:7718'\n",
+                "collector.toml:2: `control` needs `auth = \"munge\"`",
+            ),
+            ("control = 'tcp://*:7718'\n", "write tcp://ADDRESS:PORT"),
+            ("control_socket = 'c'\n", "no absolute path"),
+            ("auth = 'password'\n", "none, munge"),
+        ] {
+            let faults = of(text).unwrap_err();
+            assert!(faults.contains(part), "{text}: {faults}");
+        }
     }
 }

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::time::Duration;
 
+use polymeter_proto::series::SessionId;
+use polymeter_proto::wire::control::ControlLine;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::limits;
@@ -35,6 +37,16 @@ impl Peer {
 pub(crate) struct Received {
     pub(crate) peer: Peer,
     pub(crate) bytes: zmq::Message,
+}
+
+/// What an agent answers to a user's request.
+#[derive(Debug)]
+pub(crate) struct Heard {
+    pub(crate) peer: Peer,
+    pub(crate) session: SessionId,
+    /// The number of the request.
+    pub(crate) ask: u64,
+    pub(crate) line: ControlLine,
 }
 
 /// What is to be sent to an agent.

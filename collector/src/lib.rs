@@ -4,6 +4,7 @@
 //! agents --ROUTER--> receiver --inboxes--> writers (ingest, gather, commit) --> store <-- query
 //!            ^                                |
 //!            +-------------- answers ---------+
+//! users --> control --> receiver --> agents, and back the same way
 //! ```
 //!
 //! The invariant: what is acknowledged is committed, and what is committed is committed once. Frames that are not
@@ -12,6 +13,8 @@
 pub mod clock;
 pub mod commit;
 pub mod config;
+pub mod control;
+pub mod directory;
 pub mod inbox;
 pub mod ingest;
 pub mod limits;
@@ -29,6 +32,8 @@ pub use config::Config;
 pub use writer::Totals;
 
 use crate::clock::Clock;
+use crate::control::{Control, NoDoor, Open};
+use crate::directory::Directory;
 use crate::inbox::Waker;
 use crate::receiver::Receiver;
 use crate::stop::Stop;
@@ -40,6 +45,7 @@ use crate::writer::Writer;
 #[derive(Debug)]
 pub struct Collector {
     endpoint: String,
+    doors: Vec<String>,
     choice: Choice,
     clock: Clock,
     stop: Stop,
@@ -47,6 +53,7 @@ pub struct Collector {
     receiver: JoinHandle<u64>,
     writers: Vec<JoinHandle<Totals>>,
     upkeep: Option<Upkeep>,
+    control: Option<Control>,
 }
 
 /// Why a collector does not start.
@@ -66,6 +73,8 @@ pub enum StartError {
         /// Its reason.
         source: StoreError,
     },
+    /// Users cannot be given a door.
+    Control(NoDoor),
     /// The machine gives no more threads or descriptors.
     Machine(std::io::Error),
 }
@@ -75,6 +84,12 @@ impl fmt::Display for StartError {
         match self {
             Self::Bind { endpoint, .. } => write!(f, "cannot listen at {endpoint}"),
             Self::Store { store, .. } => write!(f, "cannot use the store {store}"),
+            Self::Control(NoDoor { place, .. }) => {
+                write!(
+                    f,
+                    "users cannot ask at {place}; see `control_socket` and `control` in the configuration"
+                )
+            }
             Self::Machine(_) => f.write_str("cannot start a thread"),
         }
     }
@@ -85,6 +100,7 @@ impl std::error::Error for StartError {
         match self {
             Self::Bind { source, .. } => Some(source),
             Self::Store { source, .. } => Some(source),
+            Self::Control(NoDoor { source, .. }) => Some(source),
             Self::Machine(source) => Some(source),
         }
     }
@@ -118,27 +134,44 @@ impl Collector {
         let socket = receiver::bind(context, &config.listen).map_err(cannot_bind)?;
         let endpoint =
             socket.get_last_endpoint().map_err(cannot_bind)?.unwrap_or_else(|_| config.listen.clone());
+        let open = Open::doors(&config.control).map_err(StartError::Control)?;
+        let doors = open.places();
         let upkeep = Upkeep::start(config, choice.way)?;
         let waker = Waker::new().map_err(StartError::Machine)?;
         let (answer_sender, answers) = inbox::answers(waker.clone());
+        let directory = Directory::default();
         let (mut inboxes, mut writers) = (Vec::new(), Vec::new());
         for store in stores {
             let (sender, inbox) = inbox::inbox(waker.clone());
             inboxes.push(sender);
-            let writer =
-                Writer::new(config.clone(), clock, stop.clone(), inbox, answer_sender.clone(), store);
+            let (answers, directory) = (answer_sender.clone(), directory.clone());
+            let writer = Writer::new(config.clone(), clock, stop.clone(), inbox, answers, directory, store);
             writers.push(spawn("writer", move || writer.run())?);
         }
-        // The writers alone hold the answers' sender now: when the last has gone, the receiver goes.
-        drop(answer_sender);
-        let receiver = Receiver { socket, waker: waker.clone(), inboxes, answers, clock, stop: stop.clone() };
+        // The writers and control alone hold the answers' sender now: when the last has gone, the receiver goes.
+        let control = Control::start(open, directory, answer_sender, clock).map_err(StartError::Machine)?;
+        let (control, heard) = control.unzip();
+        let receiver = Receiver {
+            socket,
+            waker: waker.clone(),
+            inboxes,
+            answers,
+            control: heard,
+            clock,
+            stop: stop.clone(),
+        };
         let receiver = spawn("receiver", move || receiver.run())?;
-        Ok(Self { endpoint, choice, clock, stop, waker, receiver, writers, upkeep })
+        Ok(Self { endpoint, doors, choice, clock, stop, waker, receiver, writers, upkeep, control })
     }
 
     /// Where agents can connect: the endpoint that was bound, with its real port.
     pub fn endpoint(&self) -> &str {
         &self.endpoint
+    }
+
+    /// Where users can ask: paths, and addresses with their real ports.
+    pub fn doors(&self) -> &[String] {
+        &self.doors
     }
 
     /// How samples are written, and why.
@@ -155,7 +188,7 @@ impl Collector {
         self.stop.wish(self.clock.now().since_start);
         self.waker.wake();
         let mut totals = Totals::default();
-        let mut broken = false;
+        let mut broken = !self.control.is_none_or(Control::stop);
         for writer in self.writers {
             match writer.join() {
                 Ok(of_one) => totals.add(&of_one),

@@ -82,5 +82,51 @@ pub const SQLITE_BUSY: Duration = Duration::from_secs(10);
 /// Bytes of rows that are handed to COPY at once.
 pub const COPY_BYTES: usize = 256 * 1024;
 
+/// Nodes that control knows, and jobs that they have together: some 100 MiB. What changed last is remembered.
+pub const NODES: usize = 16 * 1024;
+
+/// See [`NODES`].
+pub const JOBS: usize = 256 * 1024;
+
+/// Connections to each door of control at once: people who type, and their scripts.
+pub const CONTROL_CONNECTIONS: usize = 256;
+
+/// Connections of one user to the Unix socket at once, and requests of one user that are being answered: so that nobody
+/// keeps the others out.
+pub const CONTROL_PER_USER: usize = 16;
+
+/// Bytes of a request, newline included, as on an agent's socket.
+pub const REQUEST_BYTES: u64 = 64 * 1024;
+
+/// Bytes of a request that came as a MUNGE credential: base64 adds a third, the nonce and MUNGE's own head a little.
+pub const CREDENTIAL_BYTES: u64 = 96 * 1024;
+
+/// How long a connection may say nothing, and how long it may take to read its answer.
+pub const CONTROL_SILENCE: Duration = Duration::from_secs(30);
+
+/// How long after it came a request takes effect on all nodes: longer than a message is under way.
+pub const EFFECT_AFTER_US: i64 = 250_000;
+
+/// How long after a request took effect its answers may take.
+pub const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
+
+/// Answers of agents that wait for control, which takes them at once. What does not fit counts as not answered.
+pub const CONTROL_ANSWERS: usize = 1024;
+
+/// Bytes of all nodes' answers to one request. Beyond that, nodes only say whether it was granted.
+pub const JOB_ANSWER_BYTES: usize = 16 * 1024 * 1024;
+
+/// Requests that are remembered for agents that are away, and the bytes that they may have.
+pub const REMEMBERED: usize = 4096;
+
+/// See [`REMEMBERED`].
+pub const REMEMBERED_BYTES: usize = 16 * 1024 * 1024;
+
+/// Credentials that are decoded at once; each is a process of its own.
+pub const UNMUNGES: usize = 8;
+
+/// How long munged may take to decode a credential.
+pub const UNMUNGE_WITHIN: Duration = Duration::from_secs(5);
+
 /// Bytes of a configuration file.
 pub const CONFIG_BYTES: u64 = 1024 * 1024;

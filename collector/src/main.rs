@@ -1,7 +1,7 @@
 //! `polymeter-collector`: from the command line to the exit status.
 //!
-//! 0: it was told to stop, and did; 1: something broke; 2: the command line or configuration is wrong; 3: the endpoint
-//! or the store cannot be opened.
+//! 0: it was told to stop, and did; 1: something broke; 2: the command line or configuration is wrong; 3: the endpoint,
+//! the store or a door for users cannot be opened.
 
 use std::process::ExitCode;
 
@@ -52,7 +52,9 @@ fn main() -> ExitCode {
         Err(error) => {
             log::warning(log::chain(error.as_ref()));
             ExitCode::from(match error.downcast_ref() {
-                Some(StartError::Bind { .. } | StartError::Store { .. }) => UNREACHABLE,
+                Some(StartError::Bind { .. } | StartError::Store { .. } | StartError::Control(_)) => {
+                    UNREACHABLE
+                }
                 Some(StartError::Machine(_)) | None => BROKEN,
             })
         }
@@ -72,6 +74,9 @@ fn run(config: &Config) -> Result<Totals, Box<dyn std::error::Error>> {
         config.store,
         collector.choice()
     ));
+    if !collector.doors().is_empty() {
+        log::info(format_args!("users ask at {}", collector.doors().join(" and ")));
+    }
     event_loop.block_on(async {
         tokio::select! {
             _ = terminate.recv() => {}

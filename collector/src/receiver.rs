@@ -11,13 +11,14 @@ use std::sync::mpsc::{self, TryRecvError};
 use std::time::Duration;
 
 use polymeter_proto::series::SessionId;
+use polymeter_proto::wire::control::ControlLine;
 use polymeter_proto::wire::message::{ToAgent, ToCollector};
 use polymeter_proto::wire::{DecodeError, VERSION, frame, message};
 use zmq::{DONTWAIT, POLLIN, PollItem, Socket};
 
 use self::refusals::Refusals;
 use crate::clock::Clock;
-use crate::inbox::{Answer, InboxSender, Peer, Received, Waker};
+use crate::inbox::{Answer, Heard, InboxSender, Peer, Received, Waker};
 use crate::ingest::session_of;
 use crate::limits;
 use crate::stop::Stop;
@@ -29,6 +30,8 @@ pub(crate) struct Receiver {
     /// One per writer; none any more once the socket is drained at the stop.
     pub(crate) inboxes: Vec<InboxSender>,
     pub(crate) answers: mpsc::Receiver<Answer>,
+    /// Where what agents answer to users goes; none where nobody can ask.
+    pub(crate) control: Option<tokio::sync::mpsc::Sender<Heard>>,
     pub(crate) clock: Clock,
     pub(crate) stop: Stop,
 }
@@ -134,8 +137,20 @@ impl Receiver {
         while held.is_none() && came < limits::RECEIVE_BURST && !self.inboxes.is_empty() {
             let Some((peer, payload)) = self.next() else { break };
             came += 1;
-            match payload.map_err(str::to_owned).and_then(|bytes| Ok((self.writer_for(&bytes)?, bytes))) {
-                Ok((writer, bytes)) => *held = self.hand_on(writer, Received { peer, bytes }),
+            match payload
+                .map_err(str::to_owned)
+                .and_then(|bytes| peek(&bytes).map(|whom| (whom, bytes)).map_err(|error| error.to_string()))
+            {
+                Ok((For::Writer(session), bytes)) => {
+                    *held = self.hand_on(self.writer_for(session), Received { peer, bytes });
+                }
+                Ok((For::Control(session, ask, line), _)) => {
+                    let heard = Heard { peer, session, ask, line };
+                    if let Some(control) = &self.control {
+                        // Without room it is not heard, and the user reads that there was no answer.
+                        control.try_send(heard).ok();
+                    }
+                }
                 Err(why) => self.refuse(&peer, &why, refusals),
             }
         }
@@ -162,24 +177,37 @@ impl Receiver {
         Some((peer, if single { Ok(payload) } else { Err("a message of several parts") }))
     }
 
-    /// The writer for a message: a session has the same one for all its life.
-    fn writer_for(&self, bytes: &[u8]) -> Result<usize, String> {
-        let session = peek_session(bytes).map_err(|error| error.to_string())?;
+    /// The writer of a session, the same one for all its life.
+    fn writer_for(&self, session: SessionId) -> usize {
         let writers = self.inboxes.len().max(1) as u64;
-        Ok(usize::try_from(session.0 % writers).unwrap_or_default())
+        usize::try_from(session.0 % writers).unwrap_or_default()
     }
 }
 
-/// The session that a frame or message belongs to, before anything else of it is believed.
-fn peek_session(bytes: &[u8]) -> Result<SessionId, DecodeError> {
+/// Whom something is for that an agent sent.
+#[derive(Debug, PartialEq, Eq)]
+enum For {
+    /// The writer of this session.
+    Writer(SessionId),
+    /// Control: an answer of this session to the request with this number.
+    Control(SessionId, u64, ControlLine),
+}
+
+/// Whom a frame or message is for, before anything else of it is believed.
+fn peek(bytes: &[u8]) -> Result<For, DecodeError> {
     let (magic, rest) = bytes.split_first_chunk::<3>().ok_or(DecodeError::Truncated)?;
     let (version, rest) = rest.split_first().ok_or(DecodeError::Truncated)?;
     match (*magic, *version) {
         (frame::MAGIC, VERSION) => {
             let session = rest.first_chunk::<8>().ok_or(DecodeError::Truncated)?;
-            Ok(SessionId(u64::from_le_bytes(*session)))
+            Ok(For::Writer(SessionId(u64::from_le_bytes(*session))))
         }
-        (message::MAGIC, VERSION) => ToCollector::decode(bytes).map(|message| session_of(&message)),
+        (message::MAGIC, VERSION) => Ok(match ToCollector::decode(bytes)? {
+            ToCollector::Answered { session, ask, line } => For::Control(session, ask, line),
+            message @ (ToCollector::Dictionary { .. } | ToCollector::Skipped { .. }) => {
+                For::Writer(session_of(&message))
+            }
+        }),
         (frame::MAGIC | message::MAGIC, found) => Err(DecodeError::Version { found }),
         _ => Err(DecodeError::Magic),
     }
@@ -202,12 +230,15 @@ mod tests {
 
     #[test]
     fn only_this_protocol_is_handed_on() {
-        assert_eq!(peek_session(b"PLM\x01\x07\0\0\0\0\0\0\0"), Ok(SessionId(7)));
-        assert_eq!(peek_session(b"PLM\x01\x07\0\0\0"), Err(DecodeError::Truncated));
-        assert_eq!(peek_session(b"PLM\x02\x07\0\0\0\0\0\0\0"), Err(DecodeError::Version { found: 2 }));
-        assert_eq!(peek_session(b"GET / HTTP/1.1"), Err(DecodeError::Magic));
-        assert_eq!(peek_session(b""), Err(DecodeError::Truncated));
+        assert_eq!(peek(b"PLM\x01\x07\0\0\0\0\0\0\0"), Ok(For::Writer(SessionId(7))));
+        assert_eq!(peek(b"PLM\x01\x07\0\0\0"), Err(DecodeError::Truncated));
+        assert_eq!(peek(b"PLM\x02\x07\0\0\0\0\0\0\0"), Err(DecodeError::Version { found: 2 }));
+        assert_eq!(peek(b"GET / HTTP/1.1"), Err(DecodeError::Magic));
+        assert_eq!(peek(b""), Err(DecodeError::Truncated));
         let message = ToCollector::Dictionary { session: SessionId(9), entries: Vec::new() };
-        assert_eq!(peek_session(&message.encode()), Ok(SessionId(9)));
+        assert_eq!(peek(&message.encode()), Ok(For::Writer(SessionId(9))));
+        let line: ControlLine = "{}".try_into().unwrap();
+        let answer = ToCollector::Answered { session: SessionId(9), ask: 3, line: line.clone() };
+        assert_eq!(peek(&answer.encode()), Ok(For::Control(SessionId(9), 3, line)));
     }
 }

@@ -12,6 +12,7 @@ use polymeter_proto::wire::message::ToCollector;
 use crate::clock::Clock;
 use crate::commit::{Accepted, Loss, LossReason};
 use crate::config::Config;
+use crate::directory::Directory;
 use crate::inbox::{Answer, AnswerSender, Inbox, Peer, Received, Taken};
 use crate::ingest::{Ingest, Verdict, session_of};
 use crate::stop::Stop;
@@ -63,6 +64,7 @@ pub(crate) struct Writer {
     stop: Stop,
     inbox: Inbox,
     answers: AnswerSender,
+    directory: Directory,
     /// None while it is away.
     store: Option<Store>,
     ingest: Ingest,
@@ -83,6 +85,7 @@ impl Writer {
         stop: Stop,
         inbox: Inbox,
         answers: AnswerSender,
+        directory: Directory,
         store: Store,
     ) -> Self {
         Self {
@@ -91,6 +94,7 @@ impl Writer {
             stop,
             inbox,
             answers,
+            directory,
             store: Some(store),
             ingest: Ingest::default(),
             gathered: Vec::new(),
@@ -139,6 +143,9 @@ impl Writer {
         } else {
             ToCollector::decode(&bytes).map(|message| self.judge_message(&peer, message))
         };
+        if let Some(presence) = self.ingest.take_news() {
+            self.directory.learn(presence);
+        }
         match verdict {
             Ok(verdict) => self.follow(peer, verdict),
             Err(error) => self.follow(peer, Verdict::Refused(error.to_string())),

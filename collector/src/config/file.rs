@@ -11,11 +11,24 @@ use polymeter_proto::period::Period;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::control::SaidControl;
 use super::{Endpoint, Fault};
 use crate::limits;
 use crate::store::{StoreUrl, TimescaleMode};
 
-const KEYS: [&str; 6] = ["commit_interval", "commit_rows", "listen", "store", "timescaledb", "writers"];
+const KEYS: [&str; 11] = [
+    "auth",
+    "commit_interval",
+    "commit_rows",
+    "control",
+    "control_socket",
+    "listen",
+    "munge_socket",
+    "store",
+    "timescaledb",
+    "unmunge",
+    "writers",
+];
 
 /// More connections than this do not make one server faster.
 const WRITERS_MAX: usize = 64;
@@ -38,6 +51,8 @@ pub struct Said {
     pub commit_interval: Option<Duration>,
     /// See [`super::Config::commit_rows`].
     pub commit_rows: Option<usize>,
+    /// What is said of control.
+    pub control: SaidControl,
 }
 
 /// A file's text, and the faults that are found in it.
@@ -86,6 +101,14 @@ fn parse(path: &Path, text: &str, faults: &mut Vec<Fault>) -> Said {
                 said.commit_interval =
                     page.text(&value).map(|period: Period| Duration::from_nanos(period.as_nanos()));
             }
+            "control_socket" => said.control.socket = page.text(&value),
+            "auth" => said.control.auth = page.text(&value),
+            "control" => {
+                said.control.place = page.place(value.span());
+                said.control.address = page.text(&value);
+            }
+            "unmunge" => said.control.unmunge = page.text(&value),
+            "munge_socket" => said.control.munge_socket = page.text(&value),
             "writers" => said.writers = page.count(&value, WRITERS_MAX),
             "commit_rows" => said.commit_rows = page.count(&value, COMMIT_ROWS_MAX),
             unknown => {
@@ -94,17 +117,20 @@ fn parse(path: &Path, text: &str, faults: &mut Vec<Fault>) -> Said {
             }
         }
     }
+    said.control.check(page.faults);
     said
 }
 
 impl Page<'_> {
     fn fault(&mut self, span: Range<usize>, message: &str) {
+        let place = self.place(span);
+        self.faults.push(Fault { place, message: message.replace('\n', " ") });
+    }
+
+    fn place(&self, span: Range<usize>) -> String {
         let before = self.text.as_bytes().get(..span.start).unwrap_or_default();
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
-        self.faults.push(Fault {
-            place: format!("{}:{line}", self.path.display()),
-            message: message.replace('\n', " "),
-        });
+        format!("{}:{line}", self.path.display())
     }
 
     fn text<T: std::str::FromStr<Err: fmt::Display>>(&mut self, value: &Spanned<DeValue<'_>>) -> Option<T> {

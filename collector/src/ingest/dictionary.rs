@@ -46,6 +46,8 @@ pub(super) struct Dictionary {
     series: HashMap<SeriesId, Arc<Series>>,
     shapes: HashMap<ShapeId, Vec<Arc<Series>>>,
     ended: VecDeque<JobHandle>,
+    /// Whether the session or its jobs have changed since somebody looked.
+    news: bool,
     /// About how much memory the entries take.
     bytes: usize,
 }
@@ -62,6 +64,17 @@ impl Dictionary {
     /// When nobody has said so yet.
     pub(super) fn session(&self) -> Result<&Arc<Session>, Fault> {
         self.session.as_ref().ok_or(Fault::Unknown("session"))
+    }
+
+    /// Whether the session or its jobs have changed since the last call.
+    pub(super) const fn take_news(&mut self) -> bool {
+        std::mem::replace(&mut self.news, false)
+    }
+
+    /// The jobs that have not ended.
+    pub(super) fn running(&self) -> impl Iterator<Item = &JobDescriptor> {
+        let running = self.jobs.iter().filter(|(handle, _)| !self.ended.contains(handle));
+        running.map(|(_, job)| &job.descriptor)
     }
 
     /// Forgets everything, so that only what the agent still uses comes back.
@@ -103,6 +116,7 @@ impl Dictionary {
             Some(_) => Err(Fault::Contradiction("the session introduces itself again as somebody else")),
             None => {
                 self.session = Some(Arc::new(Session { id, descriptor }));
+                self.news = true;
                 Ok(true)
             }
         }
@@ -111,7 +125,9 @@ impl Dictionary {
     fn add_job(&mut self, handle: JobHandle, descriptor: JobDescriptor) -> Result<bool, Fault> {
         let node = self.session()?.descriptor.node.clone();
         let make = |descriptor| Arc::new(Job { node, descriptor, key: OnceLock::new() });
-        learn(&mut self.jobs, handle, descriptor, |known, new| known.descriptor == *new, make)
+        let new = learn(&mut self.jobs, handle, descriptor, |known, new| known.descriptor == *new, make)?;
+        self.news |= new;
+        Ok(new)
     }
 
     fn add_series(&mut self, id: SeriesId, descriptor: SeriesDescriptor) -> Result<bool, Fault> {
@@ -213,6 +229,7 @@ impl Dictionary {
         });
         if !self.ended.contains(&handle) {
             self.ended.push_back(handle);
+            self.news = true;
         }
         if self.ended.len() > ENDED_JOBS
             && let Some(oldest) = self.ended.pop_front()

@@ -19,6 +19,7 @@ use polymeter_proto::wire::message::{SkipReason, ToAgent, ToCollector};
 use self::dictionary::{Dictionary, Fault};
 use crate::clock::Now;
 use crate::commit::{Accepted, Loss, LossReason, Samples};
+use crate::directory::Presence;
 use crate::inbox::Peer;
 use crate::limits;
 
@@ -72,6 +73,8 @@ struct Asked {
 pub struct Ingest {
     sessions: HashMap<SessionId, State>,
     dictionary_bytes: usize,
+    /// What a session has told of itself, until somebody takes it.
+    news: Option<Presence>,
 }
 
 impl Ingest {
@@ -106,6 +109,11 @@ impl Ingest {
         true
     }
 
+    /// What the session that spoke last says of itself, where that is new.
+    pub fn take_news(&mut self) -> Option<Presence> {
+        self.news.take()
+    }
+
     fn forget_quietest(&mut self, which: impl Fn(&State) -> bool) -> bool {
         let forgettable =
             self.sessions.iter().filter(|(_, state)| state.received == state.committed && which(state));
@@ -137,6 +145,8 @@ impl Ingest {
                 let loss = (reason == SkipReason::OutboxFull && samples > 0).then_some(loss);
                 state.skip(id, (first, last), loss, now)
             }
+            // The receiver hands it to control.
+            ToCollector::Answered { .. } => Verdict::Nothing,
         });
         self.bound_memory(id);
         verdict
@@ -151,7 +161,8 @@ impl Ingest {
     ) -> Verdict {
         let Some(state) = self.sessions.get_mut(&id) else { return Verdict::Nothing };
         state.heard = now.since_start;
-        if state.peer != *peer {
+        let moved = state.peer != *peer;
+        if moved {
             // The agent has connected anew, and what was asked over the old connection is lost.
             state.peer = peer.clone();
             state.asked = Asked::default();
@@ -159,6 +170,9 @@ impl Ingest {
         let before = state.dictionary.bytes();
         let verdict = judge(state);
         self.dictionary_bytes = self.dictionary_bytes - before + state.dictionary.bytes();
+        if state.dictionary.take_news() || moved {
+            self.news = state.presence(id);
+        }
         verdict
     }
 
@@ -184,11 +198,26 @@ impl Ingest {
 /// The session that a message is about.
 pub const fn session_of(message: &ToCollector) -> SessionId {
     match message {
-        ToCollector::Dictionary { session, .. } | ToCollector::Skipped { session, .. } => *session,
+        ToCollector::Dictionary { session, .. }
+        | ToCollector::Skipped { session, .. }
+        | ToCollector::Answered { session, .. } => *session,
     }
 }
 
 impl State {
+    /// What the session says of itself; none where it has not said yet who it is.
+    fn presence(&self, session: SessionId) -> Option<Presence> {
+        let said = &self.dictionary.session().ok()?.descriptor;
+        let jobs = self.dictionary.running().take(limits::JOBS);
+        Some(Presence {
+            session,
+            peer: self.peer.clone(),
+            node: said.node.clone(),
+            started_us: said.started_us,
+            jobs: jobs.map(|job| (job.job_id.clone(), job.owner_uid)).collect(),
+        })
+    }
+
     fn frame(&mut self, mut frame: Frame, now: Now) -> Verdict {
         let session = frame.session;
         if frame.sequence <= self.received {

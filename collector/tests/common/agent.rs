@@ -141,6 +141,7 @@ impl Agent {
                 }
                 Some(ToAgent::Resend { from, .. }) => self.send_from(from),
                 Some(ToAgent::Refused { reason, .. }) => panic!("refused: {reason}"),
+                Some(ToAgent::Ask { ask, .. }) => panic!("asked: {ask}"),
                 None => self.send_from(0),
             }
         }

@@ -1,0 +1,57 @@
+//! Lines over a stream, within bounds of length and time.
+
+use std::io;
+
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
+
+use super::answer::Refusal;
+use crate::limits;
+
+/// The next line without its newline, of at most `limit` bytes; none at the end of the stream, and a refusal for what
+/// is no whole line.
+pub(super) async fn read(
+    stream: &mut (impl AsyncBufRead + Unpin),
+    limit: u64,
+) -> io::Result<Result<Option<Vec<u8>>, Refusal>> {
+    let mut line = Vec::new();
+    let mut limited = stream.take(limit);
+    let Ok(read) = timeout(limits::CONTROL_SILENCE, limited.read_until(b'\n', &mut line)).await else {
+        return Ok(Err(Refusal::new("timeout", None, "nothing came for 30 s")));
+    };
+    let read = read? as u64;
+    Ok(match line.pop() {
+        None => Ok(None),
+        Some(b'\n') => Ok(Some(line)),
+        Some(_) if read == limit => {
+            Err(Refusal::new("too_long", None, &format!("a request has at most {limit} bytes")))
+        }
+        Some(_) => {
+            Err(Refusal::new("incomplete", None, "the line has no end; every request ends with a newline"))
+        }
+    })
+}
+
+/// Writes a line. Who does not read is not waited for.
+pub(super) async fn write(stream: &mut (impl AsyncWrite + Unpin), line: &[u8]) -> io::Result<()> {
+    timeout(limits::CONTROL_SILENCE, stream.write_all(line)).await?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_whole_and_bounded() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let mut stream = &b"one\n\nthree is too long\n"[..];
+            assert_eq!(read(&mut stream, 8).await.unwrap(), Ok(Some(b"one".to_vec())));
+            assert_eq!(read(&mut stream, 8).await.unwrap(), Ok(Some(Vec::new())));
+            assert_eq!(read(&mut stream, 8).await.unwrap().unwrap_err().code, "too_long");
+            let mut stream = &b"half"[..];
+            assert_eq!(read(&mut stream, 8).await.unwrap().unwrap_err().code, "incomplete");
+            assert_eq!(read(&mut stream, 8).await.unwrap(), Ok(None));
+        });
+    }
+}

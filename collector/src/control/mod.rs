@@ -1,0 +1,168 @@
+//! Control of whole jobs: what users ask here reaches all agents of a job, and the answer says what each of them says.
+//!
+//! ```text
+//! users --local, network--> desk --answers--> receiver --ROUTER--> agents
+//!                            ^                    |
+//!                            +------ heard -------+
+//! ```
+//!
+//! Who asks is said by the kernel on this machine, and by munged for others. A thread of its own, so that nobody who asks
+//! delays a sample.
+
+pub mod answer;
+mod desk;
+mod doors;
+mod line;
+mod local;
+pub mod munge;
+mod network;
+pub mod payload;
+mod remembered;
+mod request;
+
+use std::io;
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+
+use tokio::sync::{mpsc, oneshot};
+
+use self::desk::Desk;
+use self::munge::Unmunge;
+use crate::clock::Clock;
+use crate::directory::Directory;
+use crate::inbox::{AnswerSender, Heard};
+use crate::{limits, log};
+
+/// Where users ask.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ControlConfig {
+    /// The Unix socket for this machine; none for no such door.
+    pub socket: Option<PathBuf>,
+    /// The door for other machines; none for no such door.
+    pub network: Option<NetworkConfig>,
+}
+
+/// The door for other machines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NetworkConfig {
+    /// Where it is: HOST:PORT.
+    pub address: String,
+    /// How its requests are checked.
+    pub unmunge: Unmunge,
+}
+
+/// A door that cannot be opened.
+#[derive(Debug)]
+pub struct NoDoor {
+    /// Where it would be.
+    pub place: String,
+    /// Why.
+    pub source: io::Error,
+}
+
+/// The doors, opened.
+#[derive(Debug, Default)]
+pub(crate) struct Open {
+    local: Option<UnixListener>,
+    network: Option<(TcpListener, Unmunge)>,
+}
+
+impl Open {
+    /// Opens what is configured.
+    pub(crate) fn doors(config: &ControlConfig) -> Result<Self, NoDoor> {
+        let local = config.socket.as_ref().map(|path| {
+            local::listen(path).map_err(|source| NoDoor { place: path.display().to_string(), source })
+        });
+        let network = config.network.as_ref().map(|network| {
+            let listener = network::listen(&network.address);
+            let listener = listener.map_err(|source| NoDoor { place: network.address.clone(), source })?;
+            Ok((listener, network.unmunge.clone()))
+        });
+        Ok(Self { local: local.transpose()?, network: network.transpose()? })
+    }
+
+    /// Where users ask: paths, and addresses with their real ports.
+    pub(crate) fn places(&self) -> Vec<String> {
+        let local = self.local.as_ref().and_then(|listener| listener.local_addr().ok());
+        let local = local.and_then(|address| Some(address.as_pathname()?.display().to_string()));
+        let network = self.network.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
+        local.into_iter().chain(network.map(|address| format!("tcp://{address}"))).collect()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.local.is_none() && self.network.is_none()
+    }
+}
+
+/// Control's thread, at work until [`Control::stop`].
+#[derive(Debug)]
+pub(crate) struct Control {
+    thread: JoinHandle<()>,
+    stop: oneshot::Sender<()>,
+}
+
+/// Control, and where the receiver hands it what agents answer.
+pub(crate) type Started = (Control, mpsc::Sender<Heard>);
+
+impl Control {
+    /// Starts the thread; none where there is no door.
+    pub(crate) fn start(
+        doors: Open,
+        directory: Directory,
+        receiver: AnswerSender,
+        clock: Clock,
+    ) -> io::Result<Option<Started>> {
+        if doors.is_empty() {
+            return Ok(None);
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = oneshot::channel();
+        let (heard, hears) = mpsc::channel(limits::CONTROL_ANSWERS);
+        let desk = Arc::new(Desk::new(directory, receiver, clock));
+        let work = move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = serve(doors, desk, hears) => {}
+                    // Either way: whoever holds the other end wishes the stop, or has gone.
+                    _ = stopped => {}
+                }
+            });
+        };
+        let thread = Builder::new().name("control".to_owned()).spawn(work)?;
+        Ok(Some((Self { thread, stop }, heard)))
+    }
+
+    /// Ends the thread; says whether it ended well.
+    pub(crate) fn stop(self) -> bool {
+        // A thread that has ended needs no call.
+        self.stop.send(()).ok();
+        self.thread.join().is_ok()
+    }
+}
+
+async fn serve(doors: Open, desk: Arc<Desk>, mut hears: mpsc::Receiver<Heard>) {
+    if let Some(listener) = doors.local {
+        tokio::spawn(guard(local::serve(listener, Arc::clone(&desk))));
+    }
+    if let Some((listener, unmunge)) = doors.network {
+        tokio::spawn(guard(network::serve(listener, unmunge, Arc::clone(&desk))));
+    }
+    loop {
+        tokio::select! {
+            heard = hears.recv() => match heard {
+                Some(heard) => desk.hear(heard),
+                None => return,
+            },
+            news = desk.news() => desk.welcome(news),
+        }
+    }
+}
+
+async fn guard(door: impl Future<Output = io::Result<()>>) {
+    if let Err(error) = door.await {
+        log::warning(format_args!("nobody can ask any more: {error}"));
+    }
+}
