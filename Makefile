@@ -7,8 +7,8 @@ export DEBIAN_FRONTEND = noninteractive
 
 # What the programs are built with: libzmq with CURVE, a C compiler for SQLite.
 BUILD_PACKAGES := libzmq3-dev pkg-config gcc libc6-dev
-# What the tests use besides: a PostgreSQL server, and Python for the decoder of the protocol's description.
-TEST_PACKAGES := postgresql-15 python3
+# What the tests use besides: a PostgreSQL server, Python for the decoder of the protocol's description, and MUNGE.
+TEST_PACKAGES := postgresql-15 python3 munge
 
 .PHONY: demo test build release lint doc quick-experiments deps test-deps clean
 

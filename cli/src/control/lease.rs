@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use polymeter_agent::clock;
 use polymeter_agent::control::{Answer, Lease, PlanLine, Predicted, Subject, Verb};
 
-use super::{Place, ask, json, something_else};
+use super::{Reach, json, something_else};
 use crate::failure::Failure;
 use crate::report::units;
 use crate::terminal;
@@ -28,7 +28,7 @@ pub(crate) struct PlanArguments {
     job: Job,
 
     #[command(flatten)]
-    place: Place,
+    reach: Reach,
 }
 
 #[derive(Debug, clap::Args)]
@@ -45,7 +45,7 @@ pub(crate) struct SetArguments {
     job: Job,
 
     #[command(flatten)]
-    place: Place,
+    reach: Reach,
 }
 
 #[derive(Debug, clap::Args)]
@@ -54,7 +54,7 @@ pub(crate) struct ResetArguments {
     job: Job,
 
     #[command(flatten)]
-    place: Place,
+    reach: Reach,
 }
 
 impl Job {
@@ -72,9 +72,10 @@ impl Job {
 }
 
 pub(crate) fn plan(arguments: &PlanArguments) -> Result<(), Failure> {
-    let answer = ask(&arguments.place.socket, &Verb::Plan(Subject { job: arguments.job.id()? }))?;
+    let verb = Verb::Plan(Subject { job: arguments.job.id()? });
+    let Some(answer) = arguments.reach.ask(&verb, !arguments.job.node)? else { return Ok(()) };
     let Answer::Plan { plan, .. } = &answer else { return Err(refused(answer)) };
-    terminal::print(&if arguments.place.json { json(&answer) } else { plan_text(plan) });
+    terminal::print(&if arguments.reach.json { json(&answer) } else { plan_text(plan) });
     Ok(())
 }
 
@@ -87,11 +88,12 @@ pub(crate) fn set(arguments: &SetArguments) -> Result<(), Failure> {
         plan.insert(selector.to_owned(), period.to_owned());
     }
     let lease = Lease { job: arguments.job.id()?, plan, duration: arguments.duration.clone() };
-    let answer = ask(&arguments.place.socket, &Verb::Set(lease))?;
+    let verb = Verb::Set(lease);
+    let Some(answer) = arguments.reach.ask(&verb, !arguments.job.node)? else { return Ok(()) };
     let Answer::Granted { metrics, unavailable, cost, until_us } = &answer else {
         return Err(refused(answer));
     };
-    if arguments.place.json {
+    if arguments.reach.json {
         terminal::print(&json(&answer));
         return Ok(());
     }
@@ -107,9 +109,10 @@ pub(crate) fn set(arguments: &SetArguments) -> Result<(), Failure> {
 }
 
 pub(crate) fn reset(arguments: &ResetArguments) -> Result<(), Failure> {
-    let answer = ask(&arguments.place.socket, &Verb::Reset(Subject { job: arguments.job.id()? }))?;
+    let verb = Verb::Reset(Subject { job: arguments.job.id()? });
+    let Some(answer) = arguments.reach.ask(&verb, !arguments.job.node)? else { return Ok(()) };
     let Answer::Reset { ended } = &answer else { return Err(refused(answer)) };
-    terminal::print(&if arguments.place.json { json(&answer) } else { format!("{ended} leases ended\n") });
+    terminal::print(&if arguments.reach.json { json(&answer) } else { format!("{ended} leases ended\n") });
     Ok(())
 }
 
@@ -135,7 +138,7 @@ fn cost_text(cost: &Predicted) -> String {
 }
 
 /// How long until a time, in whole seconds.
-fn left(until_us: i64) -> String {
+pub(super) fn left(until_us: i64) -> String {
     let seconds = until_us.saturating_sub(clock::realtime_us()).max(0) / 1_000_000;
     match seconds {
         0..120 => format!("{seconds} s"),
@@ -144,7 +147,7 @@ fn left(until_us: i64) -> String {
     }
 }
 
-fn plan_text(plan: &[PlanLine]) -> String {
+pub(super) fn plan_text(plan: &[PlanLine]) -> String {
     let head = ["METRIC", "PERIOD", "BECAUSE OF", "ENDS IN"].map(str::to_owned).to_vec();
     let row = |line: &PlanLine| {
         let by = line.by.as_ref().map_or_else(String::new, |by| format!(" of {by}"));

@@ -1,6 +1,9 @@
-//! `polymeter status`, `jobs`, `plan`, `set` and `reset`: asking this node's agent over its control socket.
+//! `polymeter status`, `jobs`, `plan`, `set` and `reset`: asking this node's agent over its control socket, or all agents
+//! of a job through the collector.
 
+mod collector;
 mod lease;
+mod nodes;
 mod shown;
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -12,9 +15,13 @@ use polymeter_agent::control::{Answer, Status, Verb};
 
 use crate::failure::Failure;
 use crate::terminal;
+use collector::{Collector, Endpoint};
 use shown::{jobs_text, status_text};
 
 pub(crate) use lease::{PlanArguments, ResetArguments, SetArguments, plan, reset, set};
+
+/// Where the agent is, if nobody says otherwise.
+const SOCKET: &str = "/run/polymeter/agent.sock";
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -23,12 +30,67 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Debug, clap::Args)]
 pub(crate) struct Place {
     /// The agent's control socket.
-    #[arg(long, value_name = "PATH", default_value = "/run/polymeter/agent.sock")]
+    #[arg(long, value_name = "PATH", default_value = SOCKET)]
     socket: PathBuf,
 
     /// As JSON.
     #[arg(long)]
     json: bool,
+}
+
+/// Whom to ask about a job.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Reach {
+    /// This node's agent, and nobody else, at its control socket.
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+
+    /// All agents of the job, through the collector: tcp://HOST:PORT, or its socket. Without it the agent of this node is
+    /// asked, and where there is none that follows the job, the collector of POLYMETER_COLLECTOR or
+    /// /etc/polymeter/client.toml.
+    #[arg(long, value_name = "COLLECTOR", conflicts_with = "socket")]
+    collector: Option<Endpoint>,
+
+    /// The socket of munged, where it is not the usual one.
+    #[arg(long, value_name = "PATH")]
+    munge_socket: Option<PathBuf>,
+
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Reach {
+    /// Asks about a job, or about this node. What this node's agent says is the result; what all nodes of the job say is
+    /// shown, and there is none.
+    fn ask(&self, verb: &Verb, about_job: bool) -> Result<Option<Answer>, Failure> {
+        let collector = || Collector::find(self.collector.as_ref(), self.munge_socket.as_ref());
+        if self.collector.is_some()
+            && let Some(collector) = collector()?
+        {
+            return nodes::show(&collector.ask(verb)?, self.json).map(|()| None);
+        }
+        let default = PathBuf::from(SOCKET);
+        let socket = self.socket.as_ref().unwrap_or(&default);
+        let told = match UnixStream::connect(socket) {
+            Err(error) if is_nobody(&error) => Err(unreachable(socket, &error)),
+            Err(error) => return Err(unreachable(socket, &error)),
+            Ok(stream) => Ok(converse(stream, socket, verb)?),
+        };
+        let elsewhere = match &told {
+            Err(_) => true,
+            Ok(Answer::Refused(refusal)) => refusal.code == "unknown_job",
+            Ok(_) => false,
+        };
+        if elsewhere
+            && about_job
+            && self.socket.is_none()
+            && let Some(collector) = collector()?
+        {
+            return nodes::show(&collector.ask(verb)?, self.json).map(|()| None);
+        }
+        told.map(Some)
+    }
 }
 
 #[derive(Debug, clap::Args)]
@@ -80,17 +142,12 @@ fn something_else() -> Failure {
 
 /// Asks one thing and reads the answer.
 fn ask(socket: &Path, verb: &Verb) -> Result<Answer, Failure> {
-    let unreachable = |error: std::io::Error| {
-        let nobody = [ErrorKind::NotFound, ErrorKind::ConnectionRefused].contains(&error.kind());
-        let silent = [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind());
-        let advice = match (nobody, silent) {
-            (true, _) => "; is polymeter-agent running? --socket names another place",
-            (_, true) => "; the agent does not answer",
-            _ => "",
-        };
-        Failure::Unreachable(format!("cannot ask the agent at {}: {error}{advice}", socket.display()))
-    };
-    let mut stream = UnixStream::connect(socket).map_err(unreachable)?;
+    let stream = UnixStream::connect(socket).map_err(|error| unreachable(socket, &error))?;
+    converse(stream, socket, verb)
+}
+
+fn converse(mut stream: UnixStream, socket: &Path, verb: &Verb) -> Result<Answer, Failure> {
+    let unreachable = |error| unreachable(socket, &error);
     stream.set_read_timeout(Some(PATIENCE)).map_err(unreachable)?;
     let mut line = serde_json::to_vec(verb).map_err(|error| Failure::refused("cannot ask", &error))?;
     line.push(b'\n');
@@ -100,4 +157,20 @@ fn ask(socket: &Path, verb: &Verb) -> Result<Answer, Failure> {
     serde_json::from_str(&answer).map_err(|error| {
         Failure::refused("the agent's answer cannot be read; is it of another version?", &error)
     })
+}
+
+fn is_nobody(error: &std::io::Error) -> bool {
+    [ErrorKind::NotFound, ErrorKind::ConnectionRefused].contains(&error.kind())
+}
+
+fn unreachable(socket: &Path, error: &std::io::Error) -> Failure {
+    let silent = [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind());
+    let advice = match (is_nobody(error), silent) {
+        (true, _) => {
+            "; is polymeter-agent running? --socket names another place, --collector asks all nodes of a job"
+        }
+        (_, true) => "; the agent does not answer",
+        _ => "",
+    };
+    Failure::Unreachable(format!("cannot ask the agent at {}: {error}{advice}", socket.display()))
 }

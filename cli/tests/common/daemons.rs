@@ -85,8 +85,14 @@ impl Drop for Daemon {
 
 /// Starts a collector, and says where it listens.
 pub fn collector(site: &Site, listen: &str) -> (Daemon, String) {
+    collector_with(site, listen, "")
+}
+
+/// Starts a collector with more lines of configuration.
+pub fn collector_with(site: &Site, listen: &str, more: &str) -> (Daemon, String) {
     let config = site.path("collector.toml");
-    let text = format!("listen = \"{listen}\"\nstore = \"{}\"\ncommit_interval = \"50ms\"\n", site.store());
+    let text =
+        format!("listen = \"{listen}\"\nstore = \"{}\"\ncommit_interval = \"50ms\"\n{more}", site.store());
     fs::write(&config, text).unwrap();
     let daemon = Daemon::start(site, "polymeter-collector", &["--config", config.to_str().unwrap()]);
     let mut endpoint = None;

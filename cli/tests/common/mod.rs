@@ -5,6 +5,7 @@
 
 pub mod cgroup;
 pub mod daemons;
+pub mod munge;
 pub mod reference;
 #[path = "../../../collector/tests/common/server.rs"]
 pub mod server;
@@ -71,6 +72,7 @@ pub enum Need {
     Cgroup1,
     Cgroup2,
     Perf,
+    Munge,
 }
 
 impl Need {
@@ -80,6 +82,7 @@ impl Need {
             Self::Cgroup1 => "cgroup1",
             Self::Cgroup2 => "cgroup2",
             Self::Perf => "perf",
+            Self::Munge => "munge",
         }
     }
 
@@ -89,6 +92,7 @@ impl Need {
             Self::Root => (!root).then(|| "this is not root".to_owned()),
             Self::Cgroup1 => cgroup::V1.iter().find_map(|controller| cgroup::cannot_make(controller)),
             Self::Cgroup2 => cgroup::cannot_make(cgroup::V2),
+            Self::Munge => munge::missing(),
             Self::Perf => {
                 let implicit = cgroup::root("perf_event").is_none() && cgroup::root(cgroup::V2).is_some();
                 let kernel = Path::new("/proc/sys/kernel/perf_event_paranoid").exists();
