@@ -10,7 +10,7 @@ BUILD_PACKAGES := libzmq3-dev pkg-config gcc libc6-dev
 # What the tests use besides: a PostgreSQL server, Python for the decoder of the protocol's description, and MUNGE.
 TEST_PACKAGES := postgresql-15 python3 munge
 
-.PHONY: demo test build release lint doc quick-experiments deps test-deps clean
+.PHONY: demo test build release lint doc quick-experiments fuzz deps test-deps clean
 
 demo: release
 	$(SUDO) deploy/demo/run.sh target/release target/demo
@@ -37,6 +37,12 @@ quick-experiments: deps
 	$(CARGO) build --release --locked --workspace
 	target/release/wire
 	$(SUDO) target/release/gather --quick
+
+# Every fuzz target for FUZZ_SECONDS; two run at a time.
+FUZZ_SECONDS ?= 60
+fuzz: deps
+	@deploy/install-packages.sh g++
+	fuzz/run.sh $(FUZZ_SECONDS)
 
 deps:
 	@deploy/install-packages.sh $(BUILD_PACKAGES)

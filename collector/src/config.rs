@@ -6,7 +6,7 @@ mod control;
 mod file;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Parser;
@@ -54,6 +54,13 @@ impl Config {
             control: ControlConfig::default(),
         }
     }
+}
+
+/// All that is wrong in a configuration file whose text this is.
+pub fn check(path: &Path, text: &str) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    file::parse(path, text, &mut faults);
+    faults
 }
 
 /// Takes samples from Polymeter's agents and stores each of them once.

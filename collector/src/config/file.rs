@@ -85,7 +85,7 @@ fn read_text(path: &Path) -> std::io::Result<String> {
     Ok(text)
 }
 
-fn parse(path: &Path, text: &str, faults: &mut Vec<Fault>) -> Said {
+pub(super) fn parse(path: &Path, text: &str, faults: &mut Vec<Fault>) -> Said {
     let mut page = Page { path, text, faults };
     let mut said = Said::default();
     let (table, errors) = DeTable::parse_recoverable(text);

@@ -29,12 +29,21 @@ use std::thread::{Builder, JoinHandle};
 
 use tokio::sync::{mpsc, oneshot};
 
+use self::answer::Refusal;
 use self::desk::Desk;
 use self::munge::Unmunge;
 use crate::clock::Clock;
 use crate::directory::Directory;
 use crate::inbox::{AnswerSender, Heard};
 use crate::{limits, log};
+
+/// Whether a line is a request that would be passed on to agents; what they make of it is another matter.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check(line: &[u8]) -> Result<(), Refusal> {
+    request::parse(line).map(drop)
+}
 
 /// Where users ask.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

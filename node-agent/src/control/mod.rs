@@ -24,6 +24,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, watch};
 
 use crate::accounts::Rights;
+use crate::asker::Asker;
 use crate::clock;
 use crate::counters::Counters;
 use crate::log;
@@ -49,6 +50,22 @@ pub(crate) struct Context {
     pub(crate) counters: Arc<Counters>,
     /// Who may do what; another configuration may change it.
     pub(crate) rights: watch::Receiver<Rights>,
+}
+
+/// Whether a line is a request whose fields mean something; whether it would be granted is another matter.
+///
+/// # Errors
+/// What is wrong with it, with the field.
+pub fn check(line: &[u8]) -> Result<(), Refusal> {
+    let nobody = Asker { uid: u32::MAX, administrator: false };
+    match Verb::parse(line)? {
+        Verb::Set(lease) => lease.spec(nobody).map(drop),
+        Verb::Mark(mark) => mark.spec(nobody).map(drop),
+        Verb::Push(push) => push.spec(nobody).map(drop),
+        Verb::Register(job) => job.spec().map(drop),
+        Verb::Metrics(of) | Verb::Plan(of) | Verb::Reset(of) | Verb::Unregister(of) => of.id().map(drop),
+        Verb::Status | Verb::Jobs | Verb::Flush => Ok(()),
+    }
 }
 
 /// Opens the socket at `path`. A socket there that nobody listens on, left by an agent that was killed, is replaced.

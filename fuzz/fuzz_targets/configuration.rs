@@ -1,0 +1,17 @@
+//! Configurations of both daemons: each is valid, or all its faults have a line.
+#![no_main]
+
+use std::path::Path;
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Err(faults) = polymeter_agent::config::Config::parse(Path::new("a"), text) {
+        assert!(!faults.0.is_empty());
+        assert!(faults.0.iter().all(|fault| fault.to_string().starts_with("a:")));
+    }
+    for fault in polymeter_collector::config::check(Path::new("c"), text) {
+        assert!(fault.place.starts_with("c:") || fault.place.starts_with("--"), "{fault}");
+    }
+});

@@ -1,0 +1,38 @@
+//! What an agent may send, one message after the other: the collector accepts each number of a session once, in order.
+#![no_main]
+
+use std::time::Duration;
+
+use libfuzzer_sys::fuzz_target;
+use polymeter_collector::clock::Now;
+use polymeter_collector::inbox::Peer;
+use polymeter_collector::ingest::{Ingest, Verdict};
+use polymeter_proto::wire::frame::Frame;
+use polymeter_proto::wire::message::ToCollector;
+
+fuzz_target!(|data: &[u8]| {
+    let mut ingest = Ingest::default();
+    let peer = Peer::from(&b"peer"[..]);
+    let (mut rest, mut number) = (data, 0);
+    while let Some((length, behind)) = rest.split_first_chunk::<2>() {
+        let (message, next) = behind.split_at(usize::from(u16::from_le_bytes(*length)).min(behind.len()));
+        rest = next;
+        number += 1;
+        let now = Now { since_start: Duration::from_millis(number), wall_us: 1_790_000_000_000_000 };
+        let mut bytes = message.to_vec();
+        bytes.extend(crc32fast::hash(message).to_le_bytes());
+        let verdict = match (Frame::decode(&bytes), ToCollector::decode(message)) {
+            (Ok(frame), _) => {
+                if !ingest.knows(frame.session) {
+                    ingest.open(frame.session, &peer, 0, now);
+                }
+                ingest.frame(&peer, frame, now)
+            }
+            (_, Ok(message)) => ingest.message(&peer, message, now),
+            _ => continue,
+        };
+        if let Verdict::Accepted(accepted) | Verdict::Rejected(accepted, _) = verdict {
+            assert!(accepted.series().count() <= accepted.rows().max(1) * 4096);
+        }
+    }
+});
