@@ -1,0 +1,76 @@
+# What is tried in the guest: a job in Slurm's layout on cgroups of version 2 is found, sampled and read to its end, its
+# values are the kernel's, and a lease is kept although somebody sets the clock back.
+set -u
+fail() { echo "FAILED: $*"; cat /tmp/*.log; exit 1; }
+wait_for() { # SECONDS COMMAND...
+    seconds=$1
+    shift
+    until "$@" >/dev/null 2>&1; do
+        seconds=$((seconds - 1))
+        [ $seconds -gt 0 ] || fail "waited in vain for: $*"
+        sleep 1
+    done
+}
+
+mkdir -p /etc/polymeter /out
+cat >/etc/polymeter/agent.toml <<'EOF'
+flush = "200ms"
+collector = "ipc:///run/collector"
+jobs = ["system.slice/slurmstepd.scope/job_{job}"]
+[baseline]
+"cpu.*" = "100ms"
+"memory.*" = "100ms"
+"pids.*" = "100ms"
+"io.*" = "100ms"
+"pressure.*" = "1s"
+"perf.page_faults" = "100ms"
+"perf.context_switches" = "100ms"
+EOF
+polymeter-collector --listen ipc:///run/collector --store sqlite:/out/store.db 2>/tmp/collector.log &
+collector=$!
+polymeter-agent --config /etc/polymeter/agent.toml 2>/tmp/agent.log &
+agent=$!
+wait_for 20 polymeter status
+
+# As slurmd makes it: the controllers are handed down step by step, and the processes are in the last.
+scope=/sys/fs/cgroup/system.slice/slurmstepd.scope
+place=$scope/job_7/step_0/user/task_0
+mkdir -p $place
+for directory in /sys/fs/cgroup/system.slice $scope $scope/job_7 $scope/job_7/step_0 $scope/job_7/step_0/user; do
+    echo "+cpu +memory +io +pids" >$directory/cgroup.subtree_control || fail "no controllers in $directory"
+done
+echo 300M >$scope/job_7/memory.max
+wait_for 20 polymeter plan --job 7
+
+# A job that computes, allocates and writes, and then waits to be looked at.
+sh -c "echo \$\$ >$place/cgroup.procs
+    head -c 60000000 /dev/zero | tail -c 50000000 >/dev/null
+    i=0; while [ \$i -lt 200000 ]; do i=\$((i + 1)); done
+    dd if=/dev/zero of=/mnt/file bs=1M count=8 oflag=direct 2>/dev/null
+    touch /tmp/worked; while [ ! -e /tmp/end ]; do sleep 0.2; done" &
+wait_for 60 test -e /tmp/worked
+
+# A lease of 8 s; half a minute is taken off the wall clock meanwhile.
+polymeter set --job 7 'cpu.usage=10ms' --for 8s >/tmp/set.log || fail "no lease"
+began=$(cut -d. -f1 /proc/uptime)
+date -s "@$(($(date +%s) - 30))" >/dev/null || fail "cannot set the clock"
+wait_for 30 sh -c "! polymeter plan --job 7 | grep -q lease"
+took=$(($(cut -d. -f1 /proc/uptime) - began))
+[ $took -le 16 ] || fail "a lease of 8 s lasted $took s after the clock was set back"
+echo "lease: ended after $took s by a clock that nobody sets"
+
+# While nothing changes: what the kernel says now is what the last samples must say.
+sleep 1
+for file in cpu.stat memory.current memory.peak memory.stat memory.events memory.max pids.current pids.peak io.stat; do
+    cp $scope/job_7/$file /out/$file
+done
+touch /tmp/end
+wait_for 20 sh -c "! grep -q . $place/cgroup.procs"
+rmdir $place $scope/job_7/step_0/user $scope/job_7/step_0 $scope/job_7 || fail "the job's cgroups are busy"
+wait_for 20 sh -c "! polymeter jobs | grep -q '^7 '"
+polymeter status --json >/out/status.json
+kill $agent
+wait $agent || fail "the agent ended badly"
+kill $collector
+wait $collector || fail "the collector ended badly"
+cp /tmp/agent.log /tmp/collector.log /out
