@@ -5,6 +5,7 @@
 
 pub mod batch;
 pub mod catalogue;
+pub mod key;
 pub mod ledger;
 pub mod limits;
 pub mod name;

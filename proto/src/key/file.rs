@@ -1,0 +1,90 @@
+//! Files that hold keys, once somebody has opened them.
+
+use std::fmt;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use super::{Exposed, Guard, KEY_FILE_BYTES, KeyError, KeyPair, PublicKey};
+
+/// Why the keys in a file or directory cannot be used. No secret is in it.
+#[derive(Debug)]
+pub enum KeyFileError {
+    /// It cannot be read.
+    Read(PathBuf, io::Error),
+    /// Others could have read or changed it.
+    Exposed(PathBuf, Exposed),
+    /// It does not hold what it should.
+    Content(PathBuf, KeyError),
+}
+
+impl fmt::Display for KeyFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(path, error) => write!(f, "{}: cannot be read: {error}", path.display()),
+            Self::Exposed(path, exposed) => write!(f, "{}: {exposed}", path.display()),
+            Self::Content(path, error) => write!(f, "{}: {error}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for KeyFileError {}
+
+impl KeyPair {
+    /// The pair that `file` at `path` holds, if nobody else can read it.
+    ///
+    /// # Errors
+    /// When others can, when it cannot be read, or holds something else.
+    pub fn from_file(path: &Path, guard: Guard, file: impl Read) -> Result<Self, KeyFileError> {
+        guard.keeps_secret(path).map_err(|exposed| KeyFileError::Exposed(path.to_owned(), exposed))?;
+        Self::from_text(&read(path, file)?).map_err(|error| KeyFileError::Content(path.to_owned(), error))
+    }
+}
+
+impl PublicKey {
+    /// The public key that `file` at `path` holds, if nobody else can change it.
+    ///
+    /// # Errors
+    /// When others can, when it cannot be read, or holds something else.
+    pub fn from_file(path: &Path, guard: Guard, file: impl Read) -> Result<Self, KeyFileError> {
+        guard.keeps_intact(path).map_err(|exposed| KeyFileError::Exposed(path.to_owned(), exposed))?;
+        Self::from_text(&read(path, file)?).map_err(|error| KeyFileError::Content(path.to_owned(), error))
+    }
+}
+
+fn read(path: &Path, file: impl Read) -> Result<String, KeyFileError> {
+    let cannot_read = |error| KeyFileError::Read(path.to_owned(), error);
+    let mut text = String::new();
+    let read = file.take(KEY_FILE_BYTES + 1).read_to_string(&mut text).map_err(cannot_read)?;
+    if read as u64 > KEY_FILE_BYTES {
+        return Err(cannot_read(io::Error::other("it is too long for a key's file")));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OPEN: Guard = Guard { owner: 1, mode: 0o644, user: 1 };
+
+    #[test]
+    fn a_file_is_judged_before_it_is_read() {
+        let path = Path::new("/k");
+        let key = PublicKey::new([3; 32]);
+        assert_eq!(PublicKey::from_file(path, OPEN, key.to_text("n").as_bytes()).unwrap(), key);
+        let exposed = KeyPair::from_file(path, OPEN, "nonsense".as_bytes()).unwrap_err().to_string();
+        assert!(exposed.contains("chmod 600 /k"), "{exposed}");
+        let writable = Guard { mode: 0o666, ..OPEN };
+        let exposed =
+            PublicKey::from_file(path, writable, key.to_text("n").as_bytes()).unwrap_err().to_string();
+        assert!(exposed.contains("chmod go-w /k"), "{exposed}");
+    }
+
+    #[test]
+    fn long_and_binary_files_are_refused() {
+        for bytes in [vec![b'#'; 5000], vec![0xff; 10]] {
+            let error = PublicKey::from_file(Path::new("/k"), OPEN, bytes.as_slice()).unwrap_err();
+            assert!(matches!(error, KeyFileError::Read(..)), "{error}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Whether others could have read or changed a file.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Rights of the group and of everybody else to read, write or enter.
+const OTHERS: u32 = 0o077;
+
+/// Rights of the group and of everybody else to write.
+const OTHERS_WRITE: u32 = 0o022;
+
+/// Who owns a file and who may do what with it, as the file system says, and who asks.
+#[derive(Debug, Clone, Copy)]
+pub struct Guard {
+    /// The user id of the file's owner.
+    pub owner: u32,
+    /// The file's mode.
+    pub mode: u32,
+    /// The user id of this process.
+    pub user: u32,
+}
+
+impl Guard {
+    /// Whether nobody but root and this user can know what the file at `path` holds.
+    ///
+    /// # Errors
+    /// When somebody else can, with the command that ends it.
+    pub fn keeps_secret(self, path: &Path) -> Result<(), Exposed> {
+        self.check(path, OTHERS, "600", "others can read or change it")
+    }
+
+    /// Whether nobody but root and this user can have made the file or directory at `path` what it is.
+    ///
+    /// # Errors
+    /// When somebody else can, with the command that ends it.
+    pub fn keeps_intact(self, path: &Path) -> Result<(), Exposed> {
+        self.check(path, OTHERS_WRITE, "go-w", "others can change it")
+    }
+
+    fn check(
+        self,
+        path: &Path,
+        forbidden: u32,
+        chmod: &'static str,
+        what: &'static str,
+    ) -> Result<(), Exposed> {
+        let foreign = self.owner != 0 && self.owner != self.user;
+        let (what, remedy) = match (foreign, self.mode & forbidden) {
+            (true, _) => ("it belongs to another user", format!("chown {}", self.user)),
+            (false, 0) => return Ok(()),
+            (false, _) => (what, format!("chmod {chmod}")),
+        };
+        Err(Exposed { what, remedy, path: path.to_owned() })
+    }
+}
+
+/// A file that others can read or change, where that must not be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exposed {
+    what: &'static str,
+    remedy: String,
+    path: PathBuf,
+}
+
+impl fmt::Display for Exposed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; type: {} {}", self.what, self.remedy, self.path.display())
+    }
+}
+
+impl std::error::Error for Exposed {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret(owner: u32, mode: u32, user: u32) -> Result<(), String> {
+        Guard { owner, mode, user }.keeps_secret(Path::new("/k")).map_err(|exposed| exposed.to_string())
+    }
+
+    fn intact(owner: u32, mode: u32, user: u32) -> Result<(), String> {
+        Guard { owner, mode, user }.keeps_intact(Path::new("/k")).map_err(|exposed| exposed.to_string())
+    }
+
+    #[test]
+    fn what_others_can_read_is_no_secret() {
+        assert_eq!(secret(7, 0o100_600, 7), Ok(()));
+        assert_eq!(secret(0, 0o100_400, 7), Ok(()));
+        for mode in [0o640, 0o604, 0o620, 0o602, 0o610, 0o601] {
+            let said = secret(7, mode, 7).unwrap_err();
+            assert_eq!(said, "others can read or change it; type: chmod 600 /k", "{mode:o}");
+        }
+        assert_eq!(secret(8, 0o600, 7).unwrap_err(), "it belongs to another user; type: chown 7 /k");
+        assert!(secret(8, 0o600, 0).is_err());
+    }
+
+    #[test]
+    fn what_others_can_change_is_not_to_be_trusted() {
+        assert_eq!((intact(7, 0o644, 7), intact(0, 0o40_755, 7)), (Ok(()), Ok(())));
+        assert_eq!(intact(7, 0o664, 7).unwrap_err(), "others can change it; type: chmod go-w /k");
+        assert!(intact(7, 0o646, 7).is_err() && intact(8, 0o644, 7).is_err());
+    }
+}
