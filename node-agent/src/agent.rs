@@ -22,6 +22,7 @@ use crate::delivery::sender::{self, Ending, Sender, Settings};
 use crate::jobs::hierarchy::Mounts;
 use crate::jobs::open::online_cpus;
 use crate::kernel;
+use crate::keys::{KeyFiles, KeysError};
 use crate::log;
 use crate::manager::{Manager, ask};
 use crate::request::{JobSpec, RegisterError, Request, View};
@@ -40,6 +41,8 @@ pub enum StartError {
     Node(String),
     /// The collector's endpoint cannot be used.
     Collector(String, zmq::Error),
+    /// The keys cannot be used.
+    Keys(KeysError),
     /// The control socket cannot be opened.
     Control(std::path::PathBuf, io::Error),
 }
@@ -54,6 +57,7 @@ impl fmt::Display for StartError {
             Self::Collector(endpoint, error) => {
                 write!(f, "cannot connect to {endpoint}: {error}; check `collector` in the configuration")
             }
+            Self::Keys(error) => write!(f, "the keys cannot be used: {error}"),
             Self::Control(path, error) => write!(
                 f,
                 "cannot open the control socket {}: {error}; set `socket` in the configuration",
@@ -102,8 +106,10 @@ impl Agent {
         let (rights, told_rights) = watch::channel(Rights::of(&config));
         let (counters, board) = (Arc::new(Counters::default()), Arc::new(Board::default()));
         let (asks, asked) = asks(Arc::clone(&port));
+        let keys = config.keys.as_ref().map(KeyFiles::read).transpose().map_err(StartError::Keys)?;
         let settings = Settings {
             collector: config.collector.clone(),
+            keys,
             session,
             descriptor: descriptor(&config)?,
             outbox_bytes: config.outbox_bytes,
@@ -153,8 +159,8 @@ impl Agent {
         self.ask(Request::View).unwrap_or_default()
     }
 
-    /// Puts another configuration in force. What cannot change in a running agent (`collector`, `socket`, `root`,
-    /// `flush`, `outbox`, `node`, `realtime_priority`, `remote_control`) stays as it was.
+    /// Puts another configuration in force. What cannot change in a running agent (`collector`, `key`, `collector_key`,
+    /// `socket`, `root`, `flush`, `outbox`, `node`, `realtime_priority`, `remote_control`) stays as it was.
     pub fn reload(&self, config: Config) {
         self.requests.blocking_send(Request::Reload(Box::new(config))).ok();
     }

@@ -17,6 +17,7 @@ pub mod delivery;
 pub mod doorbell;
 pub mod jobs;
 pub mod kernel;
+pub mod keys;
 pub mod log;
 mod manager;
 pub mod plan;

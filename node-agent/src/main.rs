@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use clap::Parser;
 use polymeter_agent::config::{Config, ConfigError, DEFAULT_PATH};
-use polymeter_agent::{Agent, kernel, log};
+use polymeter_agent::keys::KeyFiles;
+use polymeter_agent::{Agent, StartError, kernel, log};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// How long the end waits for the collector to acknowledge what was sent.
@@ -50,6 +51,10 @@ fn main() -> ExitCode {
         }
     };
     if arguments.check {
+        if let Some(Err(error)) = config.keys.as_ref().map(KeyFiles::read) {
+            log::error(&format!("the keys cannot be used: {error}"));
+            return ExitCode::from(EXIT_CONFIGURATION);
+        }
         log::info("the configuration is good");
         return ExitCode::SUCCESS;
     }
@@ -57,7 +62,10 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             log::error(&log::chain(error.as_ref()));
-            ExitCode::from(EXIT_FAILED)
+            ExitCode::from(match error.downcast_ref() {
+                Some(StartError::Keys(_)) => EXIT_CONFIGURATION,
+                _ => EXIT_FAILED,
+            })
         }
     }
 }
@@ -88,8 +96,9 @@ fn run(arguments: &Arguments, config: Config) -> Result<(), Box<dyn std::error::
     drop(guard);
     let context = zmq::Context::new();
     let collector = config.collector.clone();
+    let encrypted = if config.keys.is_some() { "encrypted" } else { "not encrypted" };
     let agent = Agent::start(config, &context)?;
-    log::info(&format!("sampling; sending to {collector} as session {}", agent.session()));
+    log::info(&format!("sampling; sending to {collector}, {encrypted}, as session {}", agent.session()));
     loop {
         let reload = runtime.block_on(async {
             tokio::select! {

@@ -89,6 +89,11 @@ impl<'i> Section<'i> {
         self.table.remove(&found)
     }
 
+    /// Where a key stands that was not taken yet, if it is there.
+    pub(super) fn place(&self, key: &str) -> Option<Span> {
+        self.table.keys().find(|name| name.get_ref() == key).map(Spanned::span)
+    }
+
     /// Takes a string and makes something of it; a value of another type or with another meaning is a fault.
     pub(super) fn parse<T, E: fmt::Display>(
         &mut self,

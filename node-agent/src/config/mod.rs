@@ -1,6 +1,7 @@
 //! The agent's configuration: what `agent.toml` says, and what it means.
 
 mod document;
+mod keys;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ pub use document::{Fault, Faults};
 use document::{Reporter, Section};
 
 use crate::jobs::pattern::Pattern;
+use crate::keys::KeyFiles;
 use crate::plan::{Layer, Rule};
 
 /// Where the configuration is looked for.
@@ -35,6 +37,8 @@ pub struct Config {
     pub node: Option<Identifier>,
     /// Where frames go: a ZeroMQ endpoint.
     pub collector: String,
+    /// Where the keys are; none for a connection without encryption.
+    pub keys: Option<KeyFiles>,
     /// The directory below which `/sys` and `/proc` are.
     pub root: PathBuf,
     /// How often the samples are sent.
@@ -108,6 +112,7 @@ impl Default for Config {
         Self {
             node: None,
             collector: DEFAULT_COLLECTOR.to_owned(),
+            keys: None,
             root: PathBuf::from("/"),
             flush: Period::SECOND,
             outbox_bytes: 64 * 1024 * 1024,
@@ -207,6 +212,7 @@ impl Config {
         if let Some(collector) = top.parse("collector", reporter, endpoint) {
             self.collector = collector;
         }
+        self.keys = keys::take(top, reporter);
         if let Some(root) = top.parse("root", reporter, absolute) {
             self.root = root;
         }

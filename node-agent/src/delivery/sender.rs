@@ -14,9 +14,11 @@ use polymeter_proto::wire::frame::{Encoder, Extras};
 use polymeter_proto::wire::message::{ToAgent, ToCollector};
 
 use super::asks::{Ask, Asks};
+use super::connection::{Connection, Destination};
 use super::outbox::{Content, Outbox, Outgoing};
 use crate::clock;
 use crate::counters::Counters;
+use crate::keys::Keys;
 use crate::log;
 use crate::sampler::{Flushed, Port, SourceReport, Told};
 use crate::status::Board;
@@ -34,7 +36,7 @@ const LEDGER_NS: u64 = 10_000_000_000;
 
 /// The sender's thread.
 pub(crate) struct Sender {
-    socket: zmq::Socket,
+    connection: Connection,
     port: Arc<Port>,
     counters: Arc<Counters>,
     board: Arc<Board>,
@@ -61,6 +63,7 @@ pub(crate) struct Sender {
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) collector: String,
+    pub(crate) keys: Option<Keys>,
     pub(crate) session: SessionId,
     pub(crate) descriptor: SessionDescriptor,
     pub(crate) outbox_bytes: usize,
@@ -85,28 +88,17 @@ impl Sender {
         counters: Arc<Counters>,
         board: Arc<Board>,
     ) -> Result<Self, zmq::Error> {
-        let socket = context.socket(zmq::DEALER)?;
-        socket.set_linger(0)?;
-        // Frames wait in the outbox, which knows them, and not in the socket.
-        socket.set_sndhwm(64)?;
-        socket.set_rcvhwm(1000)?;
-        socket.set_immediate(true)?;
-        socket.set_ipv6(true)?;
-        socket.set_maxmsgsize(i64::try_from(polymeter_proto::limits::MESSAGE_BYTES).unwrap_or(i64::MAX))?;
-        socket.set_reconnect_ivl(100)?;
-        socket.set_reconnect_ivl_max(5_000)?;
-        socket.set_heartbeat_ivl(10_000)?;
-        socket.set_heartbeat_timeout(30_000)?;
-        socket.connect(&settings.collector)?;
+        let Settings { collector, keys, session, descriptor, outbox_bytes, asks } = settings;
+        let connection = Connection::open(context, Destination { collector, keys, session })?;
         Ok(Self {
-            socket,
+            connection,
             port,
             counters,
             board,
-            session: settings.session,
-            descriptor: settings.descriptor,
-            outbox: Outbox::new(settings.session, settings.outbox_bytes),
-            asks: settings.asks,
+            session,
+            descriptor,
+            outbox: Outbox::new(session, outbox_bytes),
+            asks,
             encoder: Encoder::default(),
             announced: Announced::default(),
             first_frame: true,
@@ -124,6 +116,10 @@ impl Sender {
     pub(crate) fn run(mut self, ending: &Ending) -> bool {
         let mut give_up_at_ns = None;
         loop {
+            if self.connection.tend(clock::monotonic_ns()).connected {
+                // What went by another connection may be lost.
+                self.outbox.resend_all();
+            }
             self.encode_all();
             self.receive_all();
             let room = self.send_answers() && self.send_all();
@@ -150,8 +146,11 @@ impl Sender {
         let timeout_ms = i64::try_from(until_ns.saturating_sub(now_ns).div_ceil(1_000_000)).unwrap_or(1000);
         let wanted = if room { zmq::POLLIN } else { zmq::POLLIN | zmq::POLLOUT };
         let doorbell = self.port.full_doorbell();
-        let mut items =
-            [self.socket.as_poll_item(wanted), zmq::PollItem::from_fd(doorbell.as_raw_fd(), zmq::POLLIN)];
+        let mut items = [
+            self.connection.socket().as_poll_item(wanted),
+            zmq::PollItem::from_fd(doorbell.as_raw_fd(), zmq::POLLIN),
+            self.connection.as_poll_item(),
+        ];
         // An interrupted wait is a wake-up like any other.
         zmq::poll(&mut items, timeout_ms).ok();
         doorbell.silence();
@@ -245,8 +244,10 @@ impl Sender {
         while self.outbox.bytes_in_flight() < WINDOW_BYTES {
             let Some(outgoing) = self.outbox.next_outgoing() else { break };
             let (sent, bytes) = match &outgoing {
-                Outgoing::Frame(bytes) => (self.socket.send(*bytes, zmq::DONTWAIT), bytes.len()),
-                Outgoing::Message(message) => (self.socket.send(message.encode(), zmq::DONTWAIT), 0),
+                Outgoing::Frame(bytes) => (self.connection.socket().send(*bytes, zmq::DONTWAIT), bytes.len()),
+                Outgoing::Message(message) => {
+                    (self.connection.socket().send(message.encode(), zmq::DONTWAIT), 0)
+                }
             };
             match sent {
                 Ok(()) => {}
@@ -270,7 +271,7 @@ impl Sender {
     fn send_answers(&mut self) -> bool {
         while let Some((ask, line)) = self.asks.next_answer() {
             let message = ToCollector::Answered { session: self.session, ask, line };
-            match (self.socket.send(message.encode(), zmq::DONTWAIT), message) {
+            match (self.connection.socket().send(message.encode(), zmq::DONTWAIT), message) {
                 (Err(zmq::Error::EAGAIN), ToCollector::Answered { ask, line, .. }) => {
                     self.asks.hold((ask, line));
                     return false;
@@ -283,7 +284,7 @@ impl Sender {
     }
 
     fn receive_all(&mut self) {
-        while let Ok(bytes) = self.socket.recv_bytes(zmq::DONTWAIT) {
+        while let Ok(bytes) = self.connection.socket().recv_bytes(zmq::DONTWAIT) {
             match ToAgent::decode(&bytes) {
                 Ok(message) => self.obey(message),
                 Err(error) => log::warning(&format!("the collector answers what cannot be read: {error}")),
@@ -344,7 +345,7 @@ impl Sender {
     fn send_dictionary(&mut self) -> Result<(), zmq::Error> {
         let entries = self.announced.all(&self.descriptor);
         for message in ToCollector::dictionaries(self.session, &entries) {
-            self.socket.send(message, zmq::DONTWAIT)?;
+            self.connection.socket().send(message, zmq::DONTWAIT)?;
         }
         self.outbox.resend_all();
         Ok(())
