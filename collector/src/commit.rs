@@ -100,7 +100,43 @@ pub enum LossReason {
     StoreRefused,
 }
 
+/// How many samples were lost, by reason.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Losses([u64; LossReason::ALL.len()]);
+
+impl Losses {
+    /// Counts a loss.
+    pub fn note(&mut self, loss: &Loss) {
+        let counts = LossReason::ALL.iter().zip(&mut self.0);
+        counts.filter(|(reason, _)| **reason == loss.reason).for_each(|(_, count)| *count += loss.samples);
+    }
+
+    /// Adds what was lost elsewhere.
+    pub fn add(&mut self, other: &Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(count, more)| *count += more);
+    }
+
+    /// The counts, in the order of [`LossReason::ALL`].
+    pub const fn counts(&self) -> [u64; LossReason::ALL.len()] {
+        self.0
+    }
+
+    /// What was lost in the collector, for whichever reason.
+    pub fn here(&self) -> u64 {
+        LossReason::ALL
+            .iter()
+            .zip(self.0)
+            .filter(|(reason, _)| reason.is_here())
+            .map(|(_, count)| count)
+            .sum()
+    }
+}
+
 impl LossReason {
+    /// All there are.
+    pub const ALL: [Self; 5] =
+        [Self::OutboxFull, Self::Clock, Self::Contradiction, Self::UnknownId, Self::StoreRefused];
+
     /// The reason as it stands in the database.
     pub const fn as_str(self) -> &'static str {
         match self {

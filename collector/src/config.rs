@@ -3,17 +3,21 @@
 //! All faults are found before anything is opened, and reported together.
 
 mod control;
+mod endpoint;
 mod file;
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Parser;
 
 pub use self::control::SaidControl;
+pub use self::endpoint::Endpoint;
 pub use self::file::Said;
 use crate::control::ControlConfig;
+use crate::keys::KeyFiles;
 use crate::store::{StoreUrl, TimescaleMode};
 
 /// Where agents reach a collector for which nothing else is said.
@@ -39,6 +43,12 @@ pub struct Config {
     pub commit_rows: usize,
     /// Where users ask for changes of whole jobs.
     pub control: ControlConfig,
+    /// Where the keys are; none for connections without encryption.
+    pub keys: Option<KeyFiles>,
+    /// Whether an agent may speak only for the node that its key is named after.
+    pub bind_node_to_key: bool,
+    /// Where the collector's own metrics are served; none for nowhere.
+    pub metrics: Option<SocketAddr>,
 }
 
 impl Config {
@@ -52,6 +62,9 @@ impl Config {
             commit_interval: Duration::from_secs(1),
             commit_rows: 50_000,
             control: ControlConfig::default(),
+            keys: None,
+            bind_node_to_key: true,
+            metrics: None,
         }
     }
 }
@@ -77,6 +90,9 @@ pub struct Arguments {
     /// Whether TimescaleDB is used: auto, off, require.
     #[arg(long, value_name = "WHEN")]
     timescaledb: Option<String>,
+    /// Let other machines connect although nothing is encrypted and nobody is asked who they are.
+    #[arg(long)]
+    insecure: bool,
     /// A file with these and further settings; what the command line says goes before.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -129,6 +145,12 @@ impl Arguments {
             option("--timescaledb", self.timescaledb.as_deref(), &mut faults).or(file.timescaledb);
         let listen: Option<Endpoint> =
             option("--listen", self.listen.as_deref(), &mut faults).or(file.listen);
+        let listen = listen.map_or_else(|| LISTEN.to_owned(), |listen| listen.to_string());
+        let keys = keys(file.key, file.authorised_agents, &mut faults);
+        let insecure = self.insecure || file.insecure.unwrap_or(false);
+        if keys.is_none() && !insecure && !endpoint::is_local(&listen) {
+            faults.extend(fault(&listen, &OPEN).0);
+        }
         if !faults.is_empty() {
             return Err(Faults(faults));
         }
@@ -136,15 +158,46 @@ impl Arguments {
             Some(store) => store,
             None => STORE.parse().map_err(|error| fault("the default store", &error))?,
         };
-        let meant = Config::new(listen.map_or_else(|| LISTEN.to_owned(), |listen| listen.0), store);
+        let meant = Config::new(listen, store);
         Ok(Config {
             timescaledb: timescaledb.unwrap_or(meant.timescaledb),
             writers: file.writers.unwrap_or(meant.writers),
             commit_interval: file.commit_interval.unwrap_or(meant.commit_interval),
             commit_rows: file.commit_rows.unwrap_or(meant.commit_rows),
             control: file.control.meant(),
+            bind_node_to_key: file.bind_node_to_key.unwrap_or(meant.bind_node_to_key),
+            metrics: file.metrics,
+            keys,
             ..meant
         })
+    }
+}
+
+/// What is wrong with a collector that listens to other machines without keys, and what to do.
+const OPEN: &str = "other machines can reach this address, and without keys nothing is encrypted and anybody may send; \
+    make keys with `polymeter keygen` and set `key` and `authorised_agents`, or say `insecure = true` (--insecure) if you \
+    trust everybody on that network";
+
+/// Where the keys are, if anywhere. One without the other would be either no encryption or a locked door.
+fn keys(
+    key: Option<PathBuf>,
+    authorised_agents: Option<PathBuf>,
+    faults: &mut Vec<Fault>,
+) -> Option<KeyFiles> {
+    match (key, authorised_agents) {
+        (Some(key), Some(authorised_agents)) => Some(KeyFiles { key, authorised_agents }),
+        (None, None) => None,
+        (Some(_), None) => {
+            faults.extend(
+                fault("`key`", &"`authorised_agents` is wanted with it: the directory of agents' keys").0,
+            );
+            None
+        }
+        (None, Some(_)) => {
+            faults
+                .extend(fault("`authorised_agents`", &"`key` is wanted with it: the collector's own key").0);
+            None
+        }
     }
 }
 
@@ -164,39 +217,6 @@ fn option<T: std::str::FromStr<Err: fmt::Display>>(
             None
         }
     }
-}
-
-/// A ZeroMQ endpoint to bind.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Endpoint(String);
-
-impl std::str::FromStr for Endpoint {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = ["tcp://", "ipc://", "inproc://"]
-            .iter()
-            .find_map(|scheme| Some((*scheme, text.strip_prefix(scheme)?)));
-        let complete = match known {
-            Some(("tcp://", rest)) => {
-                rest.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && is_port(port))
-            }
-            Some((_, rest)) => !rest.is_empty(),
-            None => false,
-        };
-        if complete {
-            return Ok(Self(text.to_owned()));
-        }
-        Err(format!(
-            "`{}` is no endpoint: write tcp://ADDRESS:PORT or ipc://PATH",
-            crate::log::printable(text)
-        ))
-    }
-}
-
-/// A port, or `*` for any that is free.
-fn is_port(text: &str) -> bool {
-    text == "*" || text.parse::<u16>().is_ok()
 }
 
 #[cfg(test)]
@@ -227,7 +247,7 @@ mod tests {
         let path = directory.path().join("collector.toml");
         std::fs::write(
             &path,
-            "listen = 'tcp://0.0.0.0:1'\nstore = 'sqlite:a.db'\ncommit_interval = '100ms'\nwriters = 3\n",
+            "listen = 'tcp://0.0.0.0:1'\ninsecure = true\nstore = 'sqlite:a.db'\ncommit_interval = '100ms'\nwriters = 3\n",
         )
         .unwrap();
         let config = resolve(&["--config", path.to_str().unwrap(), "--store", "sqlite:b.db"]).unwrap();
@@ -237,10 +257,31 @@ mod tests {
     }
 
     #[test]
+    fn other_machines_are_let_in_with_keys_or_on_request_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("collector.toml");
+        let resolve = |text: &str, more: &[&str]| {
+            std::fs::write(&path, text).unwrap();
+            self::resolve(&[&["--config", path.to_str().unwrap()], more].concat())
+        };
+        let open = "listen = 'tcp://10.1.2.3:7717'\n";
+        let said = resolve(open, &[]).unwrap_err();
+        assert!(said.contains("polymeter keygen") && said.contains("insecure = true"), "{said}");
+        assert!(resolve(open, &["--insecure"]).is_ok());
+        assert!(resolve("", &["--listen", "tcp://*:7717"]).is_err());
+        let keys = "key = '/k'\nauthorised_agents = '/a'\n";
+        let config = resolve(&format!("{open}{keys}"), &[]).unwrap();
+        assert_eq!(config.keys, Some(KeyFiles { key: "/k".into(), authorised_agents: "/a".into() }));
+        assert!(config.bind_node_to_key);
+        assert!(resolve("key = '/k'\n", &[]).unwrap_err().contains("authorised_agents"));
+        assert!(resolve("authorised_agents = '/a'\n", &[]).unwrap_err().contains("`key`"));
+    }
+
+    #[test]
     fn every_fault_is_reported_with_its_place() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("collector.toml");
-        let text = "listen = 'here'\nstores = 'sqlite:a.db'\n\nwriters = 0\ncommit_interval = '1 s'\ncommit_rows = true\ntimescaledb = 'maybe'\n";
+        let text = "listen = 'here'\nstores = 'sqlite:a.db'\n\nwriters = 0\ncommit_interval = '1 s'\ncommit_rows = true\ntimescaledb = 'maybe'\ninsecure = 1\nmetrics = 'here'\n";
         std::fs::write(&path, text).unwrap();
         let faults = resolve(&["--config", path.to_str().unwrap(), "--store", "mysql:x"]).unwrap_err();
         for (line, part) in [
@@ -250,6 +291,8 @@ mod tests {
             (5, "100us to 1d"),
             (6, "from 1 to"),
             (7, "auto, off, require"),
+            (8, "true or false"),
+            (9, "127.0.0.1:9717"),
         ] {
             let place = format!("collector.toml:{line}: ");
             assert!(
@@ -258,7 +301,7 @@ mod tests {
             );
         }
         assert!(faults.contains("--store: "), "{faults}");
-        assert_eq!(faults.lines().count(), 7, "{faults}");
+        assert_eq!(faults.lines().count(), 9, "{faults}");
     }
 
     #[test]

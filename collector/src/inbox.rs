@@ -9,26 +9,40 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::time::Duration;
 
-use polymeter_proto::series::SessionId;
+use polymeter_proto::series::{Identifier, SessionId};
 use polymeter_proto::wire::control::ControlLine;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::limits;
+use crate::refusal::Refusal;
 
-/// Where an agent is connected: the routing id that the ROUTER gave to the connection.
+/// Where an agent is connected: the routing id that the ROUTER gave to the connection, and whose key it was opened with.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Peer(Arc<[u8]>);
+pub struct Peer {
+    routing_id: Arc<[u8]>,
+    node: Option<Arc<Identifier>>,
+}
 
 impl From<&[u8]> for Peer {
     fn from(routing_id: &[u8]) -> Self {
-        Self(routing_id.into())
+        Self { routing_id: routing_id.into(), node: None }
     }
 }
 
 impl Peer {
+    /// The same peer, whose key lets it speak for no other node than `node`, if for one.
+    pub fn bound_to(self, node: Option<Arc<Identifier>>) -> Self {
+        Self { node, ..self }
+    }
+
     /// The routing id.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+        &self.routing_id
+    }
+
+    /// The only node that it may speak for; none where it may speak for any.
+    pub fn node(&self) -> Option<&Identifier> {
+        self.node.as_deref()
     }
 }
 
@@ -55,7 +69,7 @@ pub(crate) enum Answer {
     /// A message.
     Message(Peer, polymeter_proto::wire::message::ToAgent),
     /// What the peer sent cannot be used, for this reason. The receiver decides whether it is worth an answer.
-    Refusal(Peer, String),
+    Refusal(Peer, Refusal),
 }
 
 /// Wakes the receiver, which polls it beside its socket.
@@ -91,6 +105,7 @@ impl Waker {
 #[derive(Debug, Default)]
 struct Fill {
     bytes: AtomicUsize,
+    messages: AtomicUsize,
     /// The receiver found no room and wants to be called.
     wanted: AtomicBool,
 }
@@ -108,6 +123,20 @@ pub(crate) struct Inbox {
     queue: Receiver<Received>,
     fill: Arc<Fill>,
     waker: Waker,
+}
+
+/// How full an inbox is, for whoever wants to know.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Depth(Arc<Fill>);
+
+impl Depth {
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn messages(&self) -> usize {
+        self.0.messages.load(Ordering::Relaxed)
+    }
 }
 
 /// What a look into the inbox gave.
@@ -128,6 +157,10 @@ pub(crate) fn inbox(waker: Waker) -> (InboxSender, Inbox) {
 }
 
 impl InboxSender {
+    pub(crate) fn depth(&self) -> Depth {
+        Depth(Arc::clone(&self.fill))
+    }
+
     /// Gives the message back when there is no room; the waker is called when there is.
     pub(crate) fn offer(&self, message: Received) -> Result<(), Received> {
         // First say that a call is wanted, then look: the writer takes first, and looks then.
@@ -139,6 +172,7 @@ impl InboxSender {
             return Err(message);
         }
         self.fill.bytes.fetch_add(len, Ordering::SeqCst);
+        self.fill.messages.fetch_add(1, Ordering::Relaxed);
         match self.queue.try_send(message) {
             Ok(()) => {
                 self.fill.wanted.store(false, Ordering::SeqCst);
@@ -147,6 +181,7 @@ impl InboxSender {
             // A writer that is gone takes nothing; what comes for it stays with the agents.
             Err(TrySendError::Full(message) | TrySendError::Disconnected(message)) => {
                 self.fill.bytes.fetch_sub(len, Ordering::SeqCst);
+                self.fill.messages.fetch_sub(1, Ordering::Relaxed);
                 Err(message)
             }
         }
@@ -170,6 +205,7 @@ impl Inbox {
         match taken {
             Ok(message) => {
                 self.fill.bytes.fetch_sub(message.bytes.len(), Ordering::SeqCst);
+                self.fill.messages.fetch_sub(1, Ordering::Relaxed);
                 if self.fill.wanted.swap(false, Ordering::SeqCst) {
                     self.waker.wake();
                 }
@@ -231,6 +267,7 @@ mod tests {
         let half = || message(limits::INBOX_BYTES / 2);
         assert!(sender.offer(half()).is_ok());
         assert!(sender.offer(half()).is_ok());
+        assert_eq!((sender.depth().messages(), sender.depth().bytes()), (2, limits::INBOX_BYTES));
         assert!(matches!(inbox.take(None), Taken::Message(_)));
         assert!(!is_awake(&waker), "nobody was turned away");
         assert!(sender.offer(half()).is_ok());

@@ -15,31 +15,41 @@ pub mod commit;
 pub mod config;
 pub mod control;
 pub mod directory;
+mod gate;
 pub mod inbox;
 pub mod ingest;
+pub mod keys;
 pub mod limits;
 pub mod log;
+mod metrics;
 pub mod query;
 mod receiver;
+pub mod refusal;
 mod stop;
 pub mod store;
 mod writer;
 
 use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
 pub use config::Config;
+use polymeter_proto::key::KeyPair;
 pub use writer::Totals;
 
 use crate::clock::Clock;
 use crate::control::{Control, NoDoor, Open};
 use crate::directory::Directory;
+use crate::gate::{Admission, Gate};
 use crate::inbox::Waker;
+use crate::keys::{KeyFiles, KeysError};
+use crate::metrics::Metrics;
 use crate::receiver::Receiver;
 use crate::stop::Stop;
 use crate::store::upkeep::Upkeep;
 use crate::store::{Choice, Store, StoreError, StoreUrl};
-use crate::writer::Writer;
+use crate::writer::{Ways, Writer};
 
 /// A collector at work, until [`Collector::stop`].
 #[derive(Debug)]
@@ -54,6 +64,9 @@ pub struct Collector {
     writers: Vec<JoinHandle<Totals>>,
     upkeep: Option<Upkeep>,
     control: Option<Control>,
+    /// Let go after the receiver, whose socket it guards.
+    gate: Option<Gate>,
+    metrics: Option<metrics::Server>,
 }
 
 /// Why a collector does not start.
@@ -75,6 +88,22 @@ pub enum StartError {
     },
     /// Users cannot be given a door.
     Control(NoDoor),
+    /// The keys cannot be used.
+    Keys(KeysError),
+    /// ZeroMQ does not make a socket as it is wanted.
+    Socket {
+        /// What it is for.
+        what: &'static str,
+        /// ZeroMQ's reason.
+        source: zmq::Error,
+    },
+    /// The collector's own metrics cannot be served there.
+    Metrics {
+        /// Where.
+        address: SocketAddr,
+        /// The reason.
+        source: std::io::Error,
+    },
     /// The machine gives no more threads or descriptors.
     Machine(std::io::Error),
 }
@@ -90,6 +119,9 @@ impl fmt::Display for StartError {
                     "users cannot ask at {place}; see `control_socket` and `control` in the configuration"
                 )
             }
+            Self::Keys(_) => f.write_str("the keys cannot be used"),
+            Self::Socket { what, .. } => write!(f, "cannot make the socket of {what}"),
+            Self::Metrics { address, .. } => write!(f, "cannot serve metrics at {address}"),
             Self::Machine(_) => f.write_str("cannot start a thread"),
         }
     }
@@ -101,6 +133,9 @@ impl std::error::Error for StartError {
             Self::Bind { source, .. } => Some(source),
             Self::Store { source, .. } => Some(source),
             Self::Control(NoDoor { source, .. }) => Some(source),
+            Self::Keys(source) => Some(source),
+            Self::Socket { source, .. } => Some(source),
+            Self::Metrics { source, .. } => Some(source),
             Self::Machine(source) => Some(source),
         }
     }
@@ -125,27 +160,31 @@ impl Collector {
     /// When the store or the endpoint cannot be opened; nothing runs then.
     pub fn start(config: &Config, context: &zmq::Context) -> Result<Self, StartError> {
         let (clock, stop) = (Clock::start(), Stop::default());
+        let pair = config.keys.as_ref().map(KeyFiles::read).transpose().map_err(StartError::Keys)?;
         let stores = open_stores(config)?;
         let choice = stores
             .first()
             .map(Store::choice)
             .unwrap_or(Choice { way: store::Way::Sqlite, why: String::new() });
-        let cannot_bind = |source| StartError::Bind { endpoint: config.listen.clone(), source };
-        let socket = receiver::bind(context, &config.listen).map_err(cannot_bind)?;
-        let endpoint =
-            socket.get_last_endpoint().map_err(cannot_bind)?.unwrap_or_else(|_| config.listen.clone());
         let open = Open::doors(&config.control).map_err(StartError::Control)?;
         let doors = open.places();
-        let upkeep = Upkeep::start(config, choice.way)?;
         let waker = Waker::new().map_err(StartError::Machine)?;
         let (answer_sender, answers) = inbox::answers(waker.clone());
+        let (inboxes, outlets): (Vec<_>, Vec<_>) = stores.iter().map(|_| inbox::inbox(waker.clone())).unzip();
+        let depths = inboxes.iter().map(inbox::InboxSender::depth).collect();
+        let metrics = Arc::new(Metrics::new(choice.to_string(), depths));
+        // In this order, since what is named last is let go first if something fails below.
+        let Listening { gate, admission, endpoint, socket } =
+            listen(config, context, pair.as_ref(), (&metrics, clock))?;
+        let upkeep = Upkeep::start(config, choice.way)?;
+        let server = config.metrics.map(|address| metrics::Server::start(address, Arc::clone(&metrics)));
+        let server = server.transpose()?;
         let directory = Directory::default();
-        let (mut inboxes, mut writers) = (Vec::new(), Vec::new());
-        for store in stores {
-            let (sender, inbox) = inbox::inbox(waker.clone());
-            inboxes.push(sender);
+        let mut writers = Vec::new();
+        for ((store, inbox), counts) in stores.into_iter().zip(outlets).zip(metrics.writers()) {
             let (answers, directory) = (answer_sender.clone(), directory.clone());
-            let writer = Writer::new(config.clone(), clock, stop.clone(), inbox, answers, directory, store);
+            let ways = Ways { inbox, answers, directory, metrics: Arc::clone(counts) };
+            let writer = Writer::new(config.clone(), clock, stop.clone(), ways, store);
             writers.push(spawn("writer", move || writer.run())?);
         }
         // The writers and control alone hold the answers' sender now: when the last has gone, the receiver goes.
@@ -159,9 +198,24 @@ impl Collector {
             control: heard,
             clock,
             stop: stop.clone(),
+            admission,
+            metrics,
         };
         let receiver = spawn("receiver", move || receiver.run())?;
-        Ok(Self { endpoint, doors, choice, clock, stop, waker, receiver, writers, upkeep, control })
+        Ok(Self {
+            endpoint,
+            doors,
+            choice,
+            clock,
+            stop,
+            waker,
+            receiver,
+            writers,
+            upkeep,
+            control,
+            gate,
+            metrics: server,
+        })
     }
 
     /// Where agents can connect: the endpoint that was bound, with its real port.
@@ -172,6 +226,11 @@ impl Collector {
     /// Where users can ask: paths, and addresses with their real ports.
     pub fn doors(&self) -> &[String] {
         &self.doors
+    }
+
+    /// Where the collector's own metrics are served, if anywhere, with the real port.
+    pub fn metrics(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref().map(metrics::Server::address)
     }
 
     /// How samples are written, and why.
@@ -199,11 +258,48 @@ impl Collector {
             Ok(refused) => totals.refused += refused,
             Err(_) => broken = true,
         }
+        drop((self.gate, self.metrics));
         if let Some(upkeep) = self.upkeep {
             broken |= upkeep.stop().is_err();
         }
         if broken { Err(Broken) } else { Ok(totals) }
     }
+}
+
+/// A socket that is bound, and what guards it. The gate stands behind the socket, so that it is let go later.
+struct Listening {
+    socket: zmq::Socket,
+    /// Where it is bound, with its real port.
+    endpoint: String,
+    gate: Option<Gate>,
+    admission: Option<Arc<Admission>>,
+}
+
+/// Binds the socket for agents, after the gate has been set up: no connection may come before it can be judged.
+fn listen(
+    config: &Config,
+    context: &zmq::Context,
+    pair: Option<&KeyPair>,
+    (metrics, clock): (&Arc<Metrics>, Clock),
+) -> Result<Listening, StartError> {
+    let cannot_bind = |source| StartError::Bind { endpoint: config.listen.clone(), source };
+    let socket = receiver::make_socket(context, pair)
+        .map_err(|source| StartError::Socket { what: "the receiver", source })?;
+    let mut listening = Listening { socket, endpoint: config.listen.clone(), gate: None, admission: None };
+    // Within one process there are no connections to be judged, and so no keys.
+    if !config.listen.starts_with("inproc://") {
+        let authorised =
+            config.keys.as_ref().map(|keys| (keys.authorised_agents.clone(), config.bind_node_to_key));
+        let guarded = &listening.socket;
+        let plan = gate::Plan { context, guarded, authorised, metrics: Arc::clone(metrics), clock };
+        let (gate, admission) = Gate::start(plan)?;
+        (listening.gate, listening.admission) = (Some(gate), admission);
+    }
+    listening.socket.bind(&config.listen).map_err(cannot_bind)?;
+    if let Ok(bound) = listening.socket.get_last_endpoint().map_err(cannot_bind)? {
+        listening.endpoint = bound;
+    }
+    Ok(listening)
 }
 
 fn open_stores(config: &Config) -> Result<Vec<Store>, StartError> {

@@ -130,3 +130,31 @@ pub const UNMUNGE_WITHIN: Duration = Duration::from_secs(5);
 
 /// Bytes of a configuration file.
 pub const CONFIG_BYTES: u64 = 1024 * 1024;
+
+/// Keys of authorised agents: one per node of the largest machines there are, several times over.
+pub const AUTHORISED_AGENTS: usize = 64 * 1024;
+
+/// Files among the authorised keys of which the log says what is wrong with them.
+pub const KEY_COMPLAINTS: usize = 20;
+
+/// How often the directory of authorised agents is looked at although nobody connects, so that it is noticed when the key
+/// of somebody who is connected is removed.
+pub const KEYS_LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// How long a key file may have been edited in place before it counts. Other changes count at once.
+pub const KEYS_READ_AGAIN: Duration = Duration::from_secs(30);
+
+/// Events of failed handshakes, and questions whose key it is, that are attended to before the rest of the gate's work.
+pub const GATE_BURST: usize = 256;
+
+/// How long the gate waits for its socket to be closed: longer than the last acknowledgements may take.
+pub const GATE_END: Duration = Duration::from_secs(3);
+
+/// Bytes of a request for the collector's own metrics. A scraper's has a few hundred.
+pub const HTTP_REQUEST_BYTES: usize = 8 * 1024;
+
+/// Requests for the collector's own metrics that are attended to at once; further ones wait.
+pub const HTTP_CONNECTIONS: usize = 8;
+
+/// How long one request and its answer may take, so that who says nothing holds no connection.
+pub const HTTP_PATIENCE: Duration = Duration::from_secs(5);

@@ -1,12 +1,13 @@
 //! `polymeter-collector`: from the command line to the exit status.
 //!
-//! 0: it was told to stop, and did; 1: something broke; 2: the command line or configuration is wrong; 3: the endpoint,
-//! the store or a door for users cannot be opened.
+//! 0: it was told to stop, and did; 1: something broke; 2: the command line, configuration or keys are wrong; 3: an
+//! endpoint, the store or a door for users cannot be opened.
 
 use std::process::ExitCode;
 
 use clap::Parser;
 use polymeter_collector::config::Arguments;
+use polymeter_collector::keys::KeyFiles;
 use polymeter_collector::{Collector, Config, StartError, Totals, log};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -35,6 +36,10 @@ fn main() -> ExitCode {
         }
     };
     if arguments.check {
+        if let Some(Err(error)) = config.keys.as_ref().map(KeyFiles::read) {
+            log::warning(error);
+            return ExitCode::from(USAGE);
+        }
         log::info(format_args!(
             "the configuration is valid: listen at {}, store in {}",
             config.listen, config.store
@@ -45,17 +50,25 @@ fn main() -> ExitCode {
         Ok(totals) => {
             log::info(format_args!(
                 "stopped: {} frames with {} samples stored, {} repeated, {} samples rejected, {} messages refused",
-                totals.frames, totals.samples, totals.repeated, totals.rejected, totals.refused
+                totals.frames,
+                totals.samples,
+                totals.repeated,
+                totals.losses.here(),
+                totals.refused
             ));
             ExitCode::SUCCESS
         }
         Err(error) => {
             log::warning(log::chain(error.as_ref()));
             ExitCode::from(match error.downcast_ref() {
-                Some(StartError::Bind { .. } | StartError::Store { .. } | StartError::Control(_)) => {
-                    UNREACHABLE
-                }
-                Some(StartError::Machine(_)) | None => BROKEN,
+                Some(
+                    StartError::Bind { .. }
+                    | StartError::Store { .. }
+                    | StartError::Control(_)
+                    | StartError::Metrics { .. },
+                ) => UNREACHABLE,
+                Some(StartError::Keys(_)) => USAGE,
+                Some(StartError::Machine(_) | StartError::Socket { .. }) | None => BROKEN,
             })
         }
     }
@@ -69,13 +82,17 @@ fn run(config: &Config) -> Result<Totals, Box<dyn std::error::Error>> {
     })?;
     let collector = Collector::start(config, &zmq::Context::new())?;
     log::info(format_args!(
-        "listening at {}, storing in {}: {}",
+        "listening at {}, {}, storing in {}: {}",
         collector.endpoint(),
+        if config.keys.is_some() { "encrypted" } else { "not encrypted" },
         config.store,
         collector.choice()
     ));
     if !collector.doors().is_empty() {
         log::info(format_args!("users ask at {}", collector.doors().join(" and ")));
+    }
+    if let Some(address) = collector.metrics() {
+        log::info(format_args!("own metrics at http://{address}/metrics"));
     }
     event_loop.block_on(async {
         tokio::select! {

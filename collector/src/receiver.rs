@@ -5,8 +5,10 @@
 //! agents. Acknowledgements still go out, since they are what makes room there.
 
 mod refusals;
+mod socket;
 
 use std::os::fd::RawFd;
+use std::sync::Arc;
 use std::sync::mpsc::{self, TryRecvError};
 use std::time::Duration;
 
@@ -17,10 +19,14 @@ use polymeter_proto::wire::{DecodeError, VERSION, frame, message};
 use zmq::{DONTWAIT, POLLIN, PollItem, Socket};
 
 use self::refusals::Refusals;
+pub(crate) use self::socket::make as make_socket;
 use crate::clock::Clock;
+use crate::gate::Admission;
 use crate::inbox::{Answer, Heard, InboxSender, Peer, Received, Waker};
 use crate::ingest::session_of;
 use crate::limits;
+use crate::metrics::Metrics;
+use crate::refusal::{Refusal, RefusalKind};
 use crate::stop::Stop;
 
 /// The receiver's thread.
@@ -34,20 +40,9 @@ pub(crate) struct Receiver {
     pub(crate) control: Option<tokio::sync::mpsc::Sender<Heard>>,
     pub(crate) clock: Clock,
     pub(crate) stop: Stop,
-}
-
-/// Makes the ROUTER socket, with every queue bounded, and binds it.
-pub(crate) fn bind(context: &zmq::Context, endpoint: &str) -> zmq::Result<Socket> {
-    let socket = context.socket(zmq::ROUTER)?;
-    socket.set_rcvhwm(limits::SOCKET_MESSAGES)?;
-    socket.set_sndhwm(limits::SOCKET_MESSAGES)?;
-    socket.set_maxmsgsize(i64::try_from(polymeter_proto::limits::FRAME_BYTES).unwrap_or(i64::MAX))?;
-    socket.set_linger(limits::LINGER_MS)?;
-    socket.set_heartbeat_ivl(limits::HEARTBEAT_MS.0)?;
-    socket.set_heartbeat_timeout(limits::HEARTBEAT_MS.1)?;
-    socket.set_ipv6(true)?;
-    socket.bind(endpoint)?;
-    Ok(socket)
+    /// Who may send; none where everybody may.
+    pub(crate) admission: Option<Arc<Admission>>,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 /// What the loop waits for next.
@@ -117,12 +112,15 @@ impl Receiver {
 
     fn send(&self, peer: &Peer, message: &ToAgent) {
         // An agent that has gone, or does not read, gets the answer when it sends again.
-        self.socket.send_multipart([peer.as_bytes(), &message.encode()], DONTWAIT).ok();
+        if self.socket.send_multipart([peer.as_bytes(), &message.encode()], DONTWAIT).is_ok() {
+            self.metrics.sent.add(1);
+        }
     }
 
-    fn refuse(&self, peer: &Peer, why: &str, refusals: &mut Refusals) {
-        if refusals.note(peer, why, self.clock.now().since_start) {
-            let reason = why.chars().take(polymeter_proto::limits::TEXT_BYTES / 4).collect();
+    fn refuse(&self, peer: &Peer, refusal: &Refusal, refusals: &mut Refusals) {
+        self.metrics.refused(refusal.kind);
+        if refusals.note(peer, refusal, self.clock.now().since_start) {
+            let reason = refusal.why.chars().take(polymeter_proto::limits::TEXT_BYTES / 4).collect();
             self.send(peer, &ToAgent::Refused { reason, versions: (VERSION, VERSION) });
         }
     }
@@ -137,10 +135,7 @@ impl Receiver {
         while held.is_none() && came < limits::RECEIVE_BURST && !self.inboxes.is_empty() {
             let Some((peer, payload)) = self.next() else { break };
             came += 1;
-            match payload
-                .map_err(str::to_owned)
-                .and_then(|bytes| peek(&bytes).map(|whom| (whom, bytes)).map_err(|error| error.to_string()))
-            {
+            match payload.and_then(|bytes| Ok((peek(&bytes)?, bytes))) {
                 Ok((For::Writer(session), bytes)) => {
                     *held = self.hand_on(self.writer_for(session), Received { peer, bytes });
                 }
@@ -162,19 +157,35 @@ impl Receiver {
     }
 
     /// The next message and who sent it, if there is one.
-    fn next(&self) -> Option<(Peer, Result<zmq::Message, &'static str>)> {
+    fn next(&self) -> Option<(Peer, Result<zmq::Message, Refusal>)> {
+        let refusal = |kind, why: &str| Err(Refusal { kind, why: why.to_owned() });
         let routing_id = self.socket.recv_msg(DONTWAIT).ok()?;
         let peer = Peer::from(&*routing_id);
         if !routing_id.get_more() {
-            return Some((peer, Err("a message without a part")));
+            return Some((peer, refusal(RefusalKind::Undecodable, "a message without a part")));
         }
-        let payload = self.socket.recv_msg(DONTWAIT).ok()?;
+        let mut payload = self.socket.recv_msg(DONTWAIT).ok()?;
+        self.metrics.received.add(1);
+        self.metrics.received_bytes.add(payload.len() as u64);
         let mut more = payload.get_more();
         let single = !more;
         while more {
             more = self.socket.recv_msg(DONTWAIT).is_ok_and(|part| part.get_more());
         }
-        Some((peer, if single { Ok(payload) } else { Err("a message of several parts") }))
+        let peer = match &self.admission {
+            None => peer,
+            Some(admission) => match admission.who(payload.gets("User-Id")) {
+                Some(admitted) => peer.bound_to(admitted.node),
+                None => {
+                    return Some((
+                        peer,
+                        refusal(RefusalKind::Key, "the key of this connection is not authorised"),
+                    ));
+                }
+            },
+        };
+        let several = || refusal(RefusalKind::Undecodable, "a message of several parts");
+        Some((peer, if single { Ok(payload) } else { several() }))
     }
 
     /// The writer of a session, the same one for all its life.

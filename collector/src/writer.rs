@@ -3,6 +3,7 @@
 //! While the store is away a writer takes nothing: its inbox fills, the receiver stops reading, and the data wait in the
 //! agents' outboxes, where they belong. Nothing is acknowledged before it is committed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use polymeter_proto::series::SessionId;
@@ -10,11 +11,13 @@ use polymeter_proto::wire::frame::{self, Frame};
 use polymeter_proto::wire::message::ToCollector;
 
 use crate::clock::Clock;
-use crate::commit::{Accepted, Loss, LossReason};
+use crate::commit::{Accepted, Loss, LossReason, Losses};
 use crate::config::Config;
 use crate::directory::Directory;
 use crate::inbox::{Answer, AnswerSender, Inbox, Peer, Received, Taken};
 use crate::ingest::{Ingest, Verdict, session_of};
+use crate::metrics::WriterMetrics;
+use crate::refusal::Refusal;
 use crate::stop::Stop;
 use crate::store::{Store, StoreError};
 use crate::{limits, log};
@@ -28,8 +31,8 @@ pub struct Totals {
     pub samples: u64,
     /// Frames that came again after they were accepted.
     pub repeated: u64,
-    /// Samples that came and can never be stored; the store has the reasons.
-    pub rejected: u64,
+    /// Samples that are not stored and never will be; the store has the sessions and times.
+    pub losses: Losses,
     /// Messages that were not understood at all.
     pub refused: u64,
     /// Frames that were taken and could not be committed before the end. They were not acknowledged: the agents have them.
@@ -38,11 +41,11 @@ pub struct Totals {
 
 impl Totals {
     /// Adds what another did.
-    pub const fn add(&mut self, other: &Self) {
+    pub fn add(&mut self, other: &Self) {
         self.frames += other.frames;
         self.samples += other.samples;
         self.repeated += other.repeated;
-        self.rejected += other.rejected;
+        self.losses.add(&other.losses);
         self.refused += other.refused;
         self.given_up += other.given_up;
     }
@@ -54,6 +57,19 @@ enum NotStored {
     GivenUp,
     /// The store does not take these data, and never will.
     Refused(StoreError),
+}
+
+/// What a writer takes from and gives to.
+#[derive(Debug)]
+pub(crate) struct Ways {
+    /// What agents sent.
+    pub(crate) inbox: Inbox,
+    /// What agents are to hear.
+    pub(crate) answers: AnswerSender,
+    /// Which agent follows which job.
+    pub(crate) directory: Directory,
+    /// What it counts.
+    pub(crate) metrics: Arc<WriterMetrics>,
 }
 
 /// One writer with its connection.
@@ -76,6 +92,7 @@ pub(crate) struct Writer {
     /// The stop's patience is over: what still comes is left to the agents.
     given_up: bool,
     totals: Totals,
+    metrics: Arc<WriterMetrics>,
 }
 
 impl Writer {
@@ -83,9 +100,7 @@ impl Writer {
         config: Config,
         clock: Clock,
         stop: Stop,
-        inbox: Inbox,
-        answers: AnswerSender,
-        directory: Directory,
+        Ways { inbox, answers, directory, metrics }: Ways,
         store: Store,
     ) -> Self {
         Self {
@@ -102,6 +117,7 @@ impl Writer {
             since: Duration::ZERO,
             given_up: false,
             totals: Totals::default(),
+            metrics,
         }
     }
 
@@ -116,6 +132,7 @@ impl Writer {
             if self.is_due() {
                 self.commit();
             }
+            self.metrics.show(&self.totals, self.ingest.sessions());
         }
         self.commit();
         self.totals
@@ -148,7 +165,7 @@ impl Writer {
         }
         match verdict {
             Ok(verdict) => self.follow(peer, verdict),
-            Err(error) => self.follow(peer, Verdict::Refused(error.to_string())),
+            Err(error) => self.follow(peer, Verdict::Refused(Refusal::from(error))),
         }
     }
 
@@ -255,16 +272,13 @@ impl Writer {
     }
 
     fn store_all(&mut self, frames: &[Accepted]) -> Result<(), NotStored> {
+        let begun = self.clock.now().since_start;
         let committed = self.persist(|store| store.commit(frames))?;
+        self.metrics.commits.note(self.clock.now().since_start.saturating_sub(begun));
         self.totals.frames += frames.len() as u64 - committed.repeated;
         self.totals.samples += committed.rows;
         self.totals.repeated += committed.repeated;
-        self.totals.rejected += frames
-            .iter()
-            .flat_map(|frame| &frame.losses)
-            .filter(|loss| loss.reason.is_here())
-            .map(|loss| loss.samples)
-            .sum::<u64>();
+        frames.iter().flat_map(|frame| &frame.losses).for_each(|loss| self.totals.losses.note(loss));
         for (session, through) in committed.through {
             if let Some((peer, ack)) = self.ingest.committed(session, through) {
                 self.answers.send(Answer::Message(peer, ack));
@@ -283,6 +297,7 @@ impl Writer {
         loop {
             let error = match self.attempt(&operation) {
                 Ok(value) => {
+                    self.metrics.store_away.set(0);
                     if let Some(since) = away_since {
                         let away = self.clock.now().since_start.saturating_sub(since);
                         log::info(format_args!(
@@ -295,6 +310,8 @@ impl Writer {
                 Err(error) if error.is_refusal() => return Err(NotStored::Refused(error)),
                 Err(error) => error,
             };
+            self.metrics.store_failures.add(1);
+            self.metrics.store_away.set(1);
             let now = self.clock.now().since_start;
             if away_since.is_none() {
                 away_since = Some(now);

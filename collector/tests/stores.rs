@@ -340,7 +340,7 @@ fn impossible_times_are_counted(site: &mut Site) {
     agent.send_from(0);
     agent.settle();
     let totals = collector.stop().unwrap();
-    assert_eq!((totals.samples, totals.rejected), (6, 6));
+    assert_eq!((totals.samples, totals.losses.here()), (6, 6));
     let losses = site.reader().losses(None).unwrap();
     assert!(losses.iter().all(|loss| loss.reason == "clock"));
     assert_eq!(losses.iter().map(|loss| loss.samples).sum::<u64>(), 6);

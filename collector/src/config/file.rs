@@ -3,8 +3,9 @@
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
+use std::net::SocketAddr;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use polymeter_proto::period::Period;
@@ -16,13 +17,18 @@ use super::{Endpoint, Fault};
 use crate::limits;
 use crate::store::{StoreUrl, TimescaleMode};
 
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 16] = [
     "auth",
+    "authorised_agents",
+    "bind_node_to_key",
     "commit_interval",
     "commit_rows",
     "control",
     "control_socket",
+    "insecure",
+    "key",
     "listen",
+    "metrics",
     "munge_socket",
     "store",
     "timescaledb",
@@ -53,6 +59,16 @@ pub struct Said {
     pub commit_rows: Option<usize>,
     /// What is said of control.
     pub control: SaidControl,
+    /// See [`crate::keys::KeyFiles::key`].
+    pub key: Option<PathBuf>,
+    /// See [`crate::keys::KeyFiles::authorised_agents`].
+    pub authorised_agents: Option<PathBuf>,
+    /// See [`super::Config::bind_node_to_key`].
+    pub bind_node_to_key: Option<bool>,
+    /// Whether other machines may connect without encryption.
+    pub insecure: Option<bool>,
+    /// See [`super::Config::metrics`].
+    pub metrics: Option<SocketAddr>,
 }
 
 /// A file's text, and the faults that are found in it.
@@ -111,6 +127,11 @@ pub(super) fn parse(path: &Path, text: &str, faults: &mut Vec<Fault>) -> Said {
             "munge_socket" => said.control.munge_socket = page.text(&value),
             "writers" => said.writers = page.count(&value, WRITERS_MAX),
             "commit_rows" => said.commit_rows = page.count(&value, COMMIT_ROWS_MAX),
+            "key" => said.key = page.text(&value),
+            "authorised_agents" => said.authorised_agents = page.text(&value),
+            "bind_node_to_key" => said.bind_node_to_key = page.flag(&value),
+            "insecure" => said.insecure = page.flag(&value),
+            "metrics" => said.metrics = page.address(&value),
             unknown => {
                 let unknown = crate::log::printable(unknown);
                 page.fault(key.span(), &format!("`{unknown}` is not known; known are {}", KEYS.join(", ")));
@@ -145,6 +166,25 @@ impl Page<'_> {
                 None
             }
         }
+    }
+
+    fn flag(&mut self, value: &Spanned<DeValue<'_>>) -> Option<bool> {
+        let flag = value.get_ref().as_bool();
+        if flag.is_none() {
+            self.fault(value.span(), "true or false is wanted here");
+        }
+        flag
+    }
+
+    fn address(&mut self, value: &Spanned<DeValue<'_>>) -> Option<SocketAddr> {
+        let address = value.get_ref().as_str().and_then(|text| text.parse().ok());
+        if address.is_none() {
+            self.fault(
+                value.span(),
+                "an address and a port in quotes are wanted here, such as \"127.0.0.1:9717\"",
+            );
+        }
+        address
     }
 
     fn count(&mut self, value: &Spanned<DeValue<'_>>, max: usize) -> Option<usize> {

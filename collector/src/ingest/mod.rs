@@ -22,6 +22,7 @@ use crate::commit::{Accepted, Loss, LossReason, Samples};
 use crate::directory::Presence;
 use crate::inbox::Peer;
 use crate::limits;
+use crate::refusal::{Refusal, RefusalKind};
 
 /// What becomes of something that an agent sent.
 #[derive(Debug)]
@@ -35,8 +36,8 @@ pub enum Verdict {
     Repeated(Option<ToAgent>),
     /// It cannot be used now, and the agent is asked for something.
     Ask(ToAgent),
-    /// It cannot be used, and will be refused again, for this reason.
-    Refused(String),
+    /// It cannot be used, and will be refused again.
+    Refused(Refusal),
     /// Nothing follows from it: an entry was learnt, or the agent was asked a moment ago.
     Nothing,
 }
@@ -130,6 +131,9 @@ impl Ingest {
     /// Judges a frame of an open session.
     pub fn frame(&mut self, peer: &Peer, frame: Frame, now: Now) -> Verdict {
         let id = frame.session;
+        if let Some(refusal) = self.refuse_node(id, peer, &frame.dictionary) {
+            return Verdict::Refused(refusal);
+        }
         let verdict = self.with(id, peer, now, |state| state.frame(frame, now));
         self.bound_memory(id);
         verdict
@@ -138,6 +142,13 @@ impl Ingest {
     /// Judges a message of an open session.
     pub fn message(&mut self, peer: &Peer, message: ToCollector, now: Now) -> Verdict {
         let id = session_of(&message);
+        let entries = match &message {
+            ToCollector::Dictionary { entries, .. } => entries.as_slice(),
+            ToCollector::Skipped { .. } | ToCollector::Answered { .. } => &[],
+        };
+        if let Some(refusal) = self.refuse_node(id, peer, entries) {
+            return Verdict::Refused(refusal);
+        }
         let verdict = self.with(id, peer, now, |state| match message {
             ToCollector::Dictionary { session, entries } => state.learn(session, entries),
             ToCollector::Skipped { first, last, samples, reason, span_us, .. } => {
@@ -150,6 +161,26 @@ impl Ingest {
         });
         self.bound_memory(id);
         verdict
+    }
+
+    /// Refuses what a peer says for another node than its key is for: in a session that is another node's, or with
+    /// `entries` that would make a session another node's. Nothing of it may touch the session.
+    fn refuse_node(&self, id: SessionId, peer: &Peer, entries: &[Entry]) -> Option<Refusal> {
+        let own = peer.node()?;
+        let session = self.sessions.get(&id).and_then(|state| state.dictionary.session().ok());
+        let announced = entries.iter().filter_map(|entry| match entry {
+            Entry::Session(descriptor) => Some(&descriptor.node),
+            Entry::Metric(..) | Entry::Job(..) | Entry::Series(..) | Entry::Shape(..) => None,
+        });
+        let nodes = session.map(|session| &session.descriptor.node).into_iter().chain(announced);
+        let other = nodes.into_iter().find(|node| *node != own)?;
+        let why = format!("an agent with the key of {own} speaks for {other}");
+        Some(Refusal { kind: RefusalKind::Node, why })
+    }
+
+    /// How many sessions are remembered.
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
     }
 
     fn with(
@@ -281,7 +312,7 @@ impl State {
         match learnt {
             // What is unknown or has no room shows when a frame needs it.
             Ok(()) | Err(Fault::Unknown(_) | Fault::Full) => Verdict::Nothing,
-            Err(Fault::Contradiction(what)) => Verdict::Refused(what.to_owned()),
+            Err(Fault::Contradiction(what)) => Verdict::Refused(Refusal::contradiction(what)),
         }
     }
 
@@ -294,7 +325,8 @@ impl State {
         now: Now,
     ) -> Verdict {
         if last > i64::MAX.cast_unsigned() || first > last {
-            return Verdict::Refused(format!("frames {first} to {last} cannot be skipped"));
+            let why = format!("frames {first} to {last} cannot be skipped");
+            return Verdict::Refused(Refusal::contradiction(why));
         }
         if last <= self.received {
             return self.repeated(session);

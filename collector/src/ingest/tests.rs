@@ -340,3 +340,31 @@ fn who_speaks_and_which_jobs_it_follows_is_told_when_it_changes() {
     accepted(ingest.frame(&elsewhere, frame(4, &shape(1, None), &[NOW_US], &mut announced, &ends), at(0)));
     assert_eq!(jobs(&ingest.take_news().unwrap()), [""; 0]);
 }
+
+#[test]
+fn a_key_for_one_node_does_not_speak_for_another() {
+    let own = |node: &str| peer().bound_to(Some(Arc::new(node.try_into().unwrap())));
+    let is_refused =
+        |verdict| matches!(verdict, Verdict::Refused(refusal) if refusal.kind == RefusalKind::Node);
+    let (mut ingest, mut announced) = (Ingest::default(), Announced::default());
+    let frames: Vec<_> =
+        (1..=2).map(|sequence| frame(sequence, &shape(1, None), &[NOW_US], &mut announced, &[])).collect();
+    let dictionary = || ToCollector::Dictionary { session: SESSION, entries: announced.all(&descriptor()) };
+    assert!(ingest.open(SESSION, &own("n2"), 0, at(0)));
+    assert!(is_refused(ingest.frame(&own("n2"), frames[0].clone(), at(0))));
+    assert!(is_refused(ingest.message(&own("n2"), dictionary(), at(0))));
+    // The node itself may, and what the other has tried has left nothing behind.
+    assert!(matches!(ingest.frame(&own("n1"), frames[0].clone(), at(0)), Verdict::Accepted(_)));
+    assert!(is_refused(ingest.frame(&own("n2"), frames[1].clone(), at(0))), "the session is another's");
+    let skipped = ToCollector::Skipped {
+        session: SESSION,
+        first: 2,
+        last: 9,
+        samples: 1,
+        reason: SkipReason::OutboxFull,
+        span_us: (NOW_US, NOW_US),
+    };
+    assert!(is_refused(ingest.message(&own("n2"), skipped, at(0))));
+    // A key that is for no node in particular may speak for all.
+    assert!(matches!(ingest.frame(&peer(), frames[1].clone(), at(0)), Verdict::Accepted(_)));
+}

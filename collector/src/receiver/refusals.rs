@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::inbox::Peer;
+use crate::refusal::Refusal;
 use crate::{limits, log};
 
 /// When a peer last was told, and when the log last said so.
@@ -28,8 +29,8 @@ impl Refusals {
         self.count
     }
 
-    /// Counts that `peer` was refused for the reason `why`, and says whether it is worth an answer.
-    pub(super) fn note(&mut self, peer: &Peer, why: &str, now: Duration) -> bool {
+    /// Counts that something of `peer` was refused, and says whether it is worth an answer.
+    pub(super) fn note(&mut self, peer: &Peer, refusal: &Refusal, now: Duration) -> bool {
         self.count += 1;
         if self.peers.len() >= limits::REFUSED_PEERS && !self.peers.contains_key(peer) {
             self.peers.retain(|_, refused| now.saturating_sub(refused.logged) < limits::REFUSAL_LOG_AGAIN);
@@ -49,8 +50,9 @@ impl Refusals {
         };
         if say && self.may_log(now) {
             log::warning(format_args!(
-                "a peer sends what cannot be used: {}. Is it a polymeter-agent of this version? ({} messages refused so far)",
-                log::printable(why),
+                "a peer sends what cannot be used: {}; {} ({} messages refused so far)",
+                log::printable(&refusal.why),
+                refusal.kind.advice(),
                 self.count
             ));
         }
@@ -82,17 +84,17 @@ mod tests {
     #[test]
     fn a_peer_is_answered_once_in_ten_seconds_and_the_memory_is_bounded() {
         let mut refusals = Refusals::default();
-        let at = Duration::from_secs;
+        let (at, why) = (Duration::from_secs, Refusal::contradiction("x"));
         let peer = Peer::from(b"a".as_slice());
-        assert!(refusals.note(&peer, "x", at(100)));
-        assert!(!refusals.note(&peer, "x", at(109)));
-        assert!(refusals.note(&peer, "x", at(110)));
+        assert!(refusals.note(&peer, &why, at(100)));
+        assert!(!refusals.note(&peer, &why, at(109)));
+        assert!(refusals.note(&peer, &why, at(110)));
         for number in 0..2 * limits::REFUSED_PEERS {
-            refusals.note(&Peer::from(number.to_le_bytes().as_slice()), "x", at(111));
+            refusals.note(&Peer::from(number.to_le_bytes().as_slice()), &why, at(111));
         }
         assert_eq!(refusals.peers.len(), limits::REFUSED_PEERS);
-        assert!(!refusals.note(&Peer::from(b"b".as_slice()), "x", at(112)));
-        assert!(refusals.note(&Peer::from(b"b".as_slice()), "x", at(200)));
+        assert!(!refusals.note(&Peer::from(b"b".as_slice()), &why, at(112)));
+        assert!(refusals.note(&Peer::from(b"b".as_slice()), &why, at(200)));
         assert_eq!(refusals.count(), 5 + 2 * limits::REFUSED_PEERS as u64);
     }
 }

@@ -1,0 +1,75 @@
+//! Where a collector listens, and who can reach it there.
+
+use std::fmt;
+use std::net::IpAddr;
+
+/// A ZeroMQ endpoint to bind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint(String);
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::str::FromStr for Endpoint {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = ["tcp://", "ipc://", "inproc://"]
+            .iter()
+            .find_map(|scheme| Some((*scheme, text.strip_prefix(scheme)?)));
+        let complete = match known {
+            Some(("tcp://", rest)) => {
+                rest.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && is_port(port))
+            }
+            Some((_, rest)) => !rest.is_empty(),
+            None => false,
+        };
+        if complete {
+            return Ok(Self(text.to_owned()));
+        }
+        Err(format!(
+            "`{}` is no endpoint: write tcp://ADDRESS:PORT or ipc://PATH",
+            crate::log::printable(text)
+        ))
+    }
+}
+
+/// A port, or `*` for any that is free.
+fn is_port(text: &str) -> bool {
+    text == "*" || text.parse::<u16>().is_ok()
+}
+
+/// Whether only this machine can reach the endpoint. What is not known to be so is not: a name, an interface, `*`.
+pub(super) fn is_local(endpoint: &str) -> bool {
+    let Some(rest) = endpoint.strip_prefix("tcp://") else { return true };
+    let host = rest.rsplit_once(':').map_or(rest, |(host, _)| host);
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    address.is_ok_and(|address| address.to_canonical().is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_loopback_and_files_are_of_this_machine() {
+        for local in ["tcp://127.0.0.1:1", "tcp://127.9.9.9:*", "tcp://[::1]:1", "ipc:///run/x", "inproc://x"]
+        {
+            assert!(is_local(local), "{local}");
+        }
+        for open in [
+            "tcp://*:1",
+            "tcp://0.0.0.0:1",
+            "tcp://[::]:1",
+            "tcp://10.0.0.1:1",
+            "tcp://eth0:1",
+            "tcp://localhost:1",
+            "tcp://[::ffff:10.0.0.1]:1",
+        ] {
+            assert!(!is_local(open), "{open}");
+        }
+    }
+}
