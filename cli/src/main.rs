@@ -3,6 +3,7 @@
 mod catalogue;
 mod control;
 mod failure;
+mod keygen;
 mod report;
 mod run;
 mod terminal;
@@ -37,12 +38,15 @@ enum Command {
     Set(control::SetArguments),
     /// End your changes to a job's periods.
     Reset(control::ResetArguments),
+    /// Make a key pair, with which an agent or a collector encrypts and shows who it is.
+    Keygen(keygen::Arguments),
 }
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Report(arguments) => report::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Keygen(arguments) => keygen::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Metrics(arguments) => catalogue::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Status(arguments) => control::status(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Jobs(arguments) => control::jobs(&arguments).map(|()| ExitCode::SUCCESS),

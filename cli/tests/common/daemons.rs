@@ -18,7 +18,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    fn start(site: &Site, name: &str, arguments: &[&str]) -> Self {
+    pub fn start(site: &Site, name: &str, arguments: &[&str]) -> Self {
         let log = site.path(&format!("{}.log", unique()));
         let child = program(name).args(arguments).stderr(File::create(&log).unwrap()).spawn().unwrap();
         Self { child, log }
