@@ -168,9 +168,9 @@ mod tests {
         let both = vec![(key(1), "n1".to_owned()), (key(2), "n2".to_owned())];
         assert_eq!(names(&mut directory, now), Some(both.clone()));
         let second = limits::KEYS_READ_AGAIN / 30;
-        let later = |wait| Now {
-            wall_us: now.wall_us + i64::try_from(wait).unwrap() * 1_000_000,
-            since_start: now.since_start + second * u32::try_from(wait).unwrap(),
+        let later = |wait: u32| Now {
+            wall_us: now.wall_us + i64::from(wait) * 1_000_000,
+            since_start: now.since_start + second * wait,
         };
         assert_eq!(
             names(&mut directory, later(1)),

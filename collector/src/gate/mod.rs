@@ -317,4 +317,32 @@ mod tests {
         admission.authorise(Names::new());
         assert_eq!(admission.who(Some(&user_id)), None, "the key was removed");
     }
+
+    #[test]
+    fn libzmq_lets_strangers_in_when_nobody_is_asked_and_the_gate_does_not() {
+        let (context, server) = (Context::new(), zmq::CurveKeyPair::new().unwrap());
+        let router = context.socket(zmq::ROUTER).unwrap();
+        router.set_curve_server(true).unwrap();
+        router.set_curve_secretkey(&server.secret_key).unwrap();
+        router.set_zap_domain(zap::DOMAIN).unwrap();
+        router.bind("tcp://127.0.0.1:*").unwrap();
+        let stranger = zmq::CurveKeyPair::new().unwrap();
+        let dealer = context.socket(zmq::DEALER).unwrap();
+        dealer.set_linger(0).unwrap();
+        dealer.set_curve_serverkey(&server.public_key).unwrap();
+        dealer.set_curve_publickey(&stranger.public_key).unwrap();
+        dealer.set_curve_secretkey(&stranger.secret_key).unwrap();
+        dealer.connect(&router.get_last_endpoint().unwrap().unwrap()).unwrap();
+        dealer.send("anything", 0).unwrap();
+        router.set_rcvtimeo(30_000).unwrap();
+        router.recv_msg(0).unwrap();
+        let mut message = router.recv_msg(0).unwrap();
+        assert_eq!(&*message, b"anything");
+        let admission = Admission::new(false).unwrap();
+        admission.authorise(Names::from([(
+            PublicKey::new(stranger.public_key),
+            Arc::new(Identifier::try_from("n1").unwrap()),
+        )]));
+        assert_eq!(admission.who(message.gets("User-Id")), None);
+    }
 }
