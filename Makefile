@@ -36,6 +36,7 @@ doc: deps
 quick-experiments: deps
 	$(CARGO) build --release --locked --workspace
 	target/release/wire
+	target/release/curve --quick
 	$(SUDO) target/release/gather --quick
 
 # Every fuzz target for FUZZ_SECONDS; two run at a time.
