@@ -201,6 +201,8 @@ impl Lines {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn pair() -> KeyPair {
@@ -238,5 +240,17 @@ mod tests {
         assert!(!format!("{:?}", pair()).contains(&secret));
         let broken = pair().to_text("n").replace("secret ", "sercet ");
         assert!(!KeyPair::from_text(&broken).unwrap_err().to_string().contains(&secret));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_key_or_an_error(words in "((public|secret|#)[ \t]?|[!-~]{0,45}|\n){0,12}") {
+            if let Ok(key) = PublicKey::from_text(&words) {
+                prop_assert_eq!(PublicKey::from_text(&key.to_text("n")), Ok(key));
+            }
+            if let Ok(pair) = KeyPair::from_text(&words) {
+                prop_assert_eq!(KeyPair::from_text(&pair.to_text("n")).map(|pair| pair.public), Ok(pair.public));
+            }
+        }
     }
 }
