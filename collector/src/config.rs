@@ -5,6 +5,7 @@
 mod control;
 mod endpoint;
 mod file;
+mod security;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -16,6 +17,7 @@ use clap::Parser;
 pub use self::control::SaidControl;
 pub use self::endpoint::Endpoint;
 pub use self::file::Said;
+pub use self::security::SaidSecurity;
 use crate::control::ControlConfig;
 use crate::keys::KeyFiles;
 use crate::store::{StoreUrl, TimescaleMode};
@@ -145,11 +147,8 @@ impl Arguments {
             option("--timescaledb", self.timescaledb.as_deref(), &mut faults).or(file.timescaledb);
         let listen: Option<Endpoint> =
             option("--listen", self.listen.as_deref(), &mut faults).or(file.listen);
-        let listen = listen.map_or_else(|| LISTEN.to_owned(), |listen| listen.to_string());
-        let keys = keys(file.key, file.authorised_agents, &mut faults);
-        let insecure = self.insecure || file.insecure.unwrap_or(false);
-        if keys.is_none() && !insecure && !endpoint::is_local(&listen) {
-            faults.extend(fault(&listen, &OPEN).0);
+        if let Some(listen) = &listen {
+            file.security.check_endpoint(listen, self.listen.is_some(), self.insecure, &mut faults);
         }
         if !faults.is_empty() {
             return Err(Faults(faults));
@@ -158,6 +157,7 @@ impl Arguments {
             Some(store) => store,
             None => STORE.parse().map_err(|error| fault("the default store", &error))?,
         };
+        let listen = listen.map_or_else(|| LISTEN.to_owned(), |listen| listen.to_string());
         let meant = Config::new(listen, store);
         Ok(Config {
             timescaledb: timescaledb.unwrap_or(meant.timescaledb),
@@ -165,39 +165,11 @@ impl Arguments {
             commit_interval: file.commit_interval.unwrap_or(meant.commit_interval),
             commit_rows: file.commit_rows.unwrap_or(meant.commit_rows),
             control: file.control.meant(),
-            bind_node_to_key: file.bind_node_to_key.unwrap_or(meant.bind_node_to_key),
+            bind_node_to_key: file.security.bind_node_to_key.unwrap_or(meant.bind_node_to_key),
             metrics: file.metrics,
-            keys,
+            keys: file.security.keys(),
             ..meant
         })
-    }
-}
-
-/// What is wrong with a collector that listens to other machines without keys, and what to do.
-const OPEN: &str = "other machines can reach this address, and without keys nothing is encrypted and anybody may send; \
-    make keys with `polymeter keygen` and set `key` and `authorised_agents`, or say `insecure = true` (--insecure) if you \
-    trust everybody on that network";
-
-/// Where the keys are, if anywhere. One without the other would be either no encryption or a locked door.
-fn keys(
-    key: Option<PathBuf>,
-    authorised_agents: Option<PathBuf>,
-    faults: &mut Vec<Fault>,
-) -> Option<KeyFiles> {
-    match (key, authorised_agents) {
-        (Some(key), Some(authorised_agents)) => Some(KeyFiles { key, authorised_agents }),
-        (None, None) => None,
-        (Some(_), None) => {
-            faults.extend(
-                fault("`key`", &"`authorised_agents` is wanted with it: the directory of agents' keys").0,
-            );
-            None
-        }
-        (None, Some(_)) => {
-            faults
-                .extend(fault("`authorised_agents`", &"`key` is wanted with it: the collector's own key").0);
-            None
-        }
     }
 }
 
@@ -267,14 +239,18 @@ mod tests {
         let open = "listen = 'tcp://10.1.2.3:7717'\n";
         let said = resolve(open, &[]).unwrap_err();
         assert!(said.contains("polymeter keygen") && said.contains("insecure = true"), "{said}");
+        assert!(said.starts_with(&format!("{}:1: ", path.display())), "{said}");
         assert!(resolve(open, &["--insecure"]).is_ok());
-        assert!(resolve("", &["--listen", "tcp://*:7717"]).is_err());
+        assert!(resolve("", &["--listen", "tcp://*:7717"]).unwrap_err().starts_with("--listen: "));
         let keys = "key = '/k'\nauthorised_agents = '/a'\n";
         let config = resolve(&format!("{open}{keys}"), &[]).unwrap();
         assert_eq!(config.keys, Some(KeyFiles { key: "/k".into(), authorised_agents: "/a".into() }));
         assert!(config.bind_node_to_key);
-        assert!(resolve("key = '/k'\n", &[]).unwrap_err().contains("authorised_agents"));
-        assert!(resolve("authorised_agents = '/a'\n", &[]).unwrap_err().contains("`key`"));
+        for alone in ["\nkey = '/k'\n", "\nauthorised_agents = '/a'\n"] {
+            let said = resolve(alone, &[]).unwrap_err();
+            assert!(said.starts_with(&format!("{}:2: ", path.display())), "{said}");
+            assert!(said.contains("`key`") && said.contains("`authorised_agents`"), "{said}");
+        }
     }
 
     #[test]

@@ -42,12 +42,14 @@ fn is_port(text: &str) -> bool {
     text == "*" || text.parse::<u16>().is_ok()
 }
 
-/// Whether only this machine can reach the endpoint. What is not known to be so is not: a name, an interface, `*`.
-pub(super) fn is_local(endpoint: &str) -> bool {
-    let Some(rest) = endpoint.strip_prefix("tcp://") else { return true };
-    let host = rest.rsplit_once(':').map_or(rest, |(host, _)| host);
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    address.is_ok_and(|address| address.to_canonical().is_loopback())
+impl Endpoint {
+    /// Whether only this machine can reach it. What is not known to be so is not: a name, an interface, `*`.
+    pub fn is_local(&self) -> bool {
+        let Some(rest) = self.0.strip_prefix("tcp://") else { return true };
+        let host = rest.rsplit_once(':').map_or(rest, |(host, _)| host);
+        let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+        address.is_ok_and(|address| address.to_canonical().is_loopback())
+    }
 }
 
 #[cfg(test)]
@@ -58,7 +60,7 @@ mod tests {
     fn only_loopback_and_files_are_of_this_machine() {
         for local in ["tcp://127.0.0.1:1", "tcp://127.9.9.9:*", "tcp://[::1]:1", "ipc:///run/x", "inproc://x"]
         {
-            assert!(is_local(local), "{local}");
+            assert!(local.parse::<Endpoint>().unwrap().is_local(), "{local}");
         }
         for open in [
             "tcp://*:1",
@@ -69,7 +71,7 @@ mod tests {
             "tcp://localhost:1",
             "tcp://[::ffff:10.0.0.1]:1",
         ] {
-            assert!(!is_local(open), "{open}");
+            assert!(!open.parse::<Endpoint>().unwrap().is_local(), "{open}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use polymeter_proto::period::Period;
@@ -13,7 +13,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::control::SaidControl;
-use super::{Endpoint, Fault};
+use super::{Endpoint, Fault, SaidSecurity};
 use crate::limits;
 use crate::store::{StoreUrl, TimescaleMode};
 
@@ -59,14 +59,8 @@ pub struct Said {
     pub commit_rows: Option<usize>,
     /// What is said of control.
     pub control: SaidControl,
-    /// See [`crate::keys::KeyFiles::key`].
-    pub key: Option<PathBuf>,
-    /// See [`crate::keys::KeyFiles::authorised_agents`].
-    pub authorised_agents: Option<PathBuf>,
-    /// See [`super::Config::bind_node_to_key`].
-    pub bind_node_to_key: Option<bool>,
-    /// Whether other machines may connect without encryption.
-    pub insecure: Option<bool>,
+    /// What is said of keys.
+    pub security: SaidSecurity,
     /// See [`super::Config::metrics`].
     pub metrics: Option<SocketAddr>,
 }
@@ -110,7 +104,10 @@ pub(super) fn parse(path: &Path, text: &str, faults: &mut Vec<Fault>) -> Said {
     }
     for (key, value) in table.into_inner() {
         match key.get_ref().as_ref() {
-            "listen" => said.listen = page.text(&value),
+            "listen" => {
+                said.security.listen_place = page.place(value.span());
+                said.listen = page.text(&value);
+            }
             "store" => said.store = page.text(&value),
             "timescaledb" => said.timescaledb = page.text(&value),
             "commit_interval" => {
@@ -127,10 +124,16 @@ pub(super) fn parse(path: &Path, text: &str, faults: &mut Vec<Fault>) -> Said {
             "munge_socket" => said.control.munge_socket = page.text(&value),
             "writers" => said.writers = page.count(&value, WRITERS_MAX),
             "commit_rows" => said.commit_rows = page.count(&value, COMMIT_ROWS_MAX),
-            "key" => said.key = page.text(&value),
-            "authorised_agents" => said.authorised_agents = page.text(&value),
-            "bind_node_to_key" => said.bind_node_to_key = page.flag(&value),
-            "insecure" => said.insecure = page.flag(&value),
+            "key" => {
+                said.security.place = page.place(value.span());
+                said.security.key = page.text(&value);
+            }
+            "authorised_agents" => {
+                said.security.place = page.place(value.span());
+                said.security.authorised_agents = page.text(&value);
+            }
+            "bind_node_to_key" => said.security.bind_node_to_key = page.flag(&value),
+            "insecure" => said.security.insecure = page.flag(&value),
             "metrics" => said.metrics = page.address(&value),
             unknown => {
                 let unknown = crate::log::printable(unknown);
@@ -139,6 +142,7 @@ pub(super) fn parse(path: &Path, text: &str, faults: &mut Vec<Fault>) -> Said {
         }
     }
     said.control.check(page.faults);
+    said.security.check(page.faults);
     said
 }
 
