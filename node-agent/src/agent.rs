@@ -128,7 +128,7 @@ impl Agent {
         let ending = Arc::new(Ending::default());
 
         let (flush, priority) = (config.flush, config.realtime_priority);
-        let remote_control = config.remote_control;
+        let remote_control = config.hears_collector();
         let (for_sampler, counted) = (Arc::clone(&port), Arc::clone(&counters));
         let sampler = spawn("sampler", move || sample(for_sampler, counted, flush, priority))?;
         let wanted = Arc::clone(&ending);

@@ -1,7 +1,8 @@
 //! Where a collector listens, and who can reach it there.
 
 use std::fmt;
-use std::net::IpAddr;
+
+use polymeter_proto::endpoint;
 
 /// A ZeroMQ endpoint to bind.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,10 +46,7 @@ fn is_port(text: &str) -> bool {
 impl Endpoint {
     /// Whether only this machine can reach it. What is not known to be so is not: a name, an interface, `*`.
     pub fn is_local(&self) -> bool {
-        let Some(rest) = self.0.strip_prefix("tcp://") else { return true };
-        let host = rest.rsplit_once(':').map_or(rest, |(host, _)| host);
-        let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-        address.is_ok_and(|address| address.to_canonical().is_loopback())
+        endpoint::is_local(&self.0)
     }
 }
 

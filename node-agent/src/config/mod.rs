@@ -7,6 +7,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use polymeter_proto::catalogue;
+use polymeter_proto::endpoint;
 use polymeter_proto::name::Selector;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
@@ -57,8 +58,8 @@ pub struct Config {
     pub perf_descriptors: usize,
     /// The control socket; none for no control.
     pub socket: Option<PathBuf>,
-    /// Whether users may ask through the collector, too.
-    pub remote_control: bool,
+    /// Whether users may ask through the collector, too, where that is said.
+    pub remote_control: Option<bool>,
     /// What users may ask for.
     pub limits: Limits,
     /// Who may do all, beside root and the agent's own user: names of users, and of groups behind an `@`.
@@ -122,7 +123,7 @@ impl Default for Config {
             rescan: Period::SECOND,
             perf_descriptors: 4096,
             socket: Some(PathBuf::from("/run/polymeter/agent.sock")),
-            remote_control: true,
+            remote_control: None,
             limits: Limits::default(),
             administrators: Vec::new(),
             look: Look::Own,
@@ -151,6 +152,12 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 impl Config {
+    /// Whether users may ask through the collector. It says who asks and is believed, so that by default it must be known
+    /// to be the collector: by its key, or by its place.
+    pub fn hears_collector(&self) -> bool {
+        self.remote_control.unwrap_or_else(|| self.keys.is_some() || endpoint::is_local(&self.collector))
+    }
+
     /// The configuration of an agent that was given none: what the example says.
     pub fn default_baseline() -> Self {
         // The test `the_example_is_valid_and_samples_something` proves that this never falls back.
@@ -223,7 +230,7 @@ impl Config {
             self.look = look;
         }
         if let Some(remote_control) = top.boolean("remote_control", reporter) {
-            self.remote_control = remote_control;
+            self.remote_control = Some(remote_control);
         }
         if let Some(flush) = top.parse("flush", reporter, str::parse) {
             self.flush = flush;
@@ -414,6 +421,16 @@ mod tests {
         let config = parse("node = \"n1\"\nrealtime_priority = 0\nsocket = \"off\"\n[baseline]\n\"cpu.*\" = \"1s\"\n\"cpu.user\" = \"off\"\n").unwrap();
         assert_eq!((config.realtime_priority, config.socket), (None, None));
         assert_eq!(config.baseline.rules().len(), 2);
+    }
+
+    #[test]
+    fn an_unknown_collector_is_not_believed_about_who_asks() {
+        let hears = |text: &str| parse(text).unwrap().hears_collector();
+        assert!(hears("") && hears("collector = \"ipc:///run/c\"\n"));
+        assert!(!hears("remote_control = false\n"));
+        assert!(!hears("collector = \"tcp://10.0.0.1:7717\"\n"));
+        assert!(hears("collector = \"tcp://10.0.0.1:7717\"\nremote_control = true\n"));
+        assert!(hears("collector = \"tcp://10.0.0.1:7717\"\nkey = \"/k\"\ncollector_key = \"/c\"\n"));
     }
 
     #[test]
