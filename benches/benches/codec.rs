@@ -20,7 +20,7 @@ fn main() {
         group.bench_function("encode", |bencher| {
             bencher.iter(|| {
                 bytes.clear();
-                encoder.encode(&mut bytes, SessionId(1), 1, batch, Extras::default());
+                assert!(encoder.encode(&mut bytes, SessionId(1), 1, batch, Extras::default()).is_ok());
                 bytes.len()
             });
         });

@@ -90,6 +90,8 @@ impl Loss {
 pub enum LossReason {
     /// The agent's outbox was full.
     OutboxFull,
+    /// A collector refused their frame, as it came, until the agent gave it up.
+    Refused,
     /// They are dated outside of what can be: more than a year ago, or more than a day ahead.
     Clock,
     /// Their frame says something that cannot be.
@@ -141,6 +143,7 @@ impl LossReason {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::OutboxFull => "outbox_full",
+            Self::Refused => "refused",
             Self::Clock => "clock",
             Self::Contradiction => "contradiction",
             Self::UnknownId => "unknown_id",
@@ -150,7 +153,7 @@ impl LossReason {
 
     /// Whether they were lost here, and not at the agent.
     pub const fn is_here(self) -> bool {
-        !matches!(self, Self::OutboxFull)
+        !matches!(self, Self::OutboxFull | Self::Refused)
     }
 }
 

@@ -68,8 +68,9 @@ pub(crate) struct Heard {
 pub(crate) enum Answer {
     /// A message.
     Message(Peer, polymeter_proto::wire::message::ToAgent),
-    /// What the peer sent cannot be used, for this reason. The receiver decides whether it is worth an answer.
-    Refusal(Peer, Refusal),
+    /// What the peer sent, perhaps this frame, cannot be used, for this reason. The receiver decides whether it is
+    /// worth an answer.
+    Refusal(Peer, Refusal, Option<(SessionId, u64)>),
 }
 
 /// Wakes the receiver, which polls it beside its socket.

@@ -103,7 +103,7 @@ impl Receiver {
         loop {
             match self.answers.try_recv() {
                 Ok(Answer::Message(peer, message)) => self.send(&peer, &message),
-                Ok(Answer::Refusal(peer, why)) => self.refuse(&peer, &why, refusals),
+                Ok(Answer::Refusal(peer, why, frame)) => self.refuse(&peer, &why, frame, refusals),
                 Err(TryRecvError::Empty) => return Wait::For(None),
                 Err(TryRecvError::Disconnected) => return Wait::Nothing,
             }
@@ -117,11 +117,17 @@ impl Receiver {
         }
     }
 
-    fn refuse(&self, peer: &Peer, refusal: &Refusal, refusals: &mut Refusals) {
+    fn refuse(
+        &self,
+        peer: &Peer,
+        refusal: &Refusal,
+        frame: Option<(SessionId, u64)>,
+        refusals: &mut Refusals,
+    ) {
         self.metrics.refused(refusal.kind);
         if refusals.note(peer, refusal, self.clock.now().since_start) {
             let reason = refusal.why.chars().take(polymeter_proto::limits::TEXT_BYTES / 4).collect();
-            self.send(peer, &ToAgent::Refused { reason, versions: (VERSION, VERSION) });
+            self.send(peer, &ToAgent::Refused { reason, versions: (VERSION, VERSION), frame });
         }
     }
 
@@ -146,7 +152,7 @@ impl Receiver {
                         control.try_send(heard).ok();
                     }
                 }
-                Err(why) => self.refuse(&peer, &why, refusals),
+                Err(why) => self.refuse(&peer, &why, None, refusals),
             }
         }
         came

@@ -165,7 +165,9 @@ impl Writer {
         }
         match verdict {
             Ok(verdict) => self.follow(peer, verdict),
-            Err(error) => self.follow(peer, Verdict::Refused(Refusal::from(error))),
+            Err(error) => {
+                self.answers.send(Answer::Refusal(peer, Refusal::from(error), Frame::peek(&bytes)));
+            }
         }
     }
 
@@ -215,7 +217,7 @@ impl Writer {
                 }
             }
             Verdict::Ask(request) => self.answers.send(Answer::Message(peer, request)),
-            Verdict::Refused(why) => self.answers.send(Answer::Refusal(peer, why)),
+            Verdict::Refused(why) => self.answers.send(Answer::Refusal(peer, why, None)),
             Verdict::Nothing => {}
         }
     }

@@ -275,7 +275,7 @@ fn garbage_harms_nobody(site: &mut Site) {
         hostile.send_bytes(b"GET / HTTP/1.1");
     }
     agent.settle();
-    let ToAgent::Refused { versions: (1, 1), reason } = hostile.must_hear() else {
+    let ToAgent::Refused { versions: (1, 1), reason, .. } = hostile.must_hear() else {
         panic!("{:?}", hostile.heard)
     };
     assert!(!reason.is_empty());

@@ -42,7 +42,6 @@ impl Pinned {
 #[derive(Debug, Default)]
 pub struct Board {
     reports: Mutex<Reports>,
-    outbox_dropped: Mutex<u64>,
 }
 
 impl Board {
@@ -58,16 +57,6 @@ impl Board {
                 *before = before.go_on(report);
             }
         }
-    }
-
-    /// Counts samples that went because the outbox was full.
-    pub fn outbox_dropped(&self, samples: u64) {
-        *lock(&self.outbox_dropped) += samples;
-    }
-
-    /// How many samples went because the outbox was full.
-    pub fn samples_dropped_by_outbox(&self) -> u64 {
-        *lock(&self.outbox_dropped)
     }
 
     /// The newest reports of one job, or of the node.

@@ -245,11 +245,12 @@ EVENT = enum(
 TO_COLLECTOR = enum(
     dictionary=record(session=session_id, entries=some(ENTRY)),
     skipped=record(session=session_id, first=u64, last=u64, samples=u64,
-                   reason=one_of("outbox_full", "already_acknowledged"), span_us=pair(i64)),
+                   reason=one_of("outbox_full", "already_acknowledged", "refused"), span_us=pair(i64)),
     answered=record(session=session_id, ask=u64, line=line))
 TO_AGENT = enum(
     ack=record(session=session_id, through=u64), resend=record(**{"session": session_id, "from": u64}),
-    need_dictionary=record(session=session_id), refused=record(reason=text, versions=pair(u8)),
+    need_dictionary=record(session=session_id),
+    refused=record(reason=text, versions=pair(u8), frame=option(record(session=session_id, sequence=u64))),
     ask=record(session=session_id, ask=u64, uid=u32, at_us=i64, line=line))
 
 

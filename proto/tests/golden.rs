@@ -144,7 +144,7 @@ fn several_blocks() -> Vec<u8> {
     batch.push(a, out_of_turn(T0 + 3_700), [Some(1), Some(float(1))].into_iter()).unwrap();
     batch.push(a, tick(4, 1_000, 21), [Some(5), Some(float(5))].into_iter()).unwrap();
     let mut bytes = Vec::new();
-    Encoder::default().encode(&mut bytes, LARGE_SESSION, 300, &batch, Extras::default());
+    Encoder::default().encode(&mut bytes, LARGE_SESSION, 300, &batch, Extras::default()).unwrap();
     bytes
 }
 
@@ -392,6 +392,7 @@ fn messages() -> Vec<Golden> {
             "message_skipped_already_acknowledged",
             skipped(SkipReason::AlreadyAcknowledged, 0, (0, -3)),
         ),
+        to_collector("message_skipped_refused", skipped(SkipReason::Refused, 1, (T0, T0))),
         to_agent("message_ack", ToAgent::Ack { session: SESSION, through: u64::MAX }),
         to_agent("message_resend", ToAgent::Resend { session: SESSION, from: 250 }),
         to_agent("message_need_dictionary", ToAgent::NeedDictionary { session: LARGE_SESSION }),
@@ -400,6 +401,15 @@ fn messages() -> Vec<Golden> {
             ToAgent::Refused {
                 reason: "version 9 of the protocol is not spoken here".into(),
                 versions: (1, 255),
+                frame: None,
+            },
+        ),
+        to_agent(
+            "message_refused_frame",
+            ToAgent::Refused {
+                reason: "the checksum does not fit".into(),
+                versions: (1, 1),
+                frame: Some((LARGE_SESSION, 300)),
             },
         ),
         to_collector(

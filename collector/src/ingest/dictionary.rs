@@ -153,8 +153,10 @@ impl Dictionary {
         self.jobs.get(&handle).cloned().ok_or(Fault::Unknown("job"))
     }
 
-    /// What of `frame` can be understood, although nobody explains the rest: that is counted.
-    pub(super) fn salvage(&self, mut frame: Frame, received_us: i64) -> Result<Accepted, Fault> {
+    /// What of `frame` can be understood, although nobody explains the rest: that is counted. Says whether it was all.
+    pub(super) fn salvage(&self, mut frame: Frame, received_us: i64) -> Result<(Accepted, bool), Fault> {
+        let parts = |frame: &Frame| frame.blocks.len() + frame.ledger.len() + frame.events.len();
+        let before = parts(&frame);
         let (known, unknown) =
             frame.blocks.into_iter().partition(|block| self.resolve_block(block.clone()).is_ok());
         let unknown: Vec<Block> = unknown;
@@ -166,9 +168,10 @@ impl Dictionary {
             Event::JobEnded { job, .. } => is_known(Some(*job)),
             Event::Mark(mark) => is_known(mark.job),
         });
+        let is_whole = parts(&frame) == before;
         let mut accepted = self.resolve(frame, received_us)?;
         accepted.losses = unknown.iter().filter_map(unknown_loss).reduce(Loss::join).into_iter().collect();
-        Ok(accepted)
+        Ok((accepted, is_whole))
     }
 
     /// What `frame` means, with the entries of its own dictionary learnt before.

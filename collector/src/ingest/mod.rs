@@ -152,8 +152,12 @@ impl Ingest {
         let verdict = self.with(id, peer, now, |state| match message {
             ToCollector::Dictionary { session, entries } => state.learn(session, entries),
             ToCollector::Skipped { first, last, samples, reason, span_us, .. } => {
-                let loss = Loss { samples, reason: LossReason::OutboxFull, span_us };
-                let loss = (reason == SkipReason::OutboxFull && samples > 0).then_some(loss);
+                let reason = match reason {
+                    SkipReason::OutboxFull => Some(LossReason::OutboxFull),
+                    SkipReason::Refused => Some(LossReason::Refused),
+                    SkipReason::AlreadyAcknowledged => None,
+                };
+                let loss = reason.filter(|_| samples > 0).map(|reason| Loss { samples, reason, span_us });
                 state.skip(id, (first, last), loss, now)
             }
             // The receiver hands it to control.
@@ -264,12 +268,13 @@ impl State {
         let entries = std::mem::take(&mut frame.dictionary);
         let understood = match entries.into_iter().try_for_each(|entry| self.dictionary.add(session, entry)) {
             Err(fault) if fault.is_final() || !hopeless => Err(fault),
-            Ok(()) if !hopeless => self.dictionary.resolve(frame, now.wall_us),
+            Ok(()) if !hopeless => {
+                self.dictionary.resolve(frame, now.wall_us).map(|accepted| (accepted, true))
+            }
             Ok(()) | Err(_) => self.dictionary.salvage(frame, now.wall_us),
         };
         match understood {
-            Ok(mut accepted) => {
-                let is_whole = accepted.losses.is_empty();
+            Ok((mut accepted, is_whole)) => {
                 reject_impossible_times(&mut accepted, now);
                 ended.into_iter().for_each(|job| self.dictionary.end_job(job));
                 self.advance(sequence);

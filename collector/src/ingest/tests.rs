@@ -73,7 +73,7 @@ fn frame(
     }
     let mut bytes = Vec::new();
     let extras = Extras { dictionary: &dictionary, ledger: &[], events };
-    Encoder::default().encode(&mut bytes, SESSION, sequence, &batch, extras);
+    Encoder::default().encode(&mut bytes, SESSION, sequence, &batch, extras).unwrap();
     Frame::decode(&bytes).unwrap()
 }
 

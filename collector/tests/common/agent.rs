@@ -79,7 +79,7 @@ impl Agent {
         }
         let mut bytes = Vec::new();
         let extras = Extras { dictionary: &dictionary, ledger, events };
-        self.encoder.encode(&mut bytes, self.session, self.sequence, &batch, extras);
+        self.encoder.encode(&mut bytes, self.session, self.sequence, &batch, extras).unwrap();
         self.outbox.insert(self.sequence, bytes);
         self.sequence
     }

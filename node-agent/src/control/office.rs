@@ -203,7 +203,7 @@ fn counts(counters: &Counters) -> Counts {
         late: counters.late.load(Relaxed),
         missed: counters.missed.load(Relaxed),
         absent: counters.absent.load(Relaxed),
-        dropped: counters.dropped.load(Relaxed),
+        dropped: counters.all_dropped(),
         frames_sent: counters.frames_sent.load(Relaxed),
         frames_acknowledged: counters.frames_acknowledged.load(Relaxed),
         bytes_sent: counters.bytes_sent.load(Relaxed),

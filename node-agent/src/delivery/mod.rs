@@ -1,6 +1,8 @@
-//! From batches to acknowledged frames: the outbox, and the thread that owns the socket.
+//! From batches to acknowledged frames: the outbox, the agent's side of the protocol, and the thread that owns the socket.
 
 pub(crate) mod asks;
 pub(crate) mod connection;
+pub mod link;
 pub mod outbox;
-pub mod sender;
+mod packer;
+pub(crate) mod sender;

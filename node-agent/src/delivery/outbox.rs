@@ -1,8 +1,11 @@
 //! The outbox: frames that the collector has not acknowledged yet. A pure state machine; it sees no socket and no clock.
 //!
-//! The collector takes the frames of a session in their order and without gaps. So when there is no room and the
-//! oldest frames go, a note stays in their place that says which they were and what they held; it is sent and
-//! acknowledged as they would have been.
+//! The collector takes the frames of a session in their order and without gaps. So when there is no room and frames go,
+//! a note stays in their place that says which they were and what they held; it is sent and acknowledged as they would
+//! have been.
+//!
+//! What was sent once may be stored, whether the answer came or not. So a frame that was never sent goes first, and a
+//! note that was sent never changes: what is counted as lost is lost, and what is lost is counted once.
 
 use std::collections::VecDeque;
 
@@ -10,6 +13,9 @@ use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::message::{SkipReason, ToCollector};
 
 use crate::sampler::Told;
+
+/// What a note weighs against the window: about what its message takes on the wire.
+const NOTE_BYTES: usize = 64;
 
 /// What was known of a frame when it was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -20,12 +26,24 @@ pub struct Content {
     pub span_us: (i64, i64),
 }
 
-/// What had to go to make room.
+impl Content {
+    /// Both contents as one. What holds no samples has no span.
+    fn join(&mut self, other: Self) {
+        self.span_us = match (self.samples, other.samples) {
+            (_, 0) => self.span_us,
+            (0, _) => other.span_us,
+            _ => (self.span_us.0.min(other.span_us.0), self.span_us.1.max(other.span_us.1)),
+        };
+        self.samples += other.samples;
+    }
+}
+
+/// What will never be stored.
 #[derive(Debug, Default)]
 pub struct Dropped {
     /// Samples, which are counted.
     pub samples: u64,
-    /// Events, which go into the next frame: whoever reads the data must know them.
+    /// Events, which go into a later frame: whoever reads the data must know them.
     pub events: Vec<Told>,
 }
 
@@ -50,6 +68,14 @@ impl Entry {
             Self::Skipped { last, .. } => *last,
         }
     }
+
+    /// What it weighs against the window.
+    const fn weight(&self) -> usize {
+        match self {
+            Self::Frame { bytes, .. } => bytes.len(),
+            Self::Skipped { .. } => NOTE_BYTES,
+        }
+    }
 }
 
 /// What is to be sent.
@@ -58,7 +84,7 @@ pub enum Outgoing<'a> {
     /// A frame's bytes.
     Frame(&'a [u8]),
     /// A note about frames that went.
-    Message(ToCollector),
+    Note(ToCollector),
 }
 
 /// Frames in the order of their sequence numbers, bounded in bytes.
@@ -69,14 +95,26 @@ pub struct Outbox {
     entries: VecDeque<Entry>,
     bytes: usize,
     next_sequence: u64,
-    /// The first sequence number that has not been sent since the last time that sending began anew.
-    unsent: u64,
+    /// How many of the entries are under way: sent since the last time that sending began anew.
+    under_way: usize,
+    under_way_bytes: usize,
+    /// The newest sequence number that was ever sent.
+    sent_through: u64,
 }
 
 impl Outbox {
     /// An empty outbox for at most `limit_bytes` of frames.
     pub const fn new(session: SessionId, limit_bytes: usize) -> Self {
-        Self { session, limit_bytes, entries: VecDeque::new(), bytes: 0, next_sequence: 1, unsent: 1 }
+        Self {
+            session,
+            limit_bytes,
+            entries: VecDeque::new(),
+            bytes: 0,
+            next_sequence: 1,
+            under_way: 0,
+            under_way_bytes: 0,
+            sent_through: 0,
+        }
     }
 
     /// The sequence number of the next frame to be put in.
@@ -94,19 +132,19 @@ impl Outbox {
         self.entries.is_empty()
     }
 
+    /// The number of the oldest frame that is not acknowledged, or of the next one.
+    pub fn oldest(&self) -> u64 {
+        self.entries.front().map_or(self.next_sequence, Entry::first)
+    }
+
     /// Whether something has been sent and not acknowledged.
-    pub fn awaits_answer(&self) -> bool {
-        self.entries.front().is_some_and(|entry| entry.first() < self.unsent)
+    pub const fn awaits_answer(&self) -> bool {
+        self.under_way > 0
     }
 
     /// Bytes that have been sent and not acknowledged.
-    pub fn bytes_in_flight(&self) -> usize {
-        let sent = self.entries.iter().take_while(|entry| entry.first() < self.unsent);
-        sent.map(|entry| match entry {
-            Entry::Frame { bytes, .. } => bytes.len(),
-            Entry::Skipped { .. } => 0,
-        })
-        .sum()
+    pub const fn bytes_under_way(&self) -> usize {
+        self.under_way_bytes
     }
 
     /// Puts in the frame [`Outbox::next_sequence`], with the events that are in it. Returns what had to go to make room.
@@ -115,43 +153,59 @@ impl Outbox {
         self.entries.push_back(Entry::Frame { sequence: self.next_sequence, bytes, content, events });
         self.next_sequence += 1;
         let mut dropped = Dropped::default();
-        while self.bytes > self.limit_bytes && self.bytes > 0 {
-            self.drop_oldest(&mut dropped);
+        while self.bytes > self.limit_bytes {
+            let unsent = self.position(self.sent_through + 1);
+            let is_frame = |entry: &Entry| matches!(entry, Entry::Frame { .. });
+            let Some(oldest) = self.entries.iter().skip(unsent).position(is_frame) else { break };
+            self.skip(unsent + oldest, SkipReason::OutboxFull, &mut dropped);
         }
         dropped
     }
 
-    /// Replaces the oldest frame by a note, and joins it with the note before it.
-    fn drop_oldest(&mut self, dropped: &mut Dropped) {
-        let oldest = self.entries.iter().position(|entry| matches!(entry, Entry::Frame { .. }));
-        let Some(position) = oldest else { return };
-        let Some(Entry::Frame { sequence, bytes, content, events }) = self.entries.remove(position) else {
-            return;
-        };
+    /// Notes that the samples of the next frame can never be sent, for there is no frame that would hold them.
+    pub fn push_nothing(&mut self, content: Content) {
+        let sequence = self.next_sequence;
+        let reason = SkipReason::Refused;
+        self.entries.push_back(Entry::Skipped { first: sequence, last: sequence, content, reason });
+        self.next_sequence += 1;
+    }
+
+    /// Gives up the oldest frame, which the collector refuses. Returns what was in it.
+    pub fn give_up_oldest(&mut self) -> Dropped {
+        let mut dropped = Dropped::default();
+        // The note is to be sent next, and everything behind it once more.
+        self.rewind(0);
+        self.skip(0, SkipReason::Refused, &mut dropped);
+        dropped
+    }
+
+    /// Replaces the frame at `position`, which is not under way, by a note, or lets the note before it grow.
+    fn skip(&mut self, position: usize, reason: SkipReason, dropped: &mut Dropped) {
+        let Some(place) = self.entries.get_mut(position) else { return };
+        let Entry::Frame { sequence, bytes, content, events } = place else { return };
+        let (sequence, content) = (*sequence, *content);
         self.bytes -= bytes.len();
         dropped.samples += content.samples;
-        dropped.events.extend(events);
+        dropped.events.append(events);
+        *place = Entry::Skipped { first: sequence, last: sequence, content, reason };
+        // A neighbour that says the same, and was not sent either, says it for both.
+        let sent_through = self.sent_through;
         let before = position.checked_sub(1).and_then(|before| self.entries.get_mut(before));
-        if let Some(Entry::Skipped { last, content: skipped, reason: SkipReason::OutboxFull, .. }) = before {
+        if let Some(Entry::Skipped { first, last, content: skipped, reason: same }) = before
+            && *same == reason
+            && *first > sent_through
+        {
             *last = sequence;
-            skipped.samples += content.samples;
-            let (begin_us, end_us) = skipped.span_us;
-            skipped.span_us = (begin_us.min(content.span_us.0), end_us.max(content.span_us.1));
-            // The note as it was sent, if it was, did not say this.
-            self.unsent = self.unsent.min(sequence);
-        } else {
-            let note =
-                Entry::Skipped { first: sequence, last: sequence, content, reason: SkipReason::OutboxFull };
-            self.entries.insert(position, note);
+            skipped.join(content);
+            self.entries.remove(position);
         }
     }
 
     /// What is to be sent next, in the order of the sequence.
     pub fn next_outgoing(&self) -> Option<Outgoing<'_>> {
-        let entry = self.entries.iter().find(|entry| entry.last() >= self.unsent)?;
-        Some(match entry {
+        Some(match self.entries.get(self.under_way)? {
             Entry::Frame { bytes, .. } => Outgoing::Frame(bytes),
-            Entry::Skipped { first, last, content, reason } => Outgoing::Message(ToCollector::Skipped {
+            Entry::Skipped { first, last, content, reason } => Outgoing::Note(ToCollector::Skipped {
                 session: self.session,
                 first: *first,
                 last: *last,
@@ -164,8 +218,10 @@ impl Outbox {
 
     /// What [`Outbox::next_outgoing`] gave has been sent.
     pub fn sent(&mut self) {
-        if let Some(entry) = self.entries.iter().find(|entry| entry.last() >= self.unsent) {
-            self.unsent = entry.last() + 1;
+        if let Some(entry) = self.entries.get(self.under_way) {
+            self.under_way += 1;
+            self.under_way_bytes += entry.weight();
+            self.sent_through = self.sent_through.max(entry.last());
         }
     }
 
@@ -173,11 +229,16 @@ impl Outbox {
     /// collector that lies, is ignored.
     pub fn acknowledge(&mut self, through: u64) -> u64 {
         let mut frames = 0;
-        if through >= self.unsent {
+        if through > self.sent_through {
             return frames;
         }
         while self.entries.front().is_some_and(|entry| entry.last() <= through) {
-            if let Some(Entry::Frame { bytes, .. }) = self.entries.pop_front() {
+            let Some(entry) = self.entries.pop_front() else { break };
+            if self.under_way > 0 {
+                self.under_way -= 1;
+                self.under_way_bytes -= entry.weight();
+            }
+            if let Entry::Frame { bytes, .. } = entry {
                 self.bytes -= bytes.len();
                 frames += 1;
             }
@@ -188,22 +249,39 @@ impl Outbox {
     /// The collector wants everything from `from` once more. What is not there any more was acknowledged once, perhaps
     /// by another collector or to a database that was lost since; it is told so.
     pub fn resend_from(&mut self, from: u64) {
-        let oldest = self.entries.front().map_or(self.next_sequence, Entry::first);
+        let oldest = self.oldest();
         if from < oldest {
-            let note = Entry::Skipped {
-                first: from,
-                last: oldest - 1,
-                content: Content::default(),
-                reason: SkipReason::AlreadyAcknowledged,
-            };
-            self.entries.push_front(note);
+            self.rewind(0);
+            let reason = SkipReason::AlreadyAcknowledged;
+            // It counts nothing, so that it may grow although it was sent.
+            if let Some(Entry::Skipped { first, reason: SkipReason::AlreadyAcknowledged, .. }) =
+                self.entries.front_mut()
+            {
+                *first = from;
+            } else {
+                let (last, content) = (oldest - 1, Content::default());
+                self.entries.push_front(Entry::Skipped { first: from, last, content, reason });
+            }
         }
-        self.unsent = self.unsent.min(from);
+        self.rewind(self.position(from));
     }
 
     /// Begins anew with everything that is not acknowledged: after a silence, or when the collector was restarted.
     pub fn resend_all(&mut self) {
-        self.unsent = self.entries.front().map_or(self.next_sequence, Entry::first);
+        self.rewind(0);
+    }
+
+    /// What is at `position` and behind it is not under way any more.
+    fn rewind(&mut self, position: usize) {
+        if position < self.under_way {
+            self.under_way = position;
+            self.under_way_bytes = self.entries.iter().take(position).map(Entry::weight).sum();
+        }
+    }
+
+    /// The position of the entry that has `sequence`, or of the first beyond it.
+    fn position(&self, sequence: u64) -> usize {
+        self.entries.partition_point(|entry| entry.last() < sequence)
     }
 }
 
@@ -233,10 +311,10 @@ mod tests {
         while let Some(outgoing) = outbox.next_outgoing() {
             sent.push(match outgoing {
                 Outgoing::Frame(bytes) => format!("{}", bytes[0]),
-                Outgoing::Message(ToCollector::Skipped { first, last, samples, reason, .. }) => {
+                Outgoing::Note(ToCollector::Skipped { first, last, samples, reason, .. }) => {
                     format!("{first}-{last}:{samples}:{reason:?}")
                 }
-                Outgoing::Message(other) => panic!("{other:?}"),
+                Outgoing::Note(other) => panic!("{other:?}"),
             });
             outbox.sent();
         }
@@ -247,7 +325,7 @@ mod tests {
     fn frames_stay_until_they_are_acknowledged() {
         let mut outbox = outbox(3, 1000);
         assert_eq!(send_all(&mut outbox), ["1", "2", "3"]);
-        assert_eq!(outbox.bytes_in_flight(), 30);
+        assert_eq!(outbox.bytes_under_way(), 30);
         assert_eq!(outbox.acknowledge(2), 2);
         assert_eq!((outbox.bytes(), outbox.awaits_answer()), (10, true));
         outbox.resend_all();
@@ -257,15 +335,40 @@ mod tests {
     }
 
     #[test]
-    fn a_full_outbox_notes_what_went() {
+    fn a_full_outbox_notes_what_went_and_keeps_what_was_sent() {
         let mut outbox = outbox(5, 20);
         assert_eq!(send_all(&mut outbox), ["1-3:6:OutboxFull", "4", "5"]);
-        assert_eq!(outbox.push(vec![6; 10], content(6, 60), Vec::new()).samples, 4);
-        // The note has grown since it was sent, so it is sent once more.
-        assert_eq!(send_all(&mut outbox), ["1-4:10:OutboxFull", "5", "6"]);
-        assert_eq!(outbox.acknowledge(4), 0);
-        assert_eq!(outbox.acknowledge(6), 2);
+        // What was sent may be stored already: the newest frame goes, for it alone was never sent.
+        assert_eq!(outbox.push(vec![6; 10], content(6, 60), Vec::new()).samples, 6);
+        assert_eq!(send_all(&mut outbox), ["6-6:6:OutboxFull"]);
+        // A note that was sent does not grow; one that was not does.
+        assert_eq!(outbox.push(vec![7; 10], content(7, 70), Vec::new()).samples, 7);
+        assert_eq!(outbox.push(vec![8; 10], content(8, 80), Vec::new()).samples, 8);
+        assert_eq!(send_all(&mut outbox), ["7-8:15:OutboxFull"]);
+        assert_eq!(outbox.acknowledge(4), 1);
+        assert_eq!(outbox.acknowledge(8), 1);
         assert!(outbox.is_empty());
+    }
+
+    #[test]
+    fn a_frame_that_is_refused_leaves_a_note_and_what_follows_is_sent_again() {
+        let mut outbox = outbox(3, 1000);
+        send_all(&mut outbox);
+        assert_eq!(outbox.give_up_oldest().samples, 1);
+        assert_eq!(outbox.give_up_oldest().samples, 0);
+        assert_eq!((outbox.bytes(), outbox.bytes_under_way()), (20, 0));
+        assert_eq!(send_all(&mut outbox), ["1-1:1:Refused", "2", "3"]);
+        assert_eq!(outbox.acknowledge(3), 2);
+        assert_eq!((outbox.bytes(), outbox.bytes_under_way(), outbox.is_empty()), (0, 0, true));
+    }
+
+    #[test]
+    fn an_acknowledgement_that_comes_after_sending_began_anew_counts() {
+        let mut outbox = outbox(3, 1000);
+        send_all(&mut outbox);
+        outbox.resend_all();
+        assert_eq!(outbox.acknowledge(2), 2);
+        assert_eq!(send_all(&mut outbox), ["3"]);
     }
 
     #[test]

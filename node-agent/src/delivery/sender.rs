@@ -1,4 +1,4 @@
-//! The sender: the thread that encodes batches, owns the socket, and keeps the outbox.
+//! The sender: the thread that owns the socket. What it sends and when is the link's affair.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -6,33 +6,21 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use polymeter_proto::batch::Job;
-use polymeter_proto::ledger::{Event, LedgerEntry, Tally};
-use polymeter_proto::series::{JobHandle, SessionDescriptor, SessionId};
-use polymeter_proto::wire::dictionary::{Announced, Entry};
-use polymeter_proto::wire::frame::{Encoder, Extras};
+use polymeter_proto::series::{SessionDescriptor, SessionId};
 use polymeter_proto::wire::message::{ToAgent, ToCollector};
 
 use super::asks::{Ask, Asks};
 use super::connection::{Connection, Destination};
-use super::outbox::{Content, Outbox, Outgoing};
+use super::link::{Heard, Link};
 use crate::clock;
 use crate::counters::Counters;
 use crate::keys::Keys;
 use crate::log;
-use crate::sampler::{Flushed, Port, SourceReport, Told};
+use crate::sampler::Port;
 use crate::status::Board;
 
-/// Bytes that may be under way without an acknowledgement. More would only fill buffers that a restart loses.
-const WINDOW_BYTES: usize = 8 * 1024 * 1024;
-
-/// How long to wait for an acknowledgement before everything is sent again; it doubles each time.
-const RESEND_NS: u64 = 5_000_000_000;
-/// The longest such wait.
-const RESEND_MOST_NS: u64 = 60_000_000_000;
-
-/// How often tallies travel when nothing was lost. A loss travels at once.
-const LEDGER_NS: u64 = 10_000_000_000;
+/// The longest wait without a look at what may have been missed.
+const LONGEST_WAIT_NS: u64 = 1_000_000_000;
 
 /// The sender's thread.
 pub(crate) struct Sender {
@@ -41,22 +29,8 @@ pub(crate) struct Sender {
     counters: Arc<Counters>,
     board: Arc<Board>,
     session: SessionId,
-    descriptor: SessionDescriptor,
-    outbox: Outbox,
     asks: Asks,
-    encoder: Encoder,
-    announced: Announced,
-    first_frame: bool,
-    /// Tallies as they were last sent, to send only what has changed.
-    told: Vec<(Option<JobHandle>, String, Tally)>,
-    told_ns: u64,
-    /// Jobs that have ended, with the frame that says so.
-    retiring: Vec<(JobHandle, u64)>,
-    /// Events of frames that had to go, to be told again.
-    untold: Vec<Told>,
-    resend_at_ns: u64,
-    resend_after_ns: u64,
-    refused: bool,
+    link: Link,
 }
 
 /// What the sender's thread is told when it begins.
@@ -90,59 +64,41 @@ impl Sender {
     ) -> Result<Self, zmq::Error> {
         let Settings { collector, keys, session, descriptor, outbox_bytes, asks } = settings;
         let connection = Connection::open(context, Destination { collector, keys, session })?;
-        Ok(Self {
-            connection,
-            port,
-            counters,
-            board,
-            session,
-            descriptor,
-            outbox: Outbox::new(session, outbox_bytes),
-            asks,
-            encoder: Encoder::default(),
-            announced: Announced::default(),
-            first_frame: true,
-            told: Vec::new(),
-            told_ns: clock::monotonic_ns(),
-            retiring: Vec::new(),
-            untold: Vec::new(),
-            resend_at_ns: u64::MAX,
-            resend_after_ns: RESEND_NS,
-            refused: false,
-        })
+        let link = Link::new(session, descriptor, outbox_bytes, clock::monotonic_ns());
+        Ok(Self { connection, port, counters, board, session, asks, link })
     }
 
     /// Sends until the end is wanted and everything is acknowledged, or patience is over. Returns whether all was.
     pub(crate) fn run(mut self, ending: &Ending) -> bool {
         let mut give_up_at_ns = None;
         loop {
+            let ends = ending.wanted.load(Acquire);
             if self.connection.tend(clock::monotonic_ns()).connected {
-                // What went by another connection may be lost.
-                self.outbox.resend_all();
+                self.link.connected();
             }
-            self.encode_all();
+            self.take_all();
             self.receive_all();
-            let room = self.send_answers() && self.send_all();
             let now_ns = clock::monotonic_ns();
-            if now_ns >= self.resend_at_ns {
-                self.outbox.resend_all();
-                self.resend_after_ns = (self.resend_after_ns * 2).min(RESEND_MOST_NS);
-                self.resend_at_ns = now_ns + self.resend_after_ns;
-                continue;
+            self.link.passed(now_ns);
+            if ends {
+                self.link.tell_all(now_ns);
             }
-            if ending.wanted.load(Acquire) {
+            let room = self.send_answers() && self.send_all();
+            self.publish();
+            if ends {
                 let give_up = *give_up_at_ns.get_or_insert(now_ns + ending.patience_ns.load(Relaxed));
-                if self.outbox.is_empty() || now_ns >= give_up {
-                    return self.outbox.is_empty();
+                if self.link.is_empty() || now_ns >= give_up {
+                    return self.link.is_empty();
                 }
             }
             self.wait(room, give_up_at_ns.unwrap_or(u64::MAX), now_ns);
         }
     }
 
-    /// Waits for a batch, an answer, room in the socket, or the next time to act.
+    /// Waits for a batch, an answer, a connection, room in the socket, or the next time to act.
     fn wait(&self, room: bool, give_up_at_ns: u64, now_ns: u64) {
-        let until_ns = self.resend_at_ns.min(give_up_at_ns).min(now_ns + 1_000_000_000);
+        let wake_at_ns = self.link.wake_at_ns().unwrap_or(u64::MAX);
+        let until_ns = wake_at_ns.min(give_up_at_ns).min(now_ns + LONGEST_WAIT_NS);
         let timeout_ms = i64::try_from(until_ns.saturating_sub(now_ns).div_ceil(1_000_000)).unwrap_or(1000);
         let wanted = if room { zmq::POLLIN } else { zmq::POLLIN | zmq::POLLOUT };
         let doorbell = self.port.full_doorbell();
@@ -156,100 +112,19 @@ impl Sender {
         doorbell.silence();
     }
 
-    fn encode_all(&mut self) {
+    fn take_all(&mut self) {
         while let Some(flushed) = self.port.next_flushed() {
             self.board.update(&flushed.reports);
-            self.encode(&flushed);
+            self.link.take(&flushed, clock::monotonic_ns());
             self.port.give_back(flushed);
         }
-        self.counters.outbox_bytes.store(self.outbox.bytes() as u64, Relaxed);
-    }
-
-    fn encode(&mut self, flushed: &Flushed) {
-        let ledger = self.ledger(&flushed.reports);
-        let mut told = std::mem::take(&mut self.untold);
-        told.extend(flushed.events.iter().cloned());
-        if flushed.batch.is_empty() && ledger.is_empty() && told.is_empty() {
-            return;
-        }
-        let mut dictionary = Vec::new();
-        if std::mem::take(&mut self.first_frame) {
-            dictionary.push(Entry::Session(self.descriptor.clone()));
-        }
-        for shape in flushed.batch.shapes() {
-            self.announced.announce(shape, &mut dictionary);
-        }
-        let of_ledger = flushed.reports.iter().filter_map(|report| report.key.job.as_deref());
-        let spoken_of = told.iter().filter_map(|told| told.job.as_deref());
-        let in_ledger = |job: &&Job| ledger.iter().any(|entry| entry.job == Some(job.handle));
-        for job in of_ledger.filter(in_ledger).chain(spoken_of) {
-            self.announced.announce_job(job.handle, &job.descriptor, &mut dictionary);
-        }
-        let events: Vec<Event> = told.iter().map(|told| told.event.clone()).collect();
-        let sequence = self.outbox.next_sequence();
-        let mut bytes = Vec::new();
-        let extras = Extras { dictionary: &dictionary, ledger: &ledger, events: &events };
-        self.encoder.encode(&mut bytes, self.session, sequence, &flushed.batch, extras);
-        bytes.shrink_to_fit();
-        let content = Content {
-            samples: flushed.batch.samples() as u64,
-            span_us: flushed.batch.span_us().unwrap_or_default(),
-        };
-        let dropped = self.outbox.push(bytes, content, told);
-        if dropped.samples > 0 {
-            self.board.outbox_dropped(dropped.samples);
-            // Tallies went with the samples: all are sent again.
-            self.told.clear();
-        }
-        self.untold = dropped.events;
-        for event in &events {
-            if let Event::JobEnded { job, .. } = event {
-                self.retiring.push((*job, sequence));
-                self.told.retain(|(of, ..)| *of != Some(*job));
-            }
-        }
-    }
-
-    /// The tallies that must travel now: of losses and of sources that end at once, of others now and then.
-    fn ledger(&mut self, reports: &[SourceReport]) -> Vec<LedgerEntry> {
-        if reports.is_empty() {
-            return Vec::new();
-        }
-        let now_ns = clock::monotonic_ns();
-        let all = now_ns.saturating_sub(self.told_ns) >= LEDGER_NS;
-        if all {
-            self.told_ns = now_ns;
-        }
-        let mut ledger = Vec::new();
-        for report in reports {
-            let job = report.key.job.as_ref().map(|job| job.handle);
-            let source = report.key.name.as_str();
-            let known = self.told.iter().position(|(of, name, _)| *of == job && name == source);
-            let before = known.and_then(|at| self.told.get(at)).map(|(.., tally)| *tally).unwrap_or_default();
-            let lost = |tally: &Tally| tally.missed + tally.dropped + tally.absent;
-            let tell = report.tally != before && (all || report.last || lost(&report.tally) != lost(&before));
-            if tell {
-                ledger.push(LedgerEntry { job, source: report.key.name.clone(), tally: report.tally });
-                match known.and_then(|at| self.told.get_mut(at)) {
-                    Some((.., tally)) => *tally = report.tally,
-                    None => self.told.push((job, source.to_owned(), report.tally)),
-                }
-            }
-        }
-        ledger
     }
 
     /// Sends what may be sent; false when the socket has no room.
     fn send_all(&mut self) -> bool {
-        while self.outbox.bytes_in_flight() < WINDOW_BYTES {
-            let Some(outgoing) = self.outbox.next_outgoing() else { break };
-            let (sent, bytes) = match &outgoing {
-                Outgoing::Frame(bytes) => (self.connection.socket().send(*bytes, zmq::DONTWAIT), bytes.len()),
-                Outgoing::Message(message) => {
-                    (self.connection.socket().send(message.encode(), zmq::DONTWAIT), 0)
-                }
-            };
-            match sent {
+        while let Some(send) = self.link.next_send() {
+            let bytes = send.bytes().len();
+            match self.connection.socket().send(send.bytes(), zmq::DONTWAIT) {
                 Ok(()) => {}
                 Err(zmq::Error::EAGAIN) => return false,
                 Err(error) => {
@@ -257,12 +132,9 @@ impl Sender {
                     return false;
                 }
             }
-            self.outbox.sent();
+            self.link.sent(clock::monotonic_ns());
             self.counters.frames_sent.fetch_add(1, Relaxed);
             self.counters.bytes_sent.fetch_add(bytes as u64, Relaxed);
-            if self.resend_at_ns == u64::MAX {
-                self.resend_at_ns = clock::monotonic_ns() + self.resend_after_ns;
-            }
         }
         true
     }
@@ -286,69 +158,38 @@ impl Sender {
     fn receive_all(&mut self) {
         while let Ok(bytes) = self.connection.socket().recv_bytes(zmq::DONTWAIT) {
             match ToAgent::decode(&bytes) {
-                Ok(message) => self.obey(message),
+                Ok(ToAgent::Ask { session, ask, uid, at_us, line }) => {
+                    if session == self.session {
+                        // Without room the collector takes the silence for no answer.
+                        self.asks.hand_on(Ask { id: ask, uid, at_us, line });
+                    }
+                }
+                Ok(message) => say(self.link.hear(message, clock::monotonic_ns())),
                 Err(error) => log::warning(&format!("the collector answers what cannot be read: {error}")),
             }
         }
     }
 
-    fn obey(&mut self, message: ToAgent) {
-        match message {
-            ToAgent::Ack { session, through } if session == self.session => self.acknowledged(through),
-            ToAgent::Resend { session, from } if session == self.session => {
-                self.outbox.resend_from(from.max(1))
-            }
-            ToAgent::NeedDictionary { session } if session == self.session => {
-                if let Err(error) = self.send_dictionary() {
-                    log::warning(&format!("cannot send the dictionary: {error}"));
-                }
-            }
-            ToAgent::Ask { session, ask, uid, at_us, line } if session == self.session => {
-                // Without room the collector takes the silence for no answer.
-                self.asks.hand_on(Ask { id: ask, uid, at_us, line });
-            }
-            ToAgent::Refused { reason, versions } => {
-                if !std::mem::replace(&mut self.refused, true) {
-                    let (first, last) = versions;
-                    log::warning(&format!(
-                        "the collector refuses what this agent sends: {reason}; it speaks versions {first} to {last} of the protocol"
-                    ));
-                }
-            }
-            // For a session that is not this one's, from a collector that remembers another life.
-            ToAgent::Ack { .. }
-            | ToAgent::Resend { .. }
-            | ToAgent::NeedDictionary { .. }
-            | ToAgent::Ask { .. } => {}
-        }
+    /// Lets everybody see the counts.
+    fn publish(&self) {
+        let counts = self.link.counts();
+        self.counters.outbox_bytes.store(self.link.outbox_bytes() as u64, Relaxed);
+        self.counters.frames_acknowledged.store(counts.frames_acknowledged, Relaxed);
+        self.counters.outbox_dropped.store(counts.samples_dropped, Relaxed);
+        self.counters.refused.store(counts.samples_refused, Relaxed);
     }
+}
 
-    fn acknowledged(&mut self, through: u64) {
-        let frames = self.outbox.acknowledge(through);
-        self.counters.frames_acknowledged.fetch_add(frames, Relaxed);
-        self.counters.outbox_bytes.store(self.outbox.bytes() as u64, Relaxed);
-        self.refused = false;
-        self.resend_after_ns = RESEND_NS;
-        self.resend_at_ns =
-            if self.outbox.awaits_answer() { clock::monotonic_ns() + RESEND_NS } else { u64::MAX };
-        let announced = &mut self.announced;
-        self.retiring.retain(|(job, sequence)| {
-            let safe = *sequence <= through;
-            if safe {
-                announced.retire_job(*job);
-            }
-            !safe
-        });
-    }
-
-    /// Announces everything once more, and then sends everything that is not acknowledged.
-    fn send_dictionary(&mut self) -> Result<(), zmq::Error> {
-        let entries = self.announced.all(&self.descriptor);
-        for message in ToCollector::dictionaries(self.session, &entries) {
-            self.connection.socket().send(message, zmq::DONTWAIT)?;
-        }
-        self.outbox.resend_all();
-        Ok(())
+/// Tells the administrator what he should hear of.
+fn say(heard: Heard) {
+    match heard {
+        Heard::Ordinary => {}
+        Heard::Refused { reason, versions: (first, last) } => log::warning(&format!(
+            "the collector refuses what this agent sends: {reason}; it speaks versions {first} to {last} of the protocol"
+        )),
+        Heard::GivenUp { sequence, samples, reason } => log::warning(&format!(
+            "frame {sequence} is given up, for the collector refuses it again and again: {reason}; its {samples} samples count as lost"
+        )),
     }
 }
 

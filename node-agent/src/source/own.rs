@@ -53,7 +53,7 @@ impl OwnSource {
             AgentField::Late => &self.counters.late,
             AgentField::Missed => &self.counters.missed,
             AgentField::Absent => &self.counters.absent,
-            AgentField::Dropped => &self.counters.dropped,
+            AgentField::Dropped => return self.counters.all_dropped(),
             AgentField::FramesSent => &self.counters.frames_sent,
             AgentField::BytesSent => &self.counters.bytes_sent,
             AgentField::FramesAcknowledged => &self.counters.frames_acknowledged,

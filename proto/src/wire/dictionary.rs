@@ -69,6 +69,11 @@ impl Announced {
         }
     }
 
+    /// Whether the job was announced and is not retired.
+    pub fn knows_job(&self, handle: JobHandle) -> bool {
+        self.jobs.contains_key(&handle)
+    }
+
     /// Everything that was announced and is still in use, for a receiver that lost it.
     pub fn all(&self, session: &SessionDescriptor) -> Vec<Entry> {
         let session = std::iter::once(Entry::Session(session.clone()));

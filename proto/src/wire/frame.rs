@@ -65,6 +65,16 @@ impl Block {
 }
 
 impl Frame {
+    /// The session and the number of the frame that `bytes` begin to be. They may be damaged: nothing but the beginning
+    /// is looked at.
+    pub fn peek(bytes: &[u8]) -> Option<(SessionId, u64)> {
+        let mut cursor = Cursor::new(bytes);
+        let known = cursor.array().ok()? == MAGIC && cursor.byte().ok()? == VERSION;
+        let session = SessionId(u64::from_le_bytes(cursor.array().ok()?));
+        let sequence = cursor.varint().ok()?;
+        known.then_some((session, sequence))
+    }
+
     /// How many samples it holds.
     pub fn samples(&self) -> usize {
         self.blocks.iter().map(|block| block.values.len()).sum()
@@ -223,6 +233,10 @@ pub struct Extras<'a> {
     pub events: &'a [Event],
 }
 
+/// A frame would be beyond [`limits::FRAME_BYTES`], or have more than [`limits::SECTION_ENTRIES`] of a kind: divide it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Oversized;
+
 /// Encodes batches into frames. Keeps its buffers from frame to frame.
 #[derive(Debug, Default)]
 pub struct Encoder {
@@ -238,6 +252,9 @@ pub struct Encoder {
 
 impl Encoder {
     /// Appends the frame `sequence` of `session` with all of `batch` to `out`.
+    ///
+    /// # Errors
+    /// [`Oversized`] when no collector would take the frame; `out` is then as it was.
     pub fn encode(
         &mut self,
         out: &mut Vec<u8>,
@@ -245,7 +262,11 @@ impl Encoder {
         sequence: u64,
         batch: &Batch,
         extras: Extras<'_>,
-    ) {
+    ) -> Result<(), Oversized> {
+        let longest = extras.dictionary.len().max(extras.ledger.len()).max(extras.events.len());
+        if longest > limits::SECTION_ENTRIES {
+            return Err(Oversized);
+        }
         let start = out.len();
         out.extend_from_slice(&MAGIC);
         out.push(VERSION);
@@ -259,6 +280,11 @@ impl Encoder {
         self.put_section(out, SECTION_EVENTS, extras.events);
         let checksum = crc32fast::hash(out.get(start..).unwrap_or_default());
         out.extend_from_slice(&checksum.to_le_bytes());
+        if out.len() - start > limits::FRAME_BYTES {
+            out.truncate(start);
+            return Err(Oversized);
+        }
+        Ok(())
     }
 
     /// A section holds at most [`limits::MESSAGE_BYTES`], so long lists make several: each is halved until it fits.

@@ -56,6 +56,8 @@ pub enum SkipReason {
     OutboxFull,
     /// A collector acknowledged them before, and this one does not know of it.
     AlreadyAcknowledged,
+    /// The collector refused the frame again and again, or there is no frame that would hold the samples.
+    Refused,
 }
 
 /// From the collector to an agent.
@@ -86,6 +88,9 @@ pub enum ToAgent {
         reason: String,
         /// The versions of the protocol that would be understood, first and last.
         versions: (u8, u8),
+        /// The session and the number of the frame, as far as its first bytes can be believed; none where it was no
+        /// frame of a version that is understood.
+        frame: Option<(SessionId, u64)>,
     },
     /// A request of the control socket's language, which came to the collector and is for the agent to answer.
     Ask {
@@ -184,7 +189,8 @@ mod tests {
             ToAgent::Ack { session, through: u64::MAX },
             ToAgent::Resend { session, from: 0 },
             ToAgent::NeedDictionary { session },
-            ToAgent::Refused { reason: "another version".into(), versions: (1, 1) },
+            ToAgent::Refused { reason: "another version".into(), versions: (1, 1), frame: None },
+            ToAgent::Refused { reason: "damaged".into(), versions: (1, 1), frame: Some((session, 9)) },
             ToAgent::Ask { session, ask: 3, uid: u32::MAX, at_us: i64::MIN, line: line("{}") },
         ] {
             assert_eq!(ToAgent::decode(&message.encode()), Ok(message));

@@ -51,7 +51,7 @@ impl Wire {
     pub(crate) fn encode_with(&mut self, batch: &Batch, extras: Extras<'_>) -> Vec<u8> {
         self.sequence += 1;
         let mut bytes = Vec::new();
-        self.encoder.encode(&mut bytes, SessionId(0xfeed), self.sequence, batch, extras);
+        self.encoder.encode(&mut bytes, SessionId(0xfeed), self.sequence, batch, extras).unwrap();
         bytes
     }
 }

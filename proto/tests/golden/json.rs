@@ -298,6 +298,7 @@ pub(crate) fn of_message_to_collector(message: &ToCollector) -> Json {
                 text(match reason {
                     SkipReason::OutboxFull => "outbox_full",
                     SkipReason::AlreadyAcknowledged => "already_acknowledged",
+                    SkipReason::Refused => "refused",
                 }),
             ),
             ("span_us", list([span_us.0, span_us.1], Json::from)),
@@ -322,10 +323,16 @@ pub(crate) fn of_message_to_agent(message: &ToAgent) -> Json {
         ToAgent::NeedDictionary { session } => {
             object([("is", text("need_dictionary")), ("session", text(session))])
         }
-        ToAgent::Refused { reason, versions } => object([
+        ToAgent::Refused { reason, versions, frame } => object([
             ("is", text("refused")),
             ("reason", text(reason)),
             ("versions", list([versions.0, versions.1], Json::from)),
+            (
+                "frame",
+                frame.map_or(Json::Null, |(session, sequence)| {
+                    object([("session", text(session)), ("sequence", sequence.into())])
+                }),
+            ),
         ]),
         ToAgent::Ask { session, ask, uid, at_us, line } => object([
             ("is", text("ask")),

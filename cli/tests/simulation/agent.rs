@@ -1,0 +1,157 @@
+//! An agent: a link as it is, and a sampler that makes things up. The value of a sample is its name, and so is the time
+//! of an event.
+
+use std::sync::Arc;
+
+use polymeter_agent::delivery::link::Link;
+use polymeter_agent::sampler::{Flushed, Told};
+use polymeter_collector::inbox::Peer;
+use polymeter_proto::batch::{Column, Instant, Job, Shape};
+use polymeter_proto::ledger::{Cause, Event, PlanChange};
+use polymeter_proto::name::MetricName;
+use polymeter_proto::period::Period;
+use polymeter_proto::series::{
+    JobDescriptor, JobHandle, Kind, Labels, MetricDescriptor, MetricId, Number, SeriesId, SessionDescriptor,
+    SessionId, ShapeId, Unit,
+};
+
+use super::random::Random;
+
+/// Jobs that an agent has at once, at most.
+const JOBS: usize = 3;
+
+pub(crate) struct Agent {
+    pub(crate) session: SessionId,
+    pub(crate) link: Link,
+    pub(crate) outbox_bytes: usize,
+    /// The connection; another one has another id.
+    pub(crate) peer: Peer,
+    /// How many samples and events there were.
+    pub(crate) samples: u64,
+    pub(crate) events: Vec<i64>,
+    next_id: u32,
+    own: Arc<Shape>,
+    jobs: Vec<(Arc<Job>, Arc<Shape>)>,
+    next_name: u64,
+}
+
+pub(crate) fn peer(number: u64) -> Peer {
+    Peer::from(number.to_le_bytes().as_slice())
+}
+
+fn descriptor() -> SessionDescriptor {
+    SessionDescriptor {
+        node: "n1".try_into().unwrap(),
+        agent_version: "1".try_into().unwrap(),
+        started_us: 0,
+    }
+}
+
+/// A shape of one or two columns, with ids that nobody else has.
+fn shape(next_id: &mut u32, job: Option<&Arc<Job>>, columns: u32) -> Arc<Shape> {
+    let mut column = |_| {
+        *next_id += 1;
+        let metric = MetricDescriptor {
+            name: MetricName::new("cpu.usage").unwrap(),
+            unit: Unit::Count,
+            kind: Kind::Counter,
+            number: Number::Unsigned,
+        };
+        Column { series: SeriesId(*next_id), metric: (MetricId(1), metric), labels: Labels::default() }
+    };
+    let columns = (0..columns).map(&mut column).collect();
+    *next_id += 1;
+    Arc::new(Shape { id: ShapeId(*next_id), job: job.cloned(), period: Period::SECOND, columns })
+}
+
+impl Agent {
+    pub(crate) fn new(session: u64, connection: u64, outbox_bytes: usize, now_ns: u64) -> Self {
+        let mut next_id = 0;
+        let own = shape(&mut next_id, None, 1);
+        let session = SessionId(session);
+        Self {
+            session,
+            link: Link::new(session, descriptor(), outbox_bytes, now_ns),
+            outbox_bytes,
+            peer: peer(connection),
+            samples: 0,
+            events: Vec::new(),
+            next_id,
+            own,
+            jobs: Vec::new(),
+            next_name: 0,
+        }
+    }
+
+    /// Whether everything is acknowledged, and nothing is left to be told.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.link.is_empty() && !self.link.has_untold()
+    }
+
+    /// A name that no sample and no event of any session has.
+    fn name(&mut self) -> u64 {
+        self.next_name += 1;
+        self.session.0 << 32 | self.next_name
+    }
+
+    /// Samples, begins and ends jobs, and hands on what came of it.
+    pub(crate) fn flush(&mut self, random: &mut Random, now_ns: u64) {
+        let mut flushed = Flushed::default();
+        if self.jobs.len() < JOBS && random.percent(20) {
+            self.begin_job(random, &mut flushed);
+        }
+        for _ in 0..random.below(4) {
+            let choice = random.below(self.jobs.len() as u64 + 1) as usize;
+            let shape = Arc::clone(self.jobs.get(choice).map_or(&self.own, |(_, shape)| shape));
+            self.sample(&shape, &mut flushed, now_ns);
+        }
+        if !self.jobs.is_empty() && random.percent(15) {
+            let (job, shape) = self.jobs.remove(random.below(self.jobs.len() as u64) as usize);
+            self.sample(&shape, &mut flushed, now_ns);
+            let at_us = self.event();
+            let event = Event::JobEnded { job: job.handle, at_us };
+            flushed.events.push(Told { job: Some(job), event });
+        }
+        self.link.take(&flushed, now_ns);
+        assert!(self.link.outbox_bytes() <= self.outbox_bytes, "the outbox is beyond its limit");
+    }
+
+    fn begin_job(&mut self, random: &mut Random, flushed: &mut Flushed) {
+        self.next_id += 1;
+        let descriptor = JobDescriptor {
+            job_id: format!("{}", self.next_id).as_str().try_into().unwrap(),
+            cluster: None,
+            owner_uid: None,
+            owner: None,
+            started_us: 0,
+        };
+        let job = Arc::new(Job { handle: JobHandle(self.next_id), descriptor });
+        let shape = shape(&mut self.next_id, Some(&job), 1 + random.below(2) as u32);
+        let change = PlanChange {
+            at_us: self.event(),
+            job: Some(job.handle),
+            metric: MetricName::new("cpu.usage").unwrap(),
+            old: None,
+            new: Some(Period::SECOND),
+            cause: Cause::Baseline,
+            by: None,
+            until_us: None,
+        };
+        flushed.events.push(Told { job: Some(Arc::clone(&job)), event: Event::PlanChange(change) });
+        self.jobs.push((job, shape));
+    }
+
+    fn event(&mut self) -> i64 {
+        let at_us = self.name() as i64;
+        self.events.push(at_us);
+        at_us
+    }
+
+    fn sample(&mut self, shape: &Arc<Shape>, flushed: &mut Flushed, now_ns: u64) {
+        let index = flushed.batch.add_shape(shape);
+        let values: Vec<_> = shape.columns.iter().map(|_| Some(self.name())).collect();
+        self.samples += values.len() as u64;
+        let instant = Instant { deadline: None, time_us: (now_ns / 1000) as i64 };
+        flushed.batch.push(index, instant, values.into_iter()).unwrap();
+    }
+}

@@ -1,0 +1,274 @@
+//! Agents, a network, a collector and a store, and the faults that chance makes.
+
+use std::collections::{HashMap, HashSet};
+
+use polymeter_agent::delivery::link::Heard;
+use polymeter_collector::inbox::Peer;
+use polymeter_proto::series::SessionId;
+use polymeter_proto::wire::frame::{self, Frame};
+use polymeter_proto::wire::message::ToAgent;
+
+use super::agent::{Agent, peer};
+use super::collector::{Answer, Collector};
+use super::random::Random;
+use super::store::Store;
+
+/// What may be under way in each direction. Beyond it a socket has no room.
+const UNDER_WAY: usize = 40;
+
+/// Rounds, of a second each, in which everything must have arrived when the faults have stopped: the longest wait for an
+/// acknowledgement and some.
+const ROUNDS: u32 = 200;
+
+/// How often one frame is damaged on the way. Once more, and an agent might rightly give it up.
+const DAMAGES: u32 = 2;
+
+pub(crate) struct World {
+    random: Random,
+    now_ns: u64,
+    agents: Vec<Agent>,
+    writers: u64,
+    collector: Collector,
+    store: Store,
+    /// The database is away: nothing is committed, and the collector takes nothing.
+    away: bool,
+    to_collector: Vec<(Peer, Vec<u8>)>,
+    to_agents: Vec<Answer>,
+    connections: u64,
+    sessions: u64,
+    /// Frames that the collector refuses, however often they come.
+    poisoned: HashSet<(SessionId, u64)>,
+    /// Frames that were sent before.
+    seen: HashSet<(SessionId, u64)>,
+    damaged: HashMap<(SessionId, u64), u32>,
+    /// Samples of agents that were killed, by session.
+    killed: HashMap<SessionId, u64>,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let writers = 1 + random.below(3);
+        let mut world = Self {
+            // Any time but 0, which the collector's clock might take for never.
+            now_ns: 1_790_000_000_000_000_000,
+            agents: Vec::new(),
+            writers,
+            collector: Collector::new(writers),
+            store: Store::default(),
+            away: false,
+            to_collector: Vec::new(),
+            to_agents: Vec::new(),
+            connections: 0,
+            sessions: 0,
+            poisoned: HashSet::new(),
+            seen: HashSet::new(),
+            damaged: HashMap::new(),
+            killed: HashMap::new(),
+            random,
+        };
+        for _ in 0..1 + world.random.below(3) {
+            let agent = world.new_agent();
+            world.agents.push(agent);
+        }
+        world
+    }
+
+    fn new_agent(&mut self) -> Agent {
+        self.sessions += 1;
+        self.connections += 1;
+        // From some frames to all of them.
+        let outbox_bytes = 2048 << self.random.below(5);
+        Agent::new(self.sessions, self.connections, outbox_bytes, self.now_ns)
+    }
+
+    /// One thing happens.
+    pub(crate) fn step(&mut self) {
+        let agent = self.random.below(self.agents.len() as u64) as usize;
+        self.now_ns += self.random.below(200_000_000);
+        match self.random.below(100) {
+            0..25 => self.flush(agent),
+            25..45 => self.send(agent),
+            45..65 => self.reach_collector(),
+            65..80 => self.reach_agent(),
+            80..88 => self.commit(),
+            88..91 => self.break_connection(agent),
+            91..93 => self.restart_collector(),
+            93..95 => self.away = !self.away,
+            95..96 => self.kill_agent(agent),
+            96..97 => self.commit_without_a_word(),
+            _ => self.wait_long(),
+        }
+    }
+
+    fn flush(&mut self, agent: usize) {
+        self.agents[agent].flush(&mut self.random, self.now_ns);
+    }
+
+    fn send(&mut self, agent: usize) {
+        let agent = &mut self.agents[agent];
+        agent.link.passed(self.now_ns);
+        while self.to_collector.len() < UNDER_WAY
+            && let Some(send) = agent.link.next_send()
+        {
+            let bytes = send.bytes().to_vec();
+            if let Some(name) = Frame::peek(&bytes)
+                && self.seen.insert(name)
+                && self.random.percent(1)
+            {
+                self.poisoned.insert(name);
+            }
+            self.to_collector.push((agent.peer.clone(), bytes));
+            agent.link.sent(self.now_ns);
+        }
+    }
+
+    /// One of the messages arrives, any of them; or it is lost, or comes again, or is damaged.
+    fn reach_collector(&mut self) {
+        if self.away || self.to_collector.is_empty() {
+            return;
+        }
+        let (peer, mut bytes) = pick(&mut self.random, &mut self.to_collector);
+        match self.random.below(20) {
+            0 => return,
+            1 => self.to_collector.push((peer.clone(), bytes.clone())),
+            2 if bytes.starts_with(&frame::MAGIC) => {
+                let times = Frame::peek(&bytes).map(|name| self.damaged.entry(name).or_default());
+                if let Some(times) = times.filter(|times| **times < DAMAGES) {
+                    *times += 1;
+                    *bytes.last_mut().unwrap() ^= 1;
+                }
+            }
+            _ => {}
+        }
+        self.collector_takes(&peer, &bytes);
+    }
+
+    fn collector_takes(&mut self, peer: &Peer, bytes: &[u8]) {
+        let poisoned = &self.poisoned;
+        let refuses = |session, sequence| poisoned.contains(&(session, sequence));
+        let answer = self.collector.take(&self.store, peer, bytes, self.now_ns, refuses);
+        self.to_agents.extend(answer);
+    }
+
+    fn reach_agent(&mut self) {
+        if self.to_agents.is_empty() {
+            return;
+        }
+        let (peer, answer) = pick(&mut self.random, &mut self.to_agents);
+        match self.random.below(10) {
+            0 => return,
+            // A refusal that came again and again would be taken for as many.
+            1 if !matches!(answer, ToAgent::Refused { .. }) => {
+                self.to_agents.push((peer.clone(), answer.clone()));
+            }
+            _ => {}
+        }
+        self.agent_hears(&peer, answer);
+    }
+
+    fn agent_hears(&mut self, peer: &Peer, answer: ToAgent) {
+        if let Some(agent) = self.agents.iter_mut().find(|agent| agent.peer == *peer)
+            && let Heard::GivenUp { sequence, .. } = agent.link.hear(answer, self.now_ns)
+        {
+            assert!(self.poisoned.contains(&(agent.session, sequence)), "{sequence} is given up for nothing");
+        }
+    }
+
+    fn commit(&mut self) {
+        if !self.away {
+            let (writer, times) = (self.random.next(), 1 + self.random.below(2));
+            let frames = if self.random.percent(50) { usize::MAX } else { self.random.below(4) as usize };
+            let answers = self.collector.commit(&mut self.store, writer, frames, times);
+            self.to_agents.extend(answers);
+        }
+    }
+
+    /// The collector dies between the commit and the acknowledgement.
+    fn commit_without_a_word(&mut self) {
+        if !self.away {
+            self.collector.commit_all(&mut self.store);
+            self.restart_collector();
+        }
+    }
+
+    fn restart_collector(&mut self) {
+        self.collector = Collector::new(self.writers);
+        for agent in 0..self.agents.len() {
+            self.break_connection(agent);
+        }
+    }
+
+    /// What was under way on a connection is lost with it, and a new one comes about.
+    fn break_connection(&mut self, agent: usize) {
+        let agent = &mut self.agents[agent];
+        self.to_collector.retain(|(peer, _)| *peer != agent.peer);
+        self.to_agents.retain(|(peer, _)| *peer != agent.peer);
+        self.connections += 1;
+        agent.peer = peer(self.connections);
+        agent.link.connected();
+    }
+
+    /// What an agent has in memory dies with it. What is on its way still may arrive.
+    fn kill_agent(&mut self, agent: usize) {
+        let new = self.new_agent();
+        let killed = std::mem::replace(&mut self.agents[agent], new);
+        self.killed.insert(killed.session, killed.samples);
+    }
+
+    fn wait_long(&mut self) {
+        self.now_ns += self.random.below(70) * 1_000_000_000;
+    }
+
+    /// The faults have stopped: everything arrives, in order, and in bounded time.
+    pub(crate) fn settle(&mut self) {
+        self.away = false;
+        for _ in 0..ROUNDS {
+            self.now_ns += 1_000_000_000;
+            for agent in 0..self.agents.len() {
+                self.agents[agent].link.tell_all(self.now_ns);
+                self.send(agent);
+            }
+            for (peer, bytes) in std::mem::take(&mut self.to_collector) {
+                self.collector_takes(&peer, &bytes);
+            }
+            let acknowledged = self.collector.commit_all(&mut self.store);
+            self.to_agents.extend(acknowledged);
+            for (peer, answer) in std::mem::take(&mut self.to_agents) {
+                self.agent_hears(&peer, answer);
+            }
+            if self.agents.iter().all(Agent::is_settled) {
+                return self.check();
+            }
+        }
+        let left: Vec<_> = self.agents.iter().map(|agent| &agent.link).collect();
+        panic!("not settled after {ROUNDS} s: {left:?}");
+    }
+
+    fn check(&self) {
+        for agent in &self.agents {
+            let stored = self.stored(agent.session);
+            let lost = self.store.lost.get(&agent.session).copied().unwrap_or_default();
+            assert_eq!(stored + lost, agent.samples, "session {}: {stored} + {lost}", agent.session);
+            let counts = agent.link.counts();
+            assert_eq!(lost, counts.samples_dropped + counts.samples_refused, "{counts:?}");
+            for event in &agent.events {
+                assert!(self.store.events.contains_key(event), "event {event} is not stored");
+            }
+        }
+        for (session, samples) in &self.killed {
+            let lost = self.store.lost.get(session).copied().unwrap_or_default();
+            assert!(self.stored(*session) + lost <= *samples, "session {session} has too much");
+        }
+    }
+
+    fn stored(&self, session: SessionId) -> u64 {
+        self.store.samples.values().filter(|of| **of == session).count() as u64
+    }
+}
+
+fn pick<T>(random: &mut Random, from: &mut Vec<T>) -> T {
+    // Mostly the oldest, as networks do.
+    let position = if random.percent(70) { 0 } else { random.below(from.len() as u64) as usize };
+    from.remove(position)
+}

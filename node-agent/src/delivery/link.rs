@@ -1,0 +1,337 @@
+//! The agent's side of the delivery protocol: a pure state machine. It is told what was flushed, what the collector
+//! said, that a connection came about and what time it is, and says what is to be sent.
+//!
+//! Nothing is lost here without being counted: what the outbox has no room for, and what the collector refuses, leaves
+//! a note in its place in the sequence.
+
+use std::collections::VecDeque;
+
+use polymeter_proto::batch::Batch;
+use polymeter_proto::ledger::{Event, LedgerEntry};
+use polymeter_proto::series::{JobHandle, SessionDescriptor, SessionId};
+use polymeter_proto::wire::dictionary::Entry;
+use polymeter_proto::wire::frame::{Encoder, Extras};
+use polymeter_proto::wire::message::{ToAgent, ToCollector};
+
+use super::outbox::{Content, Dropped, Outbox, Outgoing};
+use super::packer::{Packed, Packer};
+use crate::sampler::{Flushed, Told};
+
+/// Bytes that may be under way without an acknowledgement. More would only fill buffers that a restart loses.
+const WINDOW_BYTES: usize = 8 * 1024 * 1024;
+
+/// How long to wait for an acknowledgement before everything is sent again, in nanoseconds; it doubles each time.
+const RESEND_NS: u64 = 5_000_000_000;
+/// The longest such wait.
+const RESEND_MOST_NS: u64 = 60_000_000_000;
+
+/// How often a collector must refuse a frame until it is given up. A frame that was damaged on the way is taken when it
+/// comes again; one that is refused for what it is would hold up all that is behind it for ever.
+pub const REFUSALS: u32 = 3;
+
+/// What is to be sent.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Send<'a> {
+    /// A frame.
+    Frame(&'a [u8]),
+    /// A message.
+    Message(Vec<u8>),
+}
+
+impl Send<'_> {
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Frame(bytes) => bytes,
+            Self::Message(bytes) => bytes,
+        }
+    }
+}
+
+/// What of an answer the administrator should hear of.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// Nothing.
+    Ordinary,
+    /// The collector refuses what this agent sends, and has not said so since it last took something.
+    Refused {
+        /// Why.
+        reason: String,
+        /// The versions of the protocol that it speaks.
+        versions: (u8, u8),
+    },
+    /// A frame was given up, and its samples are counted as lost.
+    GivenUp {
+        /// Its number.
+        sequence: u64,
+        /// How many samples it held.
+        samples: u64,
+        /// Why the collector refused it.
+        reason: String,
+    },
+}
+
+/// What became of samples and frames, since the beginning.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LinkCounts {
+    /// Frames that were acknowledged.
+    pub frames_acknowledged: u64,
+    /// Samples that went because the outbox was full.
+    pub samples_dropped: u64,
+    /// Samples of frames that were given up.
+    pub samples_refused: u64,
+    /// Events that were in frames that went, and too many to be told again.
+    pub events_dropped: u64,
+}
+
+/// The agent's side of one session.
+#[derive(Debug)]
+pub struct Link {
+    session: SessionId,
+    window_bytes: usize,
+    outbox: Outbox,
+    packer: Packer,
+    encoder: Encoder,
+    /// Jobs that have ended, with the frame that says so.
+    retiring: Vec<(JobHandle, u64)>,
+    /// Messages with the whole dictionary, which was asked for. They go before frames.
+    dictionary: VecDeque<Vec<u8>>,
+    resend_at_ns: Option<u64>,
+    resend_after_ns: u64,
+    /// The frame that was refused last, and how often.
+    refused: (u64, u32),
+    complained: bool,
+    counts: LinkCounts,
+}
+
+impl Link {
+    /// A new session, with an outbox of `outbox_bytes`.
+    pub fn new(session: SessionId, descriptor: SessionDescriptor, outbox_bytes: usize, now_ns: u64) -> Self {
+        Self {
+            session,
+            // What was sent is not dropped: it may be stored. So half of the outbox must be left for what was not.
+            window_bytes: WINDOW_BYTES.min(outbox_bytes / 2),
+            outbox: Outbox::new(session, outbox_bytes),
+            packer: Packer::new(descriptor, now_ns),
+            encoder: Encoder::default(),
+            retiring: Vec::new(),
+            dictionary: VecDeque::new(),
+            resend_at_ns: None,
+            resend_after_ns: RESEND_NS,
+            refused: (0, 0),
+            complained: false,
+            counts: LinkCounts::default(),
+        }
+    }
+
+    /// Takes what the sampler has flushed into the outbox.
+    pub fn take(&mut self, flushed: &Flushed, now_ns: u64) {
+        if let Some(Packed { dictionary, ledger, told, revived }) = self.packer.pack(flushed, now_ns) {
+            self.push(&flushed.batch, &dictionary, &ledger, told);
+            let sequence = self.outbox.next_sequence() - 1;
+            revived.into_iter().for_each(|job| self.retire_after(job, sequence));
+        }
+    }
+
+    /// Puts a frame into the outbox, or several where one would be beyond the limits: the dictionary before the samples,
+    /// tallies and events behind them.
+    fn push(&mut self, batch: &Batch, dictionary: &[Entry], ledger: &[LedgerEntry], told: Vec<Told>) {
+        let events: Vec<Event> = told.iter().map(|told| told.event.clone()).collect();
+        let sequence = self.outbox.next_sequence();
+        let mut bytes = Vec::new();
+        let extras = Extras { dictionary, ledger, events: &events };
+        if self.encoder.encode(&mut bytes, self.session, sequence, batch, extras).is_err() {
+            return self.push_divided(batch, dictionary, ledger, told);
+        }
+        bytes.shrink_to_fit();
+        for told in &told {
+            let is_spoken_of = |job: JobHandle| told.job.as_ref().is_some_and(|of| of.handle == job);
+            let is_end = matches!(told.event, Event::JobEnded { .. });
+            let ends = self.retiring.iter().any(|(job, _)| is_spoken_of(*job));
+            if let Some(job) = told.job.as_ref().filter(|_| is_end || ends) {
+                self.retire_after(job.handle, sequence);
+            }
+        }
+        let dropped = self.outbox.push(bytes, content(batch), told);
+        self.counts.samples_dropped += dropped.samples;
+        self.lost(dropped);
+    }
+
+    fn push_divided(&mut self, batch: &Batch, dictionary: &[Entry], ledger: &[LedgerEntry], told: Vec<Told>) {
+        let nothing = Batch::default();
+        let mut told = told;
+        if dictionary.len() > 1 {
+            let (first, second) = dictionary.split_at(dictionary.len() / 2);
+            self.push(&nothing, first, &[], Vec::new());
+            self.push(batch, second, ledger, told);
+        } else if !batch.is_empty() && ledger.len() + told.len() > 0 {
+            self.push(batch, dictionary, &[], Vec::new());
+            self.push(&nothing, &[], ledger, told);
+        } else if ledger.len() > 1 {
+            let (first, second) = ledger.split_at(ledger.len() / 2);
+            self.push(&nothing, dictionary, first, Vec::new());
+            self.push(&nothing, &[], second, told);
+        } else if told.len() > 1 {
+            let second = told.split_off(told.len() / 2);
+            self.push(&nothing, dictionary, ledger, told);
+            self.push(&nothing, &[], &[], second);
+        } else {
+            // One batch alone is always within the limits, which were chosen so.
+            self.counts.samples_refused += batch.samples() as u64;
+            self.outbox.push_nothing(content(batch));
+        }
+    }
+
+    /// The job is forgotten when frame `sequence` is acknowledged, the last that speaks of it so far.
+    fn retire_after(&mut self, job: JobHandle, sequence: u64) {
+        self.retiring.retain(|(retiring, _)| *retiring != job);
+        self.retiring.push((job, sequence));
+    }
+
+    /// What was in frames that went and must be told all the same is told in a later one.
+    fn lost(&mut self, dropped: Dropped) {
+        if dropped.samples > 0 || !dropped.events.is_empty() {
+            self.counts.events_dropped += self.packer.lost(dropped.events);
+        }
+    }
+
+    /// What is to be sent next; none where there is nothing, or enough is under way.
+    pub fn next_send(&self) -> Option<Send<'_>> {
+        if let Some(message) = self.dictionary.front() {
+            return Some(Send::Message(message.clone()));
+        }
+        if self.outbox.bytes_under_way() >= self.window_bytes {
+            return None;
+        }
+        Some(match self.outbox.next_outgoing()? {
+            Outgoing::Frame(bytes) => Send::Frame(bytes),
+            Outgoing::Note(note) => Send::Message(note.encode()),
+        })
+    }
+
+    /// What [`Link::next_send`] gave has been sent.
+    pub fn sent(&mut self, now_ns: u64) {
+        if self.dictionary.pop_front().is_none() {
+            self.outbox.sent();
+            self.resend_at_ns.get_or_insert(now_ns + self.resend_after_ns);
+        }
+    }
+
+    /// Does what the collector says.
+    pub fn hear(&mut self, message: ToAgent, now_ns: u64) -> Heard {
+        match message {
+            ToAgent::Ack { session, through } if session == self.session => {
+                self.acknowledged(through, now_ns)
+            }
+            ToAgent::Resend { session, from } if session == self.session => {
+                self.outbox.resend_from(from.max(1));
+            }
+            ToAgent::NeedDictionary { session } if session == self.session => {
+                self.dictionary = ToCollector::dictionaries(self.session, &self.packer.all_entries()).into();
+                self.outbox.resend_all();
+            }
+            ToAgent::Refused { reason, versions, frame } => return self.refused(reason, versions, frame),
+            // For a session that is not this one's, from a collector that remembers another life; and what has nothing to
+            // do with delivery.
+            ToAgent::Ack { .. }
+            | ToAgent::Resend { .. }
+            | ToAgent::NeedDictionary { .. }
+            | ToAgent::Ask { .. } => {}
+        }
+        Heard::Ordinary
+    }
+
+    fn acknowledged(&mut self, through: u64, now_ns: u64) {
+        self.counts.frames_acknowledged += self.outbox.acknowledge(through);
+        self.complained = false;
+        self.resend_after_ns = RESEND_NS;
+        self.resend_at_ns = self.outbox.awaits_answer().then_some(now_ns + RESEND_NS);
+        let oldest = self.outbox.oldest();
+        let packer = &mut self.packer;
+        self.retiring.retain(|(job, sequence)| {
+            let is_safe = *sequence < oldest;
+            if is_safe {
+                packer.retire(*job);
+            }
+            !is_safe
+        });
+    }
+
+    fn refused(&mut self, reason: String, versions: (u8, u8), frame: Option<(SessionId, u64)>) -> Heard {
+        // Only of the oldest frame: the others are judged when their turn comes.
+        if let Some((session, sequence)) = frame
+            && session == self.session
+            && sequence == self.outbox.oldest()
+        {
+            let times = if self.refused.0 == sequence { self.refused.1 + 1 } else { 1 };
+            self.refused = (sequence, times);
+            if times == REFUSALS {
+                let dropped = self.outbox.give_up_oldest();
+                let samples = dropped.samples;
+                self.counts.samples_refused += samples;
+                self.lost(dropped);
+                return Heard::GivenUp { sequence, samples, reason };
+            }
+            // At once: behind it nothing will be taken.
+            self.outbox.resend_all();
+        }
+        if std::mem::replace(&mut self.complained, true) {
+            return Heard::Ordinary;
+        }
+        Heard::Refused { reason, versions }
+    }
+
+    /// A connection to a collector came about. It may be another collector, or the same without its memory, and what was
+    /// under way over the old connection may be lost: everything that is not acknowledged is sent again.
+    pub fn connected(&mut self) {
+        self.dictionary.clear();
+        self.outbox.resend_all();
+        self.resend_after_ns = RESEND_NS;
+        self.resend_at_ns = None;
+    }
+
+    /// Sends everything again where the collector was silent for too long.
+    pub fn passed(&mut self, now_ns: u64) {
+        if self.resend_at_ns.is_some_and(|at_ns| now_ns >= at_ns) {
+            self.outbox.resend_all();
+            self.resend_after_ns = (self.resend_after_ns * 2).min(RESEND_MOST_NS);
+            self.resend_at_ns = Some(now_ns + self.resend_after_ns);
+        }
+    }
+
+    /// When [`Link::passed`] must be called, at the latest.
+    pub const fn wake_at_ns(&self) -> Option<u64> {
+        self.resend_at_ns
+    }
+
+    /// Puts what must be told and is in no frame into one. For the end, when nothing else comes that it could go with.
+    pub fn tell_all(&mut self, now_ns: u64) {
+        if self.packer.has_untold() && self.outbox.is_empty() {
+            self.take(&Flushed::default(), now_ns);
+        }
+    }
+
+    /// Whether something must be told that is in no frame yet.
+    pub fn has_untold(&self) -> bool {
+        self.packer.has_untold()
+    }
+
+    /// Whether everything is acknowledged.
+    pub fn is_empty(&self) -> bool {
+        self.outbox.is_empty()
+    }
+
+    /// Bytes of the frames that it holds.
+    pub const fn outbox_bytes(&self) -> usize {
+        self.outbox.bytes()
+    }
+
+    /// What became of samples and frames.
+    pub const fn counts(&self) -> LinkCounts {
+        self.counts
+    }
+}
+
+fn content(batch: &Batch) -> Content {
+    Content { samples: batch.samples() as u64, span_us: batch.span_us().unwrap_or_default() }
+}
