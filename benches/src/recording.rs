@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use polymeter_proto::batch::{Batch, Column, Instant, Shape};
 use polymeter_proto::period::Period;
-use polymeter_proto::series::{Labels, MetricDescriptor, MetricId, SeriesDescriptor, SeriesId, ShapeId};
+use polymeter_proto::series::{
+    Labels, MetricDescriptor, MetricId, SeriesDescriptor, SeriesId, ShapeDescriptor, ShapeId,
+};
 use polymeter_proto::wire::DecodeError;
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::Frame;
@@ -117,7 +119,7 @@ pub fn batches(rows: &[Row], ticks: i64) -> Vec<Batch> {
 struct Dictionary {
     metrics: BTreeMap<MetricId, MetricDescriptor>,
     series: BTreeMap<SeriesId, SeriesDescriptor>,
-    shapes: BTreeMap<ShapeId, Vec<SeriesId>>,
+    shapes: BTreeMap<ShapeId, ShapeDescriptor>,
     built: BTreeMap<ShapeId, Arc<Shape>>,
 }
 
@@ -127,7 +129,7 @@ impl Dictionary {
             Entry::Session(_) | Entry::Job(..) => {}
             Entry::Metric(id, metric) => drop(self.metrics.insert(*id, metric.clone())),
             Entry::Series(id, series) => drop(self.series.insert(*id, series.clone())),
-            Entry::Shape(id, shape) => drop(self.shapes.insert(*id, shape.series.clone())),
+            Entry::Shape(id, shape) => drop(self.shapes.insert(*id, shape.clone())),
         }
     }
 
@@ -141,9 +143,10 @@ impl Dictionary {
                     labels: Labels::default(),
                 })
             };
-            let columns: Option<Vec<Column>> = self.shapes.get(&id)?.iter().map(column).collect();
+            let columns: Option<Vec<Column>> = self.shapes.get(&id)?.series.iter().map(column).collect();
             let period = Period::from_micros(1_000).ok()?;
-            self.built.insert(id, Arc::new(Shape { id, job: None, period, columns: columns? }));
+            let source = self.shapes.get(&id)?.source.clone();
+            self.built.insert(id, Arc::new(Shape { id, job: None, source, period, columns: columns? }));
         }
         self.built.get(&id).cloned()
     }

@@ -45,6 +45,10 @@ pub struct Series {
 /// The samples of several series at common times.
 #[derive(Debug)]
 pub struct Samples {
+    /// The source that gave them, as its tallies call it.
+    pub source: Arc<Identifier>,
+    /// The job; none for the node's own.
+    pub job: Option<Arc<Job>>,
     /// The series that are here, a column of `values` for each.
     pub series: Vec<Arc<Series>>,
     /// When the samples were taken, in microseconds since the epoch.
@@ -67,8 +71,12 @@ impl Samples {
 }
 
 /// Samples that are not stored, and why.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Loss {
+    /// The job; none for the node's own, and where nobody knows.
+    pub job: Option<Arc<Job>>,
+    /// The source; none where nobody knows.
+    pub source: Option<Arc<Identifier>>,
     /// How many.
     pub samples: u64,
     /// Why.
@@ -78,10 +86,16 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// Both losses, which have the same reason, as one.
+    /// Both losses, which are alike, as one.
     pub fn join(self, other: Self) -> Self {
         let span_us = (self.span_us.0.min(other.span_us.0), self.span_us.1.max(other.span_us.1));
-        Self { samples: self.samples.saturating_add(other.samples), reason: self.reason, span_us }
+        Self { samples: self.samples.saturating_add(other.samples), span_us, ..self }
+    }
+
+    /// Whether it is of the same job and source, for the same reason.
+    pub fn is_alike(&self, other: &Self) -> bool {
+        let job = |loss: &Self| loss.job.as_ref().map(Arc::as_ptr);
+        job(self) == job(other) && self.source == other.source && self.reason == other.reason
     }
 }
 
@@ -136,8 +150,14 @@ impl Losses {
 
 impl LossReason {
     /// All there are.
-    pub const ALL: [Self; 5] =
-        [Self::OutboxFull, Self::Clock, Self::Contradiction, Self::UnknownId, Self::StoreRefused];
+    pub const ALL: [Self; 6] = [
+        Self::OutboxFull,
+        Self::Refused,
+        Self::Clock,
+        Self::Contradiction,
+        Self::UnknownId,
+        Self::StoreRefused,
+    ];
 
     /// The reason as it stands in the database.
     pub const fn as_str(self) -> &'static str {
@@ -196,6 +216,43 @@ impl Accepted {
         }
     }
 
+    /// Adds a loss, to a like one where there is one.
+    pub fn lose(&mut self, loss: Loss) {
+        if loss.samples == 0 {
+            return;
+        }
+        match self.losses.iter_mut().find(|known| known.is_alike(&loss)) {
+            Some(known) => *known = known.clone().join(loss),
+            None => self.losses.push(loss),
+        }
+    }
+
+    /// The same frame, but for its content, which counts as lost for `reason`.
+    pub fn as_loss(&self, reason: LossReason) -> Self {
+        let mut nothing = Self::nothing(Arc::clone(&self.session), self.sequence, self.received_us);
+        nothing.losses.clone_from(&self.losses);
+        for samples in &self.samples {
+            let times = || samples.times_us.iter().copied();
+            nothing.lose(Loss {
+                job: samples.job.clone(),
+                source: Some(Arc::clone(&samples.source)),
+                samples: samples.values.len() as u64,
+                reason,
+                span_us: times().min().zip(times().max()).unwrap_or((self.received_us, self.received_us)),
+            });
+        }
+        nothing
+    }
+
+    /// As [`Self::as_loss`], but without a word of jobs and sources, which may be what the store does not take.
+    pub fn as_loss_of_nobody(&self, reason: LossReason) -> Self {
+        let mut nothing = Self::nothing(Arc::clone(&self.session), self.sequence, self.received_us);
+        for loss in self.as_loss(reason).losses {
+            nothing.lose(Loss { job: None, source: None, ..loss });
+        }
+        nothing
+    }
+
     /// How many rows of samples it makes.
     pub fn rows(&self) -> usize {
         self.samples.iter().map(|samples| samples.values.len()).sum()
@@ -204,10 +261,12 @@ impl Accepted {
     /// All jobs that it speaks of, some more than once.
     pub fn jobs(&self) -> impl Iterator<Item = &Arc<Job>> {
         let of_series = self.series().filter_map(|series| series.job.as_ref());
+        let of_losses = self.losses.iter().filter_map(|loss| loss.job.as_ref());
         let of_tallies = self.tallies.iter().filter_map(|(job, ..)| job.as_ref());
         let of_changes = self.plan_changes.iter().filter_map(|(job, _)| job.as_ref());
         let of_marks = self.marks.iter().filter_map(|(job, _)| job.as_ref());
         of_series
+            .chain(of_losses)
             .chain(of_tallies)
             .chain(of_changes)
             .chain(of_marks)

@@ -97,6 +97,18 @@ pub struct LedgerRow {
     pub source: String,
     /// The counts since the session began.
     pub tally: Tally,
+    /// Taken, and lost with frames that the agent had to drop or to give up.
+    pub skipped: u64,
+    /// Taken, and rejected by the collector.
+    pub rejected: u64,
+}
+
+impl LedgerRow {
+    /// How many samples must be stored, up to the frame that brought the tally.
+    pub const fn stored(&self) -> u64 {
+        let lost = self.tally.dropped + self.skipped + self.rejected;
+        self.tally.taken.saturating_sub(lost)
+    }
 }
 
 /// A change of what is sampled.
@@ -144,6 +156,10 @@ pub struct LossRow {
     pub node: String,
     /// The agent's session.
     pub session_id: String,
+    /// The store's key of the job; none for the node's own, and where nobody knows.
+    pub job_key: Option<i64>,
+    /// The source; none where nobody knows.
+    pub source: Option<String>,
     /// How many.
     pub samples: u64,
     /// Why.
@@ -273,7 +289,7 @@ impl Reader {
     /// # Errors
     /// When the store fails.
     pub fn ledger(&mut self, job_key: Option<i64>) -> Result<Vec<LedgerRow>, StoreError> {
-        let sql = "SELECT ledger.session_id, node, source, due, taken, late, missed, absent, dropped
+        let sql = "SELECT ledger.session_id, node, source, due, taken, late, missed, absent, dropped, skipped, rejected
              FROM ledger JOIN session USING (session_id)
              WHERE coalesce(job_key, 0) = CAST($1 AS bigint) ORDER BY node, source, ledger.session_id";
         self.backend.rows(sql, &[Value::Integer(job_key.unwrap_or(0))], |row| LedgerRow {
@@ -288,6 +304,8 @@ impl Reader {
                 absent: row.count(),
                 dropped: row.count(),
             },
+            skipped: row.count(),
+            rejected: row.count(),
         })
     }
 
@@ -332,7 +350,7 @@ impl Reader {
         })
     }
 
-    /// What was lost: while a job ran, on its nodes; or all.
+    /// What was lost of a job, and of nobody knows what on its nodes while it ran; or all.
     ///
     /// # Errors
     /// When the store fails.
@@ -340,8 +358,8 @@ impl Reader {
         let columns = [self.backend.ns("time"), self.backend.ns("first_time"), self.backend.ns("last_time")];
         let [time, first, last] = columns;
         let sql = format!(
-            "SELECT {time}, node, session_id, samples, reason, {first}, {last} FROM loss
-             WHERE CAST($1 AS bigint) = 0 OR EXISTS (
+            "SELECT {time}, node, session_id, job_key, source, samples, reason, {first}, {last} FROM loss
+             WHERE CAST($1 AS bigint) = 0 OR job_key = CAST($1 AS bigint) OR source IS NULL AND EXISTS (
                  SELECT 1 FROM job_node WHERE job_node.job_key = CAST($1 AS bigint) AND job_node.node = loss.node
                      AND loss.last_time >= job_node.started AND loss.first_time <= coalesce(job_node.ended, loss.first_time))
              ORDER BY time, node, session_id"
@@ -350,6 +368,8 @@ impl Reader {
             time_ns: row.integer(),
             node: row.text(),
             session_id: row.text(),
+            job_key: row.optional_integer(),
+            source: row.optional_text(),
             samples: row.count(),
             reason: row.text(),
             first_time_ns: row.integer(),

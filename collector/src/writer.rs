@@ -3,6 +3,7 @@
 //! While the store is away a writer takes nothing: its inbox fills, the receiver stops reading, and the data wait in the
 //! agents' outboxes, where they belong. Nothing is acknowledged before it is committed.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use polymeter_proto::wire::frame::{self, Frame};
 use polymeter_proto::wire::message::ToCollector;
 
 use crate::clock::Clock;
-use crate::commit::{Accepted, Loss, LossReason, Losses};
+use crate::commit::{Accepted, LossReason, Losses};
 use crate::config::Config;
 use crate::directory::Directory;
 use crate::inbox::{Answer, AnswerSender, Inbox, Peer, Received, Taken};
@@ -238,34 +239,48 @@ impl Writer {
             return;
         }
         match self.store_all(&frames) {
-            Err(NotStored::Refused(_)) => frames.into_iter().for_each(|frame| self.commit_alone(frame)),
+            Err(NotStored::Refused(_)) => self.commit_one_by_one(frames),
             Ok(()) => {}
             Err(NotStored::GivenUp) => self.give_up(frames.len()),
         }
     }
 
     /// One frame that the store refuses must not keep the others out: each goes alone, and of the one that is refused
-    /// goes the loss.
-    fn commit_alone(&mut self, frame: Accepted) {
-        let mut frame = frame;
-        if let Err(NotStored::Refused(error)) = self.store_all(std::slice::from_ref(&frame)) {
-            let (session, sequence) = (frame.session.id, frame.sequence);
-            log::warning(format_args!(
-                "the store refuses frame {sequence} of session {session}: {}",
-                log::chain(&error)
-            ));
-            let loss = Loss {
-                samples: frame.rows() as u64,
-                reason: LossReason::StoreRefused,
-                span_us: (frame.received_us, frame.received_us),
-            };
-            frame = Accepted::nothing(frame.session, sequence, frame.received_us);
-            frame.losses.push(loss);
-            if self.store_all(std::slice::from_ref(&frame)).is_ok() {
-                return;
+    /// goes the loss. Where not even that can be stored, nothing behind it may be: the session begins anew from where the
+    /// store is.
+    fn commit_one_by_one(&mut self, frames: Vec<Accepted>) {
+        let mut stuck = HashSet::new();
+        for frame in frames {
+            let session = frame.session.id;
+            if self.given_up {
+                self.totals.given_up += 1;
+            } else if !stuck.contains(&session) && !self.commit_alone(&frame) {
+                stuck.insert(session);
+                self.ingest.forget(session);
             }
-            self.give_up(1);
         }
+    }
+
+    /// Stores a frame, or else what was in it as a loss, or else that something was lost. Says whether it did.
+    fn commit_alone(&mut self, frame: &Accepted) -> bool {
+        let losses =
+            [frame.as_loss(LossReason::StoreRefused), frame.as_loss_of_nobody(LossReason::StoreRefused)];
+        for attempt in std::iter::once(frame).chain(&losses) {
+            match self.store_all(std::slice::from_ref(attempt)) {
+                Ok(()) => return true,
+                Err(NotStored::Refused(error)) => log::warning(format_args!(
+                    "the store refuses frame {} of session {}: {}",
+                    frame.sequence,
+                    frame.session.id,
+                    log::chain(&error)
+                )),
+                Err(NotStored::GivenUp) => {
+                    self.give_up(1);
+                    return false;
+                }
+            }
+        }
+        false
     }
 
     fn give_up(&mut self, frames: usize) {

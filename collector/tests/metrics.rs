@@ -20,7 +20,7 @@ use common::agent::{Agent, shape, values};
 use common::{Kind, Site, now_us, wait_until};
 use polymeter_collector::Collector;
 use polymeter_collector::config::Config;
-use polymeter_proto::wire::message::{SkipReason, ToCollector};
+use polymeter_proto::wire::message::{Lost, SkipReason, ToCollector};
 
 /// Sends a request and reads the answer to its end: status line, heads, body.
 fn ask(address: SocketAddr, request: &[u8]) -> (String, String, String) {
@@ -215,9 +215,9 @@ fn everything_that_happens_is_counted() {
         session: polymeter_proto::series::SessionId(1),
         first: 4,
         last: 5,
-        samples: 70,
         reason: SkipReason::OutboxFull,
         span_us: times,
+        lost: vec![Lost { job: None, source: "stat".try_into().unwrap(), samples: 70 }],
     };
     agent.skip(&skipped);
     agent.send_bytes(b"PLM\x07 a frame of another version");

@@ -25,7 +25,7 @@ use polymeter_proto::ledger::{Cause, Event, LedgerEntry, PlanChange, Tally};
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{JobHandle, SessionId};
-use polymeter_proto::wire::message::{SkipReason, ToAgent, ToCollector};
+use polymeter_proto::wire::message::{Lost, SkipReason, ToAgent, ToCollector};
 
 scenarios! {
     what_is_sampled_is_what_is_read,
@@ -207,8 +207,20 @@ fn skipped_frames_are_a_loss(site: &mut Site) {
     agent.send(1);
     agent.send(2);
     let span_us = (begin_us + 2_000_007, begin_us + 3_000_007);
-    let skipped =
-        |first, last, reason| ToCollector::Skipped { session, first, last, samples: 6, reason, span_us };
+    let lost = |reason| match reason {
+        SkipReason::AlreadyAcknowledged => Vec::new(),
+        SkipReason::OutboxFull | SkipReason::Refused => {
+            vec![Lost { job: None, source: "stat".try_into().unwrap(), samples: 6 }]
+        }
+    };
+    let skipped = |first, last, reason| ToCollector::Skipped {
+        session,
+        first,
+        last,
+        reason,
+        span_us,
+        lost: lost(reason),
+    };
     wait_until("two frames are committed", || {
         agent.send(1);
         agent.hear(100) == Some(ToAgent::Ack { session, through: 2 })

@@ -65,7 +65,13 @@ fn shape_of(source: &FileSource) -> Arc<Shape> {
         labels: slot.labels.clone(),
     };
     let columns = (0..).zip(source.slots()).map(column).collect();
-    Arc::new(Shape { id: ShapeId(0), job: None, period: Period::MIN, columns })
+    Arc::new(Shape {
+        id: ShapeId(0),
+        job: None,
+        source: "stat".try_into().unwrap(),
+        period: Period::MIN,
+        columns,
+    })
 }
 
 // One test, because the count is of the whole process.

@@ -21,7 +21,7 @@ use polymeter_proto::series::{
 };
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::Frame;
-use polymeter_proto::wire::message::{SkipReason, ToAgent, ToCollector};
+use polymeter_proto::wire::message::{Lost, SkipReason, ToAgent, ToCollector};
 
 const SESSION: SessionId = SessionId(7);
 const SECOND_NS: u64 = 1_000_000_000;
@@ -47,7 +47,13 @@ fn flushed(shapes: u32, columns: u32) -> Flushed {
             Column { series, metric: (MetricId(1), metric), labels: Labels::default() }
         };
         let columns: Vec<_> = (0..columns).map(column).collect();
-        let shape = Arc::new(Shape { id: ShapeId(id), job: None, period: Period::SECOND, columns });
+        let shape = Arc::new(Shape {
+            id: ShapeId(id),
+            job: None,
+            source: "stat".try_into().unwrap(),
+            period: Period::SECOND,
+            columns,
+        });
         let index = flushed.batch.add_shape(&shape);
         let values = shape.columns.iter().map(|column| Some(u64::from(column.series.0)));
         flushed.batch.push(index, Instant { deadline: None, time_us: 1 }, values).unwrap();
@@ -108,12 +114,12 @@ fn the_oldest_frame_is_given_up_when_it_is_refused_again_and_again() {
     assert_eq!(link.hear(refused(1), 0), given_up);
     assert_eq!(link.hear(refused(1), 0), Heard::Ordinary);
     let sent = send_all(&mut link);
-    let Ok(ToCollector::Skipped { first: 1, last: 1, samples: 1, reason, .. }) =
-        ToCollector::decode(&sent[0])
+    let Ok(ToCollector::Skipped { first: 1, last: 1, lost, reason, .. }) = ToCollector::decode(&sent[0])
     else {
         panic!("{sent:?}")
     };
     assert_eq!((reason, sent.len(), link.counts().samples_refused), (SkipReason::Refused, 3, 1));
+    assert_eq!(lost, [Lost { job: None, source: "stat".try_into().unwrap(), samples: 1 }]);
 }
 
 #[test]

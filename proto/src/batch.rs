@@ -5,7 +5,8 @@ use std::sync::Arc;
 use crate::limits;
 use crate::period::Period;
 use crate::series::{
-    JobDescriptor, JobHandle, Labels, MetricDescriptor, MetricId, SeriesId, ShapeDescriptor, ShapeId,
+    Identifier, JobDescriptor, JobHandle, Labels, MetricDescriptor, MetricId, SeriesId, ShapeDescriptor,
+    ShapeId,
 };
 
 /// A job as series refer to it.
@@ -35,6 +36,8 @@ pub struct Shape {
     pub id: ShapeId,
     /// The job whose series these are; none for the node's own.
     pub job: Option<Arc<Job>>,
+    /// The source that gives them, under the name that it has in tallies.
+    pub source: Identifier,
     /// The period of their deadlines.
     pub period: Period,
     /// The series.
@@ -44,7 +47,10 @@ pub struct Shape {
 impl Shape {
     /// The shape as the dictionary announces it.
     pub fn descriptor(&self) -> ShapeDescriptor {
-        ShapeDescriptor { series: self.columns.iter().map(|column| column.series).collect() }
+        ShapeDescriptor {
+            source: self.source.clone(),
+            series: self.columns.iter().map(|column| column.series).collect(),
+        }
     }
 }
 
@@ -139,6 +145,24 @@ impl Batch {
     /// How many samples it holds; an absent value is none.
     pub fn samples(&self) -> usize {
         self.values.len() - self.absent.len()
+    }
+
+    /// How many samples it holds of each of [`Batch::shapes`].
+    pub fn samples_by_shape(&self) -> Vec<u64> {
+        let mut samples = vec![0_u64; self.shapes.len()];
+        for row in &self.rows {
+            let columns = self.shapes.get(row.shape as usize).map_or(0, |shape| shape.columns.len());
+            if let Some(samples) = samples.get_mut(row.shape as usize) {
+                *samples += columns as u64;
+            }
+        }
+        for (row, _) in &self.absent {
+            let shape = self.rows.get(*row as usize).map(|row| row.shape as usize);
+            if let Some(samples) = shape.and_then(|shape| samples.get_mut(shape)) {
+                *samples -= 1;
+            }
+        }
+        samples
     }
 
     /// The earliest and the latest time of its rows, in microseconds since the epoch.

@@ -326,6 +326,8 @@ pub struct SessionDescriptor {
 /// The series that are sampled together from one source at one period: what the columns of a block are.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ShapeDescriptor {
+    /// The source, under the name that it has in tallies.
+    pub source: Identifier,
     /// The series of the columns, in their order.
     pub series: Vec<SeriesId>,
 }

@@ -233,7 +233,7 @@ ENTRY = enum(
                   kind=one_of("counter", "gauge"), number=one_of("unsigned", "signed", "float")),
     job=record(handle=u32, job_id=text, cluster=option(text), owner_uid=option(u32), owner=option(text), started_us=i64),
     series=record(id=u32, metric=u32, job=option(u32), labels=some(pair(text))),
-    shape=record(id=u32, series=some(u32)))
+    shape=record(id=u32, source=text, series=some(u32)))
 TALLY = record(job=option(u32), source=text, due=u64, taken=u64, late=u64, missed=u64, absent=u64, dropped=u64)
 EVENT = enum(
     plan_change=record(at_us=i64, job=option(u32), metric=text, old_us=option(u64), new_us=option(u64),
@@ -244,8 +244,9 @@ EVENT = enum(
     mark=record(at_us=i64, job=option(u32), name=text, kind=one_of("instant", "begin", "end"), by=option(text)))
 TO_COLLECTOR = enum(
     dictionary=record(session=session_id, entries=some(ENTRY)),
-    skipped=record(session=session_id, first=u64, last=u64, samples=u64,
-                   reason=one_of("outbox_full", "already_acknowledged", "refused"), span_us=pair(i64)),
+    skipped=record(session=session_id, first=u64, last=u64,
+                   reason=one_of("outbox_full", "already_acknowledged", "refused"), span_us=pair(i64),
+                   lost=some(record(job=option(u32), source=text, samples=u64))),
     answered=record(session=session_id, ask=u64, line=line))
 TO_AGENT = enum(
     ack=record(session=session_id, through=u64), resend=record(**{"session": session_id, "from": u64}),

@@ -30,7 +30,7 @@ use polymeter_proto::series::{
 use polymeter_proto::wire::control::ControlLine;
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::{Encoder, Extras, Frame};
-use polymeter_proto::wire::message::{SkipReason, ToAgent, ToCollector};
+use polymeter_proto::wire::message::{Lost, SkipReason, ToAgent, ToCollector};
 
 const T0: i64 = 1_790_000_000_000_000;
 const SESSION: SessionId = SessionId(0xfeed);
@@ -212,9 +212,12 @@ fn dictionary() -> Vec<Entry> {
         series(65_536, 2, Some(251), vec![]),
         Entry::Shape(
             ShapeId(u32::MAX),
-            ShapeDescriptor { series: [0, 250, 251, 65_536].map(SeriesId).into() },
+            ShapeDescriptor {
+                source: "proc/stat".try_into().unwrap(),
+                series: [0, 250, 251, 65_536].map(SeriesId).into(),
+            },
         ),
-        Entry::Shape(ShapeId(0), ShapeDescriptor { series: vec![] }),
+        Entry::Shape(ShapeId(0), ShapeDescriptor { source: "größe".try_into().unwrap(), series: vec![] }),
     ]);
     entries
 }
@@ -226,7 +229,9 @@ fn first_frame() -> Vec<u8> {
     let column = Column { series: SeriesId(1), metric: (MetricId(1), metric), labels: Labels::default() };
     let [job, _] = jobs();
     let period = Period::SECOND;
-    let shape = Arc::new(Shape { id: ShapeId(1), job: Some(Arc::new(job)), period, columns: vec![column] });
+    let source = "memory.stat".try_into().unwrap();
+    let shape =
+        Arc::new(Shape { id: ShapeId(1), job: Some(Arc::new(job)), source, period, columns: vec![column] });
     let mut wire = Wire::default();
     let mut entries = vec![Entry::Session(session_descriptor())];
     wire.announced.announce(&shape, &mut entries);
@@ -373,26 +378,38 @@ fn control_line(text: &str) -> ControlLine {
 fn messages() -> Vec<Golden> {
     let to_agent = |name, message: ToAgent| (name, Way::ToAgent, message.encode());
     let to_collector = |name, message: ToCollector| (name, Way::ToCollector, message.encode());
-    let skipped = |reason, samples, span_us| ToCollector::Skipped {
+    let lost = |job: Option<u32>, source: &str, samples| Lost {
+        job: job.map(JobHandle),
+        source: source.try_into().unwrap(),
+        samples,
+    };
+    let skipped = |reason, lost, span_us| ToCollector::Skipped {
         session: SESSION,
         first: 2,
         last: 300,
-        samples,
         reason,
         span_us,
+        lost,
     };
     let (session, entries) = (LARGE_SESSION, dictionary());
     vec![
         to_collector("message_dictionary", ToCollector::Dictionary { session, entries }),
         to_collector(
             "message_skipped_outbox_full",
-            skipped(SkipReason::OutboxFull, 70_000, (T0, T0 + 1_000_000)),
+            skipped(
+                SkipReason::OutboxFull,
+                vec![lost(Some(1), "memory.stat", 70_000), lost(None, "proc/stat", 5)],
+                (T0, T0 + 1_000_000),
+            ),
         ),
         to_collector(
             "message_skipped_already_acknowledged",
-            skipped(SkipReason::AlreadyAcknowledged, 0, (0, -3)),
+            skipped(SkipReason::AlreadyAcknowledged, vec![], (0, -3)),
         ),
-        to_collector("message_skipped_refused", skipped(SkipReason::Refused, 1, (T0, T0))),
+        to_collector(
+            "message_skipped_refused",
+            skipped(SkipReason::Refused, vec![lost(None, "proc/stat", 1)], (T0, T0)),
+        ),
         to_agent("message_ack", ToAgent::Ack { session: SESSION, through: u64::MAX }),
         to_agent("message_resend", ToAgent::Resend { session: SESSION, from: 250 }),
         to_agent("message_need_dictionary", ToAgent::NeedDictionary { session: LARGE_SESSION }),
@@ -502,10 +519,10 @@ const EXAMPLES: [(&str, &str); 18] = [
     ),
     (
         "first_frame",
-        "01 5a | 05 | 00 | 06 6e 6f 64 65 31 37 | 05 30 2e 31 2e 30 | fd fe bf 4b b4 fd b7 0c 00 | \
+        "01 66 | 05 | 00 | 06 6e 6f 64 65 31 37 | 05 30 2e 31 2e 30 | fd fe bf 4b b4 fd b7 0c 00 | \
          02 01 | 04 34 37 31 31 | 01 06 67 72 69 73 6f 75 | 01 fc a0 86 01 00 | 01 04 7a 6f c3 ab | \
          fd 00 c0 4b b4 fd b7 0c 00 | 01 01 | 0e 6d 65 6d 6f 72 79 2e 63 75 72 72 65 6e 74 | \
-         00 01 00 | 03 01 01 | 01 01 00 | 04 01 01 01",
+         00 01 00 | 03 01 01 | 01 01 00 | 04 01 | 0b 6d 65 6d 6f 72 79 2e 73 74 61 74 | 01 01",
     ),
     ("partial", "fd 02"),
     ("message_ack", "50 4c 43 01 00 fb ed fe fd ff ff ff ff ff ff ff ff"),
@@ -515,7 +532,8 @@ const EXAMPLES: [(&str, &str); 18] = [
     ),
     (
         "message_skipped_outbox_full",
-        "50 4c 43 01  01  fb ed fe  02  fb 2c 01  fc 70 11 01 00  00  fd 00 c0 4b b4 fd b7 0c 00  fd 80 44 6a b4 fd b7 0c 00",
+        "50 4c 43 01  01  fb ed fe  02  fb 2c 01  00  fd 00 c0 4b b4 fd b7 0c 00  fd 80 44 6a b4 fd b7 0c 00 | \
+         02  01 01  0b 6d 65 6d 6f 72 79 2e 73 74 61 74  fc 70 11 01 00  00    09 70 72 6f 63 2f 73 74 61 74  05",
     ),
 ];
 

@@ -7,8 +7,12 @@ use crate::terminal;
 
 pub(super) fn status_text(status: &Status) -> String {
     let counts = &status.counts;
+    let refused = match counts.refused {
+        0 => String::new(),
+        refused => format!(", {refused} refused by the collector"),
+    };
     let mut text = format!(
-        "session    {}\nsamples    {} due, {} taken, {} late, {} missed, {} absent, {} dropped\ndelivery   {} frames sent, {} acknowledged, {} sent, {} waiting\ncost       {} CPU time, {} memory\n\n",
+        "session    {}\nsamples    {} due, {} taken, {} late, {} missed, {} absent, {} dropped{refused}\ndelivery   {} frames sent, {} acknowledged, {} sent, {} waiting\ncost       {} CPU time, {} memory\n\n",
         status.session,
         counts.due,
         counts.taken,

@@ -1,6 +1,6 @@
 //! Gathers a report out of a store.
 
-use polymeter_collector::query::{JobRow, Of, Reader, SeriesRow};
+use polymeter_collector::query::{JobRow, LedgerRow, LossRow, Of, Reader, SeriesRow};
 use polymeter_collector::store::StoreError;
 use polymeter_proto::ledger::Tally;
 use serde::Serialize;
@@ -19,11 +19,59 @@ pub(crate) struct Report {
     pub(crate) used: Used,
     pub(crate) series: Vec<SeriesReport>,
     pub(crate) ledger: Tally,
+    /// Taken, and lost with frames that the agent had to drop or to give up.
+    pub(crate) skipped: u64,
+    /// Taken, and rejected by the collector.
+    pub(crate) rejected: u64,
+    /// By node and source.
+    pub(crate) sources: Vec<SourceReport>,
     pub(crate) stored: u64,
-    /// Samples that never reached the store, by reason.
-    pub(crate) losses: Vec<(String, u64)>,
+    /// Samples that never reached the store.
+    pub(crate) losses: Vec<LossReport>,
     pub(crate) plan_changes: usize,
     pub(crate) measuring: Option<Measuring>,
+}
+
+/// What became of the samples of one source.
+#[derive(Debug, Serialize)]
+pub(crate) struct SourceReport {
+    pub(crate) node: String,
+    pub(crate) source: String,
+    #[serde(flatten)]
+    pub(crate) tally: Tally,
+    pub(crate) skipped: u64,
+    pub(crate) rejected: u64,
+    pub(crate) stored: u64,
+}
+
+impl From<LedgerRow> for SourceReport {
+    fn from(row: LedgerRow) -> Self {
+        let stored = row.stored();
+        let LedgerRow { node, source, tally, skipped, rejected, .. } = row;
+        Self { node, source, tally, skipped, rejected, stored }
+    }
+}
+
+/// Samples that never reached the store.
+#[derive(Debug, Serialize)]
+pub(crate) struct LossReport {
+    pub(crate) node: String,
+    pub(crate) source: Option<String>,
+    pub(crate) samples: u64,
+    pub(crate) reason: String,
+    /// When the oldest of them was taken, in seconds since the job began.
+    pub(crate) first_s: f64,
+    /// When the newest of them was taken, in seconds since the job began.
+    pub(crate) last_s: f64,
+}
+
+impl LossReport {
+    fn new(row: LossRow, began_ns: i64) -> Self {
+        let LossRow { node, source, samples, reason, first_time_ns, last_time_ns, .. } = row;
+        let since_begin = |time_ns| units::seconds_between(began_ns, time_ns);
+        let (first_s, last_s) = (since_begin(first_time_ns), since_begin(last_time_ns));
+        Self { node, source, samples, reason, first_s, last_s }
+    }
 }
 
 /// Totals of what a job used. What was not sampled is absent.
@@ -130,12 +178,16 @@ pub(crate) fn gather(reader: &mut Reader, job: &JobRow) -> Result<Report, StoreE
         let from_zero = row.metric.starts_with("io.") && row.first_time_ns > first_ns;
         series.push(summarise(row, &values, period, from_zero));
     }
-    let mut ledger = Tally::default();
+    let (mut ledger, mut skipped, mut rejected) = (Tally::default(), 0, 0);
+    let mut sources = Vec::new();
     for row in reader.ledger(Some(job.job_key))? {
         ledger.add(&row.tally);
+        skipped += row.skipped;
+        rejected += row.rejected;
+        sources.push(SourceReport::from(row));
     }
-    let losses =
-        reader.losses(Some(job.job_key))?.into_iter().map(|loss| (loss.reason, loss.samples)).collect();
+    let losses = reader.losses(Some(job.job_key))?.into_iter();
+    let losses = losses.map(|loss| LossReport::new(loss, job.started_ns)).collect();
     Ok(Report {
         job: job.job_id.clone(),
         nodes: job.nodes.clone(),
@@ -146,6 +198,9 @@ pub(crate) fn gather(reader: &mut Reader, job: &JobRow) -> Result<Report, StoreE
         stored: series.iter().map(|series| series.samples).sum(),
         series,
         ledger,
+        skipped,
+        rejected,
+        sources,
         losses,
         plan_changes: changes.len(),
         measuring: None,

@@ -1,7 +1,7 @@
 //! A report as people read it.
 
 use super::chart::sparkline;
-use super::gather::{Report, SeriesReport};
+use super::gather::{LossReport, Report, SeriesReport, SourceReport};
 use super::units;
 use crate::terminal;
 
@@ -31,6 +31,10 @@ pub(crate) fn text(report: &Report, detail: Detail) -> String {
     text.push_str(&series(report, detail));
     text.push('\n');
     text.push_str(&completeness(report));
+    if detail == Detail::All {
+        text.push('\n');
+        text.push_str(&sources(report));
+    }
     text
 }
 
@@ -129,14 +133,42 @@ fn series(report: &Report, detail: Detail) -> String {
     text
 }
 
+/// What became of the samples of each source.
+fn sources(report: &Report) -> String {
+    let head = [
+        "source", "node", "due", "taken", "late", "missed", "absent", "dropped", "skipped", "rejected",
+        "stored",
+    ];
+    let row = |source: &SourceReport| {
+        let tally = &source.tally;
+        let counts = [tally.due, tally.taken, tally.late, tally.missed, tally.absent, tally.dropped];
+        let lost = [source.skipped, source.rejected, source.stored];
+        let counts = counts.iter().chain(&lost).map(u64::to_string);
+        [source.source.clone(), source.node.clone()].into_iter().chain(counts).collect()
+    };
+    let head = head.map(str::to_owned).to_vec();
+    let rows: Vec<Vec<String>> = std::iter::once(head).chain(report.sources.iter().map(row)).collect();
+    terminal::table(&rows).lines().map(|line| format!("  {line}\n")).collect()
+}
+
 fn completeness(report: &Report) -> String {
     let ledger = &report.ledger;
     // What a source does not have, such as a limit that is not set, is no sample that could be taken.
     let takeable = ledger.due.saturating_sub(ledger.absent);
     let share =
         if takeable > 0 { 100.0 * units::to_f64(ledger.taken) / units::to_f64(takeable) } else { 100.0 };
+    let expected = ledger.taken.saturating_sub(ledger.dropped + report.skipped + report.rejected);
+    let lost: String = [(report.skipped, "skipped"), (report.rejected, "rejected")]
+        .iter()
+        .filter(|(samples, _)| *samples > 0)
+        .map(|(samples, how)| format!(", {samples} {how}"))
+        .collect();
+    let missing = match expected.saturating_sub(report.stored) {
+        0 => String::new(),
+        missing => format!(", {missing} on their way or deleted since"),
+    };
     let mut text = format!(
-        "  {:<18}{} due, {} taken ({share:.2} % of what was there), {} late, {} missed, {} absent, {} dropped; {} stored\n",
+        "  {:<18}{} due, {} taken ({share:.2} % of what was there), {} late, {} missed, {} absent, {} dropped{lost}; {} stored{missing}\n",
         "samples",
         ledger.due,
         ledger.taken,
@@ -146,8 +178,13 @@ fn completeness(report: &Report) -> String {
         ledger.dropped,
         report.stored,
     );
-    for (reason, samples) in &report.losses {
-        text.push_str(&format!("  {:<18}{samples} samples: {reason}\n", "lost"));
+    for loss in &report.losses {
+        let LossReport { node, source, samples, reason, first_s, last_s } = loss;
+        let source = source.as_deref().unwrap_or("nobody knows what");
+        text.push_str(&format!(
+            "  {:<18}{samples} samples of {source} on {node}, from {first_s:.3} s to {last_s:.3} s: {reason}\n",
+            "lost"
+        ));
     }
     if let Some(measuring) = &report.measuring {
         text.push_str(&format!(

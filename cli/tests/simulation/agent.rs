@@ -1,13 +1,14 @@
 //! An agent: a link as it is, and a sampler that makes things up. The value of a sample is its name, and so is the time
 //! of an event.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use polymeter_agent::delivery::link::Link;
-use polymeter_agent::sampler::{Flushed, Told};
+use polymeter_agent::sampler::{Cost, Flushed, SourceKey, SourceReport, Told};
 use polymeter_collector::inbox::Peer;
 use polymeter_proto::batch::{Column, Instant, Job, Shape};
-use polymeter_proto::ledger::{Cause, Event, PlanChange};
+use polymeter_proto::ledger::{Cause, Event, PlanChange, Tally};
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{
@@ -16,6 +17,9 @@ use polymeter_proto::series::{
 };
 
 use super::random::Random;
+
+/// What sources are called. Two shapes of one job may be of the same.
+const SOURCES: [&str; 2] = ["a", "b"];
 
 /// Jobs that an agent has at once, at most.
 const JOBS: usize = 3;
@@ -29,6 +33,8 @@ pub(crate) struct Agent {
     /// How many samples and events there were.
     pub(crate) samples: u64,
     pub(crate) events: Vec<i64>,
+    /// What became of the samples of each source, by the job's id.
+    pub(crate) truth: HashMap<(Option<String>, String), Tally>,
     next_id: u32,
     own: Arc<Shape>,
     jobs: Vec<(Arc<Job>, Arc<Shape>)>,
@@ -47,6 +53,12 @@ fn descriptor() -> SessionDescriptor {
     }
 }
 
+/// The job and the source of a shape.
+fn whose(shape: &Shape) -> (Option<String>, String) {
+    let job = shape.job.as_ref().map(|job| job.descriptor.job_id.as_str().to_owned());
+    (job, shape.source.as_str().to_owned())
+}
+
 /// A shape of one or two columns, with ids that nobody else has.
 fn shape(next_id: &mut u32, job: Option<&Arc<Job>>, columns: u32) -> Arc<Shape> {
     let mut column = |_| {
@@ -61,7 +73,8 @@ fn shape(next_id: &mut u32, job: Option<&Arc<Job>>, columns: u32) -> Arc<Shape> 
     };
     let columns = (0..columns).map(&mut column).collect();
     *next_id += 1;
-    Arc::new(Shape { id: ShapeId(*next_id), job: job.cloned(), period: Period::SECOND, columns })
+    let source = SOURCES[*next_id as usize % SOURCES.len()].try_into().unwrap();
+    Arc::new(Shape { id: ShapeId(*next_id), job: job.cloned(), source, period: Period::SECOND, columns })
 }
 
 impl Agent {
@@ -76,6 +89,7 @@ impl Agent {
             peer: peer(connection),
             samples: 0,
             events: Vec::new(),
+            truth: HashMap::new(),
             next_id,
             own,
             jobs: Vec::new(),
@@ -108,12 +122,35 @@ impl Agent {
         if !self.jobs.is_empty() && random.percent(15) {
             let (job, shape) = self.jobs.remove(random.below(self.jobs.len() as u64) as usize);
             self.sample(&shape, &mut flushed, now_ns);
+            self.report(&shape, &mut flushed, true);
             let at_us = self.event();
             let event = Event::JobEnded { job: job.handle, at_us };
             flushed.events.push(Told { job: Some(job), event });
         }
+        if random.percent(30) {
+            self.report_all(&mut flushed, false);
+        }
         self.link.take(&flushed, now_ns);
         assert!(self.link.outbox_bytes() <= self.outbox_bytes, "the outbox is beyond its limit");
+    }
+
+    /// Says the last word on all sources, as an agent does at its end.
+    pub(crate) fn end(&mut self, now_ns: u64) {
+        let mut flushed = Flushed::default();
+        self.report_all(&mut flushed, true);
+        self.link.take(&flushed, now_ns);
+    }
+
+    fn report_all(&self, flushed: &mut Flushed, last: bool) {
+        for shape in self.jobs.iter().map(|(_, shape)| shape).chain([&self.own]) {
+            self.report(shape, flushed, last);
+        }
+    }
+
+    fn report(&self, shape: &Arc<Shape>, flushed: &mut Flushed, last: bool) {
+        let key = SourceKey { job: shape.job.clone(), name: shape.source.clone() };
+        let tally = self.truth.get(&whose(shape)).copied().unwrap_or_default();
+        flushed.reports.push(SourceReport { key: Arc::new(key), tally, cost: Cost::default(), last });
     }
 
     fn begin_job(&mut self, random: &mut Random, flushed: &mut Flushed) {
@@ -150,7 +187,17 @@ impl Agent {
     fn sample(&mut self, shape: &Arc<Shape>, flushed: &mut Flushed, now_ns: u64) {
         let index = flushed.batch.add_shape(shape);
         let values: Vec<_> = shape.columns.iter().map(|_| Some(self.name())).collect();
-        self.samples += values.len() as u64;
+        let count = values.len() as u64;
+        self.samples += count;
+        // Some deadlines are missed, and some samples absent; the batch is full now and then.
+        let (missed, absent, dropped) = (
+            count % 2,
+            u64::from(self.next_name.is_multiple_of(7)),
+            u64::from(self.next_name.is_multiple_of(11)),
+        );
+        let taken = count + dropped;
+        let tally = Tally { due: taken + missed + absent, taken, late: 0, missed, absent, dropped };
+        self.truth.entry(whose(shape)).or_default().add(&tally);
         let instant = Instant { deadline: None, time_us: (now_ns / 1000) as i64 };
         flushed.batch.push(index, instant, values.into_iter()).unwrap();
     }

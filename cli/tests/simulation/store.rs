@@ -1,9 +1,22 @@
 //! A database in memory: what is committed stays, and a transaction is all or nothing.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use polymeter_collector::commit::Accepted;
-use polymeter_proto::series::SessionId;
+use polymeter_collector::commit::{Accepted, Job};
+use polymeter_proto::ledger::Tally;
+use polymeter_proto::series::{Identifier, SessionId};
+
+/// A source: its session, the id of its job, its name.
+pub(crate) type Source = (SessionId, Option<String>, String);
+
+/// What the ledger has of one source.
+#[derive(Debug, Default)]
+pub(crate) struct Account {
+    pub(crate) tally: Tally,
+    pub(crate) lost: u64,
+    pub(crate) stored: u64,
+}
 
 #[derive(Default)]
 pub(crate) struct Store {
@@ -13,6 +26,7 @@ pub(crate) struct Store {
     pub(crate) samples: HashMap<u64, SessionId>,
     /// How many samples of each session are said to be lost.
     pub(crate) lost: HashMap<SessionId, u64>,
+    pub(crate) ledger: HashMap<Source, Account>,
     /// Each event, by its time, which is its name.
     pub(crate) events: HashMap<i64, SessionId>,
 }
@@ -43,8 +57,20 @@ impl Store {
         for value in frame.samples.iter().flat_map(|samples| &samples.values) {
             assert_eq!(self.samples.insert(*value, session), None, "sample {value} is stored twice");
         }
+        let source = |job: Option<&Arc<Job>>, name: &Identifier| {
+            (session, job.map(|job| job.descriptor.job_id.as_str().to_owned()), name.as_str().to_owned())
+        };
+        for samples in &frame.samples {
+            let account = self.ledger.entry(source(samples.job.as_ref(), &samples.source)).or_default();
+            account.stored += samples.values.len() as u64;
+        }
         for loss in &frame.losses {
             *self.lost.entry(session).or_default() += loss.samples;
+            let name = loss.source.as_ref().expect("an honest agent says whose samples are lost");
+            self.ledger.entry(source(loss.job.as_ref(), name)).or_default().lost += loss.samples;
+        }
+        for (job, name, tally) in &frame.tallies {
+            self.ledger.entry(source(job.as_ref(), name)).or_default().tally = *tally;
         }
         let changes = frame.plan_changes.iter().map(|(_, change)| change.at_us);
         for at_us in changes.chain(frame.job_ends.iter().map(|(_, at_us)| *at_us)) {

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use polymeter_agent::delivery::link::Heard;
 use polymeter_collector::inbox::Peer;
+use polymeter_proto::ledger::Tally;
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::frame::{self, Frame};
 use polymeter_proto::wire::message::ToAgent;
@@ -223,6 +224,8 @@ impl World {
     /// The faults have stopped: everything arrives, in order, and in bounded time.
     pub(crate) fn settle(&mut self) {
         self.away = false;
+        let now_ns = self.now_ns;
+        self.agents.iter_mut().for_each(|agent| agent.end(now_ns));
         for _ in 0..ROUNDS {
             self.now_ns += 1_000_000_000;
             for agent in 0..self.agents.len() {
@@ -252,6 +255,13 @@ impl World {
             assert_eq!(stored + lost, agent.samples, "session {}: {stored} + {lost}", agent.session);
             let counts = agent.link.counts();
             assert_eq!(lost, counts.samples_dropped + counts.samples_refused, "{counts:?}");
+            for ((job, source), truth) in &agent.truth {
+                let account = &self.store.ledger[&(agent.session, job.clone(), source.clone())];
+                let Tally { due, taken, missed, absent, dropped, .. } = account.tally;
+                assert_eq!(account.tally, *truth, "{job:?} {source}");
+                assert_eq!(due, missed + absent + dropped + account.lost + account.stored, "{account:?}");
+                assert_eq!(taken, dropped + account.lost + account.stored, "{account:?}");
+            }
             for event in &agent.events {
                 assert!(self.store.events.contains_key(event), "event {event} is not stored");
             }

@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 
 use polymeter_proto::ledger::Event;
 use polymeter_proto::series::{
-    JobDescriptor, JobHandle, MetricDescriptor, MetricId, SeriesDescriptor, SeriesId, SessionDescriptor,
-    SessionId, ShapeId,
+    Identifier, JobDescriptor, JobHandle, MetricDescriptor, MetricId, SeriesDescriptor, SeriesId,
+    SessionDescriptor, SessionId, ShapeId,
 };
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::{Block, Frame};
@@ -30,10 +30,27 @@ pub(super) enum Fault {
     Full,
 }
 
-impl Fault {
-    /// Whether no dictionary can help.
-    pub(super) const fn is_final(self) -> bool {
-        matches!(self, Self::Contradiction(_))
+/// What the columns of a block are.
+#[derive(Debug)]
+struct Shape {
+    source: Arc<Identifier>,
+    columns: Vec<Arc<Series>>,
+}
+
+impl Shape {
+    fn job(&self) -> Option<&Arc<Job>> {
+        self.columns.first().and_then(|series| series.job.as_ref())
+    }
+
+    /// Checks that `block` can be one of this shape.
+    fn fits(&self, block: &Block) -> Result<(), Fault> {
+        if self.columns.len() != block.shape_columns {
+            return Err(Fault::Contradiction("a block has another number of columns than its shape"));
+        }
+        if block.columns.iter().any(|column| *column >= self.columns.len()) {
+            return Err(Fault::Contradiction("a block has a column beyond its shape"));
+        }
+        Ok(())
     }
 }
 
@@ -44,7 +61,7 @@ pub(super) struct Dictionary {
     metrics: HashMap<MetricId, Arc<MetricDescriptor>>,
     jobs: HashMap<JobHandle, Arc<Job>>,
     series: HashMap<SeriesId, Arc<Series>>,
-    shapes: HashMap<ShapeId, Vec<Arc<Series>>>,
+    shapes: HashMap<ShapeId, Shape>,
     ended: VecDeque<JobHandle>,
     /// Whether the session or its jobs have changed since somebody looked.
     news: bool,
@@ -98,10 +115,13 @@ impl Dictionary {
             Entry::Shape(id, descriptor) => {
                 let known = |id| self.series.get(id).cloned().ok_or(Fault::Unknown("series"));
                 let columns = descriptor.series.iter().map(known).collect::<Result<Vec<_>, _>>()?;
-                let same = |a: &Vec<Arc<Series>>, b: &Vec<Arc<Series>>| {
-                    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| Arc::ptr_eq(a, b))
+                let new = Shape { source: Arc::new(descriptor.source), columns };
+                let same = |a: &Shape, b: &Shape| {
+                    a.source == b.source
+                        && a.columns.len() == b.columns.len()
+                        && a.columns.iter().zip(&b.columns).all(|(a, b)| Arc::ptr_eq(a, b))
                 };
-                learn(&mut self.shapes, id, columns, same, |columns| columns)?
+                learn(&mut self.shapes, id, new, same, |new| new)?
             }
         };
         if new {
@@ -149,29 +169,46 @@ impl Dictionary {
         learn(&mut self.series, id, series, same, Arc::new)
     }
 
-    fn job(&self, handle: JobHandle) -> Result<Arc<Job>, Fault> {
+    pub(super) fn job(&self, handle: JobHandle) -> Result<Arc<Job>, Fault> {
         self.jobs.get(&handle).cloned().ok_or(Fault::Unknown("job"))
     }
 
-    /// What of `frame` can be understood, although nobody explains the rest: that is counted. Says whether it was all.
-    pub(super) fn salvage(&self, mut frame: Frame, received_us: i64) -> Result<(Accepted, bool), Fault> {
-        let parts = |frame: &Frame| frame.blocks.len() + frame.ledger.len() + frame.events.len();
-        let before = parts(&frame);
-        let (known, unknown) =
-            frame.blocks.into_iter().partition(|block| self.resolve_block(block.clone()).is_ok());
+    /// Whether all of `frame` can be understood, with the entries of its own dictionary learnt before.
+    pub(super) fn understands(&self, frame: &Frame) -> Result<(), Fault> {
+        self.session()?;
+        for block in &frame.blocks {
+            self.shapes.get(&block.shape).ok_or(Fault::Unknown("shape"))?.fits(block)?;
+        }
+        let of_tallies = frame.ledger.iter().filter_map(|entry| entry.job);
+        let of_events = frame.events.iter().filter_map(job_of);
+        of_tallies.chain(of_events).try_for_each(|job| self.job(job).map(drop))
+    }
+
+    /// Takes out of `frame` what cannot be understood, although nobody explains it, and returns its samples as losses.
+    pub(super) fn reject_unknown(&self, frame: &mut Frame, received_us: i64) -> Vec<Loss> {
+        let is_known =
+            |block: &Block| self.shapes.get(&block.shape).is_some_and(|shape| shape.fits(block).is_ok());
+        let (known, unknown) = std::mem::take(&mut frame.blocks).into_iter().partition(is_known);
         let unknown: Vec<Block> = unknown;
         frame.blocks = known;
         let is_known = |job: Option<JobHandle>| job.is_none_or(|job| self.jobs.contains_key(&job));
         frame.ledger.retain(|entry| is_known(entry.job));
-        frame.events.retain(|event| match event {
-            Event::PlanChange(change) => is_known(change.job),
-            Event::JobEnded { job, .. } => is_known(Some(*job)),
-            Event::Mark(mark) => is_known(mark.job),
-        });
-        let is_whole = parts(&frame) == before;
-        let mut accepted = self.resolve(frame, received_us)?;
-        accepted.losses = unknown.iter().filter_map(unknown_loss).reduce(Loss::join).into_iter().collect();
-        Ok((accepted, is_whole))
+        frame.events.retain(|event| is_known(job_of(event)));
+        unknown.iter().map(|block| self.loss(block, LossReason::UnknownId, received_us)).collect()
+    }
+
+    /// The samples of `block` as a loss, of the source that its shape names, if the shape is known. What has no time is
+    /// dated `received_us`.
+    pub(super) fn loss(&self, block: &Block, reason: LossReason, received_us: i64) -> Loss {
+        let shape = self.shapes.get(&block.shape);
+        let times = || block.times_us.iter().copied();
+        Loss {
+            job: shape.and_then(|shape| shape.job().cloned()),
+            source: shape.map(|shape| Arc::clone(&shape.source)),
+            samples: block.values.len() as u64,
+            reason,
+            span_us: times().min().zip(times().max()).unwrap_or((received_us, received_us)),
+        }
     }
 
     /// What `frame` means, with the entries of its own dictionary learnt before.
@@ -206,13 +243,10 @@ impl Dictionary {
 
     fn resolve_block(&self, block: Block) -> Result<Samples, Fault> {
         let shape = self.shapes.get(&block.shape).ok_or(Fault::Unknown("shape"))?;
-        if shape.len() != block.shape_columns {
-            return Err(Fault::Contradiction("a block has another number of columns than its shape"));
-        }
-        let column = |column: &usize| shape.get(*column).cloned();
-        let series = block.columns.iter().map(column).collect::<Option<Vec<_>>>();
-        let series = series.ok_or(Fault::Contradiction("a block has a column beyond its shape"))?;
-        Ok(Samples { series, times_us: block.times_us, values: block.values })
+        shape.fits(&block)?;
+        let series = block.columns.iter().filter_map(|column| shape.columns.get(*column).cloned()).collect();
+        let (source, job) = (Arc::clone(&shape.source), shape.job().cloned());
+        Ok(Samples { source, job, series, times_us: block.times_us, values: block.values })
     }
 
     /// Forgets the series and shapes of a job that has ended. The job itself is remembered a little longer.
@@ -220,9 +254,9 @@ impl Dictionary {
         let Some(job) = self.jobs.get(&handle).cloned() else { return };
         let is_its = |series: &Arc<Series>| series.job.as_ref().is_some_and(|of| Arc::ptr_eq(of, &job));
         let mut freed = 0;
-        self.shapes.retain(|_, columns| {
-            let keep = !columns.iter().any(is_its);
-            freed += if keep { 0 } else { shape_cost(columns.len()) };
+        self.shapes.retain(|_, shape| {
+            let keep = !shape.columns.iter().any(is_its);
+            freed += if keep { 0 } else { shape_cost(shape.columns.len()) };
             keep
         });
         self.series.retain(|_, series| {
@@ -244,10 +278,13 @@ impl Dictionary {
     }
 }
 
-fn unknown_loss(block: &Block) -> Option<Loss> {
-    let span_us = block.times_us.iter().copied().min().zip(block.times_us.iter().copied().max())?;
-    let samples = block.values.len() as u64;
-    (samples > 0).then_some(Loss { samples, reason: LossReason::UnknownId, span_us })
+/// The job that an event speaks of.
+fn job_of(event: &Event) -> Option<JobHandle> {
+    match event {
+        Event::PlanChange(change) => change.job,
+        Event::JobEnded { job, .. } => Some(*job),
+        Event::Mark(mark) => mark.job,
+    }
 }
 
 /// Puts `new` under `id` and says whether it was unknown before.

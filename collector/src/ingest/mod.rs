@@ -8,13 +8,14 @@ mod dictionary;
 mod tests;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use polymeter_proto::ledger::Event;
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::Frame;
-use polymeter_proto::wire::message::{SkipReason, ToAgent, ToCollector};
+use polymeter_proto::wire::message::{Lost, SkipReason, ToAgent, ToCollector};
 
 use self::dictionary::{Dictionary, Fault};
 use crate::clock::Now;
@@ -69,6 +70,15 @@ struct Asked {
     dictionary: Option<Duration>,
 }
 
+/// What a Skipped says of the samples that will never come.
+#[derive(Debug)]
+struct Skipped {
+    /// None where they are stored.
+    reason: Option<LossReason>,
+    span_us: (i64, i64),
+    lost: Vec<Lost>,
+}
+
 /// The sessions of one writer.
 #[derive(Debug, Default)]
 pub struct Ingest {
@@ -115,6 +125,13 @@ impl Ingest {
         self.news.take()
     }
 
+    /// Forgets a session of which something cannot be stored. It begins again from what the store has.
+    pub fn forget(&mut self, session: SessionId) {
+        if let Some(state) = self.sessions.remove(&session) {
+            self.dictionary_bytes -= state.dictionary.bytes();
+        }
+    }
+
     fn forget_quietest(&mut self, which: impl Fn(&State) -> bool) -> bool {
         let forgettable =
             self.sessions.iter().filter(|(_, state)| state.received == state.committed && which(state));
@@ -122,9 +139,7 @@ impl Ingest {
         else {
             return false;
         };
-        if let Some(state) = self.sessions.remove(&quietest) {
-            self.dictionary_bytes -= state.dictionary.bytes();
-        }
+        self.forget(quietest);
         true
     }
 
@@ -151,14 +166,13 @@ impl Ingest {
         }
         let verdict = self.with(id, peer, now, |state| match message {
             ToCollector::Dictionary { session, entries } => state.learn(session, entries),
-            ToCollector::Skipped { first, last, samples, reason, span_us, .. } => {
+            ToCollector::Skipped { first, last, reason, span_us, lost, .. } => {
                 let reason = match reason {
                     SkipReason::OutboxFull => Some(LossReason::OutboxFull),
                     SkipReason::Refused => Some(LossReason::Refused),
                     SkipReason::AlreadyAcknowledged => None,
                 };
-                let loss = reason.filter(|_| samples > 0).map(|reason| Loss { samples, reason, span_us });
-                state.skip(id, (first, last), loss, now)
+                state.skip(id, (first, last), Skipped { reason, span_us, lost }, now)
             }
             // The receiver hands it to control.
             ToCollector::Answered { .. } => Verdict::Nothing,
@@ -261,46 +275,43 @@ impl State {
         if frame.sequence > self.received + 1 {
             return self.ask(ToAgent::Resend { session, from: self.received + 1 }, now);
         }
-        let (samples, span_us) = (frame.samples() as u64, span_us(&frame, now));
-        let ended: Vec<_> = frame.events.iter().filter_map(ended_job).collect();
         let sequence = frame.sequence;
-        let hopeless = self.dictionaries >= limits::DICTIONARIES_PER_FRAME;
         let entries = std::mem::take(&mut frame.dictionary);
-        let understood = match entries.into_iter().try_for_each(|entry| self.dictionary.add(session, entry)) {
-            Err(fault) if fault.is_final() || !hopeless => Err(fault),
-            Ok(()) if !hopeless => {
-                self.dictionary.resolve(frame, now.wall_us).map(|accepted| (accepted, true))
+        let learnt = entries.into_iter().try_for_each(|entry| self.dictionary.add(session, entry));
+        let mut losses = Vec::new();
+        let mut rejected = None;
+        match learnt.and_then(|()| self.dictionary.understands(&frame)) {
+            Ok(()) => {}
+            Err(Fault::Contradiction(what)) if self.dictionary.session().is_ok() => {
+                let loss = |block| self.dictionary.loss(block, LossReason::Contradiction, now.wall_us);
+                losses = frame.blocks.iter().map(loss).collect();
+                frame = Frame { blocks: Vec::new(), ledger: Vec::new(), events: Vec::new(), ..frame };
+                rejected = Some(what);
             }
-            Ok(()) | Err(_) => self.dictionary.salvage(frame, now.wall_us),
+            Err(_) if self.dictionaries >= limits::DICTIONARIES_PER_FRAME => {
+                losses = self.dictionary.reject_unknown(&mut frame, now.wall_us);
+                rejected = Some("the agent does not explain some of its ids");
+            }
+            Err(fault) => return self.need_dictionary(fault, session, now),
+        }
+        let ended: Vec<_> = frame.events.iter().filter_map(ended_job).collect();
+        let mut accepted = match self.dictionary.resolve(frame, now.wall_us) {
+            Ok(accepted) => accepted,
+            // Nobody has said who speaks.
+            Err(fault) => return self.need_dictionary(fault, session, now),
         };
-        match understood {
-            Ok((mut accepted, is_whole)) => {
-                reject_impossible_times(&mut accepted, now);
-                ended.into_iter().for_each(|job| self.dictionary.end_job(job));
-                self.advance(sequence);
-                match is_whole {
-                    true => Verdict::Accepted(accepted),
-                    false => Verdict::Rejected(accepted, "the agent does not explain some of its ids"),
-                }
-            }
-            Err(fault) => self.fault(
-                fault,
-                session,
-                sequence,
-                Loss { samples, reason: LossReason::Contradiction, span_us },
-                now,
-            ),
+        losses.into_iter().for_each(|loss| accepted.lose(loss));
+        reject_impossible_times(&mut accepted, now);
+        ended.into_iter().for_each(|job| self.dictionary.end_job(job));
+        self.advance(sequence);
+        match rejected {
+            None => Verdict::Accepted(accepted),
+            Some(why) => Verdict::Rejected(accepted, why),
         }
     }
 
-    /// A frame that cannot be understood is a loss, or may be understood with a dictionary.
-    fn fault(&mut self, fault: Fault, session: SessionId, sequence: u64, loss: Loss, now: Now) -> Verdict {
-        if let (Fault::Contradiction(what), Ok(known)) = (fault, self.dictionary.session()) {
-            let mut accepted = Accepted::nothing(known.clone(), sequence, now.wall_us);
-            accepted.losses.extend((loss.samples > 0).then_some(loss));
-            self.advance(sequence);
-            return Verdict::Rejected(accepted, what);
-        }
+    /// What cannot be understood now may be understood with a dictionary.
+    fn need_dictionary(&mut self, fault: Fault, session: SessionId, now: Now) -> Verdict {
         if fault == Fault::Full {
             // The agent announces again what it still uses, and no more.
             self.dictionary.clear();
@@ -322,13 +333,7 @@ impl State {
     }
 
     /// Frames `first..=last` will never come.
-    fn skip(
-        &mut self,
-        session: SessionId,
-        (first, last): (u64, u64),
-        loss: Option<Loss>,
-        now: Now,
-    ) -> Verdict {
+    fn skip(&mut self, session: SessionId, (first, last): (u64, u64), lost: Skipped, now: Now) -> Verdict {
         if last > i64::MAX.cast_unsigned() || first > last {
             let why = format!("frames {first} to {last} cannot be skipped");
             return Verdict::Refused(Refusal::contradiction(why));
@@ -339,18 +344,29 @@ impl State {
         if first > self.received + 1 {
             return self.ask(ToAgent::Resend { session, from: self.received + 1 }, now);
         }
-        match self.dictionary.session() {
-            Ok(known) => {
-                let mut accepted = Accepted::nothing(known.clone(), last, now.wall_us);
-                accepted.losses.extend(loss);
+        let hopeless = self.dictionaries >= limits::DICTIONARIES_PER_FRAME;
+        match self.dictionary.session().cloned().and_then(|known| Ok((known, self.losses(lost, hopeless)?))) {
+            Ok((known, losses)) => {
+                let mut accepted = Accepted::nothing(known, last, now.wall_us);
+                losses.into_iter().for_each(|loss| accepted.lose(loss));
                 self.advance(last);
                 Verdict::Accepted(accepted)
             }
-            Err(_) => {
-                self.dictionary_wanted = true;
-                self.ask(ToAgent::NeedDictionary { session }, now)
-            }
+            Err(fault) => self.need_dictionary(fault, session, now),
         }
+    }
+
+    /// The losses that a Skipped tells of. Of a job that nobody explains they are nobody's, once that is `hopeless`.
+    fn losses(&self, skipped: Skipped, hopeless: bool) -> Result<Vec<Loss>, Fault> {
+        let Some(reason) = skipped.reason else { return Ok(Vec::new()) };
+        let loss = |Lost { job, source, samples }| {
+            let job = match job.map(|handle| self.dictionary.job(handle)).transpose() {
+                Err(_) if hopeless => None,
+                job => job?,
+            };
+            Ok(Loss { job, source: Some(Arc::new(source)), samples, reason, span_us: skipped.span_us })
+        };
+        skipped.lost.into_iter().map(loss).collect()
     }
 
     fn advance(&mut self, sequence: u64) {
@@ -388,13 +404,7 @@ const fn ended_job(event: &Event) -> Option<polymeter_proto::series::JobHandle> 
     }
 }
 
-/// The first and last time of the frame's samples; now, where it has none.
-fn span_us(frame: &Frame, now: Now) -> (i64, i64) {
-    let times = || frame.blocks.iter().flat_map(|block| block.times_us.iter().copied());
-    times().min().zip(times().max()).unwrap_or((now.wall_us, now.wall_us))
-}
-
-/// Takes out what is dated so that it cannot be, and counts it: one loss for the frame.
+/// Takes out what is dated so that it cannot be, and counts it.
 fn reject_impossible_times(accepted: &mut Accepted, now: Now) {
     let possible = now.wall_us - limits::SAMPLE_AGE_MAX_US..=now.wall_us + limits::SAMPLE_AHEAD_MAX_US;
     let is_possible = |time_us: &i64| possible.contains(time_us);
@@ -407,10 +417,16 @@ fn reject_impossible_times(accepted: &mut Accepted, now: Now) {
         let impossible = || samples.times_us.iter().copied().filter(|time_us| !is_possible(time_us));
         let span_us = impossible().min().zip(impossible().max()).unwrap_or_default();
         let lost = impossible().count() * samples.series.len();
-        losses.push(Loss { samples: lost as u64, reason: LossReason::Clock, span_us });
+        losses.push(Loss {
+            job: samples.job.clone(),
+            source: Some(Arc::clone(&samples.source)),
+            samples: lost as u64,
+            reason: LossReason::Clock,
+            span_us,
+        });
         *samples = keep(samples, &kept);
     }
-    accepted.losses.extend(losses.into_iter().reduce(Loss::join));
+    losses.into_iter().for_each(|loss| accepted.lose(loss));
 }
 
 fn keep(samples: &Samples, kept: &[bool]) -> Samples {
@@ -419,5 +435,6 @@ fn keep(samples: &Samples, kept: &[bool]) -> Samples {
     let values = columns.flat_map(|column| column.iter().zip(kept).filter_map(keep)).collect();
     let times_us =
         samples.times_us.iter().zip(kept).filter(|(_, kept)| **kept).map(|(time_us, _)| *time_us).collect();
-    Samples { series: samples.series.clone(), times_us, values }
+    let (source, job, series) = (Arc::clone(&samples.source), samples.job.clone(), samples.series.clone());
+    Samples { source, job, series, times_us, values }
 }

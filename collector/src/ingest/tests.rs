@@ -5,8 +5,8 @@ use polymeter_proto::ledger::LedgerEntry;
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{
-    JobDescriptor, JobHandle, Kind, Labels, MetricDescriptor, MetricId, Number, SeriesDescriptor, SeriesId,
-    SessionDescriptor, ShapeDescriptor, ShapeId, Unit,
+    Identifier, JobDescriptor, JobHandle, Kind, Labels, MetricDescriptor, MetricId, Number, SeriesDescriptor,
+    SeriesId, SessionDescriptor, ShapeDescriptor, ShapeId, Unit,
 };
 use polymeter_proto::wire::dictionary::Announced;
 use polymeter_proto::wire::frame::{Encoder, Extras};
@@ -32,6 +32,10 @@ fn descriptor() -> SessionDescriptor {
     }
 }
 
+fn source() -> Identifier {
+    "cpu.stat".try_into().unwrap()
+}
+
 fn metric() -> MetricDescriptor {
     MetricDescriptor {
         name: MetricName::new("cpu.usage").unwrap(),
@@ -53,7 +57,7 @@ fn shape(id: u32, job: Option<u32>) -> Arc<Shape> {
         };
         Arc::new(Job { handle: JobHandle(handle), descriptor })
     });
-    Arc::new(Shape { id: ShapeId(id), job, period: Period::SECOND, columns: vec![column] })
+    Arc::new(Shape { id: ShapeId(id), job, source: source(), period: Period::SECOND, columns: vec![column] })
 }
 
 /// A frame of the session with a sample at each of `times_us`, and all entries that `announced` does not have.
@@ -207,7 +211,7 @@ fn entries_that_refer_to_nothing_are_asked_for() {
     let (mut ingest, mut announced, frames) = opened(0, 1);
     accepted(ingest.frame(&peer(), frames[0].clone(), at(0)));
     let series = SeriesDescriptor { metric: MetricId(9), job: None, labels: Labels::default() };
-    let shape_of_nothing = ShapeDescriptor { series: vec![SeriesId(9)] };
+    let shape_of_nothing = ShapeDescriptor { source: source(), series: vec![SeriesId(9)] };
     for entry in [Entry::Series(SeriesId(9), series), Entry::Shape(ShapeId(9), shape_of_nothing)] {
         let mut next = frame(2, &shape(1, None), &[NOW_US], &mut announced, &[]);
         next.dictionary.push(entry);
@@ -219,13 +223,9 @@ fn entries_that_refer_to_nothing_are_asked_for() {
 #[test]
 fn skipped_frames_advance_the_session() {
     let (mut ingest, mut announced, frames) = opened(0, 1);
-    let skipped = |first, last, reason| ToCollector::Skipped {
-        session: SESSION,
-        first,
-        last,
-        samples: 5,
-        reason,
-        span_us: (1, 2),
+    let skipped = |first, last, reason| {
+        let lost = vec![Lost { job: None, source: source(), samples: 5 }];
+        ToCollector::Skipped { session: SESSION, first, last, reason, span_us: (1, 2), lost }
     };
     // Before anybody has said who speaks, there is no node to count a loss for.
     assert!(matches!(
@@ -268,7 +268,12 @@ fn samples_of_impossible_times_are_counted() {
     let kept = accepted(ingest.frame(&peer(), frame(1, &shape(1, None), &times, &mut announced, &[]), at(0)));
     assert_eq!(kept.samples[0].times_us, [times[0], times[3]]);
     assert_eq!(kept.rows(), 2);
-    assert_eq!(kept.losses, [Loss { samples: 2, reason: LossReason::Clock, span_us: (times[1], times[2]) }]);
+    let [Loss { samples: 2, reason: LossReason::Clock, span_us, source: Some(of), job: None }] =
+        &kept.losses[..]
+    else {
+        panic!("{:?}", kept.losses)
+    };
+    assert_eq!((*span_us, of.as_str()), ((times[1], times[2]), source().as_str()));
 }
 
 #[test]

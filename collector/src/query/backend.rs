@@ -105,6 +105,9 @@ impl Backend {
             Ok(Some(version)) if version > i64::from(SCHEMA_VERSION) => {
                 return Err(StoreError::NewerSchema { found: i32::try_from(version).unwrap_or(i32::MAX) });
             }
+            Ok(Some(version)) if version < i64::from(SCHEMA_VERSION) => {
+                return Err(StoreError::OlderSchema { found: i32::try_from(version).unwrap_or_default() });
+            }
             Ok(Some(_)) => {}
             Ok(None) | Err(_) => {
                 return Err(StoreError::Unusable(

@@ -24,7 +24,7 @@ pub use self::url::{InvalidStoreUrl, StoreUrl};
 use crate::commit::{Accepted, Committed, Job, Series, Session};
 
 /// The newest version of the schema that this program knows. Each version has a file per store in `schema/`.
-pub const SCHEMA_VERSION: i32 = 1;
+pub const SCHEMA_VERSION: i32 = 2;
 
 /// Whether TimescaleDB is to be used where the store is PostgreSQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -107,6 +107,11 @@ pub enum StoreError {
         /// Its version.
         found: i32,
     },
+    /// The schema was made by an older program, and nobody has brought it up to date.
+    OlderSchema {
+        /// Its version.
+        found: i32,
+    },
     /// The store cannot be used as it is.
     Unusable(String),
     /// The machine gave no thread or event loop.
@@ -123,6 +128,10 @@ impl fmt::Display for StoreError {
                 f,
                 "the store's schema has version {found}, and this program knows {SCHEMA_VERSION} and older: use a newer polymeter-collector, or another store"
             ),
+            Self::OlderSchema { found } => write!(
+                f,
+                "the store's schema has version {found}, and this program reads {SCHEMA_VERSION}: start this version's polymeter-collector on it once"
+            ),
             Self::Unusable(why) => f.write_str(why),
             Self::Runtime(_) => f.write_str("the store's event loop cannot start"),
         }
@@ -135,7 +144,7 @@ impl std::error::Error for StoreError {
             Self::Sqlite { source, .. } => Some(source),
             Self::Postgres { source, .. } => Some(source),
             Self::Runtime(source) => Some(source),
-            Self::NewerSchema { .. } | Self::Unusable(_) => None,
+            Self::NewerSchema { .. } | Self::OlderSchema { .. } | Self::Unusable(_) => None,
         }
     }
 }
@@ -154,7 +163,9 @@ impl StoreError {
             Self::Sqlite { source, .. } => {
                 source.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation)
             }
-            Self::NewerSchema { .. } | Self::Unusable(_) | Self::Runtime(_) => false,
+            Self::NewerSchema { .. } | Self::OlderSchema { .. } | Self::Unusable(_) | Self::Runtime(_) => {
+                false
+            }
         }
     }
 }
@@ -307,6 +318,31 @@ pub(crate) fn latest_tallies<'a>(frames: &[&'a Accepted]) -> Vec<LatestTally<'a>
         of_frame.map(|(job, source, tally)| ((frame.session.id, key_of(job.as_ref()), source), tally))
     });
     latest(tallies)
+}
+
+/// What was lost of each session, job and source: skipped by the agent, and rejected here.
+pub(crate) type LostOfSource<'a> = ((SessionId, Option<i32>, &'a Identifier), (u64, u64));
+
+/// What `frames` say was lost, as far as it is known of which source.
+pub(crate) fn lost_by_source<'a>(frames: &[&'a Accepted]) -> Vec<LostOfSource<'a>> {
+    let mut lost = BTreeMap::new();
+    for (frame, loss) in frames.iter().flat_map(|frame| frame.losses.iter().map(move |loss| (frame, loss))) {
+        let Some(source) = loss.source.as_deref() else { continue };
+        let (skipped, rejected) =
+            lost.entry((frame.session.id, key_of(loss.job.as_ref()), source)).or_insert((0_u64, 0_u64));
+        let count = if loss.reason.is_here() { rejected } else { skipped };
+        *count = count.saturating_add(loss.samples);
+    }
+    lost.into_iter().collect()
+}
+
+/// How many samples of each session `frames` hold.
+pub(crate) fn rows_by_session(frames: &[&Accepted]) -> HashMap<SessionId, u64> {
+    let mut rows = HashMap::new();
+    for frame in frames {
+        *rows.entry(frame.session.id).or_default() += frame.rows() as u64;
+    }
+    rows
 }
 
 fn latest<K: Hash + Eq + Ord + Copy, V>(all: impl Iterator<Item = (K, V)>) -> Vec<(K, V)> {

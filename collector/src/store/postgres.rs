@@ -13,14 +13,16 @@ use tokio_postgres::{Client, Config, NoTls};
 use super::copy::Timestamp;
 use super::{
     Choice, DAY_US, Doing, SCHEMA_VERSION, StoreError, TimescaleMode, Way, jobs_without_key, not_stored,
-    rows, series_without_id, sessions, stored_us, timescale,
+    rows, rows_by_session, series_without_id, sessions, stored_us, timescale,
 };
 use crate::commit::{Accepted, Committed, Job, Series};
 use crate::limits;
 
 /// Version by version, what makes the schema: for all, and beside it for partitions.
-const MIGRATIONS: [(&str, &str); SCHEMA_VERSION as usize] =
-    [(include_str!("../../schema/postgres_1.sql"), include_str!("../../schema/partitions_1.sql"))];
+const MIGRATIONS: [(&str, &str); SCHEMA_VERSION as usize] = [
+    (include_str!("../../schema/postgres_1.sql"), include_str!("../../schema/partitions_1.sql")),
+    (include_str!("../../schema/postgres_2.sql"), include_str!("../../schema/partitions_2.sql")),
+];
 
 /// Where the first version leaves room to say that `samples` has partitions.
 const PARTITIONING: &str = "/* PARTITIONING */";
@@ -213,11 +215,13 @@ async fn write(client: &mut Client, frames: &[Accepted]) -> Result<Committed, to
     let (new, last) = not_stored(frames, last);
     let rows = rows::copy_samples(&transaction, &new).await?;
     rows::upsert_tallies(&transaction, &new).await?;
+    rows::add_lost(&transaction, &new).await?;
     rows::insert_losses(&transaction, &new).await?;
     rows::insert_plan_changes(&transaction, &new).await?;
     rows::insert_marks(&transaction, &new).await?;
     rows::end_jobs(&transaction, &new).await?;
-    rows::advance_sessions(&transaction, &last, Timestamp(stored_us(seen_us))).await?;
+    rows::advance_sessions(&transaction, &last, &rows_by_session(&new), Timestamp(stored_us(seen_us)))
+        .await?;
     transaction.commit().await?;
     let repeated = frames.len() - new.len();
     Ok(Committed { through: last.into_iter().collect(), rows, repeated: repeated as u64 })

@@ -11,7 +11,7 @@ use polymeter_proto::series::SessionId;
 use tokio_postgres::{Client, Error, Transaction};
 
 use super::copy::{Timestamp, put_header, put_sample, put_trailer};
-use super::{job_key, key_of, labels_json, latest_tallies, stored_count, stored_us};
+use super::{job_key, key_of, labels_json, latest_tallies, lost_by_source, stored_count, stored_us};
 use crate::commit::{Accepted, Job, Series, Session};
 use crate::limits;
 
@@ -211,6 +211,29 @@ pub(super) async fn upsert_tallies(transaction: &Transaction<'_>, frames: &[&Acc
     Ok(())
 }
 
+pub(super) async fn add_lost(transaction: &Transaction<'_>, frames: &[&Accepted]) -> Result<(), Error> {
+    let lost = lost_by_source(frames);
+    if lost.is_empty() {
+        return Ok(());
+    }
+    let sessions: Vec<_> = lost.iter().map(|((session, ..), _)| session.to_string()).collect();
+    let job_keys: Vec<_> = lost.iter().map(|((_, key, _), _)| *key).collect();
+    let sources: Vec<_> = lost.iter().map(|((.., source), _)| source.as_str()).collect();
+    let (skipped, rejected): (Vec<_>, Vec<_>) =
+        lost.iter().map(|(_, (skipped, rejected))| (stored_count(*skipped), stored_count(*rejected))).unzip();
+    transaction
+        .execute(
+            "INSERT INTO ledger (session_id, job_key, source, due, taken, late, missed, absent, dropped, skipped, rejected)
+             SELECT session_id, job_key, source, 0, 0, 0, 0, 0, 0, skipped, rejected
+             FROM unnest($1::text[], $2::int4[], $3::text[], $4::int8[], $5::int8[]) AS new (session_id, job_key, source, skipped, rejected)
+             ON CONFLICT (session_id, coalesce(job_key, 0), source) DO UPDATE SET skipped = ledger.skipped + excluded.skipped,
+                 rejected = ledger.rejected + excluded.rejected",
+            &[&sessions, &job_keys, &sources, &skipped, &rejected],
+        )
+        .await?;
+    Ok(())
+}
+
 pub(super) async fn insert_losses(transaction: &Transaction<'_>, frames: &[&Accepted]) -> Result<(), Error> {
     let losses: Vec<_> =
         frames.iter().flat_map(|frame| frame.losses.iter().map(move |loss| (frame, loss))).collect();
@@ -222,13 +245,17 @@ pub(super) async fn insert_losses(transaction: &Transaction<'_>, frames: &[&Acce
     let sessions: Vec<_> = losses.iter().map(|(frame, _)| frame.session.id.to_string()).collect();
     let samples: Vec<_> = losses.iter().map(|(_, loss)| stored_count(loss.samples)).collect();
     let reasons: Vec<_> = losses.iter().map(|(_, loss)| loss.reason.as_str()).collect();
+    let job_keys: Vec<_> = losses.iter().map(|(_, loss)| key_of(loss.job.as_ref())).collect();
+    let sources: Vec<_> =
+        losses.iter().map(|(_, loss)| loss.source.as_deref().map(|source| source.as_str())).collect();
     let (first, last): (Vec<_>, Vec<_>) =
         losses.iter().map(|(_, loss)| (timestamp(loss.span_us.0), timestamp(loss.span_us.1))).unzip();
     transaction
         .execute(
-            "INSERT INTO loss (time, node, session_id, samples, reason, first_time, last_time)
-             SELECT * FROM unnest($1::timestamptz[], $2::text[], $3::text[], $4::int8[], $5::text[], $6::timestamptz[], $7::timestamptz[])",
-            &[&times, &nodes, &sessions, &samples, &reasons, &first, &last],
+            "INSERT INTO loss (time, node, session_id, samples, reason, first_time, last_time, job_key, source)
+             SELECT * FROM unnest($1::timestamptz[], $2::text[], $3::text[], $4::int8[], $5::text[], $6::timestamptz[], $7::timestamptz[],
+                                  $8::int4[], $9::text[])",
+            &[&times, &nodes, &sessions, &samples, &reasons, &first, &last, &job_keys, &sources],
         )
         .await?;
     Ok(())
@@ -335,15 +362,18 @@ pub(super) async fn end_jobs(transaction: &Transaction<'_>, frames: &[&Accepted]
 pub(super) async fn advance_sessions(
     transaction: &Transaction<'_>,
     last: &Last,
+    rows: &Last,
     seen: Timestamp,
 ) -> Result<(), Error> {
     let sessions: Vec<_> = last.keys().map(SessionId::to_string).collect();
     let sequences: Vec<_> = last.values().map(|last| stored_count(*last)).collect();
+    let stored = |session| stored_count(rows.get(session).copied().unwrap_or_default());
+    let stored: Vec<_> = last.keys().map(stored).collect();
     transaction
         .execute(
-            "UPDATE session SET last_sequence = new.last, last_seen = $3
-             FROM unnest($1::text[], $2::int8[]) AS new (session_id, last) WHERE session.session_id = new.session_id",
-            &[&sessions, &sequences, &seen],
+            "UPDATE session SET last_sequence = new.last, last_seen = $3, stored = session.stored + new.stored
+             FROM unnest($1::text[], $2::int8[], $4::int8[]) AS new (session_id, last, stored) WHERE session.session_id = new.session_id",
+            &[&sessions, &sequences, &seen, &stored],
         )
         .await?;
     Ok(())
@@ -354,5 +384,5 @@ fn session_ids(sessions: &[Arc<Session>]) -> Vec<String> {
     sessions.iter().map(|session| session.id.to_string()).collect()
 }
 
-/// What of a session's last sequence number the database has.
+/// A number of each session: the last sequence number, or how many samples.
 pub(crate) type Last = HashMap<SessionId, u64>;

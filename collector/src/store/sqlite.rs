@@ -9,13 +9,14 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, 
 
 use super::{
     Doing, SCHEMA_VERSION, StoreError, job_key, jobs_without_key, key_of, labels_json, latest_tallies,
-    not_stored, series_without_id, sessions, stored_count, stored_us,
+    lost_by_source, not_stored, rows_by_session, series_without_id, sessions, stored_count, stored_us,
 };
 use crate::commit::{Accepted, Committed, Job, Series};
 use crate::limits;
 
 /// Version by version, what makes the schema.
-const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [include_str!("../../schema/sqlite_1.sql")];
+const MIGRATIONS: [&str; SCHEMA_VERSION as usize] =
+    [include_str!("../../schema/sqlite_1.sql"), include_str!("../../schema/sqlite_2.sql")];
 
 /// A connection to a file of SQLite.
 #[derive(Debug)]
@@ -93,13 +94,14 @@ impl SqliteStore {
         let (new, last) = not_stored(frames, last);
         let rows = write_samples(&transaction, &new)?;
         write_tallies(&transaction, &new)?;
+        write_lost(&transaction, &new)?;
         for frame in &new {
             write_losses(&transaction, frame)?;
             write_plan_changes(&transaction, frame)?;
             write_marks(&transaction, frame)?;
             write_job_ends(&transaction, frame)?;
         }
-        write_sessions(&transaction, frames, &last)?;
+        write_sessions(&transaction, frames, &last, &rows_by_session(&new))?;
         transaction.commit()?;
         let repeated = frames.len() - new.len();
         Ok(Committed { through: last.into_iter().collect(), rows, repeated: repeated as u64 })
@@ -228,9 +230,24 @@ fn write_tallies(connection: &Connection, frames: &[&Accepted]) -> rusqlite::Res
     Ok(())
 }
 
+fn write_lost(connection: &Connection, frames: &[&Accepted]) -> rusqlite::Result<()> {
+    let mut upsert = connection.prepare_cached(
+        "INSERT INTO ledger (session_id, job_key, source, due, taken, late, missed, absent, dropped, skipped, rejected)
+         VALUES (?1, ?2, ?3, 0, 0, 0, 0, 0, 0, ?4, ?5)
+         ON CONFLICT (session_id, coalesce(job_key, 0), source) DO UPDATE SET skipped = skipped + excluded.skipped,
+             rejected = rejected + excluded.rejected",
+    )?;
+    for ((session, job_key, source), (skipped, rejected)) in lost_by_source(frames) {
+        let (skipped, rejected) = (stored_count(skipped), stored_count(rejected));
+        upsert.execute(params![session.to_string(), job_key, source.as_str(), skipped, rejected])?;
+    }
+    Ok(())
+}
+
 fn write_losses(connection: &Connection, frame: &Accepted) -> rusqlite::Result<()> {
     let mut insert = connection.prepare_cached(
-        "INSERT INTO loss (time, node, session_id, samples, reason, first_time, last_time) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        "INSERT INTO loss (time, node, session_id, samples, reason, first_time, last_time, job_key, source)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     )?;
     for loss in &frame.losses {
         insert.execute(params![
@@ -241,6 +258,8 @@ fn write_losses(connection: &Connection, frame: &Accepted) -> rusqlite::Result<(
             loss.reason.as_str(),
             ns(loss.span_us.0),
             ns(loss.span_us.1),
+            key_of(loss.job.as_ref()),
+            loss.source.as_deref().map(|source| source.as_str()),
         ])?;
     }
     Ok(())
@@ -306,12 +325,14 @@ fn write_sessions(
     connection: &Connection,
     frames: &[Accepted],
     last: &HashMap<SessionId, u64>,
+    rows: &HashMap<SessionId, u64>,
 ) -> rusqlite::Result<()> {
     let mut node = connection
         .prepare_cached("INSERT INTO node (node, first_seen) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?;
     let mut upsert = connection.prepare_cached(
-        "INSERT INTO session (session_id, node, agent_version, started, last_sequence, last_seen) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-         ON CONFLICT (session_id) DO UPDATE SET last_sequence = excluded.last_sequence, last_seen = excluded.last_seen",
+        "INSERT INTO session (session_id, node, agent_version, started, last_sequence, last_seen, stored) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+         ON CONFLICT (session_id) DO UPDATE SET last_sequence = excluded.last_sequence, last_seen = excluded.last_seen,
+             stored = stored + excluded.stored",
     )?;
     let seen_us = frames.iter().map(|frame| frame.received_us).max().unwrap_or_default();
     for session in sessions(frames) {
@@ -325,6 +346,7 @@ fn write_sessions(
             ns(said.started_us),
             last,
             ns(seen_us),
+            stored_count(rows.get(&session.id).copied().unwrap_or_default()),
         ])?;
     }
     Ok(())

@@ -177,7 +177,8 @@ pub fn shape(id: u32, job: Option<&Arc<Job>>) -> Arc<Shape> {
         column(2, "memory.margin", Unit::Bytes, Kind::Gauge, Number::Signed, &[]),
         column(3, "node.load1", Unit::Count, Kind::Gauge, Number::Float, &[("cpu", "3"), ("node", "a=b")]),
     ];
-    Arc::new(Shape { id: ShapeId(id), job: job.cloned(), period: Period::SECOND, columns })
+    let source = "stat".try_into().unwrap();
+    Arc::new(Shape { id: ShapeId(id), job: job.cloned(), source, period: Period::SECOND, columns })
 }
 
 /// Three values of [`shape`], and as doubles.

@@ -239,6 +239,8 @@ pub struct Counts {
     pub missed: u64,
     pub absent: u64,
     pub dropped: u64,
+    #[serde(default)]
+    pub refused: u64,
     pub frames_sent: u64,
     pub frames_acknowledged: u64,
     pub bytes_sent: u64,

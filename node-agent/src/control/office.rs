@@ -204,6 +204,7 @@ fn counts(counters: &Counters) -> Counts {
         missed: counters.missed.load(Relaxed),
         absent: counters.absent.load(Relaxed),
         dropped: counters.all_dropped(),
+        refused: counters.refused.load(Relaxed),
         frames_sent: counters.frames_sent.load(Relaxed),
         frames_acknowledged: counters.frames_acknowledged.load(Relaxed),
         bytes_sent: counters.bytes_sent.load(Relaxed),

@@ -13,7 +13,8 @@ use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::{Encoder, Extras};
 use polymeter_proto::wire::message::{ToAgent, ToCollector};
 
-use super::outbox::{Content, Dropped, Outbox, Outgoing};
+use super::content::Content;
+use super::outbox::{Dropped, Outbox, Outgoing};
 use super::packer::{Packed, Packer};
 use crate::sampler::{Flushed, Told};
 
@@ -126,16 +127,27 @@ impl Link {
 
     /// Takes what the sampler has flushed into the outbox.
     pub fn take(&mut self, flushed: &Flushed, now_ns: u64) {
-        if let Some(Packed { dictionary, ledger, told, revived }) = self.packer.pack(flushed, now_ns) {
-            self.push(&flushed.batch, &dictionary, &ledger, told);
-            let sequence = self.outbox.next_sequence() - 1;
-            revived.into_iter().for_each(|job| self.retire_after(job, sequence));
-        }
+        let first = self.outbox.next_sequence();
+        let Some(packed) = self.packer.pack(flushed, first, now_ns) else { return };
+        let Packed { dictionary, ledger, told, revived } = packed;
+        let dropped = self.push(&flushed.batch, &dictionary, &ledger, told);
+        let last = self.outbox.next_sequence() - 1;
+        self.packer.divided(first, last);
+        revived.into_iter().for_each(|job| self.retire_after(job, last));
+        self.counts.samples_dropped += dropped.samples;
+        self.lost(dropped);
     }
 
     /// Puts a frame into the outbox, or several where one would be beyond the limits: the dictionary before the samples,
     /// tallies and events behind them.
-    fn push(&mut self, batch: &Batch, dictionary: &[Entry], ledger: &[LedgerEntry], told: Vec<Told>) {
+    /// Returns what had to go to make room.
+    fn push(
+        &mut self,
+        batch: &Batch,
+        dictionary: &[Entry],
+        ledger: &[LedgerEntry],
+        told: Vec<Told>,
+    ) -> Dropped {
         let events: Vec<Event> = told.iter().map(|told| told.event.clone()).collect();
         let sequence = self.outbox.next_sequence();
         let mut bytes = Vec::new();
@@ -152,34 +164,37 @@ impl Link {
                 self.retire_after(job.handle, sequence);
             }
         }
-        let dropped = self.outbox.push(bytes, content(batch), told);
-        self.counts.samples_dropped += dropped.samples;
-        self.lost(dropped);
+        self.outbox.push(bytes, Content::of(batch), told)
     }
 
-    fn push_divided(&mut self, batch: &Batch, dictionary: &[Entry], ledger: &[LedgerEntry], told: Vec<Told>) {
+    fn push_divided(
+        &mut self,
+        batch: &Batch,
+        dictionary: &[Entry],
+        ledger: &[LedgerEntry],
+        told: Vec<Told>,
+    ) -> Dropped {
         let nothing = Batch::default();
         let mut told = told;
-        if dictionary.len() > 1 {
+        let (mut dropped, more) = if dictionary.len() > 1 {
             let (first, second) = dictionary.split_at(dictionary.len() / 2);
-            self.push(&nothing, first, &[], Vec::new());
-            self.push(batch, second, ledger, told);
+            (self.push(&nothing, first, &[], Vec::new()), self.push(batch, second, ledger, told))
         } else if !batch.is_empty() && ledger.len() + told.len() > 0 {
-            self.push(batch, dictionary, &[], Vec::new());
-            self.push(&nothing, &[], ledger, told);
+            (self.push(batch, dictionary, &[], Vec::new()), self.push(&nothing, &[], ledger, told))
         } else if ledger.len() > 1 {
             let (first, second) = ledger.split_at(ledger.len() / 2);
-            self.push(&nothing, dictionary, first, Vec::new());
-            self.push(&nothing, &[], second, told);
+            (self.push(&nothing, dictionary, first, Vec::new()), self.push(&nothing, &[], second, told))
         } else if told.len() > 1 {
             let second = told.split_off(told.len() / 2);
-            self.push(&nothing, dictionary, ledger, told);
-            self.push(&nothing, &[], &[], second);
+            (self.push(&nothing, dictionary, ledger, told), self.push(&nothing, &[], &[], second))
         } else {
             // One batch alone is always within the limits, which were chosen so.
             self.counts.samples_refused += batch.samples() as u64;
-            self.outbox.push_nothing(content(batch));
-        }
+            self.outbox.push_nothing(&Content::of(batch));
+            (Dropped::default(), Dropped::default())
+        };
+        dropped.join(more);
+        dropped
     }
 
     /// The job is forgotten when frame `sequence` is acknowledged, the last that speaks of it so far.
@@ -190,9 +205,7 @@ impl Link {
 
     /// What was in frames that went and must be told all the same is told in a later one.
     fn lost(&mut self, dropped: Dropped) {
-        if dropped.samples > 0 || !dropped.events.is_empty() {
-            self.counts.events_dropped += self.packer.lost(dropped.events);
-        }
+        self.counts.events_dropped += self.packer.lost(&dropped.frames, dropped.events);
     }
 
     /// What is to be sent next; none where there is nothing, or enough is under way.
@@ -330,8 +343,4 @@ impl Link {
     pub const fn counts(&self) -> LinkCounts {
         self.counts
     }
-}
-
-fn content(batch: &Batch) -> Content {
-    Content { samples: batch.samples() as u64, span_us: batch.span_us().unwrap_or_default() }
 }

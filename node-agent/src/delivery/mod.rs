@@ -1,7 +1,9 @@
 //! From batches to acknowledged frames: the outbox, the agent's side of the protocol, and the thread that owns the socket.
 
 pub(crate) mod asks;
+mod book;
 pub(crate) mod connection;
+pub mod content;
 pub mod link;
 pub mod outbox;
 mod packer;

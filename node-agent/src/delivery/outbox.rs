@@ -12,31 +12,11 @@ use std::collections::VecDeque;
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::message::{SkipReason, ToCollector};
 
+use super::content::{Content, Losses};
 use crate::sampler::Told;
 
 /// What a note weighs against the window: about what its message takes on the wire.
 const NOTE_BYTES: usize = 64;
-
-/// What was known of a frame when it was made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Content {
-    /// How many samples it holds.
-    pub samples: u64,
-    /// When the oldest and the newest of them were taken, in microseconds since the epoch.
-    pub span_us: (i64, i64),
-}
-
-impl Content {
-    /// Both contents as one. What holds no samples has no span.
-    fn join(&mut self, other: Self) {
-        self.span_us = match (self.samples, other.samples) {
-            (_, 0) => self.span_us,
-            (0, _) => other.span_us,
-            _ => (self.span_us.0.min(other.span_us.0), self.span_us.1.max(other.span_us.1)),
-        };
-        self.samples += other.samples;
-    }
-}
 
 /// What will never be stored.
 #[derive(Debug, Default)]
@@ -45,13 +25,24 @@ pub struct Dropped {
     pub samples: u64,
     /// Events, which go into a later frame: whoever reads the data must know them.
     pub events: Vec<Told>,
+    /// The frames. What else was in them must be told again, too.
+    pub frames: Vec<u64>,
+}
+
+impl Dropped {
+    /// Both as one.
+    pub fn join(&mut self, other: Self) {
+        self.samples += other.samples;
+        self.events.extend(other.events);
+        self.frames.extend(other.frames);
+    }
 }
 
 /// One place of the outbox.
 #[derive(Debug)]
 enum Entry {
     Frame { sequence: u64, bytes: Vec<u8>, content: Content, events: Vec<Told> },
-    Skipped { first: u64, last: u64, content: Content, reason: SkipReason },
+    Skipped { first: u64, last: u64, losses: Losses, reason: SkipReason },
 }
 
 impl Entry {
@@ -163,10 +154,10 @@ impl Outbox {
     }
 
     /// Notes that the samples of the next frame can never be sent, for there is no frame that would hold them.
-    pub fn push_nothing(&mut self, content: Content) {
-        let sequence = self.next_sequence;
+    pub fn push_nothing(&mut self, content: &Content) {
+        let (first, last, losses) = (self.next_sequence, self.next_sequence, content.into());
         let reason = SkipReason::Refused;
-        self.entries.push_back(Entry::Skipped { first: sequence, last: sequence, content, reason });
+        self.entries.push_back(Entry::Skipped { first, last, losses, reason });
         self.next_sequence += 1;
     }
 
@@ -183,21 +174,31 @@ impl Outbox {
     fn skip(&mut self, position: usize, reason: SkipReason, dropped: &mut Dropped) {
         let Some(place) = self.entries.get_mut(position) else { return };
         let Entry::Frame { sequence, bytes, content, events } = place else { return };
-        let (sequence, content) = (*sequence, *content);
+        let (sequence, losses) = (*sequence, Losses::from(&*content));
         self.bytes -= bytes.len();
-        dropped.samples += content.samples;
+        dropped.samples += content.samples();
         dropped.events.append(events);
-        *place = Entry::Skipped { first: sequence, last: sequence, content, reason };
+        dropped.frames.push(sequence);
         // A neighbour that says the same, and was not sent either, says it for both.
         let sent_through = self.sent_through;
         let before = position.checked_sub(1).and_then(|before| self.entries.get_mut(before));
-        if let Some(Entry::Skipped { first, last, content: skipped, reason: same }) = before
-            && *same == reason
-            && *first > sent_through
-        {
-            *last = sequence;
-            skipped.join(content);
-            self.entries.remove(position);
+        let losses = match before {
+            Some(Entry::Skipped { first, last, losses: skipped, reason: same })
+                if *same == reason && *first > sent_through =>
+            {
+                match skipped.join(losses) {
+                    Ok(()) => {
+                        *last = sequence;
+                        self.entries.remove(position);
+                        return;
+                    }
+                    Err(losses) => losses,
+                }
+            }
+            _ => losses,
+        };
+        if let Some(place) = self.entries.get_mut(position) {
+            *place = Entry::Skipped { first: sequence, last: sequence, losses, reason };
         }
     }
 
@@ -205,13 +206,13 @@ impl Outbox {
     pub fn next_outgoing(&self) -> Option<Outgoing<'_>> {
         Some(match self.entries.get(self.under_way)? {
             Entry::Frame { bytes, .. } => Outgoing::Frame(bytes),
-            Entry::Skipped { first, last, content, reason } => Outgoing::Note(ToCollector::Skipped {
+            Entry::Skipped { first, last, losses, reason } => Outgoing::Note(ToCollector::Skipped {
                 session: self.session,
                 first: *first,
                 last: *last,
-                samples: content.samples,
                 reason: *reason,
-                span_us: content.span_us,
+                span_us: losses.span_us,
+                lost: losses.to_lost(),
             }),
         })
     }
@@ -259,8 +260,8 @@ impl Outbox {
             {
                 *first = from;
             } else {
-                let (last, content) = (oldest - 1, Content::default());
-                self.entries.push_front(Entry::Skipped { first: from, last, content, reason });
+                let (last, losses) = (oldest - 1, Losses::default());
+                self.entries.push_front(Entry::Skipped { first: from, last, losses, reason });
             }
         }
         self.rewind(self.position(from));
@@ -287,15 +288,39 @@ impl Outbox {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use polymeter_proto::batch::{Batch, Column, Instant, Shape};
     use polymeter_proto::ledger::Event;
-    use polymeter_proto::series::JobHandle;
+    use polymeter_proto::name::MetricName;
+    use polymeter_proto::period::Period;
+    use polymeter_proto::series::{
+        JobHandle, Kind, Labels, MetricDescriptor, MetricId, Number, SeriesId, ShapeId, Unit,
+    };
 
     use super::*;
 
     const SESSION: SessionId = SessionId(1);
 
-    fn content(samples: u64, at: i64) -> Content {
-        Content { samples, span_us: (at, at + 1) }
+    /// So many samples of one source.
+    fn content(samples: u64, at_us: i64) -> Content {
+        let source = "stat".try_into().unwrap();
+        let period = Period::SECOND;
+        let shape = Arc::new(Shape { id: ShapeId(1), job: None, source, period, columns: vec![column()] });
+        let mut batch = Batch::default();
+        let index = batch.add_shape(&shape);
+        for _ in 0..samples {
+            let instant = Instant { deadline: None, time_us: at_us };
+            batch.push(index, instant, std::iter::once(Some(1))).unwrap();
+        }
+        Content::of(&batch)
+    }
+
+    fn column() -> Column {
+        let name = MetricName::new("cpu.usage").unwrap();
+        let metric =
+            MetricDescriptor { name, unit: Unit::Count, kind: Kind::Counter, number: Number::Unsigned };
+        Column { series: SeriesId(1), metric: (MetricId(1), metric), labels: Labels::default() }
     }
 
     fn outbox(frames: u8, limit_bytes: usize) -> Outbox {
@@ -311,7 +336,8 @@ mod tests {
         while let Some(outgoing) = outbox.next_outgoing() {
             sent.push(match outgoing {
                 Outgoing::Frame(bytes) => format!("{}", bytes[0]),
-                Outgoing::Note(ToCollector::Skipped { first, last, samples, reason, .. }) => {
+                Outgoing::Note(ToCollector::Skipped { first, last, lost, reason, .. }) => {
+                    let samples: u64 = lost.iter().map(|lost| lost.samples).sum();
                     format!("{first}-{last}:{samples}:{reason:?}")
                 }
                 Outgoing::Note(other) => panic!("{other:?}"),

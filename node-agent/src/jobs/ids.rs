@@ -7,7 +7,7 @@ use polymeter_proto::batch::{Column, Job, Shape};
 use polymeter_proto::limits;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{
-    JobDescriptor, JobHandle, Labels, MetricDescriptor, MetricId, SeriesId, ShapeId,
+    Identifier, JobDescriptor, JobHandle, Labels, MetricDescriptor, MetricId, SeriesId, ShapeId,
 };
 
 use crate::plan::Plan;
@@ -34,11 +34,12 @@ impl Ids {
         Arc::new(Job { handle, descriptor })
     }
 
-    /// Divides the slots of a source into groups by the periods of the plan. Slots that the plan does not want are in
+    /// Divides the slots of `source` into groups by the periods of the plan. Slots that the plan does not want are in
     /// none.
     pub fn groups(
         &mut self,
         job: Option<&Arc<Job>>,
+        source: &Identifier,
         series: &mut SeriesIds,
         slots: &[Slot],
         plan: &Plan,
@@ -59,7 +60,8 @@ impl Ids {
             {
                 let id = ShapeId(self.next_shape);
                 self.next_shape += 1;
-                let shape = Shape { id, job: job.cloned(), period, columns: columns.to_vec() };
+                let (job, source, columns) = (job.cloned(), source.clone(), columns.to_vec());
+                let shape = Shape { id, job, source, period, columns };
                 groups.push(Group::new(Arc::new(shape), numbers.to_vec()));
             }
         }
@@ -70,6 +72,7 @@ impl Ids {
     pub fn shape_of(
         &mut self,
         job: Option<&Arc<Job>>,
+        source: Identifier,
         series: &mut SeriesIds,
         descriptor: MetricDescriptor,
         labels: &Labels,
@@ -78,7 +81,7 @@ impl Ids {
         self.next_shape += 1;
         let columns = vec![self.column(series, descriptor, labels)];
         // Its rows keep no deadlines, so that no period means anything.
-        Shape { id, job: job.cloned(), period: Period::SECOND, columns }
+        Shape { id, job: job.cloned(), source, period: Period::SECOND, columns }
     }
 
     fn column(&mut self, series: &mut SeriesIds, descriptor: MetricDescriptor, labels: &Labels) -> Column {

@@ -91,7 +91,11 @@ impl Manager {
                     number: Number::Float,
                 };
                 let job = followed.job.as_ref();
-                let shape = Arc::new(self.ids.shape_of(job, &mut followed.series, descriptor, &spec.labels));
+                let Ok(source) = Identifier::try_from(PUSHED) else {
+                    return Err(AnnotateError::UnknownJob);
+                };
+                let shape = self.ids.shape_of(job, source, &mut followed.series, descriptor, &spec.labels);
+                let shape = Arc::new(shape);
                 followed.annotations.series.insert(identity, Arc::clone(&shape));
                 shape
             }

@@ -272,7 +272,8 @@ impl Manager {
     /// Gives sources that stay open the periods of the plan, and closes perf groups of which nothing is wanted.
     async fn regroup(&mut self, followed: &mut Followed, kept: BTreeMap<String, OpenSource>) {
         for (name, source) in kept {
-            let groups = self.groups(followed, &source.slots);
+            let Ok(called) = Identifier::try_from(name.as_str()) else { continue };
+            let groups = self.groups(followed, &called, &source.slots);
             if groups.is_empty() && is_perf(&name) {
                 let gone =
                     |definition: &Definition| source.slots.iter().any(|slot| slot.definition == *definition);
@@ -302,8 +303,8 @@ impl Manager {
         let mut new = Vec::new();
         for Opened { name, source } in awake {
             let slots = source.slots().to_vec();
-            let groups = self.groups(followed, &slots);
             let Ok(called) = Identifier::try_from(name.as_str()) else { continue };
+            let groups = self.groups(followed, &called, &slots);
             let id = before.remove(&name).map_or_else(
                 || {
                     let id = self.new_source_id();
@@ -326,8 +327,8 @@ impl Manager {
         }
     }
 
-    fn groups(&mut self, followed: &mut Followed, slots: &[Slot]) -> Vec<Group> {
-        self.ids.groups(followed.job.as_ref(), &mut followed.series, slots, &followed.plan)
+    fn groups(&mut self, followed: &mut Followed, source: &Identifier, slots: &[Slot]) -> Vec<Group> {
+        self.ids.groups(followed.job.as_ref(), source, &mut followed.series, slots, &followed.plan)
     }
 
     fn new_source_id(&mut self) -> SourceId {

@@ -54,6 +54,7 @@ impl OwnSource {
             AgentField::Missed => &self.counters.missed,
             AgentField::Absent => &self.counters.absent,
             AgentField::Dropped => return self.counters.all_dropped(),
+            AgentField::Refused => &self.counters.refused,
             AgentField::FramesSent => &self.counters.frames_sent,
             AgentField::BytesSent => &self.counters.bytes_sent,
             AgentField::FramesAcknowledged => &self.counters.frames_acknowledged,

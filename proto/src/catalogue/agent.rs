@@ -23,6 +23,8 @@ pub enum AgentField {
     Absent,
     /// Samples that found no room.
     Dropped,
+    /// Samples that the collector refused.
+    Refused,
     /// Frames that were sent, repetitions included.
     FramesSent,
     /// Bytes that were sent, repetitions included.
@@ -103,6 +105,13 @@ pub(crate) static METRICS: &[Metric] = &[
         Kind::Counter,
         &[Origin::Agent(AgentField::Dropped)],
         "Samples that were read and found no room on the way to the collector.",
+    ),
+    own(
+        "agent.samples.refused",
+        Count,
+        Kind::Counter,
+        &[Origin::Agent(AgentField::Refused)],
+        "Samples of frames that the collector refused until they were given up.",
     ),
     own(
         "agent.frames.sent",

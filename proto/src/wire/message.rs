@@ -8,7 +8,7 @@ use super::control::ControlLine;
 use super::dictionary::Entry;
 use super::{VERSION, envelope};
 use crate::limits;
-use crate::series::SessionId;
+use crate::series::{Identifier, JobHandle, SessionId};
 
 /// How a message begins, so that it cannot be taken for a frame.
 pub const MAGIC: [u8; 3] = *b"PLC";
@@ -31,12 +31,12 @@ pub enum ToCollector {
         first: u64,
         /// The last of them.
         last: u64,
-        /// How many samples they held.
-        samples: u64,
         /// Why they do not come.
         reason: SkipReason,
         /// When the oldest and the newest of the samples were taken, in microseconds since the epoch.
         span_us: (i64, i64),
+        /// The samples that they held. Each job and source is named once.
+        lost: Vec<Lost>,
     },
     /// The answer to [`ToAgent::Ask`].
     Answered {
@@ -47,6 +47,17 @@ pub enum ToCollector {
         /// The answer, as the control socket would give it.
         line: ControlLine,
     },
+}
+
+/// Samples of one source that will never come.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lost {
+    /// Whose source it is; none for the node's own.
+    pub job: Option<JobHandle>,
+    /// The source, under the name that it has in tallies.
+    pub source: Identifier,
+    /// How many.
+    pub samples: u64,
 }
 
 /// Why frames do not come.
@@ -218,7 +229,7 @@ mod tests {
     fn a_long_dictionary_is_divided() {
         let shape = |id| {
             let series = (0..2000).map(|series| SeriesId(1_000_000 + series)).collect();
-            Entry::Shape(ShapeId(id), ShapeDescriptor { series })
+            Entry::Shape(ShapeId(id), ShapeDescriptor { source: "a".try_into().unwrap(), series })
         };
         let entries: Vec<Entry> = (0..100).map(shape).collect();
         let messages = ToCollector::dictionaries(SessionId(1), &entries);

@@ -22,7 +22,14 @@ pub(crate) fn shape(id: u32, period_us: u64, numbers: &[Number]) -> Arc<Shape> {
         Column { series: SeriesId(position), metric: (MetricId(*number as u32), descriptor), labels }
     };
     let columns = (0..).zip(numbers).map(column).collect();
-    Arc::new(Shape { id: ShapeId(id), job: None, period: Period::from_micros(period_us).unwrap(), columns })
+    let source = "memory.stat".try_into().unwrap();
+    Arc::new(Shape {
+        id: ShapeId(id),
+        job: None,
+        source,
+        period: Period::from_micros(period_us).unwrap(),
+        columns,
+    })
 }
 
 /// A batch of these rows.

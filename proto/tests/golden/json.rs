@@ -227,6 +227,7 @@ fn of_entry(entry: &Entry) -> Json {
         Entry::Shape(id, shape) => object([
             ("is", text("shape")),
             ("id", id.0.into()),
+            ("source", text(&shape.source)),
             ("series", list(&shape.series, |series| series.0.into())),
         ]),
     }
@@ -287,12 +288,11 @@ pub(crate) fn of_message_to_collector(message: &ToCollector) -> Json {
             ("session", text(session)),
             ("entries", list(entries, of_entry)),
         ]),
-        ToCollector::Skipped { session, first, last, samples, reason, span_us } => object([
+        ToCollector::Skipped { session, first, last, reason, span_us, lost } => object([
             ("is", text("skipped")),
             ("session", text(session)),
             ("first", (*first).into()),
             ("last", (*last).into()),
-            ("samples", (*samples).into()),
             (
                 "reason",
                 text(match reason {
@@ -302,6 +302,16 @@ pub(crate) fn of_message_to_collector(message: &ToCollector) -> Json {
                 }),
             ),
             ("span_us", list([span_us.0, span_us.1], Json::from)),
+            (
+                "lost",
+                list(lost, |lost| {
+                    object([
+                        ("job", of_job(lost.job)),
+                        ("source", text(&lost.source)),
+                        ("samples", lost.samples.into()),
+                    ])
+                }),
+            ),
         ]),
         ToCollector::Answered { session, ask, line } => object([
             ("is", text("answered")),

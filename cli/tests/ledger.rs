@@ -1,0 +1,127 @@
+//! The ledger against the samples, in SQL: of each sample that was due it is known what became of it, whatever is killed,
+//! stopped or overflows on the way.
+
+#![allow(
+    clippy::cast_sign_loss,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a fault of a test is a failed test"
+)]
+
+mod common;
+
+use common::cgroup::Yard;
+use common::daemons::{Agent, Plan, collector};
+use common::stored;
+use common::workload::Sleeper;
+use common::{Need, Site, has, pause, wait_until};
+use rusqlite::Connection;
+use rustix::process::Signal;
+
+const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
+
+/// Nothing of the node: all samples are those of jobs.
+const BASELINE: [(&str, &str); 3] = [("memory.*", "1ms"), ("cpu.*", "1ms"), ("pids.*", "1ms")];
+
+/// The least that the configuration allows: full after a second or two.
+const OUTBOX: &str = "outbox = \"64KiB\"\n";
+
+/// The one number that `sql` gives.
+fn number(store: &Connection, sql: &str) -> u64 {
+    let number: i64 = store.query_row(sql, (), |row| row.get(0)).unwrap();
+    number as u64
+}
+
+fn wait_for_drops(agent: &Agent) {
+    let before = agent.count("dropped");
+    wait_until("the outbox overflows", || agent.count("dropped") > before + 1000);
+}
+
+fn wait_for_acknowledgements(agent: &Agent) {
+    let before = agent.count("frames_acknowledged");
+    wait_until("frames are acknowledged", || agent.count("frames_acknowledged") > before + 3);
+}
+
+#[test]
+fn the_sums_agree_whatever_fails() {
+    if !has("the_sums_agree_whatever_fails", &NEEDS) {
+        return;
+    }
+    let (site, yard) = (Site::new(), Yard::new());
+    let (mut running, endpoint) = collector(&site, "tcp://127.0.0.1:*");
+    let jobs = [yard.job("1"), yard.job("2")];
+    let sleeper = Sleeper::start();
+    jobs[0].enter(sleeper.pid());
+    let plan = Plan { collector: &endpoint, jobs: &[yard.pattern()], baseline: &BASELINE };
+    let agent = Agent::start_with(&site, &plan, OUTBOX, "");
+    agent.must_follow("1", &["v1/memory.stat"]);
+    agent.must_follow("2", &["v1/memory.stat"]);
+
+    wait_for_acknowledgements(&agent);
+    running.kill();
+    wait_for_drops(&agent);
+    (running, _) = collector(&site, &endpoint);
+    wait_for_acknowledgements(&agent);
+    // A collector that hangs, and an agent that is not let run.
+    running.signal(Signal::STOP);
+    wait_for_drops(&agent);
+    running.signal(Signal::CONT);
+    wait_for_acknowledgements(&agent);
+    agent.daemon.signal(Signal::STOP);
+    pause(300);
+    agent.daemon.signal(Signal::CONT);
+    // A job that ends while nobody takes its last samples.
+    running.kill();
+    let [first, second] = jobs;
+    second.remove();
+    wait_for_drops(&agent);
+    (running, _) = collector(&site, &endpoint);
+    first.remove();
+    stored::wait_for_end(&site, "1");
+    stored::wait_for_end(&site, "2");
+    wait_until("no frame waits", || agent.count("outbox_bytes") == 0);
+
+    let store = Connection::open(site.path("store.db")).unwrap();
+    let count = |sql: &str| number(&store, sql);
+    // What the agent says of itself, what the ledger says, and what is there.
+    let ledger = |column: &str| count(&format!("SELECT sum({column}) FROM ledger_balance"));
+    wait_until("the last tallies are stored", || ledger("due") == agent.count("due"));
+    assert_eq!(ledger("taken"), agent.count("taken"));
+    assert_eq!(ledger("missed"), agent.count("missed"));
+    assert_eq!(ledger("dropped + skipped"), agent.count("dropped"));
+    assert_eq!(ledger("rejected"), 0);
+    assert_eq!(ledger("stored"), count("SELECT count(*) FROM samples"));
+    assert_eq!(count("SELECT sum(stored) FROM session"), count("SELECT count(*) FROM samples"));
+    assert_eq!(
+        count("SELECT count(*) FROM (SELECT DISTINCT time, series_id FROM samples)"),
+        ledger("stored")
+    );
+    assert!(ledger("missed") > 0 && ledger("skipped") > 2000);
+
+    // Of each job and source, and not only in all.
+    let disagree = "SELECT count(*) FROM ledger_balance
+         WHERE due <> missed + absent + dropped + skipped + rejected + stored OR taken <> due - missed - absent OR stored < 0";
+    assert_eq!(count(disagree), 0);
+    let by_job = "SELECT count(*) FROM job WHERE
+             (SELECT sum(stored) FROM ledger_balance WHERE ledger_balance.job_key = job.job_key)
+             <> (SELECT count(*) FROM samples JOIN series USING (series_id) WHERE series.job_key = job.job_key)";
+    assert_eq!(count(by_job), 0);
+    // Sources of one metric each.
+    for (source, metric) in
+        [("v1/memory.usage_in_bytes", "memory.current"), ("v1/pids.current", "pids.current")]
+    {
+        let of_ledger = format!("SELECT sum(stored) FROM ledger_balance WHERE source = '{source}'");
+        let there =
+            format!("SELECT count(*) FROM samples JOIN series USING (series_id) WHERE metric = '{metric}'");
+        assert_eq!(count(&of_ledger), count(&there), "{source}");
+    }
+    let without_reason =
+        "SELECT count(*) FROM ledger WHERE skipped <> (SELECT coalesce(sum(samples), 0) FROM loss
+         WHERE reason = 'outbox_full' AND loss.session_id = ledger.session_id AND loss.source = ledger.source
+             AND coalesce(loss.job_key, 0) = coalesce(ledger.job_key, 0) AND first_time < last_time)";
+    assert_eq!(count(without_reason), 0);
+    agent.daemon.terminate();
+    running.terminate();
+}

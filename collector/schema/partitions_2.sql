@@ -1,0 +1,1 @@
+-- Version 2 changes nothing of the partitions.
