@@ -104,6 +104,8 @@ impl Loss {
 pub enum LossReason {
     /// The agent's outbox was full.
     OutboxFull,
+    /// They lay in the agent's spool, and are damaged.
+    SpoolDamaged,
     /// A collector refused their frame, as it came, until the agent gave it up.
     Refused,
     /// They are dated outside of what can be: more than a year ago, or more than a day ahead.
@@ -150,9 +152,10 @@ impl Losses {
 
 impl LossReason {
     /// All there are.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::OutboxFull,
         Self::Refused,
+        Self::SpoolDamaged,
         Self::Clock,
         Self::Contradiction,
         Self::UnknownId,
@@ -164,6 +167,7 @@ impl LossReason {
         match self {
             Self::OutboxFull => "outbox_full",
             Self::Refused => "refused",
+            Self::SpoolDamaged => "spool_damaged",
             Self::Clock => "clock",
             Self::Contradiction => "contradiction",
             Self::UnknownId => "unknown_id",
@@ -173,7 +177,7 @@ impl LossReason {
 
     /// Whether they were lost here, and not at the agent.
     pub const fn is_here(self) -> bool {
-        !matches!(self, Self::OutboxFull | Self::Refused)
+        !matches!(self, Self::OutboxFull | Self::Refused | Self::SpoolDamaged)
     }
 }
 
@@ -218,7 +222,8 @@ impl Accepted {
 
     /// Adds a loss, to a like one where there is one.
     pub fn lose(&mut self, loss: Loss) {
-        if loss.samples == 0 {
+        // Of what was damaged nobody knows how much it was, and that it was must be known all the same.
+        if loss.samples == 0 && loss.reason != LossReason::SpoolDamaged {
             return;
         }
         match self.losses.iter_mut().find(|known| known.is_alike(&loss)) {

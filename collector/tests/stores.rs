@@ -208,7 +208,7 @@ fn skipped_frames_are_a_loss(site: &mut Site) {
     agent.send(2);
     let span_us = (begin_us + 2_000_007, begin_us + 3_000_007);
     let lost = |reason| match reason {
-        SkipReason::AlreadyAcknowledged => Vec::new(),
+        SkipReason::AlreadyAcknowledged | SkipReason::Damaged => Vec::new(),
         SkipReason::OutboxFull | SkipReason::Refused => {
             vec![Lost { job: None, source: "stat".try_into().unwrap(), samples: 6 }]
         }

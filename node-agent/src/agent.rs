@@ -18,7 +18,9 @@ use crate::config::Config;
 use crate::control;
 use crate::counters::Counters;
 use crate::delivery::asks::{Asked, asks};
-use crate::delivery::sender::{self, Ending, Sender, Settings};
+use crate::delivery::keeper::Place;
+use crate::delivery::sender::{self, ConnectError, Ending, Sender, Settings};
+use crate::delivery::spool::SpoolError;
 use crate::jobs::hierarchy::Mounts;
 use crate::jobs::open::online_cpus;
 use crate::kernel;
@@ -43,6 +45,8 @@ pub enum StartError {
     Collector(String, zmq::Error),
     /// The keys cannot be used.
     Keys(KeysError),
+    /// The spool cannot be used.
+    Spool(SpoolError),
     /// The control socket cannot be opened.
     Control(std::path::PathBuf, io::Error),
 }
@@ -58,6 +62,7 @@ impl fmt::Display for StartError {
                 write!(f, "cannot connect to {endpoint}: {error}; check `collector` in the configuration")
             }
             Self::Keys(error) => write!(f, "the keys cannot be used: {error}"),
+            Self::Spool(error) => write!(f, "{error}; `spool` is set in the configuration"),
             Self::Control(path, error) => write!(
                 f,
                 "cannot open the control socket {}: {error}; set `socket` in the configuration",
@@ -75,7 +80,7 @@ pub struct Agent {
     requests: mpsc::Sender<Request>,
     manager: JoinHandle<()>,
     sampler: JoinHandle<()>,
-    sender: JoinHandle<bool>,
+    sender: JoinHandle<Stopped>,
     ending: Arc<Ending>,
     port: Arc<Port>,
     counters: Arc<Counters>,
@@ -87,6 +92,8 @@ pub struct Agent {
 pub struct Stopped {
     /// Whether the collector has acknowledged everything.
     pub all_acknowledged: bool,
+    /// Whether what it has not acknowledged lies in the spool, for the next life of the agent.
+    pub all_kept: bool,
 }
 
 impl Agent {
@@ -113,11 +120,15 @@ impl Agent {
             session,
             descriptor: descriptor(&config)?,
             outbox_bytes: config.outbox_bytes,
+            spool: config.spool.clone().map(|directory| Place { directory, bytes: config.spool_bytes }),
             asks,
         };
         let sender =
             Sender::connect(context, settings, Arc::clone(&port), Arc::clone(&counters), Arc::clone(&board))
-                .map_err(|error| StartError::Collector(config.collector.clone(), error))?;
+                .map_err(|error| match error {
+                    ConnectError::Socket(error) => StartError::Collector(config.collector.clone(), error),
+                    ConnectError::Spool(error) => StartError::Spool(error),
+                })?;
         let listener = match &config.socket {
             None => None,
             Some(path) => {
@@ -160,7 +171,7 @@ impl Agent {
     }
 
     /// Puts another configuration in force. What cannot change in a running agent (`collector`, `key`, `collector_key`,
-    /// `socket`, `root`, `flush`, `outbox`, `node`, `realtime_priority`, `remote_control`) stays as it was.
+    /// `socket`, `root`, `flush`, `outbox`, `spool`, `node`, `realtime_priority`, `remote_control`) stays as it was.
     pub fn reload(&self, config: Config) {
         self.requests.blocking_send(Request::Reload(Box::new(config))).ok();
     }
@@ -190,7 +201,7 @@ impl Agent {
         self.ending.patience_ns.store(u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX), Relaxed);
         self.ending.wanted.store(true, Release);
         self.port.full_doorbell().ring();
-        Stopped { all_acknowledged: self.sender.join().unwrap_or(false) }
+        self.sender.join().unwrap_or(Stopped { all_acknowledged: false, all_kept: false })
     }
 }
 

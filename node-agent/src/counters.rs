@@ -21,6 +21,7 @@ pub struct Counters {
     pub frames_acknowledged: AtomicU64,
     pub outbox_bytes: AtomicU64,
     pub outbox_dropped: AtomicU64,
+    pub spool_bytes: AtomicU64,
     pub refused: AtomicU64,
     pub jobs: AtomicU64,
     pub sources: AtomicU64,

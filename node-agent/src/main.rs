@@ -121,7 +121,9 @@ fn run(arguments: &Arguments, config: Config) -> Result<(), Box<dyn std::error::
         }
     }
     let stopped = agent.stop(PATIENCE);
-    if !stopped.all_acknowledged {
+    if !stopped.all_acknowledged && stopped.all_kept {
+        log::info("what the collector did not acknowledge waits in the spool for the next start");
+    } else if !stopped.all_acknowledged {
         log::warning("the collector did not acknowledge everything that was sampled before the end");
     }
     Ok(())

@@ -7,59 +7,18 @@
     reason = "a fault of a test is a failed test"
 )]
 
-use std::collections::HashSet;
-use std::sync::Arc;
+mod common;
 
+use std::collections::HashSet;
+
+use common::{SESSION, flushed, link};
 use polymeter_agent::delivery::link::{Heard, Link, REFUSALS};
-use polymeter_agent::sampler::Flushed;
-use polymeter_proto::batch::{Column, Instant, Shape};
 use polymeter_proto::limits;
-use polymeter_proto::name::MetricName;
-use polymeter_proto::period::Period;
-use polymeter_proto::series::{
-    Kind, Labels, MetricDescriptor, MetricId, Number, SeriesId, SessionDescriptor, SessionId, ShapeId, Unit,
-};
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::Frame;
 use polymeter_proto::wire::message::{Lost, SkipReason, ToAgent, ToCollector};
 
-const SESSION: SessionId = SessionId(7);
 const SECOND_NS: u64 = 1_000_000_000;
-
-fn link() -> Link {
-    let descriptor = SessionDescriptor {
-        node: "n1".try_into().unwrap(),
-        agent_version: "1".try_into().unwrap(),
-        started_us: 0,
-    };
-    Link::new(SESSION, descriptor, 64 << 20, 0)
-}
-
-/// A row of a shape with so many columns, of series that no other shape has.
-fn flushed(shapes: u32, columns: u32) -> Flushed {
-    let mut flushed = Flushed::default();
-    for id in 0..shapes {
-        let column = |number| {
-            let name = MetricName::new("node.vm.pgfault").unwrap();
-            let metric =
-                MetricDescriptor { name, unit: Unit::Count, kind: Kind::Counter, number: Number::Unsigned };
-            let series = SeriesId(id * columns + number);
-            Column { series, metric: (MetricId(1), metric), labels: Labels::default() }
-        };
-        let columns: Vec<_> = (0..columns).map(column).collect();
-        let shape = Arc::new(Shape {
-            id: ShapeId(id),
-            job: None,
-            source: "stat".try_into().unwrap(),
-            period: Period::SECOND,
-            columns,
-        });
-        let index = flushed.batch.add_shape(&shape);
-        let values = shape.columns.iter().map(|column| Some(u64::from(column.series.0)));
-        flushed.batch.push(index, Instant { deadline: None, time_us: 1 }, values).unwrap();
-    }
-    flushed
-}
 
 /// Sends all that may be sent.
 fn send_all(link: &mut Link) -> Vec<Vec<u8>> {

@@ -245,7 +245,7 @@ EVENT = enum(
 TO_COLLECTOR = enum(
     dictionary=record(session=session_id, entries=some(ENTRY)),
     skipped=record(session=session_id, first=u64, last=u64,
-                   reason=one_of("outbox_full", "already_acknowledged", "refused"), span_us=pair(i64),
+                   reason=one_of("outbox_full", "already_acknowledged", "refused", "damaged"), span_us=pair(i64),
                    lost=some(record(job=option(u32), source=text, samples=u64))),
     answered=record(session=session_id, ask=u64, line=line))
 TO_AGENT = enum(

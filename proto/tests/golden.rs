@@ -410,6 +410,7 @@ fn messages() -> Vec<Golden> {
             "message_skipped_refused",
             skipped(SkipReason::Refused, vec![lost(None, "proc/stat", 1)], (T0, T0)),
         ),
+        to_collector("message_skipped_damaged", skipped(SkipReason::Damaged, vec![], (0, 0))),
         to_agent("message_ack", ToAgent::Ack { session: SESSION, through: u64::MAX }),
         to_agent("message_resend", ToAgent::Resend { session: SESSION, from: 250 }),
         to_agent("message_need_dictionary", ToAgent::NeedDictionary { session: LARGE_SESSION }),

@@ -11,8 +11,12 @@ pub(super) fn status_text(status: &Status) -> String {
         0 => String::new(),
         refused => format!(", {refused} refused by the collector"),
     };
+    let spooled = match counts.spool_bytes {
+        0 => String::new(),
+        bytes => format!(", {} in the spool", units::bytes(bytes)),
+    };
     let mut text = format!(
-        "session    {}\nsamples    {} due, {} taken, {} late, {} missed, {} absent, {} dropped{refused}\ndelivery   {} frames sent, {} acknowledged, {} sent, {} waiting\ncost       {} CPU time, {} memory\n\n",
+        "session    {}\nsamples    {} due, {} taken, {} late, {} missed, {} absent, {} dropped{refused}\ndelivery   {} frames sent, {} acknowledged, {} sent, {} waiting{spooled}\ncost       {} CPU time, {} memory\n\n",
         status.session,
         counts.due,
         counts.taken,

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use polymeter_agent::delivery::link::Link;
+use polymeter_agent::delivery::link::{Link, Send};
 use polymeter_agent::sampler::{Cost, Flushed, SourceKey, SourceReport, Told};
 use polymeter_collector::inbox::Peer;
 use polymeter_proto::batch::{Column, Instant, Job, Shape};
@@ -16,6 +16,7 @@ use polymeter_proto::series::{
     SessionId, ShapeId, Unit,
 };
 
+use super::disk::Disk;
 use super::random::Random;
 
 /// What sources are called. Two shapes of one job may be of the same.
@@ -24,9 +25,13 @@ const SOURCES: [&str; 2] = ["a", "b"];
 /// Jobs that an agent has at once, at most.
 const JOBS: usize = 3;
 
+#[derive(Debug)]
 pub(crate) struct Agent {
     pub(crate) session: SessionId,
     pub(crate) link: Link,
+    /// What earlier lives have left.
+    pub(crate) earlier: Vec<Link>,
+    pub(crate) disk: Option<Disk>,
     pub(crate) outbox_bytes: usize,
     /// The connection; another one has another id.
     pub(crate) peer: Peer,
@@ -78,13 +83,29 @@ fn shape(next_id: &mut u32, job: Option<&Arc<Job>>, columns: u32) -> Arc<Shape> 
 }
 
 impl Agent {
-    pub(crate) fn new(session: u64, connection: u64, outbox_bytes: usize, now_ns: u64) -> Self {
+    /// An agent that finds what is on its disk, if it has one.
+    pub(crate) fn new(
+        session: u64,
+        connection: u64,
+        outbox_bytes: usize,
+        disk: Option<Disk>,
+        now_ns: u64,
+    ) -> Self {
+        let mut disk = disk;
         let mut next_id = 0;
         let own = shape(&mut next_id, None, 1);
         let session = SessionId(session);
+        let mut link = Link::new(session, descriptor(), outbox_bytes, now_ns);
+        let mut earlier = Vec::new();
+        if let Some(disk) = &mut disk {
+            link.use_spool();
+            earlier = disk.links(outbox_bytes, now_ns);
+        }
         Self {
             session,
-            link: Link::new(session, descriptor(), outbox_bytes, now_ns),
+            link,
+            earlier,
+            disk,
             outbox_bytes,
             peer: peer(connection),
             samples: 0,
@@ -99,7 +120,8 @@ impl Agent {
 
     /// Whether everything is acknowledged, and nothing is left to be told.
     pub(crate) fn is_settled(&self) -> bool {
-        self.link.is_empty() && !self.link.has_untold()
+        let is_spooled = self.disk.as_ref().is_some_and(|disk| !disk.is_empty());
+        self.link.is_empty() && !self.link.has_untold() && !is_spooled && self.earlier.is_empty()
     }
 
     /// A name that no sample and no event of any session has.
@@ -131,7 +153,43 @@ impl Agent {
             self.report_all(&mut flushed, false);
         }
         self.link.take(&flushed, now_ns);
-        assert!(self.link.outbox_bytes() <= self.outbox_bytes, "the outbox is beyond its limit");
+        self.attend(false, now_ns);
+        // What is read back of the disk comes beside it.
+        let most_bytes = self.outbox_bytes + self.disk.as_ref().map_or(0, |_| self.outbox_bytes);
+        assert!(self.link.outbox_bytes() <= most_bytes, "the outbox is beyond its limit");
+    }
+
+    /// Writes to the disk what belongs there.
+    pub(crate) fn attend(&mut self, ends: bool, now_ns: u64) {
+        let Some(disk) = &mut self.disk else { return };
+        disk.attend(&mut self.link, ends, now_ns);
+        self.earlier.iter_mut().for_each(|link| disk.attend(link, ends, now_ns));
+        self.earlier.retain(|link| !link.is_empty());
+    }
+
+    pub(crate) fn links(&mut self) -> impl Iterator<Item = &mut Link> {
+        std::iter::once(&mut self.link).chain(&mut self.earlier)
+    }
+
+    /// What is to be sent next, of the oldest session that has anything.
+    pub(crate) fn next_send(&mut self, now_ns: u64) -> Option<Vec<u8>> {
+        for link in self.earlier.iter_mut().chain([&mut self.link]) {
+            while let Some(send) = link.next_send() {
+                let bytes = match send {
+                    Send::Frame(bytes) => bytes.to_vec(),
+                    Send::Message(bytes) => bytes,
+                    Send::Restore(segment) => {
+                        let disk = self.disk.as_ref().expect("what was spilled lies somewhere");
+                        let missing = link.restored(segment, disk.read(link.session(), segment));
+                        assert_eq!(missing, 0);
+                        continue;
+                    }
+                };
+                link.sent(now_ns);
+                return Some(bytes);
+            }
+        }
+        None
     }
 
     /// Says the last word on all sources, as an agent does at its end.

@@ -17,6 +17,7 @@
 
 mod agent;
 mod collector;
+mod disk;
 mod random;
 mod store;
 mod world;
@@ -29,7 +30,7 @@ use world::World;
 const SEEDS: u64 = 10_000;
 
 /// Steps with faults of each seed.
-const STEPS: u32 = 300;
+const STEPS: u32 = 200;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))

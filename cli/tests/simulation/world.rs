@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use polymeter_agent::delivery::link::Heard;
+use polymeter_agent::delivery::link::{Heard, Link};
 use polymeter_collector::inbox::Peer;
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::series::SessionId;
@@ -11,6 +11,7 @@ use polymeter_proto::wire::message::ToAgent;
 
 use super::agent::{Agent, peer};
 use super::collector::{Answer, Collector};
+use super::disk::Disk;
 use super::random::Random;
 use super::store::Store;
 
@@ -44,6 +45,8 @@ pub(crate) struct World {
     damaged: HashMap<(SessionId, u64), u32>,
     /// Samples of agents that were killed, by session.
     killed: HashMap<SessionId, u64>,
+    /// Frames that were on the disk of an agent when it was killed, and their samples.
+    spooled: Vec<(SessionId, u64, Vec<u64>)>,
 }
 
 impl World {
@@ -66,6 +69,7 @@ impl World {
             seen: HashSet::new(),
             damaged: HashMap::new(),
             killed: HashMap::new(),
+            spooled: Vec::new(),
             random,
         };
         for _ in 0..1 + world.random.below(3) {
@@ -79,8 +83,9 @@ impl World {
         self.sessions += 1;
         self.connections += 1;
         // From some frames to all of them.
-        let outbox_bytes = 2048 << self.random.below(5);
-        Agent::new(self.sessions, self.connections, outbox_bytes, self.now_ns)
+        let outbox_bytes = 1400 << self.random.below(4);
+        let disk = self.random.percent(35).then(|| Disk::new(2048 << self.random.below(6)));
+        Agent::new(self.sessions, self.connections, outbox_bytes, disk, self.now_ns)
     }
 
     /// One thing happens.
@@ -88,8 +93,8 @@ impl World {
         let agent = self.random.below(self.agents.len() as u64) as usize;
         self.now_ns += self.random.below(200_000_000);
         match self.random.below(100) {
-            0..25 => self.flush(agent),
-            25..45 => self.send(agent),
+            0..29 => self.flush(agent),
+            29..45 => self.send(agent),
             45..65 => self.reach_collector(),
             65..80 => self.reach_agent(),
             80..88 => self.commit(),
@@ -98,6 +103,7 @@ impl World {
             93..95 => self.away = !self.away,
             95..96 => self.kill_agent(agent),
             96..97 => self.commit_without_a_word(),
+            97..98 => self.fault_of_disk(agent),
             _ => self.wait_long(),
         }
     }
@@ -107,12 +113,12 @@ impl World {
     }
 
     fn send(&mut self, agent: usize) {
-        let agent = &mut self.agents[agent];
-        agent.link.passed(self.now_ns);
+        let (agent, now_ns) = (&mut self.agents[agent], self.now_ns);
+        agent.links().for_each(|link| link.passed(now_ns));
+        agent.attend(false, now_ns);
         while self.to_collector.len() < UNDER_WAY
-            && let Some(send) = agent.link.next_send()
+            && let Some(bytes) = agent.next_send(now_ns)
         {
-            let bytes = send.bytes().to_vec();
             if let Some(name) = Frame::peek(&bytes)
                 && self.seen.insert(name)
                 && self.random.percent(1)
@@ -120,7 +126,6 @@ impl World {
                 self.poisoned.insert(name);
             }
             self.to_collector.push((agent.peer.clone(), bytes));
-            agent.link.sent(self.now_ns);
         }
     }
 
@@ -169,10 +174,12 @@ impl World {
     }
 
     fn agent_hears(&mut self, peer: &Peer, answer: ToAgent) {
-        if let Some(agent) = self.agents.iter_mut().find(|agent| agent.peer == *peer)
-            && let Heard::GivenUp { sequence, .. } = agent.link.hear(answer, self.now_ns)
-        {
-            assert!(self.poisoned.contains(&(agent.session, sequence)), "{sequence} is given up for nothing");
+        let Some(agent) = self.agents.iter_mut().find(|agent| agent.peer == *peer) else { return };
+        for link in agent.links() {
+            if let Heard::GivenUp { sequence, .. } = link.hear(answer.clone(), self.now_ns) {
+                let name = (link.session(), sequence);
+                assert!(self.poisoned.contains(&name), "{name:?} is given up for nothing");
+            }
         }
     }
 
@@ -207,14 +214,28 @@ impl World {
         self.to_agents.retain(|(peer, _)| *peer != agent.peer);
         self.connections += 1;
         agent.peer = peer(self.connections);
-        agent.link.connected();
+        agent.links().for_each(Link::connected);
     }
 
-    /// What an agent has in memory dies with it. What is on its way still may arrive.
+    /// What an agent has in memory dies with it, unless it may end in order. What is on its way still may arrive, and
+    /// what is on its disk must.
     fn kill_agent(&mut self, agent: usize) {
-        let new = self.new_agent();
-        let killed = std::mem::replace(&mut self.agents[agent], new);
+        self.agents[agent].attend(self.random.percent(30), self.now_ns);
+        let mut killed = self.new_agent();
+        std::mem::swap(&mut self.agents[agent], &mut killed);
         self.killed.insert(killed.session, killed.samples);
+        if let Some(disk) = killed.disk {
+            self.spooled.extend(disk.frames());
+            let Agent { session, outbox_bytes, .. } = self.agents[agent];
+            let connection = self.connections;
+            self.agents[agent] = Agent::new(session.0, connection, outbox_bytes, Some(disk), self.now_ns);
+        }
+    }
+
+    fn fault_of_disk(&mut self, agent: usize) {
+        if let Some(disk) = &mut self.agents[agent].disk {
+            disk.is_faulty = !disk.is_faulty;
+        }
     }
 
     fn wait_long(&mut self) {
@@ -226,10 +247,14 @@ impl World {
         self.away = false;
         let now_ns = self.now_ns;
         self.agents.iter_mut().for_each(|agent| agent.end(now_ns));
+        for disk in self.agents.iter_mut().filter_map(|agent| agent.disk.as_mut()) {
+            disk.is_faulty = false;
+        }
         for _ in 0..ROUNDS {
             self.now_ns += 1_000_000_000;
             for agent in 0..self.agents.len() {
                 self.agents[agent].link.tell_all(self.now_ns);
+                self.agents[agent].attend(false, self.now_ns);
                 self.send(agent);
             }
             for (peer, bytes) in std::mem::take(&mut self.to_collector) {
@@ -244,7 +269,7 @@ impl World {
                 return self.check();
             }
         }
-        let left: Vec<_> = self.agents.iter().map(|agent| &agent.link).collect();
+        let left: Vec<_> = self.agents.iter().filter(|agent| !agent.is_settled()).collect();
         panic!("not settled after {ROUNDS} s: {left:?}");
     }
 
@@ -265,6 +290,11 @@ impl World {
             for event in &agent.events {
                 assert!(self.store.events.contains_key(event), "event {event} is not stored");
             }
+        }
+        for (session, sequence, samples) in &self.spooled {
+            let is_poisoned = self.poisoned.contains(&(*session, *sequence));
+            let is_stored = |sample| is_poisoned != self.store.samples.contains_key(sample);
+            assert!(samples.iter().all(is_stored), "frame {sequence} of session {session} was on the disk");
         }
         for (session, samples) in &self.killed {
             let lost = self.store.lost.get(session).copied().unwrap_or_default();

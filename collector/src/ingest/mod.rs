@@ -170,6 +170,7 @@ impl Ingest {
                 let reason = match reason {
                     SkipReason::OutboxFull => Some(LossReason::OutboxFull),
                     SkipReason::Refused => Some(LossReason::Refused),
+                    SkipReason::Damaged => Some(LossReason::SpoolDamaged),
                     SkipReason::AlreadyAcknowledged => None,
                 };
                 state.skip(id, (first, last), Skipped { reason, span_us, lost }, now)
@@ -345,7 +346,12 @@ impl State {
             return self.ask(ToAgent::Resend { session, from: self.received + 1 }, now);
         }
         let hopeless = self.dictionaries >= limits::DICTIONARIES_PER_FRAME;
-        match self.dictionary.session().cloned().and_then(|known| Ok((known, self.losses(lost, hopeless)?))) {
+        match self
+            .dictionary
+            .session()
+            .cloned()
+            .and_then(|known| Ok((known, self.losses(lost, hopeless, now.wall_us)?)))
+        {
             Ok((known, losses)) => {
                 let mut accepted = Accepted::nothing(known, last, now.wall_us);
                 losses.into_iter().for_each(|loss| accepted.lose(loss));
@@ -357,7 +363,7 @@ impl State {
     }
 
     /// The losses that a Skipped tells of. Of a job that nobody explains they are nobody's, once that is `hopeless`.
-    fn losses(&self, skipped: Skipped, hopeless: bool) -> Result<Vec<Loss>, Fault> {
+    fn losses(&self, skipped: Skipped, hopeless: bool, now_us: i64) -> Result<Vec<Loss>, Fault> {
         let Some(reason) = skipped.reason else { return Ok(Vec::new()) };
         let loss = |Lost { job, source, samples }| {
             let job = match job.map(|handle| self.dictionary.job(handle)).transpose() {
@@ -366,6 +372,10 @@ impl State {
             };
             Ok(Loss { job, source: Some(Arc::new(source)), samples, reason, span_us: skipped.span_us })
         };
+        if reason == LossReason::SpoolDamaged {
+            let span_us = (now_us, now_us);
+            return Ok(vec![Loss { job: None, source: None, samples: 0, reason, span_us }]);
+        }
         skipped.lost.into_iter().map(loss).collect()
     }
 

@@ -365,9 +365,9 @@ fn a_key_for_one_node_does_not_speak_for_another() {
         session: SESSION,
         first: 2,
         last: 9,
-        samples: 1,
         reason: SkipReason::OutboxFull,
         span_us: (NOW_US, NOW_US),
+        lost: vec![Lost { job: None, source: source(), samples: 1 }],
     };
     assert!(is_refused(ingest.message(&own("n2"), skipped, at(0))));
     // A key that is for no node in particular may speak for all.

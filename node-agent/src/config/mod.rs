@@ -46,6 +46,10 @@ pub struct Config {
     pub flush: Period,
     /// The most bytes of frames that wait for an acknowledgement.
     pub outbox_bytes: usize,
+    /// Where frames go that memory has no room for, and that wait for the next life of the agent; none for nowhere.
+    pub spool: Option<PathBuf>,
+    /// The most bytes of them.
+    pub spool_bytes: u64,
     /// The priority of the sampler's thread under `SCHED_FIFO`; none for the ordinary policy.
     pub realtime_priority: Option<u8>,
     /// The standing plan for every job, the node and the agent itself.
@@ -117,6 +121,8 @@ impl Default for Config {
             root: PathBuf::from("/"),
             flush: Period::SECOND,
             outbox_bytes: 64 * 1024 * 1024,
+            spool: None,
+            spool_bytes: 1024 * 1024 * 1024,
             realtime_priority: Some(10),
             baseline: Layer::default(),
             jobs: Vec::new(),
@@ -240,6 +246,12 @@ impl Config {
         }
         if let Some(bytes) = top.parse("outbox", reporter, bytes) {
             self.outbox_bytes = bytes;
+        }
+        if let Some(spool) = top.parse("spool", reporter, absolute) {
+            self.spool = Some(spool);
+        }
+        if let Some(bytes) = top.parse("spool_bytes", reporter, bytes) {
+            self.spool_bytes = bytes as u64;
         }
         if let Some(priority) = top.integer("realtime_priority", reporter, 0..=50) {
             self.realtime_priority = u8::try_from(priority).ok().filter(|priority| *priority > 0);

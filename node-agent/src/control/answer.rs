@@ -245,6 +245,8 @@ pub struct Counts {
     pub frames_acknowledged: u64,
     pub bytes_sent: u64,
     pub outbox_bytes: u64,
+    #[serde(default)]
+    pub spool_bytes: u64,
     pub cpu_ns: u64,
     pub resident_bytes: u64,
 }

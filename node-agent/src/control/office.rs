@@ -209,6 +209,7 @@ fn counts(counters: &Counters) -> Counts {
         frames_acknowledged: counters.frames_acknowledged.load(Relaxed),
         bytes_sent: counters.bytes_sent.load(Relaxed),
         outbox_bytes: counters.outbox_bytes.load(Relaxed),
+        spool_bytes: counters.spool_bytes.load(Relaxed),
         cpu_ns: clock::process_cpu_ns(),
         resident_bytes: resident_bytes(),
     }

@@ -48,7 +48,7 @@ pub(super) struct Line {
 }
 
 /// All tallies of a session.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Book {
     accounts: BTreeMap<(Option<JobHandle>, Identifier), Account>,
     told_ns: u64,

@@ -3,9 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use polymeter_proto::batch::{Batch, Shape};
-use polymeter_proto::series::{Identifier, JobHandle};
+use polymeter_proto::batch::{Batch, Job, Shape};
+use polymeter_proto::ledger::Event;
+use polymeter_proto::series::{Identifier, JobHandle, SeriesDescriptor, SeriesId, ShapeId};
+use polymeter_proto::wire::dictionary::Entry;
+use polymeter_proto::wire::frame::Frame;
 use polymeter_proto::wire::message::Lost;
+
+use crate::sampler::Told;
 
 /// Sources of which one note tells. With names of ordinary length its message stays far below what a message may have.
 const SOURCES: usize = 1024;
@@ -13,10 +18,17 @@ const SOURCES: usize = 1024;
 /// The source under which a note counts what is beyond [`SOURCES`].
 const OTHERS: &str = "others";
 
-/// What was known of a frame when it was made. It points to shapes, which are there anyway, for it may never be asked.
+/// Whose samples they are. A shape is there anyway, and cheaper than names, for nobody may ever ask.
+#[derive(Debug, Clone)]
+enum Whose {
+    Shape(Arc<Shape>),
+    Source(Option<JobHandle>, Identifier),
+}
+
+/// What was known of a frame when it was made, or read back.
 #[derive(Debug, Clone, Default)]
 pub struct Content {
-    samples: Box<[(Arc<Shape>, u64)]>,
+    samples: Box<[(Whose, u64)]>,
     span_us: (i64, i64),
 }
 
@@ -24,15 +36,70 @@ impl Content {
     /// What is in `batch`.
     pub fn of(batch: &Batch) -> Self {
         let samples = batch.shapes().iter().cloned().zip(batch.samples_by_shape());
+        let samples = samples.filter(|(_, samples)| *samples > 0);
         Self {
-            samples: samples.filter(|(_, samples)| *samples > 0).collect(),
+            samples: samples.map(|(shape, samples)| (Whose::Shape(shape), samples)).collect(),
             span_us: batch.span_us().unwrap_or_default(),
         }
+    }
+
+    /// What is in a frame that was read back, of which `sources` says whose shapes it has.
+    pub(super) fn of_frame(frame: &Frame, sources: &Sources) -> Self {
+        let samples = frame.blocks.iter().filter_map(|block| {
+            let (job, source) = sources.of(block.shape)?;
+            Some((Whose::Source(job, source), block.values.len() as u64))
+        });
+        let times = || frame.blocks.iter().flat_map(|block| block.times_us.iter().copied());
+        Self { samples: samples.collect(), span_us: times().min().zip(times().max()).unwrap_or_default() }
     }
 
     /// How many samples it is.
     pub fn samples(&self) -> u64 {
         self.samples.iter().map(|(_, samples)| samples).sum()
+    }
+}
+
+/// Whose shapes are whose, as dictionary entries say.
+#[derive(Debug, Default)]
+pub(super) struct Sources {
+    jobs: BTreeMap<JobHandle, Arc<Job>>,
+    series: BTreeMap<SeriesId, JobHandle>,
+    shapes: BTreeMap<ShapeId, (Option<JobHandle>, Identifier)>,
+}
+
+impl Sources {
+    pub(super) fn learn(&mut self, entry: &Entry) {
+        match entry {
+            Entry::Job(handle, descriptor) => {
+                let job = Job { handle: *handle, descriptor: descriptor.clone() };
+                self.jobs.insert(*handle, Arc::new(job));
+            }
+            Entry::Series(id, SeriesDescriptor { job: Some(job), .. }) => {
+                self.series.insert(*id, *job);
+            }
+            Entry::Shape(id, shape) => {
+                let job = shape.series.first().and_then(|series| self.series.get(series)).copied();
+                self.shapes.insert(*id, (job, shape.source.clone()));
+            }
+            Entry::Session(_) | Entry::Metric(..) | Entry::Series(..) => {}
+        }
+    }
+
+    /// The event with its job, as it was told at first.
+    pub(super) fn told(&self, event: &Event) -> Told {
+        let job = match event {
+            Event::PlanChange(change) => change.job,
+            Event::JobEnded { job, .. } => Some(*job),
+            Event::Mark(mark) => mark.job,
+        };
+        let job = job.and_then(|job| self.jobs.get(&job)).cloned();
+        Told { job, event: event.clone() }
+    }
+
+    /// Whose the shape is. Where nobody says, it belongs to others.
+    fn of(&self, shape: ShapeId) -> Option<(Option<JobHandle>, Identifier)> {
+        let others = || Some((None, Identifier::try_from(OTHERS).ok()?));
+        self.shapes.get(&shape).cloned().or_else(others)
     }
 }
 
@@ -47,9 +114,12 @@ pub struct Losses {
 impl From<&Content> for Losses {
     fn from(content: &Content) -> Self {
         let mut losses = Self { samples: BTreeMap::new(), span_us: content.span_us };
-        for (shape, samples) in &content.samples {
-            let job = shape.job.as_ref().map(|job| job.handle);
-            losses.add((job, shape.source.clone()), *samples);
+        for (whose, samples) in &content.samples {
+            let whose = match whose {
+                Whose::Shape(shape) => (shape.job.as_ref().map(|job| job.handle), shape.source.clone()),
+                Whose::Source(job, source) => (*job, source.clone()),
+            };
+            losses.add(whose, *samples);
         }
         losses
     }
@@ -80,6 +150,13 @@ impl Losses {
         };
         other.samples.into_iter().for_each(|(whose, samples)| self.add(whose, samples));
         Ok(())
+    }
+
+    /// What a note says that was read back.
+    pub(super) fn of_lost(lost: Vec<Lost>, span_us: (i64, i64)) -> Self {
+        let mut losses = Self { samples: BTreeMap::new(), span_us };
+        lost.into_iter().for_each(|lost| losses.add((lost.job, lost.source), lost.samples));
+        losses
     }
 
     /// As the collector is told.

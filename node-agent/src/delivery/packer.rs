@@ -27,9 +27,10 @@ pub(super) struct Packed {
 }
 
 /// Remembers what the collector was told.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Packer {
-    descriptor: SessionDescriptor,
+    /// None where another life spoke, and all that it said is on the disk.
+    descriptor: Option<SessionDescriptor>,
     announced: Announced,
     introduced: bool,
     book: Book,
@@ -40,7 +41,13 @@ pub(super) struct Packer {
 impl Packer {
     pub(super) fn new(descriptor: SessionDescriptor, now_ns: u64) -> Self {
         let announced = Announced::default();
-        Self { descriptor, announced, introduced: false, book: Book::new(now_ns), untold: VecDeque::new() }
+        Self {
+            descriptor: Some(descriptor),
+            announced,
+            introduced: false,
+            book: Book::new(now_ns),
+            untold: VecDeque::new(),
+        }
     }
 
     /// What must go with the samples of `flushed` into the frame `sequence`; none where there is nothing to send.
@@ -58,7 +65,7 @@ impl Packer {
         }
         let mut dictionary = Vec::new();
         if !std::mem::replace(&mut self.introduced, true) {
-            dictionary.push(Entry::Session(self.descriptor.clone()));
+            dictionary.extend(self.descriptor.clone().map(Entry::Session));
         }
         for shape in flushed.batch.shapes() {
             self.announced.announce(shape, &mut dictionary);
@@ -93,7 +100,12 @@ impl Packer {
 
     /// All that was announced and is still in use.
     pub(super) fn all_entries(&self) -> Vec<Entry> {
-        self.announced.all(&self.descriptor)
+        self.descriptor.as_ref().map_or_else(Vec::new, |descriptor| self.announced.all(descriptor))
+    }
+
+    /// Another number whenever [`Packer::all_entries`] would say something else.
+    pub(super) const fn version(&self) -> u64 {
+        self.announced.version()
     }
 
     /// Forgets a job of which everything is acknowledged.

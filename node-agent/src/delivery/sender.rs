@@ -11,7 +11,10 @@ use polymeter_proto::wire::message::{ToAgent, ToCollector};
 
 use super::asks::{Ask, Asks};
 use super::connection::{Connection, Destination};
-use super::link::{Heard, Link};
+use super::keeper::{Keeper, Place};
+use super::link::{Heard, Link, Send};
+use super::spool::SpoolError;
+use crate::agent::Stopped;
 use crate::clock;
 use crate::counters::Counters;
 use crate::keys::Keys;
@@ -31,6 +34,7 @@ pub(crate) struct Sender {
     session: SessionId,
     asks: Asks,
     link: Link,
+    keeper: Keeper,
 }
 
 /// What the sender's thread is told when it begins.
@@ -41,8 +45,24 @@ pub(crate) struct Settings {
     pub(crate) session: SessionId,
     pub(crate) descriptor: SessionDescriptor,
     pub(crate) outbox_bytes: usize,
+    pub(crate) spool: Option<Place>,
     /// Where users' requests go that come through the collector.
     pub(crate) asks: Asks,
+}
+
+/// Why there is no sender.
+#[derive(Debug)]
+pub(crate) enum ConnectError {
+    /// The socket cannot be had.
+    Socket(zmq::Error),
+    /// The spool cannot be used.
+    Spool(SpoolError),
+}
+
+impl From<zmq::Error> for ConnectError {
+    fn from(error: zmq::Error) -> Self {
+        Self::Socket(error)
+    }
 }
 
 /// How the sender's end is asked for.
@@ -61,43 +81,57 @@ impl Sender {
         port: Arc<Port>,
         counters: Arc<Counters>,
         board: Arc<Board>,
-    ) -> Result<Self, zmq::Error> {
-        let Settings { collector, keys, session, descriptor, outbox_bytes, asks } = settings;
+    ) -> Result<Self, ConnectError> {
+        let Settings { collector, keys, session, descriptor, outbox_bytes, spool, asks } = settings;
         let connection = Connection::open(context, Destination { collector, keys, session })?;
-        let link = Link::new(session, descriptor, outbox_bytes, clock::monotonic_ns());
-        Ok(Self { connection, port, counters, board, session, asks, link })
+        let mut link = Link::new(session, descriptor, outbox_bytes, clock::monotonic_ns());
+        let keeper = Keeper::open(spool.as_ref(), &mut link, outbox_bytes).map_err(ConnectError::Spool)?;
+        Ok(Self { connection, port, counters, board, session, asks, link, keeper })
     }
 
-    /// Sends until the end is wanted and everything is acknowledged, or patience is over. Returns whether all was.
-    pub(crate) fn run(mut self, ending: &Ending) -> bool {
+    /// Sends until the end is wanted and everything is acknowledged, or patience is over.
+    pub(crate) fn run(mut self, ending: &Ending) -> Stopped {
         let mut give_up_at_ns = None;
         loop {
             let ends = ending.wanted.load(Acquire);
             if self.connection.tend(clock::monotonic_ns()).connected {
-                self.link.connected();
+                self.links().for_each(Link::connected);
             }
             self.take_all();
             self.receive_all();
             let now_ns = clock::monotonic_ns();
-            self.link.passed(now_ns);
+            self.links().for_each(|link| link.passed(now_ns));
             if ends {
                 self.link.tell_all(now_ns);
             }
-            let room = self.send_answers() && self.send_all();
+            self.keeper.attend(&mut self.link, false, now_ns);
+            let room = self.send_answers() && self.send_all(now_ns);
             self.publish();
             if ends {
                 let give_up = *give_up_at_ns.get_or_insert(now_ns + ending.patience_ns.load(Relaxed));
                 if self.link.is_empty() || now_ns >= give_up {
-                    return self.link.is_empty();
+                    return self.stopped(now_ns);
                 }
             }
             self.wait(room, give_up_at_ns.unwrap_or(u64::MAX), now_ns);
         }
     }
 
+    /// The link of this life, and of the earlier one whose turn it is.
+    fn links(&mut self) -> impl Iterator<Item = &mut Link> {
+        std::iter::once(&mut self.link).chain(self.keeper.earlier())
+    }
+
+    /// Keeps what can be kept for the next life.
+    fn stopped(mut self, now_ns: u64) -> Stopped {
+        self.keeper.attend(&mut self.link, true, now_ns);
+        let all_acknowledged = self.link.is_empty() && self.keeper.is_empty();
+        Stopped { all_acknowledged, all_kept: self.link.is_spooled() }
+    }
+
     /// Waits for a batch, an answer, a connection, room in the socket, or the next time to act.
-    fn wait(&self, room: bool, give_up_at_ns: u64, now_ns: u64) {
-        let wake_at_ns = self.link.wake_at_ns().unwrap_or(u64::MAX);
+    fn wait(&mut self, room: bool, give_up_at_ns: u64, now_ns: u64) {
+        let wake_at_ns = self.links().filter_map(|link| link.wake_at_ns()).min().unwrap_or(u64::MAX);
         let until_ns = wake_at_ns.min(give_up_at_ns).min(now_ns + LONGEST_WAIT_NS);
         let timeout_ms = i64::try_from(until_ns.saturating_sub(now_ns).div_ceil(1_000_000)).unwrap_or(1000);
         let wanted = if room { zmq::POLLIN } else { zmq::POLLIN | zmq::POLLOUT };
@@ -115,28 +149,23 @@ impl Sender {
     fn take_all(&mut self) {
         while let Some(flushed) = self.port.next_flushed() {
             self.board.update(&flushed.reports);
-            self.link.take(&flushed, clock::monotonic_ns());
+            let now_ns = clock::monotonic_ns();
+            self.link.take(&flushed, now_ns);
             self.port.give_back(flushed);
+            self.keeper.attend(&mut self.link, false, now_ns);
         }
     }
 
-    /// Sends what may be sent; false when the socket has no room.
-    fn send_all(&mut self) -> bool {
-        while let Some(send) = self.link.next_send() {
-            let bytes = send.bytes().len();
-            match self.connection.socket().send(send.bytes(), zmq::DONTWAIT) {
-                Ok(()) => {}
-                Err(zmq::Error::EAGAIN) => return false,
-                Err(error) => {
-                    log::warning(&format!("cannot send to the collector: {error}"));
-                    return false;
-                }
-            }
-            self.link.sent(clock::monotonic_ns());
-            self.counters.frames_sent.fetch_add(1, Relaxed);
-            self.counters.bytes_sent.fetch_add(bytes as u64, Relaxed);
-        }
-        true
+    /// Sends what may be sent, of an earlier life first; false when the socket has no room.
+    fn send_all(&mut self, now_ns: u64) -> bool {
+        let Self { connection, counters, keeper, link, .. } = self;
+        // Out of the keeper's hands, which must read for it.
+        let mut earlier = keeper.take_earlier();
+        let room = earlier
+            .as_mut()
+            .is_none_or(|earlier| send_all(connection.socket(), counters, keeper, earlier, now_ns));
+        keeper.put_back(earlier);
+        room && send_all(connection.socket(), counters, keeper, link, now_ns)
     }
 
     /// Sends the answers to users' requests; false when the socket has no room.
@@ -164,7 +193,13 @@ impl Sender {
                         self.asks.hand_on(Ask { id: ask, uid, at_us, line });
                     }
                 }
-                Ok(message) => say(self.link.hear(message, clock::monotonic_ns())),
+                Ok(message) => {
+                    let now_ns = clock::monotonic_ns();
+                    if let Some(earlier) = self.keeper.earlier() {
+                        say(earlier.hear(message.clone(), now_ns));
+                    }
+                    say(self.link.hear(message, now_ns));
+                }
                 Err(error) => log::warning(&format!("the collector answers what cannot be read: {error}")),
             }
         }
@@ -174,10 +209,43 @@ impl Sender {
     fn publish(&self) {
         let counts = self.link.counts();
         self.counters.outbox_bytes.store(self.link.outbox_bytes() as u64, Relaxed);
+        self.counters.spool_bytes.store(self.keeper.bytes(), Relaxed);
         self.counters.frames_acknowledged.store(counts.frames_acknowledged, Relaxed);
         self.counters.outbox_dropped.store(counts.samples_dropped, Relaxed);
         self.counters.refused.store(counts.samples_refused, Relaxed);
     }
+}
+
+/// Sends what may be sent of one link; false when the socket has no room.
+fn send_all(
+    socket: &zmq::Socket,
+    counters: &Counters,
+    keeper: &mut Keeper,
+    link: &mut Link,
+    now_ns: u64,
+) -> bool {
+    while let Some(send) = link.next_send() {
+        if let Send::Restore(segment) = send {
+            if keeper.restore(link, segment, now_ns) {
+                continue;
+            }
+            // The disk has a fault; other links have nothing to do with it.
+            return true;
+        }
+        let bytes = send.bytes();
+        match socket.send(bytes, zmq::DONTWAIT) {
+            Ok(()) => {}
+            Err(zmq::Error::EAGAIN) => return false,
+            Err(error) => {
+                log::warning(&format!("cannot send to the collector: {error}"));
+                return false;
+            }
+        }
+        counters.frames_sent.fetch_add(1, Relaxed);
+        counters.bytes_sent.fetch_add(bytes.len() as u64, Relaxed);
+        link.sent(clock::monotonic_ns());
+    }
+    true
 }
 
 /// Tells the administrator what he should hear of.

@@ -59,6 +59,7 @@ impl OwnSource {
             AgentField::BytesSent => &self.counters.bytes_sent,
             AgentField::FramesAcknowledged => &self.counters.frames_acknowledged,
             AgentField::OutboxBytes => &self.counters.outbox_bytes,
+            AgentField::SpoolBytes => &self.counters.spool_bytes,
             AgentField::Jobs => &self.counters.jobs,
             AgentField::Sources => &self.counters.sources,
         };

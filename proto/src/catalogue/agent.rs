@@ -33,6 +33,8 @@ pub enum AgentField {
     FramesAcknowledged,
     /// Bytes that wait for an acknowledgement.
     OutboxBytes,
+    /// Bytes that lie in the spool.
+    SpoolBytes,
     /// Jobs that are followed.
     Jobs,
     /// Sources that are open.
@@ -140,6 +142,13 @@ pub(crate) static METRICS: &[Metric] = &[
         Kind::Gauge,
         &[Origin::Agent(AgentField::OutboxBytes)],
         "Bytes of frames that wait for an acknowledgement.",
+    ),
+    own(
+        "agent.spool.bytes",
+        Bytes,
+        Kind::Gauge,
+        &[Origin::Agent(AgentField::SpoolBytes)],
+        "Bytes on the disk that wait for an acknowledgement, of this life of the agent and of earlier ones.",
     ),
     own("agent.jobs", Count, Kind::Gauge, &[Origin::Agent(AgentField::Jobs)], "Jobs that are followed."),
     own("agent.sources", Count, Kind::Gauge, &[Origin::Agent(AgentField::Sources)], "Sources that are open."),

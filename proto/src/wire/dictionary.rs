@@ -34,6 +34,7 @@ pub struct Announced {
     jobs: BTreeMap<JobHandle, JobDescriptor>,
     series: BTreeMap<SeriesId, SeriesDescriptor>,
     shapes: BTreeMap<ShapeId, Arc<Shape>>,
+    version: u64,
 }
 
 impl Announced {
@@ -42,6 +43,7 @@ impl Announced {
         if self.shapes.contains_key(&shape.id) {
             return;
         }
+        self.version += 1;
         if let Some(job) = &shape.job {
             self.announce_job(job.handle, &job.descriptor, entries);
         }
@@ -65,8 +67,14 @@ impl Announced {
     /// Adds the job's entry if the receiver does not know it yet: an event may speak of a job without a block.
     pub fn announce_job(&mut self, handle: JobHandle, descriptor: &JobDescriptor, entries: &mut Vec<Entry>) {
         if self.jobs.insert(handle, descriptor.clone()).is_none() {
+            self.version += 1;
             entries.push(Entry::Job(handle, descriptor.clone()));
         }
+    }
+
+    /// Another number whenever [`Announced::all`] would say something else.
+    pub const fn version(&self) -> u64 {
+        self.version
     }
 
     /// Whether the job was announced and is not retired.
@@ -86,6 +94,7 @@ impl Announced {
 
     /// Forgets a job that has ended and whose frames are all acknowledged.
     pub fn retire_job(&mut self, handle: JobHandle) {
+        self.version += 1;
         self.jobs.remove(&handle);
         self.series.retain(|_, series| series.job != Some(handle));
         self.shapes.retain(|_, shape| shape.job.as_ref().is_none_or(|job| job.handle != handle));

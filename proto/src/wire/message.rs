@@ -69,6 +69,8 @@ pub enum SkipReason {
     AlreadyAcknowledged,
     /// The collector refused the frame again and again, or there is no frame that would hold the samples.
     Refused,
+    /// They lay in the agent's spool, and are damaged. Nobody knows any more what they held.
+    Damaged,
 }
 
 /// From the collector to an agent.

@@ -299,6 +299,7 @@ pub(crate) fn of_message_to_collector(message: &ToCollector) -> Json {
                     SkipReason::OutboxFull => "outbox_full",
                     SkipReason::AlreadyAcknowledged => "already_acknowledged",
                     SkipReason::Refused => "refused",
+                    SkipReason::Damaged => "damaged",
                 }),
             ),
             ("span_us", list([span_us.0, span_us.1], Json::from)),

@@ -4,6 +4,8 @@
 //! Nothing is lost here without being counted: what the outbox has no room for, and what the collector refuses, leaves
 //! a note in its place in the sequence.
 
+mod spooling;
+
 use std::collections::VecDeque;
 
 use polymeter_proto::batch::Batch;
@@ -13,9 +15,10 @@ use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::{Encoder, Extras};
 use polymeter_proto::wire::message::{ToAgent, ToCollector};
 
-use super::content::Content;
-use super::outbox::{Dropped, Outbox, Outgoing};
-use super::packer::{Packed, Packer};
+use self::spooling::Spooling;
+use crate::delivery::content::Content;
+use crate::delivery::outbox::{Dropped, Outbox, Outgoing};
+use crate::delivery::packer::{Packed, Packer};
 use crate::sampler::{Flushed, Told};
 
 /// Bytes that may be under way without an acknowledgement. More would only fill buffers that a restart loses.
@@ -37,14 +40,17 @@ pub enum Send<'a> {
     Frame(&'a [u8]),
     /// A message.
     Message(Vec<u8>),
+    /// Nothing, before this segment was [restored](Link::restored).
+    Restore(u64),
 }
 
 impl Send<'_> {
-    /// The bytes.
+    /// The bytes; none of a segment.
     pub fn bytes(&self) -> &[u8] {
         match self {
             Self::Frame(bytes) => bytes,
             Self::Message(bytes) => bytes,
+            Self::Restore(_) => &[],
         }
     }
 }
@@ -103,26 +109,18 @@ pub struct Link {
     refused: (u64, u32),
     complained: bool,
     counts: LinkCounts,
+    spooling: Spooling,
+    /// Since when nothing was acknowledged and something waits, or since when all that waited lay on the disk.
+    quiet_since_ns: u64,
+    /// Segments that are not wanted any more.
+    released: Vec<u64>,
 }
 
 impl Link {
     /// A new session, with an outbox of `outbox_bytes`.
     pub fn new(session: SessionId, descriptor: SessionDescriptor, outbox_bytes: usize, now_ns: u64) -> Self {
-        Self {
-            session,
-            // What was sent is not dropped: it may be stored. So half of the outbox must be left for what was not.
-            window_bytes: WINDOW_BYTES.min(outbox_bytes / 2),
-            outbox: Outbox::new(session, outbox_bytes),
-            packer: Packer::new(descriptor, now_ns),
-            encoder: Encoder::default(),
-            retiring: Vec::new(),
-            dictionary: VecDeque::new(),
-            resend_at_ns: None,
-            resend_after_ns: RESEND_NS,
-            refused: (0, 0),
-            complained: false,
-            counts: LinkCounts::default(),
-        }
+        let (outbox, packer) = (Outbox::new(session, outbox_bytes), Packer::new(descriptor, now_ns));
+        Self::with(outbox, packer, outbox_bytes, now_ns, Spooling::Off)
     }
 
     /// Takes what the sampler has flushed into the outbox.
@@ -130,24 +128,28 @@ impl Link {
         let first = self.outbox.next_sequence();
         let Some(packed) = self.packer.pack(flushed, first, now_ns) else { return };
         let Packed { dictionary, ledger, told, revived } = packed;
-        let dropped = self.push(&flushed.batch, &dictionary, &ledger, told);
+        if self.outbox.is_empty() {
+            self.quiet_since_ns = now_ns;
+        }
+        self.push(&flushed.batch, &dictionary, &ledger, told);
         let last = self.outbox.next_sequence() - 1;
         self.packer.divided(first, last);
         revived.into_iter().for_each(|job| self.retire_after(job, last));
+        if self.spooling == Spooling::Off {
+            self.make_room();
+        }
+    }
+
+    /// Lets frames go until the outbox holds no more than it may: where there is no spool, or it has no room either.
+    fn make_room(&mut self) {
+        let dropped = self.outbox.make_room();
         self.counts.samples_dropped += dropped.samples;
         self.lost(dropped);
     }
 
     /// Puts a frame into the outbox, or several where one would be beyond the limits: the dictionary before the samples,
     /// tallies and events behind them.
-    /// Returns what had to go to make room.
-    fn push(
-        &mut self,
-        batch: &Batch,
-        dictionary: &[Entry],
-        ledger: &[LedgerEntry],
-        told: Vec<Told>,
-    ) -> Dropped {
+    fn push(&mut self, batch: &Batch, dictionary: &[Entry], ledger: &[LedgerEntry], told: Vec<Told>) {
         let events: Vec<Event> = told.iter().map(|told| told.event.clone()).collect();
         let sequence = self.outbox.next_sequence();
         let mut bytes = Vec::new();
@@ -164,37 +166,32 @@ impl Link {
                 self.retire_after(job.handle, sequence);
             }
         }
-        self.outbox.push(bytes, Content::of(batch), told)
+        self.outbox.push(bytes, Content::of(batch), told);
     }
 
-    fn push_divided(
-        &mut self,
-        batch: &Batch,
-        dictionary: &[Entry],
-        ledger: &[LedgerEntry],
-        told: Vec<Told>,
-    ) -> Dropped {
+    fn push_divided(&mut self, batch: &Batch, dictionary: &[Entry], ledger: &[LedgerEntry], told: Vec<Told>) {
         let nothing = Batch::default();
         let mut told = told;
-        let (mut dropped, more) = if dictionary.len() > 1 {
+        if dictionary.len() > 1 {
             let (first, second) = dictionary.split_at(dictionary.len() / 2);
-            (self.push(&nothing, first, &[], Vec::new()), self.push(batch, second, ledger, told))
+            self.push(&nothing, first, &[], Vec::new());
+            self.push(batch, second, ledger, told);
         } else if !batch.is_empty() && ledger.len() + told.len() > 0 {
-            (self.push(batch, dictionary, &[], Vec::new()), self.push(&nothing, &[], ledger, told))
+            self.push(batch, dictionary, &[], Vec::new());
+            self.push(&nothing, &[], ledger, told);
         } else if ledger.len() > 1 {
             let (first, second) = ledger.split_at(ledger.len() / 2);
-            (self.push(&nothing, dictionary, first, Vec::new()), self.push(&nothing, &[], second, told))
+            self.push(&nothing, dictionary, first, Vec::new());
+            self.push(&nothing, &[], second, told);
         } else if told.len() > 1 {
             let second = told.split_off(told.len() / 2);
-            (self.push(&nothing, dictionary, ledger, told), self.push(&nothing, &[], &[], second))
+            self.push(&nothing, dictionary, ledger, told);
+            self.push(&nothing, &[], &[], second);
         } else {
             // One batch alone is always within the limits, which were chosen so.
             self.counts.samples_refused += batch.samples() as u64;
             self.outbox.push_nothing(&Content::of(batch));
-            (Dropped::default(), Dropped::default())
-        };
-        dropped.join(more);
-        dropped
+        }
     }
 
     /// The job is forgotten when frame `sequence` is acknowledged, the last that speaks of it so far.
@@ -205,6 +202,11 @@ impl Link {
 
     /// What was in frames that went and must be told all the same is told in a later one.
     fn lost(&mut self, dropped: Dropped) {
+        if matches!(self.spooling, Spooling::Replay(_)) {
+            // Of an earlier life there are no later frames.
+            self.counts.events_dropped += dropped.events.len() as u64;
+            return;
+        }
         self.counts.events_dropped += self.packer.lost(&dropped.frames, dropped.events);
     }
 
@@ -219,6 +221,7 @@ impl Link {
         Some(match self.outbox.next_outgoing()? {
             Outgoing::Frame(bytes) => Send::Frame(bytes),
             Outgoing::Note(note) => Send::Message(note.encode()),
+            Outgoing::Segment(segment) => Send::Restore(segment),
         })
     }
 
@@ -240,9 +243,10 @@ impl Link {
                 self.outbox.resend_from(from.max(1));
             }
             ToAgent::NeedDictionary { session } if session == self.session => {
-                self.dictionary = ToCollector::dictionaries(self.session, &self.packer.all_entries()).into();
+                self.dictionary = ToCollector::dictionaries(self.session, &self.all_entries()).into();
                 self.outbox.resend_all();
             }
+            ToAgent::Refused { frame: Some((session, _)), .. } if session != self.session => {}
             ToAgent::Refused { reason, versions, frame } => return self.refused(reason, versions, frame),
             // For a session that is not this one's, from a collector that remembers another life; and what has nothing to
             // do with delivery.
@@ -255,7 +259,10 @@ impl Link {
     }
 
     fn acknowledged(&mut self, through: u64, now_ns: u64) {
-        self.counts.frames_acknowledged += self.outbox.acknowledge(through);
+        let acknowledged = self.outbox.acknowledge(through);
+        self.counts.frames_acknowledged += acknowledged.frames;
+        self.released.extend(acknowledged.segments);
+        self.quiet_since_ns = now_ns;
         self.complained = false;
         self.resend_after_ns = RESEND_NS;
         self.resend_at_ns = self.outbox.awaits_answer().then_some(now_ns + RESEND_NS);
@@ -272,10 +279,7 @@ impl Link {
 
     fn refused(&mut self, reason: String, versions: (u8, u8), frame: Option<(SessionId, u64)>) -> Heard {
         // Only of the oldest frame: the others are judged when their turn comes.
-        if let Some((session, sequence)) = frame
-            && session == self.session
-            && sequence == self.outbox.oldest()
-        {
+        if let Some((_, sequence)) = frame.filter(|(_, sequence)| *sequence == self.outbox.oldest()) {
             let times = if self.refused.0 == sequence { self.refused.1 + 1 } else { 1 };
             self.refused = (sequence, times);
             if times == REFUSALS {
@@ -312,9 +316,10 @@ impl Link {
         }
     }
 
-    /// When [`Link::passed`] must be called, at the latest.
-    pub const fn wake_at_ns(&self) -> Option<u64> {
-        self.resend_at_ns
+    /// When [`Link::passed`] must be called, and [`Link::spill`] where there is a spool, at the latest.
+    pub fn wake_at_ns(&self) -> Option<u64> {
+        let spill_at_ns = self.spill_at_ns();
+        self.resend_at_ns.into_iter().chain(spill_at_ns).min()
     }
 
     /// Puts what must be told and is in no frame into one. For the end, when nothing else comes that it could go with.
@@ -332,6 +337,11 @@ impl Link {
     /// Whether everything is acknowledged.
     pub fn is_empty(&self) -> bool {
         self.outbox.is_empty()
+    }
+
+    /// Whether all that is not acknowledged lies in the spool.
+    pub fn is_spooled(&self) -> bool {
+        self.outbox.is_spilled()
     }
 
     /// Bytes of the frames that it holds.

@@ -1,0 +1,378 @@
+//! The outbox: frames that the collector has not acknowledged yet. A pure state machine; it sees no socket, no disk and no
+//! clock.
+//!
+//! The collector takes the frames of a session in their order and without gaps. So when there is no room and frames go,
+//! a note stays in their place that says which they were and what they held; it is sent and acknowledged as they would
+//! have been.
+//!
+//! What was sent once may be stored, whether the answer came or not. So a frame that was never sent goes first, and a
+//! note that was sent never changes: what is counted as lost is lost, and what is lost is counted once.
+//!
+//! Where there is a spool, frames may lie in segments on the disk instead. A segment keeps its place in the sequence; it
+//! is read back when its turn comes. What is on the disk is always the oldest of the sequence, without gaps.
+
+mod entry;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+
+use polymeter_proto::series::SessionId;
+use polymeter_proto::wire::message::{SkipReason, ToCollector};
+
+pub use self::entry::{Acknowledged, Dropped, Outgoing, Restored, Spill};
+use self::entry::{Entry, What};
+use super::content::{Content, Losses};
+use crate::sampler::Told;
+
+/// Frames in the order of their sequence numbers, bounded in bytes.
+#[derive(Debug)]
+pub struct Outbox {
+    session: SessionId,
+    limit_bytes: usize,
+    entries: VecDeque<Entry>,
+    /// Bytes in memory, and those of them that are not on the disk, too.
+    bytes: usize,
+    own_bytes: usize,
+    next_sequence: u64,
+    /// How many of the entries are under way: sent since the last time that sending began anew.
+    under_way: usize,
+    under_way_bytes: usize,
+    /// The newest sequence number that was ever sent.
+    sent_through: u64,
+}
+
+impl Outbox {
+    /// An empty outbox for at most `limit_bytes` of frames.
+    pub const fn new(session: SessionId, limit_bytes: usize) -> Self {
+        Self {
+            session,
+            limit_bytes,
+            entries: VecDeque::new(),
+            bytes: 0,
+            own_bytes: 0,
+            next_sequence: 1,
+            under_way: 0,
+            under_way_bytes: 0,
+            sent_through: 0,
+        }
+    }
+
+    /// The outbox of an earlier life: all that is left of it lies in `segments`, each with its first and its last number
+    /// in the sequence. Any of it may have been sent, and what died with the memory of that life, too.
+    pub fn of_segments(session: SessionId, limit_bytes: usize, segments: &[(u64, u64)]) -> Self {
+        let mut outbox = Self::new(session, limit_bytes);
+        for (first, last) in segments {
+            let (first, last) = (*first, *last);
+            outbox.entries.push_back(Entry { first, last, segment: Some(first), what: What::Spilled });
+            outbox.next_sequence = last + 1;
+        }
+        outbox.sent_through = u64::MAX;
+        outbox
+    }
+
+    /// Whose frames they are.
+    pub const fn session(&self) -> SessionId {
+        self.session
+    }
+
+    /// The sequence number of the next frame to be put in.
+    pub const fn next_sequence(&self) -> u64 {
+        self.next_sequence
+    }
+
+    /// Bytes of the frames that it holds in memory.
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether everything has been acknowledged.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The number of the oldest frame that is not acknowledged, or of the next one.
+    pub fn oldest(&self) -> u64 {
+        self.entries.front().map_or(self.next_sequence, |entry| entry.first)
+    }
+
+    /// Whether something has been sent and not acknowledged.
+    pub const fn awaits_answer(&self) -> bool {
+        self.under_way > 0
+    }
+
+    /// Bytes that have been sent and not acknowledged.
+    pub const fn bytes_under_way(&self) -> usize {
+        self.under_way_bytes
+    }
+
+    /// Puts in the frame [`Outbox::next_sequence`], with the events that are in it. There may be no room for it:
+    /// [`Outbox::is_over`] says so, and then something must be [spilled](Self::spill) or [dropped](Self::make_room).
+    pub fn push(&mut self, bytes: Vec<u8>, content: Content, events: Vec<Told>) {
+        self.bytes += bytes.len();
+        self.own_bytes += bytes.len();
+        self.push_entry(What::Frame { bytes, content, events });
+    }
+
+    /// Notes that the samples of the next frame can never be sent, for there is no frame that would hold them.
+    pub fn push_nothing(&mut self, content: &Content) {
+        self.push_entry(What::Skipped { losses: content.into(), reason: SkipReason::Refused });
+    }
+
+    fn push_entry(&mut self, what: What) {
+        let (first, last) = (self.next_sequence, self.next_sequence);
+        self.entries.push_back(Entry { first, last, segment: None, what });
+        self.next_sequence += 1;
+    }
+
+    /// Whether it holds more than it may. What was read back, or is kept until it is acknowledged, is beside it: no more
+    /// than what may be under way, and a segment.
+    pub const fn is_over(&self) -> bool {
+        self.own_bytes > self.limit_bytes
+    }
+
+    /// Lets the oldest frames go that were never sent, until it holds no more than it may. Returns what was in them.
+    pub fn make_room(&mut self) -> Dropped {
+        let mut dropped = Dropped::default();
+        while self.is_over() {
+            let unsent = self.position(self.sent_through + 1);
+            let is_frame =
+                |entry: &Entry| matches!(entry.what, What::Frame { .. }) && entry.segment.is_none();
+            let Some(oldest) = self.entries.iter().skip(unsent).position(is_frame) else { break };
+            self.skip(unsent + oldest, SkipReason::OutboxFull, &mut dropped);
+        }
+        dropped
+    }
+
+    /// Gives up the oldest frame, which the collector refuses. Returns what was in it.
+    pub fn give_up_oldest(&mut self) -> Dropped {
+        let mut dropped = Dropped::default();
+        // The note is to be sent next, and everything behind it once more.
+        self.rewind(0);
+        self.skip(0, SkipReason::Refused, &mut dropped);
+        dropped
+    }
+
+    /// Replaces the frame at `position`, which is not under way, by a note, or lets the note before it grow.
+    fn skip(&mut self, position: usize, reason: SkipReason, dropped: &mut Dropped) {
+        let Some(entry) = self.entries.get_mut(position) else { return };
+        let (sequence, segment) = (entry.first, entry.segment);
+        let What::Frame { bytes, content, events } = &mut entry.what else { return };
+        let losses = Losses::from(&*content);
+        self.bytes -= bytes.len();
+        self.own_bytes -= if segment.is_none() { bytes.len() } else { 0 };
+        dropped.samples += content.samples();
+        dropped.events.append(events);
+        dropped.frames.push(sequence);
+        // A neighbour that says the same, and was not sent either, says it for both.
+        let sent_through = self.sent_through;
+        let before = position.checked_sub(1).and_then(|before| self.entries.get_mut(before));
+        let losses = match before {
+            Some(Entry {
+                first,
+                last,
+                segment: of,
+                what: What::Skipped { losses: skipped, reason: same },
+            }) if *same == reason && *first > sent_through && *of == segment => match skipped.join(losses) {
+                Ok(()) => {
+                    *last = sequence;
+                    self.entries.remove(position);
+                    return;
+                }
+                Err(losses) => losses,
+            },
+            _ => losses,
+        };
+        if let Some(entry) = self.entries.get_mut(position) {
+            entry.what = What::Skipped { losses, reason };
+        }
+    }
+
+    /// What is to be sent next, in the order of the sequence.
+    pub fn next_outgoing(&self) -> Option<Outgoing<'_>> {
+        self.entries.get(self.under_way).map(|entry| self.outgoing(entry))
+    }
+
+    fn outgoing<'a>(&self, entry: &'a Entry) -> Outgoing<'a> {
+        match &entry.what {
+            What::Frame { bytes, .. } => Outgoing::Frame(bytes),
+            What::Skipped { losses, reason } => Outgoing::Note(ToCollector::Skipped {
+                session: self.session,
+                first: entry.first,
+                last: entry.last,
+                reason: *reason,
+                span_us: losses.span_us,
+                lost: losses.to_lost(),
+            }),
+            What::Spilled => Outgoing::Segment(entry.segment.unwrap_or(entry.first)),
+        }
+    }
+
+    /// What [`Outbox::next_outgoing`] gave has been sent.
+    pub fn sent(&mut self) {
+        if let Some(entry) = self.entries.get(self.under_way) {
+            self.under_way += 1;
+            self.under_way_bytes += entry.weight();
+            self.sent_through = self.sent_through.max(entry.last);
+        }
+    }
+
+    /// Everything up to `through` is safe. Returns what that set free. A number that was never sent, from a collector
+    /// that lies, is ignored.
+    pub fn acknowledge(&mut self, through: u64) -> Acknowledged {
+        let mut acknowledged = Acknowledged::default();
+        if through > self.sent_through {
+            return acknowledged;
+        }
+        while self.entries.front().is_some_and(|entry| entry.last <= through) {
+            let Some(entry) = self.entries.pop_front() else { break };
+            if self.under_way > 0 {
+                self.under_way -= 1;
+                self.under_way_bytes -= entry.weight();
+            }
+            self.bytes -= entry.bytes();
+            self.own_bytes -= entry.own_bytes();
+            acknowledged.frames += u64::from(matches!(entry.what, What::Frame { .. }));
+            let is_last = self.entries.front().is_none_or(|next| next.segment != entry.segment);
+            acknowledged.segments.extend(entry.segment.filter(|_| is_last));
+        }
+        acknowledged
+    }
+
+    /// The collector wants everything from `from` once more. What is not there any more was acknowledged once, perhaps
+    /// by another collector or to a database that was lost since; it is told so.
+    pub fn resend_from(&mut self, from: u64) {
+        let oldest = self.oldest();
+        if from < oldest {
+            self.rewind(0);
+            let reason = SkipReason::AlreadyAcknowledged;
+            // It counts nothing, so that it may grow although it was sent; but on the disk it would not.
+            if let Some(Entry {
+                first,
+                segment: None,
+                what: What::Skipped { reason: SkipReason::AlreadyAcknowledged, .. },
+                ..
+            }) = self.entries.front_mut()
+            {
+                *first = from;
+            } else {
+                let what = What::Skipped { losses: Losses::default(), reason };
+                self.entries.push_front(Entry { first: from, last: oldest - 1, segment: None, what });
+            }
+        }
+        self.rewind(self.position(from));
+    }
+
+    /// Begins anew with everything that is not acknowledged: after a silence, or when the collector was restarted.
+    pub fn resend_all(&mut self) {
+        self.rewind(0);
+    }
+
+    /// What is to go to the disk next: the oldest entries that are not there, of `most_bytes` or a little more. What is
+    /// under way is no exception, so that what lies there has no gaps.
+    pub fn spill(&self, most_bytes: usize) -> Option<Spill<'_>> {
+        let is_new = |entry: &Entry| entry.segment.is_none();
+        let begin = self.entries.iter().position(is_new)?;
+        let first = self.entries.get(begin)?.first;
+        let mut bytes = 0;
+        let run = self.entries.iter().skip(begin).take_while(|entry| {
+            let fits = bytes < most_bytes && is_new(entry);
+            bytes += entry.weight();
+            fits
+        });
+        let records: Vec<_> = run.map(|entry| self.outgoing(entry)).collect();
+        let before = begin.checked_sub(1).and_then(|before| self.entries.get(before));
+        let continues = before.and_then(|entry| entry.segment);
+        Some(Spill { first, continues, entries: records.len(), records })
+    }
+
+    /// The first `entries` that [`Outbox::spill`] gave, beginning with the number `first`, are in `segment` now. Those
+    /// that are under way stay in memory, too.
+    pub fn spilled(&mut self, first: u64, entries: usize, segment: u64) {
+        let begin = self.position(first);
+        let end = (begin + entries).min(self.entries.len());
+        for entry in self.entries.range_mut(begin..end) {
+            self.own_bytes -= entry.own_bytes();
+            entry.segment = Some(segment);
+        }
+        let begin = begin.max(self.under_way);
+        if begin >= end {
+            return;
+        }
+        let run: Vec<Entry> = self.entries.drain(begin..end).collect();
+        let (Some(first), Some(last)) = (run.first(), run.last()) else { return };
+        self.bytes -= run.iter().map(Entry::bytes).sum::<usize>();
+        let (first, last) = (first.first, last.last);
+        match begin.checked_sub(1).and_then(|before| self.entries.get_mut(before)) {
+            Some(before) if before.segment == Some(segment) && matches!(before.what, What::Spilled) => {
+                before.last = last;
+            }
+            _ => {
+                let entry = Entry { first, last, segment: Some(segment), what: What::Spilled };
+                self.entries.insert(begin, entry);
+            }
+        }
+    }
+
+    /// Whether all that is not acknowledged lies in segments.
+    pub fn is_spilled(&self) -> bool {
+        self.entries.iter().all(|entry| entry.segment.is_some())
+    }
+
+    /// What was read back of `segment`, in order. What is missing of it was damaged, and leaves a note; returns how many
+    /// frames that are.
+    pub fn restored(&mut self, segment: u64, restored: Vec<Restored>) -> u64 {
+        let is_it = |entry: &Entry| entry.segment == Some(segment) && matches!(entry.what, What::Spilled);
+        let Some(position) = self.entries.iter().position(is_it) else { return 0 };
+        let Some(Entry { first, last, .. }) = self.entries.remove(position) else { return 0 };
+        let mut entries = Vec::new();
+        let (mut next, mut count) = (first, 0);
+        let missing = |first, last| Entry {
+            first,
+            last,
+            segment: Some(segment),
+            what: What::Skipped { losses: Losses::default(), reason: SkipReason::Damaged },
+        };
+        for restored in restored {
+            let (begin, end) = (restored.first(), restored.last());
+            // What was acknowledged while it lay there is not wanted; nor is what does not belong there.
+            if begin < next || end < begin || end > last {
+                continue;
+            }
+            if begin > next {
+                entries.push(missing(next, begin - 1));
+                count += begin - next;
+            }
+            let what = match restored {
+                Restored::Frame(_, bytes, content, events) => {
+                    self.bytes += bytes.len();
+                    What::Frame { bytes, content, events }
+                }
+                Restored::Skipped(_, _, losses, reason) => What::Skipped { losses, reason },
+            };
+            entries.push(Entry { first: begin, last: end, segment: Some(segment), what });
+            next = end + 1;
+        }
+        if next <= last {
+            entries.push(missing(next, last));
+            count += last + 1 - next;
+        }
+        let behind = self.entries.split_off(position);
+        self.entries.extend(entries);
+        self.entries.extend(behind);
+        count
+    }
+
+    /// What is at `position` and behind it is not under way any more.
+    fn rewind(&mut self, position: usize) {
+        if position < self.under_way {
+            self.under_way = position;
+            self.under_way_bytes = self.entries.iter().take(position).map(Entry::weight).sum();
+        }
+    }
+
+    /// The position of the entry that has `sequence`, or of the first beyond it.
+    fn position(&self, sequence: u64) -> usize {
+        self.entries.partition_point(|entry| entry.last < sequence)
+    }
+}

@@ -1,0 +1,137 @@
+//! A segment of the spool, as bytes: records of what would have been sent, each with its checksum. Pure.
+//!
+//! ```text
+//! segment: "PLS" 01, session (8 bytes), first number (8 bytes), checksum of these (4 bytes), records
+//! record:  length (4 bytes), checksum of the content (4 bytes), checksum of these (4 bytes), content
+//! ```
+//!
+//! All numbers are little-endian, and checksums CRC-32. The content of a record is a message to the collector, byte for
+//! byte: a frame, a Skipped, or a Dictionary. A segment begins with the whole dictionary, so that it can be understood
+//! alone, and says it again when it has changed.
+
+use polymeter_proto::limits;
+use polymeter_proto::series::SessionId;
+use polymeter_proto::wire::dictionary::Entry;
+use polymeter_proto::wire::frame::{self, Frame};
+use polymeter_proto::wire::message::ToCollector;
+
+use super::super::content::{Content, Losses, Sources};
+use super::super::outbox::Restored;
+
+const MAGIC: [u8; 4] = *b"PLS\x01";
+
+/// Bytes in front of the records.
+pub(crate) const HEAD_BYTES: usize = 24;
+
+/// Bytes in front of each record's content.
+const RECORD_HEAD_BYTES: usize = 12;
+
+/// How a segment begins.
+pub fn head(session: SessionId, first: u64) -> Vec<u8> {
+    let mut head = MAGIC.to_vec();
+    head.extend_from_slice(&session.0.to_le_bytes());
+    head.extend_from_slice(&first.to_le_bytes());
+    head.extend_from_slice(&crc32fast::hash(&head).to_le_bytes());
+    head
+}
+
+/// Appends a record.
+pub(crate) fn put(out: &mut Vec<u8>, content: &[u8]) {
+    // A frame has at most 4 MiB.
+    let len = u32::try_from(content.len()).unwrap_or(u32::MAX);
+    let mut head = len.to_le_bytes().to_vec();
+    head.extend_from_slice(&crc32fast::hash(content).to_le_bytes());
+    head.extend_from_slice(&crc32fast::hash(&head).to_le_bytes());
+    out.extend_from_slice(&head);
+    out.extend_from_slice(content);
+}
+
+/// What a segment holds, as far as it is whole.
+#[derive(Debug, Default)]
+pub struct Segment {
+    /// Frames and notes.
+    pub restored: Vec<Restored>,
+    /// What is needed to understand them.
+    pub dictionary: Vec<Entry>,
+    /// Records that are damaged.
+    pub damaged: u64,
+    /// Bytes at the end that are no record: a write that was not finished, or damage.
+    pub cut_bytes: usize,
+}
+
+/// The session and the first number of a segment that begins with `bytes`; none where they are damaged.
+pub fn whose(bytes: &[u8]) -> Option<(SessionId, u64)> {
+    let (head, checksum) = bytes.get(..HEAD_BYTES)?.split_last_chunk::<4>()?;
+    let (magic, rest) = head.split_first_chunk::<4>()?;
+    let (session, rest) = rest.split_first_chunk::<8>()?;
+    let first = rest.first_chunk::<8>()?;
+    let is_whole = *magic == MAGIC && crc32fast::hash(head) == u32::from_le_bytes(*checksum);
+    is_whole.then(|| (SessionId(u64::from_le_bytes(*session)), u64::from_le_bytes(*first)))
+}
+
+/// What is in the segment `bytes`, which may be damaged in any way.
+pub fn read(bytes: &[u8]) -> Segment {
+    let mut segment = Segment::default();
+    let Some((session, _)) = whose(bytes) else {
+        segment.cut_bytes = bytes.len();
+        return segment;
+    };
+    let mut sources = Sources::default();
+    let mut rest = bytes.get(HEAD_BYTES..).unwrap_or_default();
+    while let Some((content, behind)) = split_record(rest) {
+        rest = behind;
+        let known = content.and_then(|content| segment.take(session, content, &mut sources));
+        segment.damaged += u64::from(known.is_none());
+    }
+    segment.cut_bytes = rest.len();
+    segment
+}
+
+/// The content of the first record, none where it is damaged, and what is behind it. None where there is no record.
+fn split_record(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
+    let (head, rest) = bytes.split_at_checked(RECORD_HEAD_BYTES)?;
+    let (head, of_head) = head.split_last_chunk::<4>()?;
+    if crc32fast::hash(head) != u32::from_le_bytes(*of_head) {
+        return None;
+    }
+    let (len, of_content) = head.split_first_chunk::<4>()?;
+    let len = usize::try_from(u32::from_le_bytes(*len)).ok().filter(|len| *len <= limits::FRAME_BYTES)?;
+    let (content, behind) = rest.split_at_checked(len)?;
+    let checksum = u32::from_le_bytes(*of_content.first_chunk()?);
+    Some(((crc32fast::hash(content) == checksum).then_some(content), behind))
+}
+
+impl Segment {
+    fn take(&mut self, session: SessionId, content: &[u8], sources: &mut Sources) -> Option<()> {
+        if content.starts_with(&frame::MAGIC) {
+            let frame = Frame::decode(content).ok().filter(|frame| frame.session == session)?;
+            frame.dictionary.iter().for_each(|entry| sources.learn(entry));
+            let known = Content::of_frame(&frame, sources);
+            let told = frame.events.iter().map(|event| sources.told(event)).collect();
+            self.restored.push(Restored::Frame(frame.sequence, content.to_vec(), known, told));
+            self.dictionary.extend(frame.dictionary);
+            return Some(());
+        }
+        match ToCollector::decode(content).ok()? {
+            ToCollector::Dictionary { session: of, entries } if of == session => {
+                entries.iter().for_each(|entry| sources.learn(entry));
+                self.dictionary.extend(entries);
+            }
+            ToCollector::Skipped { session: of, first, last, reason, span_us, lost } if of == session => {
+                let losses = Losses::of_lost(lost, span_us);
+                self.restored.push(Restored::Skipped(first, last, losses, reason));
+            }
+            ToCollector::Dictionary { .. } | ToCollector::Skipped { .. } | ToCollector::Answered { .. } => {
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    /// The number of the newest frame.
+    pub fn last(&self) -> Option<u64> {
+        self.restored.last().map(|restored| match restored {
+            Restored::Frame(last, ..) | Restored::Skipped(_, last, ..) => *last,
+        })
+    }
+}

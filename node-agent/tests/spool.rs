@@ -1,0 +1,199 @@
+//! The spool: what was taken comes back, whatever happens to its files; and what a disk can do to it.
+
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a fault of a test is a failed test"
+)]
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use common::{SESSION, flushed, link};
+use polymeter_agent::delivery::link::{Link, Send};
+use polymeter_agent::delivery::outbox::Restored;
+use polymeter_agent::delivery::spool::segment::{self, Segment};
+use polymeter_agent::delivery::spool::{Batch, Spool, SpoolError};
+use polymeter_proto::wire::frame::Frame;
+use polymeter_proto::wire::message::{ToAgent, ToCollector};
+
+const LARGE: u64 = 1 << 30;
+
+/// What a link with so many frames of one sample gives to the spool at its end.
+fn batch(frames: u32) -> (Link, Batch) {
+    let mut link = link();
+    link.use_spool();
+    (0..frames).for_each(|_| link.take(&flushed(1, 1), 0));
+    let batch = link.spill(None, true, 0).unwrap();
+    (link, batch)
+}
+
+/// The numbers of the frames.
+fn numbers(segment: &Segment) -> Vec<u64> {
+    let number = |restored: &Restored| match restored {
+        Restored::Frame(number, ..) => *number,
+        Restored::Skipped(..) => panic!("a note"),
+    };
+    segment.restored.iter().map(number).collect()
+}
+
+fn the_file(directory: &Path) -> PathBuf {
+    let files = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    files.filter(|path| path.extension().is_some()).max().unwrap()
+}
+
+#[test]
+fn a_segment_that_is_cut_gives_what_is_before_the_cut() {
+    let bytes = [segment::head(SESSION, 1), batch(4).1.bytes].concat();
+    assert_eq!(numbers(&segment::read(&bytes)), [1, 2, 3, 4]);
+    let mut most = 0;
+    for len in 0..bytes.len() {
+        let read = segment::read(&bytes[..len]);
+        let found = numbers(&read);
+        assert_eq!(found, (1..=found.len() as u64).collect::<Vec<_>>(), "{len}");
+        assert!(found.len() >= most && found.len() < 4 && read.damaged == 0, "{len}");
+        most = found.len();
+    }
+    assert_eq!(most, 3);
+}
+
+#[test]
+fn no_flipped_bit_is_believed() {
+    let bytes = [segment::head(SESSION, 1), batch(4).1.bytes].concat();
+    let whole = segment::read(&bytes);
+    for bit in 0..bytes.len() * 8 {
+        let mut flipped = bytes.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        let read = segment::read(&flipped);
+        // One record is damaged, or all from one on are cut off; the others are as they were.
+        assert!(read.damaged == 1 && read.cut_bytes == 0 || read.damaged == 0 && read.cut_bytes > 0, "{bit}");
+        for restored in &read.restored {
+            let same = |other: &Restored| match (restored, other) {
+                (Restored::Frame(a, of_a, ..), Restored::Frame(b, of_b, ..)) => a == b && of_a == of_b,
+                (Restored::Frame(..) | Restored::Skipped(..), _) => false,
+            };
+            assert!(whole.restored.iter().any(same), "{bit}");
+        }
+    }
+}
+
+/// Sends all that the link of an earlier life has, and says which frames and notes these are.
+fn replayed(spool: &Spool, link: &mut Link) -> Vec<String> {
+    let mut sent = Vec::new();
+    while let Some(send) = link.next_send() {
+        match send {
+            Send::Restore(segment) => {
+                let read = spool.read(link.session(), segment).unwrap();
+                link.restored(segment, read);
+                continue;
+            }
+            Send::Frame(bytes) => sent.push(Frame::decode(bytes).unwrap().sequence.to_string()),
+            Send::Message(bytes) => match ToCollector::decode(&bytes).unwrap() {
+                ToCollector::Skipped { first, last, reason, .. } => {
+                    sent.push(format!("{first}-{last} {reason:?}"))
+                }
+                other @ (ToCollector::Dictionary { .. } | ToCollector::Answered { .. }) => {
+                    panic!("{other:?}")
+                }
+            },
+        }
+        link.sent(0);
+    }
+    sent
+}
+
+#[test]
+fn the_next_life_finds_what_was_kept_and_forgets_what_is_acknowledged() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut spool = Spool::open(directory.path(), LARGE).unwrap();
+    let (mut link, first) = batch(3);
+    assert_eq!(spool.append(&first).unwrap(), 1);
+    link.spilled(&first, 1);
+    link.take(&flushed(1, 1), 0);
+    let second = link.spill(spool.open_segment(1 << 20), true, 0).unwrap();
+    assert_eq!((second.continues, spool.append(&second).unwrap()), (Some(1), 1));
+    drop(spool);
+
+    let mut spool = Spool::open(directory.path(), LARGE).unwrap();
+    assert_eq!(spool.sessions(), [(SESSION, vec![1])]);
+    let last = spool.read(SESSION, 1).unwrap().last().unwrap();
+    let mut link = Link::replay(SESSION, 1 << 20, &[(1, last)], 0);
+    assert_eq!(replayed(&spool, &mut link), ["1", "2", "3", "4"]);
+    // Everything that is needed to understand them is there.
+    link.hear(ToAgent::NeedDictionary { session: SESSION }, 0);
+    let Some(Send::Message(bytes)) = link.next_send() else { panic!("no dictionary") };
+    let Ok(ToCollector::Dictionary { entries, .. }) = ToCollector::decode(&bytes) else {
+        panic!("{bytes:?}")
+    };
+    assert!(entries.len() > 3);
+    link.hear(ToAgent::Ack { session: SESSION, through: 4 }, 0);
+    for segment in link.released() {
+        spool.remove(SESSION, segment).unwrap();
+    }
+    assert!(link.is_empty() && spool.sessions().is_empty() && spool.bytes() == 0);
+}
+
+#[test]
+fn damage_is_told_and_costs_no_more_than_itself() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut spool = Spool::open(directory.path(), LARGE).unwrap();
+    spool.append(&batch(5).1).unwrap();
+    let path = the_file(directory.path());
+    let mut bytes = fs::read(&path).unwrap();
+    let len = bytes.len();
+    // The content of a frame in the middle, and the end of the last one.
+    bytes[len * 3 / 4] ^= 0x10;
+    bytes.truncate(len - 3);
+    fs::write(&path, bytes).unwrap();
+    let mut link = Link::replay(SESSION, 1 << 20, &[(1, 5)], 0);
+    let sent = replayed(&spool, &mut link);
+    assert_eq!(sent.iter().filter(|sent| sent.ends_with("Damaged")).count(), 2, "{sent:?}");
+    assert_eq!((sent.len(), sent[4].as_str()), (5, "5-5 Damaged"));
+    // A file that is gone altogether.
+    fs::remove_file(&path).unwrap();
+    assert!(matches!(spool.read(SESSION, 1), Err(SpoolError::Disk { doing: "read", .. })));
+}
+
+#[test]
+fn a_full_or_faulty_disk_keeps_nothing_of_a_batch_and_what_was_kept_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_, batch) = batch(2);
+    let mut spool = Spool::open(directory.path(), batch.bytes.len() as u64 + 100).unwrap();
+    spool.append(&batch).unwrap();
+    let more =
+        Batch { session: SESSION, first: 3, entries: 1, continues: Some(1), bytes: batch.bytes.clone() };
+    assert!(matches!(spool.append(&more), Err(SpoolError::Full)));
+    assert_eq!(numbers(&spool.read(SESSION, 1).unwrap()), [1, 2]);
+    drop(spool);
+    // A directory in the place of the new segment's file: a fault that root gets, too.
+    let mut spool = Spool::open(directory.path(), LARGE).unwrap();
+    let blocked = the_file(directory.path()).with_file_name(format!("{SESSION}-{:016x}.spool", 3));
+    fs::create_dir(&blocked).unwrap();
+    let alone = Batch { continues: None, ..more };
+    assert!(matches!(spool.append(&alone), Err(SpoolError::Disk { doing: "make", .. })));
+    fs::remove_dir(&blocked).unwrap();
+    assert_eq!(spool.append(&alone).unwrap(), 3);
+}
+
+#[test]
+fn two_agents_do_not_share_a_spool() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = Spool::open(directory.path(), LARGE).unwrap();
+    let refused = Spool::open(directory.path(), LARGE).unwrap_err();
+    assert!(matches!(refused, SpoolError::InUse(_)), "{refused}");
+    drop(first);
+    Spool::open(directory.path(), LARGE).unwrap();
+}
+
+#[test]
+fn what_does_not_belong_there_is_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["README", "x.spool", "0000000000000007-1.spool", "0000000000000007-zzzzzzzzzzzzzzzz.spool"] {
+        fs::write(directory.path().join(name), "?").unwrap();
+    }
+    let spool = Spool::open(directory.path(), LARGE).unwrap();
+    assert!(spool.sessions().is_empty());
+}
