@@ -116,18 +116,6 @@ fn two_collectors_share_a_database() {
 }
 
 #[test]
-fn a_newer_schema_is_refused() {
-    let Some(mut site) = site("a_newer_schema_is_refused", Kind::Postgres) else { return };
-    site.collector().stop().unwrap();
-    server(&mut site).query("INSERT INTO schema_version VALUES (99)");
-    let error = Collector::start(&site.config(), &site.context).unwrap_err();
-    assert!(
-        matches!(error, StartError::Store { source: StoreError::NewerSchema { found: 99 }, .. }),
-        "{error:?}"
-    );
-}
-
-#[test]
 fn views_speak_the_language_of_the_field() {
     for kind in [Kind::Postgres, Kind::Timescale] {
         let Some(mut site) = site("views_speak_the_language_of_the_field", kind) else { continue };

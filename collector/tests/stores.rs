@@ -19,7 +19,9 @@ use std::sync::Arc;
 
 use common::agent::{Agent, job, shape, values};
 use common::{Site, now_us, wait_until};
-use polymeter_collector::query::{JobRow, Of};
+use polymeter_collector::StartError;
+use polymeter_collector::query::{JobRow, Of, Reader};
+use polymeter_collector::store::StoreError;
 use polymeter_proto::batch::Shape;
 use polymeter_proto::ledger::{Cause, Event, LedgerEntry, PlanChange, Tally};
 use polymeter_proto::name::MetricName;
@@ -37,6 +39,7 @@ scenarios! {
     jobs_that_come_again_are_other_jobs,
     impossible_times_are_counted,
     a_stop_commits_what_lies_in_the_socket,
+    a_newer_schema_is_refused,
 }
 
 /// A frame of one row, `seed` seconds after `begin_us`.
@@ -375,4 +378,17 @@ fn a_stop_commits_what_lies_in_the_socket(site: &mut Site) {
     agent.settle();
     assert_eq!(agent.heard.last(), Some(&ToAgent::Ack { session: SessionId(11), through: 50 }));
     assert_ticks(site, Of::Node("n1"), begin_us, 0..50);
+}
+
+fn a_newer_schema_is_refused(site: &mut Site) {
+    site.collector().stop().unwrap();
+    site.execute("INSERT INTO schema_version VALUES (99)");
+    let error = polymeter_collector::Collector::start(&site.config(), &site.context).unwrap_err();
+    let StartError::Store { source, .. } = &error else { panic!("{error:?}") };
+    assert!(matches!(source, StoreError::NewerSchema { found: 99 }), "{source:?}");
+    assert!(source.to_string().contains("use a newer polymeter-collector"), "{source}");
+    let Err(StoreError::NewerSchema { found: 99 }) = Reader::open(&site.url()) else { panic!("it is read") };
+    // And an older one is brought up to date by a collector, and read by nobody before.
+    site.execute("DELETE FROM schema_version WHERE version > 1");
+    let Err(StoreError::OlderSchema { found: 1 }) = Reader::open(&site.url()) else { panic!("it is read") };
 }

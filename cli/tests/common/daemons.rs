@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Child, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -19,8 +19,15 @@ pub struct Daemon {
 
 impl Daemon {
     pub fn start(site: &Site, name: &str, arguments: &[&str]) -> Self {
+        let mut command = program(name);
+        command.args(arguments);
+        Self::of(site, command)
+    }
+
+    /// What `command` becomes.
+    pub fn of(site: &Site, mut command: Command) -> Self {
         let log = site.path(&format!("{}.log", unique()));
-        let child = program(name).args(arguments).stderr(File::create(&log).unwrap()).spawn().unwrap();
+        let child = command.stderr(File::create(&log).unwrap()).spawn().unwrap();
         Self { child, log }
     }
 

@@ -87,6 +87,17 @@ impl Site {
         Collector::start(&self.config(), &self.context).unwrap()
     }
 
+    /// Changes the store behind the collector's back.
+    pub fn execute(&mut self, sql: &str) {
+        match &self.server {
+            Some(server) => drop(server.query(sql)),
+            None => {
+                let path = self.directory.path().join("store.db");
+                rusqlite::Connection::open(path).unwrap().execute_batch(sql).unwrap();
+            }
+        }
+    }
+
     pub fn reader(&self) -> Reader {
         Reader::open(&self.url()).unwrap()
     }
