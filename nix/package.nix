@@ -1,36 +1,69 @@
-# The three programs. zeromq is built with libsodium in nixpkgs, and so has CURVE.
+# The programs, or one of them. zeromq is built with libsodium in nixpkgs, and so has CURVE.
 {
   lib,
   rustPlatform,
   pkg-config,
   zeromq,
+  component ? "all",
 }:
 
+let
+  # What each component consists of: the package of the workspace, and the program that it is known by.
+  components = {
+    agent = {
+      crates = [ "polymeter-agent" ];
+      program = "polymeter-agent";
+    };
+    collector = {
+      crates = [ "polymeter-collector" ];
+      program = "polymeter-collector";
+    };
+    cli = {
+      crates = [ "polymeter-cli" ];
+      program = "polymeter";
+    };
+    all = {
+      crates = [
+        "polymeter-agent"
+        "polymeter-collector"
+        "polymeter-cli"
+      ];
+      program = "polymeter";
+    };
+    # The experiments start the daemons that lie beside them.
+    experiments = {
+      crates = [
+        "polymeter-agent"
+        "polymeter-collector"
+        "polymeter-cli"
+        "polymeter-benches"
+      ];
+      program = "polymeter";
+    };
+  };
+  inherit (components.${component}) crates program;
+in
 rustPlatform.buildRustPackage {
-  pname = "polymeter";
+  pname = if component == "all" then "polymeter" else "polymeter-${component}";
   version = (lib.importTOML ../Cargo.toml).workspace.package.version;
 
-  src = lib.cleanSource ../.;
+  src = import ./source.nix { inherit lib; };
   cargoLock.lockFile = ../Cargo.lock;
-  cargoBuildFlags = [
+  cargoBuildFlags = lib.concatMap (crate: [
     "-p"
-    "polymeter-agent"
-    "-p"
-    "polymeter-collector"
-    "-p"
-    "polymeter-cli"
-  ];
+    crate
+  ]) crates;
 
   nativeBuildInputs = [ pkg-config ];
   buildInputs = [ zeromq ];
 
-  # They want real cgroups and a PostgreSQL server, which a build sandbox does not have.
+  # They are a check of the flake, which builds everything once more without optimisation: nix/checks.nix.
   doCheck = false;
 
   meta = {
     description = "Job monitor and profiler: each metric of every job at its own period";
     license = lib.licenses.asl20;
-    mainProgram = "polymeter";
+    mainProgram = program;
     platforms = lib.platforms.linux;
   };
 }

@@ -1,25 +1,45 @@
-# What one needs to work on Polymeter.
+# What one needs to work on Polymeter, and to run its experiments.
 {
   mkShell,
   cargo,
+  cargo-deny,
   clippy,
+  gfortran,
+  gnumake,
+  munge,
+  openmpi,
+  pkg-config,
+  postgresql,
+  python3,
   rustc,
   rustfmt,
-  pkg-config,
+  util-linux,
   zeromq,
-  postgresql_15,
-  python3,
 }:
 
 mkShell {
   packages = [
     cargo
+    cargo-deny
     clippy
     rustc
     rustfmt
+    gnumake
     pkg-config
+    # Built with libsodium in nixpkgs, and so with CURVE.
     zeromq
-    postgresql_15
-    python3
+    # What the tests start and call: a server with TimescaleDB, credentials, `setpriv`.
+    (postgresql.withPackages (extensions: [ extensions.timescaledb ]))
+    munge
+    util-linux
+    # Real workloads: MPI, and Fortran for the NAS benchmarks.
+    openmpi
+    gfortran
+    # Looking at results: plots, and reading the samples of a bundle.
+    (python3.withPackages (modules: [
+      modules.matplotlib
+      modules.pandas
+      modules.pyarrow
+    ]))
   ];
 }

@@ -1,0 +1,20 @@
+# What the programs are made of. Documents, Nix files and CI are left out, so that a change of them builds nothing anew;
+# what the tests read is in.
+{ lib }:
+
+lib.fileset.toSource {
+  root = ../.;
+  fileset = lib.fileset.unions [
+    ../Cargo.toml
+    ../Cargo.lock
+    ../clippy.toml
+    ../rustfmt.toml
+    ../proto
+    ../node-agent
+    ../collector
+    ../cli
+    (lib.fileset.difference ../benches ../benches/results)
+    ../deploy
+    ../docs
+  ];
+}
