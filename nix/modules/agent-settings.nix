@@ -1,0 +1,73 @@
+# The keys of agent.toml. `make check-nix` holds this list against those that the program knows.
+{ lib }:
+
+let
+  inherit (lib) mkOption types;
+  inherit (import ./types.nix { inherit lib; })
+    endpoint
+    optional
+    pathOrOff
+    period
+    periodOrOff
+    size
+    ;
+in
+{
+  node = optional types.str "node17" "The node's name in the data; without it the host's name.";
+  collector = optional endpoint "tcp://collector.example.org:7717" "Where the samples go.";
+  root = optional types.path "/" "The directory below which /sys and /proc are.";
+  flush = optional period "1s" "How often the samples are sent.";
+  outbox = optional size "64MiB" "How much may wait while the collector cannot be reached.";
+  realtime_priority =
+    optional (types.ints.between 0 50) 10
+      "The priority of the sampling thread under SCHED_FIFO; 0 leaves it under the ordinary policy.";
+  perf_descriptors =
+    optional (types.ints.between 0 1000000) 4096
+      "How many descriptors the perf events of one job may take.";
+  socket = optional pathOrOff "/run/polymeter/agent.sock" "The control socket, or \"off\".";
+  remote_control =
+    optional types.bool true
+      "Whether the collector may pass on what users ask on other machines.";
+  rescan = optional period "1s" "How often jobs are looked for even when the kernel reports nothing new.";
+  administrators = optional (types.listOf types.str) [
+    "alice"
+    "@hpc-admin"
+  ] "Who may do all over the control socket, beside root: users, and groups behind an @.";
+  look = optional (types.enum [
+    "own"
+    "all"
+  ]) "own" "Whose jobs ordinary users may look at.";
+
+  jobs = mkOption {
+    type = types.listOf types.str;
+    default = [ ];
+    example = [ "slurm*/uid_{uid}/job_{job}" ];
+    description = "Where the cgroups of jobs are, below the mount of any cgroup hierarchy.";
+  };
+
+  baseline = mkOption {
+    type = types.attrsOf periodOrOff;
+    default = { };
+    example = {
+      "cpu.usage" = "100ms";
+      "io.*" = "off";
+    };
+    description = "The standing plan: which metrics are sampled, at which period.";
+  };
+
+  limits = {
+    shortest_period = optional period "1ms" "The shortest period that users may ask for.";
+    shortest_periods = mkOption {
+      type = types.attrsOf periodOrOff;
+      default = { };
+      example = {
+        "perf.*" = "10ms";
+      };
+      description = "The shortest periods of some metrics, where they are to differ.";
+    };
+    longest_lease = optional period "1h" "The longest time for which users may ask.";
+    samples_per_second = optional types.ints.positive 200000 "Samples per second of one job.";
+    job_cpu_percent = optional (types.ints.between 1 100) 5 "Percent of one CPU for one job.";
+    node_cpu_percent = optional (types.ints.between 1 100) 20 "Percent of one CPU for all that is sampled.";
+  };
+}

@@ -1,0 +1,42 @@
+# The keys of collector.toml. `make check-nix` holds this list against those that the program knows.
+{ lib }:
+
+let
+  inherit (lib) types;
+  inherit (import ./types.nix { inherit lib; })
+    endpoint
+    optional
+    pathOrOff
+    period
+    ;
+in
+{
+  listen = optional endpoint "tcp://127.0.0.1:7717" "Where agents connect.";
+  store =
+    optional types.str "host=/run/postgresql dbname=polymeter user=polymeter"
+      "Where the samples go: sqlite:PATH, postgres://USER@HOST/DATABASE, or words as libpq reads them.";
+  timescaledb = optional (types.enum [
+    "auto"
+    "off"
+    "require"
+  ]) "auto" "Whether TimescaleDB is used where the server has it.";
+  writers = optional (types.ints.between 1 64) 2 "Connections that write side by side.";
+  commit_interval = optional period "1s" "How long samples wait for others, to be committed with them.";
+  commit_rows =
+    optional (types.ints.between 1 10000000) 50000
+      "How many samples are committed together at most.";
+  control_socket =
+    optional pathOrOff "/run/polymeter-collector/control.sock"
+      "A Unix socket at which users of this machine ask for changes on all nodes of their jobs, or \"off\".";
+  auth = optional (types.enum [
+    "none"
+    "munge"
+  ]) "munge" "How users of other machines are known.";
+  control =
+    optional (types.strMatching "tcp://.+:[0-9]+") "tcp://192.0.2.1:7718"
+      "Where users ask from other machines; needs auth = \"munge\".";
+  unmunge = optional types.path "/usr/bin/unmunge" "The command that decodes MUNGE credentials.";
+  munge_socket =
+    optional types.path "/run/munge/munge.socket.2"
+      "The socket of munged, where it is not the usual one.";
+}

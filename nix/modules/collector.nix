@@ -1,0 +1,162 @@
+# services.polymeter-collector: the collector, and on wish the database that it stores in.
+{
+  config,
+  lib,
+  pkgs,
+  ...
+}:
+
+let
+  cfg = config.services.polymeter-collector;
+  file = import ./file.nix { inherit lib pkgs; };
+  program = "${cfg.package}/bin/polymeter-collector";
+  # One name for the user, the role and the database, so that PostgreSQL knows the collector without a password.
+  name = "polymeter";
+  local = cfg.database.createLocally;
+
+  port =
+    endpoint:
+    let
+      found = if endpoint == null then null else builtins.match "tcp://.*:([0-9]+)" endpoint;
+    in
+    lib.optional (found != null) (lib.toInt (lib.head found));
+in
+{
+  options.services.polymeter-collector = {
+    enable = lib.mkEnableOption "Polymeter's collector, which stores what agents send";
+
+    package = lib.mkOption {
+      type = lib.types.package;
+      description = "The package that has `bin/polymeter-collector`.";
+    };
+
+    checkConfig = lib.mkOption {
+      type = lib.types.bool;
+      default = true;
+      description = "Whether the collector checks its configuration while the system is built.";
+    };
+
+    openFirewall = lib.mkOption {
+      type = lib.types.bool;
+      default = false;
+      description = "Whether the ports of `settings.listen` and `settings.control` are opened.";
+    };
+
+    database = {
+      createLocally = lib.mkOption {
+        type = lib.types.bool;
+        default = false;
+        description = "Whether this machine runs a PostgreSQL server with a database for the collector.";
+      };
+      timescaledb = lib.mkOption {
+        type = lib.types.bool;
+        default = true;
+        description = ''
+          Whether that server has TimescaleDB. Its compression has the Timescale License, which nixpkgs counts as unfree:
+          `nixpkgs.config.allowUnfreePredicate` must let `timescaledb` in.
+        '';
+      };
+    };
+
+    settings = lib.mkOption {
+      type = lib.types.submodule {
+        freeformType = file.type;
+        options = import ./collector-settings.nix { inherit lib; };
+      };
+      default = { };
+      example = {
+        listen = "tcp://192.0.2.1:7717";
+        commit_interval = "500ms";
+      };
+      description = ''
+        What stands in the collector's file. What is not said there is the collector's own default. The file is in the
+        store, which everybody can read: no password belongs in it.
+      '';
+    };
+  };
+
+  config = lib.mkIf cfg.enable (
+    lib.mkMerge [
+      {
+        services.polymeter-collector.settings.store = lib.mkDefault (
+          if local then
+            "host=/run/postgresql dbname=${name} user=${name}"
+          else
+            "sqlite:/var/lib/polymeter-collector/polymeter.db"
+        );
+
+        networking.firewall.allowedTCPPorts = lib.mkIf cfg.openFirewall (
+          port cfg.settings.listen ++ port cfg.settings.control
+        );
+
+        users.users.${name} = {
+          isSystemUser = true;
+          group = name;
+        };
+        users.groups.${name} = { };
+
+        systemd.services.polymeter-collector = {
+          description = "Polymeter's collector";
+          wantedBy = [ "multi-user.target" ];
+          # An address that `listen` names must be there.
+          wants = [ "network-online.target" ];
+          after = [ "network-online.target" ];
+          serviceConfig = import ./hardening.nix // {
+            ExecStart = "${program} --config ${
+              file.make {
+                name = "collector.toml";
+                inherit (cfg) settings;
+                inherit program;
+                check = cfg.checkConfig;
+              }
+            }";
+            User = name;
+            Group = name;
+            StateDirectory = "polymeter-collector";
+            WorkingDirectory = "%S/polymeter-collector";
+            # Not the agent's directory: systemd gives each to one user.
+            RuntimeDirectory = "polymeter-collector";
+            # A descriptor for every agent.
+            LimitNOFILE = 65536;
+            CapabilityBoundingSet = "";
+            PrivateDevices = true;
+            ProcSubset = "pid";
+            ProtectProc = "invisible";
+            RestrictRealtime = true;
+            # Not without @resources: ZeroMQ gives its threads the scheduling that they have, and ends where it may not.
+            SystemCallFilter = [
+              "@system-service"
+              "~@privileged"
+            ];
+          };
+        };
+      }
+
+      (lib.mkIf local {
+        services.postgresql = {
+          enable = true;
+          ensureDatabases = [ name ];
+          ensureUsers = [
+            {
+              inherit name;
+              ensureDBOwnership = true;
+            }
+          ];
+        };
+        systemd.services.polymeter-collector = {
+          requires = [ "postgresql.target" ];
+          after = [ "postgresql.target" ];
+        };
+      })
+
+      # The collector creates the extension in its database itself: TimescaleDB trusts a database's owner to.
+      (lib.mkIf (local && cfg.database.timescaledb) {
+        services.polymeter-collector.settings.timescaledb = lib.mkDefault "require";
+        services.postgresql = {
+          extensions = extensions: [ extensions.timescaledb ];
+          settings.shared_preload_libraries = [ "timescaledb" ];
+        };
+      })
+    ]
+  );
+}

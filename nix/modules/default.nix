@@ -1,0 +1,24 @@
+# The flake's NixOS modules: each with this flake's package, where nobody says another.
+{ self }:
+
+let
+  with-package =
+    module: service: package:
+    { lib, pkgs, ... }:
+    {
+      imports = [ module ];
+      services.${service}.package =
+        lib.mkDefault
+          self.packages.${pkgs.stdenv.hostPlatform.system}.${package};
+    };
+in
+rec {
+  polymeter-agent = with-package ./agent.nix "polymeter-agent" "agent";
+  polymeter-collector = with-package ./collector.nix "polymeter-collector" "collector";
+  default = {
+    imports = [
+      polymeter-agent
+      polymeter-collector
+    ];
+  };
+}

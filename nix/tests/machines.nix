@@ -1,0 +1,58 @@
+# Two machines that say as much as can be said: every typed option of both modules has a value here. `make check-nix` gives
+# what comes out of it to the programs.
+{
+  agent = {
+    services.polymeter-agent = {
+      enable = true;
+      settings = {
+        node = "node17";
+        collector = "tcp://192.0.2.1:7717";
+        root = "/";
+        flush = "500ms";
+        outbox = "16MiB";
+        realtime_priority = 20;
+        perf_descriptors = 512;
+        socket = "/run/polymeter/agent.sock";
+        remote_control = false;
+        rescan = "2s";
+        administrators = [
+          "root"
+          "@wheel"
+        ];
+        look = "all";
+        jobs = [ "jobs.slice/job-{job}.service" ];
+        baseline = {
+          "cpu.usage" = "100ms";
+          "memory.limit" = "off";
+        };
+        limits = {
+          shortest_period = "10ms";
+          shortest_periods."perf.*" = "100ms";
+          longest_lease = "2h";
+          samples_per_second = 50000;
+          job_cpu_percent = 3;
+          node_cpu_percent = 10;
+        };
+      };
+    };
+  };
+
+  collector = {
+    services.polymeter-collector = {
+      enable = true;
+      openFirewall = true;
+      database.createLocally = true;
+      settings = {
+        listen = "tcp://192.0.2.1:7717";
+        writers = 4;
+        commit_interval = "500ms";
+        commit_rows = 20000;
+        control_socket = "/run/polymeter-collector/control.sock";
+        auth = "munge";
+        control = "tcp://192.0.2.1:7718";
+        unmunge = "/run/current-system/sw/bin/unmunge";
+        munge_socket = "/run/munge/munge.socket.2";
+      };
+    };
+  };
+}
