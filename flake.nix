@@ -1,6 +1,7 @@
 {
   description = "Polymeter: a job monitor and profiler, each metric of every job at its own period";
 
+  # By revision, so that the lock file can be held against it; nixos-26.05 when it was chosen.
   inputs.nixpkgs.url = "github:NixOS/nixpkgs/21a67dc470149f337cecafbe965d8d252a390518";
 
   outputs =
@@ -19,23 +20,73 @@
             value = make system;
           }) systems
         );
+
+      # The compressing part of TimescaleDB has its own licence, which nixpkgs counts as unfree. Nothing else is let in.
+      pkgsFor =
+        system:
+        import nixpkgs {
+          inherit system;
+          config.allowUnfreePredicate = package: (package.pname or "") == "timescaledb";
+        };
+
+      # What is built from a tree with changes has no revision that anybody could fetch.
+      described =
+        pkgs: component:
+        pkgs.callPackage ./nix/described.nix {
+          package = pkgs.callPackage ./nix/package.nix { inherit component; };
+          revision = self.rev or null;
+          lockFile = ./flake.lock;
+        };
+
+      modules = import ./nix/modules { inherit self; };
     in
     {
       packages = forAllSystems (
         system:
         let
-          polymeter = nixpkgs.legacyPackages.${system}.callPackage ./nix/package.nix { };
+          pkgs = pkgsFor system;
+          polymeter = described pkgs "all";
         in
         {
           inherit polymeter;
           default = polymeter;
+          agent = described pkgs "agent";
+          collector = described pkgs "collector";
+          cli = described pkgs "cli";
+          experiments = described pkgs "experiments";
         }
       );
 
-      overlays.default = final: _previous: { polymeter = final.callPackage ./nix/package.nix { }; };
+      overlays.default = final: _previous: {
+        polymeter = described final "all";
+        polymeter-agent = described final "agent";
+        polymeter-collector = described final "collector";
+        polymeter-cli = described final "cli";
+      };
+
+      nixosModules = modules;
 
       devShells = forAllSystems (system: {
-        default = nixpkgs.legacyPackages.${system}.callPackage ./nix/shell.nix { };
+        default = (pkgsFor system).callPackage ./nix/shell.nix { };
       });
+
+      apps = forAllSystems (
+        system:
+        (pkgsFor system).callPackage ./nix/apps.nix {
+          inherit (self.packages.${system}) polymeter experiments;
+          lockFile = ./flake.lock;
+        }
+      );
+
+      checks = forAllSystems (
+        system:
+        import ./nix/checks.nix {
+          pkgs = pkgsFor system;
+          packages = self.packages.${system};
+          inherit modules;
+        }
+      );
+
+      formatter = forAllSystems (system: (pkgsFor system).nixfmt);
     };
 }

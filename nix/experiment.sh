@@ -1,0 +1,32 @@
+# Runs an experiment with the programs of $POLYMETER_EXPERIMENTS, and makes its results a bundle: with the description, the
+# machine, the revision and the lock file, and with a manifest. Text of the app `experiment` in apps.nix.
+usage() {
+    cat >&2 <<'END'
+usage: experiment FILE [DIRECTORY]               the overhead experiment that FILE describes
+       experiment NAME DIRECTORY [ARGUMENT...]   another: scale, jitter, sustain, ingest, gather, wire
+DIRECTORY gets the results; without it, one of a new name here.
+END
+    exit 2
+}
+[ $# -ge 1 ] || usage
+programs=$POLYMETER_EXPERIMENTS
+
+if [ -f "$1" ]; then
+    description=$1
+    out=${2:-experiment-$(basename "$description" .toml)-$(date -u +%Y%m%dT%H%M%SZ)}
+    mkdir -p "$out"
+    # What an interrupted run left is gone on with: the program says so if it is of another experiment.
+    cp "$description" "$out/description.toml"
+    "$programs/overhead" "$out/description.toml" --out "$out"
+else
+    name=$1
+    [ -x "$programs/$name" ] && [ $# -ge 2 ] || usage
+    out=$2
+    shift 2
+    mkdir -p "$out"
+    printf '%s\n' "$name" "$@" >"$out/arguments.txt"
+    "$programs/$name" "$@" | tee "$out/results.md"
+fi
+cp "$POLYMETER_LOCK_FILE" "$out/flake.lock"
+"$programs/polymeter" bundle seal "$out"
+echo "The results are in $out; \`polymeter bundle verify $out\` checks them."
