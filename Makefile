@@ -10,7 +10,7 @@ BUILD_PACKAGES := libzmq3-dev pkg-config gcc libc6-dev
 # What the tests use besides: a PostgreSQL server, Python for the decoder of the protocol's description, and MUNGE.
 TEST_PACKAGES := postgresql-15 python3 munge
 
-.PHONY: demo test build release lint doc quick-experiments fuzz test-qemu deps test-deps clean
+.PHONY: demo test build release lint doc quick-experiments fuzz test-qemu check-nix deps test-deps clean
 
 demo: release
 	$(SUDO) deploy/demo/run.sh target/release target/demo
@@ -49,6 +49,12 @@ fuzz: deps
 test-qemu: release
 	@deploy/install-packages.sh qemu-system-x86 busybox-static e2fsprogs python3
 	cli/tests/guest/run.sh target/release target/guest
+
+# What can be said of the Nix files where nixpkgs cannot be fetched. NIXPKGS_LIB=PATH names nixpkgs' lib, for more of it.
+check-nix: deps
+	@deploy/install-packages.sh nix-bin python3
+	$(CARGO) build --locked -p polymeter-agent -p polymeter-collector -p polymeter-cli
+	nix/check.sh $${CARGO_TARGET_DIR:-target}/debug
 
 deps:
 	@deploy/install-packages.sh $(BUILD_PACKAGES)
