@@ -4,6 +4,7 @@
 let
   inherit (lib) mkOption types;
   inherit (import ./types.nix { inherit lib; })
+    absolutePath
     endpoint
     optional
     pathOrOff
@@ -15,7 +16,13 @@ in
 {
   node = optional types.str "node17" "The node's name in the data; without it the host's name.";
   collector = optional endpoint "tcp://collector.example.org:7717" "Where the samples go.";
-  root = optional types.path "/" "The directory below which /sys and /proc are.";
+  key =
+    optional absolutePath "/etc/polymeter/node17.key"
+      "The agent's own keys, made by `polymeter keygen`; a path outside of the store. Root's, with mode 0400, will do.";
+  collector_key =
+    optional types.str "/etc/polymeter/collector.pub"
+      "The collector's public key, or the file that holds it; wanted with `key`.";
+  root = optional absolutePath "/" "The directory below which /sys and /proc are.";
   flush = optional period "1s" "How often the samples are sent.";
   outbox = optional size "64MiB" "How much may wait while the collector cannot be reached.";
   realtime_priority =

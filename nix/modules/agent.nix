@@ -68,6 +68,10 @@ in
       inherit (cfg) settings;
       inherit program;
       check = cfg.checkConfig;
+      keyless = removeAttrs cfg.settings [
+        "key"
+        "collector_key"
+      ];
     };
 
     users.users.polymeter-agent = {

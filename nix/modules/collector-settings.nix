@@ -4,6 +4,7 @@
 let
   inherit (lib) types;
   inherit (import ./types.nix { inherit lib; })
+    absolutePath
     endpoint
     optional
     pathOrOff
@@ -12,6 +13,19 @@ let
 in
 {
   listen = optional endpoint "tcp://127.0.0.1:7717" "Where agents connect.";
+  key =
+    optional absolutePath "/etc/polymeter/collector.key"
+      "The collector's own keys, made by `polymeter keygen`; a path outside of the store, of the user polymeter, mode 0400.";
+  authorised_agents =
+    optional absolutePath "/etc/polymeter/agents.d"
+      "The directory with a file NODE.pub for each node whose agent may connect.";
+  bind_node_to_key =
+    optional types.bool true
+      "Whether an agent may send only for the node that its .pub file is named after.";
+  insecure = optional types.bool false "Whether other machines may connect without keys.";
+  metrics =
+    optional (types.strMatching ".+:[0-9]+") "127.0.0.1:9717"
+      "Where the collector's own metrics are served for Prometheus.";
   store =
     optional types.str "host=/run/postgresql dbname=polymeter user=polymeter"
       "Where the samples go: sqlite:PATH, postgres://USER@HOST/DATABASE, or words as libpq reads them.";
@@ -35,8 +49,8 @@ in
   control =
     optional (types.strMatching "tcp://.+:[0-9]+") "tcp://192.0.2.1:7718"
       "Where users ask from other machines; needs auth = \"munge\".";
-  unmunge = optional types.path "/usr/bin/unmunge" "The command that decodes MUNGE credentials.";
+  unmunge = optional absolutePath "/usr/bin/unmunge" "The command that decodes MUNGE credentials.";
   munge_socket =
-    optional types.path "/run/munge/munge.socket.2"
+    optional absolutePath "/run/munge/munge.socket.2"
       "The socket of munged, where it is not the usual one.";
 }

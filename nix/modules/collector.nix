@@ -108,6 +108,15 @@ in
                 inherit (cfg) settings;
                 inherit program;
                 check = cfg.checkConfig;
+                # Without keys other machines may connect only where that is said.
+                keyless =
+                  removeAttrs cfg.settings [
+                    "key"
+                    "authorised_agents"
+                  ]
+                  // {
+                    insecure = true;
+                  };
               }
             }";
             User = name;

@@ -21,13 +21,16 @@ in
       settings,
       program,
       check,
+      # The settings as they can be checked where no key is.
+      keyless,
     }:
     let
       file = format.generate name (said settings);
+      checkable = format.generate name (said keyless);
     in
     if check && runnable then
       pkgs.runCommand name { } ''
-        ${program} --config ${file} --check
+        ${program} --config ${checkable} --check
         cp ${file} $out
       ''
     else

@@ -20,5 +20,7 @@ in
   periodOrOff = types.strMatching "off|[0-9]+(us|ms|s|min|h|d)";
   size = types.strMatching "[0-9]+(KiB|MiB|GiB)";
   endpoint = types.strMatching "(tcp|ipc)://.+";
+  # Texts, and not Nix's own paths: those would be copied into the store, which everybody can read.
+  absolutePath = types.strMatching "/.*";
   pathOrOff = types.strMatching "off|/.*";
 }

@@ -7,6 +7,8 @@
       settings = {
         node = "node17";
         collector = "tcp://192.0.2.1:7717";
+        key = "/etc/polymeter/node17.key";
+        collector_key = "/etc/polymeter/collector.pub";
         root = "/";
         flush = "500ms";
         outbox = "16MiB";
@@ -44,6 +46,11 @@
       database.createLocally = true;
       settings = {
         listen = "tcp://192.0.2.1:7717";
+        key = "/etc/polymeter/collector.key";
+        authorised_agents = "/etc/polymeter/agents.d";
+        bind_node_to_key = true;
+        insecure = false;
+        metrics = "127.0.0.1:9717";
         writers = 4;
         commit_interval = "500ms";
         commit_rows = 20000;
