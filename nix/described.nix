@@ -2,7 +2,6 @@
 # `polymeter --version --json` and experiment bundles tell it. It is added afterwards, so that a new revision that changes
 # no source compiles nothing anew.
 {
-  lib,
   runCommand,
   package,
   # null where nobody knows it, as in a tree with changes that are not committed.

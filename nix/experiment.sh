@@ -16,11 +16,11 @@ if [ -f "$1" ]; then
     out=${2:-experiment-$(basename "$description" .toml)-$(date -u +%Y%m%dT%H%M%SZ)}
     mkdir -p "$out"
     # What an interrupted run left is gone on with: the program says so if it is of another experiment.
-    cp "$description" "$out/description.toml"
+    [ "$description" -ef "$out/description.toml" ] || cp "$description" "$out/description.toml"
     "$programs/overhead" "$out/description.toml" --out "$out"
 else
     name=$1
-    [ -x "$programs/$name" ] && [ $# -ge 2 ] || usage
+    if [ ! -x "$programs/$name" ] || [ $# -lt 2 ]; then usage; fi
     out=$2
     shift 2
     mkdir -p "$out"

@@ -1,5 +1,6 @@
 //! `polymeter`: everything that a person types.
 
+mod bundle;
 mod catalogue;
 mod control;
 mod failure;
@@ -7,6 +8,7 @@ mod keygen;
 mod report;
 mod run;
 mod terminal;
+mod version;
 
 use std::process::ExitCode;
 
@@ -14,10 +16,18 @@ use clap::{Parser, Subcommand};
 
 /// Looks at jobs closely and cheaply: each metric at its own period, from 100 µs to a day.
 #[derive(Debug, Parser)]
-#[command(name = "polymeter", version, about, arg_required_else_help = true)]
+#[command(name = "polymeter", about, arg_required_else_help = true, args_conflicts_with_subcommands = true)]
 struct Arguments {
+    /// Print the version.
+    #[arg(short = 'V', long)]
+    version: bool,
+
+    /// With --version: as JSON, with what the program was made of.
+    #[arg(long, requires = "version")]
+    json: bool,
+
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -26,6 +36,8 @@ enum Command {
     Run(run::Arguments),
     /// Report what a stored job used.
     Report(report::Arguments),
+    /// Put everything about a run into one directory: samples, plan, losses, machine, and how to do it again.
+    Bundle(bundle::Arguments),
     /// List the metrics that there are, and where they come from.
     Metrics(catalogue::Arguments),
     /// Show how this node's agent goes: samples due, taken, late and missed, and what they cost.
@@ -43,16 +55,19 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let done = match Arguments::parse().command {
-        Command::Run(arguments) => run::run(&arguments),
-        Command::Report(arguments) => report::run(&arguments).map(|()| ExitCode::SUCCESS),
-        Command::Keygen(arguments) => keygen::run(&arguments).map(|()| ExitCode::SUCCESS),
-        Command::Metrics(arguments) => catalogue::run(&arguments).map(|()| ExitCode::SUCCESS),
-        Command::Status(arguments) => control::status(&arguments).map(|()| ExitCode::SUCCESS),
-        Command::Jobs(arguments) => control::jobs(&arguments).map(|()| ExitCode::SUCCESS),
-        Command::Plan(arguments) => control::plan(&arguments).map(|()| ExitCode::SUCCESS),
-        Command::Set(arguments) => control::set(&arguments).map(|()| ExitCode::SUCCESS),
-        Command::Reset(arguments) => control::reset(&arguments).map(|()| ExitCode::SUCCESS),
+    let arguments = Arguments::parse();
+    let done = match arguments.command {
+        None => version::run(arguments.json).map(|()| ExitCode::SUCCESS),
+        Some(Command::Run(arguments)) => run::run(&arguments),
+        Some(Command::Bundle(arguments)) => bundle::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Some(Command::Report(arguments)) => report::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Some(Command::Keygen(arguments)) => keygen::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Some(Command::Metrics(arguments)) => catalogue::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Some(Command::Status(arguments)) => control::status(&arguments).map(|()| ExitCode::SUCCESS),
+        Some(Command::Jobs(arguments)) => control::jobs(&arguments).map(|()| ExitCode::SUCCESS),
+        Some(Command::Plan(arguments)) => control::plan(&arguments).map(|()| ExitCode::SUCCESS),
+        Some(Command::Set(arguments)) => control::set(&arguments).map(|()| ExitCode::SUCCESS),
+        Some(Command::Reset(arguments)) => control::reset(&arguments).map(|()| ExitCode::SUCCESS),
     };
     done.unwrap_or_else(|failure| {
         terminal::complain(&format!("polymeter: {failure}\n"));

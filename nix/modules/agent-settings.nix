@@ -25,6 +25,10 @@ in
   root = optional absolutePath "/" "The directory below which /sys and /proc are.";
   flush = optional period "1s" "How often the samples are sent.";
   outbox = optional size "64MiB" "How much may wait while the collector cannot be reached.";
+  spool =
+    optional absolutePath "/var/lib/polymeter-agent/spool"
+      "Where samples wait that memory has no room for; below /var/lib/polymeter-agent, where alone the agent may write.";
+  spool_bytes = optional size "1GiB" "How much may wait there.";
   realtime_priority =
     optional (types.ints.between 0 50) 10
       "The priority of the sampling thread under SCHED_FIFO; 0 leaves it under the ordinary policy.";

@@ -92,6 +92,8 @@ in
         User = "polymeter-agent";
         Group = "polymeter-agent";
         RuntimeDirectory = "polymeter";
+        # For `spool`.
+        StateDirectory = "polymeter-agent";
         # One descriptor for every file, perf event and CPU.
         LimitNOFILE = 1048576;
         AmbientCapabilities = capabilities;

@@ -12,6 +12,8 @@
         root = "/";
         flush = "500ms";
         outbox = "16MiB";
+        spool = "/var/lib/polymeter-agent/spool";
+        spool_bytes = "256MiB";
         realtime_priority = 20;
         perf_descriptors = 512;
         socket = "/run/polymeter/agent.sock";

@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// The job that is meant: of several with the same id the last.
-fn choose<'a>(jobs: &'a [JobRow], wanted: Option<&str>) -> Result<&'a JobRow, Failure> {
+pub(crate) fn choose<'a>(jobs: &'a [JobRow], wanted: Option<&str>) -> Result<&'a JobRow, Failure> {
     let fitting = jobs.iter().rev().find(|job| wanted.is_none_or(|wanted| job.job_id == wanted));
     fitting.ok_or_else(|| {
         let known: Vec<&str> = jobs.iter().rev().take(10).map(|job| job.job_id.as_str()).collect();
