@@ -4,6 +4,7 @@ mod catalogue;
 mod control;
 mod failure;
 mod keygen;
+mod own;
 mod report;
 mod run;
 mod terminal;
@@ -38,6 +39,10 @@ enum Command {
     Set(control::SetArguments),
     /// End your changes to a job's periods.
     Reset(control::ResetArguments),
+    /// Put a named instant, or the begin or end of a phase, into a job's data.
+    Mark(control::MarkArguments),
+    /// Put a value of your own into a job's data.
+    Push(control::PushArguments),
     /// Make a key pair, with which an agent or a collector encrypts and shows who it is.
     Keygen(keygen::Arguments),
 }
@@ -53,6 +58,8 @@ fn main() -> ExitCode {
         Command::Plan(arguments) => control::plan(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Set(arguments) => control::set(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Reset(arguments) => control::reset(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Mark(arguments) => control::mark(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Push(arguments) => control::push(&arguments).map(|()| ExitCode::SUCCESS),
     };
     done.unwrap_or_else(|failure| {
         terminal::complain(&format!("polymeter: {failure}\n"));

@@ -2,38 +2,39 @@
 
 use super::chart::sparkline;
 use super::gather::{LossReport, Report, SeriesReport, SourceReport};
-use super::units;
+use super::{history, units};
 use crate::terminal;
 
 /// Which series have a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Detail {
-    /// Those that changed, and not too many.
+    /// Those that changed, and not too many; the same of what happened.
     Changing,
     /// All.
     All,
 }
 
-/// Lines for series before a note says how many more there are.
-const LINES: usize = 30;
+/// Lines of one kind before a note says how many more there are.
+pub(super) const LINES: usize = 30;
 
 /// The least and the greatest width of a chart.
 const CHART: (usize, usize) = (10, 60);
 
-/// The report as text that fits the terminal.
-pub(crate) fn text(report: &Report, detail: Detail) -> String {
+/// The report as text, at most `bound` columns wide where there is a bound.
+pub(crate) fn text(report: &Report, detail: Detail, bound: Option<usize>) -> String {
     let mut text = String::new();
     let owner = report.owner.as_ref().map_or_else(String::new, |owner| format!(" of {owner}"));
     let state = if report.ended { "" } else { ", still running" };
     text.push_str(&format!("job {}{owner} on {}{state}\n", report.job, report.nodes.join(", ")));
     text.push_str(&totals(report));
     text.push('\n');
-    text.push_str(&series(report, detail));
+    text.push_str(&series(report, detail, bound));
     text.push('\n');
+    text.push_str(&history::text(report, detail, bound));
     text.push_str(&completeness(report));
     if detail == Detail::All {
         text.push('\n');
-        text.push_str(&sources(report));
+        text.push_str(&sources(report, bound));
     }
     text
 }
@@ -92,7 +93,7 @@ fn changed(series: &&SeriesReport) -> bool {
     }
 }
 
-fn series(report: &Report, detail: Detail) -> String {
+fn series(report: &Report, detail: Detail, bound: Option<usize>) -> String {
     let chosen: Vec<&SeriesReport> =
         report.series.iter().filter(|series| detail == Detail::All || changed(series)).collect();
     let limit = if detail == Detail::All { usize::MAX } else { LINES };
@@ -119,12 +120,13 @@ fn series(report: &Report, detail: Detail) -> String {
     };
     let mut rows: Vec<Vec<String>> =
         std::iter::once(head).chain(chosen.iter().take(limit).map(row)).collect();
-    let taken: usize = terminal::table(&rows).lines().map(|line| line.chars().count()).max().unwrap_or(0);
-    let width = terminal::columns().saturating_sub(taken + 4).clamp(CHART.0, CHART.1);
+    let taken: usize =
+        terminal::table_within(&rows, None).lines().map(|line| line.chars().count()).max().unwrap_or(0);
+    let width = bound.unwrap_or(terminal::COLUMNS).saturating_sub(taken + 4).clamp(CHART.0, CHART.1);
     for (row, series) in rows.iter_mut().skip(1).zip(&chosen) {
         row.push(sparkline(&series.points, width));
     }
-    let mut text: String = terminal::table(&rows).lines().map(|line| format!("  {line}\n")).collect();
+    let mut text = terminal::indented_table_within(&rows, bound);
     let constant = report.series.len() - chosen.len();
     let hidden = chosen.len().saturating_sub(limit);
     if constant + hidden > 0 {
@@ -134,7 +136,7 @@ fn series(report: &Report, detail: Detail) -> String {
 }
 
 /// What became of the samples of each source.
-fn sources(report: &Report) -> String {
+fn sources(report: &Report, bound: Option<usize>) -> String {
     let head = [
         "source", "node", "due", "taken", "late", "missed", "absent", "dropped", "skipped", "rejected",
         "stored",
@@ -148,7 +150,7 @@ fn sources(report: &Report) -> String {
     };
     let head = head.map(str::to_owned).to_vec();
     let rows: Vec<Vec<String>> = std::iter::once(head).chain(report.sources.iter().map(row)).collect();
-    terminal::table(&rows).lines().map(|line| format!("  {line}\n")).collect()
+    terminal::indented_table_within(&rows, bound)
 }
 
 fn completeness(report: &Report) -> String {

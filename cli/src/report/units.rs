@@ -26,6 +26,11 @@ pub(crate) fn seconds(ns: u64) -> String {
     seconds_f64(to_f64(ns) / 1e9)
 }
 
+/// A measured time with the unit that fits.
+pub(crate) fn seconds_of_ns(ns: f64) -> String {
+    seconds_f64(ns / 1e9)
+}
+
 fn seconds_f64(seconds: f64) -> String {
     let magnitude = seconds.abs();
     match magnitude {
