@@ -4,6 +4,7 @@ mod catalogue;
 mod control;
 mod failure;
 mod keygen;
+mod manual;
 mod own;
 mod report;
 mod run;
@@ -11,11 +12,14 @@ mod terminal;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Looks at jobs closely and cheaply: each metric at its own period, from 100 µs to a day.
 #[derive(Debug, Parser)]
-#[command(name = "polymeter", version, about, arg_required_else_help = true)]
+#[command(name = "polymeter", version, arg_required_else_help = true)]
+#[command(
+    after_help = "Exit status: 0 done, 1 refused or failed, 2 wrong usage, 3 the agent cannot be reached."
+)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -43,6 +47,10 @@ enum Command {
     Mark(control::MarkArguments),
     /// Put a value of your own into a job's data.
     Push(control::PushArguments),
+    /// Print what completes this command in a shell.
+    Completions(manual::CompletionsArguments),
+    /// Print this command's manual page, or write the pages of all commands.
+    Man(manual::ManArguments),
     /// Make a key pair, with which an agent or a collector encrypts and shows who it is.
     Keygen(keygen::Arguments),
 }
@@ -60,6 +68,10 @@ fn main() -> ExitCode {
         Command::Reset(arguments) => control::reset(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Mark(arguments) => control::mark(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Push(arguments) => control::push(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Completions(arguments) => {
+            manual::completions(&arguments, &mut Arguments::command()).map(|()| ExitCode::SUCCESS)
+        }
+        Command::Man(arguments) => manual::man(&arguments, Arguments::command()).map(|()| ExitCode::SUCCESS),
     };
     done.unwrap_or_else(|failure| {
         terminal::complain(&format!("polymeter: {failure}\n"));

@@ -171,7 +171,7 @@ fn change_rows(changes: &[PlanChange], detail: Detail, several_nodes: bool) -> V
         let cause = format!("{}{by}{until}", change.cause.replace('_', " "));
         Some(vec![metric, at(change.at_s), cell(&change.old), cell(&change.new), cause])
     };
-    let head = ["sampled differently", "from", "before", "then", "because of"].map(str::to_owned).to_vec();
+    let head = ["plan change", "at", "from", "to", "because of"].map(str::to_owned).to_vec();
     std::iter::once(head).chain(told.chunk_by(alike).filter_map(row)).collect()
 }
 
