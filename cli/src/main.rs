@@ -9,6 +9,7 @@ mod own;
 mod report;
 mod run;
 mod terminal;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -47,6 +48,8 @@ enum Command {
     Mark(control::MarkArguments),
     /// Put a value of your own into a job's data.
     Push(control::PushArguments),
+    /// Show what is sampled, as it is sampled.
+    Watch(watch::Arguments),
     /// Print what completes this command in a shell.
     Completions(manual::CompletionsArguments),
     /// Print this command's manual page, or write the pages of all commands.
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         Command::Reset(arguments) => control::reset(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Mark(arguments) => control::mark(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Push(arguments) => control::push(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Watch(arguments) => watch::run(&arguments),
         Command::Completions(arguments) => {
             manual::completions(&arguments, &mut Arguments::command()).map(|()| ExitCode::SUCCESS)
         }

@@ -31,7 +31,7 @@ impl Job {
     }
 
     /// The job that is meant; none for the node. The agent at `socket` is asked where nobody says it.
-    pub(super) fn id(&self, socket: &Path) -> Result<Option<String>, Failure> {
+    pub(crate) fn id(&self, socket: &Path) -> Result<Option<String>, Failure> {
         if self.node {
             return Ok(None);
         }

@@ -103,9 +103,14 @@ fn cost_text(cost: &Predicted) -> String {
     )
 }
 
-/// How long until a time, in whole seconds.
+/// How long until a time, as people say it.
 pub(super) fn left(until_us: i64) -> String {
-    let seconds = until_us.saturating_sub(clock::realtime_us()).max(0) / 1_000_000;
+    left_between(clock::realtime_us(), until_us)
+}
+
+/// How long from one time to another, both in microseconds since the epoch.
+pub(crate) fn left_between(now_us: i64, until_us: i64) -> String {
+    let seconds = until_us.saturating_sub(now_us).max(0) / 1_000_000;
     match seconds {
         0..120 => format!("{seconds} s"),
         120..7200 => format!("{} min", seconds / 60),

@@ -22,7 +22,8 @@ use shown::{jobs_text, status_text};
 
 pub(crate) use annotate::{MarkArguments, PushArguments, mark, push};
 pub(crate) use available::available;
-pub(crate) use lease::{PlanArguments, ResetArguments, SetArguments, plan, reset, set};
+pub(crate) use job::Job;
+pub(crate) use lease::{PlanArguments, ResetArguments, SetArguments, left_between, plan, reset, set};
 
 /// Where the agent is, if nobody says otherwise.
 const SOCKET: &str = "/run/polymeter/agent.sock";
@@ -35,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) struct Place {
     /// The agent's control socket.
     #[arg(long, value_name = "PATH", default_value = SOCKET)]
-    socket: PathBuf,
+    pub(crate) socket: PathBuf,
 
     /// As JSON.
     #[arg(long)]
@@ -145,7 +146,7 @@ fn refused(answer: Answer) -> Failure {
 }
 
 /// Asks one thing and reads the answer.
-fn ask(socket: &Path, verb: &Verb) -> Result<Answer, Failure> {
+pub(crate) fn ask(socket: &Path, verb: &Verb) -> Result<Answer, Failure> {
     let stream = UnixStream::connect(socket).map_err(|error| unreachable(socket, &error))?;
     converse(stream, socket, verb)
 }
@@ -167,7 +168,8 @@ fn is_nobody(error: &std::io::Error) -> bool {
     [ErrorKind::NotFound, ErrorKind::ConnectionRefused].contains(&error.kind())
 }
 
-fn unreachable(socket: &Path, error: &std::io::Error) -> Failure {
+/// Why an agent cannot be asked, and what to do.
+pub(crate) fn unreachable(socket: &Path, error: &std::io::Error) -> Failure {
     let silent = [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind());
     let advice = match (is_nobody(error), silent) {
         (true, _) => {

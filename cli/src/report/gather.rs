@@ -129,8 +129,6 @@ pub(crate) struct SeriesReport {
     /// What a counter grew by in all.
     pub(crate) growth: Option<f64>,
     #[serde(skip)]
-    pub(crate) row: SeriesRow,
-    #[serde(skip)]
     pub(crate) points: Vec<(i64, f64)>,
 }
 
@@ -240,7 +238,6 @@ fn summarise(row: SeriesRow, values: &[(i64, f64)], period: Option<String>, from
         mean,
         most: all().reduce(f64::max),
         growth,
-        row,
         points,
     }
 }

@@ -1,6 +1,6 @@
 //! The report of a job: what it used, how its metrics went, what was sampled and what was lost.
 
-mod chart;
+pub(crate) mod chart;
 mod gather;
 mod history;
 mod text;

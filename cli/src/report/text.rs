@@ -50,7 +50,7 @@ fn totals(report: &Report) -> String {
         let cores = if report.wall_s > 0.0 { cpu_s / report.wall_s } else { 0.0 };
         rows.push(("CPU time", format!("{cpu_s:.3} s{parts}, {cores:.2} cores used")));
     }
-    let bytes = |value: f64| units::value(&bytes_row(), value);
+    let bytes = |value: f64| units::value("bytes", value);
     if let Some(peak) = used.peak_memory_bytes {
         rows.push(("peak memory", bytes(peak)));
     }
@@ -71,21 +71,6 @@ fn totals(report: &Report) -> String {
     rows.into_iter().map(|(name, value)| format!("  {name:<18}{value}\n")).collect()
 }
 
-/// A row that is only there for its unit.
-fn bytes_row() -> polymeter_collector::query::SeriesRow {
-    polymeter_collector::query::SeriesRow {
-        series_id: 0,
-        node: String::new(),
-        metric: String::new(),
-        unit: "bytes".to_owned(),
-        kind: "gauge".to_owned(),
-        labels: polymeter_proto::series::Labels::default(),
-        count: 0,
-        first_time_ns: None,
-        last_time_ns: None,
-    }
-}
-
 fn changed(series: &&SeriesReport) -> bool {
     match series.growth {
         Some(growth) => growth != 0.0,
@@ -102,8 +87,8 @@ fn series(report: &Report, detail: Detail, bound: Option<usize>) -> String {
     let row = |series: &&SeriesReport| {
         let value = |value: Option<f64>| match (value, series.kind.as_str()) {
             (None, _) => "-".to_owned(),
-            (Some(value), "counter") => units::rate(&series.row, value),
-            (Some(value), _) => units::value(&series.row, value),
+            (Some(value), "counter") => units::rate(&series.metric, &series.unit, value),
+            (Some(value), _) => units::value(&series.unit, value),
         };
         let labels = if series.labels.is_empty() { String::new() } else { format!("{{{}}}", series.labels) };
         let node = if several_nodes { format!("{} ", series.node) } else { String::new() };
