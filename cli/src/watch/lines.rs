@@ -54,7 +54,9 @@ impl Lines {
         match read {
             Err(_) => return Err(self.gone("it says nothing any more")),
             Ok(Err(error)) => return Err(self.gone(&error.to_string())),
-            Ok(Ok(_)) if self.begun.last() != Some(&b'\n') => return Err(self.gone("it has ended")),
+            Ok(Ok(_)) if self.begun.last() != Some(&b'\n') => {
+                return Err(self.gone("it ended the connection"));
+            }
             Ok(Ok(_)) => {}
         }
         let mut bytes = std::mem::take(&mut self.begun);

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use polymeter_agent::clock;
 use polymeter_agent::control::{Answer, Verb};
-use ratatui::DefaultTerminal;
+use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::event::{self, Event};
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{EnterAlternateScreen, enable_raw_mode};
+use ratatui::{DefaultTerminal, Terminal};
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -130,7 +131,10 @@ impl Screen {
         kill_process(getpid(), Signal::STOP)?;
         enable_raw_mode()?;
         execute!(io::stdout(), EnterAlternateScreen)?;
-        self.terminal.clear()
+        // A new one knows of nothing that was drawn. To clear the old one would ask the terminal a question, the answer
+        // to which the thread of the keys would take.
+        self.terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
+        Ok(())
     }
 }
 

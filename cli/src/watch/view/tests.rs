@@ -106,13 +106,16 @@ fn a_small_terminal_shows_what_matters() {
     assert_eq!(lines[9], "? help  q end  + - rate  r reset");
     press(&mut view, KeyCode::End);
     assert_eq!(drawn(&view, 40, 10)[7], "> pids.current                  -   1min");
-    for width in 0..90 {
-        for height in 0..26 {
+    for width in 1..90 {
+        for height in 2..26 {
             let lines = drawn(&view, width, height);
-            let shown = width < 16 || height < 4 || lines.iter().any(|line| line.starts_with("> pids"));
+            let mark = if width < 36 { ">" } else { "> pids.current" };
+            let shown = lines.iter().any(|line| line.starts_with(mark));
             assert!(shown, "the selected row is there at {width}x{height}: {lines:#?}");
         }
     }
+    drawn(&view, 0, 0);
+    drawn(&view, 1, 1);
 }
 
 #[test]
