@@ -10,7 +10,7 @@ use std::time::Duration;
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::series::{Identifier, Unit};
 use tokio::io::AsyncWriteExt;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, MissedTickBehavior};
 
 use super::answer::Answer;
 use super::crowd::{Crowd, Place};
@@ -38,15 +38,19 @@ pub(super) async fn stream(
         Err(refusal) => return Ok(Answer::refused(refusal)),
     };
     let mut show = Show { office, job, watching, progress: Progress::begin(), plan: None };
-    let mut looks = tokio::time::interval(LOOK_EVERY);
+    // The plan before the first sample.
+    let mut lines = Vec::new();
+    let mut is_there = match show.look(&mut lines).await {
+        Ok(there) => there,
+        Err(refused) => return Ok(refused),
+    };
+    write_lines(write, &lines).await?;
+    let mut looks = tokio::time::interval_at(Instant::now() + LOOK_EVERY, LOOK_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut is_there = true;
     loop {
-        // The plan before the first sample.
         let seen = tokio::select! {
-            biased;
-            _ = looks.tick(), if is_there => Seen::Time,
             shown = show.watching.next() => Seen::Samples(shown),
+            _ = looks.tick(), if is_there => Seen::Time,
         };
         place.turn().await;
         let mut lines = Vec::new();

@@ -128,7 +128,8 @@ impl View {
         let selected = self.position(rows).unwrap_or(0);
         let head = cells(widths, ["METRIC", "NOW", "PERIOD", "BECAUSE OF", "THE LAST MINUTE"]);
         let head = Line::styled(format!("  {head}"), Style::new().add_modifier(Modifier::BOLD));
-        let shown = rows.iter().enumerate().skip(selected / page * page).take(page);
+        let first = (selected / page * page).min(rows.len().saturating_sub(page));
+        let shown = rows.iter().enumerate().skip(first).take(page);
         let lines = shown.map(|(at, row)| {
             let line = self.row(row, widths);
             if at == selected {
