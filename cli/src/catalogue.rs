@@ -1,9 +1,10 @@
-//! `polymeter metrics`: the catalogue, for people, for programs and for `docs/metrics.md`.
+//! `polymeter metrics`: the catalogue, for people, for programs and for `docs/metrics.md`; or what of it a job has.
 
 use polymeter_proto::catalogue::perf::Event;
 use polymeter_proto::catalogue::{self, Cell, Field, Hierarchy, Metric, Origin, Row, Scope, TextFile};
 use polymeter_proto::name::Selector;
 
+use crate::control;
 use crate::failure::Failure;
 use crate::terminal;
 
@@ -14,16 +15,26 @@ pub(crate) struct Arguments {
     #[arg(default_value = "*")]
     selector: Selector,
 
-    /// As JSON.
-    #[arg(long, conflicts_with = "markdown")]
-    json: bool,
+    /// What of them this job has now, why not the others, from where they are read, and what a read takes.
+    #[arg(long, value_name = "ID")]
+    job: Option<String>,
+
+    /// The same of the node.
+    #[arg(long, conflicts_with = "job")]
+    node: bool,
 
     /// As the page docs/metrics.md.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["json", "job", "node"])]
     markdown: bool,
+
+    #[command(flatten)]
+    place: control::Place,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.job.is_some() || arguments.node {
+        return control::available(&arguments.place, arguments.job.clone(), &arguments.selector);
+    }
     let chosen: Vec<&Metric> =
         catalogue::select(&arguments.selector).into_iter().map(|definition| definition.metric).collect();
     if chosen.is_empty() {
@@ -32,7 +43,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             .map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
         return Err(Failure::Refused(format!("no metric is called `{selector}`{meant}")));
     }
-    terminal::print(&match (arguments.json, arguments.markdown) {
+    terminal::print(&match (arguments.place.json, arguments.markdown) {
         (true, _) => json(&chosen),
         (_, true) => markdown(),
         _ => text(&chosen),

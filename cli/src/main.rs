@@ -5,18 +5,26 @@ mod catalogue;
 mod control;
 mod failure;
 mod keygen;
+mod manual;
+mod own;
 mod report;
 mod run;
 mod terminal;
 mod version;
+mod watch;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+
+use failure::Failure;
 
 /// Looks at jobs closely and cheaply: each metric at its own period, from 100 µs to a day.
 #[derive(Debug, Parser)]
 #[command(name = "polymeter", about, arg_required_else_help = true, args_conflicts_with_subcommands = true)]
+#[command(
+    after_help = "Exit status: 0 done, 1 refused or failed, 2 wrong usage, 3 the agent cannot be reached."
+)]
 struct Arguments {
     /// Print the version.
     #[arg(short = 'V', long)]
@@ -50,6 +58,16 @@ enum Command {
     Set(control::SetArguments),
     /// End your changes to a job's periods.
     Reset(control::ResetArguments),
+    /// Put a named instant, or the begin or end of a phase, into a job's data.
+    Mark(control::MarkArguments),
+    /// Put a value of your own into a job's data.
+    Push(control::PushArguments),
+    /// Show what is sampled, as it is sampled.
+    Watch(watch::Arguments),
+    /// Print what completes this command in a shell.
+    Completions(manual::CompletionsArguments),
+    /// Print this command's manual page, or write the pages of all commands.
+    Man(manual::ManArguments),
     /// Make a key pair, with which an agent or a collector encrypts and shows who it is.
     Keygen(keygen::Arguments),
 }
@@ -58,19 +76,34 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match arguments.command {
         None => version::run(arguments.json).map(|()| ExitCode::SUCCESS),
-        Some(Command::Run(arguments)) => run::run(&arguments),
-        Some(Command::Bundle(arguments)) => bundle::run(&arguments).map(|()| ExitCode::SUCCESS),
-        Some(Command::Report(arguments)) => report::run(&arguments).map(|()| ExitCode::SUCCESS),
-        Some(Command::Keygen(arguments)) => keygen::run(&arguments).map(|()| ExitCode::SUCCESS),
-        Some(Command::Metrics(arguments)) => catalogue::run(&arguments).map(|()| ExitCode::SUCCESS),
-        Some(Command::Status(arguments)) => control::status(&arguments).map(|()| ExitCode::SUCCESS),
-        Some(Command::Jobs(arguments)) => control::jobs(&arguments).map(|()| ExitCode::SUCCESS),
-        Some(Command::Plan(arguments)) => control::plan(&arguments).map(|()| ExitCode::SUCCESS),
-        Some(Command::Set(arguments)) => control::set(&arguments).map(|()| ExitCode::SUCCESS),
-        Some(Command::Reset(arguments)) => control::reset(&arguments).map(|()| ExitCode::SUCCESS),
+        Some(command) => command.obey(),
     };
     done.unwrap_or_else(|failure| {
         terminal::complain(&format!("polymeter: {failure}\n"));
         failure.exit_code()
     })
+}
+
+impl Command {
+    fn obey(self) -> Result<ExitCode, Failure> {
+        match self {
+            // What these end with is not theirs alone to say.
+            Self::Run(arguments) => return run::run(&arguments),
+            Self::Watch(arguments) => return watch::run(&arguments),
+            Self::Report(arguments) => report::run(&arguments)?,
+            Self::Bundle(arguments) => bundle::run(&arguments)?,
+            Self::Metrics(arguments) => catalogue::run(&arguments)?,
+            Self::Status(arguments) => control::status(&arguments)?,
+            Self::Jobs(arguments) => control::jobs(&arguments)?,
+            Self::Plan(arguments) => control::plan(&arguments)?,
+            Self::Set(arguments) => control::set(&arguments)?,
+            Self::Reset(arguments) => control::reset(&arguments)?,
+            Self::Mark(arguments) => control::mark(&arguments)?,
+            Self::Push(arguments) => control::push(&arguments)?,
+            Self::Completions(arguments) => manual::completions(&arguments, &mut Arguments::command())?,
+            Self::Man(arguments) => manual::man(&arguments, Arguments::command())?,
+            Self::Keygen(arguments) => keygen::run(&arguments)?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
 }

@@ -1,16 +1,34 @@
 //! What is printed, and how wide.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
+use std::os::fd::AsFd;
 
 use rustix::termios::tcgetwinsize;
 
-/// The width where there is no terminal to ask.
-const COLUMNS: usize = 100;
+/// The width of what has none of its own: a file, or a terminal that does not know.
+pub(crate) const COLUMNS: usize = 100;
 
-/// The width of the terminal behind stdout or stderr, in columns.
-pub(crate) fn columns() -> usize {
-    let asked = tcgetwinsize(std::io::stdout()).or_else(|_| tcgetwinsize(std::io::stderr()));
-    asked.ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns >= 40).unwrap_or(COLUMNS)
+/// Nothing is made to fit less: it would be of no use.
+const COLUMNS_LEAST: usize = 20;
+
+/// What stands between two columns of a table.
+const GAP: &str = "  ";
+
+/// To so few characters a cell is shortened, and to no fewer.
+const CELL_LEAST: usize = 6;
+
+/// The least width of a last column whose text is broken into lines; below, it is shortened like any other.
+const TEXT_LEAST: usize = 16;
+
+/// A terminal that does not know its width says 0.
+fn of_terminal(columns: u16) -> Option<usize> {
+    (columns > 0).then(|| usize::from(columns).max(COLUMNS_LEAST))
+}
+
+/// The width that what is printed there must fit: that of a terminal. A file or a program gets all.
+pub(crate) fn bound(stream: &(impl IsTerminal + AsFd)) -> Option<usize> {
+    let width = || tcgetwinsize(stream).ok().and_then(|size| of_terminal(size.ws_col)).unwrap_or(COLUMNS);
+    stream.is_terminal().then(width)
 }
 
 /// Prints on stdout. A reader that has gone away, such as `head`, is no error.
@@ -23,16 +41,142 @@ pub(crate) fn complain(text: &str) {
     std::io::stderr().lock().write_all(text.as_bytes()).ok();
 }
 
-/// Lines in columns that are as wide as their widest cell; the last is not filled up.
+/// Lines in columns, which fit the terminal where stdout is one.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    table_within(rows, bound(&std::io::stdout()))
+}
+
+/// Lines in columns that are as wide as their widest cell, in all at most `bound` where there is one: then the last
+/// column's text goes on below, and where that is not enough the widest cells are shortened.
+pub(crate) fn table_within(rows: &[Vec<String>], bound: Option<usize>) -> String {
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
     };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let line = |row: &Vec<String>| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
-        format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
-    };
-    rows.iter().map(line).collect()
+    let mut widths: Vec<usize> = (0..count).map(width).collect();
+    if let Some(bound) = bound {
+        narrow(&mut widths, bound.saturating_sub(GAP.len() * count.saturating_sub(1)));
+    }
+    rows.iter().map(|row| lines(row, &widths)).collect()
+}
+
+/// The same, each line two places further in.
+pub(crate) fn indented_table_within(rows: &[Vec<String>], bound: Option<usize>) -> String {
+    let text = table_within(rows, bound.map(|bound| bound.saturating_sub(GAP.len())));
+    text.lines().map(|line| format!("{GAP}{line}\n")).collect()
+}
+
+/// Takes from the widths until they are at most `bound` together, or cannot be less.
+fn narrow(widths: &mut [usize], bound: usize) {
+    let excess = |widths: &[usize]| widths.iter().sum::<usize>().saturating_sub(bound);
+    if let Some(last) = widths.last().copied() {
+        let narrowed = last.saturating_sub(excess(widths)).max(TEXT_LEAST.min(last));
+        widths.iter_mut().next_back().into_iter().for_each(|last| *last = narrowed);
+    }
+    while excess(widths) > 0 {
+        let widest = widths.iter_mut().max_by_key(|width| **width);
+        let Some(widest) = widest.filter(|width| **width > CELL_LEAST) else { return };
+        *widest -= 1;
+    }
+}
+
+/// One row of a table: a line, and more where the text of the last cell goes on. The last cell is not filled up.
+fn lines(row: &[String], widths: &[usize]) -> String {
+    let mut text = String::new();
+    let before: usize = widths.iter().rev().skip(1).map(|width| width + GAP.len()).sum();
+    for (position, (cell, width)) in row.iter().zip(widths).enumerate() {
+        if position + 1 == widths.len() {
+            text.push_str(&broken(cell, *width).join(&format!("\n{:before$}", "")));
+        } else {
+            let cell = shortened(cell, *width);
+            text.push_str(&format!("{cell:width$}{GAP}"));
+        }
+    }
+    let lines = text.lines().map(|line| format!("{}\n", line.trim_end()));
+    if text.is_empty() { "\n".to_owned() } else { lines.collect() }
+}
+
+/// A text in at most `width` characters, the last of which says that there was more.
+pub(crate) fn shortened(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// A text in lines of at most `width` characters, broken between words. A word that is too long is shortened.
+fn broken(text: &str, width: usize) -> Vec<String> {
+    if text.chars().count() <= width {
+        return vec![text.to_owned()];
+    }
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ').map(|word| shortened(word, width)) {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(&word);
+            }
+            _ => lines.push(word),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows() -> Vec<Vec<String>> {
+        [
+            ["METRIC", "UNIT", "WHAT IT IS"],
+            ["cpu.usage", "nanoseconds", "CPU time used by the tasks of the job."],
+            ["pids.current", "count", "Tasks."],
+        ]
+        .map(|row| row.map(str::to_owned).to_vec())
+        .to_vec()
+    }
+
+    fn widest(text: &str) -> usize {
+        text.lines().map(|line| line.chars().count()).max().unwrap()
+    }
+
+    #[test]
+    fn without_a_bound_nothing_is_cut() {
+        let text = table_within(&rows(), None);
+        assert_eq!(
+            text,
+            "METRIC        UNIT         WHAT IT IS\n\
+             cpu.usage     nanoseconds  CPU time used by the tasks of the job.\n\
+             pids.current  count        Tasks.\n"
+        );
+        assert_eq!(table_within(&rows(), Some(80)), text);
+    }
+
+    #[test]
+    fn the_last_column_goes_on_below() {
+        assert_eq!(
+            table_within(&rows(), Some(50)),
+            "METRIC        UNIT         WHAT IT IS\n\
+             cpu.usage     nanoseconds  CPU time used by the\n\
+             \u{20}                          tasks of the job.\n\
+             pids.current  count        Tasks.\n"
+        );
+    }
+
+    #[test]
+    fn what_is_still_too_wide_is_shortened() {
+        let text = table_within(&rows(), Some(36));
+        assert!(text.contains("pids.curre…") && text.contains("of the\n"), "{text}");
+        for bound in 24..100 {
+            let widest = widest(&table_within(&rows(), Some(bound)));
+            assert!(widest <= bound, "{widest} > {bound}");
+        }
+        assert_eq!(table_within(&[], Some(10)), "");
+        assert_eq!(table_within(&[vec![]], Some(10)), "\n");
+    }
+
+    #[test]
+    fn a_terminal_that_does_not_know_its_width_has_the_usual_one() {
+        assert_eq!((of_terminal(0), of_terminal(5), of_terminal(80)), (None, Some(20), Some(80)));
+    }
 }

@@ -11,116 +11,14 @@
 
 mod common;
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
-use std::process::{Command, Output};
-
-use common::cgroup::{Job, Yard};
-use common::daemons::{Agent, Daemon, Plan, collector};
-use common::workload::{self, Sleeper};
-use common::{Need, Site, has, program, stored, wait_until};
-use polymeter_collector::query::Of;
-use serde_json::{Value, json};
+use common::scene::{ADA, BOB, NEEDS, Scene};
+use common::{has, stored, wait_until, workload};
+use serde_json::json;
 
 #[test]
 #[ignore = "no test: what the tests run as a job"]
 fn workload() {
     workload::main();
-}
-
-const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
-const ADA: u32 = 64_001;
-const BOB: u32 = 64_002;
-
-/// An agent that follows a job of Ada's, and the command where ordinary users can run it.
-struct Scene {
-    // In the order in which they go: the daemons before the place where they write.
-    agent: Agent,
-    collector: Daemon,
-    _sleeper: Sleeper,
-    _job: Job,
-    _yard: Yard,
-    command: PathBuf,
-    site: Site,
-}
-
-impl Scene {
-    fn set() -> Self {
-        let (site, yard) = (Site::new(), Yard::new());
-        let (collector, endpoint) = collector(&site, &site.endpoint());
-        let (job, sleeper) = (yard.job("x"), Sleeper::start());
-        job.enter(sleeper.pid());
-        let baseline = [("cpu.usage", "500ms"), ("pids.current", "50ms"), ("perf.task_clock", "50ms")];
-        let agent = Agent::start(&site, &Plan { collector: &endpoint, jobs: &[], baseline: &baseline });
-        let register = json!({"verb": "register", "job": "x", "uid": ADA, "cgroups": job.places});
-        let answer = agent.ask(&register);
-        assert_eq!(answer["answer"], "registered", "{answer}");
-        agent.must_follow("x", &["v2/cpu.stat", "v1/pids.current"]);
-        fs::set_permissions(site.path(""), PermissionsExt::from_mode(0o755)).unwrap();
-        let command = site.path("polymeter");
-        fs::copy(program("polymeter").get_program(), &command).unwrap();
-        fs::set_permissions(&command, PermissionsExt::from_mode(0o755)).unwrap();
-        Self { site, collector, agent, command, _yard: yard, _job: job, _sleeper: sleeper }
-    }
-
-    /// What the command answers to a user.
-    fn user(&self, uid: u32, verb: &str, more: &[&str]) -> Output {
-        Command::new("setpriv")
-            .args([format!("--reuid={uid}"), format!("--regid={uid}"), "--clear-groups".to_owned()])
-            .arg(&self.command)
-            .arg(verb)
-            .arg("--socket")
-            .arg(&self.agent.socket)
-            .args(more)
-            .env_remove("SLURM_JOB_ID")
-            .env_remove("OAR_JOB_ID")
-            .current_dir("/")
-            .output()
-            .unwrap()
-    }
-
-    fn granted(&self, uid: u32, more: &[&str]) -> Value {
-        let output = self.user(uid, "set", &[&["--json", "--job", "x"], more].concat());
-        assert!(output.status.success(), "{more:?}: {}", String::from_utf8_lossy(&output.stderr));
-        serde_json::from_slice(&output.stdout).unwrap()
-    }
-
-    /// What a refusal says; its exit status is 1.
-    fn refused(&self, uid: u32, verb: &str, more: &[&str]) -> String {
-        let output = self.user(uid, verb, more);
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{verb} {more:?}: {said}");
-        assert!(output.stdout.is_empty());
-        said
-    }
-
-    /// The period of a metric of the job, and because of what.
-    fn in_force(&self, metric: &str) -> Option<(String, String)> {
-        let plan = self.agent.ask(&json!({"verb": "plan", "job": "x"}));
-        let line = plan["plan"].as_array()?.iter().find(|line| line["metric"] == metric)?;
-        Some((line["period"].as_str()?.to_owned(), line["cause"].as_str()?.to_owned()))
-    }
-
-    fn is(&self, metric: &str, period: &str, cause: &str) -> bool {
-        self.in_force(metric) == Some((period.to_owned(), cause.to_owned()))
-    }
-
-    /// The times and values of a metric of the job in the store.
-    fn points(&self, metric: &str) -> Vec<(i64, f64)> {
-        let mut reader = self.site.reader();
-        let Some(job) = stored::job(&mut reader, "x") else { return Vec::new() };
-        let samples = stored::samples(&mut reader, Of::Job(job.job_key));
-        let series = samples.get(&(metric.to_owned(), String::new()));
-        series.map(|series| series.points.clone()).unwrap_or_default()
-    }
-
-    fn end(self) {
-        assert_eq!(self.agent.ask(&json!({"verb": "unregister", "job": "x"}))["answer"], "done");
-        stored::wait_for_end(&self.site, "x");
-        self.agent.daemon.terminate();
-        self.collector.terminate();
-    }
 }
 
 #[test]

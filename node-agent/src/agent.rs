@@ -21,12 +21,13 @@ use crate::delivery::asks::{Asked, asks};
 use crate::delivery::keeper::Place;
 use crate::delivery::sender::{self, ConnectError, Ending, Sender, Settings};
 use crate::delivery::spool::SpoolError;
+use crate::delivery::tap::Tap;
 use crate::jobs::hierarchy::Mounts;
 use crate::jobs::open::online_cpus;
 use crate::kernel;
 use crate::keys::{KeyFiles, KeysError};
 use crate::log;
-use crate::manager::{Manager, ask};
+use crate::manager::{Manager, Shared, ask};
 use crate::request::{JobSpec, RegisterError, Request, View};
 use crate::sampler::{Port, Sampler};
 use crate::status::Board;
@@ -113,6 +114,7 @@ impl Agent {
         let (rights, told_rights) = watch::channel(Rights::of(&config));
         let (counters, board) = (Arc::new(Counters::default()), Arc::new(Board::default()));
         let (asks, asked) = asks(Arc::clone(&port));
+        let tap = Arc::new(Tap::default());
         let keys = config.keys.as_ref().map(KeyFiles::read).transpose().map_err(StartError::Keys)?;
         let settings = Settings {
             collector: config.collector.clone(),
@@ -122,6 +124,7 @@ impl Agent {
             outbox_bytes: config.outbox_bytes,
             spool: config.spool.clone().map(|directory| Place { directory, bytes: config.spool_bytes }),
             asks,
+            tap: Arc::clone(&tap),
         };
         let sender =
             Sender::connect(context, settings, Arc::clone(&port), Arc::clone(&counters), Arc::clone(&board))
@@ -144,8 +147,8 @@ impl Agent {
         let sampler = spawn("sampler", move || sample(for_sampler, counted, flush, priority))?;
         let wanted = Arc::clone(&ending);
         let sender = spawn("sender", move || sender.run(&wanted))?;
-        let manager =
-            Manager::new(config, mounts, cpus, Arc::clone(&port), Arc::clone(&counters), board, rights);
+        let shared = Shared { port: Arc::clone(&port), counters: Arc::clone(&counters), board, tap };
+        let manager = Manager::new(config, mounts, cpus, shared, rights);
         let context = control::Context { session, counters: Arc::clone(&counters), rights: told_rights };
         let doors = Doors { listener, asked, remote_control, requests: requests.clone(), context };
         let manager = spawn("manager", move || manage(manager, received, doors))?;

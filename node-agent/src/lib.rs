@@ -8,6 +8,7 @@
 mod accounts;
 mod agent;
 mod allowance;
+pub mod arguments;
 pub mod asker;
 pub mod clock;
 pub mod config;

@@ -1,11 +1,11 @@
 //! `polymeter-agent`: the node agent as a daemon.
 
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use polymeter_agent::config::{Config, ConfigError, DEFAULT_PATH};
+use polymeter_agent::arguments::Arguments;
+use polymeter_agent::config::Config;
 use polymeter_agent::keys::KeyFiles;
 use polymeter_agent::{Agent, StartError, kernel, log};
 use tokio::signal::unix::{SignalKind, signal};
@@ -16,28 +16,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// What the exit status says.
 const EXIT_FAILED: u8 = 1;
 const EXIT_CONFIGURATION: u8 = 2;
-
-/// Polymeter's node agent: samples the metrics of every job on this node, each at its own period, and pushes them to a
-/// collector.
-#[derive(Debug, Parser)]
-#[command(version, about)]
-struct Arguments {
-    /// The configuration; without it, /etc/polymeter/agent.toml where that exists, else the defaults.
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-
-    /// Check the configuration, say everything that is wrong with it, and end.
-    #[arg(long)]
-    check: bool,
-
-    /// The collector's endpoint, instead of the configuration's.
-    #[arg(long, value_name = "ENDPOINT", value_parser = polymeter_agent::config::endpoint)]
-    collector: Option<String>,
-
-    /// The control socket, instead of the configuration's.
-    #[arg(long, value_name = "PATH")]
-    socket: Option<PathBuf>,
-}
 
 fn main() -> ExitCode {
     kernel::keep_memory_small();
@@ -67,23 +45,6 @@ fn main() -> ExitCode {
                 _ => EXIT_FAILED,
             })
         }
-    }
-}
-
-impl Arguments {
-    fn load(&self) -> Result<Config, ConfigError> {
-        let mut config = match &self.config {
-            Some(path) => Config::load(path)?,
-            None if Path::new(DEFAULT_PATH).exists() => Config::load(Path::new(DEFAULT_PATH))?,
-            None => Config::default_baseline(),
-        };
-        if let Some(collector) = &self.collector {
-            config.collector.clone_from(collector);
-        }
-        if let Some(socket) = &self.socket {
-            config.socket = Some(socket.clone());
-        }
-        Ok(config)
     }
 }
 

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::asker::Asker;
 use crate::config::Config;
+use crate::delivery::tap::Watching;
 use crate::plan::{InForce, Layer};
 
 /// A job to be followed.
@@ -274,6 +275,11 @@ pub enum Request {
     Push(Box<PushSpec>, oneshot::Sender<Result<(), AnnotateError>>),
     /// The catalogue, as a job or the node has it; none where no such job is followed.
     Metrics(Option<Identifier>, oneshot::Sender<Option<Vec<MetricView>>>),
+    /// How one job or the node goes; none where no such job is followed.
+    Look(Option<Identifier>, oneshot::Sender<Option<JobView>>),
+    /// Show what is sampled of a job or the node from now on: what one of the selectors chooses, or all without any.
+    /// None where no such job is followed.
+    Watch(Option<Identifier>, Vec<Selector>, oneshot::Sender<Option<Watching>>),
     /// Send what has been sampled so far.
     Flush(oneshot::Sender<()>),
     /// Put another configuration in force.

@@ -82,6 +82,25 @@ pub struct Batch {
     pub(crate) absent: Vec<(u32, u32)>,
 }
 
+/// One row, to be looked at.
+#[derive(Debug, Clone, Copy)]
+pub struct Recorded<'a> {
+    /// The place of its shape in [`Batch::shapes`].
+    pub shape: usize,
+    /// The time of the read, in microseconds since the epoch.
+    pub time_us: i64,
+    values: &'a [u64],
+    absent: &'a [(u32, u32)],
+}
+
+impl Recorded<'_> {
+    /// The bits of the value in one column of the shape; none where it was absent.
+    pub fn value(&self, column: usize) -> Option<u64> {
+        let absent = self.absent.binary_search_by_key(&column, |(_, absent)| *absent as usize);
+        self.values.get(column).copied().filter(|_| absent.is_err())
+    }
+}
+
 /// A batch has no room left for a row; it must be handed on first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Full;
@@ -176,11 +195,74 @@ impl Batch {
         &self.shapes
     }
 
+    /// What it holds, row by row in the order in which it was recorded.
+    pub fn recorded(&self) -> impl Iterator<Item = Recorded<'_>> {
+        let mut absent_left = self.absent.as_slice();
+        (0..).zip(&self.rows).map(move |(number, row): (u32, &Row)| {
+            let of_row = absent_left.iter().take_while(|(row, _)| *row == number).count();
+            let (absent, left) = absent_left.split_at_checked(of_row).unwrap_or_default();
+            absent_left = left;
+            let shape = row.shape as usize;
+            let columns = self.shapes.get(shape).map_or(0, |shape| shape.columns.len());
+            let from = row.values_at as usize;
+            let values = self.values.get(from..from + columns).unwrap_or_default();
+            Recorded { shape, time_us: row.instant.time_us, values, absent }
+        })
+    }
+
     /// Empties it, and keeps its buffers.
     pub fn clear(&mut self) {
         self.shapes.clear();
         self.rows.clear();
         self.values.clear();
         self.absent.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::MetricName;
+    use crate::series::{Kind, Number, Unit};
+
+    fn shape(id: u32, columns: u32) -> Arc<Shape> {
+        let descriptor = MetricDescriptor {
+            name: MetricName::new("test.metric").unwrap(),
+            unit: Unit::Count,
+            kind: Kind::Gauge,
+            number: Number::Unsigned,
+        };
+        let column = |number| Column {
+            series: SeriesId(number),
+            metric: (MetricId(0), descriptor.clone()),
+            labels: Labels::default(),
+        };
+        let columns = (0..columns).map(column).collect();
+        let source = Identifier::try_from("s").unwrap();
+        Arc::new(Shape { id: ShapeId(id), source, job: None, period: Period::SECOND, columns })
+    }
+
+    #[test]
+    fn what_was_recorded_is_read_back() {
+        let mut batch = Batch::default();
+        let (wide, narrow) = (batch.add_shape(&shape(1, 3)), batch.add_shape(&shape(2, 1)));
+        let at = |time_us| Instant { deadline: None, time_us };
+        batch.push(wide, at(10), [None, Some(7), None].into_iter()).unwrap();
+        batch.push(narrow, at(11), [Some(0)].into_iter()).unwrap();
+        batch.push(wide, at(12), [Some(1), Some(2), Some(3)].into_iter()).unwrap();
+        batch.push(wide, at(13), [Some(4), None, Some(5)].into_iter()).unwrap();
+        let read: Vec<_> = batch
+            .recorded()
+            .map(|row| (row.shape, row.time_us, [0, 1, 2].map(|column| row.value(column))))
+            .collect();
+        assert_eq!(
+            read,
+            [
+                (0, 10, [None, Some(7), None]),
+                (1, 11, [Some(0), None, None]),
+                (0, 12, [Some(1), Some(2), Some(3)]),
+                (0, 13, [Some(4), None, Some(5)]),
+            ]
+        );
     }
 }

@@ -34,6 +34,18 @@ impl Tally {
         self.absent += other.absent;
         self.dropped += other.dropped;
     }
+
+    /// What has been counted since an earlier tally of the same source.
+    pub const fn since(&self, earlier: &Self) -> Self {
+        Self {
+            due: self.due.saturating_sub(earlier.due),
+            taken: self.taken.saturating_sub(earlier.taken),
+            late: self.late.saturating_sub(earlier.late),
+            missed: self.missed.saturating_sub(earlier.missed),
+            absent: self.absent.saturating_sub(earlier.absent),
+            dropped: self.dropped.saturating_sub(earlier.dropped),
+        }
+    }
 }
 
 /// The tally of one source.

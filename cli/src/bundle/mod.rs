@@ -136,7 +136,7 @@ fn make(arguments: &Arguments, job_id: &str) -> Result<(), Failure> {
 fn put_job(directory: &Directory, reader: &mut Reader, job: &JobRow) -> Result<u64, Failure> {
     let failed = |error| Failure::refused("cannot read the store", &error);
     let report = report::gather(reader, job).map_err(failed)?;
-    directory.text("report.txt", &report::text(&report, Detail::All))?;
+    directory.text("report.txt", &report::text(&report, Detail::All, None))?;
     directory.text("report.json", &report::json(&report)?)?;
     // A job that goes on has ended here.
     let end_ns = job.ended_ns.unwrap_or(i64::MAX).saturating_add(1);

@@ -5,22 +5,11 @@ use std::collections::BTreeMap;
 use polymeter_agent::clock;
 use polymeter_agent::control::{Answer, Lease, PlanLine, Predicted, Subject, Verb};
 
-use super::{Reach, json, something_else};
+use super::job::Job;
+use super::{Reach, json, refused};
 use crate::failure::Failure;
 use crate::report::units;
 use crate::terminal;
-
-/// Which job.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Job {
-    /// The job; without it that of SLURM_JOB_ID or OAR_JOB_ID.
-    #[arg(long, value_name = "ID")]
-    job: Option<String>,
-
-    /// The node's own metrics, not a job's.
-    #[arg(long, conflicts_with = "job")]
-    node: bool,
-}
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct PlanArguments {
@@ -57,23 +46,9 @@ pub(crate) struct ResetArguments {
     reach: Reach,
 }
 
-impl Job {
-    /// The job that is meant; none for the node.
-    fn id(&self) -> Result<Option<String>, Failure> {
-        if self.node {
-            return Ok(None);
-        }
-        let told = ["SLURM_JOB_ID", "OAR_JOB_ID"].iter().find_map(|name| std::env::var(name).ok());
-        let job = self.job.clone().or(told);
-        job.map(Some).ok_or_else(|| {
-            Failure::Usage("which job? --job ID says it; `polymeter jobs` lists them".to_owned())
-        })
-    }
-}
-
 pub(crate) fn plan(arguments: &PlanArguments) -> Result<(), Failure> {
-    let verb = Verb::Plan(Subject { job: arguments.job.id()? });
-    let Some(answer) = arguments.reach.ask(&verb, !arguments.job.node)? else { return Ok(()) };
+    let verb = Verb::Plan(Subject { job: arguments.job.id(arguments.reach.socket())? });
+    let Some(answer) = arguments.reach.ask(&verb, arguments.job.is_one())? else { return Ok(()) };
     let Answer::Plan { plan, .. } = &answer else { return Err(refused(answer)) };
     terminal::print(&if arguments.reach.json { json(&answer) } else { plan_text(plan) });
     Ok(())
@@ -87,9 +62,13 @@ pub(crate) fn set(arguments: &SetArguments) -> Result<(), Failure> {
             .ok_or_else(|| Failure::Usage(format!("`{wish}` names no period: write {wish}=10ms")))?;
         plan.insert(selector.to_owned(), period.to_owned());
     }
-    let lease = Lease { job: arguments.job.id()?, plan, duration: arguments.duration.clone() };
+    let lease = Lease {
+        job: arguments.job.id(arguments.reach.socket())?,
+        plan,
+        duration: arguments.duration.clone(),
+    };
     let verb = Verb::Set(lease);
-    let Some(answer) = arguments.reach.ask(&verb, !arguments.job.node)? else { return Ok(()) };
+    let Some(answer) = arguments.reach.ask(&verb, arguments.job.is_one())? else { return Ok(()) };
     let Answer::Granted { metrics, unavailable, cost, until_us } = &answer else {
         return Err(refused(answer));
     };
@@ -109,24 +88,11 @@ pub(crate) fn set(arguments: &SetArguments) -> Result<(), Failure> {
 }
 
 pub(crate) fn reset(arguments: &ResetArguments) -> Result<(), Failure> {
-    let verb = Verb::Reset(Subject { job: arguments.job.id()? });
-    let Some(answer) = arguments.reach.ask(&verb, !arguments.job.node)? else { return Ok(()) };
+    let verb = Verb::Reset(Subject { job: arguments.job.id(arguments.reach.socket())? });
+    let Some(answer) = arguments.reach.ask(&verb, arguments.job.is_one())? else { return Ok(()) };
     let Answer::Reset { ended } = &answer else { return Err(refused(answer)) };
     terminal::print(&if arguments.reach.json { json(&answer) } else { format!("{ended} leases ended\n") });
     Ok(())
-}
-
-fn refused(answer: Answer) -> Failure {
-    match answer {
-        Answer::Refused(refusal) => Failure::Refused(refusal.message),
-        Answer::Status(_)
-        | Answer::Plan { .. }
-        | Answer::Metrics { .. }
-        | Answer::Granted { .. }
-        | Answer::Reset { .. }
-        | Answer::Registered { .. }
-        | Answer::Done {} => something_else(),
-    }
 }
 
 fn cost_text(cost: &Predicted) -> String {
@@ -137,9 +103,14 @@ fn cost_text(cost: &Predicted) -> String {
     )
 }
 
-/// How long until a time, in whole seconds.
+/// How long until a time, as people say it.
 pub(super) fn left(until_us: i64) -> String {
-    let seconds = until_us.saturating_sub(clock::realtime_us()).max(0) / 1_000_000;
+    left_between(clock::realtime_us(), until_us)
+}
+
+/// How long from one time to another, both in microseconds since the epoch.
+pub(crate) fn left_between(now_us: i64, until_us: i64) -> String {
+    let seconds = until_us.saturating_sub(now_us).max(0) / 1_000_000;
     match seconds {
         0..120 => format!("{seconds} s"),
         120..7200 => format!("{} min", seconds / 60),

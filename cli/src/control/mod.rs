@@ -1,7 +1,9 @@
-//! `polymeter status`, `jobs`, `plan`, `set` and `reset`: asking this node's agent over its control socket, or all agents
-//! of a job through the collector.
+//! Asking this node's agent over its control socket, or all agents of a job through the collector.
 
+mod annotate;
+mod available;
 mod collector;
+mod job;
 mod lease;
 mod nodes;
 mod shown;
@@ -18,7 +20,10 @@ use crate::terminal;
 use collector::{Collector, Endpoint};
 use shown::{jobs_text, status_text};
 
-pub(crate) use lease::{PlanArguments, ResetArguments, SetArguments, plan, reset, set};
+pub(crate) use annotate::{MarkArguments, PushArguments, mark, push};
+pub(crate) use available::available;
+pub(crate) use job::Job;
+pub(crate) use lease::{PlanArguments, ResetArguments, SetArguments, left_between, plan, reset, set};
 
 /// Where the agent is, if nobody says otherwise.
 const SOCKET: &str = "/run/polymeter/agent.sock";
@@ -31,11 +36,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) struct Place {
     /// The agent's control socket.
     #[arg(long, value_name = "PATH", default_value = SOCKET)]
-    socket: PathBuf,
+    pub(crate) socket: PathBuf,
 
     /// As JSON.
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
 }
 
 /// Whom to ask about a job.
@@ -61,6 +66,11 @@ pub(crate) struct Reach {
 }
 
 impl Reach {
+    /// Where this node's agent is.
+    fn socket(&self) -> &Path {
+        self.socket.as_deref().unwrap_or(Path::new(SOCKET))
+    }
+
     /// Asks about a job, or about this node. What this node's agent says is the result; what all nodes of the job say is
     /// shown, and there is none.
     fn ask(&self, verb: &Verb, about_job: bool) -> Result<Option<Answer>, Failure> {
@@ -70,8 +80,7 @@ impl Reach {
         {
             return nodes::show(&collector.ask(verb)?, self.json).map(|()| None);
         }
-        let default = PathBuf::from(SOCKET);
-        let socket = self.socket.as_ref().unwrap_or(&default);
+        let socket = self.socket();
         let told = match UnixStream::connect(socket) {
             Err(error) if is_nobody(&error) => Err(unreachable(socket, &error)),
             Err(error) => return Err(unreachable(socket, &error)),
@@ -106,13 +115,13 @@ pub(crate) struct JobsArguments {
 }
 
 pub(crate) fn status(arguments: &StatusArguments) -> Result<(), Failure> {
-    let status = ask_status(&arguments.place, &Verb::Status)?;
+    let status = ask_status(&arguments.place.socket, &Verb::Status)?;
     terminal::print(&if arguments.place.json { json(&status) } else { status_text(&status) });
     Ok(())
 }
 
 pub(crate) fn jobs(arguments: &JobsArguments) -> Result<(), Failure> {
-    let mut status = ask_status(&arguments.place, &Verb::Jobs)?;
+    let mut status = ask_status(&arguments.place.socket, &Verb::Jobs)?;
     status.subjects.retain(|subject| subject.job.is_some());
     terminal::print(&if arguments.place.json { json(&status.subjects) } else { jobs_text(&status.subjects) });
     Ok(())
@@ -122,26 +131,22 @@ fn json<T: serde::Serialize>(value: &T) -> String {
     serde_json::to_string_pretty(value).map(|text| text + "\n").unwrap_or_default()
 }
 
-fn ask_status(place: &Place, verb: &Verb) -> Result<Box<Status>, Failure> {
-    match ask(&place.socket, verb)? {
-        Answer::Status(status) => Ok(status),
-        Answer::Refused(refusal) => Err(Failure::Refused(refusal.message)),
-        Answer::Plan { .. }
-        | Answer::Metrics { .. }
-        | Answer::Granted { .. }
-        | Answer::Reset { .. }
-        | Answer::Registered { .. }
-        | Answer::Done {} => Err(something_else()),
-    }
+fn ask_status(socket: &Path, verb: &Verb) -> Result<Box<Status>, Failure> {
+    let answer = ask(socket, verb)?;
+    if let Answer::Status(status) = answer { Ok(status) } else { Err(refused(answer)) }
 }
 
-/// What was answered is no answer to what was asked.
-fn something_else() -> Failure {
-    Failure::Refused("the agent answers something else than was asked; is it of another version?".to_owned())
+/// What was answered is a refusal, or no answer to what was asked.
+fn refused(answer: Answer) -> Failure {
+    Failure::Refused(if let Answer::Refused(refusal) = answer {
+        refusal.message
+    } else {
+        "the agent answers something else than was asked; is it of another version?".to_owned()
+    })
 }
 
 /// Asks one thing and reads the answer.
-fn ask(socket: &Path, verb: &Verb) -> Result<Answer, Failure> {
+pub(crate) fn ask(socket: &Path, verb: &Verb) -> Result<Answer, Failure> {
     let stream = UnixStream::connect(socket).map_err(|error| unreachable(socket, &error))?;
     converse(stream, socket, verb)
 }
@@ -163,7 +168,8 @@ fn is_nobody(error: &std::io::Error) -> bool {
     [ErrorKind::NotFound, ErrorKind::ConnectionRefused].contains(&error.kind())
 }
 
-fn unreachable(socket: &Path, error: &std::io::Error) -> Failure {
+/// Why an agent cannot be asked, and what to do.
+pub(crate) fn unreachable(socket: &Path, error: &std::io::Error) -> Failure {
     let silent = [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind());
     let advice = match (is_nobody(error), silent) {
         (true, _) => {

@@ -74,6 +74,10 @@ fn line(node: &NodeAnswer, said: &Said) -> (String, String) {
             | Answer::Plan { .. }
             | Answer::Metrics { .. }
             | Answer::Registered { .. }
+            | Answer::Samples { .. }
+            | Answer::Progress { .. }
+            | Answer::Lagged { .. }
+            | Answer::Ended {}
             | Answer::Done {},
         )) => ("done", String::new()),
     };

@@ -19,6 +19,11 @@ pub(crate) fn sparkline(points: &[(i64, f64)], width: usize) -> String {
     }
     let means: Vec<Option<f64>> =
         columns.into_iter().map(|(sum, count)| (count > 0).then(|| sum / f64::from(count))).collect();
+    bars(&means)
+}
+
+/// A bar for each value, and a blank where there is none.
+pub(crate) fn bars(means: &[Option<f64>]) -> String {
     let most = means.iter().flatten().copied().fold(f64::NEG_INFINITY, f64::max);
     let least = means.iter().flatten().copied().fold(f64::INFINITY, f64::min);
     // A chart whose foot is not zero would make noise look like a mountain.
@@ -28,7 +33,7 @@ pub(crate) fn sparkline(points: &[(i64, f64)], width: usize) -> String {
         Some(_) if most <= foot => BARS.first().copied().unwrap_or(' '),
         Some(mean) => BARS.get(column((mean - foot) / (most - foot), BARS.len())).copied().unwrap_or(' '),
     };
-    means.into_iter().map(bar).collect()
+    means.iter().copied().map(bar).collect()
 }
 
 /// Into which of `columns` a part of the whole, from 0 to 1, falls.

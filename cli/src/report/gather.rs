@@ -5,6 +5,7 @@ use polymeter_collector::store::StoreError;
 use polymeter_proto::ledger::Tally;
 use serde::Serialize;
 
+use super::history::{self, Instant, Phase, PlanChange};
 use super::units;
 
 /// What is known of a job.
@@ -28,7 +29,9 @@ pub(crate) struct Report {
     pub(crate) stored: u64,
     /// Samples that never reached the store.
     pub(crate) losses: Vec<LossReport>,
-    pub(crate) plan_changes: usize,
+    pub(crate) phases: Vec<Phase>,
+    pub(crate) marks: Vec<Instant>,
+    pub(crate) plan_changes: Vec<PlanChange>,
     pub(crate) measuring: Option<Measuring>,
 }
 
@@ -126,8 +129,6 @@ pub(crate) struct SeriesReport {
     /// What a counter grew by in all.
     pub(crate) growth: Option<f64>,
     #[serde(skip)]
-    pub(crate) row: SeriesRow,
-    #[serde(skip)]
     pub(crate) points: Vec<(i64, f64)>,
 }
 
@@ -173,7 +174,7 @@ pub(crate) fn gather(reader: &mut Reader, job: &JobRow) -> Result<Report, StoreE
     for row in rows.into_iter().filter(|row| row.count > 0) {
         let values = reader.points(row.series_id, i64::MIN..i64::MAX)?;
         let in_force = changes.iter().rfind(|change| change.metric == row.metric && change.node == row.node);
-        let period = in_force.and_then(|change| change.new_period_us).and_then(period);
+        let period = in_force.and_then(|change| change.new_period_us).and_then(history::period);
         // A device has no line until the job uses it: what it shows first was done since the job began.
         let from_zero = row.metric.starts_with("io.") && row.first_time_ns > first_ns;
         series.push(summarise(row, &values, period, from_zero));
@@ -188,6 +189,7 @@ pub(crate) fn gather(reader: &mut Reader, job: &JobRow) -> Result<Report, StoreE
     }
     let losses = reader.losses(Some(job.job_key))?.into_iter();
     let losses = losses.map(|loss| LossReport::new(loss, job.started_ns)).collect();
+    let (phases, marks) = history::phases(reader.marks(Some(job.job_key))?, job.started_ns);
     Ok(Report {
         job: job.job_id.clone(),
         nodes: job.nodes.clone(),
@@ -202,14 +204,11 @@ pub(crate) fn gather(reader: &mut Reader, job: &JobRow) -> Result<Report, StoreE
         rejected,
         sources,
         losses,
-        plan_changes: changes.len(),
+        phases,
+        marks,
+        plan_changes: history::changes(&changes, job.started_ns),
         measuring: None,
     })
-}
-
-fn period(micros: i64) -> Option<String> {
-    let micros = u64::try_from(micros).ok()?;
-    Some(polymeter_proto::period::Period::from_micros(micros).ok()?.to_string())
 }
 
 /// A counter that begins `from_zero` had no line before its first sample.
@@ -239,7 +238,6 @@ fn summarise(row: SeriesRow, values: &[(i64, f64)], period: Option<String>, from
         mean,
         most: all().reduce(f64::max),
         growth,
-        row,
         points,
     }
 }

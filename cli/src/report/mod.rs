@@ -1,7 +1,8 @@
 //! The report of a job: what it used, how its metrics went, what was sampled and what was lost.
 
-mod chart;
+pub(crate) mod chart;
 mod gather;
+mod history;
 mod text;
 pub(crate) mod units;
 
@@ -41,7 +42,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let job = choose(&jobs, arguments.job.as_deref())?;
     let report = gather(&mut reader, job).map_err(failed)?;
     let detail = if arguments.all { Detail::All } else { Detail::Changing };
-    terminal::print(&if arguments.json { json(&report)? } else { text(&report, detail) });
+    let bound = terminal::bound(&std::io::stdout());
+    terminal::print(&if arguments.json { json(&report)? } else { text(&report, detail, bound) });
     Ok(())
 }
 

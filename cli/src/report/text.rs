@@ -2,38 +2,39 @@
 
 use super::chart::sparkline;
 use super::gather::{LossReport, Report, SeriesReport, SourceReport};
-use super::units;
+use super::{history, units};
 use crate::terminal;
 
 /// Which series have a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Detail {
-    /// Those that changed, and not too many.
+    /// Those that changed, and not too many; the same of what happened.
     Changing,
     /// All.
     All,
 }
 
-/// Lines for series before a note says how many more there are.
-const LINES: usize = 30;
+/// Lines of one kind before a note says how many more there are.
+pub(super) const LINES: usize = 30;
 
 /// The least and the greatest width of a chart.
 const CHART: (usize, usize) = (10, 60);
 
-/// The report as text that fits the terminal.
-pub(crate) fn text(report: &Report, detail: Detail) -> String {
+/// The report as text, at most `bound` columns wide where there is a bound.
+pub(crate) fn text(report: &Report, detail: Detail, bound: Option<usize>) -> String {
     let mut text = String::new();
     let owner = report.owner.as_ref().map_or_else(String::new, |owner| format!(" of {owner}"));
     let state = if report.ended { "" } else { ", still running" };
     text.push_str(&format!("job {}{owner} on {}{state}\n", report.job, report.nodes.join(", ")));
     text.push_str(&totals(report));
     text.push('\n');
-    text.push_str(&series(report, detail));
+    text.push_str(&series(report, detail, bound));
     text.push('\n');
+    text.push_str(&history::text(report, detail, bound));
     text.push_str(&completeness(report));
     if detail == Detail::All {
         text.push('\n');
-        text.push_str(&sources(report));
+        text.push_str(&sources(report, bound));
     }
     text
 }
@@ -49,7 +50,7 @@ fn totals(report: &Report) -> String {
         let cores = if report.wall_s > 0.0 { cpu_s / report.wall_s } else { 0.0 };
         rows.push(("CPU time", format!("{cpu_s:.3} s{parts}, {cores:.2} cores used")));
     }
-    let bytes = |value: f64| units::value(&bytes_row(), value);
+    let bytes = |value: f64| units::value("bytes", value);
     if let Some(peak) = used.peak_memory_bytes {
         rows.push(("peak memory", bytes(peak)));
     }
@@ -70,21 +71,6 @@ fn totals(report: &Report) -> String {
     rows.into_iter().map(|(name, value)| format!("  {name:<18}{value}\n")).collect()
 }
 
-/// A row that is only there for its unit.
-fn bytes_row() -> polymeter_collector::query::SeriesRow {
-    polymeter_collector::query::SeriesRow {
-        series_id: 0,
-        node: String::new(),
-        metric: String::new(),
-        unit: "bytes".to_owned(),
-        kind: "gauge".to_owned(),
-        labels: polymeter_proto::series::Labels::default(),
-        count: 0,
-        first_time_ns: None,
-        last_time_ns: None,
-    }
-}
-
 fn changed(series: &&SeriesReport) -> bool {
     match series.growth {
         Some(growth) => growth != 0.0,
@@ -92,7 +78,7 @@ fn changed(series: &&SeriesReport) -> bool {
     }
 }
 
-fn series(report: &Report, detail: Detail) -> String {
+fn series(report: &Report, detail: Detail, bound: Option<usize>) -> String {
     let chosen: Vec<&SeriesReport> =
         report.series.iter().filter(|series| detail == Detail::All || changed(series)).collect();
     let limit = if detail == Detail::All { usize::MAX } else { LINES };
@@ -101,8 +87,8 @@ fn series(report: &Report, detail: Detail) -> String {
     let row = |series: &&SeriesReport| {
         let value = |value: Option<f64>| match (value, series.kind.as_str()) {
             (None, _) => "-".to_owned(),
-            (Some(value), "counter") => units::rate(&series.row, value),
-            (Some(value), _) => units::value(&series.row, value),
+            (Some(value), "counter") => units::rate(&series.metric, &series.unit, value),
+            (Some(value), _) => units::value(&series.unit, value),
         };
         let labels = if series.labels.is_empty() { String::new() } else { format!("{{{}}}", series.labels) };
         let node = if several_nodes { format!("{} ", series.node) } else { String::new() };
@@ -119,12 +105,13 @@ fn series(report: &Report, detail: Detail) -> String {
     };
     let mut rows: Vec<Vec<String>> =
         std::iter::once(head).chain(chosen.iter().take(limit).map(row)).collect();
-    let taken: usize = terminal::table(&rows).lines().map(|line| line.chars().count()).max().unwrap_or(0);
-    let width = terminal::columns().saturating_sub(taken + 4).clamp(CHART.0, CHART.1);
+    let taken: usize =
+        terminal::table_within(&rows, None).lines().map(|line| line.chars().count()).max().unwrap_or(0);
+    let width = bound.unwrap_or(terminal::COLUMNS).saturating_sub(taken + 4).clamp(CHART.0, CHART.1);
     for (row, series) in rows.iter_mut().skip(1).zip(&chosen) {
         row.push(sparkline(&series.points, width));
     }
-    let mut text: String = terminal::table(&rows).lines().map(|line| format!("  {line}\n")).collect();
+    let mut text = terminal::indented_table_within(&rows, bound);
     let constant = report.series.len() - chosen.len();
     let hidden = chosen.len().saturating_sub(limit);
     if constant + hidden > 0 {
@@ -134,7 +121,7 @@ fn series(report: &Report, detail: Detail) -> String {
 }
 
 /// What became of the samples of each source.
-fn sources(report: &Report) -> String {
+fn sources(report: &Report, bound: Option<usize>) -> String {
     let head = [
         "source", "node", "due", "taken", "late", "missed", "absent", "dropped", "skipped", "rejected",
         "stored",
@@ -148,7 +135,7 @@ fn sources(report: &Report) -> String {
     };
     let head = head.map(str::to_owned).to_vec();
     let rows: Vec<Vec<String>> = std::iter::once(head).chain(report.sources.iter().map(row)).collect();
-    terminal::table(&rows).lines().map(|line| format!("  {line}\n")).collect()
+    terminal::indented_table_within(&rows, bound)
 }
 
 fn completeness(report: &Report) -> String {

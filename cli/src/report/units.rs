@@ -1,7 +1,5 @@
 //! Numbers as people read them.
 
-use polymeter_collector::query::SeriesRow;
-
 /// Bytes with a binary prefix: `52.3 MiB`.
 pub(crate) fn bytes(bytes: u64) -> String {
     bytes_f64(to_f64(bytes))
@@ -24,6 +22,11 @@ fn bytes_f64(bytes: f64) -> String {
 /// A time with the unit that fits: `12.3 ms`.
 pub(crate) fn seconds(ns: u64) -> String {
     seconds_f64(to_f64(ns) / 1e9)
+}
+
+/// A measured time with the unit that fits.
+pub(crate) fn seconds_of_ns(ns: f64) -> String {
+    seconds_f64(ns / 1e9)
 }
 
 fn seconds_f64(seconds: f64) -> String {
@@ -58,9 +61,9 @@ fn three_digits(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// A value of a series, in its unit.
-pub(crate) fn value(series: &SeriesRow, value: f64) -> String {
-    match series.unit.as_str() {
+/// A value in its unit.
+pub(crate) fn value(unit: &str, value: f64) -> String {
+    match unit {
         "bytes" => bytes_f64(value),
         "nanoseconds" => seconds_f64(value / 1e9),
         "percent" => format!("{} %", three_digits(value)),
@@ -69,10 +72,10 @@ pub(crate) fn value(series: &SeriesRow, value: f64) -> String {
 }
 
 /// What a counter grew in a second, in its unit. CPU time per second is cores.
-pub(crate) fn rate(series: &SeriesRow, per_second: f64) -> String {
-    match series.unit.as_str() {
+pub(crate) fn rate(metric: &str, unit: &str, per_second: f64) -> String {
+    match unit {
         "bytes" => format!("{}/s", bytes_f64(per_second)),
-        "nanoseconds" if is_cpu_time(&series.metric) => {
+        "nanoseconds" if is_cpu_time(metric) => {
             format!("{} cores", three_digits(per_second / 1e9))
         }
         "nanoseconds" => format!("{} s/s", three_digits(per_second / 1e9)),

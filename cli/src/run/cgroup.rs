@@ -1,11 +1,12 @@
 //! A cgroup for the command: one directory in each hierarchy that can be had, removed at the end.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufReader, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use polymeter_agent::jobs::hierarchy::Mounts;
-use procfs::{FromBufRead, ProcessCGroups};
+
+use crate::own::OwnCgroups;
 
 /// Controllers of version 1 in which a directory is made. Not `cpu`: a group there changes how the scheduler shares
 /// the CPUs, and so what is measured.
@@ -22,9 +23,9 @@ impl RunCgroup {
     /// Makes what can be made, under the name `name`. Without any right to it there is none.
     pub(crate) fn make(mounts: &Mounts, name: &str) -> Self {
         let mut group = Self::default();
-        let Ok(own) = own_cgroups(&mounts.proc) else { return group };
+        let Ok(own) = OwnCgroups::read(&mounts.proc) else { return group };
         if let Some(root) = &mounts.v2 {
-            let here = root.join(own_path(&own, None));
+            let here = root.join(own.path(None));
             // A directory's controllers are those that the one above gives: so first beside this process's cgroup,
             // whose parent gives what this one has, then within it.
             let beside = here.parent().filter(|parent| parent.starts_with(root)).map(Path::to_owned);
@@ -33,7 +34,7 @@ impl RunCgroup {
         }
         for controller in V1_CONTROLLERS {
             let Some(root) = mounts.v1.get(controller) else { continue };
-            let here = root.join(own_path(&own, Some(controller)));
+            let here = root.join(own.path(Some(controller)));
             // Joint hierarchies, `cpu,cpuacct`, are one directory.
             if group.made.iter().all(|(directory, _)| directory.parent() != Some(&here)) {
                 group.made.extend(make(&here, name, &here));
@@ -94,19 +95,4 @@ fn make(above: &Path, name: &str, here: &Path) -> Option<(PathBuf, PathBuf)> {
     }
     fs::remove_dir(&directory).ok();
     None
-}
-
-fn own_cgroups(proc: &Path) -> io::Result<ProcessCGroups> {
-    let file = File::open(proc.join("self/cgroup"))?;
-    ProcessCGroups::from_buf_read(BufReader::new(file)).map_err(io::Error::other)
-}
-
-/// The path of this process's cgroup below the root of one hierarchy, that of version 2 without a controller.
-fn own_path(own: &ProcessCGroups, controller: Option<&str>) -> PathBuf {
-    let in_hierarchy = own.0.iter().find(|cgroup| match controller {
-        None => cgroup.hierarchy == 0,
-        Some(controller) => cgroup.controllers.iter().any(|name| name == controller),
-    });
-    let path = in_hierarchy.map_or("", |cgroup| cgroup.pathname.as_str());
-    PathBuf::from(path.trim_start_matches('/'))
 }

@@ -210,7 +210,8 @@ fn tell(arguments: &Arguments, store: &StoreUrl, job_id: &Identifier, ran: &Ran)
         return Ok(());
     }
     let detail = if arguments.all { Detail::All } else { Detail::Changing };
-    terminal::complain(&format!("\n{}", report::text(&report, detail)));
+    let bound = terminal::bound(&std::io::stderr());
+    terminal::complain(&format!("\n{}", report::text(&report, detail, bound)));
     // Of the standard metrics nobody expects all; who asked for one by name wants to know.
     for (metric, reason) in ran
         .unavailable

@@ -7,6 +7,7 @@ pub mod cgroup;
 pub mod daemons;
 pub mod munge;
 pub mod reference;
+pub mod scene;
 #[path = "../../../collector/tests/common/server.rs"]
 pub mod server;
 pub mod stored;

@@ -165,6 +165,42 @@ pub enum Answer {
         /// How many leases ended.
         ended: usize,
     },
+    /// To `watch`: what came of one series since the last line of it.
+    Samples {
+        /// The metric.
+        metric: String,
+        /// The labels of the series.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        labels: BTreeMap<String, String>,
+        /// The unit of the values.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        unit: Option<String>,
+        /// `counter` or `gauge`.
+        kind: String,
+        /// The period at which it was sampled; none for a value that a user gave.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        period: Option<String>,
+        /// When each value was read, in microseconds since the epoch.
+        times_us: Vec<i64>,
+        /// The values; null for what is no number.
+        values: Vec<Option<f64>>,
+    },
+    /// To `watch`, once a second: how sampling goes.
+    Progress {
+        /// How long it has been watched, in seconds.
+        seconds: f64,
+        /// What became of the samples of all sources of the job since then.
+        tally: Tally,
+        /// What the agent used of late, in percent of one CPU: for all jobs and the node.
+        cpu_percent: f64,
+    },
+    /// To `watch`: samples that came faster than they were read, and are not shown.
+    Lagged {
+        /// How many since the last such line.
+        samples: u64,
+    },
+    /// To `watch`, at the end: the job has ended.
+    Ended {},
     /// To what has no other answer.
     Done {},
     /// The request is not granted.

@@ -1,4 +1,4 @@
-//! How much each person may ask: connections at once, and CPU time in the long run. An administrator's requests are not
+//! How much each person may ask: connections and watchers at once, and CPU time in the long run. An administrator's requests are not
 //! held up; anybody else's wait for their turn, and hold up nobody but herself.
 
 use std::collections::BTreeMap;
@@ -9,14 +9,22 @@ use crate::allowance::Allowance;
 use crate::asker::Asker;
 use crate::clock;
 
-/// Connections of one ordinary user at once.
-const OF_ONE: usize = 16;
+/// How many places there are.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Places {
+    /// For one ordinary user at once.
+    of_one: usize,
+    /// For all ordinary users at once.
+    of_users: usize,
+    /// For administrators at once, kept apart so that no user can shut them out.
+    of_administrators: usize,
+}
 
-/// Connections of all ordinary users at once: the agent's descriptors are wanted for the jobs.
-const OF_USERS: usize = 256;
+/// Connections: the agent's descriptors are wanted for the jobs.
+pub(super) const CONNECTIONS: Places = Places { of_one: 16, of_users: 256, of_administrators: 64 };
 
-/// Connections of administrators at once, kept apart so that no user can shut them out.
-const OF_ADMINISTRATORS: usize = 64;
+/// Those who watch: each may have a megabyte of samples waiting.
+pub(super) const WATCHERS: Places = Places { of_one: 4, of_users: 16, of_administrators: 8 };
 
 /// CPU time that the requests of one user may take: per second in the long run, and at once, in seconds.
 const CPU_S: (f64, f64) = (0.02, 0.5);
@@ -24,24 +32,25 @@ const CPU_S: (f64, f64) = (0.02, 0.5);
 /// One person at the socket.
 #[derive(Debug)]
 struct Person {
-    connections: usize,
+    places: usize,
     cpu: Allowance,
 }
 
 impl Default for Person {
     fn default() -> Self {
-        Self { connections: 0, cpu: Allowance::new(CPU_S.0, CPU_S.1) }
+        Self { places: 0, cpu: Allowance::new(CPU_S.0, CPU_S.1) }
     }
 }
 
-/// Everybody at the socket.
-#[derive(Debug, Default)]
+/// Everybody who has a place.
+#[derive(Debug)]
 pub(super) struct Crowd {
+    limits: Places,
     users: Mutex<BTreeMap<u32, Person>>,
     administrators: Mutex<usize>,
 }
 
-/// A connection's place; dropping it makes room.
+/// A person's place; dropping it makes room.
 #[derive(Debug)]
 pub(super) struct Place<'a> {
     crowd: &'a Crowd,
@@ -49,38 +58,58 @@ pub(super) struct Place<'a> {
 }
 
 impl Crowd {
-    /// A place for one more connection, if there is one.
+    /// Nobody yet, and so many places.
+    pub(super) fn new(limits: Places) -> Self {
+        Self { limits, users: Mutex::default(), administrators: Mutex::default() }
+    }
+
+    /// One more place for a person, if there is one.
     pub(super) fn enter(&self, asker: Asker) -> Option<Place<'_>> {
         if asker.administrator {
             let mut administrators = lock(&self.administrators);
-            if *administrators >= OF_ADMINISTRATORS {
+            if *administrators >= self.limits.of_administrators {
                 return None;
             }
             *administrators += 1;
         } else {
             let mut users = lock(&self.users);
-            let all: usize = users.values().map(|person| person.connections).sum();
+            let all: usize = users.values().map(|person| person.places).sum();
             let person = users.entry(asker.uid).or_default();
-            if all >= OF_USERS || person.connections >= OF_ONE {
+            if all >= self.limits.of_users || person.places >= self.limits.of_one {
                 return None;
             }
-            person.connections += 1;
+            person.places += 1;
         }
         Some(Place { crowd: self, asker })
     }
 
     /// How long this person has to wait before the next request is looked at.
-    pub(super) fn owed(&self, asker: Asker) -> Duration {
+    fn owed(&self, asker: Asker) -> Duration {
         let mut users = lock(&self.users);
         let person = users.get_mut(&asker.uid).filter(|_| !asker.administrator);
         Duration::from_nanos(person.map_or(0, |person| person.cpu.owed_ns(clock::monotonic_ns())))
     }
 
     /// A request of this person has taken so much CPU time, in nanoseconds.
-    pub(super) fn charge(&self, asker: Asker, used_ns: u64) {
+    fn charge(&self, asker: Asker, used_ns: u64) {
         if let Some(person) = lock(&self.users).get_mut(&asker.uid).filter(|_| !asker.administrator) {
             person.cpu.charge(Duration::from_nanos(used_ns).as_secs_f64(), clock::monotonic_ns());
         }
+    }
+}
+
+impl Place<'_> {
+    /// Waits until what this person asks may be looked at.
+    pub(super) async fn turn(&self) {
+        // Not for nothing: the shortest sleep takes a millisecond.
+        if let Some(owed) = Some(self.crowd.owed(self.asker)).filter(|owed| !owed.is_zero()) {
+            tokio::time::sleep(owed).await;
+        }
+    }
+
+    /// What this person asked has taken so much CPU time, in nanoseconds.
+    pub(super) fn charge(&self, used_ns: u64) {
+        self.crowd.charge(self.asker, used_ns);
     }
 }
 
@@ -94,10 +123,10 @@ impl Drop for Place<'_> {
         let now_ns = clock::monotonic_ns();
         let mut users = lock(&self.crowd.users);
         if let Some(person) = users.get_mut(&self.asker.uid) {
-            person.connections = person.connections.saturating_sub(1);
+            person.places = person.places.saturating_sub(1);
         }
         // Who owes something is remembered beyond her last connection, so that to hang up is no way out.
-        users.retain(|_, person| person.connections > 0 || !person.cpu.is_full(now_ns));
+        users.retain(|_, person| person.places > 0 || !person.cpu.is_full(now_ns));
     }
 }
 
@@ -116,22 +145,22 @@ mod tests {
 
     #[test]
     fn nobody_shuts_others_out() {
-        let crowd = Crowd::default();
+        let crowd = Crowd::new(CONNECTIONS);
         let mut places: Vec<_> = std::iter::from_fn(|| crowd.enter(ALICE)).take(1000).collect();
-        assert_eq!(places.len(), OF_ONE);
+        assert_eq!(places.len(), CONNECTIONS.of_one);
         assert!(crowd.enter(BOB).is_some());
         places.pop();
         assert!(crowd.enter(ALICE).is_some());
         let others = (2000..).map(|uid| Asker { uid, administrator: false });
         places.extend(others.map_while(|asker| crowd.enter(asker)).take(1000));
-        assert_eq!(places.len(), OF_USERS);
+        assert_eq!(places.len(), CONNECTIONS.of_users);
         assert!(crowd.enter(BOB).is_none());
         assert!(crowd.enter(ROOT).is_some());
     }
 
     #[test]
     fn who_asks_too_much_waits_also_after_hanging_up() {
-        let crowd = Crowd::default();
+        let crowd = Crowd::new(CONNECTIONS);
         let place = crowd.enter(ALICE);
         assert_eq!(crowd.owed(ALICE), Duration::ZERO);
         crowd.charge(ALICE, 2_000_000_000);
@@ -146,7 +175,7 @@ mod tests {
 
     #[test]
     fn who_owes_nothing_is_forgotten() {
-        let crowd = Crowd::default();
+        let crowd = Crowd::new(CONNECTIONS);
         drop(crowd.enter(ALICE));
         assert!(lock(&crowd.users).is_empty());
     }

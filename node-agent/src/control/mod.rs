@@ -6,6 +6,7 @@
 mod answer;
 mod crowd;
 mod fields;
+mod live;
 mod office;
 pub(crate) mod remote;
 mod verb;
@@ -33,9 +34,9 @@ use crate::request::Request;
 pub use answer::{
     Answer, Counts, MetricLine, PlanLine, Predicted, Refusal, SourceStatus, Status, SubjectStatus,
 };
-use crowd::Crowd;
+use crowd::{CONNECTIONS, Crowd, Place, WATCHERS};
 use office::Office;
-pub use verb::{Lease, Mark, Push, Register, Subject, Verb};
+pub use verb::{Lease, Mark, Push, Register, Subject, Verb, Watch};
 
 /// Bytes of one request.
 const LINE_BYTES: u64 = 64 * 1024;
@@ -64,6 +65,7 @@ pub fn check(line: &[u8]) -> Result<(), Refusal> {
         Verb::Push(push) => push.spec(nobody).map(drop),
         Verb::Register(job) => job.spec().map(drop),
         Verb::Metrics(of) | Verb::Plan(of) | Verb::Reset(of) | Verb::Unregister(of) => of.id().map(drop),
+        Verb::Watch(watch) => watch.spec().map(drop),
         Verb::Status | Verb::Jobs | Verb::Flush => Ok(()),
     }
 }
@@ -93,14 +95,15 @@ pub(crate) async fn serve(listener: StdListener, requests: mpsc::Sender<Request>
         Ok(listener) => listener,
         Err(error) => return log::error(&format!("cannot serve the control socket: {error}")),
     };
-    let crowd = Arc::new(Crowd::default());
+    let crowds = Arc::new((Crowd::new(CONNECTIONS), Crowd::new(WATCHERS)));
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let (requests, context, crowd) = (requests.clone(), context.clone(), Arc::clone(&crowd));
+                let (requests, context, crowds) = (requests.clone(), context.clone(), Arc::clone(&crowds));
                 tokio::spawn(async move {
                     // A client that goes away in the middle has no use for an error.
-                    welcome(stream, &requests, &context, &crowd).await.ok();
+                    let (connections, watchers) = &*crowds;
+                    welcome(stream, &requests, &context, connections, watchers).await.ok();
                 });
             }
             // Out of descriptors: wait for some connection to end.
@@ -114,24 +117,25 @@ async fn welcome(
     mut stream: UnixStream,
     requests: &mpsc::Sender<Request>,
     context: &Context,
-    crowd: &Crowd,
+    connections: &Crowd,
+    watchers: &Crowd,
 ) -> io::Result<()> {
     let peer = stream.peer_cred()?;
     let asker = context.rights.borrow().asker(&stream, peer.uid(), peer.gid())?;
-    let Some(_place) = crowd.enter(asker) else {
+    let Some(place) = connections.enter(asker) else {
         let message = "too many connections are open; end some, or ask several things over one";
         return write_answer(&mut stream, &Answer::refused(Refusal::new("busy", None, message))).await;
     };
     let office = Office::new(asker, requests, context);
-    converse(stream, &office, || crowd.owed(asker), |used_ns| crowd.charge(asker, used_ns)).await
+    converse(stream, &office, &place, watchers).await
 }
 
 /// Reads requests and writes answers until the other side ends or is silent for too long.
 async fn converse(
     stream: UnixStream,
     office: &Office<'_>,
-    owed: impl Fn() -> Duration,
-    charge: impl Fn(u64),
+    place: &Place<'_>,
+    watchers: &Crowd,
 ) -> io::Result<()> {
     let (read, mut write) = stream.into_split();
     let mut lines = BufReader::new(read);
@@ -156,24 +160,31 @@ async fn converse(
             };
             return write_answer(&mut write, &Answer::refused(Refusal::new(code, None, message))).await;
         }
-        // Not for nothing: the shortest sleep takes a millisecond.
-        if let Some(owed) = Some(owed()).filter(|owed| !owed.is_zero()) {
-            tokio::time::sleep(owed).await;
-        }
+        place.turn().await;
         let began_ns = clock::thread_cpu_ns();
         let answer = match Verb::parse(&line) {
+            // Which is charged as it goes on.
+            Ok(Verb::Watch(wanted)) => {
+                let last = live::stream(office, place, watchers, wanted, &mut write).await?;
+                write_answer(&mut write, &last).await?;
+                continue;
+            }
             Ok(verb) => office.answer(verb).await,
             Err(refusal) => Answer::refused(refusal),
         };
         write_answer(&mut write, &answer).await?;
-        charge(clock::thread_cpu_ns().saturating_sub(began_ns));
+        place.charge(clock::thread_cpu_ns().saturating_sub(began_ns));
     }
 }
 
-/// Writes one line. Who does not read her answers is not waited for.
+/// Writes one line.
 async fn write_answer(write: &mut (impl AsyncWriteExt + Unpin), answer: &Answer) -> io::Result<()> {
-    let line = answer.line();
-    tokio::time::timeout(SILENCE, write.write_all(&line))
+    write_lines(write, &answer.line()).await
+}
+
+/// Writes lines. Who does not read her answers is not waited for.
+async fn write_lines(write: &mut (impl AsyncWriteExt + Unpin), lines: &[u8]) -> io::Result<()> {
+    tokio::time::timeout(SILENCE, write.write_all(lines))
         .await
         .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }

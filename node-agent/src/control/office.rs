@@ -2,16 +2,19 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use polymeter_proto::series::Identifier;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Context;
 use super::answer::{Answer, Counts, Predicted, Refusal, Status};
-use super::verb::{Lease, Mark, Push, Register, Subject, Verb};
+use super::crowd::{Crowd, Place};
+use super::verb::{Lease, Mark, Push, Register, Subject, Verb, Watch};
 use crate::asker::Asker;
 use crate::clock;
 use crate::counters::Counters;
+use crate::delivery::tap::Watching;
 use crate::manager::ask;
-use crate::request::{AnnotateError, RegisterError, Request, SetError, SetSpec, View};
+use crate::request::{AnnotateError, JobView, RegisterError, Request, SetError, SetSpec, View};
 use crate::source::own::resident_bytes;
 
 /// One asker's side of the agent.
@@ -46,6 +49,9 @@ impl<'a> Office<'a> {
             Verb::Reset(of) => self.reset(&of).await,
             Verb::Mark(mark) => self.mark(mark).await,
             Verb::Push(push) => self.push(push).await,
+            Verb::Watch(_) => {
+                Err(Refusal::new("forbidden", Some("verb"), "only the socket shows a live stream"))
+            }
             Verb::Register(wanted) => self.register(wanted).await,
             Verb::Unregister(of) => self.unregister(&of).await,
             Verb::Flush => self.flush().await,
@@ -79,22 +85,44 @@ impl<'a> Office<'a> {
         Ok(Answer::Status(Box::new(status)))
     }
 
+    /// A job or the node, if it is there. What may not be looked at is not told from what is not there.
+    pub(super) async fn look(&self, job: &Option<Identifier>) -> Result<Option<JobView>, Refusal> {
+        let view = self.ask(|reply| Request::Look(job.clone(), reply)).await?;
+        let hidden = |view: &JobView| !self.context.rights.borrow().may_look(self.asker, view.owner_uid);
+        if view.as_ref().is_some_and(hidden) { Err(refuse_set(&SetError::UnknownJob)) } else { Ok(view) }
+    }
+
     async fn metrics(&self, of: &Subject) -> Answered {
         let job = of.id()?;
-        let view = self.view().await?;
         let unknown = || refuse_set(&SetError::UnknownJob);
-        // What may not be looked at is not told from what is not there.
-        view.subjects.iter().find(|subject| subject.job_id == job).ok_or_else(unknown)?;
+        self.look(&job).await?.ok_or_else(unknown)?;
         let metrics = self.ask(|reply| Request::Metrics(job, reply)).await?;
         metrics.map(Answer::metrics).ok_or_else(unknown)
     }
 
     async fn plan(&self, of: &Subject) -> Answered {
-        let job = of.id()?;
-        let view = self.view().await?;
-        let subject = view.subjects.iter().find(|subject| subject.job_id == job);
-        let subject = subject.ok_or_else(|| refuse_set(&SetError::UnknownJob))?;
-        Ok(Answer::plan(subject))
+        let view = self.look(&of.id()?).await?;
+        view.map(|view| Answer::plan(&view)).ok_or_else(|| refuse_set(&SetError::UnknownJob))
+    }
+
+    /// Lets this person watch if there is a place for her.
+    pub(super) async fn watch<'w>(
+        &self,
+        wanted: Watch,
+        watchers: &'w Crowd,
+    ) -> Result<(Option<Identifier>, Watching, Place<'w>), Refusal> {
+        let (job, selectors) = wanted.spec()?;
+        let unknown = || refuse_set(&SetError::UnknownJob);
+        self.look(&job).await?.ok_or_else(unknown)?;
+        let place = watchers.enter(self.asker).ok_or_else(|| {
+            Refusal::new(
+                "busy",
+                None,
+                "too many are watching already; end one, or choose more metrics in one",
+            )
+        })?;
+        let watching = self.ask(|reply| Request::Watch(job.clone(), selectors, reply)).await?;
+        Ok((job, watching.ok_or_else(unknown)?, place))
     }
 
     async fn set(&self, lease: Lease) -> Answered {

@@ -71,6 +71,7 @@ fn judge(ask: &Ask, now_us: i64) -> Result<(Verb, u64), Refusal> {
         | Verb::Jobs
         | Verb::Metrics(_)
         | Verb::Push(_)
+        | Verb::Watch(_)
         | Verb::Register(_)
         | Verb::Unregister(_)
         | Verb::Flush => {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Component, PathBuf};
 
 use polymeter_proto::ledger::MarkKind;
-use polymeter_proto::name::{MetricName, Selector};
+use polymeter_proto::name::{InvalidName, MetricName, Selector};
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{Identifier, Labels};
 use serde::Serialize;
@@ -15,6 +15,9 @@ use crate::asker::Asker;
 use crate::config;
 use crate::plan::{Layer, Rule};
 use crate::request::{JobSpec, MarkSpec, PushSpec, SetSpec};
+
+/// Selectors of one who watches: each is held against the name of every series of the job.
+const SELECTORS: usize = 64;
 
 /// What is asked: `{"verb": "status"}`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -36,6 +39,8 @@ pub enum Verb {
     Mark(Mark),
     /// Put a value of the user's own into the data.
     Push(Push),
+    /// Show what is sampled, as it is sampled.
+    Watch(Watch),
     /// Follow a job.
     Register(Register),
     /// Take a registered job's last reading and let it go.
@@ -118,6 +123,16 @@ pub struct Push {
     pub labels: BTreeMap<String, String>,
 }
 
+/// What is to be shown as it is sampled.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Watch {
+    /// The job's id; without it, the node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+    /// Selectors of metrics; all without any.
+    pub metrics: Vec<String>,
+}
+
 impl Verb {
     /// The request that a line is.
     pub(super) fn parse(line: &[u8]) -> Result<Self, Refusal> {
@@ -132,12 +147,13 @@ impl Verb {
             "reset" => Self::Reset(Subject { job: fields.text("job")? }),
             "mark" => Self::Mark(Mark::take(&mut fields)?),
             "push" => Self::Push(Push::take(&mut fields)?),
+            "watch" => Self::Watch(Watch::take(&mut fields)?),
             "register" => Self::Register(Register::take(&mut fields)?),
             "unregister" => Self::Unregister(Subject { job: Some(fields.needed_text("job", "\"4242\"")?) }),
             "flush" => Self::Flush,
             _ => {
                 let known =
-                    "status, jobs, metrics, plan, set, reset, mark, push, register, unregister, flush";
+                    "status, jobs, metrics, plan, set, reset, mark, push, watch, register, unregister, flush";
                 let shown: String = verb.chars().take(64).collect();
                 return Err(invalid("verb", &format!("nothing is called `{shown}`; there are: {known}")));
             }
@@ -231,6 +247,22 @@ impl Push {
     }
 }
 
+impl Watch {
+    fn take(fields: &mut Fields) -> Result<Self, Refusal> {
+        Ok(Self { job: fields.text("job")?, metrics: fields.texts("metrics")? })
+    }
+
+    /// What is meant: the job, and which metrics.
+    pub(super) fn spec(self) -> Result<(Option<Identifier>, Vec<Selector>), Refusal> {
+        if self.metrics.len() > SELECTORS {
+            return Err(invalid("metrics", &format!("it has more than {SELECTORS} selectors")));
+        }
+        let selectors: Result<_, _> = self.metrics.iter().map(|selector| selector.parse()).collect();
+        let selectors = selectors.map_err(|error: InvalidName| invalid("metrics", &error))?;
+        Ok((Subject { job: self.job }.id()?, selectors))
+    }
+}
+
 impl Register {
     fn take(fields: &mut Fields) -> Result<Self, Refusal> {
         Ok(Self {
@@ -287,6 +319,7 @@ mod tests {
             Ok(Verb::Set(lease)) => lease.spec(asker).unwrap_err(),
             Ok(Verb::Mark(mark)) => mark.spec(asker).unwrap_err(),
             Ok(Verb::Push(push)) => push.spec(asker).unwrap_err(),
+            Ok(Verb::Watch(watch)) => watch.spec().unwrap_err(),
             Ok(Verb::Register(register)) => register.spec().unwrap_err(),
             Ok(Verb::Plan(subject)) => subject.id().unwrap_err(),
             Ok(other) => panic!("{line} is {other:?}"),
@@ -329,6 +362,9 @@ mod tests {
             ("{\"verb\":\"push\",\"metric\":\"Loss!\",\"value\":1}", "metric"),
             ("{\"verb\":\"push\",\"metric\":\"loss\",\"value\":1,\"labels\":{\"unit\":\"x\"}}", "labels"),
             ("{\"verb\":\"push\",\"metric\":\"loss\",\"value\":1,\"labels\":{\"a\":\"\\n\"}}", "labels"),
+            ("{\"verb\":\"watch\",\"job\":\"\"}", "job"),
+            ("{\"verb\":\"watch\",\"metrics\":\"cpu.*\"}", "metrics"),
+            ("{\"verb\":\"watch\",\"metrics\":[\"cpu.[ab]\"]}", "metrics"),
             ("{\"verb\":\"register\",\"cgroups\":[]}", "job"),
             ("{\"verb\":\"register\",\"job\":\"1\",\"uid\":-1}", "uid"),
             ("{\"verb\":\"register\",\"job\":\"1\",\"uid\":1e99}", "uid"),
@@ -363,6 +399,7 @@ mod tests {
             Verb::Set(Lease { job: None, plan: [("*".to_owned(), "1s".to_owned())].into(), duration: None }),
             Verb::Mark(Mark { job: None, name: "x".to_owned(), kind: Some("begin".to_owned()) }),
             Verb::Push(Push { metric: "loss".to_owned(), value: 1.5, ..Push::default() }),
+            Verb::Watch(Watch { job: None, metrics: vec!["cpu.*".to_owned()] }),
             Verb::Register(Register { job: "1".to_owned(), uid: Some(3), ..Register::default() }),
             Verb::Flush,
         ];

@@ -10,3 +10,4 @@ pub mod outbox;
 mod packer;
 pub(crate) mod sender;
 pub mod spool;
+pub mod tap;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
+use polymeter_proto::ledger::Event;
 use polymeter_proto::series::{SessionDescriptor, SessionId};
 use polymeter_proto::wire::message::{ToAgent, ToCollector};
 
@@ -14,12 +15,13 @@ use super::connection::{Connection, Destination};
 use super::keeper::{Keeper, Place};
 use super::link::{Heard, Link, Send};
 use super::spool::SpoolError;
+use super::tap::Tap;
 use crate::agent::Stopped;
 use crate::clock;
 use crate::counters::Counters;
 use crate::keys::Keys;
 use crate::log;
-use crate::sampler::Port;
+use crate::sampler::{Flushed, Port};
 use crate::status::Board;
 
 /// The longest wait without a look at what may have been missed.
@@ -31,6 +33,7 @@ pub(crate) struct Sender {
     port: Arc<Port>,
     counters: Arc<Counters>,
     board: Arc<Board>,
+    tap: Arc<Tap>,
     session: SessionId,
     asks: Asks,
     link: Link,
@@ -48,6 +51,8 @@ pub(crate) struct Settings {
     pub(crate) spool: Option<Place>,
     /// Where users' requests go that come through the collector.
     pub(crate) asks: Asks,
+    /// Where those are who watch.
+    pub(crate) tap: Arc<Tap>,
 }
 
 /// Why there is no sender.
@@ -82,11 +87,11 @@ impl Sender {
         counters: Arc<Counters>,
         board: Arc<Board>,
     ) -> Result<Self, ConnectError> {
-        let Settings { collector, keys, session, descriptor, outbox_bytes, spool, asks } = settings;
+        let Settings { collector, keys, session, descriptor, outbox_bytes, spool, asks, tap } = settings;
         let connection = Connection::open(context, Destination { collector, keys, session })?;
         let mut link = Link::new(session, descriptor, outbox_bytes, clock::monotonic_ns());
         let keeper = Keeper::open(spool.as_ref(), &mut link, outbox_bytes).map_err(ConnectError::Spool)?;
-        Ok(Self { connection, port, counters, board, session, asks, link, keeper })
+        Ok(Self { connection, port, counters, board, tap, session, asks, link, keeper })
     }
 
     /// Sends until the end is wanted and everything is acknowledged, or patience is over.
@@ -149,10 +154,21 @@ impl Sender {
     fn take_all(&mut self) {
         while let Some(flushed) = self.port.next_flushed() {
             self.board.update(&flushed.reports);
+            self.show(&flushed);
             let now_ns = clock::monotonic_ns();
             self.link.take(&flushed, now_ns);
             self.port.give_back(flushed);
             self.keeper.attend(&mut self.link, false, now_ns);
+        }
+    }
+
+    /// Lets those who watch see what there is, up to the end of their job.
+    fn show(&self, flushed: &Flushed) {
+        self.tap.show(&flushed.batch);
+        for told in &flushed.events {
+            if let Event::JobEnded { job, .. } = told.event {
+                self.tap.end(job);
+            }
         }
     }
 

@@ -11,6 +11,7 @@ mod jobs;
 mod leases;
 mod owners;
 mod probe;
+mod view;
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,6 +31,7 @@ use crate::accounts::Rights;
 use crate::clock;
 use crate::config::Config;
 use crate::counters::Counters;
+use crate::delivery::tap::Tap;
 use crate::jobs::discovery::Discovery;
 use crate::jobs::hierarchy::Mounts;
 use crate::jobs::ids::Ids;
@@ -37,11 +39,11 @@ use crate::jobs::open::{Opened, Opener, Subject};
 use crate::kernel;
 use crate::log;
 use crate::plan::Plan;
-use crate::request::{JobView, Request, SourceView, View};
+use crate::request::Request;
 use crate::sampler::{ActiveSource, Command, Group, Notice, Port, SourceId, SourceKey, Told};
 use crate::source::perf::Unavailable;
 use crate::source::{Outcome, Reading, Slot, Source};
-use crate::status::{Board, Pinned};
+use crate::status::Board;
 
 use followed::{Followed, OpenSource, PerfOpened};
 use govern::Used;
@@ -57,6 +59,17 @@ const COMMAND_RETRY: Duration = Duration::from_millis(1);
 /// The node has no job id, and comes first.
 type Key = Option<Identifier>;
 
+/// How often what is sampled is handed on while somebody watches.
+const SHOW_EVERY: Duration = Duration::from_millis(200);
+
+/// What the manager shares with the sampler and the sender.
+pub(crate) struct Shared {
+    pub(crate) port: Arc<Port>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) board: Arc<Board>,
+    pub(crate) tap: Arc<Tap>,
+}
+
 /// The manager's state.
 pub(crate) struct Manager {
     config: Config,
@@ -65,6 +78,7 @@ pub(crate) struct Manager {
     port: Arc<Port>,
     counters: Arc<Counters>,
     board: Arc<Board>,
+    tap: Arc<Tap>,
     ids: Ids,
     followed: BTreeMap<Key, Followed>,
     owners: BTreeMap<SourceId, Key>,
@@ -81,11 +95,10 @@ impl Manager {
         config: Config,
         mounts: Mounts,
         cpus: Vec<usize>,
-        port: Arc<Port>,
-        counters: Arc<Counters>,
-        board: Arc<Board>,
+        shared: Shared,
         rights: watch::Sender<Rights>,
     ) -> Self {
+        let Shared { port, counters, board, tap } = shared;
         let discovery = discovery_of(&config, &mounts);
         Self {
             config,
@@ -94,6 +107,7 @@ impl Manager {
             port,
             counters,
             board,
+            tap,
             ids: Ids::default(),
             followed: BTreeMap::new(),
             owners: BTreeMap::new(),
@@ -118,6 +132,8 @@ impl Manager {
         let mut watched = changes_of(&self.discovery);
         let mut governing = tokio::time::interval(govern::EVERY);
         governing.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut showing = tokio::time::interval(SHOW_EVERY);
+        showing.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut rescan = tokio::time::interval(Duration::from_micros(self.config.rescan.as_micros()));
         rescan.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -150,6 +166,7 @@ impl Manager {
                     self.learn_owners().await;
                 }
                 _ = governing.tick() => self.govern().await,
+                _ = showing.tick(), if self.tap.is_watched() => self.command(Command::Show).await,
             }
         }
         self.command(Command::Stop).await;
@@ -194,6 +211,14 @@ impl Manager {
             }
             Request::Metrics(job_id, reply) => {
                 reply.send(self.metrics_of(&job_id)).ok();
+            }
+            Request::Look(job_id, reply) => {
+                reply.send(self.followed.get(&job_id).map(|followed| self.view_of(&job_id, followed))).ok();
+            }
+            Request::Watch(job_id, selectors, reply) => {
+                let job =
+                    self.followed.get(&job_id).map(|followed| followed.job.as_ref().map(|job| job.handle));
+                reply.send(job.map(|job| self.tap.watch(job, selectors))).ok();
             }
             Request::Reset(who, job_id, reply) => {
                 let answer = self.reset(who, job_id).await;
@@ -435,36 +460,6 @@ impl Manager {
             }
         }
         self.look_for_jobs().await;
-    }
-
-    fn view(&self) -> View {
-        let of = |(key, followed): (&Key, &Followed)| JobView {
-            job_id: key.clone(),
-            owner_uid: followed.owner_uid,
-            owner: followed.job.as_ref().and_then(|job| job.descriptor.owner.clone()),
-            started_us: followed.job.as_ref().map(|job| job.descriptor.started_us),
-            cgroups: match &followed.subject {
-                Subject::Cgroups(cgroups) => {
-                    cgroups.directories().into_iter().map(ToOwned::to_owned).collect()
-                }
-                Subject::Processes(_) | Subject::Node(_) => Vec::new(),
-            },
-            sources: self
-                .board
-                .of(followed.job.as_ref().map(|job| job.handle))
-                .into_iter()
-                .map(|(name, Pinned { tally, cost, .. })| SourceView {
-                    name,
-                    tally,
-                    reads: cost.reads,
-                    read_total_ns: cost.total_ns,
-                    read_most_ns: cost.most_ns,
-                })
-                .collect(),
-            unavailable: followed.unavailable.clone(),
-            plan: followed.plan_in_force(),
-        };
-        View { subjects: self.followed.iter().map(of).collect() }
     }
 }
 

@@ -137,8 +137,7 @@ impl Sampler {
             self.publish();
         }
         if flush {
-            let report = began_ns.saturating_sub(self.reported_ns) >= REPORT_NS;
-            self.flush(report);
+            self.flush(self.reports_are_due(began_ns));
         }
     }
 
@@ -167,6 +166,11 @@ impl Sampler {
         self.counters.missed.store(sum.missed, Relaxed);
         self.counters.absent.store(sum.absent, Relaxed);
         self.counters.dropped.store(sum.dropped, Relaxed);
+    }
+
+    /// Whether the tallies of all sources go to the sender again.
+    const fn reports_are_due(&self, now_ns: u64) -> bool {
+        now_ns.saturating_sub(self.reported_ns) >= REPORT_NS
     }
 
     /// Hands the batch on, with the tallies of all sources if `report` is wanted.
@@ -212,6 +216,7 @@ impl Sampler {
             Command::Push(pushed) => self.push(&pushed),
             Command::Tell(told) => self.tell(*told),
             Command::Flush => self.flush(true),
+            Command::Show => self.flush(self.reports_are_due(clock::monotonic_ns())),
             Command::Stop => return false,
         }
         true

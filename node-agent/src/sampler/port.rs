@@ -41,8 +41,10 @@ pub enum Command {
     Push(Box<Pushed>),
     /// Put this event behind the samples so far.
     Tell(Box<Told>),
-    /// Hand on what there is.
+    /// Hand on what there is, and all tallies.
     Flush,
+    /// Hand on what there is, because somebody watches; the tallies when it is their time.
+    Show,
     /// Hand on what there is, and end.
     Stop,
 }

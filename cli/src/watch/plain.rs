@@ -1,0 +1,92 @@
+//! What is watched as lines of text, for files, pipes and programs.
+
+use std::io::{self, Write};
+
+use polymeter_agent::control::Answer;
+
+use super::lines::{Line, Lines};
+use crate::failure::Failure;
+use crate::terminal;
+
+/// How it is shown.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Form {
+    /// The agent's lines as they come.
+    pub(super) json: bool,
+    /// After how many samples it ends.
+    pub(super) count: Option<u64>,
+}
+
+/// Prints lines until the job ends, nobody reads them, or there are as many as were wanted.
+pub(super) async fn show(first: Line, mut lines: Lines, form: Form) -> Result<(), Failure> {
+    let mut left = form.count.unwrap_or(u64::MAX);
+    let mut line = first;
+    loop {
+        if let Answer::Refused(refusal) = line.answer {
+            return Err(Failure::Refused(refusal.message));
+        }
+        if let Answer::Lagged { samples } = line.answer {
+            terminal::complain(&format!(
+                "polymeter: {samples} samples came faster than they were read, and are not shown\n"
+            ));
+        }
+        let text = if form.json { format!("{}\n", line.text) } else { text(&line.answer, left) };
+        if print(&text).is_err() {
+            // Whoever read has seen enough, as `head` has.
+            return Ok(());
+        }
+        left = left.saturating_sub(samples(&line.answer));
+        if left == 0 {
+            return Ok(());
+        }
+        if matches!(line.answer, Answer::Ended {}) {
+            terminal::complain("polymeter: the job has ended\n");
+            return Ok(());
+        }
+        line = lines.next().await?;
+    }
+}
+
+fn print(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()
+}
+
+fn samples(answer: &Answer) -> u64 {
+    if let Answer::Samples { values, .. } = answer { values.len() as u64 } else { 0 }
+}
+
+/// A line for each sample: seconds since the epoch, the series, the value, and its unit where it has one.
+fn text(answer: &Answer, most: u64) -> String {
+    let Answer::Samples { metric, labels, unit, times_us, values, .. } = answer else { return String::new() };
+    let labels: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+    let unit = unit.as_ref().map_or_else(String::new, |unit| format!(" {unit}"));
+    let line = |(time_us, value): (&i64, &Option<f64>)| {
+        let (seconds, micros) = (time_us.div_euclid(1_000_000), time_us.rem_euclid(1_000_000));
+        let value = value.unwrap_or(f64::NAN);
+        format!("{seconds}.{micros:06} {metric}{labels} {value}{unit}\n")
+    };
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    times_us.iter().zip(values).take(most).map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_is_a_line() {
+        let line = r#"{"answer":"samples","metric":"io.read.bytes","labels":{"device":"sda"},"unit":"bytes","kind":"counter","period":"1s","times_us":[1795186356000081,1795186357200079],"values":[4843040.0,null]}"#;
+        let answer = serde_json::from_str(line).unwrap();
+        assert_eq!(
+            text(&answer, 7),
+            "1795186356.000081 io.read.bytes{device=sda} 4843040 bytes\n\
+             1795186357.200079 io.read.bytes{device=sda} NaN bytes\n"
+        );
+        assert_eq!(text(&answer, 1).lines().count(), 1);
+        let answer = serde_json::from_str(r#"{"answer":"lagged","samples":3}"#).unwrap();
+        assert_eq!(text(&answer, 7), "");
+    }
+}

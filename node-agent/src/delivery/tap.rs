@@ -1,0 +1,355 @@
+//! The tap: what of each batch is shown to those who watch, while it is on its way into a frame.
+//!
+//! The sender turns it on and goes on; who is slower than the samples come is told how many passed by. Nobody in front
+//! of the sender knows of it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use polymeter_proto::batch::{Batch, Column, Shape};
+use polymeter_proto::name::Selector;
+use polymeter_proto::series::{JobHandle, ShapeId};
+use tokio::sync::mpsc;
+
+/// Samples that may wait for one watcher: a megabyte, and what a batch has at the most.
+const SAMPLES_WAITING: usize = 64 * 1024;
+
+/// Batches that may wait for one watcher, however little of each is for her.
+const BATCHES_WAITING: usize = 64;
+
+/// Shapes that are remembered for one watcher: far more than a job has at once. Beyond, they are looked at again.
+const SHAPES: usize = 1024;
+
+/// What one batch holds of one series.
+#[derive(Debug)]
+pub struct Excerpt {
+    shape: Arc<Shape>,
+    column: usize,
+    /// When each value was read, in microseconds since the epoch.
+    pub times_us: Vec<i64>,
+    /// The values.
+    pub values: Vec<f64>,
+}
+
+impl Excerpt {
+    /// The series' metric and labels.
+    pub fn series(&self) -> Option<&Column> {
+        self.shape.columns.get(self.column)
+    }
+
+    /// The shape in which it was sampled.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+}
+
+/// What is on its way to one watcher, counted by both sides.
+#[derive(Debug, Default)]
+struct Way {
+    waiting: AtomicUsize,
+    passed_by: AtomicU64,
+}
+
+/// One who watches, as the sender sees her.
+#[derive(Debug)]
+struct Watcher {
+    id: u64,
+    job: Option<JobHandle>,
+    /// Which metrics; all where there is none.
+    selectors: Vec<Selector>,
+    /// The columns of shapes that she wants, so that a selector is held against a name once and not for each batch.
+    chosen: BTreeMap<ShapeId, Vec<usize>>,
+    shown: mpsc::Sender<Vec<Excerpt>>,
+    way: Arc<Way>,
+}
+
+impl Watcher {
+    fn wants(&self, metric: &str) -> bool {
+        self.selectors.is_empty() || self.selectors.iter().any(|selector| selector.matches(metric))
+    }
+
+    /// The columns of a shape that she wants.
+    fn choose(&mut self, shape: &Shape) -> Vec<usize> {
+        if shape.job.as_ref().map(|job| job.handle) != self.job {
+            return Vec::new();
+        }
+        if let Some(columns) = self.chosen.get(&shape.id) {
+            return columns.clone();
+        }
+        let wanted = shape.columns.iter().enumerate();
+        let wanted = wanted.filter(|(_, column)| self.wants(column.metric.1.name.as_str()));
+        let columns: Vec<usize> = wanted.map(|(column, _)| column).collect();
+        if self.chosen.len() >= SHAPES {
+            self.chosen.clear();
+        }
+        self.chosen.insert(shape.id, columns.clone());
+        columns
+    }
+
+    /// Hands her what she wants of a batch, as far as there is room.
+    fn offer(&mut self, batch: &Batch) {
+        let mut excerpts = self.excerpts(batch);
+        let waiting = self.way.waiting.load(Acquire);
+        let mut room = SAMPLES_WAITING.saturating_sub(waiting);
+        let mut passed_by = 0;
+        excerpts.retain(|excerpt| {
+            let fits = room.checked_sub(excerpt.values.len());
+            room = fits.unwrap_or(room);
+            passed_by += if fits.is_some() { 0 } else { excerpt.values.len() };
+            fits.is_some()
+        });
+        let handed_on: usize = excerpts.iter().map(|excerpt| excerpt.values.len()).sum();
+        if handed_on > 0 {
+            // Before they can be taken, so that the count never falls below nothing.
+            self.way.waiting.fetch_add(handed_on, AcqRel);
+            if self.shown.try_send(excerpts).is_err() {
+                self.way.waiting.fetch_sub(handed_on, AcqRel);
+                passed_by += handed_on;
+            }
+        }
+        self.way.passed_by.fetch_add(passed_by as u64, Relaxed);
+    }
+
+    /// What she wants of a batch, series by series.
+    fn excerpts(&mut self, batch: &Batch) -> Vec<Excerpt> {
+        let mut excerpts: Vec<Excerpt> = Vec::new();
+        // For each shape of the batch: where its excerpts begin, and of which columns they are.
+        let mut wanted: Vec<(usize, Vec<usize>)> = Vec::new();
+        for shape in batch.shapes() {
+            let columns = self.choose(shape);
+            let begin = excerpts.len();
+            let excerpt = |column: &usize| Excerpt {
+                shape: Arc::clone(shape),
+                column: *column,
+                times_us: Vec::new(),
+                values: Vec::new(),
+            };
+            excerpts.extend(columns.iter().map(excerpt));
+            wanted.push((begin, columns));
+        }
+        for row in batch.recorded() {
+            let Some((begin, columns)) = wanted.get(row.shape) else { continue };
+            for (excerpt, column) in excerpts.iter_mut().skip(*begin).zip(columns) {
+                let Some(bits) = row.value(*column) else { continue };
+                let Some(series) = excerpt.shape.columns.get(*column) else { continue };
+                excerpt.values.push(series.metric.1.number.to_f64(bits));
+                excerpt.times_us.push(row.time_us);
+            }
+        }
+        excerpts.retain(|excerpt| !excerpt.values.is_empty());
+        excerpts
+    }
+}
+
+/// Those who watch. The sampler never touches it.
+#[derive(Debug, Default)]
+pub struct Tap {
+    watchers: Mutex<Vec<Watcher>>,
+    count: AtomicUsize,
+    next_id: AtomicU64,
+}
+
+impl Tap {
+    /// Whether somebody watches.
+    pub fn is_watched(&self) -> bool {
+        self.count.load(Acquire) > 0
+    }
+
+    /// Shows from now on what is sampled of a job, or of the node: the metrics that one of the selectors chooses, or all
+    /// without any.
+    pub fn watch(self: &Arc<Self>, job: Option<JobHandle>, selectors: Vec<Selector>) -> Watching {
+        let (shown, taken) = mpsc::channel(BATCHES_WAITING);
+        let way = Arc::new(Way::default());
+        let id = self.next_id.fetch_add(1, Relaxed);
+        let chosen = BTreeMap::new();
+        let watcher = Watcher { id, job, selectors, chosen, shown, way: Arc::clone(&way) };
+        self.change(|watchers| watchers.push(watcher));
+        Watching { id, tap: Arc::clone(self), shown: taken, way }
+    }
+
+    /// Shows a batch to everybody who watches some of it.
+    pub fn show(&self, batch: &Batch) {
+        if self.is_watched() && !batch.is_empty() {
+            lock(&self.watchers).iter_mut().for_each(|watcher| watcher.offer(batch));
+        }
+    }
+
+    /// A job has ended: what was shown of it was all.
+    pub fn end(&self, job: JobHandle) {
+        if self.is_watched() {
+            self.change(|watchers| watchers.retain(|watcher| watcher.job != Some(job)));
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Vec<Watcher>)) {
+        let mut watchers = lock(&self.watchers);
+        change(&mut watchers);
+        self.count.store(watchers.len(), Relaxed);
+    }
+}
+
+/// One who watches, as she herself sees it. Dropping it ends the watching.
+#[derive(Debug)]
+pub struct Watching {
+    id: u64,
+    tap: Arc<Tap>,
+    shown: mpsc::Receiver<Vec<Excerpt>>,
+    way: Arc<Way>,
+}
+
+impl Watching {
+    /// The next of what is sampled; none when the job has ended and all was shown.
+    pub async fn next(&mut self) -> Option<Vec<Excerpt>> {
+        let excerpts = self.shown.recv().await?;
+        let samples = excerpts.iter().map(|excerpt| excerpt.values.len()).sum();
+        self.way.waiting.fetch_sub(samples, AcqRel);
+        Some(excerpts)
+    }
+
+    /// How many samples have passed by since the last time that this was asked.
+    pub fn passed_by(&self) -> u64 {
+        self.way.passed_by.swap(0, Relaxed)
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.tap.change(|watchers| watchers.retain(|watcher| watcher.id != self.id));
+    }
+}
+
+/// What a panic left behind is still the best that is known.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use polymeter_proto::batch::{Instant, Job};
+    use polymeter_proto::name::MetricName;
+    use polymeter_proto::period::Period;
+    use polymeter_proto::series::{
+        Identifier, JobDescriptor, Kind, Labels, MetricDescriptor, MetricId, Number, SeriesId, ShapeId, Unit,
+    };
+
+    use super::*;
+
+    fn shape(job: u32, metrics: &[&str]) -> Arc<Shape> {
+        let descriptor = JobDescriptor {
+            job_id: Identifier::try_from("x").unwrap(),
+            cluster: None,
+            owner_uid: None,
+            owner: None,
+            started_us: 0,
+        };
+        let column = |(number, name): (u32, &&str)| Column {
+            series: SeriesId(number),
+            metric: (
+                MetricId(number),
+                MetricDescriptor {
+                    name: MetricName::new((*name).to_owned()).unwrap(),
+                    unit: Unit::Count,
+                    kind: Kind::Gauge,
+                    number: Number::Signed,
+                },
+            ),
+            labels: Labels::default(),
+        };
+        Arc::new(Shape {
+            id: ShapeId(1),
+            source: Identifier::try_from("s").unwrap(),
+            job: Some(Arc::new(Job { handle: JobHandle(job), descriptor })),
+            period: Period::SECOND,
+            columns: (0..).zip(metrics).map(column).collect(),
+        })
+    }
+
+    fn batch(shapes: &[Arc<Shape>], rows: i64) -> Batch {
+        let mut batch = Batch::default();
+        for shape in shapes {
+            let index = batch.add_shape(shape);
+            for time_us in 0..rows {
+                let value = |column: usize| (column == 0 || time_us > 0).then_some(u64::MAX);
+                let instant = Instant { deadline: None, time_us };
+                batch.push(index, instant, (0..shape.columns.len()).map(value)).unwrap();
+            }
+        }
+        batch
+    }
+
+    /// What was shown to her, without waiting for more: metrics, times and values.
+    fn seen(watching: &mut Watching) -> Vec<(String, Vec<i64>, Vec<f64>)> {
+        let mut seen = Vec::new();
+        while let Ok(excerpts) = watching.shown.try_recv() {
+            seen.extend(excerpts.into_iter().map(|excerpt| {
+                let name = excerpt.series().unwrap().metric.1.name.as_str().to_owned();
+                (name, excerpt.times_us, excerpt.values)
+            }));
+        }
+        seen
+    }
+
+    fn selectors(patterns: &[&str]) -> Vec<Selector> {
+        patterns.iter().map(|pattern| pattern.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn one_sees_what_one_asked_for_of_the_own_job() {
+        let tap = Arc::new(Tap::default());
+        let mut one = tap.watch(Some(JobHandle(1)), selectors(&["a.*"]));
+        let mut all = tap.watch(Some(JobHandle(1)), Vec::new());
+        let mut other = tap.watch(Some(JobHandle(3)), Vec::new());
+        let mut node = tap.watch(None, Vec::new());
+        tap.show(&batch(&[shape(1, &["a.x", "b.y"]), shape(2, &["a.x"])], 2));
+        let x = ("a.x".to_owned(), vec![0, 1], vec![-1.0, -1.0]);
+        let y = ("b.y".to_owned(), vec![1], vec![-1.0]);
+        assert_eq!(seen(&mut one), std::slice::from_ref(&x));
+        assert_eq!(seen(&mut all), [x, y], "what was absent is not there");
+        assert!(seen(&mut other).is_empty() && seen(&mut node).is_empty());
+    }
+
+    #[test]
+    fn who_does_not_look_is_told_how_much_passed_by() {
+        let tap = Arc::new(Tap::default());
+        let mut watching = tap.watch(Some(JobHandle(1)), Vec::new());
+        let batch = batch(&[shape(1, &["a.x"])], 30_000);
+        (0..4).for_each(|_| tap.show(&batch));
+        assert_eq!(seen(&mut watching).len(), 2);
+        assert_eq!((watching.passed_by(), watching.passed_by()), (60_000, 0));
+        let small = self::batch(&[shape(1, &["a.x"])], 1);
+        let mut watching = tap.watch(Some(JobHandle(1)), Vec::new());
+        (0..100).for_each(|_| tap.show(&small));
+        assert_eq!(seen(&mut watching).len(), BATCHES_WAITING);
+        assert_eq!(watching.passed_by(), 100 - BATCHES_WAITING as u64);
+    }
+
+    #[test]
+    fn who_looks_again_makes_room() {
+        let tap = Arc::new(Tap::default());
+        let mut watching = tap.watch(Some(JobHandle(1)), Vec::new());
+        let batch = batch(&[shape(1, &["a.x"])], 60_000);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        for _ in 0..3 {
+            tap.show(&batch);
+            assert_eq!(runtime.block_on(watching.next()).unwrap().len(), 1);
+        }
+        assert_eq!(watching.passed_by(), 0);
+    }
+
+    #[test]
+    fn the_end_of_a_job_ends_the_watching_behind_the_last_sample() {
+        let tap = Arc::new(Tap::default());
+        let mut watching = tap.watch(Some(JobHandle(1)), Vec::new());
+        let node = tap.watch(None, Vec::new());
+        tap.show(&batch(&[shape(1, &["a.x"])], 1));
+        tap.end(JobHandle(1));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        assert_eq!(runtime.block_on(watching.next()).unwrap().len(), 1);
+        assert!(runtime.block_on(watching.next()).is_none());
+        assert!(tap.is_watched());
+        drop(node);
+        assert!(!tap.is_watched());
+    }
+}
