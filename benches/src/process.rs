@@ -34,22 +34,21 @@ pub fn usage(pid: u32) -> io::Result<Usage> {
     Ok(Usage { cpu_s: to_f64(cpu_ns) / 1e9, ..footprint(pid)? })
 }
 
-/// What `pid` and its children have used, those that have ended included. CPU time has the kernel's ticks, mostly 10 ms.
+/// What `pid` and its children have used, those that have ended included: of these the kernel counts ticks, mostly 10 ms.
 ///
 /// # Errors
 /// When there is no such process, or it is another user's.
 pub fn usage_with_children(pid: u32) -> io::Result<Usage> {
-    let mut sum = footprint(pid)?;
+    let mut sum = usage(pid)?;
     let tick_s = 1.0 / to_f64(rustix::param::clock_ticks_per_second());
-    let own = Stat::read(pid)?;
-    sum.cpu_s = to_f64(own.ticks + own.ticks_of_ended) * tick_s;
+    sum.cpu_s += to_f64(Stat::read(pid)?.ticks_of_ended) * tick_s;
     for entry in fs::read_dir("/proc")? {
         let Some(other) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        // Processes end while the list is read.
-        let Ok(stat) = Stat::read(other) else { continue };
-        if stat.parent == pid {
-            let of_child = footprint(other).unwrap_or_default();
-            sum.cpu_s += to_f64(stat.ticks + stat.ticks_of_ended) * tick_s;
+        // Processes end while the list is read, and then have no more to add.
+        if Stat::read(other).is_ok_and(|stat| stat.parent == pid)
+            && let Ok(of_child) = usage(other)
+        {
+            sum.cpu_s += of_child.cpu_s;
             sum.memory_kib += of_child.memory_kib;
             sum.descriptors += of_child.descriptors;
         }
@@ -68,7 +67,6 @@ fn footprint(pid: u32) -> io::Result<Usage> {
 /// The fields of /proc/PID/stat that are wanted here.
 struct Stat {
     parent: u32,
-    ticks: u64,
     ticks_of_ended: u64,
 }
 
@@ -83,11 +81,7 @@ impl Stat {
         let (_, fields) = text.rsplit_once(") ")?;
         let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
         let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
-        Some(Self {
-            parent: u32::try_from(number(1)?).ok()?,
-            ticks: number(11)? + number(12)?,
-            ticks_of_ended: number(13)? + number(14)?,
-        })
+        Some(Self { parent: u32::try_from(number(1)?).ok()?, ticks_of_ended: number(13)? + number(14)? })
     }
 }
 
@@ -116,7 +110,7 @@ mod tests {
     fn names_with_parentheses_do_not_shift_the_fields() {
         let text = "42 (a) b) S 7 42 42 0 -1 4194560 1 2 3 4 100 20 3 4 20 0 1 0 5 6 7";
         let stat = Stat::parse(text).unwrap();
-        assert_eq!((stat.parent, stat.ticks, stat.ticks_of_ended), (7, 120, 7));
+        assert_eq!((stat.parent, stat.ticks_of_ended), (7, 7));
         assert!(Stat::parse("42 (a) S").is_none());
     }
 
