@@ -4,11 +4,14 @@ use std::error::Error;
 
 use polymeter_benches::table::to_f64;
 
+/// What either way gives.
+type Bytes = Result<Vec<u8>, Box<dyn Error>>;
+
 /// A compressor: a name, and the two ways.
 pub(crate) struct Compressor {
     name: &'static str,
-    compress: fn(&[u8]) -> Result<Vec<u8>, Box<dyn Error>>,
-    decompress: fn(&[u8], usize) -> Result<Vec<u8>, Box<dyn Error>>,
+    compress: fn(&[u8]) -> Bytes,
+    decompress: fn(&[u8], usize) -> Bytes,
 }
 
 /// Those that this program was built with.
