@@ -50,9 +50,11 @@ fn ingest(criterion: &mut Criterion, script: &Script) {
     let peer = Peer::from(b"peer".as_slice());
     let mut ingest = Ingest::default();
     assert!(ingest.open(SessionId(1), &peer, 0, now), "there is room for one session");
-    let first = Frame::decode(agent.sample(script, &mut encoder, now.wall_us, 1)).expect("it is a frame");
+    let first = Frame::decode(agent.sample(script, &mut encoder, now.wall_us, 1).expect("it fits"))
+        .expect("it is a frame");
     assert!(matches!(ingest.frame(&peer, first, now), Verdict::Accepted(_)), "it explains itself");
-    let frame = Frame::decode(agent.sample(script, &mut encoder, now.wall_us, TICKS)).expect("it is a frame");
+    let frame = Frame::decode(agent.sample(script, &mut encoder, now.wall_us, TICKS).expect("it fits"))
+        .expect("it is a frame");
     let mut group = criterion.benchmark_group("ingest");
     group.throughput(Throughput::Elements(frame.samples() as u64));
     let mut sequence = 1;
@@ -81,7 +83,7 @@ fn store(criterion: &mut Criterion, script: &Script, kind: Kind) {
     group.throughput(Throughput::Elements(script.samples_per_tick() as u64 * u64::from(TICKS)));
     group.bench_function(format!("{kind}, frame of a second"), |bencher| {
         bencher.iter_batched(
-            || agent.sample(script, &mut encoder, wall_us(), TICKS).to_vec(),
+            || agent.sample(script, &mut encoder, wall_us(), TICKS).expect("it fits").to_vec(),
             |frame| {
                 socket.send(frame, 0).expect("the collector takes it");
                 assert!(socket.poll(zmq::POLLIN, PATIENCE_MS).expect("a socket can be waited for") > 0);

@@ -85,7 +85,16 @@ impl MockAgent {
     }
 
     /// Its next frame: `ticks` ticks of which the last is at `time_us`. It stays in the outbox until it is acknowledged.
-    pub fn sample(&mut self, script: &Script, encoder: &mut Encoder, time_us: i64, ticks: u16) -> &[u8] {
+    ///
+    /// # Errors
+    /// When so many ticks are too much for one frame.
+    pub fn sample(
+        &mut self,
+        script: &Script,
+        encoder: &mut Encoder,
+        time_us: i64,
+        ticks: u16,
+    ) -> Result<&[u8], &'static str> {
         if self.sequence == 0 {
             // Any start will do, as long as not all have the same.
             self.tick = usize::try_from(self.session.0 % script.ticks.len() as u64).unwrap_or(0);
@@ -109,9 +118,11 @@ impl MockAgent {
         let dictionary = if first { self.dictionary(script) } else { Vec::new() };
         let extras = Extras { dictionary: &dictionary, ..Extras::default() };
         let mut bytes = Vec::new();
-        encoder.encode(&mut bytes, self.session, self.sequence, &batch, extras);
+        encoder
+            .encode(&mut bytes, self.session, self.sequence, &batch, extras)
+            .map_err(|_oversized| "so many ticks do not fit into a frame")?;
         self.outbox.push_back((self.sequence, bytes));
-        self.outbox.back().map_or(&[], |(_, bytes)| bytes)
+        Ok(self.outbox.back().map_or(&[], |(_, bytes)| bytes))
     }
 
     /// What is to be sent because of an answer.
@@ -189,13 +200,13 @@ mod tests {
     fn frames_explain_themselves_and_have_the_recorded_values() {
         let (script, mut agent, mut encoder) = (script(), agent(7), Encoder::default());
         assert_eq!(script.samples_per_tick(), 50);
-        let first = Frame::decode(agent.sample(&script, &mut encoder, 5_000_000, 3)).unwrap();
+        let first = Frame::decode(agent.sample(&script, &mut encoder, 5_000_000, 3).unwrap()).unwrap();
         assert_eq!((first.sequence, first.samples() as u64), (1, agent.samples()));
         assert_eq!(first.dictionary, agent.dictionary(&script));
         let mut times: Vec<_> = first.blocks.iter().flat_map(|block| block.times_us.clone()).collect();
         times.dedup();
         assert!(times.starts_with(&[3_000_000, 4_000_000, 5_000_000]), "{times:?}");
-        let second = Frame::decode(agent.sample(&script, &mut encoder, 6_000_000, 1)).unwrap();
+        let second = Frame::decode(agent.sample(&script, &mut encoder, 6_000_000, 1).unwrap()).unwrap();
         assert!(second.dictionary.is_empty() && second.sequence == 2);
         assert!(second.blocks.iter().flat_map(|block| &block.values).any(|value| *value > 1_000));
     }
@@ -204,7 +215,7 @@ mod tests {
     fn frames_stay_until_they_are_acknowledged() {
         let (script, mut agent, mut encoder) = (script(), agent(7), Encoder::default());
         for second in 1..=3 {
-            agent.sample(&script, &mut encoder, second * 1_000_000, 1);
+            agent.sample(&script, &mut encoder, second * 1_000_000, 1).unwrap();
         }
         let session = SessionId(7);
         let again = agent.hear(&script, &ToAgent::Resend { session, from: 2 }).unwrap();
@@ -215,7 +226,7 @@ mod tests {
         assert!(!agent.is_settled());
         agent.hear(&script, &ToAgent::Ack { session, through: 3 }).unwrap();
         assert!(agent.is_settled());
-        let refused = ToAgent::Refused { reason: "why".to_owned(), versions: (1, 1) };
+        let refused = ToAgent::Refused { reason: "why".to_owned(), versions: (1, 1), frame: None };
         assert_eq!(agent.hear(&script, &refused), Err("why".to_owned()));
     }
 }

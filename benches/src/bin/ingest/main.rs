@@ -147,7 +147,7 @@ fn sampled(arguments: &Arguments, script: &Script) -> Result<Vec<MockAgent>, Box
         let node = format!("mock{number}").try_into()?;
         let mut agent = MockAgent::new(SessionId(u64::from(number) + 1), node, "mock".try_into()?, begin_us);
         for frame in 1..=i64::from(arguments.frames) {
-            agent.sample(script, &mut encoder, begin_us + frame * frame_us, arguments.ticks);
+            agent.sample(script, &mut encoder, begin_us + frame * frame_us, arguments.ticks)?;
         }
         Ok(agent)
     };

@@ -159,7 +159,7 @@ impl Crew {
         let position = usize::try_from(position)?;
         let socket = self.sockets.get(position / self.per_socket).ok_or("an agent has no socket")?;
         let agent = self.agents.get_mut(position).ok_or("there is no such agent")?;
-        let frame = agent.sample(&self.script, &mut self.encoder, wall_us(), 1);
+        let frame = agent.sample(&self.script, &mut self.encoder, wall_us(), 1)?;
         send(socket, frame)
     }
 
