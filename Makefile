@@ -32,12 +32,19 @@ lint: deps
 doc: deps
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
-# Every experiment once, short: that they work, not what they measure.
-quick-experiments: deps
-	$(CARGO) build --release --locked --workspace
-	target/release/wire
-	target/release/curve --quick
-	$(SUDO) target/release/gather --quick
+# Every experiment and every bench once, short: that they work, not what they measure. So they are built as the tests are.
+quick-experiments: test-deps
+	$(CARGO) build --locked --workspace
+	target/debug/wire
+	target/debug/curve --quick
+	target/debug/ingest --quick
+	target/debug/scale --quick
+	$(SUDO) target/debug/gather --quick
+	$(SUDO) target/debug/jitter --quick
+	$(SUDO) target/debug/overhead --quick
+	$(SUDO) target/debug/control --quick
+	$(SUDO) target/debug/sustain --quick
+	$(CARGO) test --locked -p polymeter-benches --benches
 
 # Every fuzz target for FUZZ_SECONDS; two run at a time.
 FUZZ_SECONDS ?= 60

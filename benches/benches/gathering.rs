@@ -1,36 +1,70 @@
 //! The stages of gathering without the kernel: parsing real text, and asking the schedule.
 
 use std::path::Path;
+use std::time::Duration;
 
 use criterion::{Criterion, Throughput};
 use polymeter_agent::schedule::Schedule;
 use polymeter_agent::source::layout::Layout;
 use polymeter_agent::source::{Reading, Wanted};
-use polymeter_proto::catalogue::{self, Definition, Form, Origin};
+use polymeter_proto::catalogue::{self, Definition, Hierarchy, Origin, TextFile};
 use polymeter_proto::period::Period;
 
-/// Real text of each kind of file: its form, and where it lies among the fixtures of the parsers' tests.
-const TEXTS: [(&str, Form, &str); 5] = [
-    ("memory.stat v1", Form::Keyed, "v1-6.18/v1/memory/memory.stat"),
-    ("memory.stat v2", Form::Keyed, "v2-6.12/v2/memory.stat"),
-    ("cpu.stat v2", Form::Keyed, "v2-6.12/v2/cpu.stat"),
-    ("cpu.pressure", Form::Pairs, "v2-6.12/v2/cpu.pressure"),
-    ("vmstat", Form::Keyed, "v2-6.12/proc/vmstat"),
-];
+/// Real kernel text of a cgroup of each version, among the fixtures of the parsers' tests.
+const SETS: [&str; 2] = ["v1-6.18", "v2-6.12"];
+
+/// How long each file is parsed: there are dozens, and a parse takes no microsecond.
+const WARM_UP: Duration = Duration::from_millis(200);
+const MEASUREMENT: Duration = Duration::from_secs(1);
 
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();
-    for (name, form, path) in TEXTS {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../node-agent/tests/fixtures").join(path);
-        let text = std::fs::read(&path).expect("the fixtures are in the tree");
-        let wanted = wanted_of(path.file_name().and_then(|name| name.to_str()).unwrap_or_default());
-        let mut layout = Layout::discover(form, &text, &wanted, &[]).expect("fixtures are real");
-        let mut reading = Reading::absent(layout.slots().len());
-        let mut group = criterion.benchmark_group("parse");
-        group.throughput(Throughput::Elements(layout.slots().len() as u64));
-        group.bench_function(name, |bencher| bencher.iter(|| layout.read(&text, &mut reading)));
-        group.finish();
+    parse(&mut criterion);
+    schedule(&mut criterion);
+    criterion.final_summary();
+}
+
+/// Every file of the catalogue that the sets have, with all that is read of it.
+fn parse(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("parse");
+    group.warm_up_time(WARM_UP).measurement_time(MEASUREMENT);
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../node-agent/tests/fixtures");
+    for (file, wanted) in files() {
+        let place = match file.hierarchy {
+            Hierarchy::V1(controller) => format!("v1/{controller}/{}", file.path),
+            Hierarchy::V2 => format!("v2/{}", file.path),
+            Hierarchy::Proc => format!("proc/{}", file.path),
+        };
+        for set in SETS {
+            let Ok(text) = std::fs::read(fixtures.join(set).join(&place)) else { continue };
+            let mut layout = Layout::discover(file.form, &text, &wanted, &[]).expect("fixtures are real");
+            let mut reading = Reading::absent(layout.slots().len());
+            group.throughput(Throughput::Elements(layout.slots().len() as u64));
+            group.bench_function(format!("{set}/{place}"), |bencher| {
+                bencher.iter(|| layout.read(&text, &mut reading));
+            });
+        }
     }
+    group.finish();
+}
+
+/// The files of the catalogue, each with all the fields that are read from it.
+fn files() -> Vec<(&'static TextFile, Vec<Wanted>)> {
+    let mut files: Vec<(&TextFile, Vec<Wanted>)> = Vec::new();
+    for metric in catalogue::all() {
+        for origin in metric.origins {
+            let Origin::Text { file, field } = origin else { continue };
+            let wanted = Wanted { definition: Definition { metric, instance: None }, field: *field };
+            match files.iter_mut().find(|(known, _)| known == file) {
+                Some((_, of_file)) => of_file.push(wanted),
+                None => files.push((*file, vec![wanted])),
+            }
+        }
+    }
+    files
+}
+
+fn schedule(criterion: &mut Criterion) {
     for entries in [1_u32, 100, 10_000] {
         let mut schedule = Schedule::default();
         for entry in 0..entries {
@@ -47,20 +81,4 @@ fn main() {
             });
         });
     }
-    criterion.final_summary();
-}
-
-/// Every field of the catalogue that is read from a file of this name.
-fn wanted_of(file_name: &str) -> Vec<Wanted> {
-    let mut wanted = Vec::new();
-    for metric in catalogue::all() {
-        for origin in metric.origins {
-            if let Origin::Text { file, field } = origin
-                && file.path.rsplit('/').next() == Some(file_name)
-            {
-                wanted.push(Wanted { definition: Definition { metric, instance: None }, field: *field });
-            }
-        }
-    }
-    wanted
 }

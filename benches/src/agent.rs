@@ -12,16 +12,26 @@ use polymeter_agent::control::{Answer, Status, Verb};
 use polymeter_proto::wire::frame::Frame;
 use polymeter_proto::wire::message::ToAgent;
 
+use crate::clock::wait_for;
 use crate::job::{pause, write};
 
 /// Frames that wait for somebody to look at them.
 const FRAMES: usize = 10_000;
 
+/// How long a program may take to start, in seconds.
+const START_S: u64 = 10;
+
+/// An agent's process. Dropping it ends it.
+#[derive(Debug)]
+pub struct Agent {
+    process: Child,
+    socket: PathBuf,
+}
+
 /// An agent and its collector. Dropping it ends both.
 #[derive(Debug)]
 pub struct Running {
-    agent: Child,
-    socket: PathBuf,
+    agent: Agent,
     frames: mpsc::Receiver<Frame>,
 }
 
@@ -32,39 +42,41 @@ pub struct Line {
     lines: Lines<BufReader<UnixStream>>,
 }
 
-impl Running {
+/// A program that was built together with this one.
+///
+/// # Errors
+/// When it is not there.
+pub fn program(name: &str) -> Result<PathBuf, Box<dyn Error>> {
+    let path = std::env::current_exe()?.with_file_name(name);
+    if path.is_file() {
+        return Ok(path);
+    }
+    Err(format!("{} is missing: run `cargo build --release --workspace` first", path.display()).into())
+}
+
+impl Agent {
     /// Starts an agent with this configuration, to which its collector and its socket in `scratch` are added.
     ///
     /// # Errors
     /// When the program is not there, or does not open its socket.
-    pub fn start(scratch: &Path, config: &str) -> Result<Self, Box<dyn Error>> {
-        let (endpoint, socket) =
-            (format!("ipc://{}/collector", scratch.display()), scratch.join("agent.sock"));
-        let context = zmq::Context::new();
-        let collector = context.socket(zmq::ROUTER)?;
-        collector.bind(&endpoint)?;
-        let (sender, frames) = mpsc::sync_channel(FRAMES);
-        thread::Builder::new()
-            .name("collector".to_owned())
-            .spawn(move || acknowledge(&collector, &sender))?;
-        let path = scratch.join("agent.toml");
-        write(&path, &format!("collector = \"{endpoint}\"\nsocket = \"{}\"\n{config}", socket.display()))?;
-        let program = std::env::current_exe()?.with_file_name("polymeter-agent");
-        let agent = Command::new(&program)
+    pub fn start(scratch: &Path, collector: &str, config: &str) -> Result<Self, Box<dyn Error>> {
+        let (socket, path) = (scratch.join("agent.sock"), scratch.join("agent.toml"));
+        let head = format!("collector = \"{collector}\"\nsocket = \"{}\"\n", socket.display());
+        write(&path, &format!("{head}{config}"))?;
+        let process = Command::new(program("polymeter-agent")?)
             .arg("--config")
             .arg(&path)
             .stdin(Stdio::null())
             .stderr(Stdio::null())
-            .spawn()
-            .map_err(|error| format!("{}: {error}; run `cargo build --release` first", program.display()))?;
-        let running = Self { agent, socket, frames };
-        for _ in 0..500 {
-            if UnixStream::connect(&running.socket).is_ok() {
-                return Ok(running);
-            }
-            pause(10_000_000);
-        }
-        Err("the agent does not open its socket".into())
+            .spawn()?;
+        let agent = Self { process, socket };
+        wait_for("the agent opens its socket", START_S, || UnixStream::connect(&agent.socket).ok())?;
+        Ok(agent)
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
     }
 
     /// A connection to the control socket.
@@ -76,17 +88,48 @@ impl Running {
         Ok(Line { lines: BufReader::new(stream.try_clone()?).lines(), stream })
     }
 
-    /// The frames that have come since this was asked last.
-    pub fn frames(&self) -> impl Iterator<Item = Frame> {
-        self.frames.try_iter()
-    }
-
     /// CPU time that the agent has used, in seconds, all threads.
     ///
     /// # Errors
     /// When it does not answer.
     pub fn cpu_s(&self) -> Result<f64, Box<dyn Error>> {
         Ok(crate::table::to_f64(self.connect()?.status()?.counts.cpu_ns) / 1e9)
+    }
+
+    /// Stops it as systemd would: it sends what it has. True if it was content.
+    pub fn stop(mut self) -> bool {
+        crate::process::end(&mut self.process, rustix::process::Signal::TERM, START_S)
+    }
+}
+
+impl Running {
+    /// Starts an agent with this configuration, to which its collector and its socket in `scratch` are added.
+    ///
+    /// # Errors
+    /// When the program is not there, or does not open its socket.
+    pub fn start(scratch: &Path, config: &str) -> Result<Self, Box<dyn Error>> {
+        let endpoint = format!("ipc://{}/collector", scratch.display());
+        let context = zmq::Context::new();
+        let collector = context.socket(zmq::ROUTER)?;
+        collector.bind(&endpoint)?;
+        let (sender, frames) = mpsc::sync_channel(FRAMES);
+        thread::Builder::new()
+            .name("collector".to_owned())
+            .spawn(move || acknowledge(&collector, &sender))?;
+        Ok(Self { agent: Agent::start(scratch, &endpoint, config)?, frames })
+    }
+
+    /// The frames that have come since this was asked last.
+    pub fn frames(&self) -> impl Iterator<Item = Frame> {
+        self.frames.try_iter()
+    }
+}
+
+impl std::ops::Deref for Running {
+    type Target = Agent;
+
+    fn deref(&self) -> &Agent {
+        &self.agent
     }
 }
 
@@ -119,11 +162,11 @@ impl Line {
     }
 }
 
-impl Drop for Running {
+impl Drop for Agent {
     fn drop(&mut self) {
-        // It is ours, and has nothing that is worth waiting for.
-        self.agent.kill().ok();
-        self.agent.wait().ok();
+        // It is ours, and has nothing that is worth waiting for. After a stop it has gone, and this does nothing.
+        self.process.kill().ok();
+        self.process.wait().ok();
     }
 }
 

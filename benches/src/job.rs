@@ -10,6 +10,7 @@ use polymeter_agent::jobs::hierarchy::Mounts;
 /// A job's cgroups and its workload. Dropping it ends both.
 #[derive(Debug)]
 pub struct Job {
+    name: String,
     directories: Vec<PathBuf>,
     workload: Option<Child>,
 }
@@ -38,7 +39,7 @@ impl Job {
         let mut roots: Vec<&PathBuf> = v1.chain(&mounts.v2).collect();
         roots.sort_unstable();
         roots.dedup();
-        let mut job = Self { directories: Vec::new(), workload: None };
+        let mut job = Self { name: name.to_owned(), directories: Vec::new(), workload: None };
         for root in roots {
             let directory = root.join(name);
             fs::create_dir(&directory)
@@ -48,9 +49,36 @@ impl Job {
         Ok(job)
     }
 
+    /// Makes a cgroup for a job of this process, under a name that tells what it is for.
+    ///
+    /// # Errors
+    /// When there are no cgroups, or no right to make one.
+    pub fn make_for(purpose: &str, number: u32) -> io::Result<Self> {
+        let mounts = Mounts::read(Path::new("/"))?;
+        remove_stale(&mounts, &format!("polymeter_{purpose}_"));
+        Self::make(&mounts, &format!("polymeter_{purpose}_{}x{number}", std::process::id()))
+    }
+
+    /// The job's id, as an agent finds it by [`Job::pattern`].
+    pub fn id(&self) -> &str {
+        self.name.rsplit_once('_').map_or("", |(_, id)| id)
+    }
+
+    /// The pattern by which an agent finds this job and those that were made for the same purpose.
+    pub fn pattern(&self) -> String {
+        format!("{}_{{job}}", self.name.rsplit_once('_').map_or(self.name.as_str(), |(head, _)| head))
+    }
+
     /// The job's directories.
     pub fn directories(&self) -> &[PathBuf] {
         &self.directories
+    }
+
+    /// A command that moves itself into the job and becomes `program`.
+    pub fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{}exec \"$0\" \"$@\"", self.enter())]).arg(program);
+        command
     }
 
     /// Starts the workload, which writes to `scratch`.
@@ -58,15 +86,17 @@ impl Job {
     /// # Errors
     /// When it cannot be started or moved into the cgroups.
     pub fn work(&mut self, scratch: &Path) -> io::Result<()> {
-        let enter: String = self
-            .directories
-            .iter()
-            .map(|directory| format!("echo $$ > {}/cgroup.procs\n", directory.display()))
-            .collect();
         let mut command = Command::new("sh");
-        command.args(["-c", &format!("{enter}{WORKLOAD}"), "sh"]).arg(scratch);
+        command.args(["-c", &format!("{}{WORKLOAD}", self.enter()), "sh"]).arg(scratch);
         self.workload = Some(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?);
         Ok(())
+    }
+
+    /// What a shell does to move itself into the job.
+    fn enter(&self) -> String {
+        let enter =
+            |directory: &PathBuf| format!("echo $$ > {}/cgroup.procs || exit 1\n", directory.display());
+        self.directories.iter().map(enter).collect()
     }
 }
 
@@ -89,6 +119,22 @@ impl Drop for Job {
                     Err(error) if error.kind() == io::ErrorKind::ResourceBusy => pause(5_000_000),
                     Ok(()) | Err(_) => break,
                 }
+            }
+        }
+    }
+}
+
+/// Removes the empty cgroups that an experiment left which was killed, so that no agent takes them for jobs.
+fn remove_stale(mounts: &Mounts, head: &str) {
+    for root in mounts.v1.values().chain(&mounts.v2) {
+        for entry in fs::read_dir(root).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let pid = name
+                .to_str()
+                .and_then(|name| name.strip_prefix(head)?.split_once('x')?.0.parse::<u32>().ok());
+            if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+                // One that is in use stays, as the kernel says.
+                fs::remove_dir(entry.path()).ok();
             }
         }
     }

@@ -1,6 +1,18 @@
-//! What the benches and experiments share: recorded frames, a job in real cgroups, and a running agent.
+//! What the benches and experiments share: recorded frames, jobs in real cgroups, running programs and stores, statistics.
 
 pub mod agent;
+pub mod clock;
+pub mod collector;
+pub mod histogram;
 pub mod job;
+pub mod machine;
+pub mod mock;
+pub mod overhead;
+pub mod plan;
+pub mod process;
 pub mod recording;
+pub mod statistics;
+pub mod store;
+pub mod svg;
 pub mod table;
+pub mod tool;

@@ -1,6 +1,4 @@
-//! Results as a table, and what machine they were taken on.
-
-use std::fs;
+//! Results as a table.
 
 /// Prints one line of a result on stdout.
 #[expect(clippy::print_stdout, reason = "an experiment's result is what it prints")]
@@ -10,24 +8,20 @@ pub fn say(line: &str) {
 
 /// Prints rows as a Markdown table, which is also readable as it is.
 pub fn table(head: &[&str], rows: &[Vec<String>]) {
-    say(&format!("| {} |", head.join(" | ")));
-    say(&format!("|{}", " --- |".repeat(head.len())));
-    for row in rows {
-        say(&format!("| {} |", row.join(" | ")));
-    }
+    say(markdown(head, rows).trim_end());
 }
 
-/// Prints what machine this is.
+/// Rows as a Markdown table.
+pub fn markdown(head: &[&str], rows: &[Vec<String>]) -> String {
+    let row = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let rule = format!("|{}\n", " --- |".repeat(head.len()));
+    let rows: String = rows.iter().map(|cells| row(cells)).collect();
+    format!("| {} |\n{rule}{rows}", head.join(" | "))
+}
+
+/// Prints what machine this is, and which revision is measured.
 pub fn machine() {
-    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown");
-    let cpus = cpuinfo.lines().filter(|line| line.starts_with("processor")).count();
-    say(&format!(
-        "machine: {cpus} x {}, Linux {}",
-        model.trim_start_matches([' ', '\t', ':']),
-        kernel.trim()
-    ));
+    say(&format!("machine: {}; revision {}", crate::machine::description(), crate::machine::revision()));
     say("");
 }
 
@@ -35,4 +29,10 @@ pub fn machine() {
 #[expect(clippy::cast_precision_loss, reason = "results are rounded to a few digits")]
 pub const fn to_f64(value: u64) -> f64 {
     value as f64
+}
+
+/// A count that was computed as a double: rounded, 0 below it.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, as it should")]
+pub fn to_u64(value: f64) -> u64 {
+    value.round() as u64
 }

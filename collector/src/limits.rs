@@ -5,6 +5,10 @@ use std::time::Duration;
 /// Messages that ZeroMQ queues per agent in each direction. What does not fit waits in the agent's outbox.
 pub const SOCKET_MESSAGES: i32 = 256;
 
+/// Connections that wait to be accepted: after a power cut all nodes come at once, and those that find no room try again
+/// and again, which takes minutes with thousands of them. The kernel allows no more than its net.core.somaxconn.
+pub const BACKLOG: i32 = 4096;
+
 /// Bytes that wait for one writer. 64 MiB are seconds of a large cluster; beyond it the agents' outboxes are the better
 /// place.
 pub const INBOX_BYTES: usize = 64 * 1024 * 1024;

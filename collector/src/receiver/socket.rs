@@ -10,6 +10,7 @@ pub(crate) fn make(context: &Context, keys: Option<&KeyPair>) -> zmq::Result<Soc
     let socket = context.socket(zmq::ROUTER)?;
     socket.set_rcvhwm(limits::SOCKET_MESSAGES)?;
     socket.set_sndhwm(limits::SOCKET_MESSAGES)?;
+    socket.set_backlog(limits::BACKLOG)?;
     socket.set_maxmsgsize(i64::try_from(polymeter_proto::limits::FRAME_BYTES).unwrap_or(i64::MAX))?;
     socket.set_linger(limits::LINGER_MS)?;
     socket.set_heartbeat_ivl(limits::HEARTBEAT_MS.0)?;

@@ -1,6 +1,9 @@
 //! Bytes on the wire per value, over recorded data, for several flush settings; and how fast the codec is.
 //!
-//! `cargo run --release --bin wire`. Needs nothing of the machine.
+//! `cargo run --release --bin wire`. Needs nothing of the machine. With `--features compressors` it says what LZ4 and zstd on
+//! top of the frames would save, and cost.
+
+mod compressor;
 
 use std::error::Error;
 use std::path::Path;
@@ -24,6 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             .sum()
     });
     let mut results = Vec::new();
+    let mut compressed = Vec::new();
     for ticks in [1, 10, 100, 1000] {
         let batches = recording::batches(&rows, ticks);
         let values: usize = batches.iter().map(polymeter_proto::batch::Batch::samples).sum();
@@ -46,6 +50,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             return Err("what was encoded does not come back".into());
         }
         let bytes: usize = frames.iter().map(Vec::len).sum();
+        for compressor in &compressor::ALL {
+            compressed.push(compressor.row(ticks, &frames, values)?);
+        }
         let per_second = |seconds: f64| format!("{:.0} M", to_f64(values as u64) / seconds / 1e6);
         results.push(vec![
             ticks.to_string(),
@@ -65,6 +72,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         &["ticks per frame", "frames", "values", "bytes per value", "encoded values/s", "decoded values/s"],
         &results,
     );
+    if !compressed.is_empty() {
+        say("");
+        say("Each frame compressed on top");
+        say("");
+        table::table(&compressor::HEAD, &compressed);
+    }
     Ok(())
 }
 

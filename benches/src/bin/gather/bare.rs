@@ -1,0 +1,133 @@
+//! The bare reads: the same files, one pread each, the same perf groups, the same kind of sleep; nothing is parsed, kept or
+//! sent.
+
+use std::error::Error;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use polymeter_agent::jobs::open::online_cpus;
+use polymeter_agent::source::Reading;
+use polymeter_agent::source::perf::{PerfSource, Target};
+use polymeter_benches::clock::{SECOND_NS, now_ns, process_cpu_ns, sleep_until};
+use polymeter_benches::histogram::Histogram;
+use polymeter_benches::job::Job;
+use polymeter_benches::plan::EVENTS;
+use polymeter_benches::table::{say, to_f64};
+use polymeter_proto::catalogue;
+use polymeter_proto::period::Period;
+use rustix::fd::AsFd;
+use serde::{Deserialize, Serialize};
+
+use crate::Run;
+
+/// As the agent's sampler has by default.
+const PRIORITY: u8 = 10;
+
+/// What is to be read, and how often.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Bare {
+    period: Period,
+    seconds: u64,
+    perf: bool,
+    /// The directories of each job.
+    jobs: Vec<Vec<PathBuf>>,
+}
+
+/// What that cost and kept.
+#[derive(Debug, Serialize, Deserialize)]
+struct Outcome {
+    cpu_s: f64,
+    due: u64,
+    kept: u64,
+    /// Buckets of a histogram, and the latest of all.
+    lateness_us: (Vec<(usize, u64)>, u64),
+}
+
+/// What is open of all jobs.
+struct Open {
+    files: Vec<File>,
+    groups: Vec<PerfSource>,
+}
+
+impl Bare {
+    pub(crate) fn of(period: Period, seconds: u64, perf: bool, jobs: &[Job]) -> Self {
+        Self { period, seconds, perf, jobs: jobs.iter().map(|job| job.directories().to_vec()).collect() }
+    }
+
+    /// Reads in a process of its own, as the agent does.
+    pub(crate) fn in_a_process(&self) -> Result<Run, Box<dyn Error>> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["--bare", &serde_json::to_string(self)?]);
+        let output = command.stderr(Stdio::inherit()).output()?;
+        if !output.status.success() {
+            return Err("the bare reads failed".into());
+        }
+        let outcome: Outcome = serde_json::from_slice(&output.stdout)?;
+        let (buckets, most) = &outcome.lateness_us;
+        Ok(Run {
+            cpu_s: outcome.cpu_s,
+            seconds: to_f64(self.seconds),
+            due: outcome.due,
+            kept: outcome.kept,
+            lateness_us: Histogram::from_filled(buckets, *most),
+            ..Run::default()
+        })
+    }
+
+    /// Reads, and prints what it cost.
+    pub(crate) fn run(&self) -> Result<(), Box<dyn Error>> {
+        let mut open = self.open()?;
+        let mut reading = Reading::absent(EVENTS.len());
+        let mut buffer = vec![0; 16 * 1024];
+        // Where it is refused the agent goes without it, too.
+        rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1)).ok();
+        polymeter_agent::kernel::set_fifo_priority(PRIORITY).ok();
+        let period_ns = self.period.as_nanos();
+        let mut lateness_us = Histogram::default();
+        let (mut due, mut kept) = (0, 0);
+        let begin_ns = process_cpu_ns();
+        let end_ns = now_ns() + self.seconds * SECOND_NS;
+        let mut deadline_ns = (now_ns() / period_ns + 1) * period_ns;
+        while deadline_ns < end_ns {
+            sleep_until(deadline_ns);
+            lateness_us.record(now_ns().saturating_sub(deadline_ns) / 1_000);
+            for file in &open.files {
+                rustix::io::pread(file.as_fd(), &mut buffer, 0)?;
+            }
+            for group in &mut open.groups {
+                group.read(&mut reading);
+            }
+            kept += 1;
+            let next_ns = (now_ns() / period_ns + 1) * period_ns;
+            due += (next_ns - deadline_ns) / period_ns;
+            deadline_ns = next_ns;
+        }
+        let cpu_s = to_f64(process_cpu_ns() - begin_ns) / 1e9;
+        let lateness_us = (lateness_us.filled(), lateness_us.most());
+        say(&serde_json::to_string(&Outcome { cpu_s, due, kept, lateness_us })?);
+        Ok(())
+    }
+
+    fn open(&self) -> Result<Open, Box<dyn Error>> {
+        polymeter_agent::kernel::raise_descriptor_limit();
+        let events: Vec<_> =
+            EVENTS.iter().filter_map(|event| catalogue::find(&format!("perf.{event}"))).collect();
+        let cpus = online_cpus(Path::new("/"))?;
+        let mut open = Open { files: Vec::new(), groups: Vec::new() };
+        for directories in &self.jobs {
+            for name in ["memory.stat", "cpu.stat"] {
+                let path =
+                    directories.iter().map(|directory| directory.join(name)).find(|path| path.exists());
+                open.files.extend(path.map(File::open).transpose()?);
+            }
+            let v2 = directories.iter().find(|directory| directory.join("cgroup.controllers").exists());
+            if let Some(directory) = v2.filter(|_| self.perf) {
+                let target = Target::Cgroup(directory.clone());
+                open.groups
+                    .extend(PerfSource::open(&target, &events, &cpus, Path::new("/sys/kernel/tracing")).0);
+            }
+        }
+        Ok(open)
+    }
+}

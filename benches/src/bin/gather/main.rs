@@ -1,0 +1,248 @@
+//! The agent's whole cost of gathering against the bare reads of the same files with the same timer, interleaved.
+//!
+//! `cargo run --release --bin gather -- [--quick] [--periods 1ms,100us] [--jobs 1,10,50] [--perf on,off] [--load works,sleeps]`.
+//! Needs root, for the jobs' cgroups.
+
+mod bare;
+
+use std::error::Error;
+use std::fmt;
+use std::path::Path;
+
+use clap::{Parser, ValueEnum};
+use polymeter_benches::agent::Running;
+use polymeter_benches::clock::now_ns;
+use polymeter_benches::histogram::Histogram;
+use polymeter_benches::job::{Job, pause};
+use polymeter_benches::plan;
+use polymeter_benches::table::{self, say, to_f64};
+use polymeter_proto::ledger::Tally;
+use polymeter_proto::period::Period;
+
+use self::bare::Bare;
+
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Seconds of each run.
+    #[arg(long, default_value_t = 20)]
+    seconds: u64,
+    /// How often agent and bare reads take turns.
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+    /// The periods.
+    #[arg(long, value_delimiter = ',', default_value = "1s,100ms,10ms,1ms,100us")]
+    periods: Vec<Period>,
+    /// How many jobs are sampled.
+    #[arg(long, value_delimiter = ',', default_value = "1")]
+    jobs: Vec<u32>,
+    /// With perf events, without, or both.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "on")]
+    perf: Vec<Perf>,
+    /// What the first job does; the others have nothing that runs.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "works")]
+    load: Vec<Load>,
+    /// One short round at 1 ms, to see that it works.
+    #[arg(long)]
+    quick: bool,
+    /// Do the bare reads: what this program calls itself with.
+    #[arg(long, hide = true, value_name = "JSON")]
+    bare: Option<String>,
+}
+
+/// Whether perf events are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Perf {
+    On,
+    Off,
+}
+
+/// What the first job does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Load {
+    Works,
+    Sleeps,
+}
+
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == Self::Works { "works" } else { "sleeps" })
+    }
+}
+
+/// How long the agent samples before it is measured, in nanoseconds: it has found all jobs by then.
+const SETTLE_NS: i64 = 1_500_000_000;
+
+/// What one run cost and kept, or several together.
+#[derive(Debug, Clone, Default)]
+struct Run {
+    cpu_s: f64,
+    seconds: f64,
+    due: u64,
+    kept: u64,
+    late: u64,
+    resident_bytes: u64,
+    bytes: u64,
+    lateness_us: Histogram,
+}
+
+impl Run {
+    fn add(&mut self, other: &Self) {
+        self.cpu_s += other.cpu_s;
+        self.seconds += other.seconds;
+        self.due += other.due;
+        self.kept += other.kept;
+        self.late += other.late;
+        self.resident_bytes = self.resident_bytes.max(other.resident_bytes);
+        self.bytes += other.bytes;
+        self.lateness_us.add(&other.lateness_us);
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = Arguments::parse();
+    if let Some(bare) = &arguments.bare {
+        return serde_json::from_str::<Bare>(bare)?.run();
+    }
+    if arguments.quick {
+        (arguments.seconds, arguments.rounds, arguments.periods) = (2, 1, vec!["1ms".parse()?]);
+    }
+    table::machine();
+    let scratch = tempfile::tempdir()?;
+    let mut rows = Vec::new();
+    for load in &arguments.load {
+        for count in &arguments.jobs {
+            let mut jobs =
+                (0..*count).map(|number| Job::make_for("gather", number)).collect::<Result<Vec<_>, _>>()?;
+            if *load == Load::Works
+                && let Some(job) = jobs.first_mut()
+            {
+                job.work(&scratch.path().join("file"))?;
+            }
+            for (perf, period) in arguments
+                .perf
+                .iter()
+                .flat_map(|perf| arguments.periods.iter().map(move |period| (perf, period)))
+            {
+                let perf = *perf == Perf::On;
+                let (mut agent, mut bare) = (Run::default(), Run::default());
+                for _ in 0..arguments.rounds {
+                    agent.add(&with_agent(*period, arguments.seconds, perf, &jobs, scratch.path())?);
+                    bare.add(&Bare::of(*period, arguments.seconds, perf, &jobs).in_a_process()?);
+                }
+                let mut cells = vec![period.to_string(), count.to_string(), load.to_string()];
+                cells.push(if perf { "on" } else { "off" }.to_owned());
+                cells.extend(row(&agent, &bare));
+                rows.push(cells);
+            }
+        }
+    }
+    report(&arguments, &rows);
+    Ok(())
+}
+
+fn row(agent: &Run, bare: &Run) -> Vec<String> {
+    let percent = |run: &Run| format!("{:.2} %", 100.0 * run.cpu_s / run.seconds);
+    let share = |part: u64, of: u64| {
+        if of == 0 { "-".to_owned() } else { format!("{:.3} %", 100.0 * to_f64(part) / to_f64(of)) }
+    };
+    let late = |run: &Run| {
+        let at = |part| run.lateness_us.quantile(part);
+        format!("{} / {} / {} / {}", at(0.5), at(0.99), at(0.999), run.lateness_us.most())
+    };
+    vec![
+        agent.kept.to_string(),
+        percent(agent),
+        percent(bare),
+        format!("{:.2}", agent.cpu_s / bare.cpu_s.max(1e-9)),
+        share(agent.kept, agent.due),
+        share(bare.kept, bare.due),
+        share(agent.late, agent.due),
+        late(agent),
+        late(bare),
+        format!("{:.1} MiB", to_f64(agent.resident_bytes) / 1024.0 / 1024.0),
+        format!("{:.2}", to_f64(agent.bytes) / to_f64(agent.kept.max(1))),
+    ]
+}
+
+fn report(arguments: &Arguments, rows: &[Vec<String>]) {
+    say(&format!(
+        "{} rounds of {} s; CPU in percent of one core, all threads; lateness in µs (p50 / p99 / p99.9 / most): the agent's when it read, the bare reads' when they woke",
+        arguments.rounds, arguments.seconds
+    ));
+    say("");
+    table::table(
+        &[
+            "period",
+            "jobs",
+            "first job",
+            "perf",
+            "values",
+            "agent CPU",
+            "bare CPU",
+            "ratio",
+            "agent kept",
+            "bare kept",
+            "agent late",
+            "agent's lateness",
+            "bare lateness",
+            "agent RSS",
+            "bytes per value",
+        ],
+        rows,
+    );
+}
+
+/// One run of the agent as users run it, with a collector that stores nothing but answers.
+fn with_agent(
+    period: Period,
+    seconds: u64,
+    perf: bool,
+    jobs: &[Job],
+    scratch: &Path,
+) -> Result<Run, Box<dyn Error>> {
+    let pattern = jobs.first().map(Job::pattern).unwrap_or_default();
+    let baseline = plan::baseline(plan::job_metrics(perf), period);
+    let running = Running::start(scratch, &format!("jobs = [\"{pattern}\"]\n{baseline}"))?;
+    pause(SETTLE_NS);
+    let before = view(&running)?;
+    running.frames().for_each(drop);
+    pause(i64::try_from(seconds)? * 1_000_000_000);
+    let after = view(&running)?;
+    let period_us = i64::try_from(period.as_micros())?;
+    let mut lateness_us = Histogram::default();
+    for time_us in running.frames().flat_map(|frame| frame.blocks).flat_map(|block| block.times_us) {
+        // Deadlines are multiples of the period on the wall clock. What is later than a period is missed, not late.
+        lateness_us.record(time_us.rem_euclid(period_us).unsigned_abs());
+    }
+    Ok(Run {
+        cpu_s: after.cpu_s - before.cpu_s,
+        seconds: after.seconds - before.seconds,
+        due: after.due - before.due,
+        kept: after.kept - before.kept,
+        late: after.late - before.late,
+        resident_bytes: after.resident_bytes,
+        bytes: after.bytes - before.bytes,
+        lateness_us,
+    })
+}
+
+/// What the agent says of itself and of all jobs.
+fn view(running: &Running) -> Result<Run, Box<dyn Error>> {
+    let status = running.connect()?.status()?;
+    let of_jobs = status.subjects.iter().filter(|subject| subject.job.is_some());
+    let mut tally = Tally::default();
+    of_jobs.flat_map(|subject| &subject.sources).for_each(|source| tally.add(&source.tally));
+    if tally.due == 0 {
+        return Err("the agent does not sample the jobs".into());
+    }
+    Ok(Run {
+        cpu_s: to_f64(status.counts.cpu_ns) / 1e9,
+        seconds: to_f64(now_ns()) / 1e9,
+        due: tally.due,
+        kept: tally.taken,
+        late: tally.late,
+        resident_bytes: status.counts.resident_bytes,
+        bytes: status.counts.bytes_sent,
+        lateness_us: Histogram::default(),
+    })
+}

@@ -1,0 +1,217 @@
+//! How many samples a second one collector takes from its socket to the commit, for each store, against a bare copy of the
+//! same rows into the same table of an empty store, in turns.
+//!
+//! `cargo run --release --bin ingest -- [--quick] [--stores sqlite,postgres,timescaledb]`. Stores that are not installed are
+//! left out.
+
+mod bare;
+
+use std::error::Error;
+use std::path::Path;
+use std::thread;
+
+use clap::Parser;
+use polymeter_benches::clock::{SECOND_NS, now_ns, wall_us};
+use polymeter_benches::collector::Collector;
+use polymeter_benches::mock::{MockAgent, Script};
+use polymeter_benches::recording::RECORDED;
+use polymeter_benches::store::{Kind, Store};
+use polymeter_benches::table::{self, say, to_f64};
+use polymeter_proto::period::Period;
+use polymeter_proto::series::SessionId;
+use polymeter_proto::wire::frame::Encoder;
+use polymeter_proto::wire::message::ToAgent;
+
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Agents that send as fast as they can, each from a thread of its own.
+    #[arg(long, default_value_t = 20)]
+    agents: u32,
+    /// Frames of each.
+    #[arg(long, default_value_t = 40)]
+    frames: u32,
+    /// Ticks of a millisecond in each frame, 50 values to each.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    ticks: u16,
+    /// How often collector and bare copy take turns.
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+    /// The stores; all that are installed, if none is named.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    stores: Vec<Kind>,
+    /// A few frames, to see that it works.
+    #[arg(long)]
+    quick: bool,
+}
+
+/// How long a store may take to acknowledge what was sent, in seconds.
+const PATIENCE_S: u64 = 600;
+
+/// After what silence an agent sends again what is not acknowledged, in milliseconds.
+const AGAIN_MS: i64 = 10_000;
+
+/// What one run took, or several together.
+#[derive(Debug, Default, Clone, Copy)]
+struct Taken {
+    samples: u64,
+    seconds: f64,
+    collector_cpu_s: f64,
+    server_cpu_s: f64,
+    bytes: u64,
+}
+
+impl Taken {
+    fn add(&mut self, other: Self) {
+        self.samples += other.samples;
+        self.seconds += other.seconds;
+        self.collector_cpu_s += other.collector_cpu_s;
+        self.server_cpu_s += other.server_cpu_s;
+        self.bytes += other.bytes;
+    }
+
+    fn per_second(&self) -> f64 {
+        to_f64(self.samples) / self.seconds
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = Arguments::parse();
+    if arguments.quick {
+        (arguments.agents, arguments.frames, arguments.rounds) = (2, 4, 1);
+    }
+    table::machine();
+    let kinds = if arguments.stores.is_empty() { Kind::ALL.to_vec() } else { arguments.stores.clone() };
+    let script = Script::read(Path::new(RECORDED), Period::MILLISECOND)?;
+    let mut rows = Vec::new();
+    for kind in kinds {
+        if let Some(missing) = kind.missing() {
+            say(&format!("left out: {kind}: {missing}"));
+            continue;
+        }
+        let (mut through, mut bare) = (Taken::default(), Taken::default());
+        for _ in 0..arguments.rounds {
+            let agents = sampled(&arguments, &script)?;
+            // Which rows they are is the same for both; decoded before the time runs.
+            let copy = bare::Rows::of(&agents)?;
+            through.add(collected(kind, &script, agents)?);
+            bare.add(copy.store(kind)?);
+        }
+        rows.push(row(kind, &through, &bare));
+    }
+    say(&format!(
+        "{} agents, {} frames of {} ticks each, {} rounds; bare: two COPY side by side (SQLite: one prepared INSERT), 50000 rows to a transaction",
+        arguments.agents, arguments.frames, arguments.ticks, arguments.rounds
+    ));
+    say("");
+    table::table(
+        &[
+            "store",
+            "samples",
+            "samples/s",
+            "bare rows/s",
+            "ratio",
+            "collector µs per sample",
+            "server µs per sample",
+            "bare server µs",
+            "bytes per sample",
+            "bare bytes",
+        ],
+        &rows,
+    );
+    Ok(())
+}
+
+fn row(kind: Kind, through: &Taken, bare: &Taken) -> Vec<String> {
+    let micros = |cpu_s: f64, of: &Taken| format!("{:.2}", cpu_s * 1e6 / to_f64(of.samples));
+    let bytes = |of: &Taken| format!("{:.1}", to_f64(of.bytes) / to_f64(of.samples));
+    vec![
+        kind.to_string(),
+        through.samples.to_string(),
+        format!("{:.0} k", through.per_second() / 1e3),
+        format!("{:.0} k", bare.per_second() / 1e3),
+        format!("{:.2}", through.per_second() / bare.per_second()),
+        micros(through.collector_cpu_s, through),
+        micros(through.server_cpu_s, through),
+        micros(bare.server_cpu_s, bare),
+        bytes(through),
+        bytes(bare),
+    ]
+}
+
+/// Agents whose outboxes are full: what they sampled up to now.
+fn sampled(arguments: &Arguments, script: &Script) -> Result<Vec<MockAgent>, Box<dyn Error>> {
+    let mut encoder = Encoder::default();
+    let frame_us = i64::from(arguments.ticks) * 1_000;
+    let begin_us = wall_us() - i64::from(arguments.frames) * frame_us;
+    let agent = |number: u32| {
+        let node = format!("mock{number}").try_into()?;
+        let mut agent = MockAgent::new(SessionId(u64::from(number) + 1), node, "mock".try_into()?, begin_us);
+        for frame in 1..=i64::from(arguments.frames) {
+            agent.sample(script, &mut encoder, begin_us + frame * frame_us, arguments.ticks)?;
+        }
+        Ok(agent)
+    };
+    (0..arguments.agents).map(agent).collect()
+}
+
+/// From the first send to the last acknowledgement.
+fn collected(kind: Kind, script: &Script, agents: Vec<MockAgent>) -> Result<Taken, Box<dyn Error>> {
+    let scratch = tempfile::tempdir()?;
+    let store = Store::start(kind)?;
+    let listen = format!("ipc://{}/collector", scratch.path().display());
+    let collector = Collector::start(scratch.path(), &listen, &store, "")?;
+    let samples = agents.iter().map(MockAgent::samples).sum();
+    let (collector_cpu_s, server_cpu_s) = (collector.usage()?.cpu_s, store.usage()?.cpu_s);
+    let context = zmq::Context::new();
+    let begin_ns = now_ns();
+    // Each from its own thread: one that waits for room must not keep the others waiting.
+    thread::scope(|scope| {
+        let send = |agent| {
+            scope.spawn(|| deliver(&context, &listen, script, agent).map_err(|error| error.to_string()))
+        };
+        let threads: Vec<_> = agents.into_iter().map(send).collect();
+        threads
+            .into_iter()
+            .try_for_each(|thread| thread.join().map_err(|_panic| "an agent broke".to_owned())?)
+    })?;
+    let seconds = to_f64(now_ns() - begin_ns) / 1e9;
+    let taken = Taken {
+        samples,
+        seconds,
+        collector_cpu_s: collector.usage()?.cpu_s - collector_cpu_s,
+        server_cpu_s: store.usage()?.cpu_s - server_cpu_s,
+        bytes: 0,
+    };
+    collector.stop()?;
+    let stored = store.samples()?;
+    if stored != samples {
+        return Err(format!("{samples} samples were acknowledged, and {stored} are stored").into());
+    }
+    Ok(Taken { bytes: store.bytes()?, ..taken })
+}
+
+/// Sends all that an agent has, until it is acknowledged.
+fn deliver(
+    context: &zmq::Context,
+    endpoint: &str,
+    script: &Script,
+    mut agent: MockAgent,
+) -> Result<(), Box<dyn Error>> {
+    let socket = context.socket(zmq::DEALER)?;
+    socket.set_linger(0)?;
+    socket.connect(endpoint)?;
+    let end_ns = now_ns() + PATIENCE_S * SECOND_NS;
+    agent.unacknowledged(0).iter().try_for_each(|frame| socket.send(frame, 0))?;
+    while !agent.is_settled() {
+        let messages = if socket.poll(zmq::POLLIN, AGAIN_MS)? > 0 {
+            agent.hear(script, &ToAgent::decode(&socket.recv_bytes(0)?)?)?
+        } else {
+            agent.unacknowledged(0)
+        };
+        messages.iter().try_for_each(|message| socket.send(message, 0))?;
+        if now_ns() > end_ns {
+            return Err(format!("the store does not acknowledge within {PATIENCE_S} s").into());
+        }
+    }
+    Ok(())
+}

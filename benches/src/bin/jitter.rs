@@ -1,0 +1,292 @@
+//! How much time the agent takes from a program that does not expect it: on every CPU one thread of a job reads the clock
+//! over and over, and the gaps between two reads tell when something else ran.
+//!
+//! `cargo run --release --bin jitter -- [--quick] [--tools FILE]`. Needs root, for the job's cgroups. What is compared runs in
+//! turns, in an order that follows from the seed, so that each round has all of it under nearly the same conditions.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Barrier;
+use std::thread;
+
+use clap::Parser;
+use polymeter_benches::agent::Running;
+use polymeter_benches::clock::{SECOND_NS, now_ns, process_cpu_ns};
+use polymeter_benches::histogram::Histogram;
+use polymeter_benches::job::{Job, pause};
+use polymeter_benches::statistics::{Estimate, Random};
+use polymeter_benches::table::{self, say, to_f64};
+use polymeter_benches::tool::Tool;
+use polymeter_benches::{plan, process};
+use polymeter_proto::period::Period;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Seconds of each run.
+    #[arg(long, default_value_t = 5)]
+    seconds: u64,
+    /// How often everything takes its turn.
+    #[arg(long, default_value_t = 10)]
+    rounds: u32,
+    /// The periods of the agent.
+    #[arg(long, value_delimiter = ',', default_value = "1s,100ms,10ms,1ms")]
+    periods: Vec<Period>,
+    /// Without perf events.
+    #[arg(long)]
+    without_perf: bool,
+    /// A file with other tools to compare, as `[[tool]]` tables; see experiments/jitter-tools.toml.
+    #[arg(long, value_name = "FILE")]
+    tools: Option<PathBuf>,
+    /// What the order of the runs follows from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Two short rounds at 1 ms, to see that it works.
+    #[arg(long)]
+    quick: bool,
+    /// Read the clock for some seconds: what this program calls itself with.
+    #[arg(long, hide = true, value_name = "SECONDS")]
+    measure: Option<u64>,
+}
+
+/// Gaps that are longer than this were no mere read of the clock, in nanoseconds.
+const GAP_NS: u64 = 1_000;
+
+/// Gaps that are longer than this were no mere interrupt, in nanoseconds.
+const LONG_GAP_NS: u64 = 10_000;
+
+/// How long a tool runs before it is measured, in nanoseconds: it has opened its files by then.
+const SETTLE_NS: i64 = 1_000_000_000;
+
+/// What one thread saw, or all of them.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Seen {
+    /// Nanoseconds in gaps longer than [`GAP_NS`].
+    stolen_ns: u64,
+    /// Those in gaps longer than [`LONG_GAP_NS`].
+    stolen_long_ns: u64,
+    /// The gaps, as buckets of a histogram and the longest of them.
+    gaps: (Vec<(usize, u64)>, u64),
+}
+
+/// What is compared.
+#[derive(Debug)]
+enum Subject {
+    Nothing,
+    Agent(Period),
+    Tool(Tool),
+}
+
+/// The runs of one subject, one value for each round. Times are milliseconds in a second, all CPUs together.
+#[derive(Debug, Default)]
+struct Runs {
+    stolen: Vec<f64>,
+    stolen_long: Vec<f64>,
+    agent_cpu: Vec<f64>,
+    collector_cpu: Vec<f64>,
+    gaps: Histogram,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = Arguments::parse();
+    if let Some(seconds) = arguments.measure {
+        return measure(seconds);
+    }
+    if arguments.quick {
+        (arguments.seconds, arguments.rounds, arguments.periods) = (1, 2, vec!["1ms".parse()?]);
+    }
+    table::machine();
+    let subjects = subjects(&arguments)?;
+    let scratch = tempfile::tempdir()?;
+    let job = Job::make_for("jitter", 0)?;
+    let mut runs: Vec<Runs> = subjects.iter().map(|_| Runs::default()).collect();
+    let mut random = Random::new(arguments.seed);
+    for _ in 0..arguments.rounds {
+        let mut turns: Vec<_> = subjects.iter().zip(&mut runs).collect();
+        random.shuffle(&mut turns);
+        for (subject, runs) in turns {
+            runs.one(subject, &arguments, &job, scratch.path())?;
+        }
+    }
+    report(&arguments, &subjects, &runs);
+    Ok(())
+}
+
+/// Nothing first: the others are held against it.
+fn subjects(arguments: &Arguments) -> Result<Vec<Subject>, Box<dyn Error>> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Tools {
+        tool: Vec<Tool>,
+    }
+    let mut subjects = vec![Subject::Nothing];
+    subjects.extend(arguments.periods.iter().copied().map(Subject::Agent));
+    if let Some(path) = &arguments.tools {
+        let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let tools: Tools = toml::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+        let (here, missing): (Vec<_>, Vec<_>) = tools.tool.into_iter().partition(Tool::is_here);
+        missing.iter().for_each(|tool| say(&format!("left out, since it is not installed: {}", tool.name)));
+        subjects.extend(here.into_iter().map(Subject::Tool));
+    }
+    Ok(subjects)
+}
+
+impl Runs {
+    /// Lets `subject` run while the threads read the clock.
+    fn one(
+        &mut self,
+        subject: &Subject,
+        arguments: &Arguments,
+        job: &Job,
+        scratch: &Path,
+    ) -> Result<(), Box<dyn Error>> {
+        let agent = match subject {
+            Subject::Agent(period) => {
+                let metrics = plan::job_metrics(!arguments.without_perf);
+                let config = format!("jobs = [\"{}\"]\n{}", job.pattern(), plan::baseline(metrics, *period));
+                Some(Running::start(scratch, &config)?)
+            }
+            Subject::Nothing | Subject::Tool(_) => None,
+        };
+        let _tool = match subject {
+            Subject::Tool(tool) => Some(tool.start(Vec::new())?),
+            Subject::Nothing | Subject::Agent(_) => None,
+        };
+        pause(SETTLE_NS);
+        let agent_cpu_s = || agent.as_ref().map_or(Ok(0.0), |agent| Ok(process::usage(agent.pid())?.cpu_s));
+        let before: Result<f64, std::io::Error> = agent_cpu_s();
+        let (before, own_before_ns, begin_ns) = (before?, process_cpu_ns(), now_ns());
+        let seen = measured(job, arguments.seconds)?;
+        let used: Result<f64, std::io::Error> = agent_cpu_s();
+        let window_s = to_f64(now_ns() - begin_ns) / 1e9;
+        let seconds = to_f64(arguments.seconds);
+        self.agent_cpu.push(1e3 * (used? - before) / window_s);
+        self.collector_cpu.push(to_f64(process_cpu_ns() - own_before_ns) / 1e6 / window_s);
+        self.stolen.push(to_f64(seen.stolen_ns) / 1e6 / seconds);
+        self.stolen_long.push(to_f64(seen.stolen_long_ns) / 1e6 / seconds);
+        self.gaps.add(&Histogram::from_filled(&seen.gaps.0, seen.gaps.1));
+        Ok(())
+    }
+}
+
+/// Runs the threads in a process of the job.
+fn measured(job: &Job, seconds: u64) -> Result<Seen, Box<dyn Error>> {
+    let mut command = job.command(&std::env::current_exe()?);
+    let output = command.args(["--measure", &seconds.to_string()]).stderr(Stdio::inherit()).output()?;
+    if !output.status.success() {
+        return Err("the threads that read the clock failed".into());
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// What runs in the job: a thread on each CPU that reads the clock for some seconds.
+fn measure(seconds: u64) -> Result<(), Box<dyn Error>> {
+    let allowed = sched_getaffinity(None)?;
+    let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
+    let all_ready = Barrier::new(cpus.len());
+    let on = |cpu: usize| {
+        let mut only = CpuSet::new();
+        only.set(cpu);
+        // Where it is refused the thread may wander, which makes gaps longer and not shorter.
+        sched_setaffinity(None, &only).ok();
+        all_ready.wait();
+        read_clock(seconds * SECOND_NS)
+    };
+    let mut sum = Histogram::default();
+    let mut seen = Seen::default();
+    thread::scope(|scope| {
+        let threads: Vec<_> = cpus.iter().map(|cpu| scope.spawn(|| on(*cpu))).collect();
+        for thread in threads {
+            let (of_one, gaps) = thread.join().map_err(|_panic| "a thread that reads the clock broke")?;
+            seen.stolen_ns += of_one.stolen_ns;
+            seen.stolen_long_ns += of_one.stolen_long_ns;
+            sum.add(&gaps);
+        }
+        Ok::<(), Box<dyn Error>>(())
+    })?;
+    seen.gaps = (sum.filled(), sum.most());
+    say(&serde_json::to_string(&seen)?);
+    Ok(())
+}
+
+fn read_clock(duration_ns: u64) -> (Seen, Histogram) {
+    let (mut seen, mut gaps) = (Seen::default(), Histogram::default());
+    let mut last_ns = now_ns();
+    let end_ns = last_ns + duration_ns;
+    while last_ns < end_ns {
+        let read_ns = now_ns();
+        let gap_ns = read_ns - last_ns;
+        gaps.record(gap_ns);
+        if gap_ns > GAP_NS {
+            seen.stolen_ns += gap_ns;
+            seen.stolen_long_ns += if gap_ns > LONG_GAP_NS { gap_ns } else { 0 };
+        }
+        last_ns = read_ns;
+    }
+    (seen, gaps)
+}
+
+fn report(arguments: &Arguments, subjects: &[Subject], runs: &[Runs]) {
+    say(&format!(
+        "{} rounds of {} s in random order, seed {}; a thread on each CPU reads the clock{}; times in ms per second, all CPUs together, with 95 % intervals",
+        arguments.rounds,
+        arguments.seconds,
+        arguments.seed,
+        if arguments.without_perf { "; no perf events" } else { "" }
+    ));
+    say("");
+    let Some(baseline) = runs.first() else { return };
+    let rows: Vec<_> =
+        subjects.iter().zip(runs).map(|(subject, runs)| row(subject, runs, baseline)).collect();
+    table::table(
+        &[
+            "runs",
+            "stolen > 1 µs",
+            "stolen > 10 µs",
+            "beyond nothing",
+            "agent's CPU",
+            "collector's CPU",
+            "beyond / CPU of both",
+            "gap p99",
+            "p99.9",
+            "p99.99",
+            "p99.999",
+            "most",
+        ],
+        &rows,
+    );
+}
+
+fn row(subject: &Subject, runs: &Runs, baseline: &Runs) -> Vec<String> {
+    let name = match subject {
+        Subject::Nothing => "nothing".to_owned(),
+        Subject::Agent(period) => format!("agent at {period}"),
+        Subject::Tool(tool) => tool.name.clone(),
+    };
+    let cpu = |values: &[f64]| Estimate::of(values).mean;
+    let (agent, collector) = (cpu(&runs.agent_cpu), cpu(&runs.collector_cpu) - cpu(&baseline.collector_cpu));
+    // Of the same round: what slows the whole machine for a while is in both.
+    let beyond: Vec<f64> =
+        runs.stolen.iter().zip(&baseline.stolen).map(|(with, without)| with - without).collect();
+    let beyond = Estimate::of(&beyond);
+    let is_agent = matches!(subject, Subject::Agent(_));
+    let only = |wanted: bool, text: String| if wanted { text } else { "-".to_owned() };
+    let is_nothing = matches!(subject, Subject::Nothing);
+    let micros = |part| format!("{:.2} µs", to_f64(runs.gaps.quantile(part)) / 1e3);
+    vec![
+        name,
+        format!("{:.2}", Estimate::of(&runs.stolen)),
+        format!("{:.2}", Estimate::of(&runs.stolen_long)),
+        only(!is_nothing, format!("{beyond:.2}")),
+        only(is_agent, format!("{agent:.2}")),
+        only(is_agent, format!("{collector:.2}")),
+        only(is_agent, format!("{:.2}", beyond.in_units_of(agent + collector))),
+        micros(0.99),
+        micros(0.999),
+        micros(0.9999),
+        micros(0.99999),
+        format!("{:.0} µs", to_f64(runs.gaps.most()) / 1e3),
+    ]
+}

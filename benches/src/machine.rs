@@ -1,0 +1,48 @@
+//! What a result was measured on, and with which revision.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// One line that says what machine this is: CPUs, memory, kernel.
+pub fn description() -> String {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    let (kernel, cpuinfo, meminfo) =
+        (read("/proc/sys/kernel/osrelease"), read("/proc/cpuinfo"), read("/proc/meminfo"));
+    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown");
+    let cpus = cpuinfo.lines().filter(|line| line.starts_with("processor")).count();
+    let memory_kib: u64 = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse().ok())
+        .unwrap_or(0);
+    format!(
+        "{cpus} x {}, {} MiB, Linux {}",
+        model.trim_start_matches([' ', '\t', ':']),
+        memory_kib / 1024,
+        kernel.trim()
+    )
+}
+
+/// The revision of the sources, with a `+` where they were changed since; `unknown` outside of a clone.
+pub fn revision() -> String {
+    match git(&["rev-parse", "--short=12", "HEAD"]) {
+        None => "unknown".to_owned(),
+        Some(revision) => {
+            let changed = git(&["status", "--porcelain", "--untracked-files=no"])
+                .is_none_or(|changes| !changes.is_empty());
+            if changed { format!("{revision}+") } else { revision }
+        }
+    }
+}
+
+/// The hash of `flake.lock` as a blob of git; none where there is no such file.
+pub fn nix_lock() -> Option<String> {
+    git(&["hash-object", "flake.lock"])
+}
+
+fn git(arguments: &[&str]) -> Option<String> {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?;
+    let output = Command::new("git").arg("-C").arg(sources).args(arguments).stderr(Stdio::null()).output();
+    let output = output.ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
+}

@@ -1,0 +1,171 @@
+//! Means with their 95 % intervals, and an order that is random and can be had again.
+
+use std::fmt;
+
+use crate::table::to_f64;
+
+/// A mean and half the width of its 95 % interval.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimate {
+    /// The mean.
+    pub mean: f64,
+    /// Half the width; infinite where there are too few values to say.
+    pub half: f64,
+}
+
+/// Student's t at 97.5 % for 1 to 30 degrees of freedom.
+const STUDENT: [f64; 30] = [
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+];
+
+/// The t for any number of degrees; beyond the table within 0.003 of it.
+fn student(degrees: f64) -> f64 {
+    if degrees > to_f64(STUDENT.len() as u64) {
+        return 1.96 + 2.4 / degrees;
+    }
+    // Degrees between two rows are those of the lower one, which is the wider interval.
+    let rows = (1..).zip(STUDENT).take_while(|(row, _)| f64::from(*row) <= degrees);
+    rows.last().map_or(f64::INFINITY, |(_, t)| t)
+}
+
+fn mean_and_variance(values: &[f64]) -> (f64, f64) {
+    let count = to_f64(values.len() as u64);
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (mean, squares / (count - 1.0))
+}
+
+impl Estimate {
+    /// The mean of `values`; without any it is not a number.
+    pub fn of(values: &[f64]) -> Self {
+        let count = to_f64(values.len() as u64);
+        let (mean, variance) = mean_and_variance(values);
+        let half =
+            if values.len() < 2 { f64::INFINITY } else { student(count - 1.0) * (variance / count).sqrt() };
+        Self { mean, half }
+    }
+
+    /// The difference of the means of two independent samples, by Welch's test.
+    pub fn difference(of: &[f64], from: &[f64]) -> Self {
+        let (mean_a, variance_a) = mean_and_variance(of);
+        let (mean_b, variance_b) = mean_and_variance(from);
+        let (count_a, count_b) = (to_f64(of.len() as u64), to_f64(from.len() as u64));
+        let mean = mean_a - mean_b;
+        if of.len() < 2 || from.len() < 2 {
+            return Self { mean, half: f64::INFINITY };
+        }
+        let (error_a, error_b) = (variance_a / count_a, variance_b / count_b);
+        let both = error_a + error_b;
+        if both <= 0.0 {
+            return Self { mean, half: 0.0 };
+        }
+        let degrees = both.powi(2) / (error_a.powi(2) / (count_a - 1.0) + error_b.powi(2) / (count_b - 1.0));
+        Self { mean, half: student(degrees) * both.sqrt() }
+    }
+
+    /// Both ends divided by `unit`.
+    pub fn in_units_of(self, unit: f64) -> Self {
+        Self { mean: self.mean / unit, half: (self.half / unit).abs() }
+    }
+
+    /// Whether the interval holds 0: the value cannot be told from nothing.
+    pub fn contains_zero(self) -> bool {
+        self.mean.abs() <= self.half
+    }
+}
+
+/// `1.50 ± 0.02`, with the digits that the formatter asks for.
+impl fmt::Display for Estimate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = f.precision().unwrap_or(2);
+        write!(f, "{:.digits$}", self.mean)?;
+        if self.half.is_finite() { write!(f, " ± {:.digits$}", self.half) } else { f.write_str(" ± ?") }
+    }
+}
+
+/// Numbers that look random and are the same for the same seed: splitmix64.
+#[derive(Debug, Clone)]
+pub struct Random(u64);
+
+impl Random {
+    /// Begins at `seed`.
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next 64 bits.
+    pub const fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `bound`; 0 where the bound is.
+    pub const fn below(&mut self, bound: u64) -> u64 {
+        // The high bits of the product are even enough for bounds far below 2^64.
+        ((self.bits() as u128 * bound as u128) >> 64) as u64
+    }
+
+    /// Puts `items` into a random order.
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for left in (1..items.len()).rev() {
+            let other = usize::try_from(self.below(left as u64 + 1)).unwrap_or(left);
+            items.swap(left, other);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn close(found: f64, wanted: f64) {
+        assert!((found - wanted).abs() < 1e-3 * wanted.abs().max(1.0), "{found}, not {wanted}");
+    }
+
+    #[test]
+    fn intervals_are_those_of_the_textbook() {
+        let estimate = Estimate::of(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]);
+        close(estimate.mean, 5.0);
+        close(estimate.half, 2.365 * 2.138 / 8_f64.sqrt());
+        assert_eq!(format!("{estimate:.1}"), "5.0 ± 1.8");
+        assert_eq!(format!("{:.1}", Estimate::of(&[1.0])), "1.0 ± ?");
+        assert!(Estimate::of(&[1.0, -1.0]).contains_zero());
+        assert!(!Estimate::of(&[5.0, 5.1, 4.9]).contains_zero());
+    }
+
+    #[test]
+    fn welch_does_not_ask_for_equal_variances() {
+        // Both means have an error of sqrt(1/3) and sqrt(100/3); the degrees are near those of the second, 2.04.
+        let difference = Estimate::difference(&[11.0, 12.0, 13.0], &[0.0, 10.0, 20.0]);
+        close(difference.mean, 2.0);
+        close(difference.half, 4.303 * (101.0_f64 / 3.0).sqrt());
+        assert_eq!(Estimate::difference(&[1.0, 1.0], &[2.0, 2.0]), Estimate { mean: -1.0, half: 0.0 });
+    }
+
+    #[test]
+    fn t_falls_with_the_degrees_and_has_no_step() {
+        assert!(student(0.5).is_infinite());
+        let all: Vec<f64> = (1..200).map(|degrees| student(f64::from(degrees))).collect();
+        assert!(all.windows(2).all(|pair| pair[0] > pair[1]), "{all:?}");
+        close(student(60.0), 2.0);
+    }
+
+    #[test]
+    fn an_order_is_a_permutation_and_follows_from_the_seed() {
+        let shuffled = |seed| {
+            let mut items: Vec<u32> = (0..100).collect();
+            Random::new(seed).shuffle(&mut items);
+            items
+        };
+        assert_eq!(shuffled(7), shuffled(7));
+        assert_ne!(shuffled(7), shuffled(8));
+        let mut sorted = shuffled(7);
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..100).collect::<Vec<_>>());
+        // The first of splitmix64 from 0, as its authors print it.
+        assert_eq!(Random::new(0).bits(), 0xe220_a839_7b1d_cdaf);
+    }
+}

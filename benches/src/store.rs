@@ -1,0 +1,251 @@
+//! Stores that are really there: a file of SQLite, or a PostgreSQL server of our own with its default settings.
+
+use std::error::Error;
+use std::fmt;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Signal, geteuid};
+use tempfile::TempDir;
+
+use crate::process::{self, Usage};
+
+/// Whom the server runs as when we are root, which PostgreSQL refuses.
+const USER: &str = "postgres";
+
+/// How long the server may take to start or stop, in seconds.
+const PATIENCE_S: u64 = 60;
+
+/// A kind of store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Kind {
+    /// A file.
+    Sqlite,
+    /// A server without TimescaleDB.
+    Postgres,
+    /// A server with it.
+    Timescaledb,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Sqlite => "SQLite",
+            Self::Postgres => "PostgreSQL",
+            Self::Timescaledb => "TimescaleDB",
+        })
+    }
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Sqlite, Self::Postgres, Self::Timescaledb];
+
+    /// What this machine lacks for it.
+    pub fn missing(self) -> Option<&'static str> {
+        let binaries = match self {
+            Self::Sqlite => return None,
+            Self::Postgres | Self::Timescaledb => binaries(),
+        };
+        match binaries {
+            None => Some("no PostgreSQL server is installed"),
+            Some(binaries) if self == Self::Timescaledb && !has_timescaledb(&binaries) => {
+                Some("PostgreSQL has no TimescaleDB")
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// The best one that this machine has.
+    pub fn best() -> Self {
+        let has = |kind: &Self| kind.missing().is_none();
+        Self::ALL.into_iter().rev().find(has).unwrap_or(Self::Sqlite)
+    }
+}
+
+/// A store in a temporary directory. Dropping it removes it.
+#[derive(Debug)]
+pub struct Store {
+    kind: Kind,
+    // Dropped before the directory that it lies in.
+    server: Option<Server>,
+    directory: TempDir,
+}
+
+#[derive(Debug)]
+struct Server {
+    binaries: PathBuf,
+    process: Child,
+}
+
+impl Store {
+    /// Makes an empty store; a server is started.
+    ///
+    /// # Errors
+    /// When this machine has no such store.
+    pub fn start(kind: Kind) -> Result<Self, Box<dyn Error>> {
+        if let Some(missing) = kind.missing() {
+            return Err(format!("{kind}: {missing}").into());
+        }
+        let directory = tempfile::tempdir()?;
+        let server = match kind {
+            Kind::Sqlite => None,
+            Kind::Postgres | Kind::Timescaledb => Some(Server::start(directory.path(), kind)?),
+        };
+        Ok(Self { kind, server, directory })
+    }
+
+    /// What kind it is.
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Where it is, as a collector's configuration says it.
+    pub fn url(&self) -> String {
+        match &self.server {
+            None => format!("sqlite:{}", self.file().display()),
+            Some(_) => format!("host={} user=postgres dbname=postgres", self.directory.path().display()),
+        }
+    }
+
+    /// The file of SQLite.
+    pub fn file(&self) -> PathBuf {
+        self.directory.path().join("store.db")
+    }
+
+    /// The lines by which a collector uses it, and uses it as what it is.
+    pub fn configuration(&self) -> String {
+        let timescaledb = if self.kind == Kind::Timescaledb { "require" } else { "off" };
+        format!("store = \"{}\"\ntimescaledb = \"{timescaledb}\"\n", self.url())
+    }
+
+    /// What the server has used; nothing where there is none.
+    ///
+    /// # Errors
+    /// When it has gone.
+    pub fn usage(&self) -> io::Result<Usage> {
+        self.server
+            .as_ref()
+            .map_or(Ok(Usage::default()), |server| process::usage_with_children(server.process.id()))
+    }
+
+    /// How many samples are stored.
+    ///
+    /// # Errors
+    /// When the store does not say.
+    pub fn samples(&self) -> Result<u64, Box<dyn Error>> {
+        Ok(self.ask("SELECT count(*) FROM samples")?.parse()?)
+    }
+
+    /// Bytes of the samples on the disk, indexes included; of SQLite the whole file.
+    ///
+    /// # Errors
+    /// When the store does not say.
+    pub fn bytes(&self) -> Result<u64, Box<dyn Error>> {
+        let sql = match self.kind {
+            Kind::Sqlite => return Ok(fs::metadata(self.file())?.len()),
+            Kind::Postgres => "SELECT sum(pg_total_relation_size(relid)) FROM pg_partition_tree('samples')",
+            Kind::Timescaledb => "SELECT hypertable_size('samples')",
+        };
+        Ok(self.ask(sql)?.parse()?)
+    }
+
+    /// What the store answers to a question that has one number or word as its answer.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub fn ask(&self, sql: &str) -> Result<String, Box<dyn Error>> {
+        if self.server.is_none() {
+            let number: i64 =
+                rusqlite::Connection::open(self.file())?.query_row(sql, [], |row| row.get(0))?;
+            return Ok(number.to_string());
+        }
+        let output = self.psql()?.args(["-c", sql]).output()?;
+        if !output.status.success() {
+            return Err(format!("{sql}: {}", String::from_utf8_lossy(&output.stderr)).into());
+        }
+        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+    }
+
+    /// PostgreSQL's own client, connected to the server.
+    ///
+    /// # Errors
+    /// When there is no server.
+    pub fn psql(&self) -> Result<Command, Box<dyn Error>> {
+        let server = self.server.as_ref().ok_or("SQLite has no server")?;
+        let mut command = as_postgres(&server.binaries.join("psql"));
+        command.args(["-XqAt", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-h"]);
+        command.arg(self.directory.path()).args(["-d", "postgres"]).current_dir("/");
+        Ok(command)
+    }
+}
+
+impl Server {
+    fn start(directory: &Path, kind: Kind) -> Result<Self, Box<dyn Error>> {
+        let binaries = binaries().ok_or("no PostgreSQL server is installed")?;
+        // The server is another user.
+        fs::set_permissions(directory, fs::Permissions::from_mode(0o777))?;
+        let data = directory.join("data");
+        let made = as_postgres(&binaries.join("initdb"))
+            .args(["-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-locale", "-D"])
+            .arg(&data)
+            .current_dir(directory)
+            .stdout(Stdio::null())
+            .status()?;
+        if !made.success() {
+            return Err(format!("initdb failed: {made}").into());
+        }
+        let mut settings = format!(
+            "listen_addresses = ''\nunix_socket_directories = '{}'\nlog_min_messages = fatal\n",
+            directory.display()
+        );
+        if kind == Kind::Timescaledb {
+            settings
+                .push_str("shared_preload_libraries = 'timescaledb'\ntimescaledb.telemetry_level = off\n");
+        }
+        fs::write(data.join("postgresql.auto.conf"), settings)?;
+        let process = as_postgres(&binaries.join("postgres"))
+            .arg("-D")
+            .arg(&data)
+            .current_dir(directory)
+            .stderr(File::create(directory.join("log"))?)
+            .spawn()?;
+        let server = Self { binaries, process };
+        let mut probe = as_postgres(&server.binaries.join("pg_isready"));
+        probe.args(["-q", "-h"]).arg(directory).current_dir("/");
+        let is_up = || probe.status().is_ok_and(|status| status.success()).then_some(());
+        crate::clock::wait_for("the server answers", PATIENCE_S, is_up)?;
+        Ok(server)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // At once: nobody wants the data any more.
+        process::end(&mut self.process, Signal::QUIT, PATIENCE_S);
+    }
+}
+
+fn as_postgres(program: &Path) -> Command {
+    if !geteuid().is_root() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", USER, "--regid", USER, "--clear-groups", "--"]).arg(program);
+    command
+}
+
+fn binaries() -> Option<PathBuf> {
+    let debian = (13..=18).rev().map(|major| PathBuf::from(format!("/usr/lib/postgresql/{major}/bin")));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    debian.chain(std::env::split_paths(&path)).find(|directory| directory.join("initdb").is_file())
+}
+
+fn has_timescaledb(binaries: &Path) -> bool {
+    let output = Command::new(binaries.join("pg_config")).arg("--sharedir").output();
+    let share = output.ok().and_then(|output| String::from_utf8(output.stdout).ok()).unwrap_or_default();
+    Path::new(share.trim()).join("extension/timescaledb.control").is_file()
+}

@@ -1,0 +1,193 @@
+//! A plot of means with their intervals, as an SVG that a browser and a document show.
+
+use std::fmt::Write;
+
+use crate::statistics::Estimate;
+use crate::table::to_f64;
+
+/// A plot: places on the horizontal axis, and at each a mean with its interval for every series.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plot {
+    /// What stands above it.
+    pub title: String,
+    /// What the vertical axis measures.
+    pub y_label: String,
+    /// What the places are called.
+    pub places: Vec<String>,
+    /// The series.
+    pub series: Vec<Series>,
+}
+
+/// One series of a plot.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    /// What it is called.
+    pub name: String,
+    /// Its value at each place, where it has one.
+    pub points: Vec<Option<Estimate>>,
+}
+
+/// The plot's size, and the room around the axes: left, right, top, bottom. In pixels.
+const SIZE: (f64, f64) = (900.0, 480.0);
+const ROOM: (f64, f64, f64, f64) = (80.0, 220.0, 50.0, 110.0);
+
+/// Colours that people who do not see all colours tell apart (Okabe and Ito).
+const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"];
+
+/// Lines across, about.
+const TICKS: f64 = 6.0;
+
+impl Plot {
+    /// The plot as the text of an SVG file.
+    pub fn render(&self) -> String {
+        let mut svg = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" font-family=\"sans-serif\" font-size=\"13\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
+            SIZE.0, SIZE.1
+        );
+        let scale = Scale::over(self.series.iter().flat_map(|series| series.points.iter().flatten()));
+        text(&mut svg, (SIZE.0 / 2.0, 28.0), "middle", &self.title);
+        text(&mut svg, (ROOM.0, ROOM.2 - 8.0), "middle", &self.y_label);
+        for value in scale.ticks() {
+            let y = scale.y(value);
+            line(&mut svg, (ROOM.0, y), (SIZE.0 - ROOM.1, y), if value == 0.0 { "black" } else { "#ddd" });
+            text(&mut svg, (ROOM.0 - 8.0, y + 4.0), "end", &format!("{value:.*}", scale.digits()));
+        }
+        for (index, place) in self.places.iter().enumerate() {
+            let (x, y) = (self.x(index, 0.5), SIZE.1 - ROOM.3 + 18.0);
+            write!(svg, "<g transform=\"rotate(-30 {x:.1} {y:.1})\">").ok();
+            text(&mut svg, (x, y), "end", place);
+            svg.push_str("</g>\n");
+        }
+        for (number, (series, colour)) in self.series.iter().zip(COLOURS.iter().cycle()).enumerate() {
+            let shift = (to_f64(number as u64) + 1.0) / (to_f64(self.series.len() as u64) + 1.0);
+            for (index, point) in series.points.iter().enumerate() {
+                if let Some(point) = point {
+                    mark(&mut svg, self.x(index, shift), *point, &scale, colour);
+                }
+            }
+            let y = ROOM.2 + 20.0 * to_f64(number as u64 + 1);
+            let x = SIZE.0 - ROOM.1 + 20.0;
+            writeln!(svg, "<circle cx=\"{x}\" cy=\"{}\" r=\"4\" fill=\"{colour}\"/>", y - 4.0).ok();
+            text(&mut svg, (x + 12.0, y), "start", &series.name);
+        }
+        svg.push_str("</svg>\n");
+        svg
+    }
+
+    /// Where a place is, `part` of the way through its room.
+    fn x(&self, index: usize, part: f64) -> f64 {
+        let width = (SIZE.0 - ROOM.0 - ROOM.1) / to_f64(self.places.len().max(1) as u64);
+        ROOM.0 + width * (to_f64(index as u64) + part)
+    }
+}
+
+/// What lies between the bottom and the top of the axes.
+struct Scale {
+    low: f64,
+    high: f64,
+    step: f64,
+}
+
+impl Scale {
+    fn over<'a>(points: impl Iterator<Item = &'a Estimate>) -> Self {
+        let (mut low, mut high) = (0.0_f64, 0.0_f64);
+        for point in points.filter(|point| point.mean.is_finite()) {
+            let half = if point.half.is_finite() { point.half } else { 0.0 };
+            low = low.min(point.mean - half);
+            high = high.max(point.mean + half);
+        }
+        let span = if high > low { high - low } else { 1.0 };
+        let power = 10_f64.powf((span / TICKS).log10().floor());
+        let step =
+            [1.0, 2.0, 5.0, 10.0].into_iter().find(|step| step * power * TICKS >= span).unwrap_or(10.0)
+                * power;
+        Self { low: (low / step).floor() * step, high: (high.max(low + span) / step).ceil() * step, step }
+    }
+
+    fn y(&self, value: f64) -> f64 {
+        let share = (value - self.low) / (self.high - self.low);
+        SIZE.1 - ROOM.3 - share.clamp(0.0, 1.0) * (SIZE.1 - ROOM.2 - ROOM.3)
+    }
+
+    fn ticks(&self) -> impl Iterator<Item = f64> {
+        let count = crate::table::to_u64((self.high - self.low) / self.step);
+        // Rounded to whole steps, so that zero is zero.
+        let first = (self.low / self.step).round();
+        (0..=count).map(move |tick| (first + to_f64(tick)) * self.step)
+    }
+
+    fn digits(&self) -> usize {
+        usize::try_from(crate::table::to_u64(-self.step.log10().floor())).unwrap_or(0).min(9)
+    }
+}
+
+fn mark(svg: &mut String, x: f64, point: Estimate, scale: &Scale, colour: &str) {
+    if !point.mean.is_finite() {
+        return;
+    }
+    if point.half.is_finite() {
+        let (top, bottom) = (scale.y(point.mean + point.half), scale.y(point.mean - point.half));
+        line(svg, (x, top), (x, bottom), colour);
+        line(svg, (x - 5.0, top), (x + 5.0, top), colour);
+        line(svg, (x - 5.0, bottom), (x + 5.0, bottom), colour);
+    }
+    // Writing to a text does not fail, here and below.
+    writeln!(svg, "<circle cx=\"{x:.1}\" cy=\"{:.1}\" r=\"4\" fill=\"{colour}\"/>", scale.y(point.mean)).ok();
+}
+
+fn line(svg: &mut String, from: (f64, f64), to: (f64, f64), colour: &str) {
+    writeln!(
+        svg,
+        "<line x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" stroke=\"{colour}\"/>",
+        from.0, from.1, to.0, to.1
+    )
+    .ok();
+}
+
+fn text(svg: &mut String, at: (f64, f64), anchor: &str, words: &str) {
+    let words = words.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    writeln!(svg, "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{words}</text>", at.0, at.1).ok();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plot(points: Vec<Option<Estimate>>) -> Plot {
+        Plot {
+            title: "a < b & c".to_owned(),
+            y_label: "percent".to_owned(),
+            places: points.iter().map(|_| "place".to_owned()).collect(),
+            series: vec![Series { name: "s".to_owned(), points }],
+        }
+    }
+
+    /// All numbers of an attribute.
+    fn numbers(svg: &str, attribute: &str) -> Vec<f64> {
+        let of = |part: &str| part.split('"').next().and_then(|number| number.parse().ok());
+        svg.split(&format!(" {attribute}=\"")).skip(1).filter_map(of).collect()
+    }
+
+    #[test]
+    fn everything_lies_within_the_axes_and_higher_is_more() {
+        let of = |mean, half| Some(Estimate { mean, half });
+        let svg = plot(vec![of(-0.3, 0.1), of(12.0, 3.0), None, of(4.0, f64::INFINITY)]).render();
+        assert!(svg.contains("a &lt; b &amp; c") && svg.ends_with("</svg>\n"));
+        // Three points, and the one that explains the colour.
+        let heights = numbers(&svg, "cy");
+        assert_eq!(heights.len(), 4);
+        assert!(heights[0] > heights[2] && heights[2] > heights[1], "{heights:?}");
+        for y in ["cy", "y1", "y2"].iter().flat_map(|attribute| numbers(&svg, attribute)) {
+            assert!((ROOM.2..=SIZE.1 - ROOM.3).contains(&y), "{y} of {svg}");
+        }
+        assert!(!svg.contains("NaN") && !svg.contains("inf"));
+    }
+
+    #[test]
+    fn nothing_and_what_is_no_number_make_a_plot_too() {
+        for points in [vec![], vec![None], vec![Some(Estimate { mean: f64::NAN, half: f64::NAN })]] {
+            let svg = plot(points).render();
+            assert!(!svg.contains("NaN") && svg.contains(">0.0<"), "{svg}");
+        }
+    }
+}

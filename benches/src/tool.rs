@@ -1,0 +1,119 @@
+//! Other tools, which somebody names by the commands that start and stop them: to be measured as Polymeter is.
+
+use std::error::Error;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde::Deserialize;
+
+use crate::job::pause;
+
+/// How long a tool may take to end after it was told to, in seconds.
+const END_S: u64 = 5;
+
+/// A tool: commands of a shell.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tool {
+    /// What it is called in the results.
+    pub name: String,
+    /// Runs it. A command that ends at once has started what it leaves behind, for `stop` to end; one that stays is ended
+    /// by SIGTERM to its process group.
+    pub start: String,
+    /// Ends what `start` left behind.
+    #[serde(default)]
+    pub stop: Option<String>,
+    /// A program without which the tool is left out.
+    #[serde(default)]
+    pub needs: Option<String>,
+}
+
+/// A tool that runs. Dropping it stops it.
+#[derive(Debug)]
+pub struct RunningTool<'a> {
+    tool: &'a Tool,
+    process: Child,
+    environment: Vec<(&'static str, String)>,
+}
+
+impl Tool {
+    /// Whether what it needs is installed.
+    pub fn is_here(&self) -> bool {
+        let Some(program) = &self.needs else { return true };
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+    }
+
+    /// Runs `start`, with further variables in its environment.
+    ///
+    /// # Errors
+    /// When there is no shell.
+    pub fn start(&self, environment: Vec<(&'static str, String)>) -> Result<RunningTool<'_>, Box<dyn Error>> {
+        let mut process = shell(&self.start, &environment).spawn()?;
+        // A shell that cannot find the program ends at once, as one that has started a daemon does.
+        pause(200_000_000);
+        if process.try_wait()?.is_some_and(|status| !status.success()) {
+            return Err(format!("the tool {} does not start: `{}` failed", self.name, self.start).into());
+        }
+        Ok(RunningTool { tool: self, process, environment })
+    }
+}
+
+impl Drop for RunningTool<'_> {
+    fn drop(&mut self) {
+        if let Some(stop) = &self.tool.stop {
+            // Whoever wrote the command sees on stderr what it says.
+            shell(stop, &self.environment).status().ok();
+        }
+        let group = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw);
+        let signal = |signal| group.is_some_and(|group| kill_process_group(group, signal).is_ok());
+        if signal(Signal::TERM) {
+            crate::clock::wait_for("the tool ends", END_S, || self.process.try_wait().ok().flatten()).ok();
+            // What it started and did not wait for.
+            signal(Signal::KILL);
+        }
+        self.process.wait().ok();
+    }
+}
+
+/// A shell in a process group of its own.
+fn shell(script: &str, environment: &[(&'static str, String)]) -> Command {
+    let mut command = Command::new("sh");
+    let variables = environment.iter().map(|(name, value)| (*name, value.as_str()));
+    command.args(["-c", script]).envs(variables).process_group(0).stdin(Stdio::null()).stdout(Stdio::null());
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(start: &str, stop: Option<&str>) -> Tool {
+        let text = |text: &str| text.to_owned();
+        Tool { name: text("test"), start: text(start), stop: stop.map(text), needs: None }
+    }
+
+    #[test]
+    fn it_sees_its_variables_and_is_stopped_with_its_children() {
+        let directory = tempfile::tempdir().unwrap();
+        let (pid, stopped) = (directory.path().join("pid"), directory.path().join("stopped"));
+        let start = "sleep 1000 & echo $! > $PID_FILE; wait";
+        let environment =
+            vec![("PID_FILE", pid.display().to_string()), ("STOP_FILE", stopped.display().to_string())];
+        let tool = tool(start, Some("echo $PID_FILE > $STOP_FILE"));
+        drop(tool.start(environment).unwrap());
+        let child = std::fs::read_to_string(&pid).unwrap();
+        let gone = || !std::path::Path::new("/proc").join(child.trim()).join("exe").exists();
+        crate::clock::wait_for("the child is gone", 10, || gone().then_some(())).unwrap();
+        assert!(stopped.is_file());
+    }
+
+    #[test]
+    fn what_does_not_start_is_a_fault_and_what_is_not_installed_is_known() {
+        assert!(tool("exit 3", None).start(Vec::new()).is_err());
+        assert!(tool("true", None).start(Vec::new()).is_ok());
+        assert!(!Tool { needs: Some("no-such-program-anywhere".to_owned()), ..tool("", None) }.is_here());
+        assert!(Tool { needs: Some("sh".to_owned()), ..tool("", None) }.is_here());
+    }
+}
