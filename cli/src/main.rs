@@ -3,6 +3,7 @@
 mod catalogue;
 mod control;
 mod failure;
+mod job;
 mod keygen;
 mod report;
 mod run;
@@ -11,6 +12,7 @@ mod terminal;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use polymeter_agent::log::Priority;
 
 /// Looks at jobs closely and cheaply: each metric at its own period, from 100 µs to a day.
 #[derive(Debug, Parser)]
@@ -40,10 +42,19 @@ enum Command {
     Reset(control::ResetArguments),
     /// Make a key pair, with which an agent or a collector encrypts and shows who it is.
     Keygen(keygen::Arguments),
+    /// Say for a scheduler that a job starts or has ended on this node.
+    Job(job::Arguments),
 }
 
 fn main() -> ExitCode {
-    let done = match Arguments::parse().command {
+    let arguments = match Arguments::try_parse() {
+        Err(error) if error.use_stderr() && job::spares(std::env::args_os()) => {
+            job::report(Priority::Error, error.render().to_string().trim_end());
+            return ExitCode::SUCCESS;
+        }
+        parsed => parsed.unwrap_or_else(|error| error.exit()),
+    };
+    let done = match arguments.command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Report(arguments) => report::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Keygen(arguments) => keygen::run(&arguments).map(|()| ExitCode::SUCCESS),
@@ -53,6 +64,7 @@ fn main() -> ExitCode {
         Command::Plan(arguments) => control::plan(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Set(arguments) => control::set(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Reset(arguments) => control::reset(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Job(arguments) => Ok(job::run(&arguments)),
     };
     done.unwrap_or_else(|failure| {
         terminal::complain(&format!("polymeter: {failure}\n"));

@@ -1,5 +1,7 @@
 //! `polymeter-agent`: the node agent as a daemon.
 
+use std::error::Error;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -7,11 +9,15 @@ use std::time::Duration;
 use clap::Parser;
 use polymeter_agent::config::{Config, ConfigError, DEFAULT_PATH};
 use polymeter_agent::keys::KeyFiles;
-use polymeter_agent::{Agent, StartError, kernel, log};
+use polymeter_agent::{Agent, StartError, detach, kernel, log};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// How long the end waits for the collector to acknowledge what was sent.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The same where nobody waits for the end: everything was acknowledged a moment ago, and the last will be, too, unless the
+/// collector goes just then.
+const PATIENCE_IDLE: Duration = Duration::from_secs(60);
 
 /// What the exit status says.
 const EXIT_FAILED: u8 = 1;
@@ -37,6 +43,18 @@ struct Arguments {
     /// The control socket, instead of the configuration's.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
+
+    /// Run on in the background, in a session of its own, and return when the agent is ready. Messages go to syslog then.
+    #[arg(long)]
+    detach: bool,
+
+    /// Be what --detach has started.
+    #[arg(long, hide = true, conflicts_with = "detach")]
+    detached: bool,
+
+    /// End when no job has been there for a few seconds and the collector has acknowledged everything.
+    #[arg(long)]
+    exit_when_idle: bool,
 }
 
 fn main() -> ExitCode {
@@ -58,7 +76,8 @@ fn main() -> ExitCode {
         log::info("the configuration is good");
         return ExitCode::SUCCESS;
     }
-    match run(&arguments, config) {
+    let done = if arguments.detach { arguments.detach() } else { run(&arguments, config) };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             log::error(&log::chain(error.as_ref()));
@@ -83,11 +102,23 @@ impl Arguments {
         if let Some(socket) = &self.socket {
             config.socket = Some(socket.clone());
         }
+        config.exit_when_idle = self.exit_when_idle;
         Ok(config)
+    }
+
+    /// Has another process be the agent.
+    fn detach(&self) -> Result<(), Box<dyn Error>> {
+        let told = std::env::args_os()
+            .skip(1)
+            .map(|argument| if argument == "--detach" { OsString::from("--detached") } else { argument });
+        Ok(detach::start(told)?)
     }
 }
 
-fn run(arguments: &Arguments, config: Config) -> Result<(), Box<dyn std::error::Error>> {
+fn run(arguments: &Arguments, config: Config) -> Result<(), Box<dyn Error>> {
+    if arguments.detached {
+        detach::leave(&config.root)?;
+    }
     // Before the agent starts: a signal that comes while it does is not lost.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let guard = runtime.enter();
@@ -98,33 +129,51 @@ fn run(arguments: &Arguments, config: Config) -> Result<(), Box<dyn std::error::
     let collector = config.collector.clone();
     let encrypted = if config.keys.is_some() { "encrypted" } else { "not encrypted" };
     let agent = Agent::start(config, &context)?;
+    if arguments.detached {
+        detach::say_ready()?;
+    }
     log::info(&format!("sampling; sending to {collector}, {encrypted}, as session {}", agent.session()));
-    loop {
-        let reload = runtime.block_on(async {
+    let patience = loop {
+        let next = runtime.block_on(async {
             tokio::select! {
-                _ = terminate.recv() => false,
-                _ = interrupt.recv() => false,
-                _ = hangup.recv() => true,
+                _ = terminate.recv() => Next::End(PATIENCE),
+                _ = interrupt.recv() => Next::End(PATIENCE),
+                _ = hangup.recv() => Next::Reload,
+                () = agent.idle() => Next::End(PATIENCE_IDLE),
             }
         });
-        if !reload {
-            break;
+        match next {
+            Next::End(patience) => break patience,
+            Next::Reload => reload(arguments, &agent),
         }
-        match arguments.load() {
-            Ok(config) => {
-                agent.reload(config);
-                log::info("the configuration was read again");
-            }
-            Err(error) => log::error(&format!(
-                "the new configuration cannot be used, the old one stays in force:\n{error}"
-            )),
-        }
-    }
-    let stopped = agent.stop(PATIENCE);
+    };
+    let stopped = agent.stop(patience);
     if !stopped.all_acknowledged && stopped.all_kept {
         log::info("what the collector did not acknowledge waits in the spool for the next start");
     } else if !stopped.all_acknowledged {
         log::warning("the collector did not acknowledge everything that was sampled before the end");
     }
     Ok(())
+}
+
+/// What the agent is to do next.
+enum Next {
+    /// Read the configuration again.
+    Reload,
+    /// End, and wait for so long until everything is acknowledged.
+    End(Duration),
+}
+
+fn reload(arguments: &Arguments, agent: &Agent) {
+    match arguments.load() {
+        Ok(config) => {
+            agent.reload(config);
+            log::info("the configuration was read again");
+        }
+        Err(error) => {
+            log::error(&format!(
+                "the new configuration cannot be used, the old one stays in force:\n{error}"
+            ));
+        }
+    }
 }

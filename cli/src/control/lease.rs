@@ -125,6 +125,7 @@ fn refused(answer: Answer) -> Failure {
         | Answer::Granted { .. }
         | Answer::Reset { .. }
         | Answer::Registered { .. }
+        | Answer::Started { .. }
         | Answer::Done {} => something_else(),
     }
 }

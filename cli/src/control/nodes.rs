@@ -74,6 +74,7 @@ fn line(node: &NodeAnswer, said: &Said) -> (String, String) {
             | Answer::Plan { .. }
             | Answer::Metrics { .. }
             | Answer::Registered { .. }
+            | Answer::Started { .. }
             | Answer::Done {},
         )) => ("done", String::new()),
     };

@@ -4,6 +4,7 @@
 
 mod annotate;
 mod cost;
+mod endings;
 mod followed;
 mod govern;
 mod governor;
@@ -11,6 +12,7 @@ mod jobs;
 mod leases;
 mod owners;
 mod probe;
+mod started;
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -31,6 +33,7 @@ use crate::clock;
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::jobs::discovery::Discovery;
+use crate::jobs::ends::Ends;
 use crate::jobs::hierarchy::Mounts;
 use crate::jobs::ids::Ids;
 use crate::jobs::open::{Opened, Opener, Subject};
@@ -46,6 +49,7 @@ use crate::status::{Board, Pinned};
 use followed::{Followed, OpenSource, PerfOpened};
 use govern::Used;
 use governor::Governor;
+use started::StartedJobs;
 
 /// How long after a change the sources of a subject are opened anew at the earliest, so that a device that comes and
 /// goes all the time costs little.
@@ -71,6 +75,9 @@ pub(crate) struct Manager {
     free: Vec<SourceId>,
     next_source: u32,
     discovery: Discovery,
+    started: StartedJobs,
+    ends: Option<Ends>,
+    idle_since: Instant,
     governor: Governor,
     used: Used,
     rights: watch::Sender<Rights>,
@@ -100,6 +107,9 @@ impl Manager {
             free: Vec::new(),
             next_source: 0,
             discovery,
+            started: StartedJobs::default(),
+            ends: endings::watch(),
+            idle_since: Instant::now(),
             governor: Governor::default(),
             used: Used::default(),
             rights,
@@ -116,6 +126,7 @@ impl Manager {
             return;
         };
         let mut watched = changes_of(&self.discovery);
+        let ends = self.ends.as_ref().and_then(|ends| waitable(ends.descriptor()));
         let mut governing = tokio::time::interval(govern::EVERY);
         governing.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut rescan = tokio::time::interval(Duration::from_micros(self.config.rescan.as_micros()));
@@ -138,6 +149,7 @@ impl Manager {
                     }
                     self.heed_notices().await;
                 }
+                () = readable(ends.as_ref()) => self.heed_ends().await,
                 () = until(self.next_lease_end()) => self.end_leases().await,
                 () = readable(watched.as_ref()) => {
                     if self.discovery.changed() {
@@ -147,9 +159,15 @@ impl Manager {
                 _ = rescan.tick() => {
                     self.look_for_jobs().await;
                     self.reopen_due().await;
+                    self.look_again().await;
                     self.learn_owners().await;
                 }
-                _ = governing.tick() => self.govern().await,
+                _ = governing.tick() => {
+                    self.govern().await;
+                    if self.has_nothing_to_do() {
+                        break;
+                    }
+                }
             }
         }
         self.command(Command::Stop).await;
@@ -179,6 +197,14 @@ impl Manager {
                     self.end(&key).await;
                 }
                 reply.send(known).ok();
+            }
+            Request::Start(spec, reply) => {
+                let answer = self.start(*spec).await;
+                reply.send(answer).ok();
+            }
+            Request::End(job_id, reply) => {
+                self.scheduler_ended(&job_id).await;
+                reply.send(()).ok();
             }
             Request::Set(set, reply) => {
                 let answer = self.set(*set).await;
