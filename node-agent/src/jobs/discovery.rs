@@ -174,6 +174,63 @@ mod tests {
         assert_eq!(mounts.roots().len(), 3);
     }
 
+    /// Which jobs the default patterns find where `directories` are below some hierarchy: ids, owners' numbers and names.
+    fn found_by_default(hierarchy: &str, directories: &[&str]) -> Vec<(String, Option<u32>, Option<String>)> {
+        let (root, mounts) = machine();
+        for directory in directories {
+            fs::create_dir_all(root.path().join("sys/fs/cgroup").join(hierarchy).join(directory)).unwrap();
+        }
+        let patterns = crate::config::Config::default_baseline().jobs;
+        let (mut discovery, _) = Discovery::new(mounts, patterns);
+        let captured = discovery.walk().into_values().map(|found| found.captured);
+        captured.map(|captured| (captured.job.unwrap(), captured.uid, captured.user)).collect()
+    }
+
+    #[test]
+    fn the_layouts_of_slurm_are_known() {
+        let job = |id: &str, uid| (id.to_owned(), uid, None);
+        for place in ["slurm", "slurm_n17"] {
+            let extern_step = format!("{place}/uid_1000/job_42/step_extern/task_0");
+            let batch = format!("{place}/uid_1000/job_42/step_batch/task_0");
+            let other = format!("{place}/uid_1001/job_43/step_0");
+            let found =
+                found_by_default("memory", &[&extern_step, &batch, &other, &format!("{place}/system")]);
+            assert_eq!(found, [job("42", Some(1000)), job("43", Some(1001))], "{place}");
+        }
+        for scope in ["slurmstepd.scope", "n17_slurmstepd.scope"] {
+            let step = format!("system.slice/{scope}/job_42/step_0/user/task_0");
+            let sluid = format!("system.slice/{scope}/job_s9K2WQ5N7RT00/step_batch/user");
+            let found =
+                found_by_default("unified", &[&step, &sluid, &format!("system.slice/{scope}/system")]);
+            assert_eq!(found, [job("42", None), job("s9K2WQ5N7RT00", None)], "{scope}");
+        }
+    }
+
+    #[test]
+    fn the_layouts_of_oar_are_known() {
+        let zoe = |uid, user: Option<&str>| vec![("7".to_owned(), uid, user.map(str::to_owned))];
+        // Without a memory controller, which OAR leaves off.
+        assert_eq!(found_by_default("cpu,cpuacct", &["oar/zoe_7"]), zoe(None, Some("zoe")));
+        let deep = "oar.slice/oar-u1000.slice/oar-u1000-j7.slice/oar-u1000-j7-p12.scope";
+        assert_eq!(found_by_default("unified", &[deep]), zoe(Some(1000), None));
+        for place in ["oar.slice/zoe_x_7.scope", "oar.slice/zoe_x_7.slice", "zoe_x_7.slice"] {
+            assert_eq!(found_by_default("unified", &[place]), zoe(None, Some("zoe_x")), "{place}");
+        }
+    }
+
+    #[test]
+    fn what_systemd_makes_is_no_job() {
+        let places = [
+            "user.slice/user-1000.slice/session-3.scope",
+            "user.slice/user-1000.slice/user@1000.service/app.slice",
+            "system.slice/slurmd.service",
+            "system.slice/system-getty.slice/getty@tty1.service",
+            "init.scope",
+            "machine.slice/machine-qemu_1.scope",
+        ];
+        assert_eq!(found_by_default("unified", &places), []);
+    }
+
     #[test]
     fn a_job_is_found_with_all_its_cgroups_and_seen_to_go() {
         let (root, mounts) = machine();
