@@ -107,6 +107,7 @@ impl Ends {
     /// Looks through a job's cgroups, and watches what is new there. Says whether something ended meanwhile.
     pub fn look(&mut self, job: &Identifier, cgroups: &JobCgroups) -> bool {
         let mut of_job = self.jobs.remove(job).unwrap_or_default();
+        let former = std::mem::take(&mut of_job.watched);
         if let Some(v2) = cgroups.directory(Hierarchy::V2) {
             for directory in self.watch_tree(job, &mut of_job, v2) {
                 self.watch(job, &mut of_job, Watched::Events(directory.join("cgroup.events")));
@@ -119,6 +120,12 @@ impl Ends {
                 ended |= self.follow(job, &mut of_job, first) == Err(Errno::SRCH);
             }
         }
+        // What was not seen again is gone, of which the kernel does not tell where it is a cgroup.
+        for (watched, watch) in former {
+            if of_job.watched.get(&watched) != Some(&watch) {
+                self.unwatch(watch);
+            }
+        }
         self.jobs.insert(job.clone(), of_job);
         ended
     }
@@ -126,15 +133,17 @@ impl Ends {
     /// Forgets a job that is gone.
     pub fn forget(&mut self, job: &Identifier) {
         let Some(of_job) = self.jobs.remove(job) else { return };
-        for watch in of_job.watched.into_values() {
-            // With its directory the watch went by itself.
-            if self.watches.remove(&watch).is_some()
-                && let Some(inotify) = &self.inotify
-            {
-                inotify.watches().remove(watch).ok();
-            }
-        }
+        of_job.watched.into_values().for_each(|watch| self.unwatch(watch));
         of_job.leaders.keys().for_each(|id| drop(self.leaders.remove(id)));
+    }
+
+    fn unwatch(&mut self, watch: WatchDescriptor) {
+        if self.watches.remove(&watch).is_some()
+            && let Some(inotify) = &self.inotify
+        {
+            // Where the kernel has ended it already, there is nothing to be done.
+            inotify.watches().remove(watch).ok();
+        }
     }
 
     /// The jobs in which something has happened since the last call, and whether a part of the job has ended. All of them
