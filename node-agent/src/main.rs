@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use clap::Parser;
 use polymeter_agent::config::{Config, ConfigError, DEFAULT_PATH};
+use polymeter_agent::delivery::spool::SpoolError;
 use polymeter_agent::keys::KeyFiles;
 use polymeter_agent::{Agent, StartError, detach, kernel, log};
+use rustix::event::{Timespec, poll};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// How long the end waits for the collector to acknowledge what was sent.
@@ -18,6 +20,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The same where nobody waits for the end: everything was acknowledged a moment ago, and the last will be, too, unless the
 /// collector goes just then.
 const PATIENCE_IDLE: Duration = Duration::from_secs(60);
+
+/// The same where a spool keeps what is not acknowledged: the next agent may want it soon.
+const PATIENCE_SPOOL: Duration = Duration::from_secs(2);
+
+/// How long an agent that a prolog starts waits for one that is ending to let go of the spool.
+const SPOOL: Duration = Duration::from_secs(5);
 
 /// What the exit status says.
 const EXIT_FAILED: u8 = 1;
@@ -128,7 +136,8 @@ fn run(arguments: &Arguments, config: Config) -> Result<(), Box<dyn Error>> {
     let context = zmq::Context::new();
     let collector = config.collector.clone();
     let encrypted = if config.keys.is_some() { "encrypted" } else { "not encrypted" };
-    let agent = Agent::start(config, &context)?;
+    let patience_idle = if config.spool.is_some() { PATIENCE_SPOOL } else { PATIENCE_IDLE };
+    let agent = start(&config, &context, arguments.detached)?;
     if arguments.detached {
         detach::say_ready()?;
     }
@@ -139,7 +148,7 @@ fn run(arguments: &Arguments, config: Config) -> Result<(), Box<dyn Error>> {
                 _ = terminate.recv() => Next::End(PATIENCE),
                 _ = interrupt.recv() => Next::End(PATIENCE),
                 _ = hangup.recv() => Next::Reload,
-                () = agent.idle() => Next::End(PATIENCE_IDLE),
+                () = agent.idle() => Next::End(patience_idle),
             }
         });
         match next {
@@ -154,6 +163,22 @@ fn run(arguments: &Arguments, config: Config) -> Result<(), Box<dyn Error>> {
         log::warning("the collector did not acknowledge everything that was sampled before the end");
     }
     Ok(())
+}
+
+/// Starts the agent. One that a prolog starts may find the one before it ending: it waits a while for the spool.
+fn start(config: &Config, context: &zmq::Context, waits: bool) -> Result<Agent, StartError> {
+    const PAUSE: Duration = Duration::from_millis(20);
+    let mut left = if waits { SPOOL } else { Duration::ZERO };
+    loop {
+        match Agent::start(config.clone(), context) {
+            Err(StartError::Spool(SpoolError::InUse(_))) if !left.is_zero() => {
+                left = left.saturating_sub(PAUSE);
+                // An interrupted pause is a shorter one.
+                poll(&mut [], Timespec::try_from(PAUSE).ok().as_ref()).ok();
+            }
+            started => return started,
+        }
+    }
 }
 
 /// What the agent is to do next.

@@ -86,6 +86,8 @@ impl Manager {
         }
         for job in found.into_values() {
             self.meet(job).await;
+            // To open a job's files takes about as long as a scheduler takes to remove another's.
+            self.heed_ends().await;
         }
         self.end_registered_without_cgroups().await;
     }

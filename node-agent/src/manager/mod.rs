@@ -132,7 +132,10 @@ impl Manager {
         let mut rescan = tokio::time::interval(Duration::from_micros(self.config.rescan.as_micros()));
         rescan.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
+            // Before anything else that there is to do: a job's cgroups are gone some milliseconds after its end.
+            self.heed_ends().await;
             tokio::select! {
+                () = readable(ends.as_ref()) => {}
                 request = requests.recv() => match request {
                     None | Some(Request::Stop) => break,
                     Some(Request::Reload(config)) => {
@@ -149,7 +152,6 @@ impl Manager {
                     }
                     self.heed_notices().await;
                 }
-                () = readable(ends.as_ref()) => self.heed_ends().await,
                 () = until(self.next_lease_end()) => self.end_leases().await,
                 () = readable(watched.as_ref()) => {
                     if self.discovery.changed() {
