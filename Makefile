@@ -10,7 +10,10 @@ BUILD_PACKAGES := libzmq3-dev pkg-config gcc libc6-dev
 # What the tests use besides: a PostgreSQL server, Python for the decoder of the protocol's description, and MUNGE.
 TEST_PACKAGES := postgresql-15 python3 munge
 
-.PHONY: demo test build release lint doc quick-experiments fuzz test-qemu check-nix deps test-deps clean
+# What the tests under a real Slurm use besides.
+SLURM_PACKAGES := slurmctld slurmd slurm-client munge
+
+.PHONY: demo test test-slurm slurm-experiment build release lint doc quick-experiments fuzz test-qemu check-nix deps test-deps slurm-deps clean
 
 demo: release
 	$(SUDO) deploy/demo/run.sh target/release target/demo
@@ -18,6 +21,20 @@ demo: release
 test: test-deps
 	$(CARGO) build --workspace --locked
 	$(CARGO) test --workspace --locked
+
+# A cluster of two nodes on this machine, as root, with cgroups of version 1.
+SLURM_TEST := POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,slurm" $(CARGO) test --locked -p polymeter-cli --test slurm
+test-slurm: slurm-deps
+	$(CARGO) build --workspace --bins --locked
+	$(SLURM_TEST)
+
+# What a prolog costs, and how much of what a job used its last sample has.
+slurm-experiment: slurm-deps
+	$(CARGO) build --workspace --bins --locked
+	$(SLURM_TEST) what_it_costs_and_what_it_sees -- --ignored --nocapture
+
+slurm-deps: test-deps
+	@deploy/install-packages.sh $(SLURM_PACKAGES)
 
 build: deps
 	$(CARGO) build --workspace --locked

@@ -15,6 +15,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// Whom it was asked of cannot be reached: exit status 3.
     Unreachable(String),
+    /// There is nobody to ask: exit status 3, too.
+    Nobody(String),
     /// The command to be run cannot be: 127 where it was not found, 126 otherwise, as of a shell.
     NotRun {
         /// What is wrong.
@@ -34,7 +36,7 @@ impl Failure {
         ExitCode::from(match self {
             Self::Refused(_) => 1,
             Self::Usage(_) => 2,
-            Self::Unreachable(_) => 3,
+            Self::Unreachable(_) | Self::Nobody(_) => 3,
             Self::NotRun { not_found: true, .. } => 127,
             Self::NotRun { not_found: false, .. } => 126,
         })
@@ -47,6 +49,7 @@ impl fmt::Display for Failure {
             Self::Refused(message)
             | Self::Usage(message)
             | Self::Unreachable(message)
+            | Self::Nobody(message)
             | Self::NotRun { message, .. } => f.write_str(message),
         }
     }

@@ -4,6 +4,7 @@ mod bundle;
 mod catalogue;
 mod control;
 mod failure;
+mod job;
 mod keygen;
 mod manual;
 mod own;
@@ -16,6 +17,7 @@ mod watch;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use polymeter_agent::log::Priority;
 
 use failure::Failure;
 
@@ -70,10 +72,18 @@ enum Command {
     Man(manual::ManArguments),
     /// Make a key pair, with which an agent or a collector encrypts and shows who it is.
     Keygen(keygen::Arguments),
+    /// Say for a scheduler that a job starts or has ended on this node.
+    Job(job::Arguments),
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Err(error) if error.use_stderr() && job::spares(std::env::args_os()) => {
+            job::report(Priority::Error, error.render().to_string().trim_end());
+            return ExitCode::SUCCESS;
+        }
+        parsed => parsed.unwrap_or_else(|error| error.exit()),
+    };
     let done = match arguments.command {
         None => version::run(arguments.json).map(|()| ExitCode::SUCCESS),
         Some(command) => command.obey(),
@@ -90,6 +100,7 @@ impl Command {
             // What these end with is not theirs alone to say.
             Self::Run(arguments) => return run::run(&arguments),
             Self::Watch(arguments) => return watch::run(&arguments),
+            Self::Job(arguments) => return Ok(job::run(&arguments)),
             Self::Report(arguments) => report::run(&arguments)?,
             Self::Bundle(arguments) => bundle::run(&arguments)?,
             Self::Metrics(arguments) => catalogue::run(&arguments)?,

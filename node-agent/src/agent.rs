@@ -134,9 +134,9 @@ impl Agent {
                 })?;
         let listener = match &config.socket {
             None => None,
-            Some(path) => {
-                Some(control::listen(path).map_err(|error| StartError::Control(path.clone(), error))?)
-            }
+            Some(path) => Some(
+                control::Listener::open(path).map_err(|error| StartError::Control(path.clone(), error))?,
+            ),
         };
         let (requests, received) = mpsc::channel(REQUESTS);
         let ending = Arc::new(Ending::default());
@@ -177,6 +177,12 @@ impl Agent {
     /// `socket`, `root`, `flush`, `outbox`, `spool`, `node`, `realtime_priority`, `remote_control`) stays as it was.
     pub fn reload(&self, config: Config) {
         self.requests.blocking_send(Request::Reload(Box::new(config))).ok();
+    }
+
+    /// Waits until the agent takes no more requests: it was started to end when it has nothing to do, and has nothing to
+    /// do. What it holds is still to be sent, by [`Agent::stop`].
+    pub async fn idle(&self) {
+        self.requests.closed().await;
     }
 
     /// Totals of this agent.
@@ -245,7 +251,7 @@ fn sample(port: Arc<Port>, counters: Arc<Counters>, flush: Period, priority: Opt
 /// Where users' requests come in, and what answering them needs.
 struct Doors {
     /// The control socket.
-    listener: Option<std::os::unix::net::UnixListener>,
+    listener: Option<control::Listener>,
     /// What comes through the collector.
     asked: Asked,
     /// Whether it is wanted.

@@ -1,10 +1,13 @@
 //! What is said to `polymeter-agent` on its command line.
 
+use std::error::Error;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
 
 use crate::config::{self, Config, ConfigError, DEFAULT_PATH};
+use crate::detach;
 
 /// Polymeter's node agent: samples the metrics of every job on this node, each at its own period, and pushes them to a
 /// collector.
@@ -26,6 +29,18 @@ pub struct Arguments {
     /// The control socket, instead of the configuration's.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
+
+    /// Run on in the background, in a session of its own, and return when the agent is ready. Messages go to syslog then.
+    #[arg(long)]
+    pub detach: bool,
+
+    /// Be what --detach has started.
+    #[arg(long, hide = true, conflicts_with = "detach")]
+    pub detached: bool,
+
+    /// End when no job has been there for a few seconds and the collector has acknowledged everything.
+    #[arg(long)]
+    exit_when_idle: bool,
 }
 
 impl Arguments {
@@ -45,6 +60,18 @@ impl Arguments {
         if let Some(socket) = &self.socket {
             config.socket = Some(socket.clone());
         }
+        config.exit_when_idle = self.exit_when_idle;
         Ok(config)
+    }
+
+    /// Has another process be the agent.
+    ///
+    /// # Errors
+    /// When it cannot be started, or ends before it is ready.
+    pub fn detach(&self) -> Result<(), Box<dyn Error>> {
+        let told = std::env::args_os()
+            .skip(1)
+            .map(|argument| if argument == "--detach" { OsString::from("--detached") } else { argument });
+        Ok(detach::start(told)?)
     }
 }

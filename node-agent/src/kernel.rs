@@ -45,6 +45,20 @@ pub fn raise_descriptor_limit() {
     .ok();
 }
 
+/// Has every descriptor but stdin, stdout and stderr closed in the programs that this one starts. `close_range` would be one
+/// call, and is not in the kernels of many clusters.
+pub(crate) fn close_inherited_on_exec() {
+    let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let inherited = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<libc::c_int>().ok());
+    for descriptor in inherited.filter(|descriptor| *descriptor > libc::STDERR_FILENO) {
+        #[expect(unsafe_code, reason = "no safe crate takes a descriptor's number for one of its own")]
+        // SAFETY: a flag is set, and nothing is closed here; on a number that is no descriptor it fails.
+        unsafe {
+            libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC);
+        }
+    }
+}
+
 /// The option of asm-generic/socket.h, which the libc crate does not have.
 const SO_PEERGROUPS: libc::c_int = 59;
 

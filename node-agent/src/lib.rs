@@ -15,6 +15,7 @@ pub mod config;
 pub mod control;
 pub mod counters;
 pub mod delivery;
+pub mod detach;
 pub mod doorbell;
 pub mod jobs;
 pub mod kernel;

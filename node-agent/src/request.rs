@@ -33,6 +33,32 @@ pub struct JobSpec {
     pub wishes: Layer,
 }
 
+/// A job of which the scheduler says that it starts on this node. It is followed when its cgroups are there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StartSpec {
+    /// The scheduler's name for it.
+    pub job_id: Identifier,
+    /// Another name, which its cgroups carry.
+    pub alias: Option<Identifier>,
+    /// The cluster whose scheduler it is.
+    pub cluster: Option<Identifier>,
+    /// The owner's numeric id.
+    pub owner_uid: Option<u32>,
+    /// The owner's name.
+    pub owner: Option<Identifier>,
+    /// What the owner wished when she submitted it.
+    pub wishes: Option<Wishes>,
+}
+
+/// What a job's owner wished when she submitted it: it becomes a lease of hers, within the limits of leases.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wishes {
+    /// Which metrics, at which period.
+    pub wishes: Vec<(Selector, Period)>,
+    /// For how long, in microseconds; none for as long as is allowed.
+    pub duration_us: Option<u64>,
+}
+
 /// Why a job is not followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RegisterError {
@@ -265,6 +291,10 @@ pub enum Request {
     Register(Box<JobSpec>, oneshot::Sender<Result<Vec<(String, String)>, RegisterError>>),
     /// Take the last reading of a registered job and let it go; false when there is none.
     Unregister(Identifier, oneshot::Sender<bool>),
+    /// A job starts; the answer holds what its owner's wishes have come to, where its cgroups are there already.
+    Start(Box<StartSpec>, oneshot::Sender<Result<Option<Result<Granted, SetError>>, RegisterError>>),
+    /// A job has ended.
+    End(Identifier, oneshot::Sender<()>),
     /// Sample at another period for a while.
     Set(Box<SetSpec>, oneshot::Sender<Result<Granted, SetError>>),
     /// End all leases of this person on a job, or for an administrator all leases; the answer says how many.

@@ -26,7 +26,7 @@ pub(crate) use job::Job;
 pub(crate) use lease::{PlanArguments, ResetArguments, SetArguments, left_between, plan, reset, set};
 
 /// Where the agent is, if nobody says otherwise.
-const SOCKET: &str = "/run/polymeter/agent.sock";
+pub(crate) const SOCKET: &str = "/run/polymeter/agent.sock";
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -84,7 +84,7 @@ impl Reach {
         let told = match UnixStream::connect(socket) {
             Err(error) if is_nobody(&error) => Err(unreachable(socket, &error)),
             Err(error) => return Err(unreachable(socket, &error)),
-            Ok(stream) => Ok(converse(stream, socket, verb)?),
+            Ok(stream) => Ok(converse(stream, socket, verb, PATIENCE)?),
         };
         let elsewhere = match &told {
             Err(_) => true,
@@ -137,7 +137,7 @@ fn ask_status(socket: &Path, verb: &Verb) -> Result<Box<Status>, Failure> {
 }
 
 /// What was answered is a refusal, or no answer to what was asked.
-fn refused(answer: Answer) -> Failure {
+pub(crate) fn refused(answer: Answer) -> Failure {
     Failure::Refused(if let Answer::Refused(refusal) = answer {
         refusal.message
     } else {
@@ -147,25 +147,44 @@ fn refused(answer: Answer) -> Failure {
 
 /// Asks one thing and reads the answer.
 pub(crate) fn ask(socket: &Path, verb: &Verb) -> Result<Answer, Failure> {
-    let stream = UnixStream::connect(socket).map_err(|error| unreachable(socket, &error))?;
-    converse(stream, socket, verb)
+    ask_within(socket, verb, PATIENCE)
 }
 
-fn converse(mut stream: UnixStream, socket: &Path, verb: &Verb) -> Result<Answer, Failure> {
+/// Asks one thing and reads the answer, which may take so long.
+pub(crate) fn ask_within(socket: &Path, verb: &Verb, patience: Duration) -> Result<Answer, Failure> {
+    let stream = UnixStream::connect(socket).map_err(|error| unreachable(socket, &error))?;
+    converse(stream, socket, verb, patience)
+}
+
+fn converse(
+    mut stream: UnixStream,
+    socket: &Path,
+    verb: &Verb,
+    patience: Duration,
+) -> Result<Answer, Failure> {
     let unreachable = |error| unreachable(socket, &error);
-    stream.set_read_timeout(Some(PATIENCE)).map_err(unreachable)?;
+    stream.set_read_timeout(Some(patience)).map_err(unreachable)?;
     let mut line = serde_json::to_vec(verb).map_err(|error| Failure::refused("cannot ask", &error))?;
     line.push(b'\n');
     stream.write_all(&line).map_err(unreachable)?;
     let mut answer = String::new();
-    BufReader::new(stream).read_line(&mut answer).map_err(unreachable)?;
+    if BufReader::new(stream).read_line(&mut answer).map_err(unreachable)? == 0 {
+        // It was about to end.
+        return Err(unreachable(ErrorKind::ConnectionReset.into()));
+    }
     serde_json::from_str(&answer).map_err(|error| {
         Failure::refused("the agent's answer cannot be read; is it of another version?", &error)
     })
 }
 
 fn is_nobody(error: &std::io::Error) -> bool {
-    [ErrorKind::NotFound, ErrorKind::ConnectionRefused].contains(&error.kind())
+    let kinds = [
+        ErrorKind::NotFound,
+        ErrorKind::ConnectionRefused,
+        ErrorKind::ConnectionReset,
+        ErrorKind::BrokenPipe,
+    ];
+    kinds.contains(&error.kind())
 }
 
 /// Why an agent cannot be asked, and what to do.
@@ -178,5 +197,6 @@ pub(crate) fn unreachable(socket: &Path, error: &std::io::Error) -> Failure {
         (_, true) => "; the agent does not answer",
         _ => "",
     };
-    Failure::Unreachable(format!("cannot ask the agent at {}: {error}{advice}", socket.display()))
+    let message = format!("cannot ask the agent at {}: {error}{advice}", socket.display());
+    if is_nobody(error) { Failure::Nobody(message) } else { Failure::Unreachable(message) }
 }

@@ -78,6 +78,7 @@ fn line(node: &NodeAnswer, said: &Said) -> (String, String) {
             | Answer::Progress { .. }
             | Answer::Lagged { .. }
             | Answer::Ended {}
+            | Answer::Started { .. }
             | Answer::Done {},
         )) => ("done", String::new()),
     };

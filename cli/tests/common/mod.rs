@@ -10,6 +10,7 @@ pub mod reference;
 pub mod scene;
 #[path = "../../../collector/tests/common/server.rs"]
 pub mod server;
+pub mod slurm;
 pub mod stored;
 pub mod workload;
 
@@ -74,6 +75,7 @@ pub enum Need {
     Cgroup2,
     Perf,
     Munge,
+    Slurm,
 }
 
 impl Need {
@@ -84,6 +86,7 @@ impl Need {
             Self::Cgroup2 => "cgroup2",
             Self::Perf => "perf",
             Self::Munge => "munge",
+            Self::Slurm => "slurm",
         }
     }
 
@@ -94,6 +97,7 @@ impl Need {
             Self::Cgroup1 => cgroup::V1.iter().find_map(|controller| cgroup::cannot_make(controller)),
             Self::Cgroup2 => cgroup::cannot_make(cgroup::V2),
             Self::Munge => munge::missing(),
+            Self::Slurm => slurm::missing(),
             Self::Perf => {
                 let implicit = cgroup::root("perf_event").is_none() && cgroup::root(cgroup::V2).is_some();
                 let kernel = Path::new("/proc/sys/kernel/perf_event_paranoid").exists();

@@ -36,6 +36,8 @@ const PATTERNS: usize = 64;
 pub struct Config {
     /// The node's name in the data; none for the host's name.
     pub node: Option<Identifier>,
+    /// The cluster whose jobs run here, for jobs of which nobody says.
+    pub cluster: Option<Identifier>,
     /// Where frames go: a ZeroMQ endpoint.
     pub collector: String,
     /// Where the keys are; none for a connection without encryption.
@@ -70,6 +72,9 @@ pub struct Config {
     pub administrators: Vec<String>,
     /// Whose jobs ordinary users may look at.
     pub look: Look,
+    /// Whether the agent ends when it has had nothing to do for a while. No key of the file: whoever starts an agent for
+    /// a job says so.
+    pub exit_when_idle: bool,
 }
 
 /// Whose jobs an ordinary user may look at.
@@ -116,6 +121,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             node: None,
+            cluster: None,
             collector: DEFAULT_COLLECTOR.to_owned(),
             keys: None,
             root: PathBuf::from("/"),
@@ -133,6 +139,7 @@ impl Default for Config {
             limits: Limits::default(),
             administrators: Vec::new(),
             look: Look::Own,
+            exit_when_idle: false,
         }
     }
 }
@@ -221,6 +228,9 @@ impl Config {
     fn take_top(&mut self, top: &mut Section<'_>, reporter: &mut Reporter<'_>) {
         if let Some(node) = top.parse("node", reporter, |text| Identifier::try_from(text)) {
             self.node = Some(node);
+        }
+        if let Some(cluster) = top.parse("cluster", reporter, |text| Identifier::try_from(text)) {
+            self.cluster = Some(cluster);
         }
         if let Some(collector) = top.parse("collector", reporter, endpoint) {
             self.collector = collector;

@@ -137,6 +137,15 @@ pub enum Answer {
         /// Metrics that cannot be had, with the reasons.
         unavailable: Vec<(String, String)>,
     },
+    /// To `start`.
+    Started {
+        /// What the owner's wishes have come to. None yet where the job's cgroups are still to come, or nothing was wished.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        granted: Option<BTreeMap<String, String>>,
+        /// Why they are not granted.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        refused: Option<Box<Refusal>>,
+    },
     /// To `plan`.
     Plan {
         /// What is sampled.

@@ -6,16 +6,14 @@
 mod answer;
 mod crowd;
 mod fields;
+mod life;
+mod listener;
 mod live;
 mod office;
 pub(crate) mod remote;
 mod verb;
 
-use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::UnixListener as StdListener;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +33,9 @@ pub use answer::{
     Answer, Counts, MetricLine, PlanLine, Predicted, Refusal, SourceStatus, Status, SubjectStatus,
 };
 use crowd::{CONNECTIONS, Crowd, Place, WATCHERS};
+pub use life::{End, Start};
+pub(crate) use listener::Listener;
+pub use listener::beside;
 use office::Office;
 pub use verb::{Lease, Mark, Push, Register, Subject, Verb, Watch};
 
@@ -64,34 +65,19 @@ pub fn check(line: &[u8]) -> Result<(), Refusal> {
         Verb::Mark(mark) => mark.spec(nobody).map(drop),
         Verb::Push(push) => push.spec(nobody).map(drop),
         Verb::Register(job) => job.spec().map(drop),
+        Verb::Start(start) => start.spec().map(drop),
+        Verb::End(end) => end.subject().id().map(drop),
         Verb::Metrics(of) | Verb::Plan(of) | Verb::Reset(of) | Verb::Unregister(of) => of.id().map(drop),
         Verb::Watch(watch) => watch.spec().map(drop),
         Verb::Status | Verb::Jobs | Verb::Flush => Ok(()),
     }
 }
 
-/// Opens the socket at `path`. A socket there that nobody listens on, left by an agent that was killed, is replaced.
-pub(crate) fn listen(path: &Path) -> io::Result<StdListener> {
-    if let Some(directory) = path.parent() {
-        fs::create_dir_all(directory)?;
-    }
-    let is_socket = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
-    if is_socket {
-        if std::os::unix::net::UnixStream::connect(path).is_ok() {
-            return Err(io::Error::new(io::ErrorKind::AddrInUse, "another agent listens there"));
-        }
-        fs::remove_file(path)?;
-    }
-    let listener = StdListener::bind(path)?;
-    // Everybody may knock; the kernel says who it is.
-    fs::set_permissions(path, fs::Permissions::from_mode(0o666))?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
-}
-
 /// Answers until the runtime ends.
-pub(crate) async fn serve(listener: StdListener, requests: mpsc::Sender<Request>, context: Context) {
-    let listener = match UnixListener::from_std(listener) {
+pub(crate) async fn serve(listener: Listener, requests: mpsc::Sender<Request>, context: Context) {
+    // The lock goes when this ends, together with the socket.
+    let Listener { socket, lock: _lock } = listener;
+    let listener = match UnixListener::from_std(socket) {
         Ok(listener) => listener,
         Err(error) => return log::error(&format!("cannot serve the control socket: {error}")),
     };

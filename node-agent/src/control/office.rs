@@ -8,13 +8,14 @@ use tokio::sync::{mpsc, oneshot};
 use super::Context;
 use super::answer::{Answer, Counts, Predicted, Refusal, Status};
 use super::crowd::{Crowd, Place};
+use super::life::{End, Start};
 use super::verb::{Lease, Mark, Push, Register, Subject, Verb, Watch};
 use crate::asker::Asker;
 use crate::clock;
 use crate::counters::Counters;
 use crate::delivery::tap::Watching;
 use crate::manager::ask;
-use crate::request::{AnnotateError, JobView, RegisterError, Request, SetError, SetSpec, View};
+use crate::request::{AnnotateError, Granted, JobView, RegisterError, Request, SetError, SetSpec, View};
 use crate::source::own::resident_bytes;
 
 /// One asker's side of the agent.
@@ -54,6 +55,8 @@ impl<'a> Office<'a> {
             }
             Verb::Register(wanted) => self.register(wanted).await,
             Verb::Unregister(of) => self.unregister(&of).await,
+            Verb::Start(start) => self.start(start).await,
+            Verb::End(end) => self.end(end).await,
             Verb::Flush => self.flush().await,
         };
         answered.unwrap_or_else(Answer::refused)
@@ -158,15 +161,31 @@ impl<'a> Office<'a> {
         let spec = wanted.spec()?;
         match self.ask(|reply| Request::Register(Box::new(spec), reply)).await? {
             Ok(unavailable) => Ok(Answer::Registered { unavailable }),
-            Err(error) => {
-                let (code, field) = match error {
-                    RegisterError::Known => ("known_job", Some("job")),
-                    RegisterError::TooMany => ("too_many", None),
-                    RegisterError::NoSuchCgroup(_) | RegisterError::NoCgroup => ("invalid", Some("cgroups")),
-                };
-                Err(Refusal::new(code, field, &error.to_string()))
-            }
+            Err(error) => Err(refuse_job(&error)),
         }
+    }
+
+    async fn start(&self, start: Start) -> Answered {
+        self.administrators_only()?;
+        let (spec, refused) = start.spec()?;
+        let told = self.ask(|reply| Request::Start(Box::new(spec), reply)).await?;
+        let (granted, refused) = match told.map_err(|error| refuse_job(&error))? {
+            None => (None, refused),
+            Some(Ok(granted)) => (Some(granted), refused),
+            Some(Err(error)) => (None, Some(refuse_set(&error))),
+        };
+        let periods = |granted: Granted| {
+            granted.metrics.into_iter().map(|(metric, period)| (metric, period.to_string())).collect()
+        };
+        Ok(Answer::Started { granted: granted.map(periods), refused: refused.map(Box::new) })
+    }
+
+    async fn end(&self, end: End) -> Answered {
+        self.administrators_only()?;
+        if let Some(job_id) = end.subject().id()? {
+            self.ask(|reply| Request::End(job_id, reply)).await?;
+        }
+        Ok(Answer::Done {})
     }
 
     async fn unregister(&self, of: &Subject) -> Answered {
@@ -184,6 +203,15 @@ impl<'a> Office<'a> {
         self.ask(Request::Flush).await?;
         Ok(Answer::Done {})
     }
+}
+
+fn refuse_job(error: &RegisterError) -> Refusal {
+    let (code, field) = match error {
+        RegisterError::Known => ("known_job", Some("job")),
+        RegisterError::TooMany => ("too_many", None),
+        RegisterError::NoSuchCgroup(_) | RegisterError::NoCgroup => ("invalid", Some("cgroups")),
+    };
+    Refusal::new(code, field, &error.to_string())
 }
 
 fn refuse_annotation(error: AnnotateError) -> Refusal {

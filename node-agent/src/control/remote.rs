@@ -74,6 +74,8 @@ fn judge(ask: &Ask, now_us: i64) -> Result<(Verb, u64), Refusal> {
         | Verb::Watch(_)
         | Verb::Register(_)
         | Verb::Unregister(_)
+        | Verb::Start(_)
+        | Verb::End(_)
         | Verb::Flush => {
             let message = "this can be asked on the node only, over its control socket";
             return Err(Refusal::new("forbidden", Some("verb"), message));

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::answer::Refusal;
 use super::fields::{Fields, invalid};
+use super::life::{End, Start};
 use crate::asker::Asker;
 use crate::config;
 use crate::plan::{Layer, Rule};
@@ -45,6 +46,10 @@ pub enum Verb {
     Register(Register),
     /// Take a registered job's last reading and let it go.
     Unregister(Subject),
+    /// Know of a job that the scheduler starts.
+    Start(Start),
+    /// Know that the scheduler has ended a job.
+    End(End),
     /// Send what has been sampled so far.
     Flush,
 }
@@ -150,10 +155,11 @@ impl Verb {
             "watch" => Self::Watch(Watch::take(&mut fields)?),
             "register" => Self::Register(Register::take(&mut fields)?),
             "unregister" => Self::Unregister(Subject { job: Some(fields.needed_text("job", "\"4242\"")?) }),
+            "start" => Self::Start(Start::take(&mut fields)?),
+            "end" => Self::End(End::take(&mut fields)?),
             "flush" => Self::Flush,
             _ => {
-                let known =
-                    "status, jobs, metrics, plan, set, reset, mark, push, watch, register, unregister, flush";
+                let known = "status, jobs, metrics, plan, set, reset, mark, push, watch, register, unregister, start, end, flush";
                 let shown: String = verb.chars().take(64).collect();
                 return Err(invalid("verb", &format!("nothing is called `{shown}`; there are: {known}")));
             }
@@ -178,13 +184,7 @@ impl Lease {
     /// What is meant.
     pub(super) fn spec(self, asker: Asker) -> Result<SetSpec, Refusal> {
         let job_id = Subject { job: self.job }.id()?;
-        let off = "a lease can shorten a period, and not switch a metric off";
-        let wish = |Rule { selector, period }: Rule| match period {
-            Some(period) => Ok((selector, period)),
-            None => Err(invalid("plan", &off)),
-        };
-        let wishes: Vec<(Selector, Period)> =
-            rules(&self.plan)?.into_iter().map(wish).collect::<Result<_, _>>()?;
+        let wishes = wishes(&self.plan)?;
         if wishes.is_empty() {
             return Err(invalid("plan", &"it names no metric; write \"plan\": {\"cpu.*\": \"10ms\"}"));
         }
@@ -297,8 +297,18 @@ impl Register {
     }
 }
 
-fn identifier(field: &str, text: &str) -> Result<Identifier, Refusal> {
+pub(super) fn identifier(field: &str, text: &str) -> Result<Identifier, Refusal> {
     Identifier::try_from(text).map_err(|error| invalid(field, &error))
+}
+
+/// The wishes of a plan that shortens periods for a while.
+pub(super) fn wishes(plan: &BTreeMap<String, String>) -> Result<Vec<(Selector, Period)>, Refusal> {
+    let off = "a lease can shorten a period, and not switch a metric off";
+    let wish = |Rule { selector, period }: Rule| match period {
+        Some(period) => Ok((selector, period)),
+        None => Err(invalid("plan", &off)),
+    };
+    rules(plan)?.into_iter().map(wish).collect()
 }
 
 fn rules(plan: &BTreeMap<String, String>) -> Result<Vec<Rule>, Refusal> {

@@ -1,6 +1,6 @@
 //! Which job cgroups exist: a walk along the patterns, and inotify to know when to walk again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -26,6 +26,20 @@ pub struct Found {
     pub relative: PathBuf,
     /// Its directories.
     pub cgroups: JobCgroups,
+}
+
+/// A pattern of which the parts so far fit.
+struct Begun<'a> {
+    pattern: &'a Pattern,
+    captured: Captured,
+}
+
+/// One walk through one hierarchy.
+struct Walk<'a> {
+    root: &'a Path,
+    found: &'a mut BTreeMap<PathBuf, Found>,
+    /// The directories in which something may appear.
+    seen: &'a mut BTreeSet<PathBuf>,
 }
 
 /// Walks and watches.
@@ -62,11 +76,9 @@ impl Discovery {
             let mut any = false;
             for event in events {
                 any = true;
-                if event.mask.contains(EventMask::IGNORED) {
-                    self.watched.retain(|_, descriptor| *descriptor != event.wd);
-                }
+                // The end of a watch is told of where it was asked for, too.
+                changed |= !event.mask.contains(EventMask::IGNORED);
             }
-            changed |= any;
             if !any {
                 break;
             }
@@ -78,12 +90,16 @@ impl Discovery {
     /// may appear.
     pub fn walk(&mut self) -> BTreeMap<PathBuf, Found> {
         let mut found = BTreeMap::new();
+        let mut seen = BTreeSet::new();
         let roots: Vec<PathBuf> = self.mounts.roots().into_iter().map(Path::to_owned).collect();
-        for pattern in self.patterns.clone() {
-            for root in &roots {
-                self.descend(&pattern, root, Path::new(""), &Captured::default(), 0, &mut found);
-            }
+        let patterns = self.patterns.clone();
+        let begun: Vec<Begun<'_>> =
+            patterns.iter().map(|pattern| Begun { pattern, captured: Captured::default() }).collect();
+        for root in &roots {
+            let mut walk = Walk { root, found: &mut found, seen: &mut seen };
+            self.descend(&mut walk, Path::new(""), &begun, 0);
         }
+        self.forget_unseen(&seen);
         for job in found.values_mut() {
             job.cgroups = JobCgroups::find(&self.mounts, &job.relative);
         }
@@ -91,37 +107,40 @@ impl Discovery {
         found
     }
 
-    fn descend(
-        &mut self,
-        pattern: &Pattern,
-        root: &Path,
-        relative: &Path,
-        captured: &Captured,
-        depth: usize,
-        found: &mut BTreeMap<PathBuf, Found>,
-    ) {
+    /// Looks through one directory for all patterns whose first parts its path fits.
+    fn descend(&mut self, walk: &mut Walk<'_>, relative: &Path, begun: &[Begun<'_>], depth: usize) {
+        let directory = walk.root.join(relative);
         // Watched before it is read: what appears in between is seen twice, and not never.
-        self.watch(&root.join(relative));
-        let Ok(entries) = std::fs::read_dir(root.join(relative)) else { return };
-        let directories = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-        for entry in directories {
+        self.watch(&directory);
+        let entries = std::fs::read_dir(&directory);
+        walk.seen.insert(directory);
+        let Ok(entries) = entries else { return };
+        for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
             let name = entry.file_name();
-            let Some(captured) = name.to_str().and_then(|name| pattern.matches_part(depth, name, captured))
-            else {
-                continue;
-            };
-            let relative = relative.join(&name);
-            if depth + 1 < pattern.depth() {
-                self.descend(pattern, root, &relative, &captured, depth + 1, found);
-            } else if found.len() < JOBS {
-                let job = Found { captured, relative: relative.clone(), cgroups: JobCgroups::default() };
-                found.entry(relative).or_insert(job);
+            let Some(text) = name.to_str() else { continue };
+            let mut deeper = Vec::new();
+            for Begun { pattern, captured } in begun {
+                let Some(captured) = pattern.matches_part(depth, text, captured) else { continue };
+                if depth + 1 < pattern.depth() {
+                    deeper.push(Begun { pattern, captured });
+                } else if walk.found.len() < JOBS {
+                    let relative = relative.join(&name);
+                    let job = Found { captured, relative: relative.clone(), cgroups: JobCgroups::default() };
+                    walk.found.entry(relative).or_insert(job);
+                }
+            }
+            if !deeper.is_empty() {
+                self.descend(walk, &relative.join(&name), &deeper, depth + 1);
             }
         }
     }
 
+    /// Watches a directory. One that was removed and made again under the same name is another, and the kernel does not tell
+    /// of the end of a watch on a cgroup: so it is asked each time, and gives the same watch for what is the same.
     fn watch(&mut self, directory: &Path) {
-        if self.watched.len() >= WATCHES || self.watched.contains_key(directory) {
+        let Some(inotify) = &self.inotify else { return };
+        let known = self.watched.get(directory);
+        if known.is_none() && self.watched.len() >= WATCHES {
             return;
         }
         let mask = WatchMask::CREATE
@@ -129,11 +148,26 @@ impl Discovery {
             | WatchMask::MOVE
             | WatchMask::DELETE_SELF
             | WatchMask::ONLYDIR;
-        let Some(inotify) = &self.inotify else { return };
         // A directory that went meanwhile needs no watch; without a free watch the rescan has to do.
-        if let Ok(descriptor) = inotify.watches().add(directory, mask) {
-            self.watched.insert(directory.to_owned(), descriptor);
+        let Ok(watch) = inotify.watches().add(directory, mask) else { return };
+        if known != Some(&watch)
+            && let Some(former) = self.watched.insert(directory.to_owned(), watch)
+        {
+            // Where the kernel has ended it already, there is nothing to be done.
+            inotify.watches().remove(former).ok();
         }
+    }
+
+    /// Ends the watches on directories that are no more.
+    fn forget_unseen(&mut self, seen: &BTreeSet<PathBuf>) {
+        let Some(inotify) = &self.inotify else { return };
+        self.watched.retain(|directory, watch| {
+            let is_seen = seen.contains(directory);
+            if !is_seen {
+                inotify.watches().remove(watch.clone()).ok();
+            }
+            is_seen
+        });
     }
 
     /// The last part of a job's path, for messages.
@@ -166,12 +200,88 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_that_was_made_anew_is_watched_anew() {
+        let (root, mounts) = machine();
+        let (mut discovery, _) = Discovery::new(mounts, vec!["slurm/uid_{uid}/job_{job}".parse().unwrap()]);
+        let user = root.path().join("sys/fs/cgroup/memory/slurm/uid_7");
+        fs::create_dir_all(user.join("job_1")).unwrap();
+        assert_eq!(discovery.walk().len(), 1);
+        fs::remove_dir_all(&user).unwrap();
+        // Seen to go or not, it is made again before anybody looks.
+        fs::create_dir_all(&user).unwrap();
+        assert!(discovery.walk().is_empty());
+        while discovery.changed() {}
+        fs::create_dir(user.join("job_2")).unwrap();
+        assert!(discovery.changed(), "a job in the new directory");
+        fs::remove_dir_all(root.path().join("sys/fs/cgroup/memory/slurm")).unwrap();
+        discovery.walk();
+        assert_eq!(discovery.watched.len(), 3, "the roots are left");
+    }
+
+    #[test]
     fn mounts_are_found_by_controller() {
         let (root, mounts) = machine();
         assert_eq!(mounts.v1.keys().collect::<Vec<_>>(), ["cpu", "cpuacct", "memory"]);
         assert_eq!(mounts.v1["cpu"], root.path().join("sys/fs/cgroup/cpu,cpuacct"));
         assert_eq!(mounts.v2, Some(root.path().join("sys/fs/cgroup/unified")));
         assert_eq!(mounts.roots().len(), 3);
+    }
+
+    /// Which jobs the default patterns find where `directories` are below some hierarchy: ids, owners' numbers and names.
+    fn found_by_default(hierarchy: &str, directories: &[&str]) -> Vec<(String, Option<u32>, Option<String>)> {
+        let (root, mounts) = machine();
+        for directory in directories {
+            fs::create_dir_all(root.path().join("sys/fs/cgroup").join(hierarchy).join(directory)).unwrap();
+        }
+        let patterns = crate::config::Config::default_baseline().jobs;
+        let (mut discovery, _) = Discovery::new(mounts, patterns);
+        let captured = discovery.walk().into_values().map(|found| found.captured);
+        captured.map(|captured| (captured.job.unwrap(), captured.uid, captured.user)).collect()
+    }
+
+    #[test]
+    fn the_layouts_of_slurm_are_known() {
+        let job = |id: &str, uid| (id.to_owned(), uid, None);
+        for place in ["slurm", "slurm_n17"] {
+            let extern_step = format!("{place}/uid_1000/job_42/step_extern/task_0");
+            let batch = format!("{place}/uid_1000/job_42/step_batch/task_0");
+            let other = format!("{place}/uid_1001/job_43/step_0");
+            let found =
+                found_by_default("memory", &[&extern_step, &batch, &other, &format!("{place}/system")]);
+            assert_eq!(found, [job("42", Some(1000)), job("43", Some(1001))], "{place}");
+        }
+        for scope in ["slurmstepd.scope", "n17_slurmstepd.scope"] {
+            let step = format!("system.slice/{scope}/job_42/step_0/user/task_0");
+            let sluid = format!("system.slice/{scope}/job_s9K2WQ5N7RT00/step_batch/user");
+            let found =
+                found_by_default("unified", &[&step, &sluid, &format!("system.slice/{scope}/system")]);
+            assert_eq!(found, [job("42", None), job("s9K2WQ5N7RT00", None)], "{scope}");
+        }
+    }
+
+    #[test]
+    fn the_layouts_of_oar_are_known() {
+        let zoe = |uid, user: Option<&str>| vec![("7".to_owned(), uid, user.map(str::to_owned))];
+        // Without a memory controller, which OAR leaves off.
+        assert_eq!(found_by_default("cpu,cpuacct", &["oar/zoe_7"]), zoe(None, Some("zoe")));
+        let deep = "oar.slice/oar-u1000.slice/oar-u1000-j7.slice/oar-u1000-j7-p12.scope";
+        assert_eq!(found_by_default("unified", &[deep]), zoe(Some(1000), None));
+        for place in ["oar.slice/zoe_x_7.scope", "oar.slice/zoe_x_7.slice", "zoe_x_7.slice"] {
+            assert_eq!(found_by_default("unified", &[place]), zoe(None, Some("zoe_x")), "{place}");
+        }
+    }
+
+    #[test]
+    fn what_systemd_makes_is_no_job() {
+        let places = [
+            "user.slice/user-1000.slice/session-3.scope",
+            "user.slice/user-1000.slice/user@1000.service/app.slice",
+            "system.slice/slurmd.service",
+            "system.slice/system-getty.slice/getty@tty1.service",
+            "init.scope",
+            "machine.slice/machine-qemu_1.scope",
+        ];
+        assert_eq!(found_by_default("unified", &places), []);
     }
 
     #[test]

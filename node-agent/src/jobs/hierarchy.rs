@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use polymeter_proto::catalogue::Hierarchy;
 use procfs::FromBufRead;
-use procfs::process::MountInfos;
+use procfs::process::{MountInfo, MountInfos};
 
 /// The controllers of version 1 that hold metrics.
 const CONTROLLERS: [&str; 7] = ["memory", "cpu", "cpuacct", "blkio", "pids", "hugetlb", "perf_event"];
@@ -32,16 +32,10 @@ impl Mounts {
     /// # Errors
     /// When `/proc/self/mountinfo` below it cannot be read.
     pub fn read(root: &Path) -> io::Result<Self> {
-        let path = root.join("proc/self/mountinfo");
-        let file = File::open(&path)
-            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
-        let infos = MountInfos::from_buf_read(BufReader::new(file))
-            .map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?;
         let mut mounts =
             Self { tracefs: root.join("sys/kernel/tracing"), proc: root.join("proc"), ..Self::default() };
-        for info in &infos {
-            let below = info.mount_point.strip_prefix("/").unwrap_or(&info.mount_point);
-            let place = root.join(below);
+        for info in &mount_infos(root)? {
+            let place = place(root, info);
             match info.fs_type.as_str() {
                 // The first mount wins: later ones are often bind mounts for containers.
                 "cgroup2" if mounts.v2.is_none() => mounts.v2 = Some(place),
@@ -71,6 +65,29 @@ impl Mounts {
     pub fn perf_follows_v2(&self) -> bool {
         !self.v1.contains_key("perf_event")
     }
+}
+
+/// The roots of all cgroup hierarchies, also of those that hold no metrics.
+///
+/// # Errors
+/// When `/proc/self/mountinfo` below `root` cannot be read.
+pub fn all_roots(root: &Path) -> io::Result<Vec<PathBuf>> {
+    let infos = mount_infos(root)?;
+    let cgroups = infos.0.iter().filter(|info| matches!(info.fs_type.as_str(), "cgroup" | "cgroup2"));
+    Ok(cgroups.map(|info| place(root, info)).collect())
+}
+
+fn mount_infos(root: &Path) -> io::Result<MountInfos> {
+    let path = root.join("proc/self/mountinfo");
+    let file = File::open(&path)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+    MountInfos::from_buf_read(BufReader::new(file))
+        .map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
+}
+
+/// Where a mount is below `root`.
+fn place(root: &Path, info: &MountInfo) -> PathBuf {
+    root.join(info.mount_point.strip_prefix("/").unwrap_or(&info.mount_point))
 }
 
 /// The cgroups of one job.

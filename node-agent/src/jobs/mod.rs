@@ -1,6 +1,7 @@
 //! Jobs: where they are found, and which sources they have.
 
 pub mod discovery;
+pub mod ends;
 pub mod hierarchy;
 pub mod ids;
 pub mod open;

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// What a pattern can capture.
-const CAPTURES: [&str; 3] = ["job", "uid", "user"];
+/// What a pattern can capture: the job's id, the same where it is a number, and its owner.
+const CAPTURES: [&str; 4] = ["job", "number", "uid", "user"];
 
-/// A relative path whose parts may have wildcards (`*`) and captures (`{job}`, `{uid}`, `{user}`).
+/// A relative path whose parts may have wildcards (`*`) and captures (`{job}`, `{number}`, `{uid}`, `{user}`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
     text: String,
@@ -47,6 +47,8 @@ impl Captured {
     fn set(&mut self, capture: &str, value: &str) -> bool {
         match capture {
             "job" => self.job = Some(value.to_owned()),
+            "number" if value.bytes().all(|byte| byte.is_ascii_digit()) => self.job = Some(value.to_owned()),
+            "number" => return false,
             "user" => self.user = Some(value.to_owned()),
             _ => match value.parse() {
                 Ok(uid) => self.uid = Some(uid),
@@ -75,7 +77,8 @@ impl Pattern {
     }
 }
 
-/// Literal text as it stands; wildcards and captures take as little as they can, and a capture at least one character.
+/// Literal text as it stands; wildcards and captures take as little as they can, and a capture at least one character. Only a
+/// user's name takes as much as it can: it may have the character in it that stands before the job's number.
 fn matches(tokens: &[Token], name: &str, captured: &mut Captured) -> bool {
     let Some((token, rest)) = tokens.split_first() else { return name.is_empty() };
     match token {
@@ -84,7 +87,8 @@ fn matches(tokens: &[Token], name: &str, captured: &mut Captured) -> bool {
         }
         Token::Any | Token::Capture(_) => {
             let least = usize::from(*token != Token::Any);
-            let ends = (0..=name.len()).filter(|end| *end >= least && name.is_char_boundary(*end));
+            let greedy = *token == Token::Capture("user");
+            let ends = (least..=name.len()).map(|end| if greedy { name.len() + least - end } else { end });
             for (taken, left) in ends.filter_map(|end| name.split_at_checked(end)) {
                 let mut attempt = captured.clone();
                 let fits = match token {
@@ -117,12 +121,13 @@ impl FromStr for Pattern {
             }
             match tokens(part) {
                 Some(tokens) => parts.push(tokens),
-                None => return refuse("only {job}, {uid}, {user} and * stand for something"),
+                None => return refuse("only {job}, {number}, {uid}, {user} and * stand for something"),
             }
         }
-        let jobs = parts.iter().flatten().filter(|token| **token == Token::Capture("job")).count();
+        let is_job = |token: &&Token| matches!(token, Token::Capture("job" | "number"));
+        let jobs = parts.iter().flatten().filter(is_job).count();
         if jobs != 1 {
-            return refuse("it needs {job} exactly once");
+            return refuse("it needs {job} exactly once, or {number}");
         }
         Ok(Self { text: relative.to_owned(), parts })
     }
@@ -173,8 +178,10 @@ mod tests {
     fn captures_job_and_owner() {
         let slurm = capture("slurm*/uid_{uid}/job_{job}", "slurm_n1/uid_1000/job_42").unwrap();
         assert_eq!((slurm.job.as_deref(), slurm.uid), (Some("42"), Some(1000)));
-        let oar = capture("oar/{user}_{job}", "oar/anna_b_7").unwrap();
-        assert_eq!((oar.user.as_deref(), oar.job.as_deref()), (Some("anna"), Some("b_7")));
+        let oar = capture("oar/{user}_{number}", "oar/anna_b_7").unwrap();
+        assert_eq!((oar.user.as_deref(), oar.job.as_deref()), (Some("anna_b"), Some("7")));
+        assert_eq!(capture("oar/{user}_{number}", "oar/anna_b"), None);
+        assert_eq!(capture("{user}_{number}.slice", "ä_1.slice").unwrap().user.as_deref(), Some("ä"));
         let slice = capture(
             "oar.slice/oar-u{uid}.slice/oar-u*-j{job}.slice",
             "oar.slice/oar-u1000.slice/oar-u1000-j5.slice",

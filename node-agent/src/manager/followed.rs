@@ -12,6 +12,7 @@ use polymeter_proto::period::Period;
 use tokio::time::Instant;
 
 use super::annotate::Annotations;
+use super::endings::Stirs;
 use super::probe::Probe;
 use crate::clock;
 use crate::jobs::hierarchy::Mounts;
@@ -56,6 +57,7 @@ pub(super) struct Followed {
     /// When the name service was asked for its owner.
     pub(super) owner_asked_at: Option<Instant>,
     pub(super) annotations: Annotations,
+    pub(super) stirs: Stirs,
     pub(super) probe: Probe,
     pub(super) reopen_at: Option<Instant>,
     pub(super) perf: PerfOpened,
@@ -85,6 +87,7 @@ impl Followed {
             owner_uid,
             owner_asked_at: None,
             annotations: Annotations::default(),
+            stirs: Stirs::default(),
             probe: Probe::default(),
             reopen_at: None,
             perf: PerfOpened { target: None, definitions: Vec::new(), groups: 0 },

@@ -41,7 +41,7 @@ impl Manager {
         };
         let descriptor = JobDescriptor {
             job_id: spec.job_id,
-            cluster: spec.cluster,
+            cluster: spec.cluster.or(self.config.cluster.clone()),
             owner_uid: owner_uid(spec.owner_uid, spec.owner.as_ref()).await,
             owner: spec.owner,
             started_us: clock::realtime_us(),
@@ -49,12 +49,17 @@ impl Manager {
         let plan =
             Plan { baseline: self.config.baseline.clone(), registration: spec.wishes, ..Plan::default() };
         self.follow(key.clone(), Some(descriptor), subject, plan, None).await;
+        self.look_at(&key).await;
         Ok(self.followed.get(&key).map(|followed| followed.unavailable.clone()).unwrap_or_default())
     }
 
     /// Takes the last readings of a job and lets it go.
     pub(super) async fn end(&mut self, key: &Key) {
         let Some(followed) = self.followed.remove(key) else { return };
+        if let Some(job_id) = key {
+            self.started.gone(job_id);
+            self.unwatch(job_id);
+        }
         let ids = followed.source_ids();
         self.command(Command::ReadNow(ids.clone())).await;
         for id in ids {
@@ -81,6 +86,8 @@ impl Manager {
         }
         for job in found.into_values() {
             self.meet(job).await;
+            // To open a job's files takes about as long as a scheduler takes to remove another's.
+            self.heed_ends().await;
         }
         self.end_registered_without_cgroups().await;
     }
@@ -89,6 +96,7 @@ impl Manager {
     async fn meet(&mut self, found: Found) {
         let job_id = found.captured.job.as_deref().map(Identifier::try_from);
         let Some(Ok(job_id)) = job_id else { return };
+        let job_id = self.started.id_of(job_id);
         let key = Some(job_id.clone());
         let replaced = self.followed.get(&key).is_some_and(|followed| {
             let same_place = followed.found_at.as_ref() == Some(&found.relative);
@@ -110,20 +118,28 @@ impl Manager {
                 *cgroups = found.cgroups;
                 if grew {
                     self.reopen(&key).await;
+                    self.look_at(&key).await;
                 }
             }
             return;
         }
+        let told = self.started.came(&job_id);
         let owner = found.captured.user.as_deref().and_then(|user| Identifier::try_from(user).ok());
+        let owner = told.as_ref().and_then(|told| told.owner.clone()).or(owner);
+        // The cgroup's path is the scheduler's word, too, and what the kernel acts upon.
+        let uid = found.captured.uid.or(told.as_ref().and_then(|told| told.owner_uid));
         let descriptor = JobDescriptor {
-            job_id,
-            cluster: None,
-            owner_uid: owner_uid(found.captured.uid, owner.as_ref()).await,
+            job_id: job_id.clone(),
+            cluster: told.as_ref().and_then(|told| told.cluster.clone()).or(self.config.cluster.clone()),
+            owner_uid: owner_uid(uid, owner.as_ref()).await,
             owner,
-            started_us: clock::realtime_us(),
+            started_us: told.as_ref().map_or_else(clock::realtime_us, |told| told.since_us),
         };
         let plan = Plan { baseline: self.config.baseline.clone(), ..Plan::default() };
-        self.follow(key, Some(descriptor), Subject::Cgroups(found.cgroups), plan, Some(found.relative)).await;
+        let subject = Subject::Cgroups(found.cgroups);
+        self.follow(key.clone(), Some(descriptor), subject, plan, Some(found.relative)).await;
+        self.look_at(&key).await;
+        self.grant_wishes(&job_id).await;
     }
 
     async fn end_registered_without_cgroups(&mut self) {
@@ -142,7 +158,7 @@ impl Manager {
 }
 
 /// The owner's number: as it was told, else that of the name.
-async fn owner_uid(uid: Option<u32>, name: Option<&Identifier>) -> Option<u32> {
+pub(super) async fn owner_uid(uid: Option<u32>, name: Option<&Identifier>) -> Option<u32> {
     match (uid, name) {
         (None, Some(name)) => uid_of(name.as_str().to_owned()).await,
         (uid, _) => uid,

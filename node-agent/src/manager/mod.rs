@@ -4,6 +4,7 @@
 
 mod annotate;
 mod cost;
+mod endings;
 mod followed;
 mod govern;
 mod governor;
@@ -11,6 +12,7 @@ mod jobs;
 mod leases;
 mod owners;
 mod probe;
+mod started;
 mod view;
 
 use std::collections::BTreeMap;
@@ -33,6 +35,7 @@ use crate::config::Config;
 use crate::counters::Counters;
 use crate::delivery::tap::Tap;
 use crate::jobs::discovery::Discovery;
+use crate::jobs::ends::Ends;
 use crate::jobs::hierarchy::Mounts;
 use crate::jobs::ids::Ids;
 use crate::jobs::open::{Opened, Opener, Subject};
@@ -48,6 +51,7 @@ use crate::status::Board;
 use followed::{Followed, OpenSource, PerfOpened};
 use govern::Used;
 use governor::Governor;
+use started::StartedJobs;
 
 /// How long after a change the sources of a subject are opened anew at the earliest, so that a device that comes and
 /// goes all the time costs little.
@@ -85,6 +89,9 @@ pub(crate) struct Manager {
     free: Vec<SourceId>,
     next_source: u32,
     discovery: Discovery,
+    started: StartedJobs,
+    ends: Option<Ends>,
+    idle_since: Instant,
     governor: Governor,
     used: Used,
     rights: watch::Sender<Rights>,
@@ -114,6 +121,9 @@ impl Manager {
             free: Vec::new(),
             next_source: 0,
             discovery,
+            started: StartedJobs::default(),
+            ends: endings::watch(),
+            idle_since: Instant::now(),
             governor: Governor::default(),
             used: Used::default(),
             rights,
@@ -130,6 +140,7 @@ impl Manager {
             return;
         };
         let mut watched = changes_of(&self.discovery);
+        let ends = self.ends.as_ref().and_then(|ends| waitable(ends.descriptor()));
         let mut governing = tokio::time::interval(govern::EVERY);
         governing.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut showing = tokio::time::interval(SHOW_EVERY);
@@ -137,7 +148,10 @@ impl Manager {
         let mut rescan = tokio::time::interval(Duration::from_micros(self.config.rescan.as_micros()));
         rescan.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
+            // Before anything else that there is to do: a job's cgroups are gone some milliseconds after its end.
+            self.heed_ends().await;
             tokio::select! {
+                () = readable(ends.as_ref()) => {}
                 request = requests.recv() => match request {
                     None | Some(Request::Stop) => break,
                     Some(Request::Reload(config)) => {
@@ -163,9 +177,15 @@ impl Manager {
                 _ = rescan.tick() => {
                     self.look_for_jobs().await;
                     self.reopen_due().await;
+                    self.look_again().await;
                     self.learn_owners().await;
                 }
-                _ = governing.tick() => self.govern().await,
+                _ = governing.tick() => {
+                    self.govern().await;
+                    if self.has_nothing_to_do() {
+                        break;
+                    }
+                }
                 _ = showing.tick(), if self.tap.is_watched() => self.command(Command::Show).await,
             }
         }
@@ -196,6 +216,14 @@ impl Manager {
                     self.end(&key).await;
                 }
                 reply.send(known).ok();
+            }
+            Request::Start(spec, reply) => {
+                let answer = self.start(*spec).await;
+                reply.send(answer).ok();
+            }
+            Request::End(job_id, reply) => {
+                self.scheduler_ended(&job_id).await;
+                reply.send(()).ok();
             }
             Request::Set(set, reply) => {
                 let answer = self.set(*set).await;

@@ -165,6 +165,7 @@ impl View {
             // None of these comes on this way from an agent of this version.
             Answer::Status(_)
             | Answer::Registered { .. }
+            | Answer::Started { .. }
             | Answer::Granted { .. }
             | Answer::Metrics { .. }
             | Answer::Reset { .. }

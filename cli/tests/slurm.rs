@@ -1,0 +1,249 @@
+//! Under a real Slurm, with the prolog and the epilog of `deploy/`: whatever becomes of a job, its first and its last reading
+//! are stored, and what the prolog told.
+
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a fault of a test is a failed test"
+)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+use common::cgroup;
+use common::daemons::{Daemon, collector};
+use common::slurm::{Cluster, USER};
+use common::stored::{self, Key, Series};
+use common::workload;
+use common::{Need, Site, has, now_us, wait_until};
+use polymeter_collector::query::{JobRow, Of};
+
+#[test]
+#[ignore = "no test: what the tests run as a job"]
+fn workload() {
+    workload::main();
+}
+
+/// The last metric is due once a day, so that its samples are the first and the last readings alone.
+const BASELINE: &str = "[baseline]\n\"cpu.usage\" = \"1s\"\n\"memory.peak\" = \"1s\"\n\"memory.failures\" = \"1s\"\n\"cpu.user\" = \"1d\"\n";
+
+/// Uses the CPU and then sleeps: what it used is known from the sample before the last.
+const BURN: &str = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
+
+/// A cluster, and a collector that its agents send to.
+struct Scene {
+    cluster: Cluster,
+    collector: Daemon,
+    site: Site,
+}
+
+impl Scene {
+    fn set() -> Self {
+        let site = Site::new();
+        let (collector, endpoint) = collector(&site, &site.endpoint());
+        let configure = |node: &str, _: &Path| {
+            let mut text = format!("node = \"{node}\"\ncollector = \"{endpoint}\"\nflush = \"50ms\"\n");
+            // Both nodes are this machine, on which each has its own cgroups.
+            write!(text, "jobs = [\"slurm_{node}/uid_{{uid}}/job_{{job}}\"]\n{BASELINE}").unwrap();
+            text
+        };
+        Self { cluster: Cluster::start(configure), collector, site }
+    }
+
+    /// The samples of a job that has ended, on all its nodes.
+    fn samples(&self, row: &JobRow) -> BTreeMap<Key, Series> {
+        let mut reader = self.site.reader();
+        let mut all: BTreeMap<Key, Series> = BTreeMap::new();
+        for series in reader.series(Of::Job(row.job_key)).unwrap() {
+            let points = reader.points(series.series_id, i64::MIN..i64::MAX).unwrap();
+            let points = points.into_iter().map(|(time_ns, value)| (time_ns / 1000, value)).collect();
+            all.insert((series.metric, series.node), Series { kind: series.kind, points });
+        }
+        all
+    }
+
+    /// A job that has ended has its first and its last reading on each of its nodes, and what the prolog told.
+    fn must_be_whole(&self, job: &str, nodes: usize) -> BTreeMap<Key, Series> {
+        let row = stored::wait_for_end(&self.site, job);
+        wait_until(&format!("job {job} has ended on {nodes} nodes"), || {
+            let reader = &mut self.site.reader();
+            stored::job(reader, job).is_some_and(|row| row.nodes.len() == nodes)
+        });
+        assert_eq!(row.cluster.as_deref(), Some("lab"));
+        let samples = self.samples(&row);
+        for node in &stored::job(&mut self.site.reader(), job).unwrap().nodes {
+            let points = |metric: &str| samples[&(metric.to_owned(), node.clone())].points.len();
+            assert!(points("cpu.user") >= 2, "job {job} on {node}: {samples:?}");
+            assert!(points("memory.peak") >= 2, "job {job} on {node}: {samples:?}");
+        }
+        samples
+    }
+}
+
+/// The last values of a metric on all nodes, added up.
+fn last(samples: &BTreeMap<Key, Series>, metric: &str) -> f64 {
+    let of_metric = samples.iter().filter(|((name, _), _)| name == metric);
+    of_metric.filter_map(|(_, series)| Some(series.points.last()?.1)).sum()
+}
+
+#[test]
+fn jobs_of_all_kinds_are_followed_from_their_first_to_their_last() {
+    if !has("jobs_of_all_kinds_are_followed_from_their_first_to_their_last", &[Need::Root, Need::Slurm]) {
+        return;
+    }
+    let scene = Scene::set();
+    let cluster = &scene.cluster;
+    let short = cluster.submit(false, &[], "sleep 0.1");
+    let wishes = "--comment=polymeter: cpu.user=20ms for 1h";
+    let wished = cluster.submit(true, &[wishes], &format!("{BURN}; sleep 1"));
+    let refused = cluster.submit(true, &["--comment=polymeter: cpu.usge=1s"], "sleep 0.1");
+    let array = cluster.submit(true, &["--array=1-3"], BURN);
+    let both = cluster.submit(true, &["-N2", "-n2"], &format!("srun sh -c '{BURN}'"));
+    // Touches more than it may have.
+    let hungry = cluster.submit(true, &["--mem=30"], "head -c 200000000 /dev/zero | tail");
+    let failing = cluster.submit(false, &[], "exit 3");
+    let cancelled = cluster.submit(true, &[], "sleep 600");
+    cluster.wait_for(&cancelled, &["RUNNING"]);
+    wait_until("the cancelled job is stored", || {
+        stored::job(&mut scene.site.reader(), &cancelled).is_some_and(|row| row.ended_ns.is_none())
+    });
+    assert!(cluster.run("scancel", &[&cancelled]).status.success());
+
+    let row = stored::wait_for_end(&scene.site, &short);
+    assert_eq!((row.owner.as_deref(), row.owner_uid), (Some("root"), Some(0)));
+    scene.must_be_whole(&short, 1);
+    let row = stored::wait_for_end(&scene.site, &wished);
+    assert_eq!((row.owner.as_deref(), row.owner_uid), (Some(USER.2), Some(USER.0.into())));
+    let samples = scene.must_be_whole(&wished, 1);
+    let at_wished_period = samples.iter().find(|((metric, _), _)| metric == "cpu.user").unwrap();
+    assert!(at_wished_period.1.points.len() > 5, "{at_wished_period:?}");
+    scene.must_be_whole(&refused, 1);
+    let first = cluster.of_job(&array, "JobId");
+    let ids = (0..3).map(|task| cluster.of_job(&format!("{array}_{}", task + 1), "JobId"));
+    for task in ids.chain([first]) {
+        assert!(last(&scene.must_be_whole(&task, 1), "cpu.usage") > 0.0);
+    }
+    scene.must_be_whole(&both, 2);
+    let samples = scene.must_be_whole(&hungry, 1);
+    cluster.wait_for(&hungry, &["OUT_OF_MEMORY"]);
+    assert!(last(&samples, "memory.peak") <= 30.0 * 1024.0 * 1024.0, "{samples:?}");
+    assert!(last(&samples, "memory.peak") > 20.0 * 1024.0 * 1024.0, "{samples:?}");
+    scene.must_be_whole(&failing, 1);
+    scene.must_be_whole(&cancelled, 1);
+    let said = cluster.scripts_said();
+    assert!(said.lines().all(|line| line.contains("cpu.usge")), "{said}");
+    must_be_left_alone(scene);
+}
+
+/// Every agent ends by itself, and no cgroup of a job is left.
+fn must_be_left_alone(scene: Scene) {
+    for node in &scene.cluster.nodes {
+        wait_until("the agents end when there are no jobs", || scene.cluster.agent(node).is_none());
+        for hierarchy in ["memory", "cpuacct"].into_iter().filter_map(cgroup::root) {
+            let users = std::fs::read_dir(hierarchy.join(format!("slurm_{node}"))).into_iter().flatten();
+            let left =
+                users.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with("uid_"));
+            assert_eq!(left.count(), 0);
+        }
+    }
+    drop(scene.cluster);
+    scene.collector.terminate();
+}
+
+#[test]
+fn a_requeued_job_is_another_and_a_suspended_one_the_same() {
+    if !has("a_requeued_job_is_another_and_a_suspended_one_the_same", &[Need::Root, Need::Slurm]) {
+        return;
+    }
+    let scene = Scene::set();
+    let cluster = &scene.cluster;
+    let job = cluster.submit(true, &["--requeue"], "sleep 600");
+    let rows = || {
+        let mut rows = scene.site.reader().jobs().unwrap();
+        rows.retain(|row| row.job_id == job);
+        rows
+    };
+    let running = |count: usize| {
+        rows().iter().filter(|row| row.ended_ns.is_none()).count() == 1 && rows().len() == count
+    };
+    wait_until("it is followed", || running(1));
+    for verb in ["suspend", "resume"] {
+        assert!(cluster.run("scontrol", &[verb, &job]).status.success());
+        cluster.wait_for(&job, &[if verb == "suspend" { "SUSPENDED" } else { "RUNNING" }]);
+    }
+    assert!(running(1), "{:?}", rows());
+    assert!(cluster.run("scontrol", &["requeue", &job]).status.success());
+    wait_until("it has ended", || rows().iter().any(|row| row.ended_ns.is_some()));
+    // A requeued job may be held back for a while.
+    let update = format!("jobid={job}");
+    wait_until("it may begin again", || {
+        // In vain where it runs already.
+        cluster.run("scontrol", &["update", &update, "starttime=now"]);
+        running(2)
+    });
+    assert!(cluster.run("scancel", &[&job]).status.success());
+    wait_until("it has ended for good", || rows().iter().all(|row| row.ended_ns.is_some()));
+    must_be_left_alone(scene);
+}
+
+/// What a prolog costs, and how much of what a job used its last sample has. Numbers for a person; nothing is asserted of them.
+#[test]
+#[ignore = "an experiment: make slurm-experiment"]
+fn what_it_costs_and_what_it_sees() {
+    if !has("what_it_costs_and_what_it_sees", &[Need::Root, Need::Slurm]) {
+        return;
+    }
+    let scene = Scene::set();
+    let cluster = &scene.cluster;
+    let srun = || {
+        let began_us = now_us();
+        assert!(cluster.run("srun", &["true"]).status.success());
+        now_us() - began_us
+    };
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    for _ in 0..20 {
+        with.push(srun());
+        cluster.empty_scripts(true);
+        without.push(srun());
+        cluster.empty_scripts(false);
+    }
+    let median = |times: &mut Vec<i64>| {
+        times.sort_unstable();
+        times[times.len() / 2] as f64 / 1000.0
+    };
+    println!(
+        "srun true, median of 20: {:.1} ms, with an empty prolog {:.1} ms",
+        median(&mut with),
+        median(&mut without)
+    );
+    let mut shares = Vec::new();
+    for _ in 0..20 {
+        // It says itself what it used, in clock ticks of 10 ms, as late as it can.
+        let used = cluster.path("used");
+        std::fs::remove_file(&used).ok();
+        let script = format!(
+            "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; cat /sys/fs/cgroup/cpuacct/$(sed -n 's/.*cpuacct:.//p' /proc/self/cgroup | sed 's,/step_.*,,')/cpuacct.usage > {}",
+            used.display()
+        );
+        let job = cluster.submit(false, &[], &script);
+        let row = stored::wait_for_end(&scene.site, &job);
+        let samples = scene.samples(&row);
+        let used_ns: f64 = std::fs::read_to_string(&used).unwrap().trim().parse().unwrap();
+        shares.push(last(&samples, "cpu.usage") / used_ns * 100.0);
+    }
+    shares.sort_by(f64::total_cmp);
+    println!(
+        "the last sample of a job has of what the job saw itself have used: least {:.2} %, median {:.2} %, most {:.2} %",
+        shares[0],
+        shares[shares.len() / 2],
+        shares[shares.len() - 1]
+    );
+    drop(scene.cluster);
+    scene.collector.terminate();
+}

@@ -1,0 +1,130 @@
+//! What a scheduler tells of its jobs: that one starts here, and that it has ended. `polymeter job` asks these.
+
+use std::collections::BTreeMap;
+
+use polymeter_proto::period::Period;
+use serde::Serialize;
+
+use super::answer::Refusal;
+use super::fields::{Fields, invalid};
+use super::verb::{Subject, identifier, wishes};
+use crate::request::{StartSpec, Wishes};
+
+/// A job that the scheduler starts on this node; its cgroups may come later.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Start {
+    /// The job's id.
+    pub job: String,
+    /// Another name, which its cgroups carry: Slurm's SLUID.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alias: Option<String>,
+    /// The cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// The owner's numeric id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+    /// The owner's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// What its owner wishes: selectors and periods.
+    pub plan: BTreeMap<String, String>,
+    /// For how long she wishes it; without it, for as long as is allowed.
+    #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
+    pub duration: Option<String>,
+}
+
+/// A job that the scheduler says has ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct End {
+    /// The job's id.
+    pub job: String,
+}
+
+impl Start {
+    pub(super) fn take(fields: &mut Fields) -> Result<Self, Refusal> {
+        Ok(Self {
+            job: fields.needed_text("job", "\"4242\"")?,
+            alias: fields.text("alias")?,
+            cluster: fields.text("cluster")?,
+            uid: fields.number("uid")?,
+            user: fields.text("user")?,
+            plan: fields.table("plan")?,
+            duration: fields.text("for")?,
+        })
+    }
+
+    /// What is meant, and what is wrong with the owner's wishes: they harm nothing but themselves.
+    pub(super) fn spec(self) -> Result<(StartSpec, Option<Refusal>), Refusal> {
+        let name = |field: &str, text: Option<String>| text.map(|text| identifier(field, &text)).transpose();
+        let (wishes, refused) = match wishes_of(&self.plan, self.duration.as_deref()) {
+            Ok(wishes) => (wishes, None),
+            Err(refusal) => (None, Some(refusal)),
+        };
+        let spec = StartSpec {
+            job_id: identifier("job", &self.job)?,
+            alias: name("alias", self.alias)?,
+            cluster: name("cluster", self.cluster)?,
+            owner_uid: self.uid,
+            owner: name("user", self.user)?,
+            wishes,
+        };
+        Ok((spec, refused))
+    }
+}
+
+fn wishes_of(plan: &BTreeMap<String, String>, duration: Option<&str>) -> Result<Option<Wishes>, Refusal> {
+    if plan.is_empty() {
+        return Ok(None);
+    }
+    let duration = duration.map(str::parse::<Period>).transpose().map_err(|error| invalid("for", &error))?;
+    Ok(Some(Wishes { wishes: wishes(plan)?, duration_us: duration.map(Period::as_micros) }))
+}
+
+impl End {
+    pub(super) fn take(fields: &mut Fields) -> Result<Self, Refusal> {
+        Ok(Self { job: fields.needed_text("job", "\"4242\"")? })
+    }
+
+    /// The job that is meant.
+    pub(super) fn subject(self) -> Subject {
+        Subject { job: Some(self.job) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Verb;
+
+    fn start(line: &str) -> Start {
+        match Verb::parse(line.as_bytes()) {
+            Ok(Verb::Start(start)) => start,
+            other => panic!("{line} is {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_start_says_whose_job_it_is() {
+        let said =
+            start(r#"{"verb":"start","job":"42","uid":7,"user":"zoe","plan":{"cpu.*":"10ms"},"for":"1h"}"#);
+        let (spec, refused) = said.spec().unwrap();
+        assert_eq!((spec.job_id.as_str(), spec.owner_uid, refused), ("42", Some(7), None));
+        assert_eq!(spec.wishes.unwrap().duration_us, Some(3_600_000_000));
+    }
+
+    #[test]
+    fn bad_wishes_harm_nothing_but_themselves() {
+        for plan in [
+            r#""plan":{"cpu.usge":"10ms"}"#,
+            r#""plan":{"cpu.*":"soon"}"#,
+            r#""plan":{"cpu.*":"off"}"#,
+            r#""plan":{"cpu.*":"1s"},"for":"ever""#,
+        ] {
+            let said = start(&format!(r#"{{"verb":"start","job":"42",{plan}}}"#));
+            let (spec, refused) = said.spec().unwrap();
+            assert_eq!((spec.wishes, refused.unwrap().code.as_str()), (None, "invalid"), "{plan}");
+        }
+        assert!(start(r#"{"verb":"start","job":"<b>"}"#).spec().is_err());
+    }
+}

@@ -1,0 +1,92 @@
+//! The last reading of a job, and of each of its steps: when a part of a job ends, all of the job is read at once, before the
+//! scheduler removes its cgroups.
+
+use crate::allowance::Allowance;
+use crate::clock;
+use crate::jobs::ends::Ends;
+use crate::jobs::open::Subject;
+use crate::log;
+use crate::sampler::Command;
+
+use super::{Key, Manager};
+
+/// How many ends of parts of one job are heeded per second in the long run, and how many at once. A job that has more is
+/// looked at with the next rescan.
+const STIRS: (u32, u32) = (20, 20);
+
+/// How often a job was stirred of late.
+#[derive(Debug)]
+pub(super) struct Stirs {
+    allowance: Allowance,
+    /// Whether something happened that was not looked at.
+    missed: bool,
+}
+
+impl Default for Stirs {
+    fn default() -> Self {
+        let allowance = Allowance::new(f64::from(STIRS.0), f64::from(STIRS.1));
+        Self { allowance, missed: false }
+    }
+}
+
+/// Watches for the ends of jobs.
+pub(super) fn watch() -> Option<Ends> {
+    let told = |error| {
+        log::warning(&format!(
+            "cannot watch for the ends of jobs ({error}): what they do after the last deadline is not seen"
+        ));
+    };
+    Ends::new().map_err(told).ok()
+}
+
+impl Manager {
+    /// Reads the jobs of which a part has ended, and watches what goes on.
+    pub(super) async fn heed_ends(&mut self) {
+        let happened = self.ends.as_mut().map(Ends::happened).unwrap_or_default();
+        for (job_id, ended) in happened {
+            let key = Some(job_id);
+            let Some(followed) = self.followed.get_mut(&key) else { continue };
+            if !followed.stirs.allowance.take(1.0, clock::monotonic_ns()) {
+                followed.stirs.missed = true;
+                continue;
+            }
+            if ended {
+                let ids = followed.source_ids();
+                self.command(Command::ReadNow(ids)).await;
+            }
+            self.look_at(&key).await;
+        }
+    }
+
+    /// Looks at the jobs in which too much happened to look at each time.
+    pub(super) async fn look_again(&mut self) {
+        // What was too much for one round of looking is fetched here, too.
+        self.heed_ends().await;
+        let missed = self.followed.iter_mut().filter(|(_, followed)| followed.stirs.missed);
+        let keys: Vec<Key> = missed
+            .map(|(key, followed)| {
+                followed.stirs.missed = false;
+                key.clone()
+            })
+            .collect();
+        for key in keys {
+            self.look_at(&key).await;
+        }
+    }
+
+    /// Looks for what of a job will end, and reads the job if something has ended meanwhile.
+    pub(super) async fn look_at(&mut self, key: &Key) {
+        let (Some(job_id), Some(followed)) = (key, self.followed.get(key)) else { return };
+        let (Subject::Cgroups(cgroups), Some(ends)) = (&followed.subject, &mut self.ends) else { return };
+        if ends.look(job_id, cgroups) {
+            self.command(Command::ReadNow(followed.source_ids())).await;
+        }
+    }
+
+    /// Watches a job no more.
+    pub(super) fn unwatch(&mut self, job_id: &polymeter_proto::series::Identifier) {
+        if let Some(ends) = &mut self.ends {
+            ends.forget(job_id);
+        }
+    }
+}
