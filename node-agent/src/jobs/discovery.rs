@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::DirEntryExt;
 use std::path::{Path, PathBuf};
 
 use inotify::{EventMask, Inotify, WatchDescriptor, WatchMask};
@@ -100,10 +101,6 @@ impl Discovery {
             self.descend(&mut walk, Path::new(""), &begun, 0);
         }
         self.forget_unseen(&seen);
-        for job in found.values_mut() {
-            job.cgroups = JobCgroups::find(&self.mounts, &job.relative);
-        }
-        found.retain(|_, job| !job.cgroups.is_empty());
         found
     }
 
@@ -123,10 +120,14 @@ impl Discovery {
                 let Some(captured) = pattern.matches_part(depth, text, captured) else { continue };
                 if depth + 1 < pattern.depth() {
                     deeper.push(Begun { pattern, captured });
-                } else if walk.found.len() < JOBS {
+                } else if walk.found.len() < JOBS || walk.found.contains_key(&relative.join(&name)) {
                     let relative = relative.join(&name);
-                    let job = Found { captured, relative: relative.clone(), cgroups: JobCgroups::default() };
-                    walk.found.entry(relative).or_insert(job);
+                    let job = walk.found.entry(relative.clone()).or_insert_with(|| Found {
+                        captured,
+                        relative: relative.clone(),
+                        cgroups: JobCgroups::default(),
+                    });
+                    job.cgroups.add_found(&self.mounts, walk.root, &relative, entry.ino());
                 }
             }
             if !deeper.is_empty() {

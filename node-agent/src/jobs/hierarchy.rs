@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use polymeter_proto::catalogue::Hierarchy;
@@ -102,15 +101,16 @@ pub struct JobCgroups {
 }
 
 impl JobCgroups {
-    /// The cgroups with the path `relative` in all hierarchies that have it.
-    pub fn find(mounts: &Mounts, relative: &Path) -> Self {
-        let below = |root: &PathBuf| Some(root.join(relative)).filter(|path| path.is_dir());
-        let v1 = mounts.v1.iter().filter_map(|(controller, root)| Some((controller.clone(), below(root)?)));
-        let mut found =
-            Self { v1: v1.collect(), v2: mounts.v2.as_ref().and_then(below), inodes: BTreeMap::new() };
-        let inode = |path: &Path| Some((path.to_owned(), path.metadata().ok()?.ino()));
-        found.inodes = found.directories().into_iter().filter_map(inode).collect();
-        found
+    /// Adds the directory `relative` of the hierarchies at `root`, which was found there with this inode.
+    pub fn add_found(&mut self, mounts: &Mounts, root: &Path, relative: &Path, inode: u64) {
+        let path = root.join(relative);
+        if mounts.v2.as_deref() == Some(root) {
+            self.v2 = Some(path.clone());
+        }
+        for (controller, _) in mounts.v1.iter().filter(|(_, place)| *place == root) {
+            self.v1.insert(controller.clone(), path.clone());
+        }
+        self.inodes.insert(path, inode);
     }
 
     /// Adds a directory that somebody named, in whatever hierarchy it lies.
