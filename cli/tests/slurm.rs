@@ -104,7 +104,7 @@ fn jobs_of_all_kinds_are_followed_from_their_first_to_their_last() {
     let wished = cluster.submit(true, &[wishes], &format!("{BURN}; sleep 1"));
     let refused = cluster.submit(true, &["--comment=polymeter: cpu.usge=1s"], "sleep 0.1");
     let array = cluster.submit(true, &["--array=1-3"], BURN);
-    let both = cluster.submit(true, &["-N2", "-n2"], &format!("srun sh -c '{BURN}'"));
+    let both = cluster.submit(true, &["-N2", "-n2", "-A", "physics"], &format!("srun sh -c '{BURN}'"));
     // Touches more than it may have.
     let hungry = cluster.submit(true, &["--mem=30"], "head -c 200000000 /dev/zero | tail");
     let failing = cluster.submit(false, &[], "exit 3");
@@ -135,6 +135,15 @@ fn jobs_of_all_kinds_are_followed_from_their_first_to_their_last() {
     assert!(last(&samples, "memory.peak") <= 30.0 * 1024.0 * 1024.0, "{samples:?}");
     assert!(last(&samples, "memory.peak") > 20.0 * 1024.0 * 1024.0, "{samples:?}");
     scene.must_be_whole(&failing, 1);
+    wait_until("the exit status is stored", || {
+        let row = stored::job(&mut scene.site.reader(), &failing).unwrap();
+        (row.exit_code, row.exit_signal) == (Some(3), Some(0))
+    });
+    let row = stored::job(&mut scene.site.reader(), &both).unwrap();
+    assert_eq!(
+        (row.account.as_deref(), row.queue.as_deref(), row.cores),
+        (Some("physics"), Some("p"), Some(2))
+    );
     scene.must_be_whole(&cancelled, 1);
     let said = cluster.scripts_said();
     assert!(said.lines().all(|line| line.contains("cpu.usge")), "{said}");

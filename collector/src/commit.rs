@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use polymeter_proto::ledger::{Mark, PlanChange, Tally};
+use polymeter_proto::ledger::{JobFacts, Mark, PlanChange, Tally};
 use polymeter_proto::series::{
     Identifier, JobDescriptor, Labels, MetricDescriptor, Number, SessionDescriptor, SessionId,
 };
@@ -202,6 +202,8 @@ pub struct Accepted {
     pub marks: Vec<(Option<Arc<Job>>, Mark)>,
     /// Jobs that ended on the session's node, and when, in microseconds since the epoch.
     pub job_ends: Vec<(Arc<Job>, i64)>,
+    /// What schedulers told of jobs.
+    pub job_facts: Vec<(Arc<Job>, JobFacts)>,
 }
 
 impl Accepted {
@@ -217,6 +219,7 @@ impl Accepted {
             plan_changes: Vec::new(),
             marks: Vec::new(),
             job_ends: Vec::new(),
+            job_facts: Vec::new(),
         }
     }
 
@@ -276,6 +279,7 @@ impl Accepted {
             .chain(of_changes)
             .chain(of_marks)
             .chain(self.job_ends.iter().map(|(job, _)| job))
+            .chain(self.job_facts.iter().map(|(job, _)| job))
     }
 
     /// All series that it has samples of, some more than once.

@@ -35,6 +35,18 @@ pub struct JobRow {
     pub ended_ns: Option<i64>,
     /// Its nodes, sorted.
     pub nodes: Vec<String>,
+    /// The account or project that it is charged to, where the scheduler told.
+    pub account: Option<String>,
+    /// The queue or partition that it was submitted to, where the scheduler told.
+    pub queue: Option<String>,
+    /// How many cores it has, where the scheduler told.
+    pub cores: Option<i64>,
+    /// How it ended, in the scheduler's word, where that told.
+    pub state: Option<String>,
+    /// The exit status of its script, where the scheduler told.
+    pub exit_code: Option<i64>,
+    /// The signal that ended its script, where the scheduler told.
+    pub exit_signal: Option<i64>,
 }
 
 /// A series, and how much there is of it.
@@ -186,7 +198,8 @@ impl Reader {
     pub fn jobs(&mut self) -> Result<Vec<JobRow>, StoreError> {
         let (started, ended) = (self.backend.ns("started"), self.backend.ns("ended"));
         let sql = format!(
-            "SELECT job_key, job_id, cluster, owner, owner_uid, {started}, {ended} FROM job ORDER BY started, job_key"
+            "SELECT job_key, job_id, cluster, owner, owner_uid, {started}, {ended}, account, queue, cores, state, exit_code, exit_signal
+             FROM job ORDER BY started, job_key"
         );
         let mut jobs = self.backend.rows(&sql, &[], |row| JobRow {
             job_key: row.integer(),
@@ -197,6 +210,12 @@ impl Reader {
             started_ns: row.integer(),
             ended_ns: row.optional_integer(),
             nodes: Vec::new(),
+            account: row.optional_text(),
+            queue: row.optional_text(),
+            cores: row.optional_integer(),
+            state: row.optional_text(),
+            exit_code: row.optional_integer(),
+            exit_signal: row.optional_integer(),
         })?;
         let nodes =
             self.backend.rows("SELECT job_key, node FROM job_node ORDER BY job_key, node", &[], |row| {

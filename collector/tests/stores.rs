@@ -23,7 +23,7 @@ use polymeter_collector::StartError;
 use polymeter_collector::query::{JobRow, Of, Reader};
 use polymeter_collector::store::StoreError;
 use polymeter_proto::batch::Shape;
-use polymeter_proto::ledger::{Cause, Event, LedgerEntry, PlanChange, Tally};
+use polymeter_proto::ledger::{Cause, Event, JobFacts, JobTold, LedgerEntry, PlanChange, Tally};
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{JobHandle, SessionId};
@@ -81,6 +81,27 @@ fn the_job(site: &Site) -> JobRow {
     jobs.into_iter().next().unwrap()
 }
 
+fn what_the_scheduler_told() -> [Event; 2] {
+    let told = |is_over, facts| Event::JobTold(JobTold { job: JobHandle(1), is_over, facts });
+    let begun = JobFacts {
+        account: Some("physics".try_into().unwrap()),
+        cores: Some(256),
+        state: Some("RUNNING".try_into().unwrap()),
+        ..JobFacts::default()
+    };
+    let over =
+        JobFacts { state: Some("FAILED".try_into().unwrap()), exit_code: Some(3), ..JobFacts::default() };
+    [told(false, begun), told(true, over)]
+}
+
+fn has_what_the_scheduler_told(found: &JobRow) {
+    assert_eq!(
+        (found.account.as_deref(), found.queue.as_deref(), found.cores),
+        (Some("physics"), None, Some(256))
+    );
+    assert_eq!((found.state.as_deref(), found.exit_code, found.exit_signal), (Some("FAILED"), Some(3), None));
+}
+
 fn what_is_sampled_is_what_is_read(site: &mut Site) {
     let begin_us = now_us();
     let collector = site.collector();
@@ -110,7 +131,8 @@ fn what_is_sampled_is_what_is_read(site: &mut Site) {
             until_us: None,
         };
         let ended = Event::JobEnded { job: JobHandle(1), at_us: begin_us + 30_000_000 + number as i64 };
-        agent.frame(&[], &[], &[Event::PlanChange(change), ended]);
+        let [begun, over] = what_the_scheduler_told();
+        agent.frame(&[], &[], &[begun, Event::PlanChange(change), ended, over]);
         agent.send_from(0);
         agent.settle();
     }
@@ -124,6 +146,7 @@ fn what_is_sampled_is_what_is_read(site: &mut Site) {
     );
     assert_eq!((found.started_ns, found.ended_ns), (begin_us * 1000, Some((begin_us + 30_000_001) * 1000)));
     assert_eq!(found.nodes, ["n1", "n2"]);
+    has_what_the_scheduler_told(&found);
     let mut reader = site.reader();
     let series = reader.series(Of::Job(found.job_key)).unwrap();
     assert_eq!(series.len(), 6);

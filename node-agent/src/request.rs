@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use polymeter_proto::ledger::{MarkKind, Tally};
+use polymeter_proto::ledger::{JobFacts, MarkKind, Tally};
 use polymeter_proto::name::{MetricName, Selector};
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{Identifier, Labels};
@@ -48,6 +48,8 @@ pub struct StartSpec {
     pub owner: Option<Identifier>,
     /// What the owner wished when she submitted it.
     pub wishes: Option<Wishes>,
+    /// What else the scheduler told.
+    pub facts: JobFacts,
 }
 
 /// What a job's owner wished when she submitted it: it becomes a lease of hers, within the limits of leases.
@@ -293,8 +295,8 @@ pub enum Request {
     Unregister(Identifier, oneshot::Sender<bool>),
     /// A job starts; the answer holds what its owner's wishes have come to, where its cgroups are there already.
     Start(Box<StartSpec>, oneshot::Sender<Result<Option<Result<Granted, SetError>>, RegisterError>>),
-    /// A job has ended.
-    End(Identifier, oneshot::Sender<()>),
+    /// A job has ended, with what the scheduler told of that.
+    End(Identifier, Box<JobFacts>, oneshot::Sender<()>),
     /// Sample at another period for a while.
     Set(Box<SetSpec>, oneshot::Sender<Result<Granted, SetError>>),
     /// End all leases of this person on a job, or for an administrator all leases; the answer says how many.

@@ -73,6 +73,45 @@ pub enum Event {
     },
     /// Somebody marked an instant, or the begin or end of a phase.
     Mark(Mark),
+    /// The scheduler told something of a job.
+    JobTold(JobTold),
+}
+
+/// What a scheduler told of a job, when it began there or ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobTold {
+    /// Which.
+    pub job: JobHandle,
+    /// Whether nothing more will be told of it: it has ended before this.
+    pub is_over: bool,
+    /// What was told.
+    pub facts: JobFacts,
+}
+
+/// What only a scheduler knows of a job; each where it is known. What is told later adds to what was told before.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobFacts {
+    /// The account or project that it is charged to.
+    pub account: Option<Identifier>,
+    /// The queue or partition that it was submitted to.
+    pub queue: Option<Identifier>,
+    /// Its nodes, as the scheduler writes them: `n[1-4]`.
+    pub nodes: Option<Identifier>,
+    /// How many cores it has on all of its nodes.
+    pub cores: Option<u32>,
+    /// How it ended, in the scheduler's word: `COMPLETED`.
+    pub state: Option<Identifier>,
+    /// The exit status of its script.
+    pub exit_code: Option<u32>,
+    /// The signal that ended its script.
+    pub exit_signal: Option<u32>,
+}
+
+impl JobFacts {
+    /// Whether nothing is known.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// An instant that somebody named.

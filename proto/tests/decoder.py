@@ -199,6 +199,12 @@ def one_of(*names):
     return read
 
 
+def boolean(c):
+    flag = c.byte()
+    need(flag < 2, "neither true nor false")
+    return flag
+
+
 def option(of):
     def read(c):
         need(c.data[c.at:c.at + 1] in (b"", b"\0", b"\1"), "neither none nor some")
@@ -241,7 +247,9 @@ EVENT = enum(
                                     "lease", "lease_end", "governor"), by=option(text),
                        until_us=option(i64)),
     job_ended=record(job=u32, at_us=i64),
-    mark=record(at_us=i64, job=option(u32), name=text, kind=one_of("instant", "begin", "end"), by=option(text)))
+    mark=record(at_us=i64, job=option(u32), name=text, kind=one_of("instant", "begin", "end"), by=option(text)),
+    job_told=record(job=u32, is_over=boolean, account=option(text), queue=option(text), nodes=option(text),
+                    cores=option(u32), state=option(text), exit_code=option(u32), exit_signal=option(u32)))
 TO_COLLECTOR = enum(
     dictionary=record(session=session_id, entries=some(ENTRY)),
     skipped=record(session=session_id, first=u64, last=u64,

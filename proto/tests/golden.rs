@@ -20,7 +20,9 @@ use std::sync::Arc;
 use common::{Wire, batch_of, shape};
 use json::Json;
 use polymeter_proto::batch::{Batch, Column, Instant, Job, Shape};
-use polymeter_proto::ledger::{Cause, Event, LedgerEntry, Mark, MarkKind, PlanChange, Tally};
+use polymeter_proto::ledger::{
+    Cause, Event, JobFacts, JobTold, LedgerEntry, Mark, MarkKind, PlanChange, Tally,
+};
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{
@@ -284,6 +286,27 @@ fn events() -> Vec<Event> {
             name: "solver".try_into().unwrap(),
             kind: MarkKind::Begin,
             by: Some("uid 1000".try_into().unwrap()),
+        }),
+        Event::JobTold(JobTold {
+            job: JobHandle(1),
+            is_over: false,
+            facts: JobFacts {
+                account: Some("physics".try_into().unwrap()),
+                queue: Some("long".try_into().unwrap()),
+                nodes: Some("n[1-2]".try_into().unwrap()),
+                cores: Some(256),
+                ..JobFacts::default()
+            },
+        }),
+        Event::JobTold(JobTold {
+            job: JobHandle(1),
+            is_over: true,
+            facts: JobFacts {
+                state: Some("FAILED".try_into().unwrap()),
+                exit_code: Some(3),
+                exit_signal: Some(0),
+                ..JobFacts::default()
+            },
         }),
     ]
 }

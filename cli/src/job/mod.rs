@@ -10,14 +10,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use polymeter_agent::control::{Answer, End, Verb};
+use polymeter_agent::control::{Answer, Verb};
 use polymeter_agent::log::{Priority, syslog};
 
 use crate::control::{SOCKET, refused};
 use crate::failure::Failure;
 use crate::terminal;
 use agent::Starting;
-use said::{Process, Told};
+use said::{Process, Told, ToldEnd};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum What {
     /// Say that a job starts on this node, and start an agent if none runs: for a prolog.
-    Start(StartArguments),
+    Start(Box<StartArguments>),
     /// Say that a job has ended on this node: for an epilog.
     End(EndArguments),
 }
@@ -60,7 +60,7 @@ struct StartArguments {
 #[derive(Debug, clap::Args)]
 struct EndArguments {
     #[command(flatten)]
-    told: Told,
+    told: ToldEnd,
 
     #[command(flatten)]
     manner: Manner,
@@ -103,7 +103,7 @@ fn start(arguments: &StartArguments) -> Result<(), Failure> {
 }
 
 fn end(arguments: &EndArguments) -> Result<(), Failure> {
-    let end = End { job: arguments.told.job_id(&Process)? };
+    let end = arguments.told.end(&Process)?;
     let answer = agent::ask_running(&arguments.manner.socket, &Verb::End(end))?;
     if matches!(answer, Answer::Done {}) { Ok(()) } else { Err(refused(answer)) }
 }

@@ -236,6 +236,7 @@ impl Dictionary {
                     let job = mark.job.map(|handle| self.job(handle)).transpose()?;
                     accepted.marks.push((job, mark));
                 }
+                Event::JobTold(told) => accepted.job_facts.push((self.job(told.job)?, told.facts)),
             }
         }
         Ok(accepted)
@@ -284,6 +285,7 @@ fn job_of(event: &Event) -> Option<JobHandle> {
         Event::PlanChange(change) => change.job,
         Event::JobEnded { job, .. } => Some(*job),
         Event::Mark(mark) => mark.job,
+        Event::JobTold(told) => Some(told.job),
     }
 }
 

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polymeter_proto::ledger::Event;
+use polymeter_proto::ledger::{Event, JobTold};
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::Frame;
@@ -409,8 +409,8 @@ impl State {
 
 const fn ended_job(event: &Event) -> Option<polymeter_proto::series::JobHandle> {
     match event {
-        Event::JobEnded { job, .. } => Some(*job),
-        Event::PlanChange(_) | Event::Mark(_) => None,
+        Event::JobEnded { job, .. } | Event::JobTold(JobTold { job, is_over: true, .. }) => Some(*job),
+        Event::PlanChange(_) | Event::Mark(_) | Event::JobTold(_) => None,
     }
 }
 

@@ -24,7 +24,7 @@ pub use self::url::{InvalidStoreUrl, StoreUrl};
 use crate::commit::{Accepted, Committed, Job, Series, Session};
 
 /// The newest version of the schema that this program knows. Each version has a file per store in `schema/`.
-pub const SCHEMA_VERSION: i32 = 2;
+pub const SCHEMA_VERSION: i32 = 3;
 
 /// Whether TimescaleDB is to be used where the store is PostgreSQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

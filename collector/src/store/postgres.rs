@@ -22,6 +22,7 @@ use crate::limits;
 const MIGRATIONS: [(&str, &str); SCHEMA_VERSION as usize] = [
     (include_str!("../../schema/postgres_1.sql"), include_str!("../../schema/partitions_1.sql")),
     (include_str!("../../schema/postgres_2.sql"), include_str!("../../schema/partitions_2.sql")),
+    (include_str!("../../schema/postgres_3.sql"), include_str!("../../schema/partitions_3.sql")),
 ];
 
 /// Where the first version leaves room to say that `samples` has partitions.
@@ -220,6 +221,7 @@ async fn write(client: &mut Client, frames: &[Accepted]) -> Result<Committed, to
     rows::insert_plan_changes(&transaction, &new).await?;
     rows::insert_marks(&transaction, &new).await?;
     rows::end_jobs(&transaction, &new).await?;
+    rows::tell_jobs(&transaction, &new).await?;
     rows::advance_sessions(&transaction, &last, &rows_by_session(&new), Timestamp(stored_us(seen_us)))
         .await?;
     transaction.commit().await?;

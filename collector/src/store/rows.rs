@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use futures_util::SinkExt;
 use polymeter_proto::period::Period;
-use polymeter_proto::series::SessionId;
+use polymeter_proto::series::{Identifier, SessionId};
 use tokio_postgres::{Client, Error, Transaction};
 
 use super::copy::{Timestamp, put_header, put_sample, put_trailer};
@@ -323,6 +323,35 @@ pub(super) async fn insert_marks(transaction: &Transaction<'_>, frames: &[&Accep
             &[&times, &nodes, &job_keys, &job_ids, &names, &by_whom, &kinds],
         )
         .await?;
+    Ok(())
+}
+
+pub(super) async fn tell_jobs(transaction: &Transaction<'_>, frames: &[&Accepted]) -> Result<(), Error> {
+    let mut told: Vec<_> = frames.iter().flat_map(|frame| &frame.job_facts).collect();
+    // Several nodes tell of a job at once: their writers lock in one order, and never wait in a circle.
+    told.sort_by_key(|(job, _)| job.key.get().copied());
+    for (job, facts) in told {
+        let text = |name: &Option<Identifier>| name.as_ref().map(ToString::to_string);
+        let count = |count: Option<u32>| count.map(i64::from);
+        transaction
+            .execute(
+                "UPDATE job SET account = coalesce($2, account), queue = coalesce($3, queue), nodes = coalesce($4, nodes),
+                     cores = coalesce($5, cores), state = coalesce($6, state), exit_code = coalesce($7, exit_code),
+                     exit_signal = coalesce($8, exit_signal)
+                 WHERE job_key = $1",
+                &[
+                    &job.key.get(),
+                    &text(&facts.account),
+                    &text(&facts.queue),
+                    &text(&facts.nodes),
+                    &count(facts.cores),
+                    &text(&facts.state),
+                    &count(facts.exit_code),
+                    &count(facts.exit_signal),
+                ],
+            )
+            .await?;
+    }
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use polymeter_proto::series::SessionId;
+use polymeter_proto::series::{Identifier, SessionId};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::{
@@ -15,8 +15,11 @@ use crate::commit::{Accepted, Committed, Job, Series};
 use crate::limits;
 
 /// Version by version, what makes the schema.
-const MIGRATIONS: [&str; SCHEMA_VERSION as usize] =
-    [include_str!("../../schema/sqlite_1.sql"), include_str!("../../schema/sqlite_2.sql")];
+const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
+    include_str!("../../schema/sqlite_1.sql"),
+    include_str!("../../schema/sqlite_2.sql"),
+    include_str!("../../schema/sqlite_3.sql"),
+];
 
 /// A connection to a file of SQLite.
 #[derive(Debug)]
@@ -100,6 +103,7 @@ impl SqliteStore {
             write_plan_changes(&transaction, frame)?;
             write_marks(&transaction, frame)?;
             write_job_ends(&transaction, frame)?;
+            write_job_facts(&transaction, frame)?;
         }
         write_sessions(&transaction, frames, &last, &rows_by_session(&new))?;
         transaction.commit()?;
@@ -317,6 +321,29 @@ fn write_job_ends(connection: &Connection, frame: &Accepted) -> rusqlite::Result
         connection
             .prepare_cached("UPDATE job SET ended = max(coalesce(ended, ?2), ?2) WHERE job_key = ?1")?
             .execute(params![key, ns(*at_us)])?;
+    }
+    Ok(())
+}
+
+fn write_job_facts(connection: &Connection, frame: &Accepted) -> rusqlite::Result<()> {
+    let mut update = connection.prepare_cached(
+        "UPDATE job SET account = coalesce(?2, account), queue = coalesce(?3, queue), nodes = coalesce(?4, nodes),
+             cores = coalesce(?5, cores), state = coalesce(?6, state), exit_code = coalesce(?7, exit_code),
+             exit_signal = coalesce(?8, exit_signal)
+         WHERE job_key = ?1",
+    )?;
+    for (job, facts) in &frame.job_facts {
+        let text = |name: &Option<Identifier>| name.as_ref().map(ToString::to_string);
+        update.execute(params![
+            job.key.get(),
+            text(&facts.account),
+            text(&facts.queue),
+            text(&facts.nodes),
+            facts.cores,
+            text(&facts.state),
+            facts.exit_code,
+            facts.exit_signal,
+        ])?;
     }
     Ok(())
 }

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use polymeter_proto::ledger::JobFacts;
 use polymeter_proto::period::Period;
+use polymeter_proto::series::Identifier;
 use serde::Serialize;
 
 use super::answer::Refusal;
 use super::fields::{Fields, invalid};
-use super::verb::{Subject, identifier, wishes};
+use super::verb::{identifier, wishes};
 use crate::request::{StartSpec, Wishes};
 
 /// A job that the scheduler starts on this node; its cgroups may come later.
@@ -32,6 +34,18 @@ pub struct Start {
     /// For how long she wishes it; without it, for as long as is allowed.
     #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
     pub duration: Option<String>,
+    /// The account or project that the job is charged to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
+    /// The queue or partition that it was submitted to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    /// Its nodes, as the scheduler writes them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<String>,
+    /// How many cores it has on all nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cores: Option<u32>,
 }
 
 /// A job that the scheduler says has ended.
@@ -39,6 +53,15 @@ pub struct Start {
 pub struct End {
     /// The job's id.
     pub job: String,
+    /// How it ended, in the scheduler's word.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// The exit status of its script.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<u32>,
+    /// The signal that ended its script.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_signal: Option<u32>,
 }
 
 impl Start {
@@ -51,12 +74,15 @@ impl Start {
             user: fields.text("user")?,
             plan: fields.table("plan")?,
             duration: fields.text("for")?,
+            account: fields.text("account")?,
+            queue: fields.text("queue")?,
+            nodes: fields.text("nodes")?,
+            cores: fields.number("cores")?,
         })
     }
 
     /// What is meant, and what is wrong with the owner's wishes: they harm nothing but themselves.
     pub(super) fn spec(self) -> Result<(StartSpec, Option<Refusal>), Refusal> {
-        let name = |field: &str, text: Option<String>| text.map(|text| identifier(field, &text)).transpose();
         let (wishes, refused) = match wishes_of(&self.plan, self.duration.as_deref()) {
             Ok(wishes) => (wishes, None),
             Err(refusal) => (None, Some(refusal)),
@@ -68,6 +94,13 @@ impl Start {
             owner_uid: self.uid,
             owner: name("user", self.user)?,
             wishes,
+            facts: JobFacts {
+                account: name("account", self.account)?,
+                queue: name("queue", self.queue)?,
+                nodes: name("nodes", self.nodes)?,
+                cores: self.cores,
+                ..JobFacts::default()
+            },
         };
         Ok((spec, refused))
     }
@@ -83,13 +116,25 @@ fn wishes_of(plan: &BTreeMap<String, String>, duration: Option<&str>) -> Result<
 
 impl End {
     pub(super) fn take(fields: &mut Fields) -> Result<Self, Refusal> {
-        Ok(Self { job: fields.needed_text("job", "\"4242\"")? })
+        Ok(Self {
+            job: fields.needed_text("job", "\"4242\"")?,
+            state: fields.text("state")?,
+            exit_code: fields.number("exit_code")?,
+            exit_signal: fields.number("exit_signal")?,
+        })
     }
 
-    /// The job that is meant.
-    pub(super) fn subject(self) -> Subject {
-        Subject { job: Some(self.job) }
+    /// The job that is meant, and what is told of its end.
+    pub(super) fn spec(self) -> Result<(Identifier, JobFacts), Refusal> {
+        let state = name("state", self.state)?;
+        let (exit_code, exit_signal) = (self.exit_code, self.exit_signal);
+        let facts = JobFacts { state, exit_code, exit_signal, ..JobFacts::default() };
+        Ok((identifier("job", &self.job)?, facts))
     }
+}
+
+fn name(field: &str, text: Option<String>) -> Result<Option<Identifier>, Refusal> {
+    text.map(|text| identifier(field, &text)).transpose()
 }
 
 #[cfg(test)]

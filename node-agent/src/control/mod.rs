@@ -66,7 +66,7 @@ pub fn check(line: &[u8]) -> Result<(), Refusal> {
         Verb::Push(push) => push.spec(nobody).map(drop),
         Verb::Register(job) => job.spec().map(drop),
         Verb::Start(start) => start.spec().map(drop),
-        Verb::End(end) => end.subject().id().map(drop),
+        Verb::End(end) => end.spec().map(drop),
         Verb::Metrics(of) | Verb::Plan(of) | Verb::Reset(of) | Verb::Unregister(of) => of.id().map(drop),
         Verb::Watch(watch) => watch.spec().map(drop),
         Verb::Status | Verb::Jobs | Verb::Flush => Ok(()),

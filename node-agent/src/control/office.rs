@@ -182,9 +182,8 @@ impl<'a> Office<'a> {
 
     async fn end(&self, end: End) -> Answered {
         self.administrators_only()?;
-        if let Some(job_id) = end.subject().id()? {
-            self.ask(|reply| Request::End(job_id, reply)).await?;
-        }
+        let (job_id, facts) = end.spec()?;
+        self.ask(|reply| Request::End(job_id, Box::new(facts), reply)).await?;
         Ok(Answer::Done {})
     }
 

@@ -91,6 +91,7 @@ impl Sources {
             Event::PlanChange(change) => change.job,
             Event::JobEnded { job, .. } => Some(*job),
             Event::Mark(mark) => mark.job,
+            Event::JobTold(told) => Some(told.job),
         };
         let job = job.and_then(|job| self.jobs.get(&job)).cloned();
         Told { job, event: event.clone() }

@@ -139,6 +139,7 @@ impl Manager {
         let subject = Subject::Cgroups(found.cgroups);
         self.follow(key.clone(), Some(descriptor), subject, plan, Some(found.relative)).await;
         self.look_at(&key).await;
+        self.tell_facts(&job_id).await;
         self.grant_wishes(&job_id).await;
     }
 

@@ -221,8 +221,8 @@ impl Manager {
                 let answer = self.start(*spec).await;
                 reply.send(answer).ok();
             }
-            Request::End(job_id, reply) => {
-                self.scheduler_ended(&job_id).await;
+            Request::End(job_id, facts, reply) => {
+                self.scheduler_ended(&job_id, *facts).await;
                 reply.send(()).ok();
             }
             Request::Set(set, reply) => {

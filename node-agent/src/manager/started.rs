@@ -2,9 +2,12 @@
 //! since their cgroups come later, and go earlier.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use polymeter_proto::batch::Job;
+use polymeter_proto::ledger::{Event, JobFacts, JobTold};
 use polymeter_proto::series::Identifier;
 use tokio::time::Instant;
 
@@ -15,7 +18,7 @@ use crate::clock;
 use crate::jobs::discovery;
 use crate::log;
 use crate::request::{Granted, RegisterError, SetError, SetSpec, StartSpec, Wishes};
-use crate::sampler::Command;
+use crate::sampler::{Command, Told};
 
 /// How long a job is remembered after its cgroups went, for the scheduler to say that it has ended. An epilog that was not
 /// set up says so never.
@@ -36,12 +39,15 @@ pub(super) struct Said {
     /// When the scheduler said that it starts, in microseconds since the epoch. Cgroups that go and come again between
     /// that and its end are those of the same job.
     pub(super) since_us: i64,
+    facts: JobFacts,
 }
 
 #[derive(Debug)]
 struct Started {
     said: Said,
     alias: Option<Identifier>,
+    /// The job as the data name it, since it was there.
+    job: Option<Arc<Job>>,
     /// The owner's wishes, until the job is there.
     wishes: Option<Wishes>,
     /// When it is to be forgotten; not while its cgroups are there.
@@ -62,8 +68,15 @@ impl StartedJobs {
             return Err(RegisterError::TooMany);
         }
         let mut started = known.unwrap_or_else(|| Started {
-            said: Said { cluster: None, owner_uid: None, owner: None, since_us: clock::realtime_us() },
+            said: Said {
+                cluster: None,
+                owner_uid: None,
+                owner: None,
+                since_us: clock::realtime_us(),
+                facts: JobFacts::default(),
+            },
             alias: None,
+            job: None,
             wishes: None,
             forget_at: Some(now + NEVER),
             is_over: false,
@@ -71,6 +84,9 @@ impl StartedJobs {
         started.said.cluster = spec.cluster.or(started.said.cluster);
         started.said.owner_uid = spec.owner_uid.or(started.said.owner_uid);
         started.said.owner = spec.owner.or(started.said.owner);
+        if !spec.facts.is_empty() {
+            started.said.facts = spec.facts;
+        }
         started.alias = spec.alias.or(started.alias);
         started.wishes = spec.wishes.or(started.wishes);
         self.0.insert(spec.job_id, started);
@@ -115,7 +131,24 @@ impl Manager {
         let Some(followed) = self.followed.get_mut(&Some(job_id.clone())) else { return Ok(None) };
         followed.owner_uid = followed.owner_uid.or(owner_uid);
         self.started.came(&job_id);
+        self.tell_facts(&job_id).await;
         Ok(self.grant_wishes(&job_id).await)
+    }
+
+    /// Puts what the scheduler told of a job that is followed into the data.
+    pub(super) async fn tell_facts(&mut self, job_id: &Identifier) {
+        let job = self.followed.get(&Some(job_id.clone())).and_then(|followed| followed.job.clone());
+        let (Some(job), Some(started)) = (job, self.started.0.get_mut(job_id)) else { return };
+        started.job = Some(Arc::clone(&job));
+        let facts = started.said.facts.clone();
+        if !facts.is_empty() {
+            self.tell_of(job, facts, false).await;
+        }
+    }
+
+    async fn tell_of(&self, job: Arc<Job>, facts: JobFacts, is_over: bool) {
+        let event = Event::JobTold(JobTold { job: job.handle, is_over, facts });
+        self.command(Command::Tell(Box::new(Told { job: Some(job), event }))).await;
     }
 
     /// Makes a lease of what the owner of a job that is followed wished when she submitted it, as if she asked now.
@@ -138,10 +171,17 @@ impl Manager {
     }
 
     /// The scheduler says that a job has ended. Where its cgroups are still there, what they say now is the end of it.
-    pub(super) async fn scheduler_ended(&mut self, job_id: &Identifier) {
-        self.started.0.remove(job_id);
-        if let Some(followed) = self.followed.get(&Some(job_id.clone())) {
+    pub(super) async fn scheduler_ended(&mut self, job_id: &Identifier, facts: JobFacts) {
+        let started = self.started.0.remove(job_id);
+        let followed = self.followed.get(&Some(job_id.clone()));
+        if let Some(followed) = followed {
             self.command(Command::ReadNow(followed.source_ids())).await;
+        }
+        let is_over = followed.is_none();
+        let here = followed.and_then(|followed| followed.job.clone());
+        let job = here.or(started.and_then(|started| started.job));
+        if let Some(job) = job.filter(|_| !facts.is_empty()) {
+            self.tell_of(job, facts, is_over).await;
         }
     }
 
@@ -175,6 +215,7 @@ mod tests {
             owner_uid: Some(7),
             owner: None,
             wishes: None,
+            facts: JobFacts::default(),
         }
     }
 

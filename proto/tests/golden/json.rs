@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use polymeter_proto::ledger::{Event, LedgerEntry, Mark, PlanChange};
+use polymeter_proto::ledger::{Event, JobTold, LedgerEntry, Mark, PlanChange};
 use polymeter_proto::series::{Identifier, JobHandle};
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::{Block, Frame};
@@ -277,6 +277,18 @@ fn of_event(event: &Event) -> Json {
             ("name", text(name.as_str())),
             ("kind", text(kind.as_str())),
             ("by", of_name(by.as_ref())),
+        ]),
+        Event::JobTold(JobTold { job, is_over, facts }) => object([
+            ("is", text("job_told")),
+            ("job", job.0.into()),
+            ("is_over", (*is_over).into()),
+            ("account", of_name(facts.account.as_ref())),
+            ("queue", of_name(facts.queue.as_ref())),
+            ("nodes", of_name(facts.nodes.as_ref())),
+            ("cores", optional(facts.cores, Json::from)),
+            ("state", of_name(facts.state.as_ref())),
+            ("exit_code", optional(facts.exit_code, Json::from)),
+            ("exit_signal", optional(facts.exit_signal, Json::from)),
         ]),
     }
 }

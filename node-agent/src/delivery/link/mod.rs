@@ -9,7 +9,7 @@ mod spooling;
 use std::collections::VecDeque;
 
 use polymeter_proto::batch::Batch;
-use polymeter_proto::ledger::{Event, LedgerEntry};
+use polymeter_proto::ledger::{Event, JobTold, LedgerEntry};
 use polymeter_proto::series::{JobHandle, SessionDescriptor, SessionId};
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::{Encoder, Extras};
@@ -160,7 +160,8 @@ impl Link {
         bytes.shrink_to_fit();
         for told in &told {
             let is_spoken_of = |job: JobHandle| told.job.as_ref().is_some_and(|of| of.handle == job);
-            let is_end = matches!(told.event, Event::JobEnded { .. });
+            let is_end =
+                matches!(told.event, Event::JobEnded { .. } | Event::JobTold(JobTold { is_over: true, .. }));
             let ends = self.retiring.iter().any(|(job, _)| is_spoken_of(*job));
             if let Some(job) = told.job.as_ref().filter(|_| is_end || ends) {
                 self.retire_after(job.handle, sequence);

@@ -1,0 +1,1 @@
+-- Version 3 changes nothing of the partitions.
