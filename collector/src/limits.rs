@@ -74,8 +74,9 @@ pub const STOP_DRAIN: (Duration, Duration) = (Duration::from_millis(20), Duratio
 /// How long the last acknowledgements may take to leave a stopping collector.
 pub const LINGER_MS: i32 = 1_000;
 
-/// How often peers are asked for a sign of life, and after what silence a connection is given up.
-pub const HEARTBEAT_MS: (i32, i32) = (10_000, 30_000);
+/// After how many seconds of silence the kernel asks for a sign of life, how many later again, and how often before a
+/// connection is given up: 35 seconds for a node that lost its power.
+pub const KEEPALIVE: (i32, i32, i32) = (20, 5, 3);
 
 /// How long to wait for the store's server to answer a connection.
 pub const CONNECT: Duration = Duration::from_secs(10);

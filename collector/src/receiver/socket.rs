@@ -13,8 +13,12 @@ pub(crate) fn make(context: &Context, keys: Option<&KeyPair>) -> zmq::Result<Soc
     socket.set_backlog(limits::BACKLOG)?;
     socket.set_maxmsgsize(i64::try_from(polymeter_proto::limits::FRAME_BYTES).unwrap_or(i64::MAX))?;
     socket.set_linger(limits::LINGER_MS)?;
-    socket.set_heartbeat_ivl(limits::HEARTBEAT_MS.0)?;
-    socket.set_heartbeat_timeout(limits::HEARTBEAT_MS.1)?;
+    // The kernel's signs of life, not ZeroMQ's: those cost a walk over all connections' timers for each answer.
+    let (idle_s, again_s, times) = limits::KEEPALIVE;
+    socket.set_tcp_keepalive(1)?;
+    socket.set_tcp_keepalive_idle(idle_s)?;
+    socket.set_tcp_keepalive_intvl(again_s)?;
+    socket.set_tcp_keepalive_cnt(times)?;
     socket.set_ipv6(true)?;
     if let Some(keys) = keys {
         socket.set_curve_server(true)?;

@@ -26,6 +26,9 @@ const SETTLE_S: u64 = 600;
 /// After what silence an agent sends again what is not acknowledged, in nanoseconds.
 const AGAIN_NS: u64 = 5 * SECOND_NS;
 
+/// How often an agent asks its collector for a sign of life, and how long it waits for one.
+const HEARTBEAT_MS: (i32, i32) = (10_000, 30_000);
+
 /// What the sessions of this experiment begin with; their agent's number follows.
 const SESSIONS: u64 = 0x7363_616c << 32;
 
@@ -139,6 +142,9 @@ impl Fleet {
             }
             let socket = context.socket(zmq::DEALER)?;
             socket.set_linger(0)?;
+            // As the agent's.
+            socket.set_heartbeat_ivl(HEARTBEAT_MS.0)?;
+            socket.set_heartbeat_timeout(HEARTBEAT_MS.1)?;
             socket.connect(&self.endpoint)?;
             sockets.push(socket);
         }
