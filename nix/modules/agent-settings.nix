@@ -15,6 +15,9 @@ let
 in
 {
   node = optional types.str "node17" "The node's name in the data; without it the host's name.";
+  cluster =
+    optional types.str "lab"
+      "The cluster whose jobs run here, where the scheduler's prolog does not say it.";
   collector = optional endpoint "tcp://collector.example.org:7717" "Where the samples go.";
   key =
     optional absolutePath "/etc/polymeter/node17.key"

@@ -6,6 +6,7 @@
       enable = true;
       settings = {
         node = "node17";
+        cluster = "lab";
         collector = "tcp://192.0.2.1:7717";
         key = "/etc/polymeter/node17.key";
         collector_key = "/etc/polymeter/collector.pub";

@@ -71,7 +71,7 @@ pub(super) async fn show(
             Wish::Nothing => {}
             Wish::Quit => return Ok(ExitCode::SUCCESS),
             Wish::Suspend => screen.suspend().map_err(failed)?,
-            Wish::Ask(verb) => asked = Some(asking(socket.to_owned(), verb)),
+            Wish::Ask(verb) => asked = Some(asking(socket.to_owned(), *verb)),
         }
         view.tick(clock::realtime_us());
         screen.terminal.draw(|frame| view.draw(frame)).map_err(failed)?;

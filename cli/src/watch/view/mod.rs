@@ -38,7 +38,7 @@ pub(super) enum Wish {
     /// To stop, and to go on later.
     Suspend,
     /// To ask the agent, and to tell the answer.
-    Ask(Verb),
+    Ask(Box<Verb>),
 }
 
 /// What keys mean now.
@@ -236,7 +236,7 @@ impl View {
             return Wish::Nothing;
         }
         self.asked = Some(verb.clone());
-        Wish::Ask(verb)
+        Wish::Ask(Box::new(verb))
     }
 
     /// What a key does.

@@ -62,11 +62,11 @@ fn letter(view: &mut View, letter: char) -> Wish {
 }
 
 fn set(metric: &str, period: &str, duration: &str) -> Wish {
-    Wish::Ask(Verb::Set(Lease {
+    Wish::Ask(Box::new(Verb::Set(Lease {
         job: Some("4711".to_owned()),
         plan: [(metric.to_owned(), period.to_owned())].into(),
         duration: Some(duration.to_owned()),
-    }))
+    })))
 }
 
 #[test]
@@ -179,7 +179,10 @@ fn keys_change_periods_and_the_answer_is_told() {
     assert_eq!(letter(&mut view, '-'), set("cpu.usage", "2s", LEASE));
     view.answered(Ok(granted("1s")));
     assert!(drawn(&view, 80, 24)[23].starts_with("cpu.usage stays at 1s: somebody else asks for that"));
-    assert_eq!(letter(&mut view, 'r'), Wish::Ask(Verb::Reset(Subject { job: Some("4711".to_owned()) })));
+    assert_eq!(
+        letter(&mut view, 'r'),
+        Wish::Ask(Box::new(Verb::Reset(Subject { job: Some("4711".to_owned()) })))
+    );
     view.answered(Ok(serde_json::from_value(json!({"answer": "reset", "ended": 2})).unwrap()));
     assert_eq!(drawn(&view, 80, 24)[23], "2 leases ended");
 }
