@@ -23,7 +23,7 @@ test: test-deps
 	$(CARGO) test --workspace --locked
 
 # A cluster of two nodes on this machine, as root, with cgroups of version 1.
-SLURM_TEST := POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,slurm" $(CARGO) test --locked -p polymeter-cli --test slurm
+SLURM_TEST := POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,slurm" $(CARGO) test --locked --workspace --test slurm
 test-slurm: slurm-deps
 	$(CARGO) build --workspace --bins --locked
 	$(SLURM_TEST)
@@ -61,7 +61,7 @@ quick-experiments: test-deps
 	$(SUDO) target/debug/overhead --quick
 	$(SUDO) target/debug/control --quick
 	$(SUDO) target/debug/sustain --quick
-	$(CARGO) test --locked -p polymeter-benches --benches
+	$(CARGO) test --locked --workspace --bench codec --bench gathering --bench storing
 
 # Every fuzz target for FUZZ_SECONDS; two run at a time.
 FUZZ_SECONDS ?= 60
@@ -77,7 +77,7 @@ test-qemu: release
 # What can be said of the Nix files where nixpkgs cannot be fetched. NIXPKGS_LIB=PATH names nixpkgs' lib, for more of it.
 check-nix: deps
 	@deploy/install-packages.sh nix-bin python3
-	$(CARGO) build --locked -p polymeter-agent -p polymeter-collector -p polymeter-cli
+	$(CARGO) build --locked --workspace
 	nix/check.sh $${CARGO_TARGET_DIR:-target}/debug
 
 deps:
