@@ -15,6 +15,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use common::cgroup;
 use common::daemons::{Daemon, collector};
@@ -33,8 +34,8 @@ fn workload() {
 /// The last metric is due once a day, so that its samples are the first and the last readings alone.
 const BASELINE: &str = "[baseline]\n\"cpu.usage\" = \"1s\"\n\"memory.peak\" = \"1s\"\n\"memory.failures\" = \"1s\"\n\"cpu.user\" = \"1d\"\n";
 
-/// Uses the CPU and then sleeps: what it used is known from the sample before the last.
-const BURN: &str = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
+/// Uses the CPU, and stays for long enough to be found while many others begin on two CPUs.
+const BURN: &str = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 0.3";
 
 /// A cluster, and a collector that its agents send to.
 struct Scene {
@@ -92,22 +93,30 @@ fn last(samples: &BTreeMap<Key, Series>, metric: &str) -> f64 {
     of_metric.filter_map(|(_, series)| Some(series.points.last()?.1)).sum()
 }
 
+/// Two clusters at once would keep each other from what they are about: how fast things are seen.
+static ONE_CLUSTER: Mutex<()> = Mutex::new(());
+
 #[test]
 fn jobs_of_all_kinds_are_followed_from_their_first_to_their_last() {
     if !has("jobs_of_all_kinds_are_followed_from_their_first_to_their_last", &[Need::Root, Need::Slurm]) {
         return;
     }
+    let _one = ONE_CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
     let scene = Scene::set();
     let cluster = &scene.cluster;
+    // A tenth of a second is enough, also for the agent that this job's prolog starts.
     let short = cluster.submit(false, &[], "sleep 0.1");
+    let row = stored::wait_for_end(&scene.site, &short);
+    assert_eq!((row.owner.as_deref(), row.owner_uid), (Some("root"), Some(0)));
+    scene.must_be_whole(&short, 1);
     let wishes = "--comment=polymeter: cpu.user=20ms for 1h";
     let wished = cluster.submit(true, &[wishes], &format!("{BURN}; sleep 1"));
-    let refused = cluster.submit(true, &["--comment=polymeter: cpu.usge=1s"], "sleep 0.1");
+    let refused = cluster.submit(true, &["--comment=polymeter: cpu.usge=1s"], "sleep 0.5");
     let array = cluster.submit(true, &["--array=1-3"], BURN);
     let both = cluster.submit(true, &["-N2", "-n2", "-A", "physics"], &format!("srun sh -c '{BURN}'"));
     // Touches more than it may have.
-    let hungry = cluster.submit(true, &["--mem=30"], "head -c 200000000 /dev/zero | tail");
-    let failing = cluster.submit(false, &[], "exit 3");
+    let hungry = cluster.submit(true, &["--mem=30"], "sleep 0.3; head -c 200000000 /dev/zero | tail");
+    let failing = cluster.submit(false, &[], "sleep 0.3; exit 3");
     let cancelled = cluster.submit(true, &[], "sleep 600");
     cluster.wait_for(&cancelled, &["RUNNING"]);
     wait_until("the cancelled job is stored", || {
@@ -115,9 +124,6 @@ fn jobs_of_all_kinds_are_followed_from_their_first_to_their_last() {
     });
     assert!(cluster.run("scancel", &[&cancelled]).status.success());
 
-    let row = stored::wait_for_end(&scene.site, &short);
-    assert_eq!((row.owner.as_deref(), row.owner_uid), (Some("root"), Some(0)));
-    scene.must_be_whole(&short, 1);
     let row = stored::wait_for_end(&scene.site, &wished);
     assert_eq!((row.owner.as_deref(), row.owner_uid), (Some(USER.2), Some(USER.0.into())));
     let samples = scene.must_be_whole(&wished, 1);
@@ -170,6 +176,7 @@ fn a_requeued_job_is_another_and_a_suspended_one_the_same() {
     if !has("a_requeued_job_is_another_and_a_suspended_one_the_same", &[Need::Root, Need::Slurm]) {
         return;
     }
+    let _one = ONE_CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
     let scene = Scene::set();
     let cluster = &scene.cluster;
     let job = cluster.submit(true, &["--requeue"], "sleep 600");
@@ -208,6 +215,7 @@ fn what_it_costs_and_what_it_sees() {
     if !has("what_it_costs_and_what_it_sees", &[Need::Root, Need::Slurm]) {
         return;
     }
+    let _one = ONE_CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
     let scene = Scene::set();
     let cluster = &scene.cluster;
     let srun = || {
