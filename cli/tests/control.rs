@@ -243,12 +243,12 @@ fn the_governor_stretches_leases_and_gives_them_back() {
     let limits = |percent: u32| format!("[limits]\nnode_cpu_percent = {percent}\n");
     let scene = Scene::set("", &limits(1));
     // Root's wishes are not held against the limits beforehand, so that this takes more than one percent.
-    let wish = json!({"verb": "set", "job": "x", "plan": {"cpu.*": "100us", "memory.*": "100us"}});
+    let wish = json!({"verb": "set", "job": "x", "plan": {"cpu.*": "1ms", "memory.*": "1ms"}});
     assert_eq!(scene.agent.ask(&wish)["answer"], "granted");
     let asked = || scene.plan_line("cpu.user")["asked"].clone();
-    wait_until("the leases are stretched", || asked() == "100us");
+    wait_until("the leases are stretched", || asked() == "1ms");
     let stretched = scene.plan_line("cpu.user")["period"].clone();
-    assert!(stretched != "100us", "{stretched}");
+    assert!(stretched != "1ms", "{stretched}");
     // The baseline is not: what it samples has at most its period.
     let period: polymeter_proto::period::Period =
         scene.plan_line("cpu.usage")["period"].as_str().unwrap().parse().unwrap();
@@ -257,7 +257,7 @@ fn the_governor_stretches_leases_and_gives_them_back() {
     configure_with(&scene.site, &plan, "", &limits(100));
     scene.agent.daemon.signal(Signal::HUP);
     wait_until("the leases have their periods again", || asked().is_null());
-    assert_eq!(scene.plan_line("cpu.user")["period"], "100us");
+    assert_eq!(scene.plan_line("cpu.user")["period"], "1ms");
     let changes = || {
         let mut reader = scene.site.reader();
         let job = stored::job(&mut reader, "x").unwrap();
