@@ -60,6 +60,7 @@ quick-experiments: test-deps
 	$(SUDO) target/debug/jitter --quick
 	$(SUDO) target/debug/overhead --quick
 	$(SUDO) target/debug/control --quick
+	$(SUDO) target/debug/jobs --quick
 	$(SUDO) target/debug/sustain --quick
 	$(CARGO) test --locked --workspace --bench codec --bench gathering --bench storing
 
