@@ -26,7 +26,7 @@ test: test-deps
 SLURM_TEST := POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,slurm" $(CARGO) test --locked --workspace --test slurm
 test-slurm: slurm-deps
 	$(CARGO) build --workspace --bins --locked
-	$(SLURM_TEST)
+	$(SLURM_TEST) -- --test-threads 1
 
 # What a prolog costs, and how much of what a job used its last sample has.
 slurm-experiment: slurm-deps
@@ -60,6 +60,7 @@ quick-experiments: test-deps
 	$(SUDO) target/debug/jitter --quick
 	$(SUDO) target/debug/overhead --quick
 	$(SUDO) target/debug/control --quick
+	$(SUDO) target/debug/jobs --quick
 	$(SUDO) target/debug/sustain --quick
 	$(CARGO) test --locked --workspace --bench codec --bench gathering --bench storing
 

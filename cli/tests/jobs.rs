@@ -17,7 +17,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use common::cgroup::{Job, Yard};
+use common::cgroup::{self, Job, Yard};
 use common::daemons::{Agent, Daemon, Plan, ask, collector, configure};
 use common::workload::{self, Sleeper, Workload};
 use common::{Need, Site, has, program, stored, wait_until};
@@ -200,6 +200,31 @@ fn a_job_is_followed_when_its_cgroups_come() {
         (row.owner.as_deref(), row.owner_uid, row.cluster.as_deref()),
         (Some("ada"), Some(ADA.into()), Some("lab"))
     );
+    drop(agent);
+    node.collector.terminate();
+}
+
+#[test]
+fn wishes_wait_for_the_cgroup_of_their_controller() {
+    if !has("wishes_wait_for_the_cgroup_of_their_controller", &NEEDS) {
+        return;
+    }
+    let node = Node::set(&[("cpu.usage", "1s"), ("memory.current", "1s")]);
+    let mut prolog = node.script("start", "8");
+    assert!(prolog.args(["--wishes", "memory.current=20ms"]).output().unwrap().status.success());
+    let agent = Detached::of(&node);
+    // One hierarchy after the other, as schedulers make them. They go with the yard.
+    let make = |controller: &str| {
+        fs::create_dir(cgroup::root(controller).unwrap().join(&node.yard.name).join("job_8")).unwrap();
+    };
+    make("cpuacct");
+    wait_until("the job is followed", || node.follows("8"));
+    make("memory");
+    wait_until("the wish is granted when it can be", || {
+        let plan = ask(&node.socket, "{\"verb\":\"plan\",\"job\":\"8\"}\n");
+        let lines = plan["plan"].as_array().cloned().unwrap_or_default();
+        lines.iter().any(|line| line["metric"] == "memory.current" && line["period"] == "20ms")
+    });
     drop(agent);
     node.collector.terminate();
 }

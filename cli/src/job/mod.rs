@@ -94,7 +94,8 @@ pub(crate) fn report(priority: Priority, message: &str) {
 fn start(arguments: &StartArguments) -> Result<(), Failure> {
     let (start, wrong) = arguments.told.start(&Process)?;
     let job = start.job.clone();
-    let answer = agent::ask_any(&arguments.manner.socket, &Verb::Start(start), &arguments.starting)?;
+    let answer =
+        agent::ask_any(&arguments.manner.socket, &Verb::Start(Box::new(start)), &arguments.starting)?;
     let Answer::Started { refused: refusal, .. } = answer else { return Err(refused(answer)) };
     for wrong in wrong.into_iter().chain(refusal.map(|refusal| refusal.message)) {
         report(Priority::Warning, &format!("what the owner of job {job} wished is not granted: {wrong}"));

@@ -144,7 +144,7 @@ mod tests {
 
     fn start(line: &str) -> Start {
         match Verb::parse(line.as_bytes()) {
-            Ok(Verb::Start(start)) => start,
+            Ok(Verb::Start(start)) => *start,
             other => panic!("{line} is {other:?}"),
         }
     }

@@ -55,7 +55,7 @@ impl<'a> Office<'a> {
             }
             Verb::Register(wanted) => self.register(wanted).await,
             Verb::Unregister(of) => self.unregister(&of).await,
-            Verb::Start(start) => self.start(start).await,
+            Verb::Start(start) => self.start(*start).await,
             Verb::End(end) => self.end(end).await,
             Verb::Flush => self.flush().await,
         };

@@ -47,7 +47,7 @@ pub enum Verb {
     /// Take a registered job's last reading and let it go.
     Unregister(Subject),
     /// Know of a job that the scheduler starts.
-    Start(Start),
+    Start(Box<Start>),
     /// Know that the scheduler has ended a job.
     End(End),
     /// Send what has been sampled so far.
@@ -155,7 +155,7 @@ impl Verb {
             "watch" => Self::Watch(Watch::take(&mut fields)?),
             "register" => Self::Register(Register::take(&mut fields)?),
             "unregister" => Self::Unregister(Subject { job: Some(fields.needed_text("job", "\"4242\"")?) }),
-            "start" => Self::Start(Start::take(&mut fields)?),
+            "start" => Self::Start(Box::new(Start::take(&mut fields)?)),
             "end" => Self::End(End::take(&mut fields)?),
             "flush" => Self::Flush,
             _ => {

@@ -35,6 +35,9 @@ const LIST_BYTES: u64 = 64;
 /// The hierarchies of version 1 in which a job's processes are looked for: the first that the job has.
 const V1: [&str; 7] = ["memory", "cpuacct", "cpu", "pids", "blkio", "perf_event", "hugetlb"];
 
+/// The files of a cgroup into which a process is written to enter it. Writes into others, such as limits, tell nothing.
+const ENTRIES: [&str; 3] = ["cgroup.procs", "tasks", "cgroup.threads"];
+
 /// The event of inotify among those of the processes.
 const INOTIFY: u64 = 0;
 
@@ -193,8 +196,11 @@ impl Ends {
                 continue;
             }
             let Some((job, watched)) = self.watches.get(&event.wd) else { continue };
+            let is_entry =
+                || event.name.and_then(|name| name.to_str()).is_some_and(|name| ENTRIES.contains(&name));
             let ended = match watched {
                 Watched::Events(_) => event.mask.contains(EventMask::MODIFY),
+                Watched::Directory(_) if event.mask.contains(EventMask::MODIFY) && !is_entry() => continue,
                 Watched::Directory(_) => event.mask.contains(EventMask::DELETE),
             };
             changes.insert((job.clone(), ended));
@@ -223,7 +229,6 @@ impl Ends {
             return;
         }
         let (path, mask) = match &wanted {
-            // A process enters by a write into cgroup.procs or tasks.
             Watched::Directory(path) => {
                 (path, WatchMask::CREATE | WatchMask::DELETE | WatchMask::MODIFY | WatchMask::ONLYDIR)
             }
@@ -304,6 +309,7 @@ mod tests {
         assert_eq!(happened(&mut ends), BTreeMap::from([(job(), false)]), "a step came");
         ends.look(&job(), &cgroups);
         let (first, second) = (sleeper(), sleeper());
+        fs::write(step.join("memory.limit_in_bytes"), "1000000\n").unwrap();
         fs::write(step.join("cgroup.procs"), format!("{}\n{}\n", first.id(), second.id())).unwrap();
         assert_eq!(happened(&mut ends), BTreeMap::from([(job(), false)]), "processes entered");
         assert!(!ends.look(&job(), &cgroups));
@@ -313,8 +319,7 @@ mod tests {
         ends.look(&job(), &cgroups);
         ends_after(&mut ends, second);
         assert!(ends.look(&job(), &cgroups), "its list names a process that has ended");
-        fs::remove_file(step.join("cgroup.procs")).unwrap();
-        fs::remove_dir(&step).unwrap();
+        fs::remove_dir_all(&step).unwrap();
         assert_eq!(happened(&mut ends), BTreeMap::from([(job(), true)]), "the step's cgroup went");
         ends.forget(&job());
         assert!(ends.watches.is_empty() && ends.leaders.is_empty() && ends.jobs.is_empty());

@@ -10,9 +10,9 @@ use crate::sampler::Command;
 
 use super::{Key, Manager};
 
-/// How many ends of parts of one job are heeded per second in the long run, and how many at once. A job that has more is
-/// looked at with the next rescan.
-const STIRS: (u32, u32) = (20, 20);
+/// How often one job is looked at because something happened in it: per second in the long run, and at once. To begin and to
+/// end a step is some ten such times. A job in which more happens is looked at with the next rescan.
+const STIRS: (u32, u32) = (20, 200);
 
 /// How often a job was stirred of late.
 #[derive(Debug)]

@@ -119,6 +119,7 @@ impl Manager {
                 if grew {
                     self.reopen(&key).await;
                     self.look_at(&key).await;
+                    self.grant_wishes(&job_id).await;
                 }
             }
             return;

@@ -110,6 +110,9 @@ impl StartedJobs {
     pub(super) fn gone(&mut self, job_id: &Identifier) {
         if let Some(started) = self.0.get_mut(job_id) {
             (started.forget_at, started.is_over) = (Some(Instant::now() + OVER), true);
+            if started.wishes.take().is_some() {
+                log::warning(&format!("what the owner of job {job_id} wished could not be sampled"));
+            }
         }
     }
 
@@ -151,22 +154,21 @@ impl Manager {
         self.command(Command::Tell(Box::new(Told { job: Some(job), event }))).await;
     }
 
-    /// Makes a lease of what the owner of a job that is followed wished when she submitted it, as if she asked now.
+    /// Makes a lease of what the owner of a job that is followed wished when she submitted it, as if she asked now. Where
+    /// nothing of it can be sampled yet, the wishes are kept: the cgroup of another controller may come.
     pub(super) async fn grant_wishes(&mut self, job_id: &Identifier) -> Option<Result<Granted, SetError>> {
-        let Wishes { wishes, duration_us } = self.started.0.get_mut(job_id)?.wishes.take()?;
+        let Wishes { wishes, duration_us } = self.started.0.get(job_id)?.wishes.clone()?;
         let key: Key = Some(job_id.clone());
-        let owner_uid = self.followed.get(&key).and_then(|followed| followed.owner_uid);
-        let granted = match owner_uid {
-            // Whatever she may do elsewhere, a wish at submission is an ordinary user's.
-            Some(uid) => {
-                let asker = Asker { uid, administrator: false };
-                self.set(SetSpec { asker, job_id: key, wishes, since_us: None, duration_us }).await
-            }
-            None => Err(SetError::Forbidden),
-        };
+        // Whatever she may do elsewhere, a wish at submission is an ordinary user's.
+        let asker = Asker { uid: self.followed.get(&key)?.owner_uid?, administrator: false };
+        let granted = self.set(SetSpec { asker, job_id: key, wishes, since_us: None, duration_us }).await;
+        if matches!(granted, Err(SetError::Unavailable(_))) {
+            return Some(granted);
+        }
         if let Err(error) = &granted {
             log::warning(&format!("what the owner of job {job_id} wished is not granted: {error}"));
         }
+        self.started.0.get_mut(job_id)?.wishes = None;
         Some(granted)
     }
 
