@@ -177,7 +177,7 @@ impl Manager {
             }
         }
         let recent_ns = self.recent_ns(followed);
-        let mut sum = Sum::default();
+        let mut sum = Sum::on(self.pulse.slowness());
         for (source, wanted) in periods {
             let open = followed.sources.get(source);
             let now = open.and_then(|open| {

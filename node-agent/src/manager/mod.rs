@@ -12,6 +12,7 @@ mod jobs;
 mod leases;
 mod owners;
 mod probe;
+mod pulse;
 mod started;
 mod view;
 
@@ -51,6 +52,7 @@ use crate::status::Board;
 use followed::{Followed, OpenSource, PerfOpened};
 use govern::Used;
 use governor::Governor;
+use pulse::Pulse;
 use started::StartedJobs;
 
 /// How long after a change the sources of a subject are opened anew at the earliest, so that a device that comes and
@@ -94,6 +96,7 @@ pub(crate) struct Manager {
     idle_since: Instant,
     governor: Governor,
     used: Used,
+    pulse: Pulse,
     rights: watch::Sender<Rights>,
 }
 
@@ -126,6 +129,7 @@ impl Manager {
             idle_since: Instant::now(),
             governor: Governor::default(),
             used: Used::default(),
+            pulse: Pulse::default(),
             rights,
         }
     }
@@ -143,6 +147,8 @@ impl Manager {
         let ends = self.ends.as_ref().and_then(|ends| waitable(ends.descriptor()));
         let mut governing = tokio::time::interval(govern::EVERY);
         governing.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut feeling = tokio::time::interval(pulse::EVERY);
+        feeling.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut showing = tokio::time::interval(SHOW_EVERY);
         showing.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut rescan = tokio::time::interval(Duration::from_micros(self.config.rescan.as_micros()));
@@ -186,6 +192,7 @@ impl Manager {
                         break;
                     }
                 }
+                _ = feeling.tick() => self.pulse.take(),
                 _ = showing.tick(), if self.tap.is_watched() => self.command(Command::Show).await,
             }
         }
