@@ -3,7 +3,6 @@
 //!
 //! `cargo run --release --bin control -- [--quick]`. Needs root, for the job's cgroups.
 
-use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
 
@@ -104,20 +103,24 @@ fn reset(line: &mut Line, name: &str) -> Result<(), Box<dyn Error>> {
 /// From the return of `set` to the first sample at the new period.
 fn latency(arguments: &Arguments, name: &str, scratch: &Path) -> Result<(), Box<dyn Error>> {
     let mut rows = Vec::new();
-    for old in ["1h", "1s", "10ms"] {
+    for old in ["1h", "1s", "10ms", "1ms"] {
         for new in ["100ms", "10ms", "1ms", "100us"].into_iter().filter(|new| *new != old) {
-            let running = agent(scratch, name, "20ms", &format!("\"cpu.usage\" = \"{old}\"\n"))?;
+            let running = agent(scratch, name, "20ms", "\"cpu.usage\" = \"1h\"\n")?;
             let mut line = running.connect()?;
-            let period_us = to_f64(new.parse::<Period>()?.as_micros());
+            let period: Period = new.parse()?;
             let mut beyond_ms = Vec::new();
-            for _ in 0..arguments.changes {
-                running.frames().for_each(drop);
+            for change in 0..i64::try_from(arguments.changes)? {
+                if old != "1h" {
+                    set(&mut line, name, &["cpu.usage"], old)?;
+                }
+                // At another place of the grid each time.
+                pause(150_000_000 + change * 37_000_000 % 100_000_000);
+                let asked_us = polymeter_agent::clock::realtime_us();
                 set(&mut line, name, &["cpu.usage"], new)?;
                 let returned_us = polymeter_agent::clock::realtime_us();
-                let first_us = first_of_new_shape(&running, new.parse::<Period>()?)?;
-                beyond_ms.push((to_us(first_us - returned_us) - period_us) / 1e3);
+                let first_us = first_since(&running, period, asked_us)?;
+                beyond_ms.push((to_us(first_us - returned_us) - to_f64(period.as_micros())) / 1e3);
                 reset(&mut line, name)?;
-                pause(150_000_000);
             }
             beyond_ms.sort_by(f64::total_cmp);
             let at = |part: f64| beyond_ms.get(index(part, beyond_ms.len())).copied().unwrap_or(f64::NAN);
@@ -154,28 +157,25 @@ fn index(part: f64, length: usize) -> usize {
     ((length.saturating_sub(1)) as f64 * part).round() as usize
 }
 
-/// The time of the first sample of the shape that came last, once it has samples whose distance is `period`: that of
-/// another shape would be the old period's. Some deadlines may be missed.
-fn first_of_new_shape(running: &Running, period: Period) -> Result<i64, Box<dyn Error>> {
-    let about_us = period.as_micros() / 2..period.as_micros() * 3 / 2;
-    let mut times: BTreeMap<u32, Vec<i64>> = BTreeMap::new();
+/// The time of the first sample at `period` after `since_us`, in microseconds since the epoch: it lies on the period's grid,
+/// and the next one follows after the period.
+fn first_since(running: &Running, period: Period, since_us: i64) -> Result<i64, Box<dyn Error>> {
+    let period_us = i64::try_from(period.as_micros())?;
+    let is_first = |pair: &[i64]| {
+        let [first, next] = pair else { return false };
+        let on_grid = first.rem_euclid(period_us) < (period_us / 4).max(500);
+        on_grid && (period_us / 2..period_us * 3 / 2).contains(&(next - first))
+    };
+    let mut times: Vec<i64> = Vec::new();
     for _ in 0..400 {
         pause(10_000_000);
-        for block in running.frames().flat_map(|frame| frame.blocks) {
-            times.entry(block.shape.0).or_default().extend(block.times_us);
-        }
-        let Some((_, of_newest)) = times.last_key_value() else { continue };
-        let is_new = |pair: &[i64]| {
-            let [earlier, later] = pair else { return false };
-            u64::try_from(later - earlier).is_ok_and(|distance_us| about_us.contains(&distance_us))
-        };
-        if let Some(first) = of_newest.first()
-            && of_newest.windows(2).any(is_new)
-        {
+        let blocks = running.frames().flat_map(|frame| frame.blocks);
+        times.extend(blocks.flat_map(|block| block.times_us).filter(|time_us| *time_us > since_us));
+        if let Some([first, _]) = times.windows(2).find(|pair| is_first(pair)) {
             return Ok(*first);
         }
     }
-    Err("no samples at the new period".into())
+    Err(format!("no samples every {period} within 4 s").into())
 }
 
 /// A thousand pairs of `set` and `reset` in a second, while the job is sampled every millisecond.
