@@ -61,6 +61,7 @@ quick-experiments: test-deps
 	$(SUDO) target/debug/overhead --quick
 	$(SUDO) target/debug/control --quick
 	$(SUDO) target/debug/jobs --quick
+	$(SUDO) target/debug/outage --quick
 	$(SUDO) target/debug/sustain --quick
 	$(CARGO) test --locked --workspace --bench codec --bench gathering --bench storing
 

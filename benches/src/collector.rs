@@ -20,6 +20,7 @@ const PATIENCE_S: u64 = 60;
 pub struct Collector {
     process: Child,
     endpoint: String,
+    config: PathBuf,
     log: PathBuf,
 }
 
@@ -31,14 +32,9 @@ impl Collector {
     pub fn start(scratch: &Path, listen: &str, store: &Store, more: &str) -> Result<Self, Box<dyn Error>> {
         let (config, log) = (scratch.join("collector.toml"), scratch.join("collector.log"));
         crate::job::write(&config, &format!("listen = \"{listen}\"\n{}{more}", store.configuration()))?;
-        let process = Command::new(crate::agent::program("polymeter-collector")?)
-            .arg("--config")
-            .arg(&config)
-            .env_remove("JOURNAL_STREAM")
-            .stdin(Stdio::null())
-            .stderr(File::create(&log)?)
-            .spawn()?;
-        let mut collector = Self { process, endpoint: String::new(), log };
+        File::create(&log)?;
+        let process = run(&config, &log)?;
+        let mut collector = Self { process, endpoint: String::new(), config, log };
         let said = || {
             let said = collector.said();
             said.split_once("listening at ").and_then(|(_, rest)| Some(rest.split_once(',')?.0.to_owned()))
@@ -46,6 +42,17 @@ impl Collector {
         let endpoint = wait_for("the collector listens", PATIENCE_S, said);
         collector.endpoint = endpoint.map_err(|error| format!("{error}: {}", collector.said()))?;
         Ok(collector)
+    }
+
+    /// Kills it where it stands, and starts another in its place, which may not find its store.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn kill_and_start(&mut self) -> Result<(), Box<dyn Error>> {
+        self.process.kill()?;
+        self.process.wait()?;
+        self.process = run(&self.config, &self.log)?;
+        Ok(())
     }
 
     /// Where it listens.
@@ -75,6 +82,17 @@ impl Collector {
         let said = self.said();
         if content { Ok(said) } else { Err(format!("the collector broke: {said}").into()) }
     }
+}
+
+fn run(config: &Path, log: &Path) -> Result<Child, Box<dyn Error>> {
+    let process = Command::new(crate::agent::program("polymeter-collector")?)
+        .arg("--config")
+        .arg(config)
+        .env_remove("JOURNAL_STREAM")
+        .stdin(Stdio::null())
+        .stderr(File::options().append(true).open(log)?)
+        .spawn()?;
+    Ok(process)
 }
 
 impl Drop for Collector {

@@ -13,6 +13,7 @@ pub mod process;
 pub mod recording;
 pub mod statistics;
 pub mod store;
+pub mod sums;
 pub mod svg;
 pub mod table;
 pub mod tool;

@@ -132,6 +132,27 @@ impl Store {
             .map_or(Ok(Usage::default()), |server| process::usage_with_children(server.process.id()))
     }
 
+    /// Ends the server at once, as when its machine fails.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn fail(&mut self) -> Result<(), Box<dyn Error>> {
+        let server = self.server.as_mut().ok_or("SQLite has no server")?;
+        // Its exit status says that it was not shut down in order.
+        process::end(&mut server.process, Signal::QUIT, PATIENCE_S);
+        Ok(())
+    }
+
+    /// Starts the server again, which replays its log.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn recover(&mut self) -> Result<(), Box<dyn Error>> {
+        let server = self.server.as_mut().ok_or("SQLite has no server")?;
+        server.process = Server::run(&server.binaries, self.directory.path())?;
+        Ok(())
+    }
+
     /// How many samples are stored.
     ///
     /// # Errors
@@ -207,18 +228,26 @@ impl Server {
                 .push_str("shared_preload_libraries = 'timescaledb'\ntimescaledb.telemetry_level = off\n");
         }
         fs::write(data.join("postgresql.auto.conf"), settings)?;
-        let process = as_postgres(&binaries.join("postgres"))
+        let process = Self::run(&binaries, directory)?;
+        Ok(Self { binaries, process })
+    }
+
+    /// Runs the server whose data lie in `directory`, and waits until it answers.
+    fn run(binaries: &Path, directory: &Path) -> Result<Child, Box<dyn Error>> {
+        let mut process = as_postgres(&binaries.join("postgres"))
             .arg("-D")
-            .arg(&data)
+            .arg(directory.join("data"))
             .current_dir(directory)
             .stderr(File::create(directory.join("log"))?)
             .spawn()?;
-        let server = Self { binaries, process };
-        let mut probe = as_postgres(&server.binaries.join("pg_isready"));
+        let mut probe = as_postgres(&binaries.join("pg_isready"));
         probe.args(["-q", "-h"]).arg(directory).current_dir("/");
         let is_up = || probe.status().is_ok_and(|status| status.success()).then_some(());
-        crate::clock::wait_for("the server answers", PATIENCE_S, is_up)?;
-        Ok(server)
+        if let Err(error) = crate::clock::wait_for("the server answers", PATIENCE_S, is_up) {
+            process::end(&mut process, Signal::QUIT, PATIENCE_S);
+            return Err(error);
+        }
+        Ok(process)
     }
 }
 

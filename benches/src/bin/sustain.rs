@@ -18,6 +18,7 @@ use polymeter_benches::plan;
 use polymeter_benches::process::{self, Usage};
 use polymeter_benches::statistics::Random;
 use polymeter_benches::store::{Kind, Store};
+use polymeter_benches::sums::Sums;
 use polymeter_benches::table::{self, say, to_f64};
 
 #[derive(Debug, Parser)]
@@ -191,25 +192,14 @@ impl Scene {
             return Err("the agent was not content when it was stopped".into());
         }
         self.collector.stop()?;
-        let of_ledger = |column: &str| -> Result<u64, Box<dyn Error>> {
-            Ok(self
-                .store
-                .ask(&format!("SELECT CAST(coalesce(sum({column}), 0) AS bigint) FROM ledger"))?
-                .parse()?)
-        };
-        let (due, taken, missed) = (of_ledger("due")?, of_ledger("taken")?, of_ledger("missed")?);
-        let (absent, dropped, stored) = (of_ledger("absent")?, of_ledger("dropped")?, self.store.samples()?);
-        let lost: u64 =
-            self.store.ask("SELECT CAST(coalesce(sum(samples), 0) AS bigint) FROM loss")?.parse()?;
-        say(&format!(
-            "due {due} = taken {taken} + missed {missed} + absent {absent}; stored {stored} = taken - dropped {dropped} - lost {lost}; {:.1} bytes per sample",
-            to_f64(self.store.bytes()?) / to_f64(stored.max(1))
-        ));
-        if due != taken + missed + absent || stored + dropped + lost != taken {
-            return Err("the samples do not add up".into());
-        }
-        if counts.due > due {
-            return Err(format!("the agent counted {} due, and its ledger has {due}", counts.due).into());
+        let sums = Sums::read(&self.store)?;
+        let per_sample = to_f64(self.store.bytes()?) / to_f64(sums.stored.max(1));
+        say(&format!("{sums}; {per_sample:.1} bytes per sample"));
+        sums.check()?;
+        if counts.due > sums.due {
+            return Err(
+                format!("the agent counted {} due, and its ledger has {}", counts.due, sums.due).into()
+            );
         }
         Ok(())
     }
