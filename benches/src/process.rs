@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::process::Child;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -19,6 +20,29 @@ pub struct Usage {
     pub descriptors: u64,
 }
 
+/// CPU time that the threads of `pid` with this name have used, in seconds.
+///
+/// # Errors
+/// When there is no such process, or it is another user's.
+pub fn threads_cpu_s(pid: u32, name: &str) -> io::Result<f64> {
+    let mut cpu_ns = 0;
+    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let path = task?.path();
+        // A thread may end in between.
+        let comm = fs::read_to_string(path.join("comm")).unwrap_or_default();
+        if comm.trim_end() == name {
+            cpu_ns += ran_ns(&path);
+        }
+    }
+    Ok(to_f64(cpu_ns) / 1e9)
+}
+
+/// How long the thread of a directory of `/proc/PID/task` has run, in nanoseconds; 0 where it has ended.
+fn ran_ns(task: &Path) -> u64 {
+    let schedstat = fs::read_to_string(task.join("schedstat")).unwrap_or_default();
+    schedstat.split_ascii_whitespace().next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
+}
+
 /// What `pid` has used, without its children. CPU time is exact while none of its threads has ended.
 ///
 /// # Errors
@@ -26,10 +50,7 @@ pub struct Usage {
 pub fn usage(pid: u32) -> io::Result<Usage> {
     let mut cpu_ns = 0;
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
-        // A thread may end in between.
-        let schedstat = fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
-        let ran = schedstat.split_ascii_whitespace().next().and_then(|ns| ns.parse::<u64>().ok());
-        cpu_ns += ran.unwrap_or(0);
+        cpu_ns += ran_ns(&task?.path());
     }
     Ok(Usage { cpu_s: to_f64(cpu_ns) / 1e9, ..footprint(pid)? })
 }
@@ -118,5 +139,12 @@ mod tests {
     fn this_process_has_descriptors_and_memory() {
         let usage = usage(std::process::id()).unwrap();
         assert!(usage.memory_kib > 0 && usage.descriptors > 2, "{usage:?}");
+        let named = std::thread::Builder::new().name("named".to_owned());
+        let busy = named.spawn(|| {
+            (0..1_000_000_u64).map(std::hint::black_box).sum::<u64>();
+            threads_cpu_s(std::process::id(), "named").unwrap()
+        });
+        assert!(busy.unwrap().join().unwrap() > 0.0);
+        assert!(threads_cpu_s(std::process::id(), "nobody").unwrap() < 1e-9);
     }
 }

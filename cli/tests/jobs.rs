@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use common::cgroup::{self, Job, Yard};
-use common::daemons::{Agent, Daemon, Plan, ask, collector, configure};
+use common::daemons::{Agent, Daemon, Plan, ask, collector, configure_with};
 use common::workload::{self, Sleeper, Workload};
 use common::{Need, Site, has, program, stored, wait_until};
 use polymeter_collector::query::Of;
@@ -44,10 +44,15 @@ struct Node {
 
 impl Node {
     fn set(baseline: &[(&str, &str)]) -> Self {
+        Self::set_with(baseline, "")
+    }
+
+    /// With further tables in the agent's configuration.
+    fn set_with(baseline: &[(&str, &str)], tables: &str) -> Self {
         let (site, yard) = (Site::new(), Yard::new());
         let (collector, endpoint) = collector(&site, &site.endpoint());
         let jobs = [yard.pattern()];
-        configure(&site, &Plan { collector: &endpoint, jobs: &jobs, baseline });
+        configure_with(&site, &Plan { collector: &endpoint, jobs: &jobs, baseline }, "", tables);
         let socket = site.path("agent.sock");
         Self { site, yard, collector, socket }
     }
@@ -225,6 +230,58 @@ fn wishes_wait_for_the_cgroup_of_their_controller() {
         let lines = plan["plan"].as_array().cloned().unwrap_or_default();
         lines.iter().any(|line| line["metric"] == "memory.current" && line["period"] == "20ms")
     });
+    drop(agent);
+    node.collector.terminate();
+}
+
+#[test]
+fn steps_and_tasks_have_series_of_their_own() {
+    if !has("steps_and_tasks_have_series_of_their_own", &NEEDS) {
+        return;
+    }
+    let tables =
+        "[steps]\n\"cpu.usage\" = \"20ms\"\n\"memory.*\" = \"1s\"\n[tasks]\n\"cpu.usage\" = \"20ms\"\n";
+    let node = Node::set_with(&[("cpu.usage", "50ms")], tables);
+    node.must("start", "9");
+    let agent = Detached::of(&node);
+    let job = node.yard.job("9");
+    let (first, sleeper) = (job.step("step_0"), Sleeper::start());
+    let task = first.step("task_3");
+    task.enter(sleeper.pid());
+    let mut reader = node.site.reader();
+    let mut points = |metric: &str, labels: &str| {
+        let Some(row) = stored::job(&mut reader, "9") else { return Vec::new() };
+        let key = (metric.to_owned(), labels.to_owned());
+        stored::samples(&mut reader, Of::Job(row.job_key)).remove(&key).map_or_else(Vec::new, |of| of.points)
+    };
+    let (step_0, task_3) = ("step=0", "step=0,task=3");
+    wait_until("the task is sampled", || points("cpu.usage", task_3).len() > 3);
+    wait_until("its step is", || points("cpu.usage", step_0).len() > 3);
+    wait_until("a glob goes for a step, too", || !points("memory.anon", step_0).is_empty());
+    assert!(points("memory.anon", "").is_empty(), "the job's own plan does not have it");
+    let second = job.step("step_batch");
+    wait_until("a step that comes later is sampled", || points("cpu.usage", "step=batch").len() > 3);
+    drop((task, first, sleeper));
+    let sources = || {
+        let status = node.status();
+        let subjects = status["subjects"].as_array().unwrap().clone();
+        let of_job = subjects.into_iter().find(|subject| subject["job"] == "9").unwrap_or_default();
+        let names = of_job["sources"].as_array().cloned().unwrap_or_default();
+        names.iter().filter_map(|source| Some(source["name"].as_str()?.to_owned())).collect::<Vec<_>>()
+    };
+    wait_until("what has gone is open no more", || !sources().iter().any(|name| name.starts_with("step_0/")));
+    wait_until("what is left is told of", || sources().iter().any(|name| name.starts_with("step_batch/")));
+    let last = points("cpu.usage", task_3).last().map(|(time_us, _)| *time_us);
+    let goes_on = |points: Vec<(i64, f64)>| points.last().map(|(time_us, _)| *time_us) > last;
+    wait_until("the job goes on", || goes_on(points("cpu.usage", "")));
+    assert_eq!(points("cpu.usage", task_3).last().map(|(time_us, _)| *time_us), last);
+    second.remove();
+    job.remove();
+    node.must("end", "9");
+    let row = stored::wait_for_end(&node.site, "9");
+    let ledger = stored::ledger(&mut node.site.reader(), Some(row.job_key));
+    let of_task = ledger.iter().find(|(source, _)| source.starts_with("step_0/task_3/")).unwrap().1;
+    assert_eq!(of_task.taken, points("cpu.usage", task_3).len() as u64, "{ledger:?}");
     drop(agent);
     node.collector.terminate();
 }

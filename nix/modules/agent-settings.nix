@@ -69,6 +69,24 @@ in
     description = "The standing plan: which metrics are sampled, at which period.";
   };
 
+  steps = mkOption {
+    type = types.attrsOf periodOrOff;
+    default = { };
+    example = {
+      "cpu.usage" = "5s";
+    };
+    description = "The standing plan for each step of every job.";
+  };
+
+  tasks = mkOption {
+    type = types.attrsOf periodOrOff;
+    default = { };
+    example = {
+      "cpu.usage" = "5s";
+    };
+    description = "The standing plan for each task of every step.";
+  };
+
   limits = {
     shortest_period = optional period "1ms" "The shortest period that users may ask for.";
     shortest_periods = mkOption {

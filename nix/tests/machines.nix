@@ -30,6 +30,8 @@
           "cpu.usage" = "100ms";
           "memory.limit" = "off";
         };
+        steps."cpu.usage" = "5s";
+        tasks."cpu.usage" = "5s";
         limits = {
           shortest_period = "10ms";
           shortest_periods."perf.*" = "100ms";

@@ -1,5 +1,6 @@
 //! The clocks. Nothing else in this crate asks what time it is.
 
+use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 /// Nanoseconds in a second.
@@ -33,4 +34,14 @@ pub(crate) fn process_cpu_ns() -> u64 {
 /// CPU time that the calling thread has used, in nanoseconds.
 pub(crate) fn thread_cpu_ns() -> u64 {
     nanos(clock_gettime(ClockId::ThreadCPUTime))
+}
+
+/// Sleeps for so long, or less where a signal comes.
+pub(crate) fn sleep(duration: std::time::Duration) {
+    let deadline_ns = monotonic_ns().saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
+    let deadline = Timespec {
+        tv_sec: i64::try_from(deadline_ns / SECOND_NS).unwrap_or(i64::MAX),
+        tv_nsec: i64::try_from(deadline_ns % SECOND_NS).unwrap_or(0),
+    };
+    clock_nanosleep_absolute(rustix::thread::ClockId::Monotonic, &deadline).ok();
 }

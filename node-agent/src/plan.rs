@@ -9,6 +9,7 @@ use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
 
 use crate::asker::Asker;
+use crate::jobs::parts::PartKind;
 
 /// One wish: these metrics, at this period.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,6 +95,10 @@ pub struct Plan {
     pub baseline: Layer,
     /// What the job asked for when it was registered.
     pub registration: Layer,
+    /// The administrator's standing wishes for each step of a job.
+    pub steps: Layer,
+    /// The administrator's standing wishes for each task of a step.
+    pub tasks: Layer,
     /// Users' temporary wishes.
     pub leases: Vec<Lease>,
     /// How often the governor has doubled the periods of the leases.
@@ -101,6 +106,31 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Whether steps or tasks are sampled.
+    pub fn wants_parts(&self) -> bool {
+        !self.steps.is_empty() || !self.tasks.is_empty()
+    }
+
+    /// The period of a metric of a part of a job, which knows no leases.
+    pub fn period_of_part(&self, kind: PartKind, name: &str) -> Option<Period> {
+        self.of_part(kind).period(name)
+    }
+
+    /// Everything that is sampled of a part of a job.
+    pub fn definitions_of_part(&self, kind: PartKind) -> Vec<Definition> {
+        let plan = Self { baseline: self.of_part(kind).clone(), ..Self::default() };
+        let mut definitions = plan.definitions(Scope::Job);
+        definitions.retain(Definition::is_of_file);
+        definitions
+    }
+
+    const fn of_part(&self, kind: PartKind) -> &Layer {
+        match kind {
+            PartKind::Step => &self.steps,
+            PartKind::Task => &self.tasks,
+        }
+    }
+
     /// The effective period of a metric, the shortest of the layers, and whose it is.
     pub fn period(&self, name: &str) -> Option<(Period, Cause)> {
         let baseline = self.baseline.period(name).map(|period| (period, Cause::Baseline));
@@ -191,6 +221,7 @@ mod tests {
             baseline: layer(&[("cpu.*", "1s")]),
             registration: layer(&[("cpu.usage", "10ms"), ("cpu.user", "1min"), ("cpu.system", "off")]),
             stretch: 3,
+            ..Plan::default()
         };
         assert_eq!(plan.period("cpu.usage"), Some(("10ms".parse().unwrap(), Cause::Registration)));
         assert_eq!(plan.period("cpu.user"), Some(("1s".parse().unwrap(), Cause::Baseline)));
@@ -248,6 +279,25 @@ mod tests {
         assert_eq!(period(&plan, "perf.page_faults").as_deref(), Some("40ms"));
         plan.stretch = u8::MAX;
         assert_eq!(period(&plan, "perf.page_faults").as_deref(), Some("41943040ms"));
+    }
+
+    #[test]
+    fn parts_have_plans_of_their_own() {
+        let plan = Plan {
+            baseline: layer(&[("cpu.*", "1s")]),
+            steps: layer(&[("*", "10s"), ("cpu.user", "off")]),
+            ..Plan::default()
+        };
+        assert!(plan.wants_parts() && !Plan::default().wants_parts());
+        let names = |kind| plan.definitions_of_part(kind).iter().map(Definition::name).collect::<Vec<_>>();
+        let of_step = names(PartKind::Step);
+        assert!(of_step.contains(&"cpu.usage".to_owned()) && !of_step.contains(&"cpu.user".to_owned()));
+        assert!(
+            !of_step.iter().any(|name| name.starts_with("perf") || name.starts_with("node")),
+            "{of_step:?}"
+        );
+        assert_eq!(plan.period_of_part(PartKind::Step, "cpu.usage"), "10s".parse().ok());
+        assert_eq!(names(PartKind::Task), [""; 0]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ mod keys;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use polymeter_proto::catalogue;
+use polymeter_proto::catalogue::{self, Definition, Scope};
 use polymeter_proto::endpoint;
 use polymeter_proto::name::Selector;
 use polymeter_proto::period::Period;
@@ -56,6 +56,10 @@ pub struct Config {
     pub realtime_priority: Option<u8>,
     /// The standing plan for every job, the node and the agent itself.
     pub baseline: Layer,
+    /// The standing plan for each step of every job.
+    pub steps: Layer,
+    /// The standing plan for each task of every step.
+    pub tasks: Layer,
     /// Where jobs' cgroups are.
     pub jobs: Vec<Pattern>,
     /// How often jobs are looked for even if inotify is silent.
@@ -131,6 +135,8 @@ impl Default for Config {
             spool_bytes: 1024 * 1024 * 1024,
             realtime_priority: Some(10),
             baseline: Layer::default(),
+            steps: Layer::default(),
+            tasks: Layer::default(),
             jobs: Vec::new(),
             rescan: Period::SECOND,
             perf_descriptors: 4096,
@@ -197,7 +203,12 @@ impl Config {
         let mut config = Self::default();
         config.take_top(&mut top, &mut reporter);
         if let Some(baseline) = top.section("baseline", &mut reporter) {
-            config.baseline = layer(baseline, &mut reporter);
+            config.baseline = layer(baseline, rule, &mut reporter);
+        }
+        for (name, of_parts) in [("steps", &mut config.steps), ("tasks", &mut config.tasks)] {
+            if let Some(section) = top.section(name, &mut reporter) {
+                *of_parts = layer(section, part_rule, &mut reporter);
+            }
         }
         if let Some(limits) = top.section("limits", &mut reporter) {
             config.limits.take(limits, &mut reporter);
@@ -283,7 +294,7 @@ impl Limits {
             self.shortest_period = period;
         }
         if let Some(periods) = section.section("shortest_periods", reporter) {
-            self.shortest_periods = layer(periods, reporter);
+            self.shortest_periods = layer(periods, rule, reporter);
         }
         if let Some(period) = section.parse("longest_lease", reporter, str::parse) {
             self.longest_lease = period;
@@ -302,7 +313,11 @@ impl Limits {
 }
 
 /// A table of selectors and periods.
-fn layer(section: Section<'_>, reporter: &mut Reporter<'_>) -> Layer {
+fn layer(
+    section: Section<'_>,
+    rule: fn(&str, &str) -> Result<Rule, RuleError>,
+    reporter: &mut Reporter<'_>,
+) -> Layer {
     let mut rules: Vec<Rule> = Vec::new();
     for (key, value) in section.drain() {
         let Some(text) = value.get_ref().as_str() else {
@@ -317,6 +332,18 @@ fn layer(section: Section<'_>, reporter: &mut Reporter<'_>) -> Layer {
         }
     }
     Layer::new(rules)
+}
+
+/// The wish for a metric of each part of a job, of which only the files of cgroups are read.
+fn part_rule(selector: &str, period: &str) -> Result<Rule, RuleError> {
+    let rule = rule(selector, period)?;
+    let is_of_cgroup =
+        |definition: &Definition| definition.metric.scope == Scope::Job && definition.is_of_file();
+    if catalogue::select(&rule.selector).iter().any(is_of_cgroup) {
+        return Ok(rule);
+    }
+    let error = format!("`{selector}` is in no file of a cgroup, and parts of jobs have nothing else");
+    Err(RuleError::Selector(error))
 }
 
 /// What is wrong with a wish.
@@ -443,6 +470,16 @@ mod tests {
         let config = parse("node = \"n1\"\nrealtime_priority = 0\nsocket = \"off\"\n[baseline]\n\"cpu.*\" = \"1s\"\n\"cpu.user\" = \"off\"\n").unwrap();
         assert_eq!((config.realtime_priority, config.socket), (None, None));
         assert_eq!(config.baseline.rules().len(), 2);
+    }
+
+    #[test]
+    fn parts_of_jobs_have_plans_for_what_their_cgroups_have() {
+        let config = parse("[steps]\n\"cpu.*\" = \"5s\"\n[tasks]\n\"*\" = \"1min\"\n").unwrap();
+        assert_eq!((config.steps.rules().len(), config.tasks.rules().len()), (1, 1));
+        for wrong in ["perf.page_faults", "node.load1"] {
+            let faults = parse(&format!("[steps]\n\"cpu.*\" = \"5s\"\n\"{wrong}\" = \"1s\"\n")).unwrap_err();
+            assert!(faults.to_string().contains("agent.toml:3: "), "{faults}");
+        }
     }
 
     #[test]

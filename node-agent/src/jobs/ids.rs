@@ -10,7 +10,6 @@ use polymeter_proto::series::{
     Identifier, JobDescriptor, JobHandle, Labels, MetricDescriptor, MetricId, SeriesId, ShapeId,
 };
 
-use crate::plan::Plan;
 use crate::sampler::Group;
 use crate::source::Slot;
 
@@ -34,19 +33,19 @@ impl Ids {
         Arc::new(Job { handle, descriptor })
     }
 
-    /// Divides the slots of `source` into groups by the periods of the plan. Slots that the plan does not want are in
-    /// none.
+    /// Divides the slots of `source` into groups by their periods: `period` says that of each metric. Slots of which no
+    /// period is known are not wanted, and are in no group.
     pub fn groups(
         &mut self,
         job: Option<&Arc<Job>>,
         source: &Identifier,
         series: &mut SeriesIds,
         slots: &[Slot],
-        plan: &Plan,
+        period: impl Fn(&str) -> Option<Period>,
     ) -> Vec<Group> {
         let mut by_period: BTreeMap<Period, (Vec<Column>, Vec<u32>)> = BTreeMap::new();
         for (number, slot) in (0..).zip(slots) {
-            let Some((period, _)) = plan.period(&slot.definition.name()) else { continue };
+            let Some(period) = period(&slot.definition.name()) else { continue };
             let Some(descriptor) = slot.definition.descriptor() else { continue };
             let (columns, numbers) = by_period.entry(period).or_default();
             columns.push(self.column(series, descriptor, &slot.labels));

@@ -5,4 +5,5 @@ pub mod ends;
 pub mod hierarchy;
 pub mod ids;
 pub mod open;
+pub mod parts;
 pub mod pattern;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use polymeter_proto::catalogue::{Definition, Field, Hierarchy, Origin, TextFile};
 
 use super::hierarchy::{JobCgroups, Mounts};
+use super::parts::Part;
 use crate::counters::Counters;
 use crate::source::perf::{self, Target, Unavailable};
 use crate::source::{FileSource, OwnSource, PerfSource, ProcessesSource, Source, Wanted};
@@ -29,6 +30,8 @@ pub struct Opened {
     pub name: String,
     /// The source.
     pub source: Source,
+    /// The part of the job that it is of; none for the whole job. Its name goes before the source's.
+    pub part: Option<Arc<Part>>,
 }
 
 /// Opens sources on one machine.
@@ -42,6 +45,8 @@ pub struct Opener<'a> {
     pub perf_descriptors: usize,
     /// The number of the first perf group that is opened, where others are open already.
     pub first_perf_group: usize,
+    /// The part of a job that is opened; none for all of a subject.
+    pub part: Option<&'a Arc<Part>>,
 }
 
 /// A metric that has not found its file yet: the next of its origins to try, and why the others failed.
@@ -74,11 +79,11 @@ impl Opener<'_> {
         match subject {
             Subject::Processes(root) if !of_processes.is_empty() => {
                 let source = Source::Processes(ProcessesSource::new(&self.mounts.proc, *root, &of_processes));
-                opened.push(Opened { name: "processes".to_owned(), source });
+                opened.push(self.opened("processes".to_owned(), source));
             }
             Subject::Node(counters) if !of_agent.is_empty() => {
                 let source = Source::Own(OwnSource::new(Arc::clone(counters), &of_agent));
-                opened.push(Opened { name: "agent".to_owned(), source });
+                opened.push(self.opened("agent".to_owned(), source));
             }
             Subject::Cgroups(_) => {
                 let reason = "the job has a cgroup; these sums are for jobs without one".to_owned();
@@ -91,6 +96,15 @@ impl Opener<'_> {
             Subject::Processes(_) | Subject::Node(_) => {}
         }
         (opened, unavailable)
+    }
+
+    fn opened(&self, name: String, source: Source) -> Opened {
+        match self.part {
+            None => Opened { name, source, part: None },
+            Some(part) => {
+                Opened { name: format!("{}/{name}", part.name), source, part: Some(Arc::clone(part)) }
+            }
+        }
     }
 
     fn open_files(
@@ -161,7 +175,7 @@ impl Opener<'_> {
         }
         let named = |(path, source): (PathBuf, FileSource)| {
             let name = wanted.get(&path).map_or_else(String::new, |(file, ..)| source_name(file, &path));
-            Opened { name, source: Source::File(source) }
+            self.opened(name, Source::File(source))
         };
         opened.into_iter().map(named).collect()
     }
@@ -183,7 +197,7 @@ impl Opener<'_> {
         None
     }
 
-    /// Where a file of the catalogue is for a subject, with the labels that its path gives.
+    /// Where a file of the catalogue is for a subject, with the labels that the part and its path give.
     fn paths(&self, subject: &Subject, file: &TextFile) -> Vec<(PathBuf, Vec<(String, String)>)> {
         let directory = match (subject, file.hierarchy) {
             (Subject::Node(_), Hierarchy::Proc) => Some(self.mounts.proc.as_path()),
@@ -191,15 +205,17 @@ impl Opener<'_> {
             (Subject::Node(_) | Subject::Processes(_), _) => None,
         };
         let Some(directory) = directory else { return Vec::new() };
+        let of_part = self.part.map(|part| part.labels.clone()).unwrap_or_default();
         let (Some(label), Some((before, behind))) = (file.path_label, file.path.split_once('*')) else {
-            return vec![(directory.join(file.path), Vec::new())];
+            return vec![(directory.join(file.path), of_part)];
         };
         let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
         let matching = entries.filter_map(|entry| {
             let name = entry.file_name();
             let star = name.to_str()?.strip_prefix(before)?.strip_suffix(behind)?;
             // `hugetlb.2MB.rsvd.current` is another file.
-            (!star.contains('.')).then(|| (entry.path(), vec![(label.to_owned(), star.to_owned())]))
+            let labels = || of_part.iter().cloned().chain([(label.to_owned(), star.to_owned())]).collect();
+            (!star.contains('.')).then(|| (entry.path(), labels()))
         });
         matching.collect()
     }
@@ -244,10 +260,8 @@ impl Opener<'_> {
             unavailable.extend(missing);
             if let Some(source) = source {
                 descriptors += source.descriptors();
-                opened.push(Opened {
-                    name: format!("perf/{}", self.first_perf_group + number),
-                    source: Source::Perf(source),
-                });
+                let name = format!("perf/{}", self.first_perf_group + number);
+                opened.push(self.opened(name, Source::Perf(source)));
             }
         }
     }

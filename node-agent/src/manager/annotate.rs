@@ -119,7 +119,7 @@ impl Manager {
         self.command(Command::Add(id, Box::new(active))).await;
         let followed: &mut Followed = self.followed.get_mut(key)?;
         followed.annotations.source = Some(id);
-        followed.sources.insert(PUSHED.to_owned(), OpenSource { id, slots: Vec::new() });
+        followed.sources.insert(PUSHED.to_owned(), OpenSource { id, slots: Vec::new(), part: None });
         self.count();
         Some(id)
     }

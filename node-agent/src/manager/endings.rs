@@ -74,13 +74,16 @@ impl Manager {
         }
     }
 
-    /// Looks for what of a job will end, and reads the job if something has ended meanwhile.
+    /// Looks for what of a job will end, and reads the job if something has ended meanwhile. Then its parts are what is
+    /// there now.
     pub(super) async fn look_at(&mut self, key: &Key) {
         let (Some(job_id), Some(followed)) = (key, self.followed.get(key)) else { return };
-        let (Subject::Cgroups(cgroups), Some(ends)) = (&followed.subject, &mut self.ends) else { return };
-        if ends.look(job_id, cgroups) {
+        if let (Subject::Cgroups(cgroups), Some(ends)) = (&followed.subject, &mut self.ends)
+            && ends.look(job_id, cgroups)
+        {
             self.command(Command::ReadNow(followed.source_ids())).await;
         }
+        self.follow_parts(key).await;
     }
 
     /// Watches a job no more.

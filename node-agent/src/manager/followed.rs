@@ -18,6 +18,7 @@ use crate::clock;
 use crate::jobs::hierarchy::Mounts;
 use crate::jobs::ids::SeriesIds;
 use crate::jobs::open::Subject;
+use crate::jobs::parts::Part;
 use crate::plan::{InForce, Plan};
 use crate::sampler::SourceId;
 use crate::source::{Slot, Source};
@@ -27,6 +28,18 @@ use crate::source::{Slot, Source};
 pub(super) struct OpenSource {
     pub(super) id: SourceId,
     pub(super) slots: Vec<Slot>,
+    /// The part of the job that it is of; none for the whole job.
+    pub(super) part: Option<Arc<Part>>,
+}
+
+impl OpenSource {
+    /// The period of one of its metrics in a plan.
+    pub(super) fn period(&self, plan: &Plan, name: &str) -> Option<Period> {
+        match &self.part {
+            None => plan.period(name).map(|(period, _)| period),
+            Some(part) => plan.period_of_part(part.kind, name),
+        }
+    }
 }
 
 /// The perf events that were opened, or found missing, on one target. Opening them again would begin to count anew, so
@@ -47,6 +60,8 @@ pub(super) struct Followed {
     pub(super) plan: Plan,
     pub(super) series: SeriesIds,
     pub(super) sources: BTreeMap<String, OpenSource>,
+    /// Its parts whose files are open, by name.
+    pub(super) parts: BTreeMap<String, Arc<Part>>,
     /// Files without a line of what is wanted, which is no reason to read them at any period but the rescan's.
     pub(super) dormant: Vec<Source>,
     pub(super) unavailable: Vec<(String, String)>,
@@ -81,6 +96,7 @@ impl Followed {
             plan,
             series: SeriesIds::new(),
             sources: BTreeMap::new(),
+            parts: BTreeMap::new(),
             dormant: Vec::new(),
             unavailable: Vec::new(),
             found_at,
@@ -101,6 +117,11 @@ impl Followed {
         self.sources.values().map(|source| source.id).collect()
     }
 
+    /// The sources of the whole of it, and not of a part, with their names.
+    pub(super) fn whole(&self) -> impl Iterator<Item = (&String, &OpenSource)> {
+        self.sources.iter().filter(|(_, source)| source.part.is_none())
+    }
+
     /// Everything that its plan wants, perf events apart from the rest.
     pub(super) fn definitions(&self) -> (Vec<Definition>, Vec<Definition>) {
         let scopes: &[Scope] = if self.job.is_some() { &[Scope::Job] } else { &[Scope::Node, Scope::Agent] };
@@ -118,7 +139,7 @@ impl Followed {
 
     /// The period of each metric that is sampled, and because of what.
     pub(super) fn plan_in_force(&self) -> Vec<(String, InForce)> {
-        let slots = self.sources.values().flat_map(|source| &source.slots);
+        let slots = self.whole().flat_map(|(_, source)| &source.slots);
         let names: BTreeSet<String> = slots.map(|slot| slot.definition.name()).collect();
         names
             .into_iter()

@@ -46,8 +46,7 @@ impl Manager {
             owner: spec.owner,
             started_us: clock::realtime_us(),
         };
-        let plan =
-            Plan { baseline: self.config.baseline.clone(), registration: spec.wishes, ..Plan::default() };
+        let plan = Plan { registration: spec.wishes, ..self.standing_plan() };
         self.follow(key.clone(), Some(descriptor), subject, plan, None).await;
         self.look_at(&key).await;
         Ok(self.followed.get(&key).map(|followed| followed.unavailable.clone()).unwrap_or_default())
@@ -136,7 +135,7 @@ impl Manager {
             owner,
             started_us: told.as_ref().map_or_else(clock::realtime_us, |told| told.since_us),
         };
-        let plan = Plan { baseline: self.config.baseline.clone(), ..Plan::default() };
+        let plan = self.standing_plan();
         let subject = Subject::Cgroups(found.cgroups);
         self.follow(key.clone(), Some(descriptor), subject, plan, Some(found.relative)).await;
         self.look_at(&key).await;

@@ -162,8 +162,10 @@ impl Manager {
             let wanted = periods.entry(source).or_default();
             for slot in &open.slots {
                 let name = slot.definition.name();
-                wanted.extend(period(plan, &name));
-                sampled.insert(name);
+                wanted.extend(open.period(plan, &name));
+                if open.part.is_none() {
+                    sampled.insert(name);
+                }
             }
         }
         for (name, availability) in &followed.probe.found {
@@ -181,7 +183,9 @@ impl Manager {
         for (source, wanted) in periods {
             let open = followed.sources.get(source);
             let now = open.and_then(|open| {
-                open.slots.iter().filter_map(|slot| period(&followed.plan, &slot.definition.name())).min()
+                let periods =
+                    open.slots.iter().map(|slot| open.period(&followed.plan, &slot.definition.name()));
+                periods.flatten().min()
             });
             let read = match (recent_ns.get(source), warm_ns.get(source)) {
                 (Some(recent), _) if now == wanted.iter().copied().min() => Read::Measured(*recent),

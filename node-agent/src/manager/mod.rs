@@ -11,6 +11,7 @@ mod governor;
 mod jobs;
 mod leases;
 mod owners;
+mod parts;
 mod probe;
 mod pulse;
 mod started;
@@ -46,7 +47,7 @@ use crate::plan::Plan;
 use crate::request::Request;
 use crate::sampler::{ActiveSource, Command, Group, Notice, Port, SourceId, SourceKey, Told};
 use crate::source::perf::Unavailable;
-use crate::source::{Outcome, Reading, Slot, Source};
+use crate::source::{Outcome, Reading, Source};
 use crate::status::Board;
 
 use followed::{Followed, OpenSource, PerfOpened};
@@ -184,6 +185,7 @@ impl Manager {
                     self.look_for_jobs().await;
                     self.reopen_due().await;
                     self.look_again().await;
+                    self.follow_all_parts().await;
                     self.learn_owners().await;
                 }
                 _ = governing.tick() => {
@@ -313,6 +315,7 @@ impl Manager {
             cpus: &self.cpus,
             perf_descriptors: self.config.perf_descriptors,
             first_perf_group: followed.perf.groups,
+            part: None,
         };
         let (opened, unavailable) = opener.open(&followed.subject, &wanted);
         followed.perf.groups += opened.iter().filter(|opened| is_perf(&opened.name)).count();
@@ -324,7 +327,7 @@ impl Manager {
         );
         let (kept, before): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut followed.sources)
             .into_iter()
-            .partition(|(name, _)| is_lasting(name) || !anew);
+            .partition(|(name, source)| is_lasting(name) || source.part.is_some() || !anew);
         self.regroup(followed, kept).await;
         self.replace(key, followed, opened, before, anew).await;
     }
@@ -333,7 +336,7 @@ impl Manager {
     async fn regroup(&mut self, followed: &mut Followed, kept: BTreeMap<String, OpenSource>) {
         for (name, source) in kept {
             let Ok(called) = Identifier::try_from(name.as_str()) else { continue };
-            let groups = self.groups(followed, &called, &source.slots);
+            let groups = self.groups(followed, &called, &source);
             if groups.is_empty() && is_perf(&name) {
                 let gone =
                     |definition: &Definition| source.slots.iter().any(|slot| slot.definition == *definition);
@@ -361,10 +364,8 @@ impl Manager {
             followed.dormant = dormant.into_iter().map(|opened| opened.source).collect();
         }
         let mut new = Vec::new();
-        for Opened { name, source } in awake {
-            let slots = source.slots().to_vec();
+        for Opened { name, source, part } in awake {
             let Ok(called) = Identifier::try_from(name.as_str()) else { continue };
-            let groups = self.groups(followed, &called, &slots);
             let id = before.remove(&name).map_or_else(
                 || {
                     let id = self.new_source_id();
@@ -373,11 +374,13 @@ impl Manager {
                 },
                 |source| source.id,
             );
+            let open = OpenSource { id, slots: source.slots().to_vec(), part };
+            let groups = self.groups(followed, &called, &open);
             let source_key = SourceKey { job: followed.job.clone(), name: called };
             let active = ActiveSource::new(Arc::new(source_key), source, groups);
             self.owners.insert(id, key.clone());
             self.command(Command::Add(id, Box::new(active))).await;
-            followed.sources.insert(name, OpenSource { id, slots });
+            followed.sources.insert(name, open);
         }
         for source in before.into_values() {
             self.command(Command::Remove(source.id)).await;
@@ -387,8 +390,9 @@ impl Manager {
         }
     }
 
-    fn groups(&mut self, followed: &mut Followed, source: &Identifier, slots: &[Slot]) -> Vec<Group> {
-        self.ids.groups(followed.job.as_ref(), source, &mut followed.series, slots, &followed.plan)
+    fn groups(&mut self, followed: &mut Followed, called: &Identifier, source: &OpenSource) -> Vec<Group> {
+        let period = |name: &str| source.period(&followed.plan, name);
+        self.ids.groups(followed.job.as_ref(), called, &mut followed.series, &source.slots, period)
     }
 
     fn new_source_id(&mut self) -> SourceId {
@@ -481,6 +485,7 @@ impl Manager {
         if config.jobs != self.config.jobs {
             self.discovery = discovery_of(&config, &self.mounts);
         }
+        let parts_changed = config.steps != self.config.steps || config.tasks != self.config.tasks;
         let baseline_changed = config.baseline != self.config.baseline;
         self.config = config;
         self.rights.send_replace(Rights::of(&self.config));
@@ -494,7 +499,22 @@ impl Manager {
                 self.followed.insert(key, followed);
             }
         }
+        if parts_changed {
+            for followed in self.followed.values_mut().filter(|followed| followed.job.is_some()) {
+                (followed.plan.steps, followed.plan.tasks) =
+                    (self.config.steps.clone(), self.config.tasks.clone());
+                // What is open was opened for another plan.
+                followed.parts.clear();
+            }
+            self.follow_all_parts().await;
+        }
         self.look_for_jobs().await;
+    }
+
+    /// The plan of a job of which nobody has wished anything yet.
+    fn standing_plan(&self) -> Plan {
+        let Config { baseline, steps, tasks, .. } = self.config.clone();
+        Plan { baseline, steps, tasks, ..Plan::default() }
     }
 }
 

@@ -59,6 +59,7 @@ impl Manager {
             cpus: &self.cpus,
             perf_descriptors: self.config.perf_descriptors,
             first_perf_group: followed.perf.groups,
+            part: None,
         };
         let (opened, unavailable) = opener.open(&followed.subject, &unknown);
         // What was opened and has no line of a metric may get one later.
@@ -92,7 +93,7 @@ impl Manager {
             followed.probe.found.iter().map(|(name, availability)| (name.clone(), availability.clone()));
         let missing = followed.unavailable.iter();
         let missing = missing.map(|(name, reason)| (name.clone(), Availability::No(reason.clone())));
-        let sampled = followed.sources.iter().flat_map(|(name, source)| {
+        let sampled = followed.whole().flat_map(|(name, source)| {
             let read_ns = recent.get(name).copied().unwrap_or_default();
             let from = Availability::From { source: name.clone(), read_ns };
             source.slots.iter().map(move |slot| (slot.definition.name(), from.clone()))
@@ -138,7 +139,7 @@ fn typical_ns(mut read: impl FnMut()) -> f64 {
 impl Followed {
     /// Whether a metric is sampled.
     pub(super) fn samples(&self, name: &str) -> bool {
-        let mut slots = self.sources.values().flat_map(|source| &source.slots);
+        let mut slots = self.whole().flat_map(|(_, source)| &source.slots);
         slots.any(|slot| slot.definition.name() == name)
     }
 

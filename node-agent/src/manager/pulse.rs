@@ -29,10 +29,13 @@ struct Beat {
     reference_ns: f64,
 }
 
-const BEATS: [Beat; 2] = [
-    Beat { period_us: 1_000.0, sleep: Duration::from_millis(1), times: 16, reference_ns: 8_400.0 },
-    Beat { period_us: 10_000.0, sleep: Duration::from_millis(10), times: 6, reference_ns: 14_500.0 },
-];
+/// Where most of the cost is wake-ups.
+const SHORT: Beat =
+    Beat { period_us: 1_000.0, sleep: Duration::from_millis(1), times: 16, reference_ns: 8_400.0 };
+
+/// Where most of it is what has grown cold.
+const LONG: Beat =
+    Beat { period_us: 10_000.0, sleep: Duration::from_millis(10), times: 6, reference_ns: 14_500.0 };
 
 /// How often all beats are tried, and the pause between: CPUs differ, and so do moments.
 const ROUNDS: u32 = 4;
@@ -41,9 +44,16 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Of what is believed, the part that was found before, in percent.
 const BEFORE: u64 = 60;
 
-/// What was found, in nanoseconds, shared with the thread that finds it; 0 where nothing was found yet.
+/// CPU time of each beat as it was found, in nanoseconds; 0 where nothing was found yet.
+#[derive(Debug, Default)]
+struct Found {
+    short: AtomicU64,
+    long: AtomicU64,
+}
+
+/// What was found, shared with the thread that finds it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Pulse(Arc<[AtomicU64; BEATS.len()]>);
+pub(super) struct Pulse(Arc<Found>);
 
 impl Pulse {
     /// Takes the pulse, in a thread that ends within a second, nearly all of which it sleeps.
@@ -58,33 +68,19 @@ impl Pulse {
 
     fn feel(&self) {
         let Ok(file) = File::open(FILE) else { return };
-        let mut spent_ns = [0; BEATS.len()];
+        let (mut short_ns, mut long_ns) = (0, 0);
         for _ in 0..ROUNDS {
-            for (beat, spent_ns) in BEATS.iter().zip(&mut spent_ns) {
-                *spent_ns += beat.cpu_ns(&file);
-            }
-            std::thread::sleep(PAUSE);
+            short_ns += SHORT.cpu_ns(&file);
+            long_ns += LONG.cpu_ns(&file);
+            clock::sleep(PAUSE);
         }
-        for ((beat, spent_ns), found) in BEATS.iter().zip(spent_ns).zip(self.0.iter()) {
-            let now_ns = spent_ns / u64::from(ROUNDS * beat.times);
-            let believed_ns = match found.load(Relaxed) {
-                0 => now_ns,
-                before_ns => (before_ns * BEFORE + now_ns * (100 - BEFORE)) / 100,
-            };
-            found.store(believed_ns, Relaxed);
-        }
+        SHORT.note(&self.0.short, short_ns);
+        LONG.note(&self.0.long, long_ns);
     }
 
     /// How many times as long as on the machine of reference things take now.
     pub(super) fn slowness(&self) -> Slowness {
-        std::array::from_fn(|at| {
-            let (beat, found_ns) = (&BEATS[at], self.0[at].load(Relaxed));
-            let slowness = match u32::try_from(found_ns).unwrap_or(u32::MAX) {
-                0 => 1.0,
-                found_ns => f64::from(found_ns) / beat.reference_ns,
-            };
-            (beat.period_us, slowness)
-        })
+        [SHORT.slowness(&self.0.short), LONG.slowness(&self.0.long)]
     }
 }
 
@@ -94,11 +90,30 @@ impl Beat {
         let mut text = [0; 1024];
         let began_ns = clock::thread_cpu_ns();
         for _ in 0..self.times {
-            std::thread::sleep(self.sleep);
+            clock::sleep(self.sleep);
             // What it says does not matter, nor whether it says anything.
             file.read_at(&mut text, 0).ok();
         }
         clock::thread_cpu_ns().saturating_sub(began_ns)
+    }
+
+    /// Notes what all rounds together took.
+    fn note(&self, found: &AtomicU64, all_ns: u64) {
+        let now_ns = all_ns / u64::from(ROUNDS * self.times);
+        let believed_ns = match found.load(Relaxed) {
+            0 => now_ns,
+            before_ns => (before_ns * BEFORE + now_ns * (100 - BEFORE)) / 100,
+        };
+        found.store(believed_ns, Relaxed);
+    }
+
+    /// The period, and how many times as long things take that are done so often.
+    fn slowness(&self, found: &AtomicU64) -> (f64, f64) {
+        let slowness = match u32::try_from(found.load(Relaxed)).unwrap_or(u32::MAX) {
+            0 => 1.0,
+            found_ns => f64::from(found_ns) / self.reference_ns,
+        };
+        (self.period_us, slowness)
     }
 }
 
@@ -111,10 +126,10 @@ mod tests {
         let pulse = Pulse::default();
         assert_eq!(pulse.slowness(), [(1_000.0, 1.0), (10_000.0, 1.0)], "nothing is known yet");
         pulse.feel();
-        let found = |at: usize| pulse.0[at].load(Relaxed);
-        assert!(found(0) > 0 && found(1) > 0, "sleeping and reading takes CPU time: {pulse:?}");
-        pulse.0[0].store(16_800, Relaxed);
-        pulse.0[1].store(43_500, Relaxed);
+        let found = [pulse.0.short.load(Relaxed), pulse.0.long.load(Relaxed)];
+        assert!(found.iter().all(|found_ns| *found_ns > 0), "sleeping and reading takes CPU time: {pulse:?}");
+        pulse.0.short.store(16_800, Relaxed);
+        pulse.0.long.store(43_500, Relaxed);
         assert_eq!(pulse.slowness(), [(1_000.0, 2.0), (10_000.0, 3.0)]);
     }
 }

@@ -116,6 +116,11 @@ impl Definition {
         self.instance.is_none() && self.metric.family_prefix().is_some()
     }
 
+    /// Whether a kernel file has it.
+    pub fn is_of_file(&self) -> bool {
+        self.metric.origins.iter().any(|origin| matches!(origin, Origin::Text { .. }))
+    }
+
     /// The canonical name. Of a whole family it ends in `*`, as in the catalogue.
     pub fn name(&self) -> String {
         match (&self.instance, self.metric.family_prefix()) {

@@ -14,8 +14,8 @@ use polymeter_benches::agent::Running;
 use polymeter_benches::clock::now_ns;
 use polymeter_benches::histogram::Histogram;
 use polymeter_benches::job::{Job, pause};
-use polymeter_benches::plan;
 use polymeter_benches::table::{self, say, to_f64};
+use polymeter_benches::{plan, process};
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::period::Period;
 
@@ -76,6 +76,8 @@ const SETTLE_NS: i64 = 1_500_000_000;
 #[derive(Debug, Clone, Default)]
 struct Run {
     cpu_s: f64,
+    /// Of it, that of the thread that encodes, keeps and sends frames.
+    sender_cpu_s: f64,
     seconds: f64,
     due: u64,
     kept: u64,
@@ -88,6 +90,7 @@ struct Run {
 impl Run {
     fn add(&mut self, other: &Self) {
         self.cpu_s += other.cpu_s;
+        self.sender_cpu_s += other.sender_cpu_s;
         self.seconds += other.seconds;
         self.due += other.due;
         self.kept += other.kept;
@@ -154,6 +157,7 @@ fn row(agent: &Run, bare: &Run) -> Vec<String> {
         percent(agent),
         percent(bare),
         format!("{:.2}", agent.cpu_s / bare.cpu_s.max(1e-9)),
+        format!("{:.1} %", 100.0 * agent.sender_cpu_s / agent.cpu_s.max(1e-9)),
         share(agent.kept, agent.due),
         share(bare.kept, bare.due),
         share(agent.late, agent.due),
@@ -166,7 +170,7 @@ fn row(agent: &Run, bare: &Run) -> Vec<String> {
 
 fn report(arguments: &Arguments, rows: &[Vec<String>]) {
     say(&format!(
-        "{} rounds of {} s; CPU in percent of one core, all threads; lateness in µs (p50 / p99 / p99.9 / most): the agent's when it read, the bare reads' when they woke",
+        "{} rounds of {} s; CPU in percent of one core, all threads, and how much of it is encoding, keeping and sending; lateness in µs (p50 / p99 / p99.9 / most): the agent's when it read, the bare reads' when they woke",
         arguments.rounds, arguments.seconds
     ));
     say("");
@@ -180,6 +184,7 @@ fn report(arguments: &Arguments, rows: &[Vec<String>]) {
             "agent CPU",
             "bare CPU",
             "ratio",
+            "delivery",
             "agent kept",
             "bare kept",
             "agent late",
@@ -216,6 +221,7 @@ fn with_agent(
     }
     Ok(Run {
         cpu_s: after.cpu_s - before.cpu_s,
+        sender_cpu_s: after.sender_cpu_s - before.sender_cpu_s,
         seconds: after.seconds - before.seconds,
         due: after.due - before.due,
         kept: after.kept - before.kept,
@@ -237,6 +243,7 @@ fn view(running: &Running) -> Result<Run, Box<dyn Error>> {
     }
     Ok(Run {
         cpu_s: to_f64(status.counts.cpu_ns) / 1e9,
+        sender_cpu_s: process::threads_cpu_s(running.pid(), "sender")?,
         seconds: to_f64(now_ns()) / 1e9,
         due: tally.due,
         kept: tally.taken,

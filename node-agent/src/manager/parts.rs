@@ -1,0 +1,77 @@
+//! The steps and tasks of a job: sources of their own for each, while its cgroups are there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use polymeter_proto::series::{Identifier, Labels};
+
+use super::followed::Followed;
+use super::{Key, Manager};
+use crate::jobs::open::{Opened, Opener, Subject};
+use crate::jobs::parts::{self, Part};
+
+impl Manager {
+    /// Follows the parts that all jobs have now, where the plan wants that.
+    pub(super) async fn follow_all_parts(&mut self) {
+        let with_parts = self.followed.iter().filter(|(_, followed)| followed.may_have_parts());
+        let keys: Vec<Key> = with_parts.map(|(key, _)| key.clone()).collect();
+        for key in keys {
+            self.follow_parts(&key).await;
+        }
+    }
+
+    /// Follows the parts that a job has now: opens the files of those that are new, or have got another controller's
+    /// directory since, and closes those of parts that are gone.
+    pub(super) async fn follow_parts(&mut self, key: &Key) {
+        if !self.followed.get(key).is_some_and(Followed::may_have_parts) {
+            return;
+        }
+        let Some(mut followed) = self.followed.remove(key) else { return };
+        let now = match &followed.subject {
+            Subject::Cgroups(cgroups) if followed.plan.wants_parts() => parts::find(cgroups),
+            Subject::Cgroups(_) | Subject::Processes(_) | Subject::Node(_) => BTreeMap::new(),
+        };
+        followed.parts.retain(|name, part| now.get(name) == Some(&**part));
+        let (kept, stale): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            std::mem::take(&mut followed.sources).into_iter().partition(|(_, source)| {
+                source.part.as_ref().is_none_or(|part| followed.parts.contains_key(&part.name))
+            });
+        followed.sources = kept;
+        let mut opened = Vec::new();
+        for (name, part) in now {
+            if !followed.parts.contains_key(&name) {
+                let part = Arc::new(part);
+                opened.extend(self.open_part(&followed, &part));
+                followed.parts.insert(name, part);
+            }
+        }
+        if !opened.is_empty() || !stale.is_empty() {
+            self.replace(key, &mut followed, opened, stale, false).await;
+        }
+        self.followed.insert(key.clone(), followed);
+        self.count();
+    }
+
+    /// Opens the files of a part that the plan wants. What a part does not have is no news: its job says what is missing.
+    fn open_part(&self, followed: &Followed, part: &Arc<Part>) -> Vec<Opened> {
+        if Identifier::try_from(part.name.as_str()).is_err() || Labels::new(part.labels.clone()).is_err() {
+            return Vec::new();
+        }
+        let opener = Opener {
+            mounts: &self.mounts,
+            cpus: &self.cpus,
+            perf_descriptors: 0,
+            first_perf_group: 0,
+            part: Some(part),
+        };
+        let subject = Subject::Cgroups(part.cgroups.clone());
+        opener.open(&subject, &followed.plan.definitions_of_part(part.kind)).0
+    }
+}
+
+impl Followed {
+    /// Whether its parts have to be looked at: some are wanted, or some are open.
+    fn may_have_parts(&self) -> bool {
+        self.plan.wants_parts() || self.sources.values().any(|source| source.part.is_some())
+    }
+}
