@@ -12,7 +12,7 @@
 
 mod common;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -32,7 +32,8 @@ fn workload() {
 }
 
 /// The last metric is due once a day, so that its samples are the first and the last readings alone.
-const BASELINE: &str = "[baseline]\n\"cpu.usage\" = \"1s\"\n\"memory.peak\" = \"1s\"\n\"memory.failures\" = \"1s\"\n\"cpu.user\" = \"1d\"\n";
+const BASELINE: &str = "[baseline]\n\"cpu.usage\" = \"1s\"\n\"memory.peak\" = \"1s\"\n\"memory.failures\" = \"1s\"\n\"cpu.user\" = \"1d\"\n\
+    [steps]\n\"cpu.usage\" = \"1s\"\n";
 
 /// Uses the CPU, and stays for long enough to be found while many others begin on two CPUs.
 const BURN: &str = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 0.3";
@@ -57,16 +58,24 @@ impl Scene {
         Self { cluster: Cluster::start(configure), collector, site }
     }
 
-    /// The samples of a job that has ended, on all its nodes.
+    /// The samples of a job that has ended, on all its nodes, its steps left out.
     fn samples(&self, row: &JobRow) -> BTreeMap<Key, Series> {
         let mut reader = self.site.reader();
         let mut all: BTreeMap<Key, Series> = BTreeMap::new();
-        for series in reader.series(Of::Job(row.job_key)).unwrap() {
+        let series = reader.series(Of::Job(row.job_key)).unwrap();
+        for series in series.into_iter().filter(|series| series.labels.is_empty()) {
             let points = reader.points(series.series_id, i64::MIN..i64::MAX).unwrap();
             let points = points.into_iter().map(|(time_ns, value)| (time_ns / 1000, value)).collect();
             all.insert((series.metric, series.node), Series { kind: series.kind, points });
         }
         all
+    }
+
+    /// The steps of a job that were seen, with their nodes.
+    fn steps(&self, row: &JobRow) -> BTreeSet<(String, String)> {
+        let series = self.site.reader().series(Of::Job(row.job_key)).unwrap();
+        let steps = series.into_iter().filter(|series| !series.labels.is_empty());
+        steps.map(|series| (series.labels.to_string(), series.node)).collect()
     }
 
     /// A job that has ended has its first and its last reading on each of its nodes, and what the prolog told.
@@ -146,6 +155,10 @@ fn jobs_of_all_kinds_are_followed_from_their_first_to_their_last() {
         (row.exit_code, row.exit_signal) == (Some(3), Some(0))
     });
     let row = stored::job(&mut scene.site.reader(), &both).unwrap();
+    let steps = scene.steps(&row);
+    for node in &row.nodes {
+        assert!(steps.contains(&("step=0".to_owned(), node.clone())), "{steps:?}");
+    }
     assert_eq!(
         (row.account.as_deref(), row.queue.as_deref(), row.cores),
         (Some("physics"), Some("p"), Some(2))
