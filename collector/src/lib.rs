@@ -16,6 +16,8 @@ pub mod commit;
 pub mod config;
 pub mod control;
 pub mod directory;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod gate;
 pub mod inbox;
 pub mod ingest;

@@ -23,6 +23,8 @@ use zmq::{Context, DONTWAIT, POLLIN, PollItem, Socket};
 use self::authorised::{Directory, Names};
 use self::knock::Knock;
 pub(crate) use self::knock::Turned;
+#[cfg(fuzzing)]
+pub use self::{authorised::authorise, zap::ask};
 use crate::clock::Clock;
 use crate::inbox::Waker;
 use crate::keys::KeysError;

@@ -11,6 +11,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 pub(crate) use self::histogram::Histogram;
 pub(crate) use self::http::Server;
+#[cfg(fuzzing)]
+pub use self::http::is_answered;
 use crate::gate::Turned;
 use crate::inbox::Depth;
 use crate::refusal::RefusalKind;
