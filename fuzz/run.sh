@@ -3,6 +3,9 @@
 # have: fuzz/run.sh [SECONDS [TARGET...]]. What is found beyond the corpora lies in target/fuzz; an input that breaks
 # something is printed and kept there.
 #
+# The corpora are written by hand, but for that of `ingest`, which proto/tests/seeds.rs makes of the golden files. In
+# `doors` the parts of ZAP's requests stand behind their lengths, and key files of a directory behind their names.
+#
 # It is what `cargo fuzz run` does, without the address sanitizer, which wants a nightly compiler and which code without
 # `unsafe` has little use for. `cargo fuzz` works on this directory as well.
 set -euo pipefail
@@ -10,7 +13,7 @@ cd "$(dirname "$0")"
 seconds=${1:-60}
 shift || true
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(configuration control frame ingest kernel_text message)
+[ ${#targets[@]} -gt 0 ] || targets=(configuration control doors frame ingest kernel_text message spool)
 
 out=$(realpath -m ../target/fuzz)
 export CARGO_TARGET_DIR=$out/build
@@ -26,6 +29,7 @@ real() {
     case $1 in
     configuration) echo ../deploy ;;
     frame | message) echo ../proto/tests/golden ;;
+    spool) echo corpus/ingest ;;
     kernel_text) echo ../node-agent/tests/fixtures ;;
     esac
 }

@@ -58,7 +58,8 @@ unknown_keys() { # a program, a table or nothing: prints the keys of the file or
 }
 unknown_keys polymeter-agent "" | grep -vx limits >"$work/agent.keys"
 unknown_keys polymeter-agent limits | sed 's/^/limits./' >>"$work/agent.keys"
-unknown_keys polymeter-collector "" >"$work/collector.keys"
+unknown_keys polymeter-collector "" | grep -vx clock >"$work/collector.keys"
+unknown_keys polymeter-collector clock | sed 's/^/clock./' >>"$work/collector.keys"
 for daemon in agent collector; do
     [ -s "$work/$daemon.keys" ] || failed "polymeter-$daemon does not say its keys"
     evaluate nix/check/keys.nix --arg file "./nix/modules/$daemon-settings.nix" | sort >"$work/$daemon.options"

@@ -16,5 +16,6 @@ lib.fileset.toSource {
     (lib.fileset.difference ../benches ../benches/results)
     ../deploy
     ../docs
+    ../fuzz/corpus
   ];
 }

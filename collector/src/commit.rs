@@ -99,6 +99,15 @@ impl Loss {
     }
 }
 
+/// Samples that are dated outside of what is possible.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outside {
+    /// How many.
+    pub samples: u64,
+    /// The earliest and the latest time that they bear, in microseconds since the epoch.
+    pub span_us: (i64, i64),
+}
+
 /// Why samples are not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LossReason {
@@ -108,7 +117,7 @@ pub enum LossReason {
     SpoolDamaged,
     /// A collector refused their frame, as it came, until the agent gave it up.
     Refused,
-    /// They are dated outside of what can be: more than a year ago, or more than a day ahead.
+    /// They are dated outside of what is possible, by [`TimeRange`](crate::ingest::TimeRange).
     Clock,
     /// Their frame says something that cannot be.
     Contradiction,
@@ -192,6 +201,10 @@ pub struct Accepted {
     pub received_us: i64,
     /// Its samples.
     pub samples: Vec<Samples>,
+    /// Its samples that are stored apart from others, because of their times.
+    pub apart: Vec<Samples>,
+    /// Its samples that are dated outside of what is possible, whatever becomes of them.
+    pub outside: Option<Outside>,
     /// Its samples that are not stored.
     pub losses: Vec<Loss>,
     /// Tallies since the session began, by job and source.
@@ -214,6 +227,8 @@ impl Accepted {
             sequence,
             received_us,
             samples: Vec::new(),
+            apart: Vec::new(),
+            outside: None,
             losses: Vec::new(),
             tallies: Vec::new(),
             plan_changes: Vec::new(),
@@ -239,7 +254,7 @@ impl Accepted {
     pub fn as_loss(&self, reason: LossReason) -> Self {
         let mut nothing = Self::nothing(Arc::clone(&self.session), self.sequence, self.received_us);
         nothing.losses.clone_from(&self.losses);
-        for samples in &self.samples {
+        for samples in self.samples.iter().chain(&self.apart) {
             let times = || samples.times_us.iter().copied();
             nothing.lose(Loss {
                 job: samples.job.clone(),
@@ -261,9 +276,14 @@ impl Accepted {
         nothing
     }
 
-    /// How many rows of samples it makes.
+    /// How many rows of samples it makes, without those apart.
     pub fn rows(&self) -> usize {
         self.samples.iter().map(|samples| samples.values.len()).sum()
+    }
+
+    /// How many rows of samples it makes apart.
+    pub fn rows_apart(&self) -> usize {
+        self.apart.iter().map(|samples| samples.values.len()).sum()
     }
 
     /// All jobs that it speaks of, some more than once.
@@ -284,7 +304,7 @@ impl Accepted {
 
     /// All series that it has samples of, some more than once.
     pub fn series(&self) -> impl Iterator<Item = &Arc<Series>> {
-        self.samples.iter().flat_map(|samples| &samples.series)
+        self.samples.iter().chain(&self.apart).flat_map(|samples| &samples.series)
     }
 }
 
@@ -293,8 +313,10 @@ impl Accepted {
 pub struct Committed {
     /// Up to where each session is stored now.
     pub through: Vec<(SessionId, u64)>,
-    /// Rows of samples that were written.
+    /// Rows of samples that were written, without those apart.
     pub rows: u64,
+    /// Rows of samples that were written apart.
+    pub apart: u64,
     /// Frames that were stored before, by another collector or in a transaction whose outcome was not known.
     pub repeated: u64,
 }

@@ -2,6 +2,7 @@
 //!
 //! All faults are found before anything is opened, and reported together.
 
+mod clock;
 mod control;
 mod endpoint;
 mod file;
@@ -14,11 +15,13 @@ use std::time::Duration;
 
 use clap::Parser;
 
+pub use self::clock::{Reach, SaidClock};
 pub use self::control::SaidControl;
 pub use self::endpoint::Endpoint;
 pub use self::file::Said;
 pub use self::security::SaidSecurity;
 use crate::control::ControlConfig;
+use crate::ingest::TimeRange;
 use crate::keys::KeyFiles;
 use crate::store::{StoreUrl, TimescaleMode};
 
@@ -43,6 +46,8 @@ pub struct Config {
     pub commit_interval: Duration,
     /// How many samples are committed together at most, but for the frame that goes beyond it.
     pub commit_rows: usize,
+    /// When samples may be dated, and what becomes of others.
+    pub clock: TimeRange,
     /// Where users ask for changes of whole jobs.
     pub control: ControlConfig,
     /// Where the keys are; none for connections without encryption.
@@ -63,6 +68,7 @@ impl Config {
             writers: 2,
             commit_interval: Duration::from_secs(1),
             commit_rows: 50_000,
+            clock: TimeRange::default(),
             control: ControlConfig::default(),
             keys: None,
             bind_node_to_key: true,
@@ -164,6 +170,7 @@ impl Arguments {
             writers: file.writers.unwrap_or(meant.writers),
             commit_interval: file.commit_interval.unwrap_or(meant.commit_interval),
             commit_rows: file.commit_rows.unwrap_or(meant.commit_rows),
+            clock: file.clock.meant(),
             control: file.control.meant(),
             bind_node_to_key: file.security.bind_node_to_key.unwrap_or(meant.bind_node_to_key),
             metrics: file.metrics,
@@ -194,6 +201,7 @@ fn option<T: std::str::FromStr<Err: fmt::Display>>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ingest::Beyond;
 
     fn resolve(arguments: &[&str]) -> Result<Config, String> {
         let arguments = std::iter::once(&"polymeter-collector").chain(arguments);
@@ -278,6 +286,32 @@ mod tests {
         }
         assert!(faults.contains("--store: "), "{faults}");
         assert_eq!(faults.lines().count(), 9, "{faults}");
+    }
+
+    #[test]
+    fn the_times_of_samples_are_bounded_as_said() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("collector.toml");
+        let of = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            resolve(&["--config", path.to_str().unwrap()]).map(|config| config.clock)
+        };
+        assert_eq!(of("[clock]\n").unwrap(), TimeRange::default());
+        let range = of("[clock]\nahead = '5min'\nbehind = '30d'\nbeyond = 'apart'\n").unwrap();
+        let (ahead, behind) = (Duration::from_secs(300), Duration::from_secs(30 * 86_400));
+        assert_eq!(range, TimeRange { ahead, behind, beyond: Beyond::Apart });
+        for (text, line, part) in [
+            ("clock = '1d'\n", 1, "a section [clock]"),
+            ("[clock]\nahead = '1y'\n", 2, "from 1s to 3660d"),
+            ("[clock]\nbeyond = 'keep'\n", 2, "none of refuse, apart"),
+            ("[clock]\nback = '1d'\n", 2, "not known in [clock]; known are ahead, behind, beyond"),
+        ] {
+            let faults = of(text).unwrap_err();
+            assert!(
+                faults.contains(&format!("collector.toml:{line}: ")) && faults.contains(part),
+                "{faults}"
+            );
+        }
     }
 
     #[test]

@@ -11,10 +11,13 @@
 //! acknowledged are the agents' to keep, so that the collector holds nothing that it could not lose.
 
 pub mod clock;
+mod clocks;
 pub mod commit;
 pub mod config;
 pub mod control;
 pub mod directory;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod gate;
 pub mod inbox;
 pub mod ingest;
@@ -23,6 +26,7 @@ pub mod limits;
 pub mod log;
 mod metrics;
 pub mod query;
+mod quiet;
 mod receiver;
 pub mod refusal;
 mod stop;
@@ -39,6 +43,7 @@ use polymeter_proto::key::KeyPair;
 pub use writer::Totals;
 
 use crate::clock::Clock;
+use crate::clocks::Clocks;
 use crate::control::{Control, NoDoor, Open};
 use crate::directory::Directory;
 use crate::gate::{Admission, Gate};
@@ -179,11 +184,12 @@ impl Collector {
         let upkeep = Upkeep::start(config, choice.way)?;
         let server = config.metrics.map(|address| metrics::Server::start(address, Arc::clone(&metrics)));
         let server = server.transpose()?;
-        let directory = Directory::default();
+        let (directory, clocks) = (Directory::default(), Clocks::new(config.clock));
         let mut writers = Vec::new();
         for ((store, inbox), counts) in stores.into_iter().zip(outlets).zip(metrics.writers()) {
             let (answers, directory) = (answer_sender.clone(), directory.clone());
-            let ways = Ways { inbox, answers, directory, metrics: Arc::clone(counts) };
+            let (clocks, metrics) = (clocks.clone(), Arc::clone(counts));
+            let ways = Ways { inbox, answers, directory, clocks, metrics };
             let writer = Writer::new(config.clone(), clock, stop.clone(), ways, store);
             writers.push(spawn("writer", move || writer.run())?);
         }

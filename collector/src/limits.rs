@@ -44,22 +44,26 @@ pub const REQUEST_AGAIN: Duration = Duration::from_secs(1);
 /// Dictionaries that an agent may send for one frame. When it still speaks of unknown ids, it always will.
 pub const DICTIONARIES_PER_FRAME: u32 = 3;
 
-/// How far in the past a sample may lie: an outbox that lived through a long maintenance.
-pub const SAMPLE_AGE_MAX_US: i64 = 366 * 86_400 * 1_000_000;
+/// How far in the past a sample may lie where nothing else is said: an outbox that lived through a long maintenance.
+pub const SAMPLE_AGE_MAX: Duration = Duration::from_secs(366 * 86_400);
 
-/// How far in the future a sample may lie: a clock that is a time zone off.
-pub const SAMPLE_AHEAD_MAX_US: i64 = 86_400 * 1_000_000;
+/// How far in the future a sample may lie where nothing else is said: a clock that is a time zone off.
+pub const SAMPLE_AHEAD_MAX: Duration = Duration::from_secs(86_400);
+
+/// The most that either may be set to. On plain PostgreSQL every day within may become a partition.
+pub const SAMPLE_REACH_MAX: Duration = Duration::from_secs(3660 * 86_400);
 
 /// How often one peer is told that what it sends is refused.
 pub const REFUSAL_AGAIN: Duration = Duration::from_secs(10);
 
-/// How often the log says that one peer is refused.
+/// How often the log says that one peer is refused, or that one node's clock is far off.
 pub const REFUSAL_LOG_AGAIN: Duration = Duration::from_secs(60);
 
 /// Peers whose refusals are remembered. While it is full of recent ones, further peers get no answer.
 pub const REFUSED_PEERS: usize = 1024;
 
-/// Lines that the log has on refusals in one [`REFUSAL_LOG_AGAIN`], for a peer that connects anew is a new peer.
+/// Lines that the log has on refusals in one [`REFUSAL_LOG_AGAIN`], for a peer that connects anew is a new peer; and on
+/// clocks, for it may be the collector's own that is off.
 pub const REFUSAL_LINES: u32 = 20;
 
 /// The first and the longest time between two attempts to reach the store.

@@ -49,11 +49,12 @@ fn main() -> ExitCode {
     match run(&config) {
         Ok(totals) => {
             log::info(format_args!(
-                "stopped: {} frames with {} samples stored, {} repeated, {} samples rejected, {} messages refused",
+                "stopped: {} frames with {} samples stored, {} repeated, {} samples rejected, {} stored apart, {} messages refused",
                 totals.frames,
                 totals.samples,
                 totals.repeated,
                 totals.losses.here(),
+                totals.apart,
                 totals.refused
             ));
             ExitCode::SUCCESS

@@ -113,13 +113,15 @@ pub struct LedgerRow {
     pub skipped: u64,
     /// Taken, and rejected by the collector.
     pub rejected: u64,
+    /// Taken, and stored apart from others because of their times.
+    pub apart: u64,
 }
 
 impl LedgerRow {
-    /// How many samples must be stored, up to the frame that brought the tally.
+    /// How many samples must be stored with the others, up to the frame that brought the tally.
     pub const fn stored(&self) -> u64 {
-        let lost = self.tally.dropped + self.skipped + self.rejected;
-        self.tally.taken.saturating_sub(lost)
+        let elsewhere = self.tally.dropped + self.skipped + self.rejected + self.apart;
+        self.tally.taken.saturating_sub(elsewhere)
     }
 }
 
@@ -308,7 +310,7 @@ impl Reader {
     /// # Errors
     /// When the store fails.
     pub fn ledger(&mut self, job_key: Option<i64>) -> Result<Vec<LedgerRow>, StoreError> {
-        let sql = "SELECT ledger.session_id, node, source, due, taken, late, missed, absent, dropped, skipped, rejected
+        let sql = "SELECT ledger.session_id, node, source, due, taken, late, missed, absent, dropped, skipped, rejected, apart
              FROM ledger JOIN session USING (session_id)
              WHERE coalesce(job_key, 0) = CAST($1 AS bigint) ORDER BY node, source, ledger.session_id";
         self.backend.rows(sql, &[Value::Integer(job_key.unwrap_or(0))], |row| LedgerRow {
@@ -325,6 +327,7 @@ impl Reader {
             },
             skipped: row.count(),
             rejected: row.count(),
+            apart: row.count(),
         })
     }
 

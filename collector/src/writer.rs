@@ -12,6 +12,7 @@ use polymeter_proto::wire::frame::{self, Frame};
 use polymeter_proto::wire::message::ToCollector;
 
 use crate::clock::Clock;
+use crate::clocks::Clocks;
 use crate::commit::{Accepted, LossReason, Losses};
 use crate::config::Config;
 use crate::directory::Directory;
@@ -30,6 +31,8 @@ pub struct Totals {
     pub frames: u64,
     /// Samples that were committed.
     pub samples: u64,
+    /// Samples that were committed apart, because of their times.
+    pub apart: u64,
     /// Frames that came again after they were accepted.
     pub repeated: u64,
     /// Samples that are not stored and never will be; the store has the sessions and times.
@@ -45,6 +48,7 @@ impl Totals {
     pub fn add(&mut self, other: &Self) {
         self.frames += other.frames;
         self.samples += other.samples;
+        self.apart += other.apart;
         self.repeated += other.repeated;
         self.losses.add(&other.losses);
         self.refused += other.refused;
@@ -69,6 +73,8 @@ pub(crate) struct Ways {
     pub(crate) answers: AnswerSender,
     /// Which agent follows which job.
     pub(crate) directory: Directory,
+    /// Of whose clocks the log spoke.
+    pub(crate) clocks: Clocks,
     /// What it counts.
     pub(crate) metrics: Arc<WriterMetrics>,
 }
@@ -82,6 +88,7 @@ pub(crate) struct Writer {
     inbox: Inbox,
     answers: AnswerSender,
     directory: Directory,
+    clocks: Clocks,
     /// None while it is away.
     store: Option<Store>,
     ingest: Ingest,
@@ -101,9 +108,10 @@ impl Writer {
         config: Config,
         clock: Clock,
         stop: Stop,
-        Ways { inbox, answers, directory, metrics }: Ways,
+        Ways { inbox, answers, directory, clocks, metrics }: Ways,
         store: Store,
     ) -> Self {
+        let ingest = Ingest::new(config.clock);
         Self {
             config,
             clock,
@@ -111,8 +119,9 @@ impl Writer {
             inbox,
             answers,
             directory,
+            clocks,
             store: Some(store),
-            ingest: Ingest::default(),
+            ingest,
             gathered: Vec::new(),
             rows: 0,
             since: Duration::ZERO,
@@ -227,7 +236,10 @@ impl Writer {
         if self.gathered.is_empty() {
             self.since = self.clock.now().since_start;
         }
-        self.rows += accepted.rows();
+        if accepted.outside.is_some() {
+            self.clocks.report(&accepted, self.clock.now().since_start);
+        }
+        self.rows += accepted.rows() + accepted.rows_apart();
         self.gathered.push(accepted);
     }
 
@@ -294,6 +306,7 @@ impl Writer {
         self.metrics.commits.note(self.clock.now().since_start.saturating_sub(begun));
         self.totals.frames += frames.len() as u64 - committed.repeated;
         self.totals.samples += committed.rows;
+        self.totals.apart += committed.apart;
         self.totals.repeated += committed.repeated;
         frames.iter().flat_map(|frame| &frame.losses).for_each(|loss| self.totals.losses.note(loss));
         for (session, through) in committed.through {

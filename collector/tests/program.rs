@@ -37,12 +37,11 @@ fn terminate(child: &Child) {
     kill_process(Pid::from_raw(child.id().try_into().unwrap()).unwrap(), Signal::TERM).unwrap();
 }
 
-#[test]
-fn it_stores_until_it_is_told_to_stop() {
-    let directory = tempfile::tempdir().unwrap();
-    let store = format!("sqlite:{}", directory.path().join("p.db").display());
+/// Starts the program with a new store, and says where it listens. What it writes further comes line by line.
+fn start(store: &str, more: &[&str]) -> (Child, impl Iterator<Item = String> + use<>, String) {
     let mut child = program()
-        .args(["--listen", "tcp://127.0.0.1:*", "--store", &store])
+        .args(["--listen", "tcp://127.0.0.1:*", "--store", store])
+        .args(more)
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
@@ -53,14 +52,57 @@ fn it_stores_until_it_is_told_to_stop() {
         .and_then(|rest| rest.split(',').next())
         .unwrap_or_else(|| panic!("{first}"));
     assert!(!endpoint.ends_with('*') && first.contains("SQLite"), "{first}");
+    let endpoint = endpoint.to_owned();
+    (child, lines, endpoint)
+}
+
+#[test]
+fn it_stores_until_it_is_told_to_stop() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = format!("sqlite:{}", directory.path().join("p.db").display());
+    let (mut child, lines, endpoint) = start(&store, &[]);
     let context = zmq::Context::new();
-    let mut agent = Agent::new(&context, endpoint, "n1", 1);
+    let mut agent = Agent::new(&context, &endpoint, "n1", 1);
     agent.frame(&[(&shape(1, None), now_us(), &values(1).0)], &[], &[]);
     agent.send(1);
     agent.settle();
     terminate(&child);
     let last = lines.last().unwrap();
     assert!(last.contains("1 frames with 3 samples stored"), "{last}");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_clock_that_is_far_off_is_reported_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = format!("sqlite:{}", directory.path().join("p.db").display());
+    let config = directory.path().join("collector.toml");
+    std::fs::write(&config, "[clock]\nahead = '1h'\nbeyond = 'apart'\n").unwrap();
+    let (mut child, lines, endpoint) = start(&store, &["--config", config.to_str().unwrap()]);
+    let context = zmq::Context::new();
+    for (session, node) in [(1, "n1"), (2, "n2")] {
+        let mut agent = Agent::new(&context, &endpoint, node, session);
+        for seed in 0..3 {
+            let in_a_year = now_us() + 365 * 86_400 * 1_000_000 + seed;
+            agent.frame(&[(&shape(1, None), in_a_year, &values(seed).0)], &[], &[]);
+        }
+        agent.send_from(0);
+        agent.settle();
+    }
+    terminate(&child);
+    let lines: Vec<_> = lines.collect();
+    let of = |node: &str| lines.iter().filter(|line| line.contains(node)).collect::<Vec<_>>();
+    for node in ["n1", "n2"] {
+        let said = of(&format!("node {node} dates samples"));
+        assert_eq!(said.len(), 1, "{lines:?}");
+        // A little less than a year, for some time passes until it arrives.
+        assert!(said[0].contains("36") && said[0].contains(" d in the future (60 min at most)"), "{said:?}");
+        assert!(said[0].contains("raise `ahead` in [clock]"), "{said:?}");
+    }
+    assert!(
+        lines.last().unwrap().contains("0 samples stored")
+            && lines.last().unwrap().contains("18 stored apart")
+    );
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 

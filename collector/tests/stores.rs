@@ -19,9 +19,10 @@ use std::sync::Arc;
 
 use common::agent::{Agent, job, shape, values};
 use common::{Site, now_us, wait_until};
-use polymeter_collector::StartError;
+use polymeter_collector::ingest::{Beyond, TimeRange};
 use polymeter_collector::query::{JobRow, Of, Reader};
 use polymeter_collector::store::StoreError;
+use polymeter_collector::{Collector, Config, StartError};
 use polymeter_proto::batch::Shape;
 use polymeter_proto::ledger::{Cause, Event, JobFacts, JobTold, LedgerEntry, PlanChange, Tally};
 use polymeter_proto::name::MetricName;
@@ -38,8 +39,10 @@ scenarios! {
     garbage_harms_nobody,
     jobs_that_come_again_are_other_jobs,
     impossible_times_are_counted,
+    a_clock_that_is_far_off_is_stored_apart,
     a_stop_commits_what_lies_in_the_socket,
     a_newer_schema_is_refused,
+    an_older_schema_is_brought_up_to_date,
 }
 
 /// A frame of one row, `seed` seconds after `begin_us`.
@@ -382,6 +385,100 @@ fn impossible_times_are_counted(site: &mut Site) {
     let losses = site.reader().losses(None).unwrap();
     assert!(losses.iter().all(|loss| loss.reason == "clock"));
     assert_eq!(losses.iter().map(|loss| loss.samples).sum::<u64>(), 6);
+}
+
+const YEAR_US: i64 = 366 * 86_400 * 1_000_000;
+
+fn apart(site: &Site) -> Config {
+    let clock = TimeRange { beyond: Beyond::Apart, ..TimeRange::default() };
+    Config { clock, ..site.config() }
+}
+
+/// A job's source with two rows of the time that it is and one of a clock that is two years behind, as the agent counts
+/// them.
+fn send_from_a_wrong_clock(agent: &mut Agent, begin_us: i64) {
+    let (row, _) = values(1);
+    let row = row.as_slice();
+    let of_job = shape(1, Some(&job(1, "1", begin_us)));
+    let tally = Tally { due: 12, taken: 9, late: 0, missed: 2, absent: 1, dropped: 0 };
+    let entry = LedgerEntry { job: Some(JobHandle(1)), source: "stat".try_into().unwrap(), tally };
+    let rows =
+        [(&of_job, begin_us, row), (&of_job, begin_us - 2 * YEAR_US, row), (&of_job, begin_us + 7, row)];
+    agent.frame(&rows, &[entry], &[]);
+    agent.send_from(0);
+}
+
+fn a_clock_that_is_far_off_is_stored_apart(site: &mut Site) {
+    let begin_us = now_us();
+    let collector = Collector::start(&apart(site), &site.context).unwrap();
+    let mut agent = Agent::to(&site.context, &collector, "n1", 20);
+    send_from_a_wrong_clock(&mut agent, begin_us);
+    // It comes twice, as when an acknowledgement is lost.
+    agent.send_from(0);
+    agent.settle();
+    let totals = collector.stop().unwrap();
+    assert_eq!((totals.samples, totals.apart, totals.losses.here()), (6, 3, 0));
+    assert_eq!(site.number("SELECT count(*) FROM samples"), 6);
+    let two_years = match site.kind {
+        common::Kind::Sqlite => {
+            format!("received - time BETWEEN {y}000 AND {y}000 + 3600000000000", y = 2 * YEAR_US)
+        }
+        _ => "received - time BETWEEN interval '732 days' AND interval '732 days 1 hour'".to_owned(),
+    };
+    let of_job = "samples_apart JOIN series USING (series_id) JOIN job USING (job_key)";
+    assert_eq!(
+        site.number(&format!("SELECT count(*) FROM {of_job} WHERE job.job_id = '1' AND {two_years}")),
+        3
+    );
+    let adds_up = "due = missed + absent + dropped + skipped + rejected + apart + stored";
+    let counts = "apart = 3 AND stored = 6 AND rejected = 0 AND job_key IS NOT NULL";
+    assert_eq!(site.number(&format!("SELECT count(*) FROM ledger_balance WHERE {adds_up} AND {counts}")), 1);
+    assert_eq!(site.number("SELECT sum(stored) FROM session"), 6);
+    assert_eq!(site.number("SELECT count(*) FROM loss"), 0);
+    let job_key = the_job(site).job_key;
+    let ledger = site.reader().ledger(Some(job_key)).unwrap();
+    assert_eq!((ledger[0].apart, ledger[0].stored()), (3, 6));
+    // Nothing was made in the table of the others for a day of two years ago.
+    if site.kind == common::Kind::Postgres {
+        let old = "SELECT count(*) FROM pg_class WHERE relname ~ '^samples_[0-9]{8}$'
+             AND relname < 'samples_' || to_char(now() AT TIME ZONE 'UTC' - interval '2 days', 'YYYYMMDD')";
+        assert_eq!(site.number(old), 0);
+    }
+    // They can be moved, as docs/security.md says.
+    if site.kind != common::Kind::Sqlite {
+        site.execute(
+            "INSERT INTO samples SELECT time + interval '732 days', series_id, value FROM samples_apart JOIN series USING (series_id) WHERE node = 'n1';
+             DELETE FROM samples_apart USING series WHERE series.series_id = samples_apart.series_id AND node = 'n1'",
+        );
+        assert_eq!(site.number("SELECT count(*) FROM samples"), 9);
+        assert_eq!(site.number("SELECT count(*) FROM samples_apart"), 0);
+    }
+}
+
+fn an_older_schema_is_brought_up_to_date(site: &mut Site) {
+    site.collector().stop().unwrap();
+    // As version 3 left it.
+    for sql in [
+        "DROP VIEW ledger_balance",
+        "DROP TABLE samples_apart",
+        "ALTER TABLE ledger DROP COLUMN apart",
+        "CREATE VIEW ledger_balance AS
+         SELECT session_id, job_key, source, due, taken, late, missed, absent, dropped, skipped, rejected,
+                taken - dropped - skipped - rejected AS stored FROM ledger",
+        "DELETE FROM schema_version WHERE version > 3",
+        "INSERT INTO ledger (session_id, source, due, taken, late, missed, absent, dropped) VALUES ('x', 'stat', 5, 4, 0, 1, 0, 0)",
+    ] {
+        site.execute(sql);
+    }
+    let Err(StoreError::OlderSchema { found: 3 }) = Reader::open(&site.url()) else { panic!("it is read") };
+    let collector = Collector::start(&apart(site), &site.context).unwrap();
+    let mut agent = Agent::to(&site.context, &collector, "n1", 21);
+    send_from_a_wrong_clock(&mut agent, now_us());
+    agent.settle();
+    assert_eq!(collector.stop().unwrap().apart, 3);
+    assert_eq!(site.number("SELECT max(version) FROM schema_version"), 4);
+    let found = "SELECT count(*) FROM ledger_balance WHERE (source, stored, apart) IN (('stat', 4, 0), ('stat', 6, 3))";
+    assert_eq!(site.number(found), 2);
 }
 
 fn a_stop_commits_what_lies_in_the_socket(site: &mut Site) {

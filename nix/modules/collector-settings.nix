@@ -9,6 +9,7 @@ let
     optional
     pathOrOff
     period
+    reach
     ;
 in
 {
@@ -39,6 +40,14 @@ in
   commit_rows =
     optional (types.ints.between 1 10000000) 50000
       "How many samples are committed together at most.";
+  clock = {
+    ahead = optional reach "1d" "How far in the future samples may be dated.";
+    behind = optional reach "366d" "How far in the past samples may be dated.";
+    beyond = optional (types.enum [
+      "refuse"
+      "apart"
+    ]) "refuse" "What becomes of others: refused, or stored in the table samples_apart.";
+  };
   control_socket =
     optional pathOrOff "/run/polymeter-collector/control.sock"
       "A Unix socket at which users of this machine ask for changes on all nodes of their jobs, or \"off\".";

@@ -18,6 +18,7 @@ in
   # What polymeter-proto's Period reads.
   period = types.strMatching "[0-9]+(us|ms|s|min|h|d)";
   periodOrOff = types.strMatching "off|[0-9]+(us|ms|s|min|h|d)";
+  reach = types.strMatching "[0-9]+(s|min|h|d)";
   size = types.strMatching "[0-9]+(KiB|MiB|GiB)";
   endpoint = types.strMatching "(tcp|ipc)://.+";
   # Texts, and not Nix's own paths: those would be copied into the store, which everybody can read.

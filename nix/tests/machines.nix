@@ -59,6 +59,11 @@
         writers = 4;
         commit_interval = "500ms";
         commit_rows = 20000;
+        clock = {
+          ahead = "1h";
+          behind = "30d";
+          beyond = "apart";
+        };
         control_socket = "/run/polymeter-collector/control.sock";
         auth = "munge";
         control = "tcp://192.0.2.1:7718";

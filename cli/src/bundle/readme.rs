@@ -21,7 +21,7 @@ const FILES: [(&str, &str); 11] = [
     ("marks.csv", "instants and phases that somebody named"),
     (
         "ledger.csv",
-        "of every source how many samples were due, taken, late, missed, absent, dropped, skipped and rejected",
+        "of every source how many samples were due, taken, late, missed, absent, dropped, skipped, rejected and stored apart (of these, whose times cannot be, nothing is in samples.parquet)",
     ),
     ("losses.csv", "samples that never reached the store, and why"),
     ("provenance.json", "with which program of which revision the bundle was made, when, and of what"),

@@ -52,15 +52,16 @@ fn marks(reader: &mut Reader, key: Option<i64>) -> Result<String, StoreError> {
 fn ledger(reader: &mut Reader, key: Option<i64>) -> Result<String, StoreError> {
     let mut csv = Csv::new([
         "session", "node", "source", "due", "taken", "late", "missed", "absent", "dropped", "skipped",
-        "rejected",
+        "rejected", "apart",
     ]);
     for row in reader.ledger(key)? {
         let tally = row.tally;
         let of_agent = [tally.due, tally.taken, tally.late, tally.missed, tally.absent, tally.dropped];
         let [due, taken, late, missed, absent, dropped] = of_agent.map(|count| count.to_string());
-        let [skipped, rejected] = [row.skipped, row.rejected].map(|count| count.to_string());
+        let [skipped, rejected, apart] =
+            [row.skipped, row.rejected, row.apart].map(|count| count.to_string());
         let (session, node, source) = (row.session_id, row.node, row.source);
-        csv.row([session, node, source, due, taken, late, missed, absent, dropped, skipped, rejected]);
+        csv.row([session, node, source, due, taken, late, missed, absent, dropped, skipped, rejected, apart]);
     }
     Ok(csv.0)
 }

@@ -24,6 +24,8 @@ pub(crate) struct Report {
     pub(crate) skipped: u64,
     /// Taken, and rejected by the collector.
     pub(crate) rejected: u64,
+    /// Taken, and stored apart from others because of their times.
+    pub(crate) apart: u64,
     /// By node and source.
     pub(crate) sources: Vec<SourceReport>,
     pub(crate) stored: u64,
@@ -44,14 +46,15 @@ pub(crate) struct SourceReport {
     pub(crate) tally: Tally,
     pub(crate) skipped: u64,
     pub(crate) rejected: u64,
+    pub(crate) apart: u64,
     pub(crate) stored: u64,
 }
 
 impl From<LedgerRow> for SourceReport {
     fn from(row: LedgerRow) -> Self {
         let stored = row.stored();
-        let LedgerRow { node, source, tally, skipped, rejected, .. } = row;
-        Self { node, source, tally, skipped, rejected, stored }
+        let LedgerRow { session_id: _, node, source, tally, skipped, rejected, apart } = row;
+        Self { node, source, tally, skipped, rejected, apart, stored }
     }
 }
 
@@ -179,12 +182,13 @@ pub(crate) fn gather(reader: &mut Reader, job: &JobRow) -> Result<Report, StoreE
         let from_zero = row.metric.starts_with("io.") && row.first_time_ns > first_ns;
         series.push(summarise(row, &values, period, from_zero));
     }
-    let (mut ledger, mut skipped, mut rejected) = (Tally::default(), 0, 0);
+    let (mut ledger, mut skipped, mut rejected, mut apart) = (Tally::default(), 0, 0, 0);
     let mut sources = Vec::new();
     for row in reader.ledger(Some(job.job_key))? {
         ledger.add(&row.tally);
         skipped += row.skipped;
         rejected += row.rejected;
+        apart += row.apart;
         sources.push(SourceReport::from(row));
     }
     let losses = reader.losses(Some(job.job_key))?.into_iter();
@@ -202,6 +206,7 @@ pub(crate) fn gather(reader: &mut Reader, job: &JobRow) -> Result<Report, StoreE
         ledger,
         skipped,
         rejected,
+        apart,
         sources,
         losses,
         phases,

@@ -124,13 +124,13 @@ fn series(report: &Report, detail: Detail, bound: Option<usize>) -> String {
 fn sources(report: &Report, bound: Option<usize>) -> String {
     let head = [
         "source", "node", "due", "taken", "late", "missed", "absent", "dropped", "skipped", "rejected",
-        "stored",
+        "apart", "stored",
     ];
     let row = |source: &SourceReport| {
         let tally = &source.tally;
         let counts = [tally.due, tally.taken, tally.late, tally.missed, tally.absent, tally.dropped];
-        let lost = [source.skipped, source.rejected, source.stored];
-        let counts = counts.iter().chain(&lost).map(u64::to_string);
+        let rest = [source.skipped, source.rejected, source.apart, source.stored];
+        let counts = counts.iter().chain(&rest).map(u64::to_string);
         [source.source.clone(), source.node.clone()].into_iter().chain(counts).collect()
     };
     let head = head.map(str::to_owned).to_vec();
@@ -144,8 +144,10 @@ fn completeness(report: &Report) -> String {
     let takeable = ledger.due.saturating_sub(ledger.absent);
     let share =
         if takeable > 0 { 100.0 * units::to_f64(ledger.taken) / units::to_f64(takeable) } else { 100.0 };
-    let expected = ledger.taken.saturating_sub(ledger.dropped + report.skipped + report.rejected);
-    let lost: String = [(report.skipped, "skipped"), (report.rejected, "rejected")]
+    let elsewhere = ledger.dropped + report.skipped + report.rejected + report.apart;
+    let expected = ledger.taken.saturating_sub(elsewhere);
+    let others = [(report.skipped, "skipped"), (report.rejected, "rejected"), (report.apart, "stored apart")];
+    let others: String = others
         .iter()
         .filter(|(samples, _)| *samples > 0)
         .map(|(samples, how)| format!(", {samples} {how}"))
@@ -155,7 +157,7 @@ fn completeness(report: &Report) -> String {
         missing => format!(", {missing} on their way or deleted since"),
     };
     let mut text = format!(
-        "  {:<18}{} due, {} taken ({share:.2} % of what was there), {} late, {} missed, {} absent, {} dropped{lost}; {} stored{missing}\n",
+        "  {:<18}{} due, {} taken ({share:.2} % of what was there), {} late, {} missed, {} absent, {} dropped{others}; {} stored{missing}\n",
         "samples",
         ledger.due,
         ledger.taken,

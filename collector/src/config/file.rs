@@ -12,15 +12,17 @@ use polymeter_proto::period::Period;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::clock::{self, SaidClock};
 use super::control::SaidControl;
 use super::{Endpoint, Fault, SaidSecurity};
 use crate::limits;
 use crate::store::{StoreUrl, TimescaleMode};
 
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
     "auth",
     "authorised_agents",
     "bind_node_to_key",
+    "clock",
     "commit_interval",
     "commit_rows",
     "control",
@@ -57,6 +59,8 @@ pub struct Said {
     pub commit_interval: Option<Duration>,
     /// See [`super::Config::commit_rows`].
     pub commit_rows: Option<usize>,
+    /// What is said of the times of samples.
+    pub clock: SaidClock,
     /// What is said of control.
     pub control: SaidControl,
     /// What is said of keys.
@@ -114,6 +118,7 @@ pub(super) fn parse(path: &Path, text: &str, faults: &mut Vec<Fault>) -> Said {
                 said.commit_interval =
                     page.text(&value).map(|period: Period| Duration::from_nanos(period.as_nanos()));
             }
+            "clock" => said.clock = page.clock(&value),
             "control_socket" => said.control.socket = page.text(&value),
             "auth" => said.control.auth = page.text(&value),
             "control" => {
@@ -136,8 +141,7 @@ pub(super) fn parse(path: &Path, text: &str, faults: &mut Vec<Fault>) -> Said {
             "insecure" => said.security.insecure = page.flag(&value),
             "metrics" => said.metrics = page.address(&value),
             unknown => {
-                let unknown = crate::log::printable(unknown);
-                page.fault(key.span(), &format!("`{unknown}` is not known; known are {}", KEYS.join(", ")));
+                page.unknown(key.span(), unknown, "", &KEYS);
             }
         }
     }
@@ -156,6 +160,28 @@ impl Page<'_> {
         let before = self.text.as_bytes().get(..span.start).unwrap_or_default();
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
         format!("{}:{line}", self.path.display())
+    }
+
+    fn unknown(&mut self, span: Range<usize>, key: &str, section: &str, known: &[&str]) {
+        let key = crate::log::printable(key);
+        self.fault(span, &format!("`{key}` is not known{section}; known are {}", known.join(", ")));
+    }
+
+    fn clock(&mut self, value: &Spanned<DeValue<'_>>) -> SaidClock {
+        let mut said = SaidClock::default();
+        let Some(section) = value.get_ref().as_table() else {
+            self.fault(value.span(), "a section [clock] is wanted here");
+            return said;
+        };
+        for (key, value) in section {
+            match key.get_ref().as_ref() {
+                "ahead" => said.ahead = self.text(value),
+                "behind" => said.behind = self.text(value),
+                "beyond" => said.beyond = self.text(value),
+                unknown => self.unknown(key.span(), unknown, " in [clock]", &clock::KEYS),
+            }
+        }
+        said
     }
 
     fn text<T: std::str::FromStr<Err: fmt::Display>>(&mut self, value: &Spanned<DeValue<'_>>) -> Option<T> {

@@ -128,6 +128,12 @@ fn parse(output: &[u8]) -> Option<Credential> {
     (status? == 0).then_some(Credential { uid: uid?, payload })
 }
 
+/// For the fuzzer: who signed what, as `unmunge` says in this output.
+#[cfg(fuzzing)]
+pub fn signed(output: &[u8]) -> Option<(u32, Vec<u8>)> {
+    parse(output).map(|Credential { uid, payload }| (uid, payload))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

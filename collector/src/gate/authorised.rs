@@ -112,6 +112,11 @@ fn read(path: &Path) -> io::Result<(Names, Vec<String>)> {
     }
     // So that of two files with the same key it is always the same one that counts.
     files.sort();
+    Ok(judge(&files, keys::read_public))
+}
+
+/// The keys in `files`, each of which `read` reads, and what is wrong with them.
+fn judge(files: &[PathBuf], read: impl Fn(&Path) -> Result<PublicKey, KeyFileError>) -> (Names, Vec<String>) {
     let (mut names, mut complaints) = (Names::new(), Vec::new());
     for file in files {
         let name = file.file_stem().and_then(OsStr::to_str).map(Identifier::try_from);
@@ -120,7 +125,7 @@ fn read(path: &Path) -> io::Result<(Names, Vec<String>)> {
                 .push(format!("{}: this cannot be an agent's name; the key is not used", file.display()));
             continue;
         };
-        match keys::read_public(&file) {
+        match read(file) {
             Ok(key) => {
                 let name = Arc::new(name);
                 let counts = names.entry(key).or_insert_with(|| Arc::clone(&name));
@@ -134,7 +139,19 @@ fn read(path: &Path) -> io::Result<(Names, Vec<String>)> {
             Err(error) => complaints.push(format!("{error}; the key is not used")),
         }
     }
-    Ok((names, complaints.into_iter().take(limits::KEY_COMPLAINTS).collect()))
+    (names, complaints.into_iter().take(limits::KEY_COMPLAINTS).collect())
+}
+
+/// For the fuzzer: the names of the keys that a directory with these files would authorise, and the complaints. Of each
+/// file the name and the content.
+#[cfg(fuzzing)]
+pub fn authorise(files: &[(PathBuf, &[u8])]) -> (Vec<Arc<Identifier>>, Vec<String>) {
+    let guard = polymeter_proto::key::Guard { owner: 0, mode: 0o644, user: 0 };
+    let content =
+        |path: &Path| files.iter().find(|(file, _)| file == path).map_or(&b""[..], |(_, text)| text);
+    let paths: Vec<_> = files.iter().map(|(path, _)| path.clone()).collect();
+    let (names, complaints) = judge(&paths, |path| PublicKey::from_file(path, guard, content(path)));
+    (names.into_values().collect(), complaints)
 }
 
 #[cfg(test)]

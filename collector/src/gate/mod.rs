@@ -6,7 +6,6 @@
 
 mod authorised;
 mod knock;
-mod quiet;
 mod zap;
 
 use std::fmt::Write;
@@ -24,11 +23,13 @@ use zmq::{Context, DONTWAIT, POLLIN, PollItem, Socket};
 use self::authorised::{Directory, Names};
 use self::knock::Knock;
 pub(crate) use self::knock::Turned;
-use self::quiet::Quiet;
+#[cfg(fuzzing)]
+pub use self::{authorised::authorise, zap::ask};
 use crate::clock::Clock;
 use crate::inbox::Waker;
 use crate::keys::KeysError;
 use crate::metrics::Metrics;
+use crate::quiet::Quiet;
 use crate::{StartError, limits, log};
 
 /// Whose connection a message came by, and whether that still counts.

@@ -30,6 +30,14 @@ pub(super) fn parse(parts: &[Vec<u8>]) -> Option<Request> {
     Some(Request { address: String::from_utf8_lossy(address).into_owned(), key: PublicKey::new(key) })
 }
 
+/// For the fuzzer: the key that a request asks about, and whether its answer has the form that libzmq wants.
+#[cfg(fuzzing)]
+pub fn ask(parts: &[Vec<u8>]) -> (Option<PublicKey>, bool) {
+    let [version, id, status, ..] = answer(parts, None);
+    let is_answer = version == VERSION && status == b"400" && parts.get(1).is_none_or(|asked| *asked == id);
+    (parse(parts).map(|request| request.key), is_answer)
+}
+
 /// The answer to `parts`: let the peer in, and call it `user_id` in the metadata of its messages; or do not.
 pub(super) fn answer(parts: &[Vec<u8>], user_id: Option<&str>) -> [Vec<u8>; 6] {
     let id = parts.get(1).cloned().unwrap_or_default();

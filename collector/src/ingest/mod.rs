@@ -6,6 +6,7 @@
 mod dictionary;
 #[cfg(test)]
 mod tests;
+mod times;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,8 +19,9 @@ use polymeter_proto::wire::frame::Frame;
 use polymeter_proto::wire::message::{Lost, SkipReason, ToAgent, ToCollector};
 
 use self::dictionary::{Dictionary, Fault};
+pub use self::times::{Beyond, TimeRange};
 use crate::clock::Now;
-use crate::commit::{Accepted, Loss, LossReason, Samples};
+use crate::commit::{Accepted, Loss, LossReason};
 use crate::directory::Presence;
 use crate::inbox::Peer;
 use crate::limits;
@@ -82,6 +84,8 @@ struct Skipped {
 /// The sessions of one writer.
 #[derive(Debug, Default)]
 pub struct Ingest {
+    /// Which times of samples are possible.
+    range: TimeRange,
     sessions: HashMap<SessionId, State>,
     dictionary_bytes: usize,
     /// What a session has told of itself, until somebody takes it.
@@ -89,6 +93,11 @@ pub struct Ingest {
 }
 
 impl Ingest {
+    /// Without a session yet. Samples are to be dated within `range`.
+    pub fn new(range: TimeRange) -> Self {
+        Self { range, ..Self::default() }
+    }
+
     /// Whether the session is known. One that is not must be looked up in the store and [opened](Self::open).
     pub fn knows(&self, session: SessionId) -> bool {
         self.sessions.contains_key(&session)
@@ -149,7 +158,8 @@ impl Ingest {
         if let Some(refusal) = self.refuse_node(id, peer, &frame.dictionary) {
             return Verdict::Refused(refusal);
         }
-        let verdict = self.with(id, peer, now, |state| state.frame(frame, now));
+        let range = self.range;
+        let verdict = self.with(id, peer, now, |state| state.frame(frame, range, now));
         self.bound_memory(id);
         verdict
     }
@@ -268,7 +278,7 @@ impl State {
         })
     }
 
-    fn frame(&mut self, mut frame: Frame, now: Now) -> Verdict {
+    fn frame(&mut self, mut frame: Frame, range: TimeRange, now: Now) -> Verdict {
         let session = frame.session;
         if frame.sequence <= self.received {
             return self.repeated(session);
@@ -302,7 +312,7 @@ impl State {
             Err(fault) => return self.need_dictionary(fault, session, now),
         };
         losses.into_iter().for_each(|loss| accepted.lose(loss));
-        reject_impossible_times(&mut accepted, now);
+        range.enforce(&mut accepted, now.wall_us);
         ended.into_iter().for_each(|job| self.dictionary.end_job(job));
         self.advance(sequence);
         match rejected {
@@ -412,39 +422,4 @@ const fn ended_job(event: &Event) -> Option<polymeter_proto::series::JobHandle> 
         Event::JobEnded { job, .. } | Event::JobTold(JobTold { job, is_over: true, .. }) => Some(*job),
         Event::PlanChange(_) | Event::Mark(_) | Event::JobTold(_) => None,
     }
-}
-
-/// Takes out what is dated so that it cannot be, and counts it.
-fn reject_impossible_times(accepted: &mut Accepted, now: Now) {
-    let possible = now.wall_us - limits::SAMPLE_AGE_MAX_US..=now.wall_us + limits::SAMPLE_AHEAD_MAX_US;
-    let is_possible = |time_us: &i64| possible.contains(time_us);
-    let mut losses = Vec::new();
-    for samples in &mut accepted.samples {
-        if samples.times_us.iter().all(is_possible) {
-            continue;
-        }
-        let kept: Vec<bool> = samples.times_us.iter().map(is_possible).collect();
-        let impossible = || samples.times_us.iter().copied().filter(|time_us| !is_possible(time_us));
-        let span_us = impossible().min().zip(impossible().max()).unwrap_or_default();
-        let lost = impossible().count() * samples.series.len();
-        losses.push(Loss {
-            job: samples.job.clone(),
-            source: Some(Arc::clone(&samples.source)),
-            samples: lost as u64,
-            reason: LossReason::Clock,
-            span_us,
-        });
-        *samples = keep(samples, &kept);
-    }
-    losses.into_iter().for_each(|loss| accepted.lose(loss));
-}
-
-fn keep(samples: &Samples, kept: &[bool]) -> Samples {
-    let keep = |value: (&u64, &bool)| value.1.then_some(*value.0);
-    let columns = samples.values.chunks_exact(kept.len().max(1));
-    let values = columns.flat_map(|column| column.iter().zip(kept).filter_map(keep)).collect();
-    let times_us =
-        samples.times_us.iter().zip(kept).filter(|(_, kept)| **kept).map(|(time_us, _)| *time_us).collect();
-    let (source, job, series) = (Arc::clone(&samples.source), samples.job.clone(), samples.series.clone());
-    Samples { source, job, series, times_us, values }
 }

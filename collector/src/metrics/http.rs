@@ -127,6 +127,16 @@ fn judge(request: &[u8]) -> Judged {
     })
 }
 
+/// For the fuzzer: whether an answer to these bytes is due, and can be sent.
+#[cfg(fuzzing)]
+pub fn is_answered(request: &[u8]) -> bool {
+    let metrics = Metrics::new(String::new(), Vec::new());
+    match judge(request) {
+        Judged::Incomplete => false,
+        Judged::Complete(answer) => respond(answer, &metrics).starts_with(b"HTTP/1.1 "),
+    }
+}
+
 fn judge_line(method: &[u8], target: &[u8]) -> Answer {
     let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
     match (path, method) {

@@ -11,6 +11,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 pub(crate) use self::histogram::Histogram;
 pub(crate) use self::http::Server;
+#[cfg(fuzzing)]
+pub use self::http::is_answered;
 use crate::gate::Turned;
 use crate::inbox::Depth;
 use crate::refusal::RefusalKind;
@@ -61,6 +63,7 @@ pub(crate) struct WriterMetrics {
     /// What it did, as it was when it last looked up from its work.
     frames: Number,
     samples: Number,
+    apart: Number,
     repeated: Number,
     losses: [Number; crate::commit::LossReason::ALL.len()],
     sessions: Number,
@@ -110,6 +113,7 @@ impl WriterMetrics {
     pub(crate) fn show(&self, totals: &Totals, sessions: usize) {
         self.frames.set(totals.frames);
         self.samples.set(totals.samples);
+        self.apart.set(totals.apart);
         self.repeated.set(totals.repeated);
         self.sessions.set(sessions as u64);
         self.losses.iter().zip(totals.losses.counts()).for_each(|(shown, count)| shown.set(count));

@@ -132,6 +132,10 @@ impl Metrics {
             sum(|writer| writer.samples.get()),
         );
         page.single(
+            counter("apart_samples", "", "Samples that were stored apart, because of their times."),
+            sum(|writer| writer.apart.get()),
+        );
+        page.single(
             counter("repeated_frames", "", "Frames that came again and were not stored again."),
             sum(|writer| writer.repeated.get()),
         );

@@ -24,7 +24,7 @@ pub use self::url::{InvalidStoreUrl, StoreUrl};
 use crate::commit::{Accepted, Committed, Job, Series, Session};
 
 /// The newest version of the schema that this program knows. Each version has a file per store in `schema/`.
-pub const SCHEMA_VERSION: i32 = 3;
+pub const SCHEMA_VERSION: i32 = 4;
 
 /// Whether TimescaleDB is to be used where the store is PostgreSQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -320,23 +320,40 @@ pub(crate) fn latest_tallies<'a>(frames: &[&'a Accepted]) -> Vec<LatestTally<'a>
     latest(tallies)
 }
 
-/// What was lost of each session, job and source: skipped by the agent, and rejected here.
-pub(crate) type LostOfSource<'a> = ((SessionId, Option<i32>, &'a Identifier), (u64, u64));
-
-/// What `frames` say was lost, as far as it is known of which source.
-pub(crate) fn lost_by_source<'a>(frames: &[&'a Accepted]) -> Vec<LostOfSource<'a>> {
-    let mut lost = BTreeMap::new();
-    for (frame, loss) in frames.iter().flat_map(|frame| frame.losses.iter().map(move |loss| (frame, loss))) {
-        let Some(source) = loss.source.as_deref() else { continue };
-        let (skipped, rejected) =
-            lost.entry((frame.session.id, key_of(loss.job.as_ref()), source)).or_insert((0_u64, 0_u64));
-        let count = if loss.reason.is_here() { rejected } else { skipped };
-        *count = count.saturating_add(loss.samples);
-    }
-    lost.into_iter().collect()
+/// Samples that are not among the stored, although they were taken.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Elsewhere {
+    /// Skipped by the agent.
+    pub(crate) skipped: u64,
+    /// Rejected here.
+    pub(crate) rejected: u64,
+    /// Stored apart.
+    pub(crate) apart: u64,
 }
 
-/// How many samples of each session `frames` hold.
+/// What is not among the stored, of each session, job and source.
+pub(crate) type ElsewhereOfSource<'a> = ((SessionId, Option<i32>, &'a Identifier), Elsewhere);
+
+/// What `frames` say is lost or apart, as far as it is known of which source.
+pub(crate) fn elsewhere_by_source<'a>(frames: &[&'a Accepted]) -> Vec<ElsewhereOfSource<'a>> {
+    let mut counts: BTreeMap<_, Elsewhere> = BTreeMap::new();
+    for frame in frames {
+        let key = |job: Option<&Arc<Job>>, source| (frame.session.id, key_of(job), source);
+        for loss in &frame.losses {
+            let Some(source) = loss.source.as_deref() else { continue };
+            let of = counts.entry(key(loss.job.as_ref(), source)).or_default();
+            let count = if loss.reason.is_here() { &mut of.rejected } else { &mut of.skipped };
+            *count = count.saturating_add(loss.samples);
+        }
+        for samples in &frame.apart {
+            let of = counts.entry(key(samples.job.as_ref(), &samples.source)).or_default();
+            of.apart = of.apart.saturating_add(samples.values.len() as u64);
+        }
+    }
+    counts.into_iter().collect()
+}
+
+/// How many samples of each session `frames` hold, without those apart.
 pub(crate) fn rows_by_session(frames: &[&Accepted]) -> HashMap<SessionId, u64> {
     let mut rows = HashMap::new();
     for frame in frames {

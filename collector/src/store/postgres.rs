@@ -23,6 +23,7 @@ const MIGRATIONS: [(&str, &str); SCHEMA_VERSION as usize] = [
     (include_str!("../../schema/postgres_1.sql"), include_str!("../../schema/partitions_1.sql")),
     (include_str!("../../schema/postgres_2.sql"), include_str!("../../schema/partitions_2.sql")),
     (include_str!("../../schema/postgres_3.sql"), include_str!("../../schema/partitions_3.sql")),
+    (include_str!("../../schema/postgres_4.sql"), include_str!("../../schema/partitions_4.sql")),
 ];
 
 /// Where the first version leaves room to say that `samples` has partitions.
@@ -215,8 +216,9 @@ async fn write(client: &mut Client, frames: &[Accepted]) -> Result<Committed, to
     let last = rows::lock_sessions(&transaction, &sessions).await?;
     let (new, last) = not_stored(frames, last);
     let rows = rows::copy_samples(&transaction, &new).await?;
+    let apart = rows::insert_apart(&transaction, &new).await?;
     rows::upsert_tallies(&transaction, &new).await?;
-    rows::add_lost(&transaction, &new).await?;
+    rows::add_elsewhere(&transaction, &new).await?;
     rows::insert_losses(&transaction, &new).await?;
     rows::insert_plan_changes(&transaction, &new).await?;
     rows::insert_marks(&transaction, &new).await?;
@@ -226,5 +228,5 @@ async fn write(client: &mut Client, frames: &[Accepted]) -> Result<Committed, to
         .await?;
     transaction.commit().await?;
     let repeated = frames.len() - new.len();
-    Ok(Committed { through: last.into_iter().collect(), rows, repeated: repeated as u64 })
+    Ok(Committed { through: last.into_iter().collect(), rows, apart, repeated: repeated as u64 })
 }

@@ -11,7 +11,9 @@ use polymeter_proto::series::{Identifier, SessionId};
 use tokio_postgres::{Client, Error, Transaction};
 
 use super::copy::{Timestamp, put_header, put_sample, put_trailer};
-use super::{job_key, key_of, labels_json, latest_tallies, lost_by_source, stored_count, stored_us};
+use super::{
+    Elsewhere, elsewhere_by_source, job_key, key_of, labels_json, latest_tallies, stored_count, stored_us,
+};
 use crate::commit::{Accepted, Job, Series, Session};
 use crate::limits;
 
@@ -184,6 +186,29 @@ pub(super) async fn copy_samples(transaction: &Transaction<'_>, frames: &[&Accep
     copy.finish().await
 }
 
+/// One statement for each frame that has such: there are few, and a frame is bounded.
+pub(super) async fn insert_apart(transaction: &Transaction<'_>, frames: &[&Accepted]) -> Result<u64, Error> {
+    let mut rows = 0;
+    for frame in frames.iter().filter(|frame| !frame.apart.is_empty()) {
+        let (mut times, mut ids, mut values) = (Vec::new(), Vec::new(), Vec::new());
+        for (series, column) in frame.apart.iter().flat_map(|samples| samples.iter()) {
+            for (time_us, value) in column {
+                times.push(timestamp(time_us));
+                ids.push(series.id.get().copied());
+                values.push(value);
+            }
+        }
+        rows += transaction
+            .execute(
+                "INSERT INTO samples_apart (time, series_id, value, received)
+                 SELECT new.*, $4 FROM unnest($1::timestamptz[], $2::int4[], $3::float8[]) AS new (time, series_id, value)",
+                &[&times, &ids, &values, &timestamp(frame.received_us)],
+            )
+            .await?;
+    }
+    Ok(rows)
+}
+
 pub(super) async fn upsert_tallies(transaction: &Transaction<'_>, frames: &[&Accepted]) -> Result<(), Error> {
     let tallies = latest_tallies(frames);
     if tallies.is_empty() {
@@ -211,24 +236,28 @@ pub(super) async fn upsert_tallies(transaction: &Transaction<'_>, frames: &[&Acc
     Ok(())
 }
 
-pub(super) async fn add_lost(transaction: &Transaction<'_>, frames: &[&Accepted]) -> Result<(), Error> {
-    let lost = lost_by_source(frames);
-    if lost.is_empty() {
+pub(super) async fn add_elsewhere(transaction: &Transaction<'_>, frames: &[&Accepted]) -> Result<(), Error> {
+    let all = elsewhere_by_source(frames);
+    if all.is_empty() {
         return Ok(());
     }
-    let sessions: Vec<_> = lost.iter().map(|((session, ..), _)| session.to_string()).collect();
-    let job_keys: Vec<_> = lost.iter().map(|((_, key, _), _)| *key).collect();
-    let sources: Vec<_> = lost.iter().map(|((.., source), _)| source.as_str()).collect();
-    let (skipped, rejected): (Vec<_>, Vec<_>) =
-        lost.iter().map(|(_, (skipped, rejected))| (stored_count(*skipped), stored_count(*rejected))).unzip();
+    let sessions: Vec<_> = all.iter().map(|((session, ..), _)| session.to_string()).collect();
+    let job_keys: Vec<_> = all.iter().map(|((_, key, _), _)| *key).collect();
+    let sources: Vec<_> = all.iter().map(|((.., source), _)| source.as_str()).collect();
+    let column = |of: fn(&Elsewhere) -> u64| -> Vec<i64> {
+        all.iter().map(|(_, counts)| stored_count(of(counts))).collect()
+    };
+    let (skipped, rejected, apart) =
+        (column(|counts| counts.skipped), column(|counts| counts.rejected), column(|counts| counts.apart));
     transaction
         .execute(
-            "INSERT INTO ledger (session_id, job_key, source, due, taken, late, missed, absent, dropped, skipped, rejected)
-             SELECT session_id, job_key, source, 0, 0, 0, 0, 0, 0, skipped, rejected
-             FROM unnest($1::text[], $2::int4[], $3::text[], $4::int8[], $5::int8[]) AS new (session_id, job_key, source, skipped, rejected)
+            "INSERT INTO ledger (session_id, job_key, source, due, taken, late, missed, absent, dropped, skipped, rejected, apart)
+             SELECT session_id, job_key, source, 0, 0, 0, 0, 0, 0, skipped, rejected, apart
+             FROM unnest($1::text[], $2::int4[], $3::text[], $4::int8[], $5::int8[], $6::int8[])
+                  AS new (session_id, job_key, source, skipped, rejected, apart)
              ON CONFLICT (session_id, coalesce(job_key, 0), source) DO UPDATE SET skipped = ledger.skipped + excluded.skipped,
-                 rejected = ledger.rejected + excluded.rejected",
-            &[&sessions, &job_keys, &sources, &skipped, &rejected],
+                 rejected = ledger.rejected + excluded.rejected, apart = ledger.apart + excluded.apart",
+            &[&sessions, &job_keys, &sources, &skipped, &rejected, &apart],
         )
         .await?;
     Ok(())

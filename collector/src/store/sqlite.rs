@@ -8,8 +8,8 @@ use polymeter_proto::series::{Identifier, SessionId};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::{
-    Doing, SCHEMA_VERSION, StoreError, job_key, jobs_without_key, key_of, labels_json, latest_tallies,
-    lost_by_source, not_stored, rows_by_session, series_without_id, sessions, stored_count, stored_us,
+    Doing, SCHEMA_VERSION, StoreError, elsewhere_by_source, job_key, jobs_without_key, key_of, labels_json,
+    latest_tallies, not_stored, rows_by_session, series_without_id, sessions, stored_count, stored_us,
 };
 use crate::commit::{Accepted, Committed, Job, Series};
 use crate::limits;
@@ -19,6 +19,7 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("../../schema/sqlite_1.sql"),
     include_str!("../../schema/sqlite_2.sql"),
     include_str!("../../schema/sqlite_3.sql"),
+    include_str!("../../schema/sqlite_4.sql"),
 ];
 
 /// A connection to a file of SQLite.
@@ -96,8 +97,9 @@ impl SqliteStore {
         }
         let (new, last) = not_stored(frames, last);
         let rows = write_samples(&transaction, &new)?;
+        let apart = write_apart(&transaction, &new)?;
         write_tallies(&transaction, &new)?;
-        write_lost(&transaction, &new)?;
+        write_elsewhere(&transaction, &new)?;
         for frame in &new {
             write_losses(&transaction, frame)?;
             write_plan_changes(&transaction, frame)?;
@@ -108,7 +110,7 @@ impl SqliteStore {
         write_sessions(&transaction, frames, &last, &rows_by_session(&new))?;
         transaction.commit()?;
         let repeated = frames.len() - new.len();
-        Ok(Committed { through: last.into_iter().collect(), rows, repeated: repeated as u64 })
+        Ok(Committed { through: last.into_iter().collect(), rows, apart, repeated: repeated as u64 })
     }
 }
 
@@ -216,6 +218,23 @@ fn write_samples(connection: &Connection, frames: &[&Accepted]) -> rusqlite::Res
     Ok(rows)
 }
 
+fn write_apart(connection: &Connection, frames: &[&Accepted]) -> rusqlite::Result<u64> {
+    let mut insert = connection.prepare_cached(
+        "INSERT INTO samples_apart (time, series_id, value, received) VALUES (?1, ?2, ?3, ?4)",
+    )?;
+    let mut rows = 0;
+    for frame in frames {
+        for (series, samples) in frame.apart.iter().flat_map(|samples| samples.iter()) {
+            let id = series.id.get();
+            for (time_us, value) in samples {
+                insert.execute(params![ns(time_us), id, value, ns(frame.received_us)])?;
+                rows += 1;
+            }
+        }
+    }
+    Ok(rows)
+}
+
 fn write_tallies(connection: &Connection, frames: &[&Accepted]) -> rusqlite::Result<()> {
     let mut upsert = connection.prepare_cached(
         "INSERT INTO ledger (session_id, job_key, source, due, taken, late, missed, absent, dropped)
@@ -234,16 +253,16 @@ fn write_tallies(connection: &Connection, frames: &[&Accepted]) -> rusqlite::Res
     Ok(())
 }
 
-fn write_lost(connection: &Connection, frames: &[&Accepted]) -> rusqlite::Result<()> {
+fn write_elsewhere(connection: &Connection, frames: &[&Accepted]) -> rusqlite::Result<()> {
     let mut upsert = connection.prepare_cached(
-        "INSERT INTO ledger (session_id, job_key, source, due, taken, late, missed, absent, dropped, skipped, rejected)
-         VALUES (?1, ?2, ?3, 0, 0, 0, 0, 0, 0, ?4, ?5)
+        "INSERT INTO ledger (session_id, job_key, source, due, taken, late, missed, absent, dropped, skipped, rejected, apart)
+         VALUES (?1, ?2, ?3, 0, 0, 0, 0, 0, 0, ?4, ?5, ?6)
          ON CONFLICT (session_id, coalesce(job_key, 0), source) DO UPDATE SET skipped = skipped + excluded.skipped,
-             rejected = rejected + excluded.rejected",
+             rejected = rejected + excluded.rejected, apart = apart + excluded.apart",
     )?;
-    for ((session, job_key, source), (skipped, rejected)) in lost_by_source(frames) {
-        let (skipped, rejected) = (stored_count(skipped), stored_count(rejected));
-        upsert.execute(params![session.to_string(), job_key, source.as_str(), skipped, rejected])?;
+    for ((session, job_key, source), counts) in elsewhere_by_source(frames) {
+        let [skipped, rejected, apart] = [counts.skipped, counts.rejected, counts.apart].map(stored_count);
+        upsert.execute(params![session.to_string(), job_key, source.as_str(), skipped, rejected, apart])?;
     }
     Ok(())
 }

@@ -98,6 +98,17 @@ impl Site {
         }
     }
 
+    /// The number that a query answers.
+    pub fn number(&self, sql: &str) -> i64 {
+        match &self.server {
+            Some(server) => server.query(sql).parse().unwrap(),
+            None => {
+                let path = self.directory.path().join("store.db");
+                rusqlite::Connection::open(path).unwrap().query_row(sql, (), |row| row.get(0)).unwrap()
+            }
+        }
+    }
+
     pub fn reader(&self) -> Reader {
         Reader::open(&self.url()).unwrap()
     }

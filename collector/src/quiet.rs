@@ -7,7 +7,7 @@ use crate::limits;
 
 /// Says of each peer at most one thing in [`limits::REFUSAL_LOG_AGAIN`], and [`limits::REFUSAL_LINES`] things of all.
 #[derive(Debug, Default)]
-pub(super) struct Quiet {
+pub(crate) struct Quiet {
     spoken_of: HashMap<String, Duration>,
     /// When the lines began to be counted, and how many there were since.
     lines: (Duration, u32),
@@ -15,7 +15,7 @@ pub(super) struct Quiet {
 
 impl Quiet {
     /// Whether the log may speak of `peer` now.
-    pub(super) fn may_say(&mut self, peer: &str, now: Duration) -> bool {
+    pub(crate) fn may_say(&mut self, peer: &str, now: Duration) -> bool {
         let is_recent = |since: &Duration| now.saturating_sub(*since) < limits::REFUSAL_LOG_AGAIN;
         if self.spoken_of.get(peer).is_some_and(is_recent) {
             return false;

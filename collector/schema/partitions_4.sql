@@ -1,0 +1,1 @@
+-- Version 4 changes nothing of the partitions.

@@ -1,0 +1,71 @@
+//! What comes to the collector's other doors: key files, the directory of authorised agents, libzmq's questions (ZAP), HTTP
+//! requests for the metrics, and what `unmunge` says. Each reads the same bytes, for all are read in no time.
+#![no_main]
+
+use std::path::PathBuf;
+
+use libfuzzer_sys::fuzz_target;
+use polymeter_collector::fuzzing;
+use polymeter_proto::key::{KeyPair, PublicKey};
+
+fuzz_target!(|data: &[u8]| {
+    if let Ok(text) = std::str::from_utf8(data) {
+        keys(text);
+    }
+    authorised(data);
+    zap(data);
+    http(data);
+    if let Some((_, payload)) = fuzzing::signed(data) {
+        assert!(data.ends_with(&payload) && payload.len() + b"STATUS:0\nUID:0\n\n".len() <= data.len());
+    }
+});
+
+/// A key that was read can be written, and is the same again.
+fn keys(text: &str) {
+    if let Ok(key) = PublicKey::from_text(text) {
+        assert_eq!(PublicKey::from_text(&key.to_text("n")), Ok(key));
+    }
+    if let Ok(pair) = KeyPair::from_text(text) {
+        assert!(PublicKey::from_text(text).is_err(), "a file with a secret key is no public one");
+        let again = KeyPair::from_text(&pair.to_text("n")).expect("it was written here");
+        assert_eq!((again.public, again.secret.as_bytes()), (pair.public, pair.secret.as_bytes()));
+    }
+}
+
+/// Files behind zeros: a line with the name, and the content.
+fn authorised(data: &[u8]) {
+    let mut files = Vec::new();
+    for file in data.split(|byte| *byte == 0) {
+        let end = file.iter().position(|byte| *byte == b'\n').unwrap_or(file.len());
+        let (name, content) = file.split_at(end);
+        files.push((PathBuf::from(String::from_utf8_lossy(name).into_owned()), content));
+    }
+    let (names, complaints) = fuzzing::authorise(&files);
+    assert!(names.len() <= files.len() && complaints.len() <= fuzzing::KEY_COMPLAINTS);
+    for name in names {
+        let is_its =
+            |(path, _): &(PathBuf, &[u8])| path.file_stem().is_some_and(|stem| stem == name.as_str());
+        assert!(files.iter().any(is_its), "{name} has a file");
+    }
+}
+
+/// Parts behind their lengths.
+fn zap(data: &[u8]) {
+    let (mut parts, mut rest) = (Vec::new(), data);
+    while let Some((length, behind)) = rest.split_first() {
+        let (part, next) = behind.split_at(usize::from(*length).min(behind.len()));
+        parts.push(part.to_vec());
+        rest = next;
+    }
+    let (key, is_answer) = fuzzing::ask(&parts);
+    assert!(is_answer, "whoever asks is answered");
+    assert!(key.is_none_or(|key| parts.last().is_some_and(|part| part == key.as_bytes())));
+}
+
+/// What is answered once is answered with more behind it; and what is too long is not waited for.
+fn http(data: &[u8]) {
+    let is_answered = fuzzing::is_answered(data);
+    assert!(is_answered || data.len() <= fuzzing::HTTP_REQUEST_BYTES);
+    let more = [data, b"\r\n\r\n"].concat();
+    assert!(fuzzing::is_answered(&more));
+}

@@ -1,0 +1,55 @@
+//! Segments of the agent's spool, as a disk may give them back: whole records are read, and nothing is made up.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use polymeter_agent::delivery::spool::segment::{self, Segment};
+use polymeter_proto::series::SessionId;
+use polymeter_proto::wire::frame;
+
+/// The session of the seeds.
+const SESSION: SessionId = SessionId(0xfeed);
+
+fuzz_target!(|data: &[u8]| {
+    assert!(segment::read(data).cut_bytes <= data.len());
+    let (bytes, records) = segment_of(data);
+    let whole = segment::read(&bytes);
+    assert!(whole.cut_bytes == 0 && judged(&whole) <= records);
+    // A write that was not finished: what was before it is there, and nothing else.
+    let unfinished = segment::read(bytes.split_last().map_or(&[][..], |(_, before)| before));
+    assert!(unfinished.cut_bytes > 0 && judged(&unfinished) <= judged(&whole));
+    assert!(judged(&whole) - judged(&unfinished) <= records.min(1));
+    // A bit that has turned over, somewhere: it is noticed, and no record comes up that was not there.
+    let mut turned = bytes;
+    let sum = data.iter().fold(0, |sum: usize, byte| sum.wrapping_mul(31).wrapping_add(usize::from(*byte)));
+    let at = sum % turned.len();
+    turned.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1);
+    let damaged = segment::read(&turned);
+    assert!(damaged.damaged > 0 || damaged.cut_bytes > 0);
+    assert!(damaged.restored.len() <= whole.restored.len());
+});
+
+/// Records that were found to be frames or notes, or damaged. Dictionaries are not among them.
+fn judged(segment: &Segment) -> usize {
+    segment.restored.len() + usize::try_from(segment.damaged).expect("it is small")
+}
+
+/// A segment with right checksums, which no fuzzer guesses, of messages behind their lengths as the seeds of `ingest` have
+/// them; and how many records it has.
+fn segment_of(data: &[u8]) -> (Vec<u8>, usize) {
+    let (mut bytes, mut records, mut rest) = (segment::head(SESSION, 1), 0, data);
+    while let Some((length, behind)) = rest.split_first_chunk::<2>() {
+        let (message, next) = behind.split_at(usize::from(u16::from_le_bytes(*length)).min(behind.len()));
+        rest = next;
+        records += 1;
+        let mut content = message.to_vec();
+        if message.starts_with(&frame::MAGIC) {
+            content.extend(crc32fast::hash(message).to_le_bytes());
+        }
+        let mut head = u32::try_from(content.len()).expect("it is short").to_le_bytes().to_vec();
+        head.extend(crc32fast::hash(&content).to_le_bytes());
+        head.extend(crc32fast::hash(&head).to_le_bytes());
+        bytes.extend(head);
+        bytes.extend(content);
+    }
+    (bytes, records)
+}
