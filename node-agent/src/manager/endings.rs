@@ -1,6 +1,8 @@
 //! The last reading of a job, and of each of its steps: when a part of a job ends, all of the job is read at once, before the
 //! scheduler removes its cgroups.
 
+use std::collections::BTreeMap;
+
 use crate::allowance::Allowance;
 use crate::clock;
 use crate::jobs::ends::Ends;
@@ -29,6 +31,9 @@ impl Default for Stirs {
     }
 }
 
+/// Jobs in which something has happened that are to be looked at, and whether they are still to be read.
+pub(super) type Stirred = BTreeMap<Key, bool>;
+
 /// Watches for the ends of jobs.
 pub(super) fn watch() -> Option<Ends> {
     let told = |error| {
@@ -42,10 +47,27 @@ pub(super) fn watch() -> Option<Ends> {
 impl Manager {
     /// Reads the jobs of which a part has ended, and watches what goes on.
     pub(super) async fn heed_ends(&mut self) {
+        loop {
+            self.read_ended().await;
+            let Some((key, is_unread)) = self.stirred.pop_first() else { break };
+            if is_unread && let Some(followed) = self.followed.get(&key) {
+                self.command(Command::ReadNow(followed.source_ids())).await;
+            }
+            self.look_at(&key).await;
+        }
+    }
+
+    /// Reads the jobs of which a part has ended, and leaves the rest for later. To open the files of one job takes about as
+    /// long as a scheduler takes to remove the cgroups of another: so this stands wherever that is done.
+    pub(super) async fn read_ended(&mut self) {
         let happened = self.ends.as_mut().map(Ends::happened).unwrap_or_default();
         for (job_id, ended) in happened {
             let key = Some(job_id);
-            let Some(followed) = self.followed.get_mut(&key) else { continue };
+            let Some(followed) = self.followed.get_mut(&key) else {
+                // It is being opened just now, or nobody's any more.
+                *self.stirred.entry(key).or_default() |= ended;
+                continue;
+            };
             if !followed.stirs.allowance.take(1.0, clock::monotonic_ns()) {
                 followed.stirs.missed = true;
                 continue;
@@ -54,7 +76,7 @@ impl Manager {
                 let ids = followed.source_ids();
                 self.command(Command::ReadNow(ids)).await;
             }
-            self.look_at(&key).await;
+            self.stirred.entry(key).or_default();
         }
     }
 

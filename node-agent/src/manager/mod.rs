@@ -50,6 +50,7 @@ use crate::source::perf::Unavailable;
 use crate::source::{Outcome, Reading, Source};
 use crate::status::Board;
 
+use endings::Stirred;
 use followed::{Followed, OpenSource, PerfOpened};
 use govern::Used;
 use governor::Governor;
@@ -94,6 +95,7 @@ pub(crate) struct Manager {
     discovery: Discovery,
     started: StartedJobs,
     ends: Option<Ends>,
+    stirred: Stirred,
     idle_since: Instant,
     governor: Governor,
     used: Used,
@@ -127,6 +129,7 @@ impl Manager {
             discovery,
             started: StartedJobs::default(),
             ends: endings::watch(),
+            stirred: Stirred::new(),
             idle_since: Instant::now(),
             governor: Governor::default(),
             used: Used::default(),
@@ -318,6 +321,7 @@ impl Manager {
             part: None,
         };
         let (opened, unavailable) = opener.open(&followed.subject, &wanted);
+        self.read_ended().await;
         followed.perf.groups += opened.iter().filter(|opened| is_perf(&opened.name)).count();
         followed.perf.definitions.extend(new_perf);
         followed.files = files;
@@ -385,6 +389,7 @@ impl Manager {
         for source in before.into_values() {
             self.command(Command::Remove(source.id)).await;
         }
+        self.read_ended().await;
         if followed.job.is_some() && !new.is_empty() {
             self.command(Command::ReadNow(new)).await;
         }

@@ -42,6 +42,7 @@ impl Manager {
             if !followed.parts.contains_key(&name) {
                 let part = Arc::new(part);
                 opened.extend(self.open_part(&followed, &part));
+                self.read_ended().await;
                 followed.parts.insert(name, part);
             }
         }
