@@ -43,6 +43,8 @@ enum Fault {
     AgentKilled,
     /// An agent that has begun to write to its spool, for there is no collector.
     AgentKilledWithoutCollector,
+    /// An agent that has nobody to give its last frames to.
+    AgentTerminatedWithoutCollector,
     AgentStopped,
     DatabaseCrashed,
     DatabaseStopped,
@@ -52,12 +54,13 @@ enum Fault {
 }
 
 impl Fault {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::CollectorKilled,
         Self::CollectorTerminated,
         Self::CollectorStopped,
         Self::AgentKilled,
         Self::AgentKilledWithoutCollector,
+        Self::AgentTerminatedWithoutCollector,
         Self::AgentStopped,
         Self::DatabaseCrashed,
         Self::DatabaseStopped,
@@ -84,14 +87,22 @@ impl Fault {
                 scene.collector().signal(Signal::CONT);
             }
             Self::AgentKilled => {
-                scene.kill_mortal();
+                scene.end_mortal(Signal::KILL);
                 scene.must_sample();
                 scene.start_agent(MORTAL);
             }
             Self::AgentKilledWithoutCollector => {
                 scene.kill_collector();
                 scene.must_spool(MORTAL);
-                scene.kill_mortal();
+                scene.end_mortal(Signal::KILL);
+                scene.count_the_dead();
+                scene.start_collector();
+                scene.start_agent(MORTAL);
+            }
+            Self::AgentTerminatedWithoutCollector => {
+                scene.kill_collector();
+                scene.must_sample();
+                scene.end_mortal(Signal::TERM);
                 scene.count_the_dead();
                 scene.start_collector();
                 scene.start_agent(MORTAL);
@@ -138,8 +149,14 @@ fn nothing_is_lost_silently_whatever_fails() {
 
     let Some(mut scene) = Scene::set(TEST) else { return };
     for fault in faults {
-        println!("{fault:?}");
+        // Now and then one agent sees nothing of it.
+        let cut = random.below(4) == 0;
+        println!("{fault:?}{}", if cut { ", and the link is cut" } else { "" });
+        if cut {
+            scene.network.cut();
+        }
         fault.strike(&mut scene, &mut random);
+        scene.network.mend();
         scene.must_recover();
     }
     let mut ended = scene.end();

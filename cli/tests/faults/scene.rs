@@ -37,9 +37,11 @@ pub(crate) const METRICS: [(&str, &str, &str); 7] = [
 /// Of the job, all but the last.
 const SOURCES: [&str; 4] = ["v2/cpu.stat", "v1/memory.usage_in_bytes", "v1/memory.stat", "v1/pids.current"];
 
-/// What a life of an agent that was killed must have left in the store.
-#[derive(Debug, Default)]
+/// What a life of an agent that has ended must have left in the store.
+#[derive(Debug)]
 pub(crate) struct Left {
+    /// Or ended in order.
+    pub(crate) killed: bool,
     /// The collector had acknowledged so many frames.
     pub(crate) acknowledged: u64,
     /// The number of its last frame that was stored or on the disk, and the samples of all of them.
@@ -182,15 +184,18 @@ impl Scene {
         self.stopped.push(self.nodes[number].node.clone());
     }
 
-    pub(crate) fn kill_mortal(&mut self) {
+    /// Ends a life of the agent that has several.
+    pub(crate) fn end_mortal(&mut self, signal: Signal) {
         let agent = self.agents[MORTAL].take().unwrap();
         let session = agent.status()["session"].as_str().unwrap().to_owned();
         let acknowledged = agent.count("frames_acknowledged");
-        agent.daemon.kill();
-        self.dead.insert(session, Left { acknowledged, kept: None });
+        let (status, said) = agent.daemon.end(signal);
+        let killed = signal == Signal::KILL;
+        assert!(killed || status.success(), "{status}: {said}");
+        self.dead.insert(session, Left { killed, acknowledged, kept: None });
     }
 
-    /// Counts what the lives that were killed have left, in the store and on the disk. Nothing may be on its way between the
+    /// Counts what the lives that have ended have left, in the store and on the disk. Nothing may be on its way between the
     /// two: there is neither agent nor collector.
     pub(crate) fn count_the_dead(&mut self) {
         for frame in spooled::frames(&self.nodes[MORTAL].path("spool")) {
