@@ -7,8 +7,9 @@ export DEBIAN_FRONTEND = noninteractive
 
 # What the programs are built with: libzmq with CURVE, a C compiler for SQLite.
 BUILD_PACKAGES := libzmq3-dev pkg-config gcc libc6-dev
-# What the tests use besides: a PostgreSQL server, Python for the decoder of the protocol's description, and MUNGE.
-TEST_PACKAGES := postgresql-15 python3 munge
+# What the tests use besides: a PostgreSQL server, Python for the decoder of the protocol's description, MUNGE, and a link
+# between network namespaces.
+TEST_PACKAGES := postgresql-15 python3 munge iproute2
 
 # What the tests under a real Slurm use besides.
 SLURM_PACKAGES := slurmctld slurmd slurm-client munge

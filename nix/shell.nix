@@ -6,6 +6,7 @@
   clippy,
   gfortran,
   gnumake,
+  iproute2,
   munge,
   openmpi,
   pkg-config,
@@ -28,9 +29,10 @@ mkShell {
     pkg-config
     # Built with libsodium in nixpkgs, and so with CURVE.
     zeromq
-    # What the tests start and call: a server with TimescaleDB, credentials, `setpriv`.
+    # What the tests start and call: a server with TimescaleDB, credentials, `ip`, `setpriv`.
     (postgresql.withPackages (extensions: [ extensions.timescaledb ]))
     munge
+    iproute2
     util-linux
     # Real workloads: MPI, and Fortran for the NAS benchmarks.
     openmpi

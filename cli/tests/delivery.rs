@@ -20,6 +20,7 @@ use std::net::TcpStream;
 
 use common::cgroup::{Job, Yard};
 use common::daemons::{Agent, Daemon, Plan, collector};
+use common::random::Random;
 use common::stored;
 use common::workload::Sleeper;
 use common::{Need, Site, has, pause, wait_until};
@@ -160,22 +161,6 @@ fn real_frames(scene: &Scene, context: &zmq::Context) -> Vec<Vec<u8>> {
     let frames = frames.collect();
     agent.daemon.kill();
     frames
-}
-
-/// The same numbers at each run: xorshift.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % end
-    }
-
-    fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count).map(|_| self.below(256) as u8).collect()
-    }
 }
 
 #[test]

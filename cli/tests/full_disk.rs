@@ -16,11 +16,11 @@ use std::process::Command;
 
 use common::cgroup::Yard;
 use common::daemons::{Agent, Daemon, Plan};
-use common::{Need, Site, has, program, skip, wait_until};
+use common::{Need, Site, disk, has, program, wait_until};
 use rusqlite::Connection;
 
 const TEST: &str = "a_full_disk_holds_the_data_back_and_loses_none";
-const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
+const NEEDS: [Need; 4] = [Need::Root, Need::Cgroup1, Need::Cgroup2, Need::Mounts];
 const BASELINE: [(&str, &str); 3] = [("memory.*", "2ms"), ("cpu.*", "2ms"), ("pids.*", "2ms")];
 
 /// A collector that alone sees a disk of its own, of 2 MiB.
@@ -31,32 +31,18 @@ fn collector(site: &Site, disk: &str) -> Daemon {
         site.endpoint()
     );
     fs::write(&config, text).unwrap();
-    let collector = program("polymeter-collector");
-    let script = "mount -t tmpfs -o size=2m tmpfs \"$1\" && exec \"$2\" --config \"$3\"";
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", script, "sh", disk]).arg(collector.get_program()).arg(config);
-    command.env_remove("JOURNAL_STREAM");
+    let mut collector = program("polymeter-collector");
+    collector.arg("--config").arg(config);
+    let command = disk::with_own(disk.as_ref(), "2m", &collector);
     let daemon = Daemon::of(site, command);
     wait_until("the collector listens", || daemon.said().contains("listening at "));
     daemon
-}
-
-fn may_have_mounts() -> Result<(), String> {
-    let tried = Command::new("unshare").args(["--mount", "true"]).output();
-    match tried {
-        Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
-        Err(error) => Err(format!("unshare: {error}")),
-    }
 }
 
 #[test]
 fn a_full_disk_holds_the_data_back_and_loses_none() {
     if !has(TEST, &NEEDS) {
         return;
-    }
-    if let Err(why) = may_have_mounts() {
-        return skip(TEST, "mounts", &why);
     }
     let (site, yard) = (Site::new(), Yard::new());
     let disk = site.path("disk");

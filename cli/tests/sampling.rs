@@ -19,8 +19,8 @@ use std::process::Command;
 
 use common::cgroup::Yard;
 use common::daemons::{Agent, Plan, collector};
-use common::reference::Snapshot;
-use common::stored::{self, Key, Series};
+use common::reference::{Snapshot, assert_between};
+use common::stored::{self, Key};
 use common::workload::{Sleeper, Workload};
 use common::{Need, Site, has, pause, wait_until};
 use polymeter_collector::query::Of;
@@ -158,28 +158,6 @@ fn last_values(site: &Site, job: &str, before_us: i64) -> BTreeMap<Key, (i64, f6
             Some((key, series.points.into_iter().rfind(|(time_us, _)| *time_us < before_us)?))
         })
         .collect()
-}
-
-/// A value of a counter was read after the sample before it, and before the sample after it: so it is not below what
-/// stood in the file before, nor above what stood there afterwards.
-fn assert_between(samples: &BTreeMap<Key, Series>, snapshots: &[Snapshot]) {
-    let mut compared = 0;
-    for (key, series) in samples.iter().filter(|(_, series)| series.kind == "counter") {
-        for around in series.points.windows(3) {
-            let (before_us, (time_us, value), after_us) = (around[0].0, around[1], around[2].0);
-            assert!(around[0].1 <= value, "{key:?} went back at {time_us}");
-            let low = snapshots.iter().rev().find(|snapshot| snapshot.end_us < before_us);
-            let high = snapshots.iter().find(|snapshot| snapshot.begin_us > after_us);
-            let (low, high) = [low, high].map(|at| at.and_then(|at| at.values.get(key).copied())).into();
-            assert!(low.is_none_or(|low| low <= value), "{key:?} at {time_us}: {value}, before it {low:?}");
-            assert!(
-                high.is_none_or(|high| value <= high),
-                "{key:?} at {time_us}: {value}, after it {high:?}"
-            );
-            compared += u32::from(low.is_some() && high.is_some());
-        }
-    }
-    assert!(compared > 500, "only {compared} values were compared");
 }
 
 /// The metrics whose deadlines are counted, each from a source of its own: name, period in microseconds, source.

@@ -16,7 +16,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use common::daemons::Daemon;
+use common::daemons::{Daemon, keygen};
 use common::{Site, program, stored, wait_until};
 use polymeter_collector::query::Of;
 use polymeter_proto::key::{KeyPair, PublicKey};
@@ -127,14 +127,6 @@ impl Fort {
             assert!(said.iter().all(|said| !said.contains(secret)), "{name}: {said:?}");
         }
     }
-}
-
-fn keygen(site: &Site, name: &str) -> (bool, String) {
-    let out = site.path("");
-    let output =
-        program("polymeter").args(["keygen", "--json", "--name", name, "--out"]).arg(out).output().unwrap();
-    let said = if output.status.success() { &output.stdout } else { &output.stderr };
-    (output.status.success(), String::from_utf8(said.clone()).unwrap())
 }
 
 /// The collector's own metrics.

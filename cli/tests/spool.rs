@@ -12,16 +12,12 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 
 use common::cgroup::{Job, Yard};
 use common::daemons::{Agent, Plan, collector};
-use common::{Need, Site, has, program, wait_until};
-use polymeter_agent::delivery::outbox::Restored;
-use polymeter_agent::delivery::spool::segment;
-use polymeter_proto::wire::frame::Frame;
+use common::{Need, Site, has, program, spooled, wait_until};
 use rusqlite::Connection;
 use rustix::process::Signal;
 
@@ -57,20 +53,15 @@ fn start(site: &Site, yard: &Yard) -> Agent {
     Agent::start_with(site, &plan, &keys, "")
 }
 
-fn segments(site: &Site) -> Vec<PathBuf> {
-    let files = fs::read_dir(site.path("spool")).unwrap().map(|entry| entry.unwrap().path());
-    files.filter(|path| path.extension().is_some_and(|extension| extension == "spool")).collect()
+fn segments(site: &Site) -> usize {
+    spooled::segments(&site.path("spool")).len()
 }
 
 /// How many samples lie in the spool, by session.
 fn spooled(site: &Site) -> BTreeMap<String, u64> {
     let mut samples: BTreeMap<String, u64> = BTreeMap::new();
-    for path in segments(site) {
-        for restored in segment::read(&fs::read(path).unwrap()).restored {
-            let Restored::Frame(_, bytes, ..) = restored else { panic!("something was dropped") };
-            let frame = Frame::decode(&bytes).unwrap();
-            *samples.entry(frame.session.to_string()).or_default() += frame.samples() as u64;
-        }
+    for frame in spooled::frames(&site.path("spool")) {
+        *samples.entry(frame.session).or_default() += frame.samples;
     }
     samples
 }
@@ -103,9 +94,7 @@ fn what_is_on_the_disk_outlives_every_kill_and_is_stored_once() {
     running.kill();
     let (running, _) = collector(&site, &endpoint);
     let agent = start(&site, &yard);
-    wait_until("nothing is left on the disk", || {
-        segments(&site).is_empty() && agent.count("spool_bytes") == 0
-    });
+    wait_until("nothing is left on the disk", || segments(&site) == 0 && agent.count("spool_bytes") == 0);
 
     let store = site.path("store.db");
     for (session, samples) in kept {
@@ -142,7 +131,7 @@ fn an_end_without_a_collector_loses_nothing() {
     assert!(!other.status.success() && why.contains("another agent uses the spool"), "{why}");
 
     let (running, _) = collector(&site, &site.endpoint());
-    wait_until("nothing is left on the disk", || segments(&site).is_empty());
+    wait_until("nothing is left on the disk", || segments(&site) == 0);
     let store = site.path("store.db");
     // The last tallies were in the spool, too: nothing is missing of all that was due.
     let of_session = |sum: &str| {

@@ -175,6 +175,11 @@ fn a_full_or_faulty_disk_keeps_nothing_of_a_batch_and_what_was_kept_stays() {
     let alone = Batch { continues: None, ..more };
     assert!(matches!(spool.append(&alone), Err(SpoolError::Disk { doing: "make", .. })));
     fs::remove_dir(&blocked).unwrap();
+    // A disk without room for so much as the head leaves no file behind, which nobody would remove.
+    let kept = spool.bytes();
+    std::os::unix::fs::symlink("/dev/full", &blocked).unwrap();
+    assert!(matches!(spool.append(&alone), Err(SpoolError::Disk { doing: "make", .. })));
+    assert!(fs::symlink_metadata(&blocked).is_err() && spool.bytes() == kept);
     assert_eq!(spool.append(&alone).unwrap(), 3);
 }
 

@@ -97,11 +97,23 @@ pub fn collector(site: &Site, listen: &str) -> (Daemon, String) {
 
 /// Starts a collector with more lines of configuration.
 pub fn collector_with(site: &Site, listen: &str, more: &str) -> (Daemon, String) {
+    collector_within(site, listen, more, |program| program)
+}
+
+/// Starts such a collector as what `within` makes of its program.
+pub fn collector_within(
+    site: &Site,
+    listen: &str,
+    more: &str,
+    within: impl FnOnce(Command) -> Command,
+) -> (Daemon, String) {
     let config = site.path("collector.toml");
     let text =
         format!("listen = \"{listen}\"\nstore = \"{}\"\ncommit_interval = \"50ms\"\n{more}", site.store());
     fs::write(&config, text).unwrap();
-    let daemon = Daemon::start(site, "polymeter-collector", &["--config", config.to_str().unwrap()]);
+    let mut command = program("polymeter-collector");
+    command.arg("--config").arg(&config);
+    let daemon = Daemon::of(site, within(command));
     let mut endpoint = None;
     wait_until("the collector listens", || {
         let said = daemon.said();
@@ -135,9 +147,22 @@ impl Agent {
 
     /// Starts an agent with further keys at the top, and further tables at the end of its configuration.
     pub fn start_with(site: &Site, plan: &Plan<'_>, keys: &str, tables: &str) -> Self {
+        Self::start_within(site, plan, keys, tables, |program| program)
+    }
+
+    /// Starts such an agent as what `within` makes of its program.
+    pub fn start_within(
+        site: &Site,
+        plan: &Plan<'_>,
+        keys: &str,
+        tables: &str,
+        within: impl FnOnce(Command) -> Command,
+    ) -> Self {
         let (socket, config) = (site.path("agent.sock"), site.path("agent.toml"));
         configure_with(site, plan, keys, tables);
-        let daemon = Daemon::start(site, "polymeter-agent", &["--config", config.to_str().unwrap()]);
+        let mut command = program("polymeter-agent");
+        command.arg("--config").arg(&config);
+        let daemon = Daemon::of(site, within(command));
         let agent = Self { daemon, socket, config };
         wait_until("the agent answers", || UnixStream::connect(&agent.socket).is_ok());
         agent
@@ -182,6 +207,16 @@ impl Agent {
             sources.iter().all(|wanted| read.iter().any(|(name, reads)| name == wanted && *reads > 0))
         });
     }
+}
+
+/// Has `polymeter keygen` make a pair of keys, `NAME.key` and `NAME.pub`, in the site's directory. Says whether it did, and what it
+/// said.
+pub fn keygen(site: &Site, name: &str) -> (bool, String) {
+    let out = site.path("");
+    let output =
+        program("polymeter").args(["keygen", "--json", "--name", name, "--out"]).arg(out).output().unwrap();
+    let said = if output.status.success() { &output.stdout } else { &output.stderr };
+    (output.status.success(), String::from_utf8(said.clone()).unwrap())
 }
 
 /// Writes the configuration of the site's agent.

@@ -5,12 +5,16 @@
 
 pub mod cgroup;
 pub mod daemons;
+pub mod disk;
 pub mod munge;
+pub mod network;
+pub mod random;
 pub mod reference;
 pub mod scene;
 #[path = "../../../collector/tests/common/server.rs"]
 pub mod server;
 pub mod slurm;
+pub mod spooled;
 pub mod stored;
 pub mod workload;
 
@@ -67,6 +71,18 @@ pub fn program(name: &str) -> Command {
     command
 }
 
+/// What becomes `command` through `outer`, with the changes to its environment.
+fn wrap(mut outer: Command, command: &Command) -> Command {
+    outer.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => outer.env(name, value),
+            None => outer.env_remove(name),
+        };
+    }
+    outer
+}
+
 /// Something of the machine that a test needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
@@ -74,6 +90,8 @@ pub enum Need {
     Cgroup1,
     Cgroup2,
     Perf,
+    Mounts,
+    Network,
     Munge,
     Slurm,
 }
@@ -85,6 +103,8 @@ impl Need {
             Self::Cgroup1 => "cgroup1",
             Self::Cgroup2 => "cgroup2",
             Self::Perf => "perf",
+            Self::Mounts => "mounts",
+            Self::Network => "network",
             Self::Munge => "munge",
             Self::Slurm => "slurm",
         }
@@ -96,6 +116,8 @@ impl Need {
             Self::Root => (!root).then(|| "this is not root".to_owned()),
             Self::Cgroup1 => cgroup::V1.iter().find_map(|controller| cgroup::cannot_make(controller)),
             Self::Cgroup2 => cgroup::cannot_make(cgroup::V2),
+            Self::Mounts => disk::cannot_have(),
+            Self::Network => network::Network::make().err(),
             Self::Munge => munge::missing(),
             // A cluster takes a while, and what its jobs show depends on how busy this machine is: only where asked for.
             Self::Slurm if !is_required(self.name()) => Some("`make test-slurm` runs it".to_owned()),
@@ -148,7 +170,16 @@ impl Site {
 
     /// With a PostgreSQL server of its own; none where the machine has no such program.
     pub fn postgres(test: &str) -> Option<Self> {
-        match Server::start(false) {
+        Self::of(test, Server::start(false))
+    }
+
+    /// The same, with TimescaleDB where the machine has it.
+    pub fn best_postgres(test: &str) -> Option<Self> {
+        Self::of(test, Server::best())
+    }
+
+    fn of(test: &str, server: Result<Server, String>) -> Option<Self> {
+        match server {
             Ok(server) => Some(Self { server: Some(server), ..Self::new() }),
             Err(why) => {
                 skip(test, "postgres", &why);
@@ -166,6 +197,11 @@ impl Site {
             Some(server) => server.url(),
             None => format!("sqlite:{}", self.path("store.db").display()),
         }
+    }
+
+    /// Its PostgreSQL server.
+    pub fn server(&mut self) -> &mut Server {
+        self.server.as_mut().unwrap()
     }
 
     pub fn reader(&self) -> Reader {

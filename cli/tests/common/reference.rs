@@ -6,7 +6,7 @@ use std::fs;
 
 use super::cgroup::{Job, V2};
 use super::now_us;
-use super::stored::Key;
+use super::stored::{Key, Series};
 
 /// What version 1 writes for a limit that is none.
 const UNLIMITED: f64 = 9_223_372_036_854_771_712.0;
@@ -121,6 +121,29 @@ impl Snapshot {
         }
         Self { begin_us, end_us: now_us(), values }
     }
+}
+
+/// A value of a counter was read after the sample before it, and before the sample after it: so it is not below what
+/// stood in the file before, nor above what stood there afterwards.
+pub fn assert_between(samples: &BTreeMap<Key, Series>, snapshots: &[Snapshot]) {
+    let mut compared = 0;
+    for (key, series) in samples.iter().filter(|(_, series)| series.kind == "counter") {
+        for around in series.points.windows(3) {
+            let (before_us, (time_us, value), after_us) = (around[0].0, around[1], around[2].0);
+            assert!(around[0].1 <= value, "{key:?} went back at {time_us}");
+            let earlier = snapshots.partition_point(|snapshot| snapshot.end_us < before_us);
+            let not_later = snapshots.partition_point(|snapshot| snapshot.begin_us <= after_us);
+            let (low, high) = (snapshots[..earlier].last(), snapshots.get(not_later));
+            let (low, high) = [low, high].map(|at| at.and_then(|at| at.values.get(key).copied())).into();
+            assert!(low.is_none_or(|low| low <= value), "{key:?} at {time_us}: {value}, before it {low:?}");
+            assert!(
+                high.is_none_or(|high| value <= high),
+                "{key:?} at {time_us}: {value}, after it {high:?}"
+            );
+            compared += u32::from(low.is_some() && high.is_some());
+        }
+    }
+    assert!(compared > 500, "only {compared} values were compared");
 }
 
 fn key(metric: &str, labels: &str) -> Key {

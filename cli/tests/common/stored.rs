@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use polymeter_collector::query::{JobRow, Of, Reader};
+use polymeter_collector::query::{JobRow, Of, Reader, SeriesRow};
 use polymeter_proto::ledger::Tally;
 
 use super::{Site, wait_until};
@@ -36,8 +36,20 @@ pub fn wait_for_end(site: &Site, id: &str) -> JobRow {
 
 /// All samples of a job or of the node. No series may have two of the same time.
 pub fn samples(reader: &mut Reader, of: Of<'_>) -> BTreeMap<Key, Series> {
+    let rows = reader.series(of).unwrap();
+    samples_of(reader, rows)
+}
+
+/// Those that one of a job's nodes took.
+pub fn samples_on(reader: &mut Reader, job_key: i64, node: &str) -> BTreeMap<Key, Series> {
+    let mut rows = reader.series(Of::Job(job_key)).unwrap();
+    rows.retain(|row| row.node == node);
+    samples_of(reader, rows)
+}
+
+fn samples_of(reader: &mut Reader, rows: Vec<SeriesRow>) -> BTreeMap<Key, Series> {
     let mut all = BTreeMap::new();
-    for row in reader.series(of).unwrap() {
+    for row in rows {
         let points = reader.points(row.series_id, i64::MIN..i64::MAX).unwrap();
         let points: Vec<_> = points.into_iter().map(|(time_ns, value)| (time_ns / 1000, value)).collect();
         for pair in points.windows(2) {

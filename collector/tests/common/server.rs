@@ -51,6 +51,11 @@ impl Server {
         Ok(server)
     }
 
+    /// With TimescaleDB where PostgreSQL has it.
+    pub fn best() -> Result<Self, String> {
+        Self::start(binaries().is_some_and(|binaries| has_timescaledb(&binaries)))
+    }
+
     fn data(&self) -> PathBuf {
         self.directory.path().join("data")
     }
@@ -123,7 +128,41 @@ impl Server {
         self.end(Signal::INT);
     }
 
+    /// Stops the server as a crash would, if not quite: it writes nothing more, and its next start recovers.
+    pub fn crash(&mut self) {
+        self.end(Signal::QUIT);
+    }
+
+    /// Has all its processes stand still: whoever asks gets no answer, and no end of the connection either.
+    pub fn freeze(&self) {
+        self.signal_all(Signal::STOP);
+    }
+
+    pub fn thaw(&self) {
+        self.signal_all(Signal::CONT);
+    }
+
+    /// To the server, which then starts no other, and to the processes that it has started.
+    fn signal_all(&self, signal: Signal) {
+        let Some(pid) = self.process.as_ref().and_then(|process| i32::try_from(process.id()).ok()) else {
+            return;
+        };
+        kill_process(Pid::from_raw(pid).unwrap(), signal).ok();
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        for process in processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
+            let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+            // The state and the parent stand behind the name, which may hold anything.
+            let parent =
+                stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse::<i32>().ok());
+            if parent == Some(pid) {
+                kill_process(Pid::from_raw(process).unwrap(), signal).ok();
+            }
+        }
+    }
+
     fn end(&mut self, signal: Signal) {
+        // What stands still ends by no signal but this and the last.
+        self.thaw();
         let Some(mut process) = self.process.take() else { return };
         if let Some(pid) = i32::try_from(process.id()).ok().and_then(Pid::from_raw) {
             kill_process(pid, signal).ok();

@@ -158,12 +158,17 @@ impl Spool {
             Some((key, file)) if Some(key) == continued => (key, file),
             _ => self.create((batch.session, batch.first))?,
         };
+        let is_new = Some(key) != continued;
         let before = self.segments.get(&key).copied().unwrap_or_default();
         let written = file.write_all_at(&batch.bytes, before).and_then(|()| file.sync_data());
         if let Err(source) = written {
             // What was written of it must not be taken for more than it is; where not even this works, the checksums
             // and the numbers tell.
             file.set_len(before).ok();
+            // Nobody would ever remove a segment in which there is nothing.
+            if is_new && fs::remove_file(self.path(key)).is_ok() {
+                self.segments.remove(&key);
+            }
             return Err(SpoolError::Disk { doing: "write", path: self.path(key), source });
         }
         self.segments.insert(key, before + batch.bytes.len() as u64);
@@ -178,9 +183,11 @@ impl Spool {
         let create = || {
             let mut file =
                 OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&path)?;
-            file.write_all(&head)?;
-            File::open(&self.directory)?.sync_all()?;
-            Ok(file)
+            let whole = file.write_all(&head).and_then(|()| File::open(&self.directory)?.sync_all());
+            if whole.is_err() {
+                fs::remove_file(&path).ok();
+            }
+            whole.map(|()| file)
         };
         let file =
             create().map_err(|source| SpoolError::Disk { doing: "make", path: path.clone(), source })?;

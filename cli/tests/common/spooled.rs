@@ -1,0 +1,38 @@
+//! What lies in an agent's spool.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use polymeter_agent::delivery::outbox::Restored;
+use polymeter_agent::delivery::spool::segment;
+use polymeter_proto::wire::frame::Frame;
+
+/// A frame there.
+pub struct Spooled {
+    pub session: String,
+    pub sequence: u64,
+    pub samples: u64,
+}
+
+/// The files.
+pub fn segments(spool: &Path) -> Vec<PathBuf> {
+    let files = fs::read_dir(spool).unwrap().map(|entry| entry.unwrap().path());
+    files.filter(|path| path.extension().is_some_and(|extension| extension == "spool")).collect()
+}
+
+/// The frames. Nothing may have been dropped.
+pub fn frames(spool: &Path) -> Vec<Spooled> {
+    let mut frames = Vec::new();
+    for path in segments(spool) {
+        for restored in segment::read(&fs::read(path).unwrap()).restored {
+            let Restored::Frame(_, bytes, ..) = restored else { panic!("something was dropped") };
+            let frame = Frame::decode(&bytes).unwrap();
+            frames.push(Spooled {
+                session: frame.session.to_string(),
+                sequence: frame.sequence,
+                samples: frame.samples() as u64,
+            });
+        }
+    }
+    frames
+}

@@ -1,0 +1,143 @@
+//! What is in the database, held against what the agents counted, what they left on their disks and what the kernel said.
+
+use crate::common::reference::assert_between;
+use crate::common::stored;
+use crate::scene::{Ended, FAR, METRICS, NEAR};
+
+impl Ended {
+    /// Whatever `sql` finds is wrong.
+    fn must_be_empty(&mut self, what: &str, sql: &str) {
+        let found = self.hub.server().query(sql);
+        assert!(found.is_empty(), "{what}:\n{found}");
+    }
+
+    fn number(&mut self, sql: &str) -> u64 {
+        let number = self.hub.server().query(sql);
+        number.parse().unwrap_or_else(|error| panic!("{sql}: {number}: {error}"))
+    }
+}
+
+/// The metrics with their sources, as a table.
+fn sources() -> String {
+    let rows = METRICS.map(|(metric, source, _)| format!("('{metric}', '{source}')"));
+    format!("of (metric, source) AS (VALUES {})", rows.join(", "))
+}
+
+fn list<'a>(words: impl IntoIterator<Item = &'a String>) -> String {
+    let words: Vec<_> = words.into_iter().map(|word| format!("'{word}'")).collect();
+    words.join(", ")
+}
+
+pub(crate) fn nothing_twice(ended: &mut Ended) {
+    let twice =
+        "SELECT series_id, time, count(*) FROM samples GROUP BY series_id, time HAVING count(*) > 1 LIMIT 20";
+    ended.must_be_empty("stored twice", twice);
+    assert_eq!(ended.number("SELECT count(*) FROM job"), 1);
+}
+
+/// Each line of each life adds up. Nothing was dropped by anybody or rejected: every outbox had room, also that of the agent
+/// whose spool had none. What the agents themselves counted is there, and who was stopped has missed something.
+pub(crate) fn ledger_is_whole(ended: &mut Ended) {
+    let wrong = "SELECT * FROM ledger_balance
+        WHERE due <> taken + missed + absent OR stored <> taken OR dropped + skipped + rejected <> 0";
+    ended.must_be_empty("the ledger does not add up", wrong);
+    ended.must_be_empty("lost", "SELECT * FROM loss");
+    let of_node = |column: &str, node: &str| {
+        format!(
+            "SELECT sum({column}) FROM ledger_balance JOIN session USING (session_id) WHERE node = '{node}'"
+        )
+    };
+    // Since they were asked, the node itself was sampled on.
+    for (node, due) in ended.due.clone() {
+        let in_ledger = ended.number(&of_node("due", &node));
+        assert!(
+            in_ledger >= due,
+            "{node} counted {due} samples that were due, and its ledger has {in_ledger}"
+        );
+    }
+    for node in ended.stopped.clone() {
+        assert!(ended.number(&of_node("missed", &node)) > 0, "{node} was stopped and has missed nothing");
+    }
+}
+
+/// Of each node, job and source there is what the ledger says. Of a life that was killed the last tallies are missing,
+/// which would have said more: of such there is no less.
+pub(crate) fn stored_is_what_was_taken(ended: &mut Ended) {
+    let alive = list([&ended.nodes[NEAR], &ended.nodes[FAR]]);
+    let by_source = format!(
+        "WITH {}, ledger AS (
+             SELECT node, coalesce(job_key, 0) AS job, source, sum(ledger_balance.stored) AS reckoned
+             FROM ledger_balance JOIN session USING (session_id) GROUP BY 1, 2, 3
+         ), there AS (
+             SELECT node, coalesce(job_key, 0) AS job, source, count(*) AS counted
+             FROM samples JOIN series USING (series_id) JOIN of USING (metric) GROUP BY 1, 2, 3
+         )
+         SELECT * FROM ledger FULL JOIN there USING (node, job, source)
+         WHERE reckoned IS NULL OR coalesce(counted, 0) < reckoned OR node IN ({alive}) AND coalesce(counted, 0) <> reckoned",
+        sources()
+    );
+    ended.must_be_empty("not what the ledger says", &by_source);
+    let killed = list(ended.dead.iter().filter(|(_, left)| left.killed).map(|(session, _)| session));
+    let by_session = format!(
+        "SELECT session_id, node, session.stored, sum(ledger_balance.stored) AS reckoned
+         FROM session JOIN ledger_balance USING (session_id) GROUP BY 1, 2, 3
+         HAVING session.stored < sum(ledger_balance.stored)
+             OR session_id NOT IN ({killed}) AND session.stored <> sum(ledger_balance.stored)"
+    );
+    ended.must_be_empty("sessions and ledger disagree", &by_session);
+    let by_node = "SELECT node, counted, stored FROM
+             (SELECT node, count(*) AS counted FROM samples JOIN series USING (series_id) GROUP BY node) AS there
+         FULL JOIN (SELECT node, sum(stored) AS stored FROM session GROUP BY node) AS session USING (node)
+         WHERE counted IS DISTINCT FROM stored";
+    ended.must_be_empty("sessions and samples disagree", by_node);
+    let rows = ended.number("SELECT count(*) FROM samples");
+    assert!(rows > 10_000, "only {rows} samples");
+}
+
+/// Between the first and the last sample of each life every deadline was kept or counted as missed: what is lost with a
+/// life that is killed is its end, and never a frame in between. A miss travels with the frame in which it is found, so
+/// that this holds without the last tallies, too. A frame has five ticks, and the first and the last sample, which may be out
+/// of turn, hide two at most.
+pub(crate) fn no_life_has_a_hole(ended: &mut Ended) {
+    let holes = format!(
+        "WITH {}, life AS (
+             SELECT session_id, node, started, lead(started, 1, 'infinity') OVER (PARTITION BY node ORDER BY started) AS next
+             FROM session
+         ), span AS (
+             SELECT session_id, source, count(*) AS counted,
+                 floor(extract(epoch FROM max(time)) * 100) - floor(extract(epoch FROM min(time)) * 100) AS deadlines
+             FROM life JOIN series USING (node) JOIN of USING (metric) JOIN samples USING (series_id)
+             WHERE time >= started AND time < next AND source IN ('v1/memory.stat', 'v1/memory.usage_in_bytes', 'v1/pids.current')
+             GROUP BY session_id, source
+         )
+         SELECT span.*, missed, absent FROM span LEFT JOIN ledger USING (session_id, source)
+         WHERE counted + coalesce(missed + absent, 0) < deadlines",
+        sources()
+    );
+    ended.must_be_empty("a hole", &holes);
+}
+
+/// Of a life that has ended there is all that was acknowledged, and just what lay on its disk besides. What was in its
+/// memory alone went with it where it was killed: at most 5 s of samples while the collector was away, by the design of the
+/// spool. Of one that ended in order nothing did, and its ledger agrees with it besides.
+pub(crate) fn the_dead_left_what_they_had(ended: &mut Ended) {
+    assert_eq!(ended.dead.len(), 3);
+    for (session, left) in std::mem::take(&mut ended.dead) {
+        let sql = format!("SELECT last_sequence, stored FROM session WHERE session_id = '{session}'");
+        let row = ended.hub.server().query(&sql);
+        let (last, stored) = row.split_once('|').unwrap_or_else(|| panic!("nothing of {session}, {left:?}"));
+        let there: (u64, u64) = (last.parse().unwrap(), stored.parse().unwrap());
+        assert!(there.0 >= left.acknowledged, "{session}: {there:?}, {left:?}");
+        if let Some(kept) = left.kept {
+            assert_eq!(there, kept, "{session}: {left:?}");
+        }
+    }
+}
+
+pub(crate) fn values_are_the_kernels(ended: &Ended) {
+    let mut reader = ended.hub.reader();
+    let job = stored::job(&mut reader, &ended.job).unwrap();
+    for node in &ended.nodes {
+        assert_between(&stored::samples_on(&mut reader, job.job_key, node), &ended.snapshots);
+    }
+}

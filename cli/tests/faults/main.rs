@@ -1,0 +1,169 @@
+//! Every part is killed, stopped, restarted and cut off in turn, while somebody else reads the same kernel files. Afterwards
+//! sums, duplicates and ledger are compared in SQL.
+//!
+//! The order follows from a seed, which is printed. `POLYMETER_SEED=N` runs with that one.
+
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a fault of a test is a failed test"
+)]
+
+mod balance;
+#[path = "../common/mod.rs"]
+mod common;
+mod observer;
+mod scene;
+
+use common::random::Random;
+use common::{Need, has, workload};
+use rustix::process::Signal;
+use scene::{COUNTED, FAR, MORTAL, Scene};
+
+const TEST: &str = "nothing_is_lost_silently_whatever_fails";
+const NEEDS: [Need; 5] = [Need::Root, Need::Cgroup1, Need::Cgroup2, Need::Mounts, Need::Network];
+
+#[test]
+#[ignore = "no test: what the tests run as a job"]
+fn workload() {
+    workload::main();
+}
+
+/// What happens, to one part at a time.
+#[derive(Debug, Clone, Copy)]
+enum Fault {
+    CollectorKilled,
+    CollectorTerminated,
+    CollectorStopped,
+    /// An agent, while the collector takes what it sends.
+    AgentKilled,
+    /// An agent that has begun to write to its spool, for there is no collector.
+    AgentKilledWithoutCollector,
+    /// An agent that has nobody to give its last frames to.
+    AgentTerminatedWithoutCollector,
+    AgentStopped,
+    DatabaseCrashed,
+    DatabaseStopped,
+    LinkCut,
+    /// Those behind the link are not told that their collector is gone, and find another in its place.
+    LinkCutAndCollectorKilled,
+}
+
+impl Fault {
+    const ALL: [Self; 11] = [
+        Self::CollectorKilled,
+        Self::CollectorTerminated,
+        Self::CollectorStopped,
+        Self::AgentKilled,
+        Self::AgentKilledWithoutCollector,
+        Self::AgentTerminatedWithoutCollector,
+        Self::AgentStopped,
+        Self::DatabaseCrashed,
+        Self::DatabaseStopped,
+        Self::LinkCut,
+        Self::LinkCutAndCollectorKilled,
+    ];
+
+    /// Lets it happen, for as long as it takes to matter, and puts it right.
+    fn strike(self, scene: &mut Scene, random: &mut Random) {
+        match self {
+            Self::CollectorKilled => {
+                scene.kill_collector();
+                scene.must_sample();
+                scene.start_collector();
+            }
+            Self::CollectorTerminated => {
+                scene.terminate_collector();
+                scene.must_sample();
+                scene.start_collector();
+            }
+            Self::CollectorStopped => {
+                scene.collector().signal(Signal::STOP);
+                scene.must_sample();
+                scene.collector().signal(Signal::CONT);
+            }
+            Self::AgentKilled => {
+                scene.end_mortal(Signal::KILL);
+                scene.must_sample();
+                scene.start_agent(MORTAL);
+            }
+            Self::AgentKilledWithoutCollector => {
+                scene.kill_collector();
+                scene.must_spool(MORTAL);
+                scene.end_mortal(Signal::KILL);
+                scene.count_the_dead();
+                scene.start_collector();
+                scene.start_agent(MORTAL);
+            }
+            Self::AgentTerminatedWithoutCollector => {
+                scene.kill_collector();
+                scene.must_sample();
+                scene.end_mortal(Signal::TERM);
+                scene.count_the_dead();
+                scene.start_collector();
+                scene.start_agent(MORTAL);
+            }
+            Self::AgentStopped => scene.stop_agent(random.choose(COUNTED)),
+            Self::DatabaseCrashed => {
+                scene.hub.server().crash();
+                scene.must_spool(MORTAL);
+                scene.hub.server().resume();
+            }
+            Self::DatabaseStopped => {
+                scene.hub.server().freeze();
+                scene.must_sample();
+                scene.hub.server().thaw();
+            }
+            Self::LinkCut => {
+                scene.network.cut();
+                scene.must_spool(FAR);
+                scene.network.mend();
+            }
+            Self::LinkCutAndCollectorKilled => {
+                scene.network.cut();
+                scene.must_sample();
+                scene.kill_collector();
+                scene.start_collector();
+                scene.must_sample();
+                scene.network.mend();
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_is_lost_silently_whatever_fails() {
+    if !has(TEST, &NEEDS) {
+        return;
+    }
+    let seed = std::env::var("POLYMETER_SEED")
+        .map_or_else(|_| common::now_us() as u64, |seed| seed.parse().unwrap());
+    let mut random = Random(seed.max(1));
+    let mut faults = Fault::ALL;
+    random.shuffle(&mut faults);
+    println!("POLYMETER_SEED={seed}: {faults:?}");
+
+    let Some(mut scene) = Scene::set(TEST) else { return };
+    for fault in faults {
+        // Now and then one agent sees nothing of it.
+        let cut = random.below(4) == 0;
+        println!("{fault:?}{}", if cut { ", and the link is cut" } else { "" });
+        if cut {
+            scene.network.cut();
+        }
+        fault.strike(&mut scene, &mut random);
+        scene.network.mend();
+        scene.must_recover();
+    }
+    let mut ended = scene.end();
+    balance::nothing_twice(&mut ended);
+    balance::ledger_is_whole(&mut ended);
+    balance::stored_is_what_was_taken(&mut ended);
+    balance::no_life_has_a_hole(&mut ended);
+    balance::the_dead_left_what_they_had(&mut ended);
+    balance::values_are_the_kernels(&ended);
+}
