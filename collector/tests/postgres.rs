@@ -86,6 +86,38 @@ fn a_stop_without_a_server_acknowledges_nothing_and_the_agent_has_it_all() {
 }
 
 #[test]
+fn who_loses_in_a_deadlock_tries_again() {
+    /// Locks what the collector writes second, waits until it waits for that, and then wants what it wrote first. The
+    /// collector is the one whom the server tells: the other would look for a deadlock after an hour only.
+    const OTHER: &str = "SET deadlock_timeout = '1h'; BEGIN; LOCK TABLE samples IN ACCESS EXCLUSIVE MODE;
+        DO $$ BEGIN
+            WHILE NOT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'samples'::regclass) LOOP
+                PERFORM pg_sleep(0.01);
+            END LOOP;
+        END $$;
+        LOCK TABLE session IN ACCESS EXCLUSIVE MODE; COMMIT;";
+    const IS_LOCKED: &str = "SELECT EXISTS (SELECT FROM pg_locks WHERE granted
+        AND relation = 'samples'::regclass AND mode = 'AccessExclusiveLock')";
+    let Some(mut site) = site("who_loses_in_a_deadlock_tries_again", Kind::Postgres) else { return };
+    let begin_us = now_us();
+    let collector = site.collector();
+    let mut agent = Agent::to(&site.context, &collector, "n1", 1);
+    tick(&mut agent, begin_us, 0);
+    agent.settle();
+    let server = &*server(&mut site);
+    std::thread::scope(|scope| {
+        scope.spawn(|| server.query(OTHER));
+        wait_until("the other has its lock", || server.query(IS_LOCKED) == "t");
+        tick(&mut agent, begin_us, 1);
+    });
+    agent.settle();
+    let deadlocks = "SELECT sum(deadlocks) FROM pg_stat_database";
+    wait_until("the server has counted the deadlock", || server.query(deadlocks) == "1");
+    assert_eq!(collector.stop().unwrap().given_up, 0);
+    assert_counts(&site, "n1", 2);
+}
+
+#[test]
 fn two_collectors_share_a_database() {
     let Some(site) = site("two_collectors_share_a_database", Kind::Postgres) else { return };
     let begin_us = now_us();
