@@ -98,10 +98,24 @@ struct Scene {
 }
 
 impl Scene {
+    fn configuration(site: &Site, more: &str) -> String {
+        let place = |name: &str| site.path(name).display().to_string();
+        let (socket, requests) = (place("control.sock"), place("requests.json"));
+        format!("control_socket = \"{socket}\"\ncontrol_requests = \"{requests}\"\n{more}")
+    }
+
+    /// Kills the collector, and starts another in its place.
+    fn crash_collector(&mut self) {
+        self.collector.signal(Signal::KILL);
+        wait_until("the collector is gone", || !self.collector.runs());
+        let more = Self::configuration(&self.site, "");
+        self.collector = collector_with(&self.site, &self.site.endpoint(), &more).0;
+    }
+
     fn set(more: &str) -> Self {
         let (site, yard) = (Site::new(), Yard::new());
         let socket = site.path("control.sock");
-        let more = format!("control_socket = \"{}\"\n{more}", socket.display());
+        let more = Self::configuration(&site, more);
         let (collector, endpoint) = collector_with(&site, &site.endpoint(), &more);
         let sleepers = [Sleeper::start(), Sleeper::start()];
         let node = |number: usize| {
@@ -256,6 +270,13 @@ fn an_agent_that_was_away_is_told_what_it_missed() {
     wait_until("the new agent has the lease", || scene.nodes[0].is("cpu.usage", "5ms", "lease"));
     let again = scene.nodes[0].in_force("cpu.usage").unwrap().2.unwrap();
     assert!(again.abs_diff(ends[1]) < 1_000_000, "with its old end: {again} and {ends:?}");
+
+    scene.nodes[1].agent.daemon.signal(Signal::STOP);
+    assert_eq!(scene.told(ADA, &["set", "pids.current=5ms", "--for", "10min"]).1, 1);
+    scene.crash_collector();
+    scene.nodes[1].agent.daemon.signal(Signal::CONT);
+    wait_until("the next collector tells it, too", || scene.nodes[1].is("pids.current", "5ms", "lease"));
+    wait_until("the collector knows both nodes", || scene.known() == 2);
 
     scene.nodes[1].agent.daemon.signal(Signal::STOP);
     assert_eq!(scene.told(ADA, &["reset"]).1, 1);

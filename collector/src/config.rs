@@ -336,6 +336,8 @@ mod tests {
             resolve(&["--config", path.to_str().unwrap()]).map(|config| config.control)
         };
         assert_eq!(of("control_socket = 'off'\nauth = 'none'\n").unwrap(), ControlConfig::default());
+        let requests = of("control_requests = '/var/lib/r'\n").unwrap().requests;
+        assert_eq!(requests, Some("/var/lib/r".into()));
         let control = of("control_socket = '/run/c'\ncontrol = 'tcp://[::]:7718'\nauth = 'munge'\n").unwrap();
         let network = control.network.unwrap();
         assert_eq!((control.socket, network.address.as_str()), (Some("/run/c".into()), "[::]:7718"));

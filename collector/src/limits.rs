@@ -131,6 +131,10 @@ pub const REMEMBERED: usize = 4096;
 /// See [`REMEMBERED`].
 pub const REMEMBERED_BYTES: usize = 16 * 1024 * 1024;
 
+/// Bytes of the file in which they outlive the collector: the requests, twice as long where quotes are escaped, and who has
+/// heard them.
+pub const KEPT_BYTES: usize = 3 * REMEMBERED_BYTES;
+
 /// Credentials that are decoded at once; each is a process of its own.
 pub const UNMUNGES: usize = 8;
 

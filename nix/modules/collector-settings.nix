@@ -51,6 +51,9 @@ in
   control_socket =
     optional pathOrOff "/run/polymeter-collector/control.sock"
       "A Unix socket at which users of this machine ask for changes on all nodes of their jobs, or \"off\".";
+  control_requests =
+    optional pathOrOff "/var/lib/polymeter/requests.json"
+      "A file in which requests that agents have not heard outlive the collector, or \"off\".";
   auth = optional (types.enum [
     "none"
     "munge"

@@ -65,6 +65,7 @@
           beyond = "apart";
         };
         control_socket = "/run/polymeter-collector/control.sock";
+        control_requests = "/var/lib/polymeter/requests.json";
         auth = "munge";
         control = "tcp://192.0.2.1:7718";
         unmunge = "/run/current-system/sw/bin/unmunge";

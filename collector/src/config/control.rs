@@ -23,6 +23,8 @@ pub struct SaidControl {
     pub unmunge: Option<AbsolutePath>,
     /// See [`Unmunge::socket`].
     pub munge_socket: Option<AbsolutePath>,
+    /// See [`ControlConfig::requests`].
+    pub requests: Option<AbsolutePath>,
     /// Where `control` stands in the file.
     pub place: String,
 }
@@ -45,7 +47,8 @@ impl SaidControl {
             socket: self.munge_socket.and_then(|path| path.0),
         };
         let network = self.address.map(|address| NetworkConfig { address: address.0, unmunge });
-        ControlConfig { socket: self.socket.and_then(|path| path.0), network }
+        let path = |said: Option<AbsolutePath>| said.and_then(|path| path.0);
+        ControlConfig { socket: path(self.socket), network, requests: path(self.requests) }
     }
 }
 

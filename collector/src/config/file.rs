@@ -18,7 +18,7 @@ use super::{Endpoint, Fault, SaidSecurity};
 use crate::limits;
 use crate::store::{StoreUrl, TimescaleMode};
 
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 18] = [
     "auth",
     "authorised_agents",
     "bind_node_to_key",
@@ -26,6 +26,7 @@ const KEYS: [&str; 17] = [
     "commit_interval",
     "commit_rows",
     "control",
+    "control_requests",
     "control_socket",
     "insecure",
     "key",
@@ -119,6 +120,7 @@ pub(super) fn parse(path: &Path, text: &str, faults: &mut Vec<Fault>) -> Said {
                     page.text(&value).map(|period: Period| Duration::from_nanos(period.as_nanos()));
             }
             "clock" => said.clock = page.clock(&value),
+            "control_requests" => said.control.requests = page.text(&value),
             "control_socket" => said.control.socket = page.text(&value),
             "auth" => said.control.auth = page.text(&value),
             "control" => {

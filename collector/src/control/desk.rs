@@ -13,6 +13,7 @@ use tokio::sync::{Mutex as AsyncMutex, mpsc};
 use tokio::time::timeout;
 
 use super::answer::{Answer, Budget, JobAnswer, NodeAnswer, Refusal};
+use super::kept::{self, Kept};
 use super::remembered::{Again, Passed, Remembered};
 use super::request::{self, Kind, Request};
 use crate::clock::Clock;
@@ -29,6 +30,8 @@ pub(super) struct Desk {
     directory: Directory,
     receiver: AnswerSender,
     clock: Clock,
+    /// Where what is remembered outlives this process; none where it does not.
+    kept: Option<Kept>,
     state: Mutex<State>,
 }
 
@@ -72,8 +75,15 @@ impl Drop for Busy<'_> {
 }
 
 impl Desk {
-    pub(super) fn new(directory: Directory, receiver: AnswerSender, clock: Clock) -> Self {
-        Self { directory, receiver, clock, state: Mutex::default() }
+    pub(super) fn new(
+        directory: Directory,
+        receiver: AnswerSender,
+        clock: Clock,
+        kept: Option<Kept>,
+    ) -> Self {
+        let remembered = kept.as_ref().map(Kept::read).unwrap_or_default();
+        let state = Mutex::new(State { remembered, ..State::default() });
+        Self { directory, receiver, clock, kept, state }
     }
 
     /// The answer to one line from user `uid`.
@@ -97,6 +107,8 @@ impl Desk {
         let told = told.map(|(place, _)| place.session).collect();
         let until_us = lease_end(&kind, at_us, &answers);
         self.remember(Passed { job: job.clone(), kind, uid, at_us, line, until_us, told }, &places);
+        // Before anybody hears that it will reach those who are away.
+        self.keep().await;
         Ok(gathered(&job, Some(at_us), &places, answers))
     }
 
@@ -188,6 +200,13 @@ impl Desk {
         }
     }
 
+    /// Writes down what is remembered, where it is to outlive this process.
+    async fn keep(&self) {
+        if let Some(kept) = &self.kept {
+            kept.write(|| kept::text(&self.lock().remembered)).await;
+        }
+    }
+
     /// Tells sessions that have come, or come again, what they missed.
     pub(super) fn welcome(self: &Arc<Self>, news: Vec<Presence>) {
         for presence in news {
@@ -215,6 +234,7 @@ impl Desk {
                 }
                 desk.lock().remembered.told(again.number, place.session);
             }
+            desk.keep().await;
         });
     }
 

@@ -12,6 +12,7 @@
 pub mod answer;
 mod desk;
 mod doors;
+mod kept;
 mod line;
 mod local;
 pub mod munge;
@@ -31,6 +32,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use self::answer::Refusal;
 use self::desk::Desk;
+use self::kept::Kept;
 use self::munge::Unmunge;
 use crate::clock::Clock;
 use crate::directory::Directory;
@@ -52,6 +54,8 @@ pub struct ControlConfig {
     pub socket: Option<PathBuf>,
     /// The door for other machines; none for no such door.
     pub network: Option<NetworkConfig>,
+    /// The file in which requests that agents have missed outlive the collector; none where they do not.
+    pub requests: Option<PathBuf>,
 }
 
 /// The door for other machines.
@@ -77,6 +81,7 @@ pub struct NoDoor {
 pub(crate) struct Open {
     local: Option<UnixListener>,
     network: Option<(TcpListener, Unmunge)>,
+    requests: Option<PathBuf>,
 }
 
 impl Open {
@@ -90,7 +95,8 @@ impl Open {
             let listener = listener.map_err(|source| NoDoor { place: network.address.clone(), source })?;
             Ok((listener, network.unmunge.clone()))
         });
-        Ok(Self { local: local.transpose()?, network: network.transpose()? })
+        let requests = config.requests.clone();
+        Ok(Self { local: local.transpose()?, network: network.transpose()?, requests })
     }
 
     /// Where users ask: paths, and addresses with their real ports.
@@ -130,7 +136,8 @@ impl Control {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel();
         let (heard, hears) = mpsc::channel(limits::CONTROL_ANSWERS);
-        let desk = Arc::new(Desk::new(directory, receiver, clock));
+        let kept = doors.requests.clone().map(Kept::at);
+        let desk = Arc::new(Desk::new(directory, receiver, clock, kept));
         let work = move || {
             runtime.block_on(async {
                 tokio::select! {

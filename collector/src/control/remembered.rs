@@ -22,13 +22,13 @@ pub(super) struct Again {
 
 /// A request whose effect lasts.
 #[derive(Debug)]
-struct Entry {
-    again: Again,
-    job: Identifier,
-    kind: Kind,
-    until_us: i64,
+pub(super) struct Entry {
+    pub(super) again: Again,
+    pub(super) job: Identifier,
+    pub(super) kind: Kind,
+    pub(super) until_us: i64,
     /// The sessions that have answered.
-    told: HashSet<SessionId>,
+    pub(super) told: HashSet<SessionId>,
 }
 
 /// What is remembered, the oldest first.
@@ -75,11 +75,22 @@ impl Remembered {
             }),
         };
         let Some(until_us) = until_us.filter(|until_us| *until_us > now_us) else { return };
-        self.bytes += passed.line.as_str().len();
-        self.next += 1;
         let Passed { job, kind, uid, at_us, line, told, .. } = passed;
-        let again = Again { number: self.next, uid, at_us, line };
-        self.entries.push(Entry { again, job, kind, until_us, told });
+        let again = Again { number: 0, uid, at_us, line };
+        self.restore(Entry { again, job, kind, until_us, told });
+    }
+
+    /// What is remembered, the oldest first.
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
+    /// Remembers behind all others what another life did. It gets a number of its own.
+    pub(super) fn restore(&mut self, mut entry: Entry) {
+        self.next += 1;
+        entry.again.number = self.next;
+        self.bytes += entry.again.line.as_str().len();
+        self.entries.push(entry);
         while self.entries.len() > limits::REMEMBERED || self.bytes > limits::REMEMBERED_BYTES {
             let Some(first) = self.entries.iter().map(|entry| entry.until_us).min() else { break };
             self.forget(|entry| entry.until_us == first);
