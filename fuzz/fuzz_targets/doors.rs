@@ -1,5 +1,5 @@
 //! What comes to the collector's other doors: key files, the directory of authorised agents, libzmq's questions (ZAP), HTTP
-//! requests for the metrics, and what `unmunge` says. Each reads the same bytes, for all are read in no time.
+//! requests for the metrics, what `unmunge` says, and the file of remembered requests. Each reads the same bytes, for all are read in no time.
 #![no_main]
 
 use std::path::PathBuf;
@@ -11,6 +11,8 @@ use polymeter_proto::key::{KeyPair, PublicKey};
 fuzz_target!(|data: &[u8]| {
     if let Ok(text) = std::str::from_utf8(data) {
         keys(text);
+        let written = fuzzing::requests(text);
+        assert_eq!(fuzzing::requests(&written), written, "what is written is understood");
     }
     authorised(data);
     zap(data);

@@ -119,7 +119,9 @@ pub(super) fn text(remembered: &Remembered) -> String {
     let mut room = limits::KEPT_BYTES - limits::REMEMBERED_BYTES * 2;
     let mut text = format!("{HEAD}\n");
     for entry in remembered.entries() {
-        let told: Vec<u64> = entry.told.iter().map(|session| session.0).take(room / TOLD_BYTES).collect();
+        let mut told: Vec<u64> = entry.told.iter().map(|session| session.0).collect();
+        told.sort_unstable();
+        told.truncate(room / TOLD_BYTES);
         room = room.saturating_sub(told.len() * TOLD_BYTES + LINE_BYTES);
         let Again { uid, at_us, ref line, .. } = entry.again;
         let line = Line { uid, at_us, until_us: entry.until_us, line: line.clone(), told };
@@ -152,6 +154,12 @@ pub(super) fn parse(text: &str) -> (Remembered, usize) {
         }
     }
     (remembered, unreadable)
+}
+
+/// For the fuzzer: what a file would say that says what was understood of `file`.
+#[cfg(fuzzing)]
+pub fn requests(file: &str) -> String {
+    text(&parse(file).0)
 }
 
 fn entry(line: Line) -> Option<Entry> {

@@ -33,6 +33,8 @@ use tokio::sync::{mpsc, oneshot};
 use self::answer::Refusal;
 use self::desk::Desk;
 use self::kept::Kept;
+#[cfg(fuzzing)]
+pub use self::kept::requests;
 use self::munge::Unmunge;
 use crate::clock::Clock;
 use crate::directory::Directory;
