@@ -12,7 +12,7 @@ BUILD_PACKAGES := libzmq3-dev pkg-config gcc libc6-dev
 TEST_PACKAGES := postgresql-15 python3 munge iproute2
 
 # What the tests under a real Slurm use besides.
-SLURM_PACKAGES := slurmctld slurmd slurm-client munge
+SLURM_PACKAGES := slurmctld slurmd slurm-client munge mpich libmpich-dev
 
 .PHONY: demo test test-slurm slurm-experiment build release lint doc quick-experiments fuzz test-qemu check-nix deps test-deps slurm-deps clean
 

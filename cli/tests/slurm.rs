@@ -15,6 +15,7 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
+use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
 use common::cgroup;
@@ -166,6 +167,50 @@ fn jobs_of_all_kinds_are_followed_from_their_first_to_their_last() {
     scene.must_be_whole(&cancelled, 1);
     let said = cluster.scripts_said();
     assert!(said.lines().all(|line| line.contains("cpu.usge")), "{said}");
+    must_be_left_alone(scene);
+}
+
+/// Ranks that compute and tell each other for half a second.
+const MPI: &str = r#"
+    #include <mpi.h>
+    #include <stdio.h>
+    int main(int argc, char **argv) {
+        int rank, size;
+        double part = 1, sum = 0, until;
+        MPI_Init(&argc, &argv);
+        MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+        MPI_Comm_size(MPI_COMM_WORLD, &size);
+        until = MPI_Wtime() + 0.5;
+        for (int goes_on = 1; goes_on;) {
+            MPI_Allreduce(&part, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+            goes_on = MPI_Wtime() < until;
+            MPI_Bcast(&goes_on, 1, MPI_INT, 0, MPI_COMM_WORLD);
+        }
+        if (rank == 0) printf("%d ranks, sum %g\n", size, sum);
+        MPI_Finalize();
+    }"#;
+
+#[test]
+fn an_mpi_job_is_followed_on_both_its_nodes() {
+    if !has("an_mpi_job_is_followed_on_both_its_nodes", &[Need::Root, Need::Slurm]) {
+        return;
+    }
+    let _one = ONE_CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
+    let scene = Scene::set();
+    let path = |name: &str| scene.cluster.path(name);
+    std::fs::write(path("mpi.c"), MPI).unwrap();
+    let compiled = Command::new("mpicc.mpich").arg("-o").args([path("mpi"), path("mpi.c")]).status().unwrap();
+    assert!(compiled.success());
+    let (program, said) = (path("mpi"), path("mpi.said"));
+    let run =
+        format!("mpiexec.hydra -bootstrap slurm -n 2 -ppn 1 {} > {} 2>&1", program.display(), said.display());
+    let job = scene.cluster.submit(false, &["-N2", "--ntasks-per-node=1"], &run);
+    let samples = scene.must_be_whole(&job, 2);
+    assert_eq!(std::fs::read_to_string(said).unwrap(), "2 ranks, sum 2\n");
+    for node in &scene.cluster.nodes {
+        let used = samples[&("cpu.usage".to_owned(), node.clone())].points.last().unwrap().1;
+        assert!(used > 1e8, "a rank was busy on {node} for half a second: {used} ns");
+    }
     must_be_left_alone(scene);
 }
 

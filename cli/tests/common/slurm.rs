@@ -28,7 +28,9 @@ pub fn missing() -> Option<String> {
     }
     let is_missing = |program: &&str| Command::new(program).arg("-V").output().is_err();
     let programs = ["slurmctld", "slurmd", "sbatch", "srun", "scontrol"];
-    let slurm = programs.into_iter().find(is_missing).map(|program| format!("there is no {program}"));
+    let mpi = ["mpicc.mpich", "mpiexec.hydra"];
+    let slurm =
+        programs.into_iter().chain(mpi).find(is_missing).map(|program| format!("there is no {program}"));
     let hierarchy = || ["memory", "cpuacct", "freezer", "cpuset"].into_iter().find_map(cgroup::cannot_make);
     slurm.or_else(munge::missing).or_else(hierarchy)
 }
