@@ -21,7 +21,7 @@ demo: release
 
 test: test-deps
 	$(CARGO) build --workspace --locked
-	$(CARGO) test --workspace --locked
+	$(CARGO) test --workspace --locked --no-fail-fast
 
 # A cluster of two nodes on this machine, as root, with cgroups of version 1.
 SLURM_TEST := POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,slurm" $(CARGO) test --locked --workspace --test slurm
