@@ -13,7 +13,8 @@ mod common;
 
 use common::scene::{ADA, BOB, NEEDS, Scene};
 use common::{has, stored, wait_until, workload};
-use serde_json::json;
+use polymeter_proto::period::Period;
+use serde_json::{Value, json};
 
 #[test]
 #[ignore = "no test: what the tests run as a job"]
@@ -111,6 +112,13 @@ fn nobody_touches_anothers_job_or_the_machine() {
         let said = scene.refused(ADA, "set", &["--job", "x", wish]);
         assert!(said.contains(word), "{wish}: {said}");
     }
+    // What else she has asked for, at whatever period, says nothing about what would be granted.
+    scene.granted(ADA, &["pids.current=10min"]);
+    let said = scene.refused(ADA, "set", &["--job", "x", "*=1ms"]);
+    let output = scene.user(ADA, "set", &["--job", "x", "*=1ms", "--json"]);
+    let refusal: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let instead: Period = refusal["instead"].as_str().unwrap().parse().unwrap();
+    assert!(instead > Period::MILLISECOND && instead < "1min".parse().unwrap(), "{said}{refusal}");
     let said = scene.refused(ADA, "set", &["--job", "x", wish, "--for", "2h"]);
     assert!(said.contains("longest time that users may ask for is 1h"), "{said}");
     let refused = (0..100).filter(|number| {

@@ -242,7 +242,7 @@ pub enum SetError {
         limit: &'static str,
         /// What it would cost.
         cost: Cost,
-        /// The shortest period that would be granted for the same metrics.
+        /// What would be granted: this period for all that was wished at a shorter one.
         instead: Option<Period>,
     },
 }

@@ -108,13 +108,13 @@ pub(super) fn left(until_us: i64) -> String {
     left_between(clock::realtime_us(), until_us)
 }
 
-/// How long from one time to another, both in microseconds since the epoch.
+/// About how long from one time to another, both in microseconds since the epoch.
 pub(crate) fn left_between(now_us: i64, until_us: i64) -> String {
-    let seconds = until_us.saturating_sub(now_us).max(0) / 1_000_000;
-    match seconds {
-        0..120 => format!("{seconds} s"),
-        120..7200 => format!("{} min", seconds / 60),
-        _ => format!("{} h", seconds / 3600),
+    let rounded = |value: i64, unit: i64| value.saturating_add(unit / 2) / unit;
+    match rounded(until_us.saturating_sub(now_us).max(0), 1_000_000) {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7200 => format!("{} min", rounded(seconds, 60)),
+        seconds => format!("{} h", rounded(seconds, 3600)),
     }
 }
 

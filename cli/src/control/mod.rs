@@ -98,6 +98,10 @@ impl Reach {
         {
             return nodes::show(&collector.ask(verb)?, self.json).map(|()| None);
         }
+        if let (Ok(answer @ Answer::Refused(_)), true) = (&told, self.json) {
+            // For programs: with the limit that was hit, and what would be granted. People read the message.
+            terminal::print(&json(answer));
+        }
         told.map(Some)
     }
 }

@@ -41,7 +41,7 @@ impl Manager {
         let wished = set.wishes.iter().flat_map(|(selector, _)| followed.choose(selector)).collect();
         self.probe(&mut followed, wished);
         if !set.asker.administrator
-            && let Err(error) = self.check_budget(&key, &followed, &plan, set.asker)
+            && let Err(error) = self.check_budget(&key, &followed, &plan, &set)
         {
             self.followed.insert(key, followed);
             return Err(error);
@@ -96,13 +96,13 @@ impl Manager {
         }
     }
 
-    /// Whether a plan of one subject is within the budgets, and which period of the asker's leases would be.
+    /// Whether a plan of one subject is within the budgets, and how short the periods of what is wished might be.
     fn check_budget(
         &self,
         key: &Key,
         followed: &Followed,
         plan: &Plan,
-        asker: Asker,
+        set: &SetSpec,
     ) -> Result<(), SetError> {
         let others = self.followed.iter().filter(|(other, _)| *other != key);
         let others_percent: f64 =
@@ -114,21 +114,17 @@ impl Manager {
             // The budget was used up before, by an administrator perhaps; what costs no more does no more harm.
             return Ok(());
         }
-        let mut slower = plan.clone();
-        let mut instead = None;
         // Twice as long until it fits; at most some thirty steps from 100 µs to a day.
-        while instead.is_none() {
-            let mut longest = None;
-            for lease in slower.leases.iter_mut().filter(|lease| lease.asker.uid == asker.uid) {
-                let Ok(doubled) = Period::from_micros(lease.period.as_micros() * 2) else { continue };
-                lease.period = doubled;
-                longest = longest.max(Some(doubled));
+        let shortest = set.wishes.iter().map(|(_, period)| *period).min();
+        let doubled = |period: &Period| Period::from_micros(period.as_micros() * 2).ok();
+        let instead = std::iter::successors(shortest, doubled).find(|period| {
+            let mut slower = plan.clone();
+            // What is wished now stands behind all other leases.
+            for lease in slower.leases.iter_mut().rev().take(set.wishes.len()) {
+                lease.period = lease.period.max(*period);
             }
-            if longest.is_none() {
-                break;
-            }
-            instead = longest.filter(|_| exceeded(&slower).is_none());
-        }
+            exceeded(&slower).is_none()
+        });
         Err(SetError::OverBudget { limit, cost, instead })
     }
 
