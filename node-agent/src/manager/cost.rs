@@ -97,7 +97,7 @@ fn micros(period: Period) -> f64 {
 
 /// The value at `at` of a curve through these points, in order: straight on a logarithmic scale between them, and level
 /// beyond its ends.
-pub(super) fn between(points: &[(f64, f64)], at: f64) -> f64 {
+fn between(points: &[(f64, f64)], at: f64) -> f64 {
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return 0.0 };
     let at = at.clamp(first.0, last.0);
     let segment = points.windows(2).find_map(|pair| match pair {

@@ -62,6 +62,8 @@ pub(super) struct Followed {
     pub(super) sources: BTreeMap<String, OpenSource>,
     /// Its parts whose files are open, by name.
     pub(super) parts: BTreeMap<String, Arc<Part>>,
+    /// The names of all parts that were followed.
+    pub(super) parts_seen: BTreeSet<String>,
     /// Files without a line of what is wanted, which is no reason to read them at any period but the rescan's.
     pub(super) dormant: Vec<Source>,
     pub(super) unavailable: Vec<(String, String)>,
@@ -97,6 +99,7 @@ impl Followed {
             series: SeriesIds::new(),
             sources: BTreeMap::new(),
             parts: BTreeMap::new(),
+            parts_seen: BTreeSet::new(),
             dormant: Vec::new(),
             unavailable: Vec::new(),
             found_at,

@@ -9,6 +9,11 @@ use super::followed::Followed;
 use super::{Key, Manager};
 use crate::jobs::open::{Opened, Opener, Subject};
 use crate::jobs::parts::{self, Part};
+use crate::log;
+
+/// How many parts of one job are followed in all: each leaves its tallies and series behind until the job ends, and
+/// whoever may run a job may run many steps.
+const PARTS: usize = 1024;
 
 impl Manager {
     /// Follows the parts that all jobs have now, where the plan wants that.
@@ -39,7 +44,7 @@ impl Manager {
         followed.sources = kept;
         let mut opened = Vec::new();
         for (name, part) in now {
-            if !followed.parts.contains_key(&name) {
+            if !followed.parts.contains_key(&name) && followed.has_room_for(&name) {
                 let part = Arc::new(part);
                 opened.extend(self.open_part(&followed, &part));
                 self.read_ended().await;
@@ -74,5 +79,18 @@ impl Followed {
     /// Whether its parts have to be looked at: some are wanted, or some are open.
     fn may_have_parts(&self) -> bool {
         self.plan.wants_parts() || self.sources.values().any(|source| source.part.is_some())
+    }
+
+    /// Whether one more part may be followed, or one once more.
+    fn has_room_for(&mut self, part: &str) -> bool {
+        let has_room = self.parts_seen.len() < PARTS;
+        if has_room && !self.parts_seen.contains(part) {
+            self.parts_seen.insert(part.to_owned());
+            if self.parts_seen.len() == PARTS {
+                let job = self.job.as_ref().map_or("", |job| job.descriptor.job_id.as_str());
+                log::warning(&format!("job {job} has had {PARTS} steps and tasks; of more there are no series"));
+            }
+        }
+        self.parts_seen.contains(part)
     }
 }
