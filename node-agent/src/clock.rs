@@ -1,5 +1,7 @@
 //! The clocks. Nothing else in this crate asks what time it is.
 
+use std::time::Duration;
+
 use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
@@ -37,11 +39,10 @@ pub(crate) fn thread_cpu_ns() -> u64 {
 }
 
 /// Sleeps for so long, or less where a signal comes.
-pub(crate) fn sleep(duration: std::time::Duration) {
-    let deadline_ns = monotonic_ns().saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
-    let deadline = Timespec {
-        tv_sec: i64::try_from(deadline_ns / SECOND_NS).unwrap_or(i64::MAX),
-        tv_nsec: i64::try_from(deadline_ns % SECOND_NS).unwrap_or(0),
-    };
-    clock_nanosleep_absolute(rustix::thread::ClockId::Monotonic, &deadline).ok();
+pub(crate) fn sleep(duration: Duration) {
+    let deadline = Duration::from_nanos(monotonic_ns()).saturating_add(duration);
+    // A time that the kernel cannot name is no time to wait for.
+    if let Ok(deadline) = Timespec::try_from(deadline) {
+        clock_nanosleep_absolute(rustix::thread::ClockId::Monotonic, &deadline).ok();
+    }
 }

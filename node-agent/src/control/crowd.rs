@@ -1,5 +1,5 @@
-//! How much each person may ask: connections and watchers at once, and CPU time in the long run. An administrator's requests are not
-//! held up; anybody else's wait for their turn, and hold up nobody but herself.
+//! How much each person may ask: connections and watchers at once, and CPU time in the long run. An administrator's
+//! requests are not held up; anybody else's wait for their turn, and hold up nobody but herself.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

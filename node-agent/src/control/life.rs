@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::answer::Refusal;
 use super::fields::{Fields, invalid};
-use super::verb::{identifier, wishes};
+use super::verb::{identifier, name, wishes};
 use crate::request::{StartSpec, Wishes};
 
 /// A job that the scheduler starts on this node; its cgroups may come later.
@@ -131,10 +131,6 @@ impl End {
         let facts = JobFacts { state, exit_code, exit_signal, ..JobFacts::default() };
         Ok((identifier("job", &self.job)?, facts))
     }
-}
-
-fn name(field: &str, text: Option<String>) -> Result<Option<Identifier>, Refusal> {
-    text.map(|text| identifier(field, &text)).transpose()
 }
 
 #[cfg(test)]

@@ -287,9 +287,9 @@ impl Register {
         }
         Ok(JobSpec {
             job_id: identifier("job", &self.job)?,
-            cluster: self.cluster.as_deref().map(|text| identifier("cluster", text)).transpose()?,
+            cluster: name("cluster", self.cluster)?,
             owner_uid: self.uid,
-            owner: self.user.as_deref().map(|text| identifier("user", text)).transpose()?,
+            owner: name("user", self.user)?,
             cgroups: self.cgroups,
             process: self.process,
             wishes: Layer::new(rules(&self.plan)?),
@@ -299,6 +299,11 @@ impl Register {
 
 pub(super) fn identifier(field: &str, text: &str) -> Result<Identifier, Refusal> {
     Identifier::try_from(text).map_err(|error| invalid(field, &error))
+}
+
+/// A name that may be left out.
+pub(super) fn name(field: &str, text: Option<String>) -> Result<Option<Identifier>, Refusal> {
+    text.map(|text| identifier(field, &text)).transpose()
 }
 
 /// The wishes of a plan that shortens periods for a while.
