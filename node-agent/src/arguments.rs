@@ -52,7 +52,7 @@ impl Arguments {
         let mut config = match &self.config {
             Some(path) => Config::load(path)?,
             None if Path::new(DEFAULT_PATH).exists() => Config::load(Path::new(DEFAULT_PATH))?,
-            None => Config::default_baseline(),
+            None => Config::standard(),
         };
         if let Some(collector) = &self.collector {
             config.collector.clone_from(collector);

@@ -160,11 +160,15 @@ impl<'i> Section<'i> {
     }
 
     /// Takes a list of strings, each with its place.
-    pub(super) fn strings(&mut self, key: &'static str, reporter: &mut Reporter<'_>) -> Vec<(String, Span)> {
-        let Some(value) = self.take(key) else { return Vec::new() };
+    pub(super) fn strings(
+        &mut self,
+        key: &'static str,
+        reporter: &mut Reporter<'_>,
+    ) -> Option<Vec<(String, Span)>> {
+        let value = self.take(key)?;
         let Some(array) = value.get_ref().as_array() else {
             reporter.fault(&value.span(), format!("`{key}`: it must be a list of strings"));
-            return Vec::new();
+            return None;
         };
         let mut strings = Vec::new();
         for item in array.iter() {
@@ -173,7 +177,7 @@ impl<'i> Section<'i> {
                 None => reporter.fault(&item.span(), format!("`{key}`: it must be a list of strings")),
             }
         }
-        strings
+        Some(strings)
     }
 
     /// All keys and values that are left, in the order of the file.

@@ -2,22 +2,26 @@
 
 mod document;
 mod keys;
+mod rules;
+mod values;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use polymeter_proto::catalogue::{self, Definition, Scope};
 use polymeter_proto::endpoint;
-use polymeter_proto::name::Selector;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
 
 pub use document::{Fault, Faults};
 use document::{Reporter, Section};
+pub use rules::{RuleError, rule};
+use rules::{layer, part_rule, patterns};
+pub use values::endpoint;
+use values::{absolute, bytes, look, socket};
 
 use crate::jobs::pattern::Pattern;
 use crate::keys::KeyFiles;
-use crate::plan::{Layer, Rule};
+use crate::plan::Layer;
 
 /// Where the configuration is looked for.
 pub const DEFAULT_PATH: &str = "/etc/polymeter/agent.toml";
@@ -27,9 +31,6 @@ pub const DEFAULT_COLLECTOR: &str = "tcp://127.0.0.1:7717";
 
 /// The example configuration, which says the defaults.
 pub const EXAMPLE: &str = include_str!("../../../deploy/agent.toml");
-
-/// The most patterns of job cgroups; each costs a walk.
-const PATTERNS: usize = 64;
 
 /// What the agent does.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -177,10 +178,10 @@ impl Config {
         self.remote_control.unwrap_or_else(|| self.keys.is_some() || endpoint::is_local(&self.collector))
     }
 
-    /// The configuration of an agent that was given none: what the example says.
-    pub fn default_baseline() -> Self {
+    /// The configuration of an agent that was given none, and what counts where a file says nothing: what the example says.
+    pub fn standard() -> Self {
         // The test `the_example_is_valid_and_samples_something` proves that this never falls back.
-        Self::parse(Path::new("agent.toml"), EXAMPLE).unwrap_or_default()
+        Self::default().with(Path::new("agent.toml"), EXAMPLE).unwrap_or_default()
     }
 
     /// The configuration in the file at `path`.
@@ -198,42 +199,36 @@ impl Config {
     /// # Errors
     /// All faults together, each with its line.
     pub fn parse(path: &Path, text: &str) -> Result<Self, Faults> {
+        Self::standard().with(path, text)
+    }
+
+    /// This configuration with what `text` says in its place. A list or a table takes the place of the whole of it.
+    fn with(mut self, path: &Path, text: &str) -> Result<Self, Faults> {
         let mut reporter = Reporter::new(path, text);
         let mut top = Section::new("", reporter.parse());
-        let mut config = Self::default();
-        config.take_top(&mut top, &mut reporter);
+        self.take_top(&mut top, &mut reporter);
         if let Some(baseline) = top.section("baseline", &mut reporter) {
-            config.baseline = layer(baseline, rule, &mut reporter);
+            self.baseline = layer(baseline, rule, &mut reporter);
         }
-        for (name, of_parts) in [("steps", &mut config.steps), ("tasks", &mut config.tasks)] {
+        for (name, of_parts) in [("steps", &mut self.steps), ("tasks", &mut self.tasks)] {
             if let Some(section) = top.section(name, &mut reporter) {
                 *of_parts = layer(section, part_rule, &mut reporter);
             }
         }
         if let Some(limits) = top.section("limits", &mut reporter) {
-            config.limits.take(limits, &mut reporter);
+            self.limits.take(limits, &mut reporter);
         }
-        for (name, span) in top.strings("administrators", &mut reporter) {
+        for (name, span) in top.strings("administrators", &mut reporter).unwrap_or_default() {
             match Identifier::try_from(name.strip_prefix('@').unwrap_or(&name)) {
-                Ok(_) => config.administrators.push(name),
+                Ok(_) => self.administrators.push(name),
                 Err(error) => reporter.fault(&span, format!("`administrators`: {error}")),
             }
         }
-        let patterns = top.strings("jobs", &mut reporter);
-        if let Some((_, span)) = patterns.get(PATTERNS) {
-            reporter.fault(span, format!("`jobs`: at most {PATTERNS} patterns"));
-        }
-        for (pattern, span) in patterns.into_iter().take(PATTERNS) {
-            match pattern.parse::<Pattern>() {
-                Ok(pattern) if config.jobs.contains(&pattern) => {
-                    reporter.fault(&span, format!("`jobs`: `{}` stands twice", pattern.as_str()))
-                }
-                Ok(pattern) => config.jobs.push(pattern),
-                Err(error) => reporter.fault(&span, format!("`jobs`: {error}")),
-            }
+        if let Some(texts) = top.strings("jobs", &mut reporter) {
+            self.jobs = patterns(texts, &mut reporter);
         }
         top.finish(&mut reporter);
-        reporter.finish().map(|()| config)
+        reporter.finish().map(|()| self)
     }
 
     fn take_top(&mut self, top: &mut Section<'_>, reporter: &mut Reporter<'_>) {
@@ -312,129 +307,6 @@ impl Limits {
     }
 }
 
-/// A table of selectors and periods.
-fn layer(
-    section: Section<'_>,
-    rule: fn(&str, &str) -> Result<Rule, RuleError>,
-    reporter: &mut Reporter<'_>,
-) -> Layer {
-    let mut rules: Vec<Rule> = Vec::new();
-    for (key, value) in section.drain() {
-        let Some(text) = value.get_ref().as_str() else {
-            let expected = "a period is a string in quotes, such as \"10ms\", or \"off\"";
-            reporter.fault(&value.span(), format!("`{}`: {expected}", key.get_ref()));
-            continue;
-        };
-        match rule(key.get_ref(), text) {
-            Ok(rule) => rules.push(rule),
-            Err(RuleError::Selector(error)) => reporter.fault(&key.span(), error),
-            Err(RuleError::Period(error)) => reporter.fault(&value.span(), error),
-        }
-    }
-    Layer::new(rules)
-}
-
-/// The wish for a metric of each part of a job, of which only the files of cgroups are read.
-fn part_rule(selector: &str, period: &str) -> Result<Rule, RuleError> {
-    let rule = rule(selector, period)?;
-    let is_of_cgroup =
-        |definition: &Definition| definition.metric.scope == Scope::Job && definition.is_of_file();
-    if catalogue::select(&rule.selector).iter().any(is_of_cgroup) {
-        return Ok(rule);
-    }
-    let error = format!("`{selector}` is in no file of a cgroup, and parts of jobs have nothing else");
-    Err(RuleError::Selector(error))
-}
-
-/// What is wrong with a wish.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RuleError {
-    /// It names no metric.
-    Selector(String),
-    /// It has no period.
-    Period(String),
-}
-
-impl fmt::Display for RuleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Selector(error) | Self::Period(error) => f.write_str(error),
-        }
-    }
-}
-
-/// The wish for the metrics of `selector` at `period`, which may be `off`.
-///
-/// # Errors
-/// When the selector chooses no metric of the catalogue, with the nearest name, or the period is none.
-pub fn rule(selector: &str, period: &str) -> Result<Rule, RuleError> {
-    let parsed: Selector = selector
-        .parse()
-        .map_err(|error| RuleError::Selector(format!("`{selector}` selects nothing: {error}")))?;
-    if catalogue::select(&parsed).is_empty() {
-        let meant = catalogue::nearest(selector).map_or_else(
-            || "`polymeter metrics` lists them all".to_owned(),
-            |name| format!("did you mean `{name}`?"),
-        );
-        return Err(RuleError::Selector(format!("no metric is called `{selector}`; {meant}")));
-    }
-    let period = match period {
-        "off" => None,
-        text => Some(text.parse().map_err(|error| RuleError::Period(format!("`{selector}`: {error}")))?),
-    };
-    Ok(Rule { selector: parsed, period })
-}
-
-/// A ZeroMQ endpoint of a kind that reaches a collector.
-///
-/// # Errors
-/// When it is of another kind, or has no address.
-pub fn endpoint(text: &str) -> Result<String, String> {
-    let address = ["tcp://", "ipc://", "inproc://"].iter().find_map(|scheme| text.strip_prefix(scheme));
-    let has_port = || text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    match address {
-        None | Some("") => Err(format!("`{text}` is no endpoint: write tcp://HOST:PORT or ipc:///PATH")),
-        Some(_) if text.starts_with("tcp://") && !has_port() => {
-            Err(format!("`{text}` has no port: write tcp://HOST:PORT"))
-        }
-        Some(_) => Ok(text.to_owned()),
-    }
-}
-
-fn absolute(text: &str) -> Result<PathBuf, String> {
-    let path = PathBuf::from(text);
-    if path.is_absolute() { Ok(path) } else { Err(format!("`{text}` is no absolute path")) }
-}
-
-fn socket(text: &str) -> Result<Option<PathBuf>, String> {
-    if text == "off" { Ok(None) } else { absolute(text).map(Some) }
-}
-
-fn look(text: &str) -> Result<Look, String> {
-    match text {
-        "own" => Ok(Look::Own),
-        "all" => Ok(Look::All),
-        _ => Err(format!("`{text}` is neither \"own\" nor \"all\"")),
-    }
-}
-
-/// A number of bytes: `64MiB`.
-fn bytes(text: &str) -> Result<usize, String> {
-    let refuse =
-        || format!("`{text}` is no size: write a whole number and one of KiB, MiB, GiB, from 64KiB to 64GiB");
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at_checked(digits).ok_or_else(refuse)?;
-    let shift = match unit {
-        "KiB" => 10,
-        "MiB" => 20,
-        "GiB" => 30,
-        _ => return Err(refuse()),
-    };
-    let bytes =
-        number.parse::<usize>().ok().and_then(|number| number.checked_mul(1 << shift)).ok_or_else(refuse)?;
-    if (64 << 10..=64 << 30).contains(&bytes) { Ok(bytes) } else { Err(refuse()) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -444,8 +316,10 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_is_the_defaults() {
-        assert_eq!(parse("").unwrap(), Config::default());
+    fn what_a_file_does_not_say_is_what_the_example_says() {
+        assert_eq!(parse("").unwrap(), parse(EXAMPLE).unwrap());
+        let nothing = parse("jobs = []\n[baseline]\n").unwrap();
+        assert_eq!(nothing, Config::default());
     }
 
     #[test]

@@ -88,7 +88,9 @@ impl Followed {
             self.parts_seen.insert(part.to_owned());
             if self.parts_seen.len() == PARTS {
                 let job = self.job.as_ref().map_or("", |job| job.descriptor.job_id.as_str());
-                log::warning(&format!("job {job} has had {PARTS} steps and tasks; of more there are no series"));
+                log::warning(&format!(
+                    "job {job} has had {PARTS} steps and tasks; of more there are no series"
+                ));
             }
         }
         self.parts_seen.contains(part)
