@@ -14,7 +14,7 @@ TEST_PACKAGES := postgresql-15 python3 munge iproute2
 # What the tests under a real Slurm use besides.
 SLURM_PACKAGES := slurmctld slurmd slurm-client munge mpich libmpich-dev
 
-.PHONY: demo test test-slurm slurm-experiment build release lint doc quick-experiments fuzz test-qemu check-nix deps test-deps slurm-deps clean
+.PHONY: demo test test-slurm test-oar slurm-experiment build release lint doc quick-experiments fuzz test-qemu check-nix deps test-deps slurm-deps clean
 
 demo: release
 	$(SUDO) deploy/demo/run.sh target/release target/demo
@@ -28,6 +28,17 @@ SLURM_TEST := POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,slurm" $(CARGO) test --lock
 test-slurm: slurm-deps
 	$(CARGO) build --workspace --bins --locked
 	$(SLURM_TEST) -- --test-threads 1
+
+# Jobs in the cgroups that OAR's own script makes. It is taken out of Debian's package: nothing of OAR is installed.
+OAR_SCRIPT := target/oar/usr/share/oar/oar-server/job_resource_manager_cgroups.pl
+test-oar: test-deps $(OAR_SCRIPT)
+	$(CARGO) build --workspace --bins --locked
+	POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,oar" POLYMETER_OAR_SCRIPT=$(CURDIR)/$(OAR_SCRIPT) \
+	    $(CARGO) test --locked --workspace --test oar
+
+$(OAR_SCRIPT):
+	@mkdir -p target/oar
+	cd target/oar && apt-get -qq download oar-server && dpkg-deb -x oar-server_*.deb .
 
 # What a prolog costs, and how much of what a job used its last sample has.
 slurm-experiment: slurm-deps

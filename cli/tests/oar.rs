@@ -16,11 +16,12 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::cgroup::Yard;
+use common::cgroup::{self, Yard};
 use common::daemons::{Plan, ask, collector, configure};
-use common::workload::{self, Sleeper};
-use common::{Need, Site, has, program, stored, wait_until};
-use rustix::process::{Signal, kill_process};
+use common::workload::{self, Sleeper, Workload};
+use common::{Need, Site, has, oar, program, stored, wait_until};
+use polymeter_collector::query::Of;
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 #[test]
 #[ignore = "no test: what the tests run as a job"]
@@ -30,6 +31,25 @@ fn workload() {
 
 fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/oar").join(name)
+}
+
+/// Runs a script of the first node as OAR does: within the job's cgroups, told the job and its user.
+fn run(site: &Site, name: &str, places: &[PathBuf], told: [&str; 2]) {
+    let enter: String =
+        places.iter().map(|place| format!("echo $$ > {}/cgroup.procs; ", place.display())).collect();
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", &format!("{enter} exec \"$0\" \"$@\"")]).arg(script(name)).args(told).arg("/dev/null");
+    shell.env("POLYMETER", program("polymeter").get_program());
+    shell.env("POLYMETER_AGENT_CONFIG", site.path("agent.toml"));
+    shell.env("POLYMETER_SOCKET", site.path("agent.sock")).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = shell.output().unwrap();
+    assert!(output.status.success() && output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
+}
+
+/// The agent that a prologue has started.
+fn agent_of(site: &Site) -> Pid {
+    let stream = UnixStream::connect(site.path("agent.sock")).unwrap();
+    rustix::net::sockopt::socket_peercred(stream).unwrap().pid
 }
 
 #[test]
@@ -46,27 +66,9 @@ fn a_prologue_within_the_job_starts_an_agent_outside_and_an_epilogue_reads_once_
     let job = yard.job("root_71");
     let sleeper = Sleeper::start();
     job.enter(sleeper.pid());
-    let enter: String =
-        job.places.iter().map(|place| format!("echo $$ > {}/cgroup.procs; ", place.display())).collect();
-    let run = |name: &str| {
-        let mut shell = Command::new("/bin/sh");
-        shell.args(["-c", &format!("{enter} exec \"$0\" \"$@\"")]).arg(script(name)).args([
-            "71",
-            "root",
-            "/dev/null",
-        ]);
-        shell.env("POLYMETER", program("polymeter").get_program());
-        shell.env("POLYMETER_AGENT_CONFIG", site.path("agent.toml"));
-        shell.env("POLYMETER_SOCKET", site.path("agent.sock")).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let output = shell.output().unwrap();
-        assert!(
-            output.status.success() && output.stdout.is_empty() && output.stderr.is_empty(),
-            "{output:?}"
-        );
-    };
+    let run = |name: &str| run(&site, name, &job.places, ["71", "root"]);
     run("prologue");
-    let stream = UnixStream::connect(site.path("agent.sock")).unwrap();
-    let agent = rustix::net::sockopt::socket_peercred(stream).unwrap().pid;
+    let agent = agent_of(&site);
     let cgroups = fs::read_to_string(format!("/proc/{}/cgroup", agent.as_raw_nonzero())).unwrap();
     let samples = || {
         let status = ask(&site.path("agent.sock"), "{\"verb\":\"status\"}\n");
@@ -84,6 +86,73 @@ fn a_prologue_within_the_job_starts_an_agent_outside_and_an_epilogue_reads_once_
     kill_process(agent, Signal::KILL).unwrap();
     assert_eq!((row.owner.as_deref(), row.owner_uid), (Some("root"), Some(0)));
     assert!(!cgroups.contains(&yard.name), "{cgroups}");
+    collector.terminate();
+}
+
+/// The user's process of a job whose cgroups OAR has made.
+struct Running {
+    id: &'static str,
+    places: Vec<PathBuf>,
+    process: Workload,
+}
+
+impl Running {
+    /// Has OAR start a job, and its prologue run before the user's process does.
+    fn start(site: &Site, node: &oar::Node, id: &'static str, with_memory: bool) -> Self {
+        let places = node.start_job(id, with_memory);
+        run(site, "prologue", &places, [id, oar::USER.0]);
+        let mut process = Workload::start();
+        for place in &places {
+            fs::write(place.join("cgroup.procs"), process.pid().to_string()).unwrap();
+        }
+        process.obey("burn 30");
+        Self { id, places, process }
+    }
+
+    /// Ends it as OAR does, and says what the job had used of the CPU before the epilogue and after it, in nanoseconds.
+    fn end(self, site: &Site) -> (f64, f64) {
+        let cpuacct =
+            self.places.iter().find(|place| place.starts_with(cgroup::root("cpuacct").unwrap())).unwrap();
+        let used_ns = || fs::read_to_string(cpuacct.join("cpuacct.usage")).unwrap().trim().parse().unwrap();
+        drop(self.process);
+        let before = used_ns();
+        run(site, "epilogue", &self.places, [self.id, oar::USER.0]);
+        let after = used_ns();
+        self.places.iter().for_each(|place| cgroup::remove(place).unwrap());
+        (before, after)
+    }
+}
+
+/// Two jobs of one user at once, of which the second alone has the memory controller. The agent is not told where OAR's cgroups
+/// are.
+#[test]
+fn jobs_whose_cgroups_a_real_oar_has_made_are_followed_to_their_end() {
+    let test = "jobs_whose_cgroups_a_real_oar_has_made_are_followed_to_their_end";
+    if !has(test, &[Need::Root, Need::Cgroup1, Need::Mounts, Need::Oar]) {
+        return;
+    }
+    let site = Site::new();
+    let (collector, endpoint) = collector(&site, &site.endpoint());
+    let configuration = format!(
+        "collector = \"{endpoint}\"\nsocket = \"{}\"\n[baseline]\n\"cpu.usage\" = \"1d\"\n\"memory.current\" = \"1d\"\n",
+        site.path("agent.sock").display()
+    );
+    fs::write(site.path("agent.toml"), configuration).unwrap();
+    let node = oar::Node::new();
+    let jobs = [("4711", false), ("4712", true)];
+    let running = jobs.map(|(id, with_memory)| Running::start(&site, &node, id, with_memory));
+    let agent = agent_of(&site);
+    let used = running.map(|job| job.end(&site));
+    for ((id, with_memory), (least, most)) in jobs.into_iter().zip(used) {
+        let row = stored::wait_for_end(&site, id);
+        assert_eq!((row.owner.as_deref(), row.owner_uid), (Some(oar::USER.0), Some(oar::USER.1)));
+        let samples = stored::samples(&mut site.reader(), Of::Job(row.job_key));
+        let series = |metric: &str| samples.get(&(metric.to_owned(), String::new()));
+        let last = series("cpu.usage").unwrap().points.last().unwrap().1;
+        assert!((least..=most).contains(&last), "job {id}: {last} ns, not {least} to {most}");
+        assert_eq!(series("memory.current").is_some(), with_memory, "{samples:?}");
+    }
+    wait_until("the agent ends after the last job", || test_kill_process(agent).is_err());
     collector.terminate();
 }
 

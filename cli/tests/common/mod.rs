@@ -8,6 +8,7 @@ pub mod daemons;
 pub mod disk;
 pub mod munge;
 pub mod network;
+pub mod oar;
 pub mod random;
 pub mod reference;
 pub mod scene;
@@ -93,6 +94,7 @@ pub enum Need {
     Mounts,
     Network,
     Munge,
+    Oar,
     Slurm,
 }
 
@@ -106,6 +108,7 @@ impl Need {
             Self::Mounts => "mounts",
             Self::Network => "network",
             Self::Munge => "munge",
+            Self::Oar => "oar",
             Self::Slurm => "slurm",
         }
     }
@@ -119,6 +122,7 @@ impl Need {
             Self::Mounts => disk::cannot_have(),
             Self::Network => network::Network::make().err(),
             Self::Munge => munge::missing(),
+            Self::Oar => oar::missing(),
             // A cluster takes a while, and what its jobs show depends on how busy this machine is: only where asked for.
             Self::Slurm if !is_required(self.name()) => Some("`make test-slurm` runs it".to_owned()),
             Self::Slurm => slurm::missing(),

@@ -55,7 +55,9 @@ impl Kept {
         let is_new = || self.path.parent().is_some_and(Path::is_dir);
         let text = match read(&self.path) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound && is_new() => return Remembered::default(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && is_new() => {
+                return Remembered::default();
+            }
             Err(error) => {
                 log::warning(format_args!(
                     "{}: {error}; agents that were away are not told what was asked before",
