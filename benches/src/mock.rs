@@ -64,6 +64,26 @@ impl Script {
     pub fn samples_per_tick(&self) -> usize {
         self.shapes.iter().map(|shape| shape.columns.len()).sum()
     }
+
+    /// What is sampled together, with the names of its series.
+    pub fn shapes(&self) -> &[Arc<Shape>] {
+        &self.shapes
+    }
+
+    /// Where a session begins: anywhere will do, as long as not all begin at the same tick.
+    pub fn first_tick(&self, session: SessionId) -> usize {
+        usize::try_from(session.0 % self.ticks.len() as u64).unwrap_or(0)
+    }
+
+    /// The tick that is due after this one.
+    pub const fn tick_after(&self, tick: usize) -> usize {
+        (tick + STRIDE) % self.ticks.len()
+    }
+
+    /// What a tick has: the number of a shape, and a value for each of its columns.
+    pub fn rows(&self, tick: usize) -> impl Iterator<Item = (usize, &[Option<u64>])> {
+        self.ticks.get(tick).into_iter().flatten().map(|(shape, values)| (*shape, values.as_slice()))
+    }
 }
 
 /// One agent: its session, and the frames that are not acknowledged.
@@ -96,8 +116,7 @@ impl MockAgent {
         ticks: u16,
     ) -> Result<&[u8], &'static str> {
         if self.sequence == 0 {
-            // Any start will do, as long as not all have the same.
-            self.tick = usize::try_from(self.session.0 % script.ticks.len() as u64).unwrap_or(0);
+            self.tick = script.first_tick(self.session);
         }
         self.sequence += 1;
         let mut batch = Batch::default();
@@ -106,9 +125,9 @@ impl MockAgent {
         for back in (0..i64::from(ticks)).rev() {
             let time_us = time_us - back * period_us;
             let instant = Instant { deadline: u64::try_from(time_us / period_us).ok(), time_us };
-            self.tick = (self.tick + STRIDE) % script.ticks.len();
-            for (shape, values) in script.ticks.get(self.tick).into_iter().flatten() {
-                if let Some(index) = indices.get(*shape) {
+            self.tick = script.tick_after(self.tick);
+            for (shape, values) in script.rows(self.tick) {
+                if let Some(index) = indices.get(shape) {
                     // What has no room in a frame is not counted either.
                     self.samples += batch.push(*index, instant, values.iter().copied()).unwrap_or(0);
                 }
