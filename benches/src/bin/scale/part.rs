@@ -1,0 +1,49 @@
+//! A process of this program that plays a part of the experiment: some of the agents, or some of the exporters.
+
+use std::error::Error;
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Such a process. Dropping it ends it.
+#[derive(Debug)]
+pub(crate) struct Part {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Part {
+    /// Starts this program again with an option whose value says which part it plays.
+    pub(crate) fn start(option: &str, value: &impl Serialize) -> Result<Self, Box<dyn Error>> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args([option, &serde_json::to_string(value)?]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let stdout = child.stdout.take().ok_or("a mock process has no stdout")?;
+        Ok(Self { child, lines: BufReader::new(stdout).lines() })
+    }
+
+    /// Waits for the next line that it says.
+    pub(crate) fn line(&mut self) -> Result<String, Box<dyn Error>> {
+        Ok(self.lines.next().ok_or("a mock process broke")??)
+    }
+
+    /// Waits for the next line that it says, and what that means.
+    pub(crate) fn said<T: DeserializeOwned>(&mut self) -> Result<T, Box<dyn Error>> {
+        Ok(serde_json::from_str(&self.line()?)?)
+    }
+
+    /// Has it go on.
+    pub(crate) fn go(&mut self) -> Result<(), Box<dyn Error>> {
+        Ok(self.child.stdin.as_mut().ok_or("a mock process has no stdin")?.write_all(b"go\n")?)
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // It is ours; after its last line it has gone anyway.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
