@@ -32,6 +32,16 @@ const HEARTBEAT_MS: (i32, i32) = (10_000, 30_000);
 /// What the sessions of this experiment begin with; their agent's number follows.
 const SESSIONS: u64 = 0x7363_616c << 32;
 
+/// The node that an agent is on.
+pub(crate) fn node(number: u64) -> String {
+    format!("mock{number}")
+}
+
+/// The session of an agent.
+pub(crate) const fn session(number: u64) -> SessionId {
+    SessionId(SESSIONS | number)
+}
+
 /// Which agents a process is, and what they do.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Fleet {
@@ -129,8 +139,8 @@ impl Fleet {
         polymeter_agent::kernel::raise_descriptor_limit();
         let numbers = || (self.first..self.agents).step_by(usize::try_from(self.step.max(1)).unwrap_or(1));
         let agent = |number: u64| {
-            let node = format!("mock{number}").try_into()?;
-            Ok(MockAgent::new(SessionId(SESSIONS | number), node, "mock".try_into()?, wall_us()))
+            let node = node(number).try_into()?;
+            Ok(MockAgent::new(session(number), node, "mock".try_into()?, wall_us()))
         };
         let agents = numbers().map(agent).collect::<Result<Vec<_>, Box<dyn Error>>>()?;
         let per_socket = usize::try_from(self.per_connection)?.max(1);

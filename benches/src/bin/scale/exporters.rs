@@ -1,0 +1,424 @@
+//! The exporters of one process: one thread, for each exporter an address of its own on the loopback device, and
+//! connections that stay open, as those of real exporters do.
+
+use std::error::Error;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use polymeter_benches::clock::process_cpu_ns;
+use polymeter_benches::mock::Script;
+use polymeter_benches::recording::RECORDED;
+use polymeter_benches::table::{say, to_f64};
+use polymeter_proto::period::Period;
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use serde::{Deserialize, Serialize};
+
+use crate::fleet::session;
+use crate::page::Page;
+use crate::request::{self, Asked};
+
+/// The first exporter's address, 127.64.0.1; those of the others follow. All of 127.0.0.0/8 is this machine.
+const FIRST_ADDRESS: u32 = 0x7f40_0001;
+
+/// So many addresses are there at most, and then some: that many descriptors no machine has.
+pub(crate) const MOST: u64 = 1_000_000;
+
+/// Connections of one exporter at a time. Prometheus has one, and a second one for a moment where it gave up the first.
+const CONNECTIONS: usize = 4;
+
+/// Events that are taken from the kernel at a time.
+const EVENTS: usize = 256;
+
+/// Whose an event is: stdin's, a connection's with its slot, or else a listener's with the exporter's position.
+const STDIN: u64 = u64::MAX;
+const CONNECTION: u64 = 1 << 32;
+
+/// Which exporters a process is.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Exporters {
+    /// The first exporter's number.
+    pub(crate) first: u64,
+    /// Every how-manieth exporter is in this process.
+    pub(crate) step: u64,
+    /// The exporters of all processes.
+    pub(crate) exporters: u64,
+    /// How often each is asked.
+    pub(crate) period: Period,
+}
+
+/// What the exporters of a process have done since it began.
+#[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Served {
+    /// Pages that were sent.
+    pub(crate) pages: u64,
+    /// Their bytes, with heads.
+    pub(crate) bytes: u64,
+    /// Requests and connections that were refused.
+    pub(crate) refused: u64,
+    /// Connections that are open.
+    pub(crate) connections: u64,
+    /// CPU time, in seconds.
+    pub(crate) cpu_s: f64,
+}
+
+impl Served {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.pages += other.pages;
+        self.bytes += other.bytes;
+        self.refused += other.refused;
+        self.connections += other.connections;
+        self.cpu_s += other.cpu_s;
+    }
+
+    /// What was done since `before`; of connections those that are open.
+    pub(crate) fn since(self, before: &Self) -> Self {
+        Self {
+            pages: self.pages - before.pages,
+            bytes: self.bytes - before.bytes,
+            refused: self.refused - before.refused,
+            connections: self.connections,
+            cpu_s: self.cpu_s - before.cpu_s,
+        }
+    }
+}
+
+impl Exporters {
+    /// The numbers of the exporters.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = u64> + use<> {
+        (self.first..self.exporters.min(MOST)).step_by(usize::try_from(self.step.max(1)).unwrap_or(1))
+    }
+
+    /// Listens, says at which port, and answers. To each line on stdin it says what it has done; its end is its own.
+    pub(crate) fn run(&self) -> Result<(), Box<dyn Error>> {
+        polymeter_agent::kernel::raise_descriptor_limit();
+        let mut house = House::open(self)?;
+        epoll::add(&house.epoll, io::stdin(), EventData::new_u64(STDIN), EventFlags::IN)?;
+        say(&house.port.to_string());
+        while house.turn(None)? {}
+        Ok(())
+    }
+}
+
+/// Where an exporter listens.
+pub(crate) fn address(number: u64) -> Ipv4Addr {
+    Ipv4Addr::from(FIRST_ADDRESS.saturating_add(u32::try_from(number).unwrap_or(u32::MAX)))
+}
+
+/// One exporter.
+#[derive(Debug)]
+struct Exporter {
+    listener: TcpListener,
+    tick: usize,
+    connections: usize,
+}
+
+/// A connection to one of them.
+#[derive(Debug)]
+struct Connection {
+    stream: TcpStream,
+    /// The exporter's position.
+    of: usize,
+    /// What came, and was not answered yet.
+    request: Vec<u8>,
+    /// What is to be sent, and how much of it was.
+    answer: Vec<u8>,
+    sent_bytes: usize,
+    /// Whether it ends with this answer.
+    ends: bool,
+    /// Whether it waits for room to send, and not for a request.
+    waits: bool,
+}
+
+/// All exporters of this process.
+#[derive(Debug)]
+struct House {
+    script: Script,
+    page: Page,
+    /// A page's text, before it is known how long it is.
+    text: Vec<u8>,
+    epoll: OwnedFd,
+    port: u16,
+    exporters: Vec<Exporter>,
+    connections: Vec<Option<Connection>>,
+    free: Vec<usize>,
+    served: Served,
+}
+
+impl House {
+    fn open(which: &Exporters) -> Result<Self, Box<dyn Error>> {
+        let script = Script::read(Path::new(RECORDED), which.period)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let (mut port, mut exporters) = (0, Vec::new());
+        for number in which.numbers() {
+            let at = SocketAddrV4::new(address(number), port);
+            let listener =
+                TcpListener::bind(at).map_err(|error| format!("cannot listen at {at}: {error}"))?;
+            listener.set_nonblocking(true)?;
+            // The kernel chooses the port of the first; the others have addresses of their own.
+            port = listener.local_addr()?.port();
+            epoll::add(&epoll, &listener, EventData::new_u64(exporters.len() as u64), EventFlags::IN)?;
+            exporters.push(Exporter { listener, tick: script.first_tick(session(number)), connections: 0 });
+        }
+        let page = Page::of(&script);
+        let (text, connections, free) = (Vec::new(), Vec::new(), Vec::new());
+        let served = Served::default();
+        Ok(Self { script, page, text, epoll, port, exporters, connections, free, served })
+    }
+
+    /// Waits until something happens, and does what is due. False when nobody listens to this process any more.
+    fn turn(&mut self, patience: Option<&Timespec>) -> Result<bool, Box<dyn Error>> {
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
+        match epoll::wait(&self.epoll, spare_capacity(&mut events), patience) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        for event in events {
+            match event.data.u64() {
+                STDIN if !self.is_asked()? => return Ok(false),
+                STDIN => {}
+                slot if slot & CONNECTION != 0 => self.attend(usize::try_from(slot ^ CONNECTION)?)?,
+                position => self.accept(usize::try_from(position)?)?,
+            }
+        }
+        Ok(true)
+    }
+
+    /// Says what was done, once for each line. False at their end.
+    fn is_asked(&mut self) -> Result<bool, Box<dyn Error>> {
+        let mut bytes = [0; 64];
+        let length = rustix::io::read(io::stdin(), &mut bytes)?;
+        for _line in bytes.iter().take(length).filter(|byte| **byte == b'\n') {
+            self.served.cpu_s = to_f64(process_cpu_ns()) / 1e9;
+            self.served.connections = self.connections.iter().flatten().count() as u64;
+            say(&serde_json::to_string(&self.served)?);
+        }
+        Ok(length > 0)
+    }
+
+    /// Takes a connection, unless the exporter has enough of them.
+    fn accept(&mut self, position: usize) -> Result<(), Box<dyn Error>> {
+        let exporter = self.exporters.get_mut(position).ok_or("there is no such exporter")?;
+        let stream = match exporter.listener.accept() {
+            Ok((stream, _)) => stream,
+            // The client thought better of it.
+            Err(error) if is_for_later(&error) || error.kind() == ErrorKind::ConnectionAborted => {
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if exporter.connections >= CONNECTIONS {
+            self.served.refused += 1;
+            return Ok(());
+        }
+        exporter.connections += 1;
+        stream.set_nonblocking(true)?;
+        // As servers do: a page does not wait until the one before is acknowledged.
+        stream.set_nodelay(true)?;
+        let slot = self.free.pop().unwrap_or(self.connections.len());
+        epoll::add(&self.epoll, &stream, EventData::new_u64(CONNECTION | slot as u64), EventFlags::IN)?;
+        let (request, answer) = (Vec::new(), Vec::new());
+        let (ends, waits) = (false, false);
+        let connection = Connection { stream, of: position, request, answer, sent_bytes: 0, ends, waits };
+        match self.connections.get_mut(slot) {
+            Some(place) => *place = Some(connection),
+            None => self.connections.push(Some(connection)),
+        }
+        Ok(())
+    }
+
+    /// Does what a connection is ready for. One that broke, as connections do, has ended.
+    fn attend(&mut self, slot: usize) -> Result<(), Box<dyn Error>> {
+        // One that ended a moment ago may have had another event.
+        let Some(mut connection) = self.connections.get_mut(slot).and_then(Option::take) else {
+            return Ok(());
+        };
+        if self.converse(&mut connection, slot).unwrap_or(false) {
+            if let Some(place) = self.connections.get_mut(slot) {
+                *place = Some(connection);
+            }
+        } else {
+            // Closing it removes it from the epoll.
+            let exporter = self.exporters.get_mut(connection.of).ok_or("there is no such exporter")?;
+            exporter.connections -= 1;
+            self.free.push(slot);
+        }
+        Ok(())
+    }
+
+    /// Reads what has come, and answers it. False at the connection's end.
+    fn converse(&mut self, connection: &mut Connection, slot: usize) -> io::Result<bool> {
+        if !connection.waits {
+            let mut bytes = [0; request::REQUEST_BYTES];
+            match connection.stream.read(&mut bytes) {
+                Ok(0) => return Ok(false),
+                Ok(length) => {
+                    connection.request.extend_from_slice(bytes.get(..length).unwrap_or_default());
+                }
+                Err(error) if is_for_later(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        loop {
+            if connection.answer.is_empty() && !self.take_request(connection) {
+                return Ok(true);
+            }
+            let waits = !connection.send()?;
+            if waits != connection.waits {
+                connection.waits = waits;
+                let flags = if waits { EventFlags::OUT } else { EventFlags::IN };
+                let whose = EventData::new_u64(CONNECTION | slot as u64);
+                epoll::modify(&self.epoll, &connection.stream, whose, flags)?;
+            }
+            if waits || connection.ends {
+                return Ok(waits);
+            }
+        }
+    }
+
+    /// Prepares the answer to the first request that lies there whole. False if there is none.
+    fn take_request(&mut self, connection: &mut Connection) -> bool {
+        match request::read(&connection.request) {
+            Asked::Incomplete => return false,
+            Asked::Wrong(status) => {
+                self.served.refused += 1;
+                connection.ends = true;
+                request::answer(status, false, b"There is only GET /metrics.\n", &mut connection.answer);
+            }
+            Asked::Page { length_bytes, stays } => {
+                connection.request.drain(..length_bytes);
+                connection.ends = !stays;
+                if let Some(exporter) = self.exporters.get_mut(connection.of) {
+                    exporter.tick = self.script.tick_after(exporter.tick);
+                    self.text.clear();
+                    self.page.write(&self.script, exporter.tick, &mut self.text);
+                }
+                request::answer("200 OK", stays, &self.text, &mut connection.answer);
+                self.served.pages += 1;
+                self.served.bytes += connection.answer.len() as u64;
+            }
+        }
+        true
+    }
+}
+
+impl Connection {
+    /// Sends what there is to send. False while the rest of it waits for room.
+    fn send(&mut self) -> io::Result<bool> {
+        while let Some(rest) = self.answer.get(self.sent_bytes..).filter(|rest| !rest.is_empty()) {
+            match self.stream.write(rest) {
+                Ok(length) => self.sent_bytes += length,
+                Err(error) if is_for_later(&error) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        self.answer.clear();
+        self.sent_bytes = 0;
+        Ok(true)
+    }
+}
+
+fn is_for_later(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCRAPE: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
+
+    fn house() -> House {
+        House::open(&Exporters { first: 0, step: 2, exporters: 3, period: Period::SECOND }).unwrap()
+    }
+
+    fn connect(house: &House, number: u64) -> TcpStream {
+        let stream = TcpStream::connect((address(number), house.port)).unwrap();
+        stream.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
+        // Else a second piece waits until the first is acknowledged.
+        stream.set_nodelay(true).unwrap();
+        stream
+    }
+
+    /// Has the exporters work until they have done what is said.
+    fn until(house: &mut House, done: impl Fn(&House) -> bool) {
+        for _ in 0..20 {
+            if done(house) {
+                return;
+            }
+            house.turn(Some(&Timespec { tv_sec: 1, tv_nsec: 0 })).unwrap();
+        }
+        panic!("it is not done: {:?}", house.served);
+    }
+
+    fn open(house: &House) -> usize {
+        house.connections.iter().flatten().count()
+    }
+
+    /// One answer: its head, and the text that is as long as the head says.
+    fn answer(stream: &mut TcpStream) -> (String, String) {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            head.extend(byte);
+        }
+        let head = String::from_utf8(head).unwrap();
+        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap();
+        let mut text = vec![0; length.parse().unwrap()];
+        stream.read_exact(&mut text).unwrap();
+        (head, String::from_utf8(text).unwrap())
+    }
+
+    #[test]
+    fn a_connection_has_one_page_after_the_other() {
+        let mut house = house();
+        assert_eq!(house.exporters.len(), 2);
+        let mut stream = connect(&house, 2);
+        let mut pages = Vec::new();
+        for number in 1..=2 {
+            // A request may come in pieces.
+            let (first, second) = SCRAPE.split_at(7);
+            stream.write_all(first).unwrap();
+            until(&mut house, |house| house.connections.iter().flatten().any(|c| c.request == first));
+            stream.write_all(second).unwrap();
+            until(&mut house, |house| house.served.pages == number);
+            let (head, page) = answer(&mut stream);
+            assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+            pages.push(page);
+        }
+        assert_ne!(pages[0], pages[1], "values change");
+        // Two at once, and then nothing more.
+        stream.write_all(&SCRAPE.repeat(2)).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        until(&mut house, |house| open(house) == 0);
+        assert_ne!(answer(&mut stream), answer(&mut stream));
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+        assert_eq!((house.served.pages, house.served.refused), (4, 0));
+        assert!(house.served.bytes > 4 * 50 * 10);
+    }
+
+    #[test]
+    fn what_is_wrong_ends_the_connection_and_so_does_one_too_many() {
+        let mut house = house();
+        let mut streams: Vec<_> = (0..=CONNECTIONS).map(|_| connect(&house, 0)).collect();
+        until(&mut house, |house| house.served.refused == 1 && open(house) == CONNECTIONS);
+        let refused = streams.pop().unwrap().read(&mut [0]);
+        assert_eq!(refused.unwrap(), 0);
+        let stream = &mut streams[0];
+        stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        until(&mut house, |house| house.served.refused == 2 && open(house) == CONNECTIONS - 1);
+        assert!(answer(stream).0.starts_with("HTTP/1.1 404 "));
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+        // Its place is free again; an event that comes late does nothing.
+        let free = house.free[0];
+        house.attend(free).unwrap();
+        let mut next = connect(&house, 0);
+        next.write_all(SCRAPE).unwrap();
+        until(&mut house, |house| house.served.pages == 1);
+        assert!(answer(&mut next).0.starts_with("HTTP/1.1 200 OK\r\n"));
+    }
+}

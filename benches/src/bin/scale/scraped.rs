@@ -1,0 +1,192 @@
+//! What Prometheus takes that scrapes N mock exporters with the same values as often.
+
+use std::error::Error;
+use std::path::Path;
+
+use polymeter_benches::clock::{SECOND_NS, now_ns, sleep_until, wall_us};
+use polymeter_benches::mock::Script;
+use polymeter_benches::process::Usage;
+use polymeter_benches::recording::RECORDED;
+use polymeter_benches::table::to_f64;
+
+use crate::Arguments;
+use crate::exporters::{self, Exporters, Served};
+use crate::fleet::node;
+use crate::page::Page;
+use crate::part::Part;
+use crate::prometheus::{self, Block, JOB, Prometheus};
+
+/// How many periods the first round may take. Who was not asked by then is shown as down.
+const FIRST_ROUND_PERIODS: u64 = 12;
+
+/// How long a scrape may take at most, by Prometheus' default, in nanoseconds; never longer than its period.
+const SCRAPE_NS: u64 = 10 * SECOND_NS;
+
+/// What one number of exporters took.
+#[derive(Debug)]
+pub(crate) struct Scraped {
+    pub(crate) exporters: u64,
+    /// Scrapes that were due in the time that was measured.
+    pub(crate) due: u64,
+    /// Those that were done.
+    pub(crate) done: u64,
+    /// Those that got a page.
+    pub(crate) answered: u64,
+    /// Samples that were due, and those of them that are stored.
+    pub(crate) expected: u64,
+    pub(crate) stored: u64,
+    /// Exporters whose last scrape failed, or that were never asked.
+    pub(crate) down: u64,
+    /// How long was measured, in seconds.
+    pub(crate) seconds: f64,
+    /// How long the first round took, in seconds.
+    pub(crate) first_s: f64,
+    pub(crate) server: Usage,
+    /// What the exporters did in that time.
+    pub(crate) served: Served,
+    /// Bytes by which the disk grew in that time.
+    pub(crate) grown_bytes: u64,
+    /// Everything as a block, the first round included.
+    pub(crate) block: Block,
+}
+
+impl Scraped {
+    /// Runs Prometheus against so many exporters.
+    pub(crate) fn measure(arguments: &Arguments, exporters: u64) -> Result<Self, Box<dyn Error>> {
+        let scratch = tempfile::tempdir()?;
+        let script = Script::read(Path::new(RECORDED), arguments.period)?;
+        let mut mocks = Mocks::start(arguments, exporters)?;
+        let configuration = prometheus::configuration(arguments.period, mocks.targets());
+        let prometheus = Prometheus::start(scratch.path(), &configuration)?;
+        let first_s = first_round(&prometheus, arguments, exporters)?;
+
+        let period_ns = arguments.period.as_nanos();
+        let rounds = (arguments.seconds * SECOND_NS).div_ceil(period_ns);
+        let (served_before, disk_before) = (mocks.served()?, prometheus.disk_bytes()?);
+        let (before, begin_ns, begin_us) = (prometheus.usage()?, now_ns(), wall_us());
+        let end_ns = begin_ns + rounds * period_ns;
+        let mut most = before;
+        while now_ns() < end_ns {
+            sleep_until(end_ns.min(now_ns() + SECOND_NS));
+            most.memory_kib = most.memory_kib.max(prometheus.usage()?.memory_kib);
+        }
+        let (after, measured_ns) = (prometheus.usage()?, now_ns() - begin_ns);
+        let (served, disk_after) = (mocks.served()?, prometheus.disk_bytes()?);
+
+        // The last scrapes may be under way; their samples have the times at which they began.
+        sleep_until(now_ns() + period_ns.min(SCRAPE_NS));
+        let window = Window::new(begin_us / 1_000, rounds * period_ns / 1_000_000)?;
+        let due = exporters * rounds;
+        let outcome = Self {
+            exporters,
+            due,
+            done: window.sum(&prometheus, "count_over_time", "up")?,
+            answered: window.sum(&prometheus, "sum_over_time", "up")?,
+            expected: due * script.samples_per_tick() as u64,
+            stored: window.stored(&prometheus, &Page::of(&script))?,
+            down: exporters.saturating_sub(up(&prometheus, window.end_ms)?),
+            seconds: to_f64(measured_ns) / 1e9,
+            first_s,
+            server: Usage { cpu_s: after.cpu_s - before.cpu_s, ..most },
+            served: served.since(&served_before),
+            grown_bytes: disk_after.saturating_sub(disk_before),
+            block: prometheus.block()?,
+        };
+        if outcome.answered == 0 {
+            return Err(format!("Prometheus got no page of any of {exporters} exporters: {outcome:?}").into());
+        }
+        Ok(outcome)
+    }
+}
+
+/// Waits until every exporter's first page is stored, which makes its series, and says how long that took, in seconds.
+fn first_round(
+    prometheus: &Prometheus,
+    arguments: &Arguments,
+    exporters: u64,
+) -> Result<f64, Box<dyn Error>> {
+    let begin_ns = now_ns();
+    let end_ns = begin_ns + FIRST_ROUND_PERIODS * arguments.period.as_nanos().max(SECOND_NS);
+    while now_ns() < end_ns && up(prometheus, wall_us() / 1_000)? < exporters {
+        sleep_until(now_ns() + SECOND_NS / 4);
+    }
+    Ok(to_f64(now_ns() - begin_ns) / 1e9)
+}
+
+/// How many exporters' last scrape brought a page.
+fn up(prometheus: &Prometheus, at_ms: i64) -> Result<u64, Box<dyn Error>> {
+    prometheus.count(&format!("sum(up{{job=\"{JOB}\"}})"), at_ms)
+}
+
+/// A span of time in which samples are counted.
+#[derive(Debug)]
+struct Window {
+    end_ms: i64,
+    /// One less than its length: Prometheus counts both ends, and samples have times in whole milliseconds.
+    range_ms: u64,
+}
+
+impl Window {
+    fn new(begin_ms: i64, length_ms: u64) -> Result<Self, Box<dyn Error>> {
+        Ok(Self {
+            end_ms: begin_ms + i64::try_from(length_ms)?,
+            range_ms: length_ms.saturating_sub(1).max(1),
+        })
+    }
+
+    /// The sum over all exporters of what a function gives for one metric.
+    fn sum(&self, prometheus: &Prometheus, function: &str, metric: &str) -> Result<u64, Box<dyn Error>> {
+        let range_ms = self.range_ms;
+        prometheus.count(&format!("sum({function}({metric}{{job=\"{JOB}\"}}[{range_ms}ms]))"), self.end_ms)
+    }
+
+    /// How many samples of the exporters' own metrics are stored: metric after metric, since a query of all at once would
+    /// have more samples than Prometheus lets a query have.
+    fn stored(&self, prometheus: &Prometheus, page: &Page) -> Result<u64, Box<dyn Error>> {
+        page.names().map(|name| self.sum(prometheus, "count_over_time", name)).sum()
+    }
+}
+
+/// The exporters' processes.
+#[derive(Debug)]
+struct Mocks(Vec<Mock>);
+
+/// One of them, with the port of its exporters.
+#[derive(Debug)]
+struct Mock {
+    part: Part,
+    which: Exporters,
+    port: u16,
+}
+
+impl Mocks {
+    /// Spreads the exporters over processes.
+    fn start(arguments: &Arguments, exporters: u64) -> Result<Self, Box<dyn Error>> {
+        let step = arguments.processes_for(exporters);
+        let start = |first| {
+            let which = Exporters { first, step, exporters, period: arguments.period };
+            let mut part = Part::start("--exporters", &which)?;
+            let port = part.said()?;
+            Ok(Mock { part, which, port })
+        };
+        Ok(Self((0..step).map(start).collect::<Result<_, Box<dyn Error>>>()?))
+    }
+
+    /// The nodes and their addresses.
+    fn targets(&self) -> impl Iterator<Item = (String, String)> {
+        self.0.iter().flat_map(|mock| {
+            let target = |number| (node(number), format!("{}:{}", exporters::address(number), mock.port));
+            mock.which.numbers().map(target)
+        })
+    }
+
+    /// What all have done until now.
+    fn served(&mut self) -> Result<Served, Box<dyn Error>> {
+        let mut sum = Served::default();
+        for mock in &mut self.0 {
+            mock.part.go()?;
+            sum.add(&mock.part.said()?);
+        }
+        Ok(sum)
+    }
+}
