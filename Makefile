@@ -62,12 +62,13 @@ doc: deps
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
 # Every experiment and every bench once, short: that they work, not what they measure. So they are built as the tests are.
+# Nothing is installed for a comparison with Prometheus, which is made where there is one.
 quick-experiments: test-deps
 	$(CARGO) build --locked --workspace
 	target/debug/wire
 	target/debug/curve --quick
 	target/debug/ingest --quick
-	target/debug/scale --quick
+	target/debug/scale --quick $$(command -v prometheus > /dev/null && echo --prometheus)
 	$(SUDO) target/debug/gather --quick
 	$(SUDO) target/debug/jitter --quick
 	$(SUDO) target/debug/overhead --quick
