@@ -12,7 +12,7 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
 use polymeter_collector::query::{JobRow, Of, Reader, SeriesRow};
-use polymeter_collector::store::StoreError;
+use polymeter_collector::store::{StoreError, labels_json};
 
 /// The file's name.
 pub(super) const NAME: &str = "samples.parquet";
@@ -121,7 +121,7 @@ impl Table {
             return Ok(());
         };
         let (from_ns, to_ns) = (first_ns.max(span_ns.start), last_ns.saturating_add(1).min(span_ns.end));
-        let labels = serde_json::to_string(&series.labels).unwrap_or_default();
+        let labels = labels_json(&series.labels);
         let texts = [&series.node, &series.metric, &labels].map(|text| ByteArray::from(text.as_str()));
         let job_id = job_id.map(ByteArray::from);
         for span_ns in pieces(from_ns..to_ns, series.count / READ_ROWS + 1) {

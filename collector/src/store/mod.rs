@@ -246,7 +246,7 @@ pub(crate) fn stored_count(count: u64) -> i64 {
 }
 
 /// Labels as a JSON object with sorted keys.
-pub(crate) fn labels_json(labels: &Labels) -> String {
+pub fn labels_json(labels: &Labels) -> String {
     let object: serde_json::Map<_, _> =
         labels.iter().map(|(key, value)| (key.to_owned(), value.into())).collect();
     serde_json::Value::Object(object).to_string()
