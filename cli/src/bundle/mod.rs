@@ -3,6 +3,7 @@
 mod directory;
 mod facts;
 mod manifest;
+mod plot;
 mod readme;
 mod samples;
 mod tables;
@@ -138,6 +139,7 @@ fn put_job(directory: &Directory, reader: &mut Reader, job: &JobRow) -> Result<u
     let report = report::gather(reader, job).map_err(failed)?;
     directory.text("report.txt", &report::text(&report, Detail::All, None))?;
     directory.text("report.json", &report::json(&report)?)?;
+    directory.text(plot::NAME, &plot::render(&report, job.started_ns))?;
     // A job that goes on has ended here.
     let end_ns = job.ended_ns.unwrap_or(i64::MAX).saturating_add(1);
     let file = directory.create(samples::NAME)?;

@@ -9,12 +9,13 @@ use super::Provenance;
 use super::manifest;
 
 /// What the files of a job's bundle are.
-const FILES: [(&str, &str); 11] = [
+const FILES: [(&str, &str); 12] = [
     ("job.json", "the job: id, owner, nodes, begin and end, how many samples there are"),
     ("report.txt, report.json", "what it used, what was sampled, what that cost, what was lost"),
+    ("plot.svg", "the job's series over time"),
     (
         "samples.parquet",
-        "every sample: time (UTC, microseconds), job_id, node, metric, labels, value; rows without job_id are the nodes' own while the job ran",
+        "every sample: time (UTC, microseconds), job_id, node, metric, labels (a JSON object), value; rows without job_id are the nodes' own while the job ran",
     ),
     ("series.csv", "unit and kind of every series, and how many samples it has"),
     ("plan_changes.csv", "which period was in force from when on, why, and because of whom"),

@@ -135,6 +135,32 @@ pub(crate) struct SeriesReport {
     pub(crate) points: Vec<(i64, f64)>,
 }
 
+impl SeriesReport {
+    /// The metric with its labels, and before it the node where there are several.
+    pub(crate) fn name(&self, several_nodes: bool) -> String {
+        let labels = if self.labels.is_empty() { String::new() } else { format!("{{{}}}", self.labels) };
+        let node = if several_nodes { format!("{} ", self.node) } else { String::new() };
+        format!("{node}{}{labels}", self.metric)
+    }
+
+    /// One of its points as people read it.
+    pub(crate) fn shown(&self, value: Option<f64>) -> String {
+        match (value, self.kind.as_str()) {
+            (None, _) => "-".to_owned(),
+            (Some(value), "counter") => units::rate(&self.metric, &self.unit, value),
+            (Some(value), _) => units::value(&self.unit, value),
+        }
+    }
+
+    /// Whether there is more to see than one value.
+    pub(crate) fn changed(&self) -> bool {
+        match self.growth {
+            Some(growth) => growth != 0.0,
+            None => self.least != self.most || self.samples <= 2,
+        }
+    }
+}
+
 impl Report {
     /// Adds exact totals of a command. Where it had a cgroup they only fill what was not sampled, since they leave out
     /// what nobody has waited for; where it had none they replace what its processes showed while they lived.

@@ -12,7 +12,7 @@ use polymeter_collector::store::StoreUrl;
 use crate::failure::Failure;
 use crate::terminal;
 
-pub(crate) use gather::{Report, Totals, gather};
+pub(crate) use gather::{Report, SeriesReport, Totals, gather};
 pub(crate) use text::{Detail, text};
 
 /// Which job is reported, and from where.

@@ -71,36 +71,20 @@ fn totals(report: &Report) -> String {
     rows.into_iter().map(|(name, value)| format!("  {name:<18}{value}\n")).collect()
 }
 
-fn changed(series: &&SeriesReport) -> bool {
-    match series.growth {
-        Some(growth) => growth != 0.0,
-        None => series.least != series.most || series.samples <= 2,
-    }
-}
-
 fn series(report: &Report, detail: Detail, bound: Option<usize>) -> String {
     let chosen: Vec<&SeriesReport> =
-        report.series.iter().filter(|series| detail == Detail::All || changed(series)).collect();
+        report.series.iter().filter(|series| detail == Detail::All || series.changed()).collect();
     let limit = if detail == Detail::All { usize::MAX } else { LINES };
     let several_nodes = report.nodes.len() > 1;
     let head = ["metric", "period", "samples", "least", "mean", "most", ""].map(str::to_owned).to_vec();
     let row = |series: &&SeriesReport| {
-        let value = |value: Option<f64>| match (value, series.kind.as_str()) {
-            (None, _) => "-".to_owned(),
-            (Some(value), "counter") => units::rate(&series.metric, &series.unit, value),
-            (Some(value), _) => units::value(&series.unit, value),
-        };
-        let labels = if series.labels.is_empty() { String::new() } else { format!("{{{}}}", series.labels) };
-        let node = if several_nodes { format!("{} ", series.node) } else { String::new() };
-        let name = format!("{node}{}{labels}", series.metric);
-        let period = series.period.clone().unwrap_or_else(|| "-".to_owned());
         vec![
-            name,
-            period,
+            series.name(several_nodes),
+            series.period.clone().unwrap_or_else(|| "-".to_owned()),
             series.samples.to_string(),
-            value(series.least),
-            value(series.mean),
-            value(series.most),
+            series.shown(series.least),
+            series.shown(series.mean),
+            series.shown(series.most),
         ]
     };
     let mut rows: Vec<Vec<String>> =
