@@ -118,7 +118,7 @@ fn samples_of_store(reader: &mut Reader) -> Vec<Sample> {
     let wanted = [(Of::Job(job.job_key), Some(job.job_id)), (Of::Node(&job.nodes[0]), None)];
     for (of, job_id) in wanted {
         for series in reader.series(of).unwrap() {
-            let labels = serde_json::to_string(&series.labels).unwrap();
+            let labels = Value::from_iter(series.labels.iter()).to_string();
             for (time_ns, value) in reader.points(series.series_id, i64::MIN..i64::MAX).unwrap() {
                 if job_id.is_some() || (from_ns..=to_ns).contains(&time_ns) {
                     let (node, metric) = (series.node.clone(), series.metric.clone());
@@ -146,6 +146,7 @@ fn a_bundle_has_what_the_store_has() {
     read.sort_unstable();
     stored.sort_unstable();
     assert!(stored.len() > 50, "{} samples", stored.len());
+    assert!(read.iter().all(|(.., labels, _)| labels.starts_with('{')));
     assert_eq!(read, stored);
     assert_eq!(bundled.json("job.json")["samples"], stored.len());
     assert_eq!(bundled.json("job.json")["job_id"], bundled.job_id.as_str());
@@ -162,6 +163,8 @@ fn a_bundle_has_what_the_store_has() {
     assert_eq!(provenance["seed"], 7);
     assert_eq!(provenance["program"], version());
     assert!(bundled.json("machine.json")["kernel"].is_string());
+    let plot = fs::read_to_string(bundled.bundle().join("plot.svg")).unwrap();
+    assert!(plot.contains(">cpu.usage<") && plot.ends_with("</svg>\n"), "{plot}");
     let readme = fs::read_to_string(bundled.bundle().join("README.md")).unwrap();
     for change in reader.plan_changes(Some(job.job_key)).unwrap() {
         assert!(readme.contains(&format!("-m {}=10ms", change.metric)), "{readme}");
@@ -210,6 +213,8 @@ fn what_was_changed_is_said() {
     assert!(bundled.verify().unwrap_err().contains("MANIFEST.sha256:1:"));
     fs::remove_file(bundled.bundle().join("MANIFEST.sha256")).unwrap();
     assert!(bundled.verify().unwrap_err().contains("MANIFEST.sha256"));
+    fs::create_dir(bundled.bundle().join("MANIFEST.sha256")).unwrap();
+    assert!(bundled.verify().unwrap_err().contains("MANIFEST.sha256 is no file"));
 }
 
 #[test]

@@ -74,6 +74,10 @@ impl Directory {
 pub(super) fn said(path: &Path) -> Result<Manifest, Failure> {
     let place = path.join(manifest::NAME);
     let mut text = String::new();
+    // Opening a FIFO would wait for ever.
+    if fs::symlink_metadata(&place).is_ok_and(|metadata| !metadata.is_file()) {
+        return Err(Failure::Refused(format!("{} is no file", place.display())));
+    }
     File::open(&place)
         .and_then(|file| file.take(BYTES_MAX + 1).read_to_string(&mut text))
         .map_err(|error| cannot("read", &place, &error))?;
@@ -98,12 +102,15 @@ fn walk(path: &Path, prefix: &str, depth: usize, files: &mut BTreeMap<String, St
     };
     for entry in fs::read_dir(path)? {
         let entry = entry?;
-        let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+        let own_name = entry.file_name();
+        let name = format!("{prefix}{}", own_name.to_string_lossy());
         let kind = entry.file_type()?;
+        let is_plain = own_name.to_str().is_some_and(|name| !name.contains('\n'));
         if kind.is_dir() {
             walk(&entry.path(), &format!("{name}/"), depth, files)?;
-        } else if kind.is_file() && !name.contains('\n') {
-            files.insert(name, manifest::hash(&entry.path())?);
+        } else if kind.is_file() && is_plain {
+            let hash = manifest::hash(&entry.path());
+            files.insert(name.clone(), hash.map_err(|error| io::Error::other(format!("{name}: {error}")))?);
         } else {
             // A link would let another file pass for one of the bundle's.
             return Err(io::Error::other(format!(
