@@ -4,6 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use serde_json::Value;
+
+/// Where a build by Nix says what it is of, from the directory of the program.
+const BUILD: &str = "../share/polymeter/build.json";
+
 /// One line that says what machine this is: CPUs, memory, kernel.
 pub fn description() -> String {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
@@ -23,10 +28,11 @@ pub fn description() -> String {
     )
 }
 
-/// The revision of the sources, with a `+` where they were changed since; `unknown` outside of a clone.
+/// The revision of the sources, with a `+` where they were changed since; `unknown` outside of a clone, unless Nix built this
+/// of one.
 pub fn revision() -> String {
     match git(&["rev-parse", "--short=12", "HEAD"]) {
-        None => "unknown".to_owned(),
+        None => built("revision").unwrap_or_else(|| "unknown".to_owned()),
         Some(revision) => {
             let changed = git(&["status", "--porcelain", "--untracked-files=no"])
                 .is_none_or(|changes| !changes.is_empty());
@@ -35,9 +41,16 @@ pub fn revision() -> String {
     }
 }
 
-/// The hash of `flake.lock` as a blob of git; none where there is no such file.
+/// The hash of `flake.lock` as a blob of git, or its SHA-256 where Nix built this; none where there is no such file.
 pub fn nix_lock() -> Option<String> {
-    git(&["hash-object", "flake.lock"])
+    git(&["hash-object", "flake.lock"]).or_else(|| built("lock_sha256"))
+}
+
+/// What a build by Nix says of itself.
+fn built(key: &str) -> Option<String> {
+    let text = fs::read_to_string(std::env::current_exe().ok()?.parent()?.join(BUILD)).ok()?;
+    let build: Value = serde_json::from_str(&text).ok()?;
+    Some(build.get(key)?.as_str()?.to_owned())
 }
 
 fn git(arguments: &[&str]) -> Option<String> {

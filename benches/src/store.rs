@@ -276,5 +276,7 @@ fn binaries() -> Option<PathBuf> {
 fn has_timescaledb(binaries: &Path) -> bool {
     let output = Command::new(binaries.join("pg_config")).arg("--sharedir").output();
     let share = output.ok().and_then(|output| String::from_utf8(output.stdout).ok()).unwrap_or_default();
-    Path::new(share.trim()).join("extension/timescaledb.control").is_file()
+    // Nix has no pg_config beside the server.
+    let shares = [PathBuf::from(share.trim()), binaries.join("../share/postgresql")];
+    shares.iter().any(|share| share.join("extension/timescaledb.control").is_file())
 }
