@@ -190,6 +190,9 @@ mod tests {
         for text in [
             include_str!("../../experiments/overhead.toml"),
             include_str!("../../experiments/overhead-quick.toml"),
+            include_str!("../../experiments/overhead-ep.toml"),
+            include_str!("../../experiments/overhead-cg.toml"),
+            include_str!("../../experiments/overhead-lu.toml"),
         ] {
             Design::parse(text).unwrap();
         }
