@@ -1,7 +1,10 @@
 # The programs, or one of them. zeromq is built with libsodium in nixpkgs, and so has CURVE.
 {
   lib,
+  stdenv,
+  buildPackages,
   rustPlatform,
+  installShellFiles,
   pkg-config,
   zeromq,
   component ? "all",
@@ -42,6 +45,16 @@ let
     };
   };
   inherit (components.${component}) crates program;
+
+  hasCli = lib.elem "polymeter-cli" crates;
+  runnable = stdenv.buildPlatform.canExecute stdenv.hostPlatform;
+  # Manual pages, those of the daemons too, and completions come from the program itself; where it cannot run, from the same
+  # one of the machine that builds.
+  cli =
+    if runnable then
+      "$out/bin/polymeter"
+    else
+      lib.getExe (buildPackages.callPackage ./package.nix { component = "cli"; });
 in
 rustPlatform.buildRustPackage {
   pname = if component == "all" then "polymeter" else "polymeter-${component}";
@@ -54,8 +67,20 @@ rustPlatform.buildRustPackage {
     crate
   ]) crates;
 
-  nativeBuildInputs = [ pkg-config ];
+  nativeBuildInputs = [
+    installShellFiles
+    pkg-config
+  ];
   buildInputs = [ zeromq ];
+
+  postInstall = lib.optionalString hasCli ''
+    ${cli} man --out pages
+    installManPage pages/*
+    for shell in bash fish zsh; do
+      ${cli} completions $shell > polymeter.$shell
+      installShellCompletion --cmd polymeter --$shell polymeter.$shell
+    done
+  '';
 
   # They are a check of the flake, which builds everything once more without optimisation: nix/checks.nix.
   doCheck = false;
