@@ -52,8 +52,8 @@ in
     optional pathOrOff "/run/polymeter-collector/control.sock"
       "A Unix socket at which users of this machine ask for changes on all nodes of their jobs, or \"off\".";
   control_requests =
-    optional pathOrOff "/var/lib/polymeter/requests.json"
-      "A file in which requests that agents have not heard outlive the collector, or \"off\".";
+    optional pathOrOff "/var/lib/polymeter-collector/requests.json"
+      "A file in which requests that agents have not heard outlive the collector, or \"off\"; below /var/lib/polymeter-collector, where alone the collector may write.";
   auth = optional (types.enum [
     "none"
     "munge"
@@ -61,7 +61,9 @@ in
   control =
     optional (types.strMatching "tcp://.+:[0-9]+") "tcp://192.0.2.1:7718"
       "Where users ask from other machines; needs auth = \"munge\".";
-  unmunge = optional absolutePath "/usr/bin/unmunge" "The command that decodes MUNGE credentials.";
+  unmunge =
+    optional absolutePath "/run/current-system/sw/bin/unmunge"
+      "The command that decodes MUNGE credentials; that of nixpkgs if nothing is said.";
   munge_socket =
     optional absolutePath "/run/munge/munge.socket.2"
       "The socket of munged, where it is not the usual one.";

@@ -85,6 +85,10 @@ in
             "sqlite:/var/lib/polymeter-collector/polymeter.db"
         );
 
+        services.polymeter-collector.settings.unmunge = lib.mkIf (cfg.settings.auth == "munge") (
+          lib.mkDefault "${pkgs.munge}/bin/unmunge"
+        );
+
         networking.firewall.allowedTCPPorts = lib.mkIf cfg.openFirewall (
           port cfg.settings.listen ++ port cfg.settings.control
         );

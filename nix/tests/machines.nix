@@ -65,10 +65,10 @@
           beyond = "apart";
         };
         control_socket = "/run/polymeter-collector/control.sock";
-        control_requests = "/var/lib/polymeter/requests.json";
+        control_requests = "/var/lib/polymeter-collector/requests.json";
         auth = "munge";
         control = "tcp://192.0.2.1:7718";
-        unmunge = "/run/current-system/sw/bin/unmunge";
+        # unmunge is nixpkgs'.
         munge_socket = "/run/munge/munge.socket.2";
       };
     };
