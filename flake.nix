@@ -45,19 +45,19 @@
         system:
         let
           pkgs = pkgsFor system;
-          polymeter = described pkgs "all";
         in
-        {
-          inherit polymeter;
+        rec {
           default = polymeter;
+          polymeter = described pkgs "all";
           agent = described pkgs "agent";
           collector = described pkgs "collector";
           cli = described pkgs "cli";
           experiments = described pkgs "experiments";
+          npb = pkgs.callPackage ./nix/npb.nix { };
         }
       );
 
-      overlays.default = final: _previous: {
+      overlays.default = final: _prev: {
         polymeter = described final "all";
         polymeter-agent = described final "agent";
         polymeter-collector = described final "collector";
@@ -67,13 +67,16 @@
       nixosModules = modules;
 
       devShells = forAllSystems (system: {
-        default = (pkgsFor system).callPackage ./nix/shell.nix { };
+        default = (pkgsFor system).callPackage ./nix/shell.nix {
+          nas-benchmarks = self.packages.${system}.npb;
+        };
       });
 
       apps = forAllSystems (
         system:
-        (pkgsFor system).callPackage ./nix/apps.nix {
-          inherit (self.packages.${system}) polymeter experiments;
+        import ./nix/apps.nix {
+          pkgs = pkgsFor system;
+          packages = self.packages.${system};
           lockFile = ./flake.lock;
         }
       );
@@ -81,9 +84,9 @@
       checks = forAllSystems (
         system:
         import ./nix/checks.nix {
+          inherit system modules;
           pkgs = pkgsFor system;
           packages = self.packages.${system};
-          inherit modules;
         }
       );
 

@@ -1,51 +1,50 @@
-# What `nix run` starts, with every program that it calls pinned.
+# What `nix run` starts, with every program that it calls pinned. Not for callPackage, which puts `override` among the apps.
 {
-  coreutils,
-  gawk,
-  git,
-  gnugrep,
-  gnused,
-  lib,
-  postgresql,
-  writeShellApplication,
-  polymeter,
-  experiments,
+  pkgs,
+  # The flake's packages for this system.
+  packages,
   lockFile,
 }:
 
 let
-  app = package: {
+  inherit (pkgs) lib;
+  app = application: {
     type = "app";
-    program = lib.getExe package;
-    meta.description = package.meta.description;
+    program = lib.getExe (pkgs.writeShellApplication application);
+    inherit (application) meta;
   };
 in
 {
-  demo = app (writeShellApplication {
+  demo = app {
     name = "polymeter-demo";
     meta.description = "Runs a collector, an agent and a real job, and prints the job's report";
     runtimeInputs = [
-      coreutils
-      gawk
-      gnugrep
-      gnused
+      pkgs.coreutils
+      pkgs.gawk
+      pkgs.gnugrep
+      pkgs.gnused
     ];
     text = ''
-      exec ${../deploy/demo}/run.sh ${polymeter}/bin "''${1:-polymeter-demo}"
+      exec ${../deploy/demo}/run.sh ${packages.polymeter}/bin "''${1:-polymeter-demo}"
     '';
-  });
+  };
 
-  experiment = app (writeShellApplication {
+  experiment = app {
     name = "polymeter-experiment";
     meta.description = "Runs an experiment that a file describes, or one of benches/ by its name, and seals its results";
     runtimeInputs = [
-      coreutils
-      git
-      postgresql
+      pkgs.coreutils
+      pkgs.git
+      # The server of `ingest` and `scale`, and what root calls to start it as another user.
+      (pkgs.postgresql.withPackages (extensions: [ extensions.timescaledb ]))
+      pkgs.util-linux
+      # What descriptions name as commands.
+      packages.npb
+      pkgs.mpi
     ];
     text = ''
-      export POLYMETER_EXPERIMENTS=${experiments}/bin POLYMETER_LOCK_FILE=${lockFile}
+      export POLYMETER_EXPERIMENTS=${packages.experiments}/bin POLYMETER_LOCK_FILE=${lockFile}
     ''
     + builtins.readFile ./experiment.sh;
-  });
+  };
 }

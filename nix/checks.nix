@@ -1,6 +1,7 @@
 # What `nix flake check` builds: the packages, form, lints, the tests that a sandbox can run, the modules, and a cluster of
 # two virtual machines.
 {
+  system,
   pkgs,
   # The flake's packages for this system.
   packages,
@@ -9,7 +10,6 @@
 }:
 
 let
-  inherit (pkgs) lib;
   base = packages.polymeter.undescribed;
 
   # The package, doing something else with the same inputs.
@@ -34,6 +34,7 @@ in
     cli
     polymeter
     experiments
+    npb
     ;
 
   format = cargo "format" [ pkgs.rustfmt ] "cargo fmt --all --check";
@@ -42,12 +43,13 @@ in
     pkgs.clippy
   ] "cargo clippy --workspace --all-targets --locked --offline -- -D warnings";
 
-  # A sandbox has no cgroups to write to and is not root: what needs them says SKIPPED. Python and PostgreSQL are there.
+  # A sandbox has no cgroups to write to and is not root: what needs them says SKIPPED. Python and PostgreSQL are there,
+  # with TimescaleDB.
   tests =
     cargo "tests"
       [
         pkgs.python3
-        pkgs.postgresql
+        (pkgs.postgresql.withPackages (extensions: [ extensions.timescaledb ]))
       ]
       ''
         export HOME=$TMPDIR POLYMETER_REQUIRE=python3,postgres
@@ -55,14 +57,32 @@ in
         cargo test --workspace --locked --offline
       '';
 
+  # That people get all of it: libzmq with CURVE, of what the build is, manual pages, completions.
+  installed = pkgs.runCommand "polymeter-installed" { } ''
+    ${packages.polymeter}/bin/polymeter --version --json > version.json
+    grep -F '"curve": true' version.json
+    grep -F '"lock_sha256": "${builtins.hashFile "sha256" ../flake.lock}"' version.json
+    grep -F '"closure": "${packages.polymeter}"' version.json
+    cd ${packages.polymeter}/share
+    ls man/man1/polymeter-run.1* man/man8/polymeter-agent.8* man/man8/polymeter-collector.8*
+    ls bash-completion/completions/polymeter.bash fish/vendor_completions.d/polymeter.fish
+    ls zsh/site-functions/_polymeter
+    touch $out
+  '';
+
   modules = import ./tests/modules.nix { inherit pkgs modules; };
 }
-// lib.optionalAttrs (pkgs.stdenv.hostPlatform.system == "x86_64-linux") {
+// (
   # Where there is KVM this takes a minute; it is asked for on one system only.
-  cluster = pkgs.testers.runNixOSTest (
-    import ./tests/cluster.nix {
-      inherit modules;
-      polymeter = packages.cli;
+  if system != "x86_64-linux" then
+    { }
+  else
+    {
+      cluster = pkgs.testers.runNixOSTest (
+        import ./tests/cluster.nix {
+          inherit modules;
+          polymeter = packages.cli;
+        }
+      );
     }
-  );
-}
+)

@@ -3,27 +3,32 @@
 usage() {
     cat >&2 <<'END'
 usage: experiment FILE [DIRECTORY]               the overhead experiment that FILE describes
-       experiment NAME DIRECTORY [ARGUMENT...]   another: scale, jitter, sustain, ingest, gather, wire
+       experiment NAME DIRECTORY [ARGUMENT...]   another of benches/README.md, such as scale or gather
 DIRECTORY gets the results; without it, one of a new name here.
 END
     exit 2
 }
 [ $# -ge 1 ] || usage
 programs=$POLYMETER_EXPERIMENTS
+# A job's cgroups take root, which Open MPI refuses unless it is told twice.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 if [ -f "$1" ]; then
     description=$1
     out=${2:-experiment-$(basename "$description" .toml)-$(date -u +%Y%m%dT%H%M%SZ)}
-    mkdir -p "$out"
-    # What an interrupted run left is gone on with: the program says so if it is of another experiment.
+    # What an interrupted run left is gone on with; results of another experiment are refused, and stay as they are.
+    "$programs/overhead" "$description" --out "$out"
     [ "$description" -ef "$out/description.toml" ] || cp "$description" "$out/description.toml"
-    "$programs/overhead" "$out/description.toml" --out "$out"
 else
     name=$1
     if [ ! -x "$programs/$name" ] || [ $# -lt 2 ]; then usage; fi
     out=$2
     shift 2
     mkdir -p "$out"
+    [ -z "$(ls -A "$out")" ] || {
+        echo "$out is not empty: say another directory" >&2
+        exit 1
+    }
     printf '%s\n' "$name" "$@" >"$out/arguments.txt"
     "$programs/$name" "$@" | tee "$out/results.md"
 fi

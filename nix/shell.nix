@@ -7,8 +7,8 @@
   gfortran,
   gnumake,
   iproute2,
+  mpi,
   munge,
-  openmpi,
   pkg-config,
   postgresql,
   python3,
@@ -16,6 +16,8 @@
   rustfmt,
   util-linux,
   zeromq,
+  # The flake's own; nixpkgs has nothing of this name, and something else that is called npb.
+  nas-benchmarks,
 }:
 
 mkShell {
@@ -34,8 +36,9 @@ mkShell {
     munge
     iproute2
     util-linux
-    # Real workloads: MPI, and Fortran for the NAS benchmarks.
-    openmpi
+    # Real workloads, and what one writes others with.
+    nas-benchmarks
+    mpi
     gfortran
     # Looking at results: plots, and reading the samples of a bundle.
     (python3.withPackages (modules: [
