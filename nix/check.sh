@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What can be said of the Nix files without nixpkgs: with Debian's nix-bin, offline, and as any user.
 # usage: check.sh DIRECTORY-OF-BINARIES
-# NIXPKGS_LIB names the directory `lib` of nixpkgs; with it the modules and the recipes are evaluated, too.
+# NIXPKGS_LIB names the directory `lib` of nixpkgs; with it the modules, the recipes and all outputs are evaluated, too.
 set -euo pipefail
 bin=$(realpath "$1")
 cd "$(dirname "$0")/.."
@@ -43,7 +43,8 @@ passed "the outputs have their names without nixpkgs"
 
 python3 nix/check/lock.py flake.nix flake.lock || failed "flake.lock"
 passed "flake.lock has the schema of version 7 and pins what flake.nix names"
-if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
+git=$(git rev-parse --show-toplevel 2>/dev/null || true)
+if [ -n "$git" ]; then
     nix flake metadata --no-update-lock-file --json . >"$work/metadata" || failed "Nix does not accept flake.lock"
     passed "Nix takes flake.lock as it is"
 else
@@ -68,25 +69,99 @@ for daemon in agent collector; do
     passed "polymeter-$daemon and its module have the same $(wc -l <"$work/$daemon.keys") keys"
 done
 
-if [ -z "${NIXPKGS_LIB:-}" ]; then
-    skipped "evaluation of the modules and of the recipes" "NIXPKGS_LIB does not name the directory lib of nixpkgs"
-else
-    modules=(nix/check/modules.nix --arg nixpkgsLib "$(realpath "$NIXPKGS_LIB")")
-    nix-instantiate --eval --strict --json --read-write-mode "${modules[@]}" >"$work/modules" || failed "the modules do not evaluate"
+evaluated() { # a file of nix/check that wants nixpkgs' lib: its value as JSON
+    nix-instantiate --eval --strict --json --read-write-mode "$1" --arg nixpkgsLib "$(realpath "$NIXPKGS_LIB")"
+}
+field() { # a file of JSON and a key: the text, or the texts of the list, one to a line
+    python3 -c 'import json, sys
+value = json.load(open(sys.argv[1]))[sys.argv[2]]
+print(value if isinstance(value, str) else "\n".join(value))' "$@"
+}
+
+check_modules() {
+    local script
+    evaluated nix/check/modules.nix >"$work/modules" || failed "the modules do not evaluate"
     # What a build of the system would run, with the programs and the store that are here.
-    for script in $(python3 -c 'import json, sys; print(*json.load(open(sys.argv[1]))["scripts"])' "$work/modules"); do
+    for script in $(field "$work/modules" scripts); do
         sed "s|/nix/store|$work/store/nix/store|g; s|/package/bin|$bin|g" "$work/store$script" >"$work/script"
         out=$work/accepted bash -e "$work/script" || failed "a program refuses what its module writes: $(cat "$work/script")"
     done
-    python3 -c 'import json, sys; [print("ok:", fact) for fact in json.load(open(sys.argv[1]))["facts"]]' "$work/modules"
+    field "$work/modules" facts | sed 's/^/ok: /'
     passed "the programs accept the files that the modules write"
+}
 
-    nix-instantiate --eval --strict --json --read-write-mode nix/check/package.nix \
-        --arg nixpkgsLib "$(realpath "$NIXPKGS_LIB")" >"$work/package" || failed "the recipes do not evaluate"
-    src=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["src"])' "$work/package")
-    HOME=$home cargo metadata --offline --locked --no-deps --format-version 1 --manifest-path "$work/store$src/Cargo.toml" \
+check_units() { # that systemd knows every key and takes every value
+    mkdir "$work/units"
+    echo '[Unit]' >"$work/units/postgresql.target"
+    python3 nix/check/units.py "$work/modules" "$work/units"
+    sed -i "s|/package/bin|$bin|g; s|/coreutils/bin|/bin|g" "$work"/units/*.service
+    systemd-analyze verify "$work"/units/*.service >"$work/complaints" 2>&1 || true
+    [ ! -s "$work/complaints" ] || failed "systemd does not accept the units: $(cat "$work/complaints")"
+    passed "$(systemd-analyze --version | head -n 1) accepts the units"
+}
+
+check_recipes() {
+    local src
+    evaluated nix/check/package.nix >"$work/package" || failed "the recipes do not evaluate"
+    src=$work/store$(field "$work/package" src)
+    HOME=$home cargo metadata --offline --locked --no-deps --format-version 1 --manifest-path "$src/Cargo.toml" \
         >/dev/null || failed "the source that the recipes take is not whole"
     passed "the recipes evaluate, and their source is a whole workspace"
+}
+
+check_installed() { # the script of the recipe, with this program, and the functions of nixpkgs that it calls
+    mkdir -p "$work/installed/bin"
+    ln -s "$bin/polymeter" "$work/installed/bin"
+    cat >"$work/install" <<'END'
+installManPage() { for page; do install -D -t "$out/man${page##*.}" "$page"; done; }
+installShellCompletion() { [ "$1 $2" = "--cmd polymeter" ] && install -D -t "$out/${3#--}" "$4"; }
+END
+    field "$work/package" postInstall >>"$work/install"
+    (cd "$work" && out=$work/installed bash -e install) || failed "manual pages and completions are not installed"
+    (cd "$work/installed" && wc -c man1/polymeter-run.1 man8/polymeter-{agent,collector}.8 {bash,fish,zsh}/polymeter.*) \
+        >"$work/sizes" || failed "a manual page or a completion is missing"
+    ! grep -w ' 0' "$work/sizes" || failed "it is empty"
+    bash -n "$work/installed/bash/polymeter.bash" || failed "bash does not read its completions"
+    passed "manual pages and completions are written when the package is built"
+}
+
+check_benchmarks() { # that the package has what the experiments run
+    local file benchmark
+    field "$work/package" benchmarks >"$work/benchmarks"
+    for file in benches/experiments/overhead-*.toml; do
+        benchmark=$(sed -n 's/^command = .*"\([^"]*\.x\)"\]$/\1/p' "$file")
+        [ -z "$benchmark" ] || grep -qxF "$benchmark" "$work/benchmarks" ||
+            failed "nix/npb.nix has no $benchmark, which $file runs"
+    done
+    passed "the experiments run benchmarks that the package has"
+}
+
+check_flake() { # what `nix flake check` finds without building, with nix/check/nixpkgs.nix for nixpkgs
+    mkdir "$work/nixpkgs"
+    cp -r nix/check "$work/nixpkgs"
+    cp -rL "$NIXPKGS_LIB" "$work/nixpkgs/lib"
+    echo 'import ./check/nixpkgs.nix { nixpkgsLib = ./lib; }' >"$work/nixpkgs/default.nix"
+    echo '{ outputs = _: { }; }' >"$work/nixpkgs/flake.nix"
+    nix flake check --no-build --no-write-lock-file --override-input nixpkgs "path:$work/nixpkgs" . 2>"$work/said" ||
+        failed "the flake's outputs are not what they must be: $(cat "$work/said")"
+    [ "$(nix-instantiate --eval --read-write-mode nix/check/apps.nix --arg nixpkgs "$work/nixpkgs")" = true ] ||
+        failed "the flake's apps are not what they must be"
+    passed "every output of the flake evaluates to what it must be"
+}
+
+if [ -z "${NIXPKGS_LIB:-}" ]; then
+    skipped "evaluation of the modules, the recipes and the outputs" "NIXPKGS_LIB does not name the directory lib of nixpkgs"
+else
+    check_modules
+    if command -v systemd-analyze >/dev/null; then
+        check_units
+    else
+        skipped "what systemd says of the units" "systemd-analyze is missing"
+    fi
+    check_recipes
+    check_installed
+    check_benchmarks
+    if [ -n "$git" ]; then check_flake; else skipped "the flake's outputs" "this is no git checkout"; fi
 fi
 
 skipped "the packages, the checks and the virtual machines" "they need nixpkgs: \`nix flake check\`, see nix/README.md"

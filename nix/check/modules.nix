@@ -1,34 +1,17 @@
-# The modules with nixpkgs' lib alone: what the rest of NixOS would give is only declared here, and what would be built is
-# written at once. Ends in the files and the units of the machines of ../tests/machines.nix.
+# The modules with nixpkgs' lib alone, and as much of NixOS as they set. Ends in the files and the units of the machines of
+# ../tests/machines.nix.
 { nixpkgsLib }:
 
 let
-  lib = import nixpkgsLib;
+  nixpkgs = import ./nixpkgs.nix { inherit nixpkgsLib; } { };
+  inherit (nixpkgs) lib;
+  nixos = import ./nixos.nix { inherit lib; };
   machines = import ../tests/machines.nix;
 
-  # JSON's strings, numbers and lists are TOML's, too; tables stand in line.
-  toml =
-    value:
-    if lib.isAttrs value then
-      "{ ${
-        lib.concatStringsSep ", " (lib.mapAttrsToList (key: value: "${builtins.toJSON key} = ${toml value}") value)
-      } }"
-    else
-      builtins.toJSON value;
-  document =
-    settings:
-    lib.concatStrings (lib.mapAttrsToList (key: value: "${builtins.toJSON key} = ${toml value}\n") settings);
-
-  pkgs = {
+  pkgs = nixpkgs // {
     coreutils = "/coreutils";
-    formats.toml = _: {
-      type = lib.types.attrsOf lib.types.anything;
-      generate = name: settings: builtins.toFile name (document settings);
-    };
     # What would be run is only written down: the caller gives the files to the programs.
-    stdenv.buildPlatform.canExecute = _: true;
     runCommand = name: _: script: builtins.toFile name script;
-    stdenv.hostPlatform.system = "x86_64-linux";
   };
 
   # Enough of a derivation to be taken for one.
@@ -38,62 +21,27 @@ let
     outPath = "/package";
   };
 
-  anything =
-    default:
-    lib.mkOption {
-      type = lib.types.anything;
-      inherit default;
-    };
-  listOfPorts = lib.mkOption {
-    type = lib.types.listOf lib.types.port;
-    default = [ ];
-  };
-  attributes = lib.mkOption {
-    type = lib.types.attrsOf lib.types.anything;
-    default = { };
-  };
-  # A unit merges as in NixOS where our module says a list twice.
-  unit = lib.types.submodule {
-    freeformType = lib.types.attrsOf lib.types.anything;
-    options = lib.genAttrs [ "after" "wants" "requires" "wantedBy" ] (
-      _:
-      lib.mkOption {
-        type = lib.types.listOf lib.types.str;
-        default = [ ];
-      }
-    );
-  };
-  nixos = {
-    options = {
-      environment.etc = attributes;
-      networking.firewall.allowedTCPPorts = listOfPorts;
-      services.postgresql = anything { };
-      systemd.services = lib.mkOption {
-        type = lib.types.attrsOf unit;
-        default = { };
-      };
-      users.users = attributes;
-      users.groups = attributes;
-    };
-    config.services.polymeter-agent.package = lib.mkDefault package;
-    config.services.polymeter-collector.package = lib.mkDefault package;
-  };
-
   evaluated =
     machine:
-    (lib.evalModules {
-      specialArgs = { inherit pkgs; };
-      modules = [
-        nixos
-        ../modules/agent.nix
-        ../modules/collector.nix
-        machine
-      ];
-    }).config;
+    nixos.evaluated pkgs [
+      ../modules/agent.nix
+      ../modules/collector.nix
+      {
+        services.polymeter-agent.package = lib.mkDefault package;
+        services.polymeter-collector.package = lib.mkDefault package;
+      }
+      machine
+    ];
 
   agent = evaluated machines.agent;
   plain = evaluated { services.polymeter-agent.enable = true; };
   collector = evaluated machines.collector;
+  alone = evaluated {
+    services.polymeter-collector = {
+      enable = true;
+      settings.listen = "tcp://192.0.2.1:7717";
+    };
+  };
   idle = evaluated { };
 
   # What is refused where the system is built, and not only where the program starts.
@@ -126,8 +74,14 @@ let
         7717
         7718
       ];
+    "the firewall stays as it is where nobody says otherwise" =
+      alone.networking.firewall.allowedTCPPorts == [ ];
+    "a collector without a database has a file" =
+      alone.services.postgresql == { } && lib.hasPrefix "sqlite:" alone.services.polymeter-collector.settings.store;
     "the collector waits for its database" =
       lib.elem "postgresql.target" collector.systemd.services.polymeter-collector.requires;
+    "unmunge is found where NixOS has it" =
+      lib.hasSuffix "-munge/bin/unmunge" collector.services.polymeter-collector.settings.unmunge;
     "the server has TimescaleDB" =
       collector.services.postgresql.settings.shared_preload_libraries == [ "timescaledb" ];
     "no daemon is root" = lib.all (unit: unit.serviceConfig.User != "root") (
@@ -139,14 +93,13 @@ in
 assert lib.assertMsg (wrong == [ ]) "does not hold: ${lib.concatStringsSep "; " wrong}";
 {
   facts = lib.attrNames facts;
-  # Scripts that check a file and put it in its place.
+  # Scripts that check a file and put it in its place. The collector's is the one that its unit's command line names.
   scripts = [
     agent.environment.etc."polymeter/agent.toml".source
     plain.environment.etc."polymeter/agent.toml".source
-    # The file that the unit's command line names.
-    (lib.last (
-      lib.splitString " " collector.systemd.services.polymeter-collector.serviceConfig.ExecStart
-    ))
-  ];
+  ]
+  ++ map (
+    machine: lib.last (lib.splitString " " machine.systemd.services.polymeter-collector.serviceConfig.ExecStart)
+  ) [ collector alone ];
   units = agent.systemd.services // collector.systemd.services;
 }

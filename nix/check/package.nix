@@ -1,34 +1,31 @@
-# The recipes with nixpkgs' lib alone: every name that they use is there, and the source that would be built.
+# What the recipes make, beside that they evaluate: the source that would be built, the script that puts manual pages and
+# completions where they belong, and which benchmarks there are.
 { nixpkgsLib }:
 
 let
-  # Nix 2.8 has no readFileType, which lib.fileset asks for: it is put under everything that lib imports.
-  scope = {
-    builtins = builtins // {
-      readFileType = path: (builtins.readDir (dirOf path)).${baseNameOf path};
-    };
-    import = builtins.scopedImport scope;
-  };
-  lib = if builtins ? readFileType then import nixpkgsLib else builtins.scopedImport scope (nixpkgsLib + "/default.nix");
-  recipe =
-    component:
-    import ../package.nix {
-      inherit lib component;
-      rustPlatform.buildRustPackage = arguments: arguments;
-      pkg-config = "pkg-config";
-      zeromq = "zeromq";
-    };
-  components = [
-    "agent"
-    "collector"
-    "cli"
-    "all"
-    "experiments"
-  ];
+  nixpkgs = import ./nixpkgs.nix { inherit nixpkgsLib; };
+  pkgs = nixpkgs { };
+  recipe = pkgs: component: (pkgs.callPackage ../package.nix { inherit component; }).arguments;
+  npb = pkgs.callPackage ../npb.nix { };
+
+  postInstall = component: (recipe pkgs component).postInstall;
+  # Where what is built cannot be run, another polymeter writes the pages.
+  foreign = (recipe (nixpkgs { canExecute = false; }) "all").postInstall;
 in
+assert pkgs.lib.all (component: postInstall component == "") [
+  "agent"
+  "collector"
+];
+assert pkgs.lib.all (component: postInstall component == postInstall "all") [
+  "cli"
+  "experiments"
+];
+assert pkgs.lib.hasInfix "-polymeter-cli-" foreign && !pkgs.lib.hasInfix "$out/bin" foreign;
 {
-  names = map (component: (recipe component).pname) components;
-  flags = (recipe "all").cargoBuildFlags;
-  inherit (recipe "all") version meta;
-  src = "${(recipe "all").src}";
+  src = "${(recipe pkgs "all").src}";
+  postInstall = postInstall "all";
+  benchmarks = pkgs.lib.mapCartesianProduct ({ kernel, class }: "${kernel}.${class}.x") {
+    kernel = npb.kernels;
+    class = npb.classes;
+  };
 }

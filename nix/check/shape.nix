@@ -5,9 +5,24 @@ let
     inherit self;
     nixpkgs = throw "the shape of the outputs must not need nixpkgs";
   };
-  names = builtins.attrNames;
+  names = value: toString (builtins.attrNames value);
+  # Of a derivation only nixpkgs knows more.
+  whole = [
+    "devShells"
+    "formatter"
+    "nixosModules"
+    "overlays"
+  ];
 in
 builtins.concatStringsSep "\n" (
-  map (output: "${output}: ${toString (names self.${output})}") (names self)
-  ++ [ "modules: ${toString (names self.nixosModules)}" ]
+  builtins.concatMap (
+    output:
+    let
+      value = self.${output};
+    in
+    if builtins.elem output whole then
+      [ "${output}: ${names value}" ]
+    else
+      map (system: "${output}.${system}: ${names value.${system}}") (builtins.attrNames value)
+  ) (builtins.attrNames self)
 )

@@ -1,0 +1,140 @@
+# As much of nixpkgs as this flake names, around the real lib: what would be built becomes a derivation that is never built,
+# with the arguments of its recipe as attributes. A name that is not here is one that nobody has looked up in nixpkgs.
+{ nixpkgsLib }:
+{
+  system ? "x86_64-linux",
+  # Whether this machine could run what it builds.
+  canExecute ? true,
+  ...
+}:
+
+let
+  # Nix 2.8 has no readFileType, which lib.fileset asks for: it is put under everything that lib imports.
+  scope = {
+    builtins = builtins // {
+      readFileType = path: (builtins.readDir (dirOf path)).${baseNameOf path};
+    };
+    import = builtins.scopedImport scope;
+  };
+  lib =
+    if builtins ? readFileType then
+      import nixpkgsLib
+    else
+      builtins.scopedImport scope (nixpkgsLib + "/default.nix");
+
+  made =
+    arguments:
+    let
+      name = arguments.name or "${arguments.pname}-${arguments.version}";
+      nothing = derivation {
+        inherit name system;
+        builder = "/bin/sh";
+        # So that what goes into a recipe is evaluated, too.
+        args = map toString (
+          arguments.nativeBuildInputs or [ ] ++ arguments.buildInputs or [ ] ++ arguments.packages or [ ]
+        );
+        scripts = map (phase: arguments.${phase} or "") [
+          "script"
+          "text"
+          "postPatch"
+          "configurePhase"
+          "buildPhase"
+          "installPhase"
+          "postInstall"
+        ];
+      };
+    in
+    nothing
+    // arguments.passthru or { }
+    // {
+      inherit name arguments;
+      inherit (arguments) meta;
+      overrideAttrs = change: made (arguments // change arguments);
+    };
+  described = arguments: made ({ meta.description = "of nixpkgs"; } // arguments);
+
+  leaves = lib.genAttrs [
+    "cargo"
+    "cargo-deny"
+    "clippy"
+    "coreutils"
+    "gawk"
+    "gfortran"
+    "git"
+    "gnugrep"
+    "gnumake"
+    "gnused"
+    "installShellFiles"
+    "iproute2"
+    "mpi"
+    "munge"
+    "nixfmt"
+    "pkg-config"
+    "rustc"
+    "rustfmt"
+    "systemd"
+    "util-linux"
+    "zeromq"
+  ] (name: described { inherit name; });
+
+  pkgs = leaves // {
+    inherit lib pkgs;
+    callPackage = lib.callPackageWith pkgs;
+    # The machine that builds runs what it makes for itself.
+    buildPackages = if canExecute then pkgs else import ./nixpkgs.nix { inherit nixpkgsLib; } { inherit system; };
+
+    stdenv = {
+      mkDerivation = described;
+      buildPlatform.canExecute = _: canExecute;
+      hostPlatform = { inherit system; };
+    };
+    rustPlatform.buildRustPackage = described;
+    mkShell = arguments: described ({ name = "nix-shell"; } // arguments);
+    fetchurl = arguments: described { name = baseNameOf arguments.url; };
+    runCommand =
+      name: arguments: script:
+      described (arguments // { inherit name script; });
+    writeShellApplication =
+      arguments:
+      described (
+        arguments
+        // {
+          meta = arguments.meta // {
+            mainProgram = arguments.name;
+          };
+          nativeBuildInputs = arguments.runtimeInputs;
+        }
+      );
+
+    postgresql.withPackages =
+      choose:
+      described {
+        name = "postgresql-and-plugins";
+        buildInputs = choose { timescaledb = described { name = "timescaledb"; }; };
+      };
+    python3 = described {
+      name = "python3";
+      passthru.withPackages =
+        choose:
+        described {
+          name = "python3-env";
+          buildInputs = choose (
+            lib.genAttrs [
+              "matplotlib"
+              "pandas"
+              "pyarrow"
+            ] (name: described { inherit name; })
+          );
+        };
+    };
+
+    # The files that modules write are written at once, as TOML in JSON's clothes: see nixos.nix.
+    formats.toml = _: (import ./nixos.nix { inherit lib; }).toml;
+    nixos = machine: {
+      config = (import ./nixos.nix { inherit lib; }).evaluated pkgs [ machine ];
+    };
+    # What the machines are is NixOS' affair.
+    testers.runNixOSTest = test: described { inherit (test) name; };
+  };
+in
+pkgs
