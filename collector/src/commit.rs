@@ -19,19 +19,26 @@ pub struct Session {
 /// A job, as one node speaks of it.
 #[derive(Debug)]
 pub struct Job {
-    /// The node.
-    pub node: Identifier,
+    /// The session of the node.
+    pub session: Arc<Session>,
     /// What the node says of it.
     pub descriptor: JobDescriptor,
     /// The store's key, once it is committed there.
     pub key: OnceLock<i32>,
 }
 
+impl Job {
+    /// The node.
+    pub fn node(&self) -> &Identifier {
+        &self.session.descriptor.node
+    }
+}
+
 /// A series, as the store keeps it.
 #[derive(Debug)]
 pub struct Series {
-    /// The node.
-    pub node: Identifier,
+    /// The session of its node.
+    pub session: Arc<Session>,
     /// The metric.
     pub metric: Arc<MetricDescriptor>,
     /// The job; none for the node's own series.
@@ -40,6 +47,13 @@ pub struct Series {
     pub labels: Labels,
     /// The store's id, once it is committed there.
     pub id: OnceLock<i32>,
+}
+
+impl Series {
+    /// Its node.
+    pub fn node(&self) -> &Identifier {
+        &self.session.descriptor.node
+    }
 }
 
 /// The samples of several series at common times.

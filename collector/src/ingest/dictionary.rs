@@ -1,10 +1,11 @@
 //! What one session's ids mean, and frames turned from ids into meanings.
 
 use std::collections::hash_map::Entry as Slot;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::Hash;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
+use polymeter_proto::catalogue::{self, Definition};
 use polymeter_proto::ledger::Event;
 use polymeter_proto::series::{
     Identifier, JobDescriptor, JobHandle, MetricDescriptor, MetricId, SeriesDescriptor, SeriesId,
@@ -108,7 +109,7 @@ impl Dictionary {
         let new = match entry {
             Entry::Session(descriptor) => self.add_session(id, descriptor)?,
             Entry::Metric(id, descriptor) => {
-                learn(&mut self.metrics, id, descriptor, |known, new| **known == *new, Arc::new)?
+                learn(&mut self.metrics, id, descriptor, |known, new| **known == *new, shared)?
             }
             Entry::Job(handle, descriptor) => self.add_job(handle, descriptor)?,
             Entry::Series(id, descriptor) => self.add_series(id, descriptor)?,
@@ -143,19 +144,19 @@ impl Dictionary {
     }
 
     fn add_job(&mut self, handle: JobHandle, descriptor: JobDescriptor) -> Result<bool, Fault> {
-        let node = self.session()?.descriptor.node.clone();
-        let make = |descriptor| Arc::new(Job { node, descriptor, key: OnceLock::new() });
+        let session = Arc::clone(self.session()?);
+        let make = |descriptor| Arc::new(Job { session, descriptor, key: OnceLock::new() });
         let new = learn(&mut self.jobs, handle, descriptor, |known, new| known.descriptor == *new, make)?;
         self.news |= new;
         Ok(new)
     }
 
     fn add_series(&mut self, id: SeriesId, descriptor: SeriesDescriptor) -> Result<bool, Fault> {
-        let node = self.session()?.descriptor.node.clone();
+        let session = Arc::clone(self.session()?);
         let metric = self.metrics.get(&descriptor.metric).ok_or(Fault::Unknown("metric"))?;
         let job = descriptor.job.map(|handle| self.job(handle)).transpose()?;
-        let series =
-            Series { node, metric: Arc::clone(metric), job, labels: descriptor.labels, id: OnceLock::new() };
+        let (metric, labels) = (Arc::clone(metric), descriptor.labels);
+        let series = Series { session, metric, job, labels, id: OnceLock::new() };
         let same_job = |a: &Option<Arc<Job>>, b: &Option<Arc<Job>>| match (a, b) {
             (None, None) => true,
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
@@ -305,6 +306,17 @@ fn learn<K: Hash + Eq, N, V>(
             Ok(true)
         }
     }
+}
+
+/// The metrics of the catalogue. Thousands of sessions announce the same ones, which are kept once.
+static CATALOGUE: LazyLock<HashSet<Arc<MetricDescriptor>>> = LazyLock::new(|| {
+    let metrics = catalogue::all().map(|metric| Definition { metric, instance: None });
+    metrics.filter_map(|metric| metric.descriptor()).map(Arc::new).collect()
+});
+
+/// A metric as the catalogue has it, or as this session alone.
+fn shared(descriptor: MetricDescriptor) -> Arc<MetricDescriptor> {
+    CATALOGUE.get(&descriptor).map_or_else(|| Arc::new(descriptor), Arc::clone)
 }
 
 /// About what an entry of a map takes, beside the text that differs much.

@@ -257,7 +257,7 @@ pub(crate) fn jobs_without_key(frames: &[Accepted]) -> Vec<Arc<Job>> {
     let mut jobs = distinct(frames.iter().flat_map(Accepted::jobs).filter(|job| job.key.get().is_none()));
     jobs.sort_by(|a, b| {
         let identity =
-            |job: &Job| (job.descriptor.cluster.clone(), job.descriptor.job_id.clone(), job.node.clone());
+            |job: &Job| (job.descriptor.cluster.clone(), job.descriptor.job_id.clone(), job.node().clone());
         identity(a).cmp(&identity(b))
     });
     jobs
@@ -268,8 +268,8 @@ pub(crate) fn series_without_id(frames: &[Accepted]) -> Vec<Arc<Series>> {
     let mut series =
         distinct(frames.iter().flat_map(Accepted::series).filter(|series| series.id.get().is_none()));
     series.sort_by(|a, b| {
-        (&a.node, &a.metric.name, job_key(a), &a.labels).cmp(&(
-            &b.node,
+        (a.node(), &a.metric.name, job_key(a), &a.labels).cmp(&(
+            b.node(),
             &b.metric.name,
             job_key(b),
             &b.labels,

@@ -25,7 +25,7 @@ fn timestamp(time_us: i64) -> Timestamp {
 /// this node began, else of a new one.
 pub(super) async fn give_job_key(transaction: &Transaction<'_>, job: &Job) -> Result<i32, Error> {
     let said = &job.descriptor;
-    let (job_id, node, started) = (said.job_id.as_str(), job.node.as_str(), timestamp(said.started_us));
+    let (job_id, node, started) = (said.job_id.as_str(), job.node().as_str(), timestamp(said.started_us));
     let cluster = said.cluster.as_ref().map(|cluster| cluster.as_str());
     let owner = said.owner.as_ref().map(|owner| owner.as_str());
     let known = transaction
@@ -82,7 +82,7 @@ type Identities<'a> = (Vec<&'a str>, Vec<&'a str>, Vec<Option<i32>>, Vec<String>
 
 fn identities(series: &[Arc<Series>]) -> Identities<'_> {
     (
-        series.iter().map(|series| series.node.as_str()).collect(),
+        series.iter().map(|series| series.node().as_str()).collect(),
         series.iter().map(|series| series.metric.name.as_str()).collect(),
         series.iter().map(|series| job_key(series)).collect(),
         series.iter().map(|series| labels_json(&series.labels)).collect(),
@@ -390,7 +390,7 @@ pub(super) async fn end_jobs(transaction: &Transaction<'_>, frames: &[&Accepted]
         return Ok(());
     }
     let (keys, nodes): (Vec<_>, Vec<_>) =
-        ends.iter().map(|(job, _)| (job.key.get().copied(), job.node.as_str())).unzip();
+        ends.iter().map(|(job, _)| (job.key.get().copied(), job.node().as_str())).unzip();
     let ended: Vec<_> = ends.iter().map(|(_, at_us)| timestamp(*at_us)).collect();
     // Several nodes of a job end at once: their writers lock in one order, and never wait in a circle.
     transaction

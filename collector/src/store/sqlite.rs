@@ -159,7 +159,7 @@ fn give_job_key(connection: &Connection, job: &Job) -> rusqlite::Result<i32> {
                  AND ((mine.node = ?3 AND mine.started = ?4) OR job.ended IS NULL OR job.ended >= ?4)
              ORDER BY (mine.node = ?3 AND mine.started = ?4) DESC, job.started DESC LIMIT 1",
         )?
-        .query_row(params![said.job_id.as_str(), cluster, job.node.as_str(), ns(said.started_us)], |row| {
+        .query_row(params![said.job_id.as_str(), cluster, job.node().as_str(), ns(said.started_us)], |row| {
             row.get(0)
         })
         .optional()?;
@@ -179,13 +179,13 @@ fn give_job_key(connection: &Connection, job: &Job) -> rusqlite::Result<i32> {
         .prepare_cached(
             "INSERT INTO job_node (job_key, node, started) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
         )?
-        .execute(params![key, job.node.as_str(), ns(said.started_us)])?;
+        .execute(params![key, job.node().as_str(), ns(said.started_us)])?;
     Ok(key)
 }
 
 fn give_series_id(connection: &Connection, series: &Series) -> rusqlite::Result<i32> {
     let (node, metric, labels) =
-        (series.node.as_str(), series.metric.name.as_str(), labels_json(&series.labels));
+        (series.node().as_str(), series.metric.name.as_str(), labels_json(&series.labels));
     let key = job_key(series);
     let known = connection
         .prepare_cached("SELECT series_id FROM series WHERE node = ?1 AND metric = ?2 AND coalesce(job_key, 0) = coalesce(?3, 0) AND labels = ?4")?
@@ -336,7 +336,7 @@ fn write_job_ends(connection: &Connection, frame: &Accepted) -> rusqlite::Result
             .prepare_cached(
                 "UPDATE job_node SET ended = max(coalesce(ended, ?3), ?3) WHERE job_key = ?1 AND node = ?2",
             )?
-            .execute(params![key, job.node.as_str(), ns(*at_us)])?;
+            .execute(params![key, job.node().as_str(), ns(*at_us)])?;
         connection
             .prepare_cached("UPDATE job SET ended = max(coalesce(ended, ?2), ?2) WHERE job_key = ?1")?
             .execute(params![key, ns(*at_us)])?;
