@@ -123,6 +123,8 @@ fn jobs_of_all_kinds_are_followed_from_their_first_to_their_last() {
     let wished = cluster.submit(true, &[wishes], &format!("{BURN}; sleep 1"));
     let refused = cluster.submit(true, &["--comment=polymeter: cpu.usge=1s"], "sleep 0.5");
     let array = cluster.submit(true, &["--array=1-3"], BURN);
+    // Two components, of which each is a job to its node.
+    let mixed = cluster.submit(true, &["-n1", ":", "-n1"], BURN);
     let both = cluster.submit(true, &["-N2", "-n2", "-A", "physics"], &format!("srun sh -c '{BURN}'"));
     // Touches more than it may have.
     let hungry = cluster.submit(true, &["--mem=30"], "sleep 0.3; head -c 200000000 /dev/zero | tail");
@@ -144,6 +146,11 @@ fn jobs_of_all_kinds_are_followed_from_their_first_to_their_last() {
     let ids = (0..3).map(|task| cluster.of_job(&format!("{array}_{}", task + 1), "JobId"));
     for task in ids.chain([first]) {
         assert!(last(&scene.must_be_whole(&task, 1), "cpu.usage") > 0.0);
+    }
+    let components = ["0", "1"].map(|component| cluster.of_job(&format!("{mixed}+{component}"), "JobId"));
+    assert_eq!(components[0], mixed);
+    for component in &components {
+        scene.must_be_whole(component, 1);
     }
     scene.must_be_whole(&both, 2);
     let samples = scene.must_be_whole(&hungry, 1);
