@@ -5,15 +5,16 @@
 //! back, through queues that neither side can make the other wait on.
 
 mod active;
+mod alarm;
 mod port;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use polymeter_proto::batch::Full;
 use polymeter_proto::ledger::Event;
 use polymeter_proto::period::Period;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 pub use active::{ActiveSource, Cost, Group, SourceId, SourceKey};
 pub use port::{Command, Flushed, Notice, Port, Pushed, SourceReport, Told};
@@ -30,8 +31,9 @@ const LATE_PART: u64 = 10;
 /// How often the tallies of all sources go to the sender, in nanoseconds.
 const REPORT_NS: u64 = 1_000_000_000;
 
-/// Milliseconds that the end waits for a batch, all of which are with the sender.
+/// How often the end waits for a batch, all of which are with the sender, and how long each time.
 const END_WAITS: u32 = 1_000;
+const END_WAIT: Duration = Duration::from_millis(1);
 
 /// What is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,15 +110,7 @@ impl Sampler {
     /// Sleeps until the next deadline or command.
     fn wait(&self) {
         let next_ns = self.schedule.next_ns().map(|grid_ns| grid_ns.saturating_sub(self.grid_offset_ns));
-        let timeout = next_ns.map(|next_ns| {
-            let left_ns = next_ns.saturating_sub(clock::monotonic_ns()).cast_signed();
-            Timespec { tv_sec: left_ns / 1_000_000_000, tv_nsec: left_ns % 1_000_000_000 }
-        });
-        let mut doorbell = [PollFd::new(&self.port.commands_doorbell, PollFlags::IN)];
-        // An interrupted wait is a wake-up like any other: the loop looks at the clock anyway.
-        if poll(&mut doorbell, timeout.as_ref()) == Ok(1) {
-            self.port.commands_doorbell.silence();
-        }
+        self.port.commands_alarm.wait(next_ns);
     }
 
     fn tick(&mut self, began_ns: u64, realtime_us: i64, due: &[Due<Item>]) {
@@ -194,7 +188,7 @@ impl Sampler {
             if self.flushed.is_empty() || hand_over(&self.port, &mut self.flushed) {
                 return;
             }
-            poll(&mut [], Some(&Timespec { tv_sec: 0, tv_nsec: 1_000_000 })).ok();
+            clock::sleep(END_WAIT);
         }
     }
 

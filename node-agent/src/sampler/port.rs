@@ -10,6 +10,7 @@ use polymeter_proto::limits;
 use rustix::io::Errno;
 
 use super::active::{ActiveSource, Cost, Group, SourceId, SourceKey};
+use super::alarm::Alarm;
 use crate::doorbell::Doorbell;
 use crate::source::Outcome;
 
@@ -151,7 +152,7 @@ impl Flushed {
 #[derive(Debug)]
 pub struct Port {
     commands: ArrayQueue<Command>,
-    pub(super) commands_doorbell: Doorbell,
+    pub(super) commands_alarm: Alarm,
     notices: ArrayQueue<Notice>,
     notices_doorbell: Doorbell,
     full: ArrayQueue<Flushed>,
@@ -173,7 +174,7 @@ impl Port {
         }
         Ok(Self {
             commands: ArrayQueue::new(COMMANDS),
-            commands_doorbell: Doorbell::new()?,
+            commands_alarm: Alarm::default(),
             notices: ArrayQueue::new(NOTICES),
             notices_doorbell: Doorbell::new()?,
             full: ArrayQueue::new(BATCHES),
@@ -188,7 +189,7 @@ impl Port {
     /// Gives the command back when too many wait.
     pub fn command(&self, command: Command) -> Result<(), Command> {
         self.commands.push(command)?;
-        self.commands_doorbell.ring();
+        self.commands_alarm.ring();
         Ok(())
     }
 

@@ -33,6 +33,27 @@ fn integer(word: &[u8]) -> Result<u64, NotANumber> {
     if word.is_empty() { Err(NotANumber) } else { Ok(value) }
 }
 
+/// Digits of a whole number that cannot be too large for 64 bits.
+const SAFE_DIGITS: usize = 19;
+
+/// The whole number that is the first word of `line`, found and read in one walk; none where [`parse`] must say what there is
+/// instead.
+pub(crate) fn leading(line: &[u8]) -> Option<u64> {
+    let begin = line.iter().position(|byte| *byte != b' ')?;
+    let mut value = 0_u64;
+    for (position, &byte) in line.get(begin..)?.iter().enumerate() {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return (position > 0 && matches!(byte, b' ' | b'\t' | b'\n')).then_some(value);
+        }
+        if position == SAFE_DIGITS {
+            return None;
+        }
+        value = value * 10 + u64::from(digit);
+    }
+    None
+}
+
 fn decimal(word: &[u8]) -> Result<f64, NotANumber> {
     let plain = word.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.');
     let text = std::str::from_utf8(word).ok().filter(|_| plain).ok_or(NotANumber)?;
@@ -51,6 +72,18 @@ mod tests {
         assert_eq!(parse(b"18446744073709551615", Scale::Times(2)), Err(NotANumber));
         for wrong in [&b""[..], b"-1", b"1.5", b"0x10", b"max", b" 1", b"\xff"] {
             assert_eq!(parse(wrong, Scale::Times(1)), Err(NotANumber), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_leading_number_is_what_the_first_word_is() {
+        for line in ["0\n", "123 4\n", "9999999999999999999\n", "7\tx", "   12 kB\n"] {
+            let word = line.split_ascii_whitespace().next().unwrap();
+            assert_eq!(leading(line.as_bytes()), word.parse().ok(), "{line:?}");
+        }
+        for other in ["", "12", " \n12\n", "-1\n", "1.5\n", "max\n", "\n", "18446744073709551615\n", "12kB\n"]
+        {
+            assert_eq!(leading(other.as_bytes()), None, "{other:?}");
         }
     }
 
