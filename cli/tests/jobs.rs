@@ -284,6 +284,15 @@ fn steps_and_tasks_have_series_of_their_own() {
     let of_task = ledger.iter().filter(|(source, _)| source.starts_with("step_0/task_3/"));
     let taken: u64 = of_task.map(|(_, tally)| tally.taken).sum();
     assert_eq!(taken, points("cpu.usage", task_3).len() as u64, "{ledger:?}");
+    let report =
+        program("polymeter").args(["report", "--json", "--job", "9", "--store", &node.site.store()]).output();
+    let report: Value = serde_json::from_slice(&report.unwrap().stdout).unwrap();
+    let own = points("cpu.usage", "");
+    let used_s = (own.last().unwrap().1 - own[0].1) / 1e9;
+    assert_eq!(report["used"]["cpu_s"], used_s, "what its steps have used is in the job's own");
+    let series = report["series"].as_array().unwrap();
+    let of_step = series.iter().find(|series| series["labels"] == step_0 && series["metric"] == "cpu.usage");
+    assert_eq!(of_step.unwrap()["period"], Value::Null, "the job's own period is another");
     drop(agent);
     node.collector.terminate();
 }

@@ -149,6 +149,7 @@ mod tests {
             mean: None,
             most: points.iter().map(|(_, value)| *value).reduce(f64::max),
             growth: None,
+            is_of_part: false,
             points,
         }
     }

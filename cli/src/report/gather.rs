@@ -131,6 +131,9 @@ pub(crate) struct SeriesReport {
     pub(crate) most: Option<f64>,
     /// What a counter grew by in all.
     pub(crate) growth: Option<f64>,
+    /// Whether it is of a step or a task, whose values are in the job's own, too.
+    #[serde(skip)]
+    pub(crate) is_of_part: bool,
     #[serde(skip)]
     pub(crate) points: Vec<(i64, f64)>,
 }
@@ -202,6 +205,8 @@ pub(crate) fn gather(reader: &mut Reader, job: &JobRow) -> Result<Report, StoreE
     let mut series = Vec::new();
     for row in rows.into_iter().filter(|row| row.count > 0) {
         let values = reader.points(row.series_id, i64::MIN..i64::MAX)?;
+        // Changes are told of the job's own series alone.
+        let changes = if is_of_part(&row) { &[][..] } else { changes.as_slice() };
         let in_force = changes.iter().rfind(|change| change.metric == row.metric && change.node == row.node);
         let period = in_force.and_then(|change| change.new_period_us).and_then(history::period);
         // A device has no line until the job uses it: what it shows first was done since the job began.
@@ -242,6 +247,11 @@ pub(crate) fn gather(reader: &mut Reader, job: &JobRow) -> Result<Report, StoreE
     })
 }
 
+/// Whether a series is of a step of the job or of a task of one.
+fn is_of_part(row: &SeriesRow) -> bool {
+    ["step", "task"].into_iter().any(|label| row.labels.get(label).is_some())
+}
+
 /// A counter that begins `from_zero` had no line before its first sample.
 fn summarise(row: SeriesRow, values: &[(i64, f64)], period: Option<String>, from_zero: bool) -> SeriesReport {
     let counter = row.kind == "counter";
@@ -269,6 +279,7 @@ fn summarise(row: SeriesRow, values: &[(i64, f64)], period: Option<String>, from
         mean,
         most: all().reduce(f64::max),
         growth,
+        is_of_part: is_of_part(&row),
         points,
     }
 }
@@ -285,8 +296,9 @@ fn rates(values: &[(i64, f64)]) -> Vec<(i64, f64)> {
 
 fn used(series: &[SeriesReport]) -> Used {
     let of = |names: &[&str]| -> Vec<&SeriesReport> {
-        let found = names.iter().find(|name| series.iter().any(|series| series.metric == **name));
-        series.iter().filter(|series| Some(&series.metric.as_str()) == found).collect()
+        let whole = || series.iter().filter(|series| !series.is_of_part);
+        let found = names.iter().find(|name| whole().any(|series| series.metric == **name));
+        whole().filter(|series| Some(&series.metric.as_str()) == found).collect()
     };
     let growth = |names: &[&str]| {
         of(names).iter().filter_map(|series| series.growth).reduce(|sum, growth| sum + growth)

@@ -165,8 +165,15 @@ impl Manager {
         if matches!(granted, Err(SetError::Unavailable(_))) {
             return Some(granted);
         }
-        if let Err(error) = &granted {
-            log::warning(&format!("what the owner of job {job_id} wished is not granted: {error}"));
+        match &granted {
+            Ok(granted) => granted.unavailable.iter().for_each(|(metric, reason)| {
+                log::warning(&format!(
+                    "the owner of job {job_id} wished {metric}, which is not available: {reason}"
+                ));
+            }),
+            Err(error) => {
+                log::warning(&format!("what the owner of job {job_id} wished is not granted: {error}"));
+            }
         }
         self.started.0.get_mut(job_id)?.wishes = None;
         Some(granted)
