@@ -22,6 +22,11 @@ pub const ANSWERS: usize = 16 * 1024;
 /// Messages that the receiver takes from its socket before it looks after the answers again.
 pub const RECEIVE_BURST: usize = 256;
 
+/// How long the receiver lets messages come together after one has woken it. Thousands of agents each send a small frame
+/// now and then, and to wake two threads for each takes longer than all that is done with it; nobody waits for an
+/// acknowledgement, which comes after a commit in any case.
+pub const GATHER: Duration = Duration::from_millis(10);
+
 /// Frames of one transaction, for frames without samples do not count as rows.
 pub const COMMIT_FRAMES: usize = 8 * 1024;
 

@@ -16,6 +16,7 @@ use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::control::ControlLine;
 use polymeter_proto::wire::message::{ToAgent, ToCollector};
 use polymeter_proto::wire::{DecodeError, VERSION, frame, message};
+use rustix::event::Timespec;
 use zmq::{DONTWAIT, POLLIN, PollItem, Socket};
 
 use self::refusals::Refusals;
@@ -74,6 +75,7 @@ impl Receiver {
                         // Whoever gave the context took it back: nothing can come or go any more.
                         return refusals.count();
                     }
+                    gather();
                 }
             }
         }
@@ -235,6 +237,12 @@ fn poll(socket: &Socket, reads: bool, waker: RawFd, patience: Option<Duration>) 
     let events = if reads { POLLIN } else { zmq::PollEvents::empty() };
     let mut items = [socket.as_poll_item(events), PollItem::from_fd(waker, POLLIN)];
     zmq::poll(&mut items, patience.map_or(-1, millis)).map(drop)
+}
+
+/// Lets more come, so that it is handed on together.
+fn gather() {
+    // Cut short by a signal, it is one round more.
+    rustix::event::poll(&mut [], Timespec::try_from(limits::GATHER).ok().as_ref()).ok();
 }
 
 fn millis(duration: Duration) -> i64 {
