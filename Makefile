@@ -38,7 +38,8 @@ test-oar: test-deps $(OAR_SCRIPT)
 
 $(OAR_SCRIPT):
 	@mkdir -p target/oar
-	cd target/oar && apt-get -qq download oar-server && dpkg-deb -x oar-server_*.deb .
+	cd target/oar && { apt-get -qq download oar-server || { $(SUDO) apt-get -qq update && apt-get -qq download oar-server; }; }
+	cd target/oar && dpkg-deb -x oar-server_*.deb .
 
 # What a prolog costs, and how much of what a job used its last sample has.
 slurm-experiment: slurm-deps
