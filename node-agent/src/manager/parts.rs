@@ -44,7 +44,7 @@ impl Manager {
         followed.sources = kept;
         let mut opened = Vec::new();
         for (name, part) in now {
-            if !followed.parts.contains_key(&name) && followed.has_room_for(&name) {
+            if !followed.parts.contains_key(&name) && followed.takes_in(&name) {
                 let part = Arc::new(part);
                 opened.extend(self.open_part(&followed, &part));
                 self.read_ended().await;
@@ -81,8 +81,8 @@ impl Followed {
         self.plan.wants_parts() || self.sources.values().any(|source| source.part.is_some())
     }
 
-    /// Whether one more part may be followed, or one once more.
-    fn has_room_for(&mut self, part: &str) -> bool {
+    /// Counts a part among those that the job has had, and says whether it may be followed: as one more, or once more.
+    fn takes_in(&mut self, part: &str) -> bool {
         let has_room = self.parts_seen.len() < PARTS;
         if has_room && !self.parts_seen.contains(part) {
             self.parts_seen.insert(part.to_owned());

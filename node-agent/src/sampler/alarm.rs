@@ -69,16 +69,19 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_ends_at_its_deadline_and_not_before() {
+    fn a_wait_sleeps_until_its_deadline_and_ends_there() {
         let alarm = Alarm::default();
         alarm.ring();
         alarm.wait(None);
         let deadline_ns = monotonic_ns() + 20_000_000;
+        let mut waits = 0;
         while monotonic_ns() < deadline_ns {
             alarm.wait(Some(deadline_ns));
+            waits += 1;
         }
-        let gone_by = monotonic_ns();
+        // It may end for no reason now and then; one that does not sleep ends many thousand times until then.
+        assert!(waits < 1000, "{waits} waits until one deadline");
+        // What has passed is not waited for.
         alarm.wait(Some(0));
-        assert!(gone_by >= deadline_ns);
     }
 }
