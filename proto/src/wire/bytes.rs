@@ -88,6 +88,95 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(low_byte(value));
 }
 
+/// What bytes can be appended to.
+pub(crate) trait Sink {
+    /// Appends one byte.
+    fn byte(&mut self, byte: u8);
+
+    /// Appends `value` as [`put_varint`] does.
+    fn varint(&mut self, value: u64);
+}
+
+impl Sink for Vec<u8> {
+    fn byte(&mut self, byte: u8) {
+        self.push(byte);
+    }
+
+    fn varint(&mut self, value: u64) {
+        put_varint(self, value);
+    }
+}
+
+/// Appends short things to a vector that was made long enough for all of them at once: none asks for room, and each is
+/// one store, whatever its length.
+#[derive(Debug)]
+pub(crate) struct Appender<'a> {
+    out: &'a mut Vec<u8>,
+    at: usize,
+}
+
+impl<'a> Appender<'a> {
+    /// Room for `room` more bytes, which are given back if they are not used; should they not suffice, more are found.
+    pub(crate) fn new(out: &'a mut Vec<u8>, room: usize) -> Self {
+        let at = out.len();
+        // The last thing is stored as a whole word too, of which only its bytes stay.
+        out.resize(at + room + size_of::<u64>(), 0);
+        Self { out, at }
+    }
+
+    /// Appends the first `len` bytes of a little-endian word.
+    pub(crate) fn word(&mut self, word: u64, len: usize) {
+        if self.out.len() < self.at + size_of::<u64>() {
+            self.grow();
+        }
+        if let Some(place) = self.out.get_mut(self.at..).and_then(<[u8]>::first_chunk_mut) {
+            *place = word.to_le_bytes();
+            self.at += len;
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        self.out.resize(self.out.len() * 2 + size_of::<u64>(), 0);
+    }
+
+    #[cold]
+    fn long_varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.byte(low_byte(value) | 0x80);
+            value >>= 7;
+        }
+        self.byte(low_byte(value));
+    }
+}
+
+impl Sink for Appender<'_> {
+    fn byte(&mut self, byte: u8) {
+        self.word(u64::from(byte), 1);
+    }
+
+    /// Without a branch up to 56 bits, for the lengths of neighbours cannot be predicted.
+    fn varint(&mut self, value: u64) {
+        const CONTINUED: u64 = 0x8080_8080_8080_8080;
+        let len = varint_len(value);
+        if len > size_of::<u64>() {
+            return self.long_varint(value);
+        }
+        // Each step moves the upper half of every group up, until each byte has seven bits.
+        let groups = ((value & 0x00ff_ffff_f000_0000) << 4) | (value & 0x0fff_ffff);
+        let groups = ((groups & 0x0fff_c000_0fff_c000) << 2) | (groups & 0x0000_3fff_0000_3fff);
+        let groups = ((groups & 0x3f80_3f80_3f80_3f80) << 1) | (groups & 0x007f_007f_007f_007f);
+        let continued = CONTINUED & !(u64::MAX << (8 * (len - 1)));
+        self.word(groups | continued, len);
+    }
+}
+
+impl Drop for Appender<'_> {
+    fn drop(&mut self) {
+        self.out.truncate(self.at);
+    }
+}
+
 /// The lowest eight bits.
 #[expect(clippy::cast_possible_truncation, reason = "taking the low bits is what it is for")]
 pub(crate) const fn low_byte(value: u64) -> u8 {
@@ -164,6 +253,9 @@ mod tests {
                 let mut bytes = Vec::new();
                 put_varint(&mut bytes, value);
                 assert_eq!(bytes.len(), varint_len(value), "{value}");
+                let mut appended = Vec::new();
+                Appender::new(&mut appended, 0).varint(value);
+                assert_eq!(appended, bytes, "{value}");
                 assert_eq!(Cursor::new(&bytes).varint(), Ok(value));
             }
         }

@@ -5,7 +5,7 @@
 //! `total_` lines of memory.stat repeat the plain ones, memory grows by whole pages (their low bits are zero), and the
 //! noise of a clock is far smaller than its value. `docs/protocol.md` has the bytes.
 
-use super::bytes::{Cursor, DecodeError, low_byte, put_varint, unzigzag, varint_len, zigzag};
+use super::bytes::{Appender, Cursor, DecodeError, Sink, low_byte, put_varint, unzigzag, varint_len, zigzag};
 
 const MODE_ZERO: u8 = 0;
 const MODE_CONSTANT: u8 = 1;
@@ -27,6 +27,9 @@ const PACK: usize = 128;
 /// Places in which columns are remembered by their hashes, to find the one that a column repeats. Two that fall into one
 /// place only cost the copy of the earlier.
 const PLACES: usize = 1024;
+
+/// The most bytes that a column of one value takes: its tag and the longest varint.
+const LONE_BYTES: usize = 11;
 
 /// What a column's values are, which decides how they are coded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +93,9 @@ impl ColumnEncoder {
         let hash = hash(column);
         if hash == 0 && column.iter().all(|value| *value == 0) {
             self.put_zero(out);
-        } else if let Some(distance) = self.distance_to_same(columns, column, hash) {
+        } else if let Some(distance) = self.distance_to_same(hash, |position| {
+            columns.get(position * ticks..(position + 1) * ticks) == Some(column)
+        }) {
             self.put_copy(out, distance);
         } else {
             self.flush(out);
@@ -99,28 +104,46 @@ impl ColumnEncoder {
         self.position += 1;
     }
 
+    /// Appends a whole block of one row: what [`Self::put`] does with columns of one value, in a third of the time.
+    pub(crate) fn put_row(&mut self, out: &mut Vec<u8>, row: &[u64], codings: impl Iterator<Item = Coding>) {
+        self.begin_block();
+        let mut out = Appender::new(out, row.len() * LONE_BYTES);
+        for (value, coding) in row.iter().zip(codings) {
+            if *value == 0 {
+                self.put_zero(&mut out);
+            } else if let Some(distance) =
+                self.distance_to_same(hash(&[*value]), |position| row.get(position) == Some(value))
+            {
+                self.put_copy(&mut out, distance);
+            } else {
+                self.flush(&mut out);
+                put_lone(&mut out, *value, coding);
+            }
+            self.position += 1;
+        }
+        self.flush(&mut out);
+    }
+
     /// Writes what is pending. Must follow the last column of a block.
-    pub(crate) fn flush(&mut self, out: &mut Vec<u8>) {
+    pub(crate) fn flush(&mut self, out: &mut impl Sink) {
         match std::mem::take(&mut self.pending) {
             Pending::Nothing => {}
-            Pending::Zeros(count) => out.push(tag(MODE_ZERO, count - 1)),
+            Pending::Zeros(count) => out.byte(tag(MODE_ZERO, count - 1)),
             Pending::Copies { distance, count } => {
                 match u8::try_from(distance) {
-                    Ok(near) if near <= ARGUMENT_MAX => out.push(tag(MODE_COPY, near)),
+                    Ok(near) if near <= ARGUMENT_MAX => out.byte(tag(MODE_COPY, near)),
                     _ => {
-                        out.push(tag(MODE_COPY, 0));
-                        put_varint(out, distance as u64);
+                        out.byte(tag(MODE_COPY, 0));
+                        out.varint(distance as u64);
                     }
                 }
-                put_varint(out, count - 1);
+                out.varint(count - 1);
             }
         }
     }
 
-    /// How far back the same column stands, if it does; and remembers this one.
-    fn distance_to_same(&mut self, columns: &[u64], column: &[u64], hash: u64) -> Option<usize> {
-        let ticks = column.len();
-        let same_at = |position: usize| columns.get(position * ticks..(position + 1) * ticks) == Some(column);
+    /// How far back a column with this hash stands that is the same, if one does; and remembers this one.
+    fn distance_to_same(&mut self, hash: u64, same_at: impl Fn(usize) -> bool) -> Option<usize> {
         let place = self.seen.get_mut(usize::try_from(hash >> (64 - PLACES.ilog2())).ok()?)?;
         let position = u32::try_from(self.position).unwrap_or(u32::MAX);
         let (block, seen_at) = std::mem::replace(place, (self.block, position));
@@ -136,7 +159,7 @@ impl ColumnEncoder {
         (before && same_at(seen_at)).then(|| self.position - seen_at)
     }
 
-    fn put_zero(&mut self, out: &mut Vec<u8>) {
+    fn put_zero(&mut self, out: &mut impl Sink) {
         self.pending = match self.pending {
             Pending::Zeros(count) if count <= ARGUMENT_MAX => Pending::Zeros(count + 1),
             Pending::Nothing | Pending::Zeros(_) | Pending::Copies { .. } => {
@@ -146,7 +169,7 @@ impl ColumnEncoder {
         };
     }
 
-    fn put_copy(&mut self, out: &mut Vec<u8>, distance: usize) {
+    fn put_copy(&mut self, out: &mut impl Sink, distance: usize) {
         self.pending = match self.pending {
             Pending::Copies { distance: pending, count } if pending == distance => {
                 Pending::Copies { distance, count: count + 1 }
@@ -166,6 +189,18 @@ fn hash(column: &[u64]) -> u64 {
 
 const fn tag(mode: u8, argument: u8) -> u8 {
     mode | (argument << 3)
+}
+
+/// A column of one value, which is a constant.
+fn put_lone(out: &mut Appender<'_>, value: u64, coding: Coding) {
+    if coding == Coding::Xor {
+        out.byte(tag(MODE_XOR, 0));
+        out.word(value, size_of::<u64>());
+    } else {
+        let shift = low_byte(u64::from(value.trailing_zeros())).min(ARGUMENT_MAX);
+        out.byte(tag(MODE_CONSTANT, shift));
+        out.varint(value >> shift);
+    }
 }
 
 fn put_column(out: &mut Vec<u8>, column: &[u64], coding: Coding, differences: &mut Vec<u64>) {
@@ -475,6 +510,11 @@ mod tests {
             encoder.put(&mut bytes, columns, ticks, coding);
         }
         encoder.flush(&mut bytes);
+        if ticks == 1 {
+            let mut row = Vec::new();
+            encoder.put_row(&mut row, columns, std::iter::repeat(coding));
+            assert_eq!(row, bytes, "a row at once, and column by column");
+        }
         bytes
     }
 

@@ -6,7 +6,7 @@ use super::bytes::{Cursor, DecodeError, put_varint, unzigzag, zigzag};
 use super::column::{Coding, ColumnEncoder, get_columns};
 use super::dictionary::Entry;
 use super::{VERSION, envelope};
-use crate::batch::{Batch, Instant, Row, Shape};
+use crate::batch::{Batch, Column, Instant, Row, Shape};
 use crate::ledger::{Event, LedgerEntry};
 use crate::limits;
 use crate::series::{Number, SessionId, ShapeId};
@@ -363,23 +363,23 @@ impl Encoder {
         self.instants.clear();
         self.instants.extend(numbers.iter().filter_map(|number| Some(rows.get(*number)?.instant)));
         self.put_times(out, shape.period.as_micros(), base_us);
-        let present = || shape.columns.iter().enumerate().filter(|(column, _)| !is_missing(*column));
-        self.transposed.clear();
         if lone && missing.is_empty() {
             // One row lies as its columns do.
-            self.transposed.extend_from_slice(rows.values(*first, width));
-        } else {
-            for (column, _) in present() {
-                self.transposed.extend(numbers.iter().map(|number| rows.value(*number, column)));
-            }
+            self.columns.put_row(out, rows.values(*first, width), shape.columns.iter().map(coding));
+            return;
+        }
+        let present = || shape.columns.iter().enumerate().filter(|(column, _)| !is_missing(*column));
+        self.transposed.clear();
+        for (column, _) in present() {
+            self.transposed.extend(numbers.iter().map(|number| rows.value(*number, column)));
+        }
+        if lone {
+            self.columns.put_row(out, &self.transposed, present().map(|(_, column)| coding(column)));
+            return;
         }
         self.columns.begin_block();
         for (_, column) in present() {
-            let coding = match column.metric.1.number {
-                Number::Unsigned | Number::Signed => Coding::Difference,
-                Number::Float => Coding::Xor,
-            };
-            self.columns.put(out, &self.transposed, numbers.len(), coding);
+            self.columns.put(out, &self.transposed, numbers.len(), coding(column));
         }
         self.columns.flush(out);
     }
@@ -468,6 +468,14 @@ impl<'a> Rows<'a> {
         let on_grid = |number| self.get(number).is_some_and(|row| row.instant.deadline.is_some());
         let columns = |number| self.absent_columns(number).iter().map(|(_, column)| *column);
         on_grid(a) == on_grid(b) && columns(a).eq(columns(b))
+    }
+}
+
+/// How a series is coded.
+const fn coding(column: &Column) -> Coding {
+    match column.metric.1.number {
+        Number::Unsigned | Number::Signed => Coding::Difference,
+        Number::Float => Coding::Xor,
     }
 }
 
