@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use polymeter_agent::schedule::Schedule;
-use polymeter_agent::source::{FileSource, Outcome, Reading, Wanted};
+use polymeter_agent::source::{FileSource, Outcome, Reading, Text, Wanted};
 use polymeter_proto::batch::{Batch, Column, Instant, Shape};
 use polymeter_proto::catalogue::{self, Definition, Form, Origin};
 use polymeter_proto::period::Period;
@@ -79,6 +79,7 @@ fn shape_of(source: &FileSource) -> Arc<Shape> {
 fn a_tick_takes_no_memory() {
     let mut source = vmstat();
     let shape = shape_of(&source);
+    let mut text = Text::default();
     let mut reading = Reading::absent(source.slots().len());
     let mut schedule = Schedule::default();
     schedule.insert((), Period::MIN, 0);
@@ -88,7 +89,7 @@ fn a_tick_takes_no_memory() {
         due.clear();
         schedule.take_due(number * Period::MIN.as_nanos(), &mut due);
         assert_eq!(due.len(), 1);
-        assert_eq!(source.read(&mut reading), Outcome::Read);
+        assert_eq!(source.read(&mut text, &mut reading), Outcome::Read);
         let instant = Instant { deadline: Some(number), time_us: i64::try_from(number).unwrap() };
         batch.push(index, instant, reading.values.iter().copied()).unwrap()
     };

@@ -47,7 +47,7 @@ use crate::plan::Plan;
 use crate::request::Request;
 use crate::sampler::{ActiveSource, Command, Group, Notice, Port, SourceId, SourceKey, Told};
 use crate::source::perf::Unavailable;
-use crate::source::{Outcome, Reading, Source};
+use crate::source::{Outcome, Reading, Source, Text};
 use crate::status::Board;
 
 use endings::Stirred;
@@ -460,9 +460,9 @@ impl Manager {
 
     async fn reopen_due(&mut self) {
         let now = Instant::now();
-        let mut nothing = Reading::default();
+        let (mut text, mut nothing) = (Text::default(), Reading::default());
         for followed in self.followed.values_mut() {
-            let woken = |source: &mut Source| source.read(&mut nothing) == Outcome::Changed;
+            let woken = |source: &mut Source| source.read(&mut text, &mut nothing) == Outcome::Changed;
             if followed.dormant.iter_mut().any(woken) {
                 followed.reopen_at.get_or_insert(now);
             }

@@ -12,8 +12,8 @@ use super::{Key, Manager};
 use crate::clock;
 use crate::jobs::open::Opener;
 use crate::request::{Availability, MetricView};
-use crate::source::Reading;
 use crate::source::perf::Unavailable;
+use crate::source::{Reading, Text};
 
 /// Reads of a source that was opened for trial. The first finds out where its lines are, and does not count.
 const READS: u32 = 5;
@@ -65,11 +65,12 @@ impl Manager {
         // What was opened and has no line of a metric may get one later.
         let mut found: BTreeMap<String, Availability> =
             unknown.iter().map(|definition| (definition.name(), Availability::NotNow)).collect();
+        let mut text = Text::default();
         for mut opened in opened {
             let mut reading = Reading::absent(opened.source.slots().len());
-            opened.source.read(&mut reading);
+            opened.source.read(&mut text, &mut reading);
             let read_ns = typical_ns(|| {
-                opened.source.read(&mut reading);
+                opened.source.read(&mut text, &mut reading);
             });
             for slot in opened.source.slots() {
                 let from = Availability::From { source: opened.name.clone(), read_ns };

@@ -8,7 +8,8 @@ use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
 
 use super::port::Pushed;
-use crate::source::{Outcome, Reading, Source};
+use crate::clock;
+use crate::source::{Outcome, Reading, Source, Text};
 
 /// The place of a source in the sampler; reused when the source is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -126,13 +127,13 @@ impl ActiveSource {
 
     /// Reads the source, unless another group has done so at this tick. `now_ns` is the time, and becomes the time
     /// after the read: one clock reading serves as the end of one window and the beginning of the next.
-    pub(super) fn read(&mut self, tick: Tick, now_ns: &mut u64, clock: impl Fn() -> u64) -> Outcome {
+    pub(super) fn read(&mut self, text: &mut Text, tick: Tick, now_ns: &mut u64) -> Outcome {
         if self.read_at_tick == tick.number {
             return self.outcome;
         }
         let began_ns = *now_ns;
-        self.outcome = self.source.read(&mut self.reading);
-        *now_ns = clock();
+        self.outcome = self.source.read(text, &mut self.reading);
+        *now_ns = clock::monotonic_ns();
         let took_ns = now_ns.saturating_sub(began_ns);
         self.cost.reads += 1;
         self.cost.total_ns += took_ns;

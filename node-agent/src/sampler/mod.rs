@@ -24,6 +24,7 @@ use active::Tick;
 use crate::clock;
 use crate::counters::Counters;
 use crate::schedule::{Due, Schedule};
+use crate::source::Text;
 
 /// A sample is late when it is read after this part of its period has passed since the deadline.
 const LATE_PART: u64 = 10;
@@ -51,6 +52,7 @@ pub struct Sampler {
     counters: Arc<Counters>,
     schedule: Schedule<Item>,
     sources: Vec<Option<Box<ActiveSource>>>,
+    text: Text,
     flushed: Flushed,
     batch_number: u64,
     tick_number: u64,
@@ -75,6 +77,7 @@ impl Sampler {
             counters,
             schedule,
             sources: Vec::new(),
+            text: Text::default(),
             flushed,
             batch_number: 1,
             tick_number: 0,
@@ -138,7 +141,7 @@ impl Sampler {
     fn sample(&mut self, tick: Tick, now_ns: &mut u64, id: SourceId, group: usize, due: &Due<Item>) {
         let Some(Some(source)) = self.sources.get_mut(id.0 as usize) else { return };
         let period_ns = source.groups.get(group).map_or(0, |group| group.period().as_nanos());
-        let outcome = source.read(tick, now_ns, clock::monotonic_ns);
+        let outcome = source.read(&mut self.text, tick, now_ns);
         let late = due.lateness_ns > period_ns / LATE_PART;
         let recorder =
             Recorder { port: &self.port, flushed: &mut self.flushed, batch_number: &mut self.batch_number };
@@ -276,7 +279,7 @@ impl Sampler {
         let mut now_ns = began_ns;
         for id in ids {
             let Some(Some(source)) = self.sources.get_mut(id.0 as usize) else { continue };
-            source.read(tick, &mut now_ns, clock::monotonic_ns);
+            source.read(&mut self.text, tick, &mut now_ns);
             for group in 0..source.groups.len() {
                 let recorder = Recorder {
                     port: &self.port,

@@ -1,4 +1,4 @@
-//! A kernel file that stays open: one `pread` into a buffer that stays, and its layout.
+//! A kernel file that stays open: one `pread`, and its layout.
 
 use std::fmt;
 use std::fs::File;
@@ -11,9 +11,10 @@ use rustix::io::{Errno, pread};
 
 use super::layout::{Fit, Layout, ParseError, Slot, Wanted};
 use super::reading::Reading;
+use super::text::Text;
 
-/// The buffer that a file begins with; most fit.
-const BUFFER_BYTES: usize = 4096;
+/// The room that a file begins with; most fit.
+const ROOM_BYTES: usize = 4096;
 
 /// The largest text that is read: `/proc/stat` of a machine with 4096 CPUs has 1 MiB.
 const TEXT_BYTES: usize = 4 * 1024 * 1024;
@@ -23,7 +24,8 @@ const TEXT_BYTES: usize = 4 * 1024 * 1024;
 pub struct FileSource {
     file: File,
     path: PathBuf,
-    buffer: Vec<u8>,
+    /// The room for its text; one that it fills may have cut it off.
+    room: usize,
     /// How many reads it took to get all the text: files made of records give a page at a time.
     reads: usize,
     layout: Layout,
@@ -79,15 +81,11 @@ impl FileSource {
     ) -> Result<Self, OpenError> {
         let io_error = |error: io::Error| OpenError::Io(path.to_owned(), error);
         let file = File::open(path).map_err(io_error)?;
-        let mut source = Self {
-            file,
-            path: path.to_owned(),
-            buffer: vec![0; BUFFER_BYTES],
-            reads: 0,
-            layout: Layout::default(),
-        };
-        let len = source.read_whole().map_err(io_error)?;
-        let text = source.buffer.get(..len).unwrap_or_default();
+        let mut source =
+            Self { file, path: path.to_owned(), room: ROOM_BYTES, reads: 0, layout: Layout::default() };
+        let mut text = Text::default();
+        let len = source.read_whole(&mut text).map_err(io_error)?;
+        let text = text.room(source.room).get(..len).unwrap_or_default();
         let layout = Layout::discover(form, text, wanted, path_labels);
         source.layout = layout.map_err(|error| OpenError::Parse(path.to_owned(), error))?;
         // Where each device is a line, no line means that no device was used so far.
@@ -100,17 +98,17 @@ impl FileSource {
     }
 
     /// Reads to the end, and learns how many reads that takes.
-    fn read_whole(&mut self) -> io::Result<usize> {
+    fn read_whole(&mut self, text: &mut Text) -> io::Result<usize> {
         let mut len = 0;
         self.reads = 0;
         loop {
-            if len == self.buffer.len() {
+            if len == self.room {
                 if len >= TEXT_BYTES {
                     return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the text is larger than 4 MiB"));
                 }
-                self.buffer.resize(len * 2, 0);
+                self.room *= 2;
             }
-            let free = self.buffer.get_mut(len..).unwrap_or_default();
+            let free = text.room(self.room).get_mut(len..).unwrap_or_default();
             match pread(self.file.as_fd(), free, len as u64)? {
                 0 => {
                     // An empty file is to be looked at too: its first line may come.
@@ -123,11 +121,12 @@ impl FileSource {
         }
     }
 
-    /// Reads the file once more. Does not allocate.
-    pub fn read(&mut self, reading: &mut Reading) -> Outcome {
+    /// Reads the file once more, into `text`. Does not allocate once that has grown.
+    pub fn read(&mut self, text: &mut Text, reading: &mut Reading) -> Outcome {
+        let room = text.room(self.room);
         let mut len = 0;
         for _ in 0..self.reads {
-            let free = self.buffer.get_mut(len..).unwrap_or_default();
+            let free = room.get_mut(len..).unwrap_or_default();
             match pread(self.file.as_fd(), free, len as u64) {
                 Ok(0) => break,
                 Ok(read) => len += read,
@@ -136,10 +135,9 @@ impl FileSource {
                 Err(errno) => return Outcome::Failed(errno),
             }
         }
-        let text = self.buffer.get(..len).unwrap_or_default();
-        match self.layout.read(text, reading) {
-            // A full buffer may have cut the text off.
-            Fit::Same if len < self.buffer.len() => Outcome::Read,
+        match self.layout.read(room.get(..len).unwrap_or_default(), reading) {
+            // Where there is no room left, the text may have been cut off.
+            Fit::Same if len < self.room => Outcome::Read,
             Fit::Same | Fit::Changed => Outcome::Changed,
         }
     }

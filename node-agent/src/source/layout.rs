@@ -48,9 +48,16 @@ impl fmt::Display for ParseError {
 impl std::error::Error for ParseError {}
 
 /// How the values of one file are found in its text.
+///
+/// Lines, keys and values lie each in one piece, in the order in which they are read: with many jobs this is what does not
+/// stay in the nearest cache between two ticks.
 #[derive(Debug, Default)]
 pub struct Layout {
     lines: Vec<Line>,
+    /// How the lines begin, up to their first values: all keys one after the other.
+    keys: Vec<u8>,
+    /// What is wanted of the lines, one after the other.
+    values: Vec<Value>,
     slots: Vec<Slot>,
     /// How many lines the text had; another number means that a device came or went.
     text_lines: usize,
@@ -59,11 +66,28 @@ pub struct Layout {
 /// A wanted line.
 #[derive(Debug)]
 struct Line {
-    /// How it begins, up to its first value.
-    key: Box<[u8]>,
     /// Where it began in the last text.
     offset: usize,
-    /// How many words stood behind the key, if none of them was wanted: another number may mean that values came.
+    key_len: u32,
+    wants: Wants,
+}
+
+/// What is wanted of a line.
+#[derive(Debug, Clone, Copy)]
+enum Wants {
+    /// The whole number right behind the key: most lines are no more than that. It is one of the values as well, which is
+    /// looked at when the line has something else there.
+    Number { slot: u32, factor: u64 },
+    /// So many of the layout's values.
+    Values { count: u32 },
+    /// Nothing so far, when so many words stood behind the key; another number may mean that values came.
+    Watched { words: u32 },
+}
+
+/// A line that is being looked at for the first time.
+#[derive(Debug, Default)]
+struct Found {
+    key: Box<[u8]>,
     watched: Option<usize>,
     values: Vec<Value>,
 }
@@ -106,7 +130,7 @@ impl Layout {
         for (number, line) in (1..).zip(text.split_inclusive(|byte| *byte == b'\n')) {
             layout.text_lines = number;
             let words = words(line);
-            let mut found = Line { key: Box::default(), offset, watched: None, values: Vec::new() };
+            let mut found = Found::default();
             for want in wanted {
                 let row = RowText { line, words: &words };
                 layout.discover_in(form, row, want, path_labels, &mut seen, &mut found).map_err(|()| {
@@ -117,12 +141,28 @@ impl Layout {
                     }
                 })?;
             }
-            if found.watched.is_some() || !found.values.is_empty() {
-                layout.lines.push(found);
-            }
+            layout.keep(offset, found);
             offset += line.len();
         }
         Ok(layout)
+    }
+
+    /// Appends the line that begins at `offset`, if anything in it is wanted.
+    fn keep(&mut self, offset: usize, found: Found) {
+        let short = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
+        let wants = match (found.watched, &*found.values) {
+            (Some(words), _) => Wants::Watched { words: short(words) },
+            (None, []) => return,
+            (None, [Value { word: 0, prefix, field: Field { scale: Scale::Times(factor), .. }, slot }])
+                if prefix.is_empty() =>
+            {
+                Wants::Number { slot: *slot, factor: *factor }
+            }
+            (None, values) => Wants::Values { count: short(values.len()) },
+        };
+        self.lines.push(Line { offset, key_len: short(found.key.len()), wants });
+        self.keys.extend_from_slice(&found.key);
+        self.values.extend(found.values);
     }
 
     /// What the values of a reading are.
@@ -137,7 +177,7 @@ impl Layout {
         want: &Wanted,
         path_labels: &[(String, String)],
         seen: &mut Seen,
-        found: &mut Line,
+        found: &mut Found,
     ) -> Result<(), ()> {
         let RowText { line, words } = row;
         let Some(place) = place(form, words, want) else { return Ok(()) };
@@ -193,20 +233,35 @@ impl Layout {
         let text = whole_lines(text);
         let mut fit = Fit::Same;
         let (mut cursor, mut moved) = (0_usize, 0_isize);
+        let (mut keys, mut values) = (self.keys.as_slice(), self.values.as_slice());
         for line in &mut self.lines {
             let expected = line.offset.checked_add_signed(moved).unwrap_or(0);
-            let Some(found) = locate(text, &line.key, expected, cursor) else {
+            let key = take(&mut keys, line.key_len);
+            let wanted = match line.wants {
+                Wants::Values { count } => take(&mut values, count),
+                Wants::Number { .. } => take(&mut values, 1),
+                Wants::Watched { .. } => &[],
+            };
+            let Some(found) = locate(text, key, expected, cursor) else {
                 fit = Fit::Changed;
                 continue;
             };
             moved += found.cast_signed() - expected.cast_signed();
             line.offset = found;
-            let behind_key = found + line.key.len();
-            cursor = behind_key;
-            let values = text.get(behind_key..).unwrap_or_default();
-            let complete = match line.watched {
-                Some(words) => count_words(values) == words,
-                None => read_line(values, &line.values, reading),
+            cursor = found + key.len();
+            let rest = text.get(cursor..).unwrap_or_default();
+            let complete = match line.wants {
+                Wants::Watched { words } => count_words(rest) == words as usize,
+                Wants::Values { .. } => read_line(rest, wanted, reading),
+                Wants::Number { slot, factor } => {
+                    match number::leading(rest).and_then(|number| number.checked_mul(factor)) {
+                        Some(bits) => {
+                            reading.set(slot, bits);
+                            true
+                        }
+                        None => read_line(rest, wanted, reading),
+                    }
+                }
             };
             if !complete {
                 fit = Fit::Changed;
@@ -214,6 +269,13 @@ impl Layout {
         }
         if is_whole && count_lines(text) == self.text_lines { fit } else { Fit::Changed }
     }
+}
+
+/// The next `count` of what lies one after the other.
+fn take<'a, T>(rest: &mut &'a [T], count: u32) -> &'a [T] {
+    let (taken, behind) = rest.split_at_checked(count as usize).unwrap_or_default();
+    *rest = behind;
+    taken
 }
 
 /// The text without a last line that does not end. The kernel ends every line, so that one was cut off, and so may be
@@ -262,14 +324,6 @@ fn search(text: &[u8], key: &[u8], from: usize) -> Option<usize> {
 
 /// Reads the wanted values of a line, and says whether all were there.
 fn read_line(line: &[u8], values: &[Value], reading: &mut Reading) -> bool {
-    // Most lines are a key and a number.
-    if let [Value { word: 0, prefix, field: Field { scale: Scale::Times(factor), .. }, slot }] = values
-        && prefix.is_empty()
-        && let Some(bits) = number::leading(line).and_then(|number| number.checked_mul(*factor))
-    {
-        reading.set(*slot, bits);
-        return true;
-    }
     let mut wanted = values.iter();
     let mut next = wanted.next();
     let mut rest = line;

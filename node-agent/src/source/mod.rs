@@ -7,6 +7,7 @@ pub mod own;
 pub mod perf;
 pub mod processes;
 pub mod reading;
+mod text;
 
 pub use file::{FileSource, OpenError, Outcome};
 pub use layout::{Slot, Wanted};
@@ -14,6 +15,7 @@ pub use own::OwnSource;
 pub use perf::PerfSource;
 pub use processes::ProcessesSource;
 pub use reading::Reading;
+pub use text::Text;
 
 /// A source of any kind.
 #[derive(Debug)]
@@ -31,10 +33,11 @@ pub enum Source {
 }
 
 impl Source {
-    /// Reads it once. Values that are not there are absent in `reading`, which has a place for each slot.
-    pub fn read(&mut self, reading: &mut Reading) -> Outcome {
+    /// Reads it once; if it is text, into `text`. Values that are not there are absent in `reading`, which has a place for
+    /// each slot.
+    pub fn read(&mut self, text: &mut Text, reading: &mut Reading) -> Outcome {
         match self {
-            Self::File(file) => file.read(reading),
+            Self::File(file) => file.read(text, reading),
             Self::Perf(perf) => perf.read(reading),
             Self::Processes(processes) => processes.read(reading),
             Self::Own(own) => own.read(reading),
