@@ -35,9 +35,9 @@ fuzz_target!(|data: &[u8]| {
         layout.read(before, &mut reading);
         reading.clear();
         layout.read(after, &mut reading);
-        assert_eq!(reading.values.len(), slots);
+        assert_eq!(reading.len(), slots);
         reading.clear();
         layout.read(b"", &mut reading);
-        assert!(reading.values.iter().all(Option::is_none), "an empty file has no values");
+        assert!(reading.iter().all(|value| value.is_none()), "an empty file has no values");
     }
 });

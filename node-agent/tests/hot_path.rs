@@ -91,7 +91,7 @@ fn a_tick_takes_no_memory() {
         assert_eq!(due.len(), 1);
         assert_eq!(source.read(&mut text, &mut reading), Outcome::Read);
         let instant = Instant { deadline: Some(number), time_us: i64::try_from(number).unwrap() };
-        batch.push(index, instant, reading.values.iter().copied()).unwrap()
+        batch.push(index, instant, reading.iter()).unwrap()
     };
     // The first batch lets the buffers grow; the second is like all that follow.
     let index = batch.add_shape(&shape);

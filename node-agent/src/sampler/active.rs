@@ -42,6 +42,8 @@ pub struct Group {
     shape: Arc<Shape>,
     /// The slot of the reading that each column is.
     slots: Vec<u32>,
+    /// Whether the columns are the first slots, in their order.
+    is_in_order: bool,
     /// Where the shape stands in the batch with this number.
     in_batch: Option<(u64, ShapeIndex)>,
 }
@@ -49,7 +51,8 @@ pub struct Group {
 impl Group {
     /// A group whose columns are the given slots.
     pub fn new(shape: Arc<Shape>, slots: Vec<u32>) -> Self {
-        Self { shape, slots, in_batch: None }
+        let is_in_order = (0..).zip(&slots).all(|(column, slot)| column == *slot);
+        Self { shape, slots, is_in_order, in_batch: None }
     }
 
     /// The period at which it is sampled.
@@ -161,11 +164,18 @@ impl ActiveSource {
             _ => batch.add_shape(&group.shape),
         };
         group.in_batch = Some((batch_number, index));
-        let value = |slot: &u32| self.reading.values.get(*slot as usize).copied().flatten();
+        let instant = Instant { deadline, time_us: self.time_us };
+        // Nearly always one group is all of a source, and nothing is absent.
+        if group.is_in_order
+            && let Some(bits) = self.reading.whole().filter(|bits| bits.len() == group.slots.len())
+        {
+            return batch.push_whole(index, instant, bits);
+        }
+        let value = |slot: &u32| self.reading.get(*slot);
         if group.slots.iter().all(|slot| value(slot).is_none()) {
             return Ok(0);
         }
-        batch.push(index, Instant { deadline, time_us: self.time_us }, group.slots.iter().map(value))
+        batch.push(index, instant, group.slots.iter().map(value))
     }
 
     /// Puts a value that a user gave into the batch with the number `batch_number`.
@@ -200,8 +210,7 @@ impl ActiveSource {
 
     /// How many values of one group its last reading has.
     fn present(&self, group: &Group) -> u64 {
-        let value = |slot: &&u32| self.reading.values.get(**slot as usize).copied().flatten().is_some();
-        group.slots.iter().filter(value).count() as u64
+        group.slots.iter().filter(|slot| self.reading.get(**slot).is_some()).count() as u64
     }
 
     /// Counts what became of the samples of one group at one deadline, and returns just that.

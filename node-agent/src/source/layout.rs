@@ -470,5 +470,5 @@ pub fn parse(form: Form, text: &[u8], wanted: &[Wanted]) -> Result<Vec<(Slot, Op
     let mut layout = Layout::discover(form, text, wanted, &[])?;
     let mut reading = Reading::absent(layout.slots.len());
     layout.read(text, &mut reading);
-    Ok(layout.slots.into_iter().zip(reading.values).collect())
+    Ok(layout.slots.into_iter().zip(reading.iter()).collect())
 }

@@ -62,6 +62,8 @@ fn decimal(word: &[u8]) -> Result<f64, NotANumber> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -84,6 +86,18 @@ mod tests {
         for other in ["", "12", " \n12\n", "-1\n", "1.5\n", "max\n", "\n", "18446744073709551615\n", "12kB\n"]
         {
             assert_eq!(leading(other.as_bytes()), None, "{other:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_leading_number_is_what_is_written_there(number in any::<u64>(), shift in 0_u32..64, rest in "[ \\t\\n].{0,20}", other in ".{0,20}") {
+            let number = number >> shift;
+            prop_assert_eq!(leading(format!("{number}{rest}").as_bytes()), Some(number).filter(|number| *number < 10_u64.pow(19)));
+            let word = other.split([' ', '\t', '\n']).next().unwrap_or_default();
+            if !other.starts_with([' ', '\t', '\n']) && other.len() > word.len() {
+                prop_assert_eq!(leading(other.as_bytes()), parse(word.as_bytes(), Scale::Times(1)).ok().flatten());
+            }
         }
     }
 

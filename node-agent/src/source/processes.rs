@@ -172,8 +172,8 @@ mod tests {
         let mut reading = Reading::absent(2);
         let mut here = ProcessesSource::new(Path::new("/proc"), std::process::id(), &wanted);
         assert_eq!(here.read(&mut reading), Outcome::Read);
-        assert!(reading.values[0].unwrap() >= 1);
-        assert!(reading.values[1].unwrap() > 100_000);
+        assert!(reading.get(0).unwrap() >= 1);
+        assert!(reading.get(1).unwrap() > 100_000);
         let mut nobody = ProcessesSource::new(Path::new("/proc"), u32::MAX, &wanted);
         assert_eq!(nobody.read(&mut reading), Outcome::Gone);
     }

@@ -1,27 +1,79 @@
 //! The typed result of one read of one source.
 
 /// One value for each slot of a source, or none where it is absent.
-#[derive(Debug, Default, Clone, PartialEq)]
+#[derive(Debug, Default, Clone)]
 pub struct Reading {
-    /// The bits of the values, as the slots' metrics define them.
-    pub values: Vec<Option<u64>>,
+    /// The bits of the values, as the slots' metrics define them. Those of absent ones mean nothing.
+    bits: Vec<u64>,
+    is_present: Vec<bool>,
+    present: usize,
 }
 
 impl Reading {
     /// A reading of `slots` absent values.
     pub fn absent(slots: usize) -> Self {
-        Self { values: vec![None; slots] }
+        Self { bits: vec![0; slots], is_present: vec![false; slots], present: 0 }
     }
 
     /// Makes all values absent, and keeps the memory.
     pub fn clear(&mut self) {
-        self.values.fill(None);
+        self.is_present.fill(false);
+        self.present = 0;
     }
 
     /// Sets the value of a slot; slots beyond the end do not exist.
-    pub fn set(&mut self, slot: u32, value: u64) {
-        if let Some(place) = self.values.get_mut(slot as usize) {
-            *place = Some(value);
+    pub fn set(&mut self, slot: u32, bits: u64) {
+        let slot = slot as usize;
+        if let (Some(place), Some(is_present)) = (self.bits.get_mut(slot), self.is_present.get_mut(slot)) {
+            *place = bits;
+            self.present += usize::from(!std::mem::replace(is_present, true));
         }
+    }
+
+    /// The bits of the value of a slot.
+    pub fn get(&self, slot: u32) -> Option<u64> {
+        let slot = slot as usize;
+        self.bits.get(slot).copied().filter(|_| self.is_present.get(slot) == Some(&true))
+    }
+
+    /// The values of all slots, one after the other.
+    pub fn iter(&self) -> impl Iterator<Item = Option<u64>> {
+        self.bits.iter().zip(&self.is_present).map(|(bits, is_present)| is_present.then_some(*bits))
+    }
+
+    /// The bits of all values, if none is absent.
+    pub fn whole(&self) -> Option<&[u64]> {
+        (self.present == self.bits.len()).then_some(&*self.bits)
+    }
+
+    /// How many slots it has.
+    pub fn len(&self) -> usize {
+        self.bits.len()
+    }
+
+    /// Whether it has no slots.
+    pub fn is_empty(&self) -> bool {
+        self.bits.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_there_from_when_they_are_set_until_all_are_cleared() {
+        let mut reading = Reading::absent(2);
+        assert_eq!((reading.get(0), reading.whole()), (None, None));
+        reading.set(1, 7);
+        reading.set(1, 8);
+        reading.set(2, 9);
+        assert_eq!(reading.iter().collect::<Vec<_>>(), [None, Some(8)]);
+        assert_eq!((reading.get(2), reading.whole()), (None, None));
+        reading.set(0, 0);
+        assert_eq!((reading.get(0), reading.whole()), (Some(0), Some(&[0, 8][..])));
+        reading.clear();
+        assert_eq!((reading.get(1), reading.whole()), (None, None));
+        assert_eq!(Reading::default().whole(), Some(&[][..]));
     }
 }

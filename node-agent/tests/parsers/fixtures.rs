@@ -129,9 +129,10 @@ impl Fixture {
 /// What `layout` finds in `text`: a value for each of its slots.
 pub(crate) fn read(layout: &mut Layout, text: &[u8]) -> (Values, Fit) {
     // What an earlier read left behind must not be taken for a value.
-    let mut reading = Reading { values: vec![Some(u64::MAX); layout.slots().len()] };
+    let mut reading = Reading::absent(layout.slots().len());
+    (0..).zip(layout.slots()).for_each(|(slot, _)| reading.set(slot, u64::MAX));
     let fit = layout.read(text, &mut reading);
-    (layout.slots().iter().cloned().zip(reading.values).map(entry).collect(), fit)
+    (layout.slots().iter().cloned().zip(reading.iter()).map(entry).collect(), fit)
 }
 
 fn entry((slot, value): (Slot, Option<u64>)) -> (String, Option<u64>) {
