@@ -1,6 +1,7 @@
 //! What the benches and experiments share: recorded frames, jobs in real cgroups, running programs and stores, statistics.
 
 pub mod agent;
+pub mod bare;
 pub mod clock;
 pub mod collector;
 pub mod histogram;

@@ -1,6 +1,7 @@
 //! Other tools, which somebody names by the commands that start and stop them: to be measured as Polymeter is.
 
 use std::error::Error;
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
@@ -8,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Deserialize;
 
 use crate::job::pause;
+use crate::process;
 
 /// How long a tool may take to end after it was told to, in seconds.
 const END_S: u64 = 5;
@@ -57,6 +59,17 @@ impl Tool {
             return Err(format!("the tool {} does not start: `{}` failed", self.name, self.start).into());
         }
         Ok(RunningTool { tool: self, process, environment })
+    }
+}
+
+impl RunningTool<'_> {
+    /// CPU time that what it started has used, in seconds, as [`process::group_cpu_s`] counts it; daemons that have left its
+    /// process group are not seen.
+    ///
+    /// # Errors
+    /// When /proc cannot be read.
+    pub fn cpu_s(&self) -> io::Result<f64> {
+        process::group_cpu_s(self.process.id())
     }
 }
 

@@ -2,7 +2,9 @@
 //! over and over, and the gaps between two reads tell when something else ran.
 //!
 //! `cargo run --release --bin jitter -- [--quick] [--tools FILE]`. Needs root, for the job's cgroups. What is compared runs in
-//! turns, in an order that follows from the seed, so that each round has all of it under nearly the same conditions.
+//! turns, in an order that follows from the seed, so that each round has all of it under nearly the same conditions. On a
+//! virtual machine the hypervisor takes the CPUs away as well, much more unevenly than any tool does; the kernel is told how
+//! long, and that is subtracted. The bare reads show what no tool could avoid: interrupts and switches that no process pays.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -12,12 +14,13 @@ use std::thread;
 
 use clap::Parser;
 use polymeter_benches::agent::Running;
+use polymeter_benches::bare::{self, Bare};
 use polymeter_benches::clock::{SECOND_NS, now_ns, process_cpu_ns};
 use polymeter_benches::histogram::Histogram;
 use polymeter_benches::job::{Job, pause};
 use polymeter_benches::statistics::{Estimate, Random};
 use polymeter_benches::table::{self, say, to_f64};
-use polymeter_benches::tool::Tool;
+use polymeter_benches::tool::{RunningTool, Tool};
 use polymeter_benches::{plan, process};
 use polymeter_proto::period::Period;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -46,6 +49,9 @@ struct Arguments {
     /// Two short rounds at 1 ms, to see that it works.
     #[arg(long)]
     quick: bool,
+    /// Do the bare reads: what this program calls itself with.
+    #[arg(long, hide = true, value_name = "JSON")]
+    bare: Option<String>,
     /// Read the clock for some seconds: what this program calls itself with.
     #[arg(long, hide = true, value_name = "SECONDS")]
     measure: Option<u64>,
@@ -54,8 +60,8 @@ struct Arguments {
 /// Gaps that are longer than this were no mere read of the clock, in nanoseconds.
 const GAP_NS: u64 = 1_000;
 
-/// Gaps that are longer than this were no mere interrupt, in nanoseconds.
-const LONG_GAP_NS: u64 = 10_000;
+/// How much longer than the threads the bare reads may go on, in seconds; they are ended when the threads are.
+const BARE_MORE_S: u64 = 60;
 
 /// How long a tool runs before it is measured, in nanoseconds: it has opened its files by then.
 const SETTLE_NS: i64 = 1_000_000_000;
@@ -65,8 +71,8 @@ const SETTLE_NS: i64 = 1_000_000_000;
 struct Seen {
     /// Nanoseconds in gaps longer than [`GAP_NS`].
     stolen_ns: u64,
-    /// Those in gaps longer than [`LONG_GAP_NS`].
-    stolen_long_ns: u64,
+    /// Of them those that the hypervisor took, in seconds.
+    steal_s: f64,
     /// The gaps, as buckets of a histogram and the longest of them.
     gaps: (Vec<(usize, u64)>, u64),
 }
@@ -75,22 +81,47 @@ struct Seen {
 #[derive(Debug)]
 enum Subject {
     Nothing,
+    Bare(Period),
     Agent(Period),
     Tool(Tool),
+}
+
+/// What runs while the threads read the clock.
+enum Started<'a> {
+    Nothing,
+    Bare(bare::Reading),
+    Agent(Running),
+    Tool(RunningTool<'a>),
+}
+
+impl Started<'_> {
+    /// CPU time that it has used, in seconds.
+    fn cpu_s(&self) -> Result<f64, Box<dyn Error>> {
+        Ok(match self {
+            Self::Nothing => 0.0,
+            Self::Bare(reading) => process::usage(reading.pid())?.cpu_s,
+            Self::Agent(agent) => process::usage(agent.pid())?.cpu_s,
+            Self::Tool(tool) => tool.cpu_s()?,
+        })
+    }
 }
 
 /// The runs of one subject, one value for each round. Times are milliseconds in a second, all CPUs together.
 #[derive(Debug, Default)]
 struct Runs {
+    /// What was not the hypervisor's.
     stolen: Vec<f64>,
-    stolen_long: Vec<f64>,
-    agent_cpu: Vec<f64>,
+    steal: Vec<f64>,
+    tool_cpu: Vec<f64>,
     collector_cpu: Vec<f64>,
     gaps: Histogram,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = Arguments::parse();
+    if let Some(bare) = &arguments.bare {
+        return serde_json::from_str::<Bare>(bare)?.run();
+    }
     if let Some(seconds) = arguments.measure {
         return measure(seconds);
     }
@@ -122,6 +153,7 @@ fn subjects(arguments: &Arguments) -> Result<Vec<Subject>, Box<dyn Error>> {
         tool: Vec<Tool>,
     }
     let mut subjects = vec![Subject::Nothing];
+    subjects.extend(arguments.periods.iter().copied().map(Subject::Bare));
     subjects.extend(arguments.periods.iter().copied().map(Subject::Agent));
     if let Some(path) = &arguments.tools {
         let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -142,30 +174,30 @@ impl Runs {
         job: &Job,
         scratch: &Path,
     ) -> Result<(), Box<dyn Error>> {
-        let agent = match subject {
-            Subject::Agent(period) => {
-                let metrics = plan::job_metrics(!arguments.without_perf);
-                let config = format!("jobs = [\"{}\"]\n{}", job.pattern(), plan::baseline(metrics, *period));
-                Some(Running::start(scratch, &config)?)
+        let perf = !arguments.without_perf;
+        let started = match subject {
+            Subject::Nothing => Started::Nothing,
+            Subject::Bare(period) => {
+                let seconds = arguments.seconds + BARE_MORE_S;
+                Started::Bare(Bare::of(*period, seconds, perf, std::slice::from_ref(job)).start()?)
             }
-            Subject::Nothing | Subject::Tool(_) => None,
-        };
-        let _tool = match subject {
-            Subject::Tool(tool) => Some(tool.start(Vec::new())?),
-            Subject::Nothing | Subject::Agent(_) => None,
+            Subject::Agent(period) => {
+                let baseline = plan::baseline(plan::job_metrics(perf), *period);
+                let config = format!("jobs = [\"{}\"]\n{baseline}", job.pattern());
+                Started::Agent(Running::start(scratch, &config)?)
+            }
+            Subject::Tool(tool) => Started::Tool(tool.start(Vec::new())?),
         };
         pause(SETTLE_NS);
-        let agent_cpu_s = || agent.as_ref().map_or(Ok(0.0), |agent| Ok(process::usage(agent.pid())?.cpu_s));
-        let before: Result<f64, std::io::Error> = agent_cpu_s();
-        let (before, own_before_ns, begin_ns) = (before?, process_cpu_ns(), now_ns());
+        let (before, own_before_ns, begin_ns) = (started.cpu_s()?, process_cpu_ns(), now_ns());
         let seen = measured(job, arguments.seconds)?;
-        let used: Result<f64, std::io::Error> = agent_cpu_s();
+        let used = started.cpu_s()? - before;
         let window_s = to_f64(now_ns() - begin_ns) / 1e9;
         let seconds = to_f64(arguments.seconds);
-        self.agent_cpu.push(1e3 * (used? - before) / window_s);
+        self.tool_cpu.push(1e3 * used / window_s);
         self.collector_cpu.push(to_f64(process_cpu_ns() - own_before_ns) / 1e6 / window_s);
-        self.stolen.push(to_f64(seen.stolen_ns) / 1e6 / seconds);
-        self.stolen_long.push(to_f64(seen.stolen_long_ns) / 1e6 / seconds);
+        self.stolen.push((to_f64(seen.stolen_ns) / 1e6 - seen.steal_s * 1e3) / seconds);
+        self.steal.push(seen.steal_s * 1e3 / seconds);
         self.gaps.add(&Histogram::from_filled(&seen.gaps.0, seen.gaps.1));
         Ok(())
     }
@@ -196,16 +228,17 @@ fn measure(seconds: u64) -> Result<(), Box<dyn Error>> {
     };
     let mut sum = Histogram::default();
     let mut seen = Seen::default();
+    let steal_before_s = process::steal_s();
     thread::scope(|scope| {
         let threads: Vec<_> = cpus.iter().map(|cpu| scope.spawn(|| on(*cpu))).collect();
         for thread in threads {
             let (of_one, gaps) = thread.join().map_err(|_panic| "a thread that reads the clock broke")?;
             seen.stolen_ns += of_one.stolen_ns;
-            seen.stolen_long_ns += of_one.stolen_long_ns;
             sum.add(&gaps);
         }
         Ok::<(), Box<dyn Error>>(())
     })?;
+    seen.steal_s = process::steal_s() - steal_before_s;
     seen.gaps = (sum.filled(), sum.most());
     say(&serde_json::to_string(&seen)?);
     Ok(())
@@ -221,7 +254,6 @@ fn read_clock(duration_ns: u64) -> (Seen, Histogram) {
         gaps.record(gap_ns);
         if gap_ns > GAP_NS {
             seen.stolen_ns += gap_ns;
-            seen.stolen_long_ns += if gap_ns > LONG_GAP_NS { gap_ns } else { 0 };
         }
         last_ns = read_ns;
     }
@@ -230,7 +262,7 @@ fn read_clock(duration_ns: u64) -> (Seen, Histogram) {
 
 fn report(arguments: &Arguments, subjects: &[Subject], runs: &[Runs]) {
     say(&format!(
-        "{} rounds of {} s in random order, seed {}; a thread on each CPU reads the clock{}; times in ms per second, all CPUs together, with 95 % intervals",
+        "{} rounds of {} s in random order, seed {}; a thread on each CPU reads the clock{}; times in ms per second, all CPUs together, with 95 % intervals; what the hypervisor took is not in what was stolen",
         arguments.rounds,
         arguments.seconds,
         arguments.seed,
@@ -243,10 +275,10 @@ fn report(arguments: &Arguments, subjects: &[Subject], runs: &[Runs]) {
     table::table(
         &[
             "runs",
+            "hypervisor",
             "stolen > 1 µs",
-            "stolen > 10 µs",
             "beyond nothing",
-            "agent's CPU",
+            "its CPU",
             "collector's CPU",
             "beyond / CPU of both",
             "gap p99",
@@ -262,27 +294,29 @@ fn report(arguments: &Arguments, subjects: &[Subject], runs: &[Runs]) {
 fn row(subject: &Subject, runs: &Runs, baseline: &Runs) -> Vec<String> {
     let name = match subject {
         Subject::Nothing => "nothing".to_owned(),
+        Subject::Bare(period) => format!("bare reads at {period}"),
         Subject::Agent(period) => format!("agent at {period}"),
         Subject::Tool(tool) => tool.name.clone(),
     };
     let cpu = |values: &[f64]| Estimate::of(values).mean;
-    let (agent, collector) = (cpu(&runs.agent_cpu), cpu(&runs.collector_cpu) - cpu(&baseline.collector_cpu));
+    let (tool, collector) = (cpu(&runs.tool_cpu), cpu(&runs.collector_cpu) - cpu(&baseline.collector_cpu));
     // Of the same round: what slows the whole machine for a while is in both.
     let beyond: Vec<f64> =
         runs.stolen.iter().zip(&baseline.stolen).map(|(with, without)| with - without).collect();
     let beyond = Estimate::of(&beyond);
     let is_agent = matches!(subject, Subject::Agent(_));
-    let only = |wanted: bool, text: String| if wanted { text } else { "-".to_owned() };
     let is_nothing = matches!(subject, Subject::Nothing);
+    let only = |wanted: bool, text: String| if wanted { text } else { "-".to_owned() };
+    let both = if is_agent { tool + collector } else { tool };
     let micros = |part| format!("{:.2} µs", to_f64(runs.gaps.quantile(part)) / 1e3);
     vec![
         name,
+        format!("{:.2}", Estimate::of(&runs.steal)),
         format!("{:.2}", Estimate::of(&runs.stolen)),
-        format!("{:.2}", Estimate::of(&runs.stolen_long)),
         only(!is_nothing, format!("{beyond:.2}")),
-        only(is_agent, format!("{agent:.2}")),
+        only(!is_nothing, format!("{tool:.2}")),
         only(is_agent, format!("{collector:.2}")),
-        only(is_agent, format!("{:.2}", beyond.in_units_of(agent + collector))),
+        only(!is_nothing, format!("{:.2}", beyond.in_units_of(both))),
         micros(0.99),
         micros(0.999),
         micros(0.9999),

@@ -3,7 +3,7 @@
 //! Version 1 has `job_J/step_S/task_T`, version 2 `job_J/step_S/user/task_T`
 //! (<https://slurm.schedmd.com/cgroup_v2.html>).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::hierarchy::JobCgroups;
@@ -37,6 +37,39 @@ pub struct Part {
     pub labels: Vec<(String, String)>,
     /// Its directories.
     pub cgroups: JobCgroups,
+}
+
+/// The names of the parts that a job has had so far: at most [`Roll::PLACES`], since each leaves its tallies and series
+/// behind until the job ends, and whoever may run a job may run many steps.
+#[derive(Debug, Default)]
+pub struct Roll(BTreeSet<String>);
+
+/// Whether a part may be followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// It may, as one more or once more.
+    Admitted,
+    /// It may, and has taken the last place.
+    Last,
+    /// It may not: there is no place left.
+    Refused,
+}
+
+impl Roll {
+    /// How many parts of one job are followed in all.
+    pub const PLACES: usize = 1024;
+
+    /// Puts a part on the roll, unless it is there.
+    pub fn admit(&mut self, part: &str) -> Admission {
+        if self.0.contains(part) {
+            return Admission::Admitted;
+        }
+        if self.0.len() >= Self::PLACES {
+            return Admission::Refused;
+        }
+        self.0.insert(part.to_owned());
+        if self.0.len() == Self::PLACES { Admission::Last } else { Admission::Admitted }
+    }
 }
 
 /// The parts of a job that are there now, by name. Names are taken as they are: whoever makes series of them checks them.
@@ -97,6 +130,18 @@ mod tests {
 
     fn labels(part: &Part) -> Vec<(&str, &str)> {
         part.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
+    }
+
+    #[test]
+    fn a_job_has_so_many_parts_in_all_and_each_as_often_as_it_comes() {
+        let mut roll = Roll::default();
+        let admitted =
+            (1..Roll::PLACES).all(|step| roll.admit(&format!("step_{step}")) == Admission::Admitted);
+        assert!(admitted);
+        assert_eq!(roll.admit("step_0"), Admission::Last);
+        assert_eq!(roll.admit("step_batch"), Admission::Refused);
+        assert_eq!(roll.admit("step_0"), Admission::Admitted, "one that comes again takes no place");
+        assert_eq!(roll.admit("step_batch"), Admission::Refused);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::clock;
 use crate::jobs::hierarchy::Mounts;
 use crate::jobs::ids::SeriesIds;
 use crate::jobs::open::Subject;
-use crate::jobs::parts::Part;
+use crate::jobs::parts::{Part, Roll};
 use crate::plan::{InForce, Plan};
 use crate::sampler::SourceId;
 use crate::source::{Slot, Source};
@@ -62,8 +62,8 @@ pub(super) struct Followed {
     pub(super) sources: BTreeMap<String, OpenSource>,
     /// Its parts whose files are open, by name.
     pub(super) parts: BTreeMap<String, Arc<Part>>,
-    /// The names of all parts that were followed.
-    pub(super) parts_seen: BTreeSet<String>,
+    /// All parts that were followed.
+    pub(super) parts_roll: Roll,
     /// Files without a line of what is wanted, which is no reason to read them at any period but the rescan's.
     pub(super) dormant: Vec<Source>,
     pub(super) unavailable: Vec<(String, String)>,
@@ -99,7 +99,7 @@ impl Followed {
             series: SeriesIds::new(),
             sources: BTreeMap::new(),
             parts: BTreeMap::new(),
-            parts_seen: BTreeSet::new(),
+            parts_roll: Roll::default(),
             dormant: Vec::new(),
             unavailable: Vec::new(),
             found_at,

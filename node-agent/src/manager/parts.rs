@@ -8,12 +8,8 @@ use polymeter_proto::series::{Identifier, Labels};
 use super::followed::Followed;
 use super::{Key, Manager};
 use crate::jobs::open::{Opened, Opener, Subject};
-use crate::jobs::parts::{self, Part};
+use crate::jobs::parts::{self, Admission, Part, Roll};
 use crate::log;
-
-/// How many parts of one job are followed in all: each leaves its tallies and series behind until the job ends, and
-/// whoever may run a job may run many steps.
-const PARTS: usize = 1024;
 
 impl Manager {
     /// Follows the parts that all jobs have now, where the plan wants that.
@@ -81,18 +77,14 @@ impl Followed {
         self.plan.wants_parts() || self.sources.values().any(|source| source.part.is_some())
     }
 
-    /// Counts a part among those that the job has had, and says whether it may be followed: as one more, or once more.
+    /// Whether a part may be followed: a job has a bounded number of them.
     fn takes_in(&mut self, part: &str) -> bool {
-        let has_room = self.parts_seen.len() < PARTS;
-        if has_room && !self.parts_seen.contains(part) {
-            self.parts_seen.insert(part.to_owned());
-            if self.parts_seen.len() == PARTS {
-                let job = self.job.as_ref().map_or("", |job| job.descriptor.job_id.as_str());
-                log::warning(&format!(
-                    "job {job} has had {PARTS} steps and tasks; of more there are no series"
-                ));
-            }
+        let admission = self.parts_roll.admit(part);
+        if admission == Admission::Last {
+            let job = self.job.as_ref().map_or("", |job| job.descriptor.job_id.as_str());
+            let places = Roll::PLACES;
+            log::warning(&format!("job {job} has had {places} steps and tasks; of more there are no series"));
         }
-        self.parts_seen.contains(part)
+        admission != Admission::Refused
     }
 }

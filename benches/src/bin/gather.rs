@@ -3,14 +3,13 @@
 //! `cargo run --release --bin gather -- [--quick] [--periods 1ms,100us] [--jobs 1,10,50] [--perf on,off] [--load works,sleeps]`.
 //! Needs root, for the jobs' cgroups.
 
-mod bare;
-
 use std::error::Error;
 use std::fmt;
 use std::path::Path;
 
 use clap::{Parser, ValueEnum};
 use polymeter_benches::agent::Running;
+use polymeter_benches::bare::Bare;
 use polymeter_benches::clock::now_ns;
 use polymeter_benches::histogram::Histogram;
 use polymeter_benches::job::{Job, pause};
@@ -18,8 +17,6 @@ use polymeter_benches::table::{self, say, to_f64};
 use polymeter_benches::{plan, process};
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::period::Period;
-
-use self::bare::Bare;
 
 #[derive(Debug, Parser)]
 struct Arguments {
@@ -130,7 +127,10 @@ fn main() -> Result<(), Box<dyn Error>> {
                 let (mut agent, mut bare) = (Run::default(), Run::default());
                 for _ in 0..arguments.rounds {
                     agent.add(&with_agent(*period, arguments.seconds, perf, &jobs, scratch.path())?);
-                    bare.add(&Bare::of(*period, arguments.seconds, perf, &jobs).in_a_process()?);
+                    bare.add(&with_bare(
+                        &Bare::of(*period, arguments.seconds, perf, &jobs),
+                        arguments.seconds,
+                    )?);
                 }
                 let mut cells = vec![period.to_string(), count.to_string(), load.to_string()];
                 cells.push(if perf { "on" } else { "off" }.to_owned());
@@ -195,6 +195,19 @@ fn report(arguments: &Arguments, rows: &[Vec<String>]) {
         ],
         rows,
     );
+}
+
+/// One run of the bare reads.
+fn with_bare(bare: &Bare, seconds: u64) -> Result<Run, Box<dyn Error>> {
+    let outcome = bare.start()?.outcome()?;
+    Ok(Run {
+        cpu_s: outcome.cpu_s,
+        seconds: to_f64(seconds),
+        due: outcome.due,
+        kept: outcome.kept,
+        lateness_us: outcome.lateness_us(),
+        ..Run::default()
+    })
 }
 
 /// One run of the agent as users run it, with a collector that stores nothing but answers.

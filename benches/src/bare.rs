@@ -1,32 +1,31 @@
 //! The bare reads: the same files, one pread each, the same perf groups, the same kind of sleep; nothing is parsed, kept or
-//! sent.
+//! sent. What they cost is what the kernel takes, whatever the tool.
 
 use std::error::Error;
 use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
+use crate::clock::{SECOND_NS, now_ns, process_cpu_ns, sleep_until};
+use crate::histogram::Histogram;
+use crate::job::Job;
+use crate::plan::EVENTS;
+use crate::table::{say, to_f64};
 use polymeter_agent::jobs::open::online_cpus;
-use polymeter_agent::source::Reading;
+use polymeter_agent::source;
 use polymeter_agent::source::perf::{PerfSource, Target};
-use polymeter_benches::clock::{SECOND_NS, now_ns, process_cpu_ns, sleep_until};
-use polymeter_benches::histogram::Histogram;
-use polymeter_benches::job::Job;
-use polymeter_benches::plan::EVENTS;
-use polymeter_benches::table::{say, to_f64};
 use polymeter_proto::catalogue;
 use polymeter_proto::period::Period;
 use rustix::fd::AsFd;
 use serde::{Deserialize, Serialize};
-
-use crate::Run;
 
 /// As the agent's sampler has by default.
 const PRIORITY: u8 = 10;
 
 /// What is to be read, and how often.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Bare {
+pub struct Bare {
     period: Period,
     seconds: u64,
     perf: bool,
@@ -36,12 +35,56 @@ pub(crate) struct Bare {
 
 /// What that cost and kept.
 #[derive(Debug, Serialize, Deserialize)]
-struct Outcome {
-    cpu_s: f64,
-    due: u64,
-    kept: u64,
+pub struct Outcome {
+    /// CPU time, in seconds.
+    pub cpu_s: f64,
+    /// How many deadlines there were.
+    pub due: u64,
+    /// How many of them were kept.
+    pub kept: u64,
     /// Buckets of a histogram, and the latest of all.
     lateness_us: (Vec<(usize, u64)>, u64),
+}
+
+impl Outcome {
+    /// How long after each deadline the reads began, in microseconds.
+    pub fn lateness_us(&self) -> Histogram {
+        Histogram::from_filled(&self.lateness_us.0, self.lateness_us.1)
+    }
+}
+
+/// Bare reads in a process of their own. Dropping it ends them.
+#[derive(Debug)]
+pub struct Reading {
+    process: Child,
+}
+
+impl Reading {
+    /// The process.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Waits until the time is over, and says what the reads cost.
+    ///
+    /// # Errors
+    /// When they failed.
+    pub fn outcome(mut self) -> Result<Outcome, Box<dyn Error>> {
+        let mut said = String::new();
+        self.process.stdout.take().map_or(Ok(0), |mut stdout| stdout.read_to_string(&mut said))?;
+        if !self.process.wait()?.success() {
+            return Err("the bare reads failed".into());
+        }
+        Ok(serde_json::from_str(&said)?)
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        // It may have ended.
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
 }
 
 /// What is open of all jobs.
@@ -51,34 +94,29 @@ struct Open {
 }
 
 impl Bare {
-    pub(crate) fn of(period: Period, seconds: u64, perf: bool, jobs: &[Job]) -> Self {
+    /// The files and events of `jobs`, every `period`, for so many seconds.
+    pub fn of(period: Period, seconds: u64, perf: bool, jobs: &[Job]) -> Self {
         Self { period, seconds, perf, jobs: jobs.iter().map(|job| job.directories().to_vec()).collect() }
     }
 
-    /// Reads in a process of its own, as the agent does.
-    pub(crate) fn in_a_process(&self) -> Result<Run, Box<dyn Error>> {
+    /// Begins to read in a process of its own, as the agent does: this program, called with `--bare` and what [`Bare::run`]
+    /// is to do.
+    ///
+    /// # Errors
+    /// When the program cannot be started.
+    pub fn start(&self) -> Result<Reading, Box<dyn Error>> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["--bare", &serde_json::to_string(self)?]);
-        let output = command.stderr(Stdio::inherit()).output()?;
-        if !output.status.success() {
-            return Err("the bare reads failed".into());
-        }
-        let outcome: Outcome = serde_json::from_slice(&output.stdout)?;
-        let (buckets, most) = &outcome.lateness_us;
-        Ok(Run {
-            cpu_s: outcome.cpu_s,
-            seconds: to_f64(self.seconds),
-            due: outcome.due,
-            kept: outcome.kept,
-            lateness_us: Histogram::from_filled(buckets, *most),
-            ..Run::default()
-        })
+        Ok(Reading { process: command.stdout(Stdio::piped()).spawn()? })
     }
 
-    /// Reads, and prints what it cost.
-    pub(crate) fn run(&self) -> Result<(), Box<dyn Error>> {
+    /// Reads, and prints what it cost for [`Reading::outcome`].
+    ///
+    /// # Errors
+    /// When a file cannot be opened or read.
+    pub fn run(&self) -> Result<(), Box<dyn Error>> {
         let mut open = self.open()?;
-        let mut reading = Reading::absent(EVENTS.len());
+        let mut counts = source::Reading::absent(EVENTS.len());
         let mut buffer = vec![0; 16 * 1024];
         // Where it is refused the agent goes without it, too.
         rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1)).ok();
@@ -96,7 +134,7 @@ impl Bare {
                 rustix::io::pread(file.as_fd(), &mut buffer, 0)?;
             }
             for group in &mut open.groups {
-                group.read(&mut reading);
+                group.read(&mut counts);
             }
             kept += 1;
             let next_ns = (now_ns() / period_ns + 1) * period_ns;
