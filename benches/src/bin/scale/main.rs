@@ -106,18 +106,27 @@ fn main() -> Result<(), Box<dyn Error>> {
     table::machine();
     let kind = arguments.store.unwrap_or_else(Kind::best);
     let (mut collected, mut scraped) = (Vec::new(), Vec::new());
-    for agents in &arguments.agents {
-        collected.push(Collected::measure(&arguments, kind, *agents)?);
+    let mut measure = |agents: u64| {
+        collected.push(Collected::measure(&arguments, kind, agents)?);
         if arguments.prometheus {
-            scraped.push(Scraped::measure(&arguments, *agents)?);
+            scraped.push(Scraped::measure(&arguments, agents)?);
         }
-    }
+        Ok::<(), Box<dyn Error>>(())
+    };
+    // Where one number is too much for this machine, what the smaller ones gave is shown all the same.
+    let failed = arguments
+        .agents
+        .iter()
+        .find_map(|agents| measure(*agents).err().map(|error| format!("with {agents} agents: {error}")));
     report::collected(&arguments, kind, &collected);
     if arguments.prometheus {
         say("");
         report::scraped(&arguments, &prometheus::version()?, &scraped);
         say("");
         report::compared(&collected, &scraped);
+    }
+    if let Some(failed) = failed {
+        return Err(failed.into());
     }
     let lost = collected.iter().find(|outcome| outcome.stored != outcome.expected);
     lost.map_or(Ok(()), |outcome| {
