@@ -74,6 +74,13 @@ impl Job {
         &self.directories
     }
 
+    /// Its directories, as the commands of other tools see them: separated by spaces.
+    pub fn cgroups(&self) -> String {
+        let directories: Vec<_> =
+            self.directories.iter().map(|directory| directory.to_string_lossy()).collect();
+        directories.join(" ")
+    }
+
     /// A command that moves itself into the job and becomes `program`.
     pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("sh");

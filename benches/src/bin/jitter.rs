@@ -186,7 +186,7 @@ impl Runs {
                 let config = format!("jobs = [\"{}\"]\n{baseline}", job.pattern());
                 Started::Agent(Running::start(scratch, &config)?)
             }
-            Subject::Tool(tool) => Started::Tool(tool.start(Vec::new())?),
+            Subject::Tool(tool) => Started::Tool(tool.start(vec![("CGROUPS", job.cgroups())])?),
         };
         pause(SETTLE_NS);
         let (before, own_before_ns, begin_ns) = (started.cpu_s()?, process_cpu_ns(), now_ns());

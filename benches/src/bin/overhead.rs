@@ -84,12 +84,10 @@ fn one(design: &Design, run: &Run, job: &Job, scratch: &Path) -> Result<f64, Box
                 agent = Some(Running::start(scratch, &config)?);
             }
             Some(tool) => {
-                let directories: Vec<_> =
-                    job.directories().iter().map(|path| path.display().to_string()).collect();
                 other = Some(tool.start(vec![
                     ("PERIOD_MS", (to_f64(period.as_micros()) / 1e3).to_string()),
                     ("METRICS", metrics.to_string()),
-                    ("CGROUPS", directories.join(" ")),
+                    ("CGROUPS", job.cgroups()),
                 ])?);
             }
         }
