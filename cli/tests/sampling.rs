@@ -14,17 +14,20 @@
 
 mod common;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::cgroup::Yard;
 use common::daemons::{Agent, Plan, collector};
 use common::reference::{Snapshot, assert_between};
 use common::stored::{self, Key};
 use common::workload::{Sleeper, Workload};
-use common::{Need, Site, has, pause, wait_until};
+use common::{Need, Site, has, pause, skip, wait_until};
 use polymeter_collector::query::Of;
 use polymeter_proto::ledger::Tally;
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity};
 use serde_json::json;
 
 #[test]
@@ -278,6 +281,59 @@ fn a_job_that_is_torn_away_disturbs_no_other() {
     assert!(stayed.ended_ns.unwrap() / 1000 > gone_us);
     let sum = stored::sum(&stored::ledger(&mut reader, Some(stayed.job_key)));
     assert_eq!(sum.taken - sum.dropped, stored::rows(&mut reader, stayed.job_key), "{sum:?}");
+    assert_silent(&agent.daemon.terminate());
+    collector.terminate();
+}
+
+/// Where every CPU works, none is interrupted more than the others.
+#[test]
+fn the_sampler_goes_round_where_every_cpu_works() {
+    const FIFO: &str = "1";
+    let test = "the_sampler_goes_round_where_every_cpu_works";
+    if !has(test, &[Need::Root]) {
+        return;
+    }
+    let members = |set: &CpuSet| (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect::<Vec<_>>();
+    let cpus = members(&sched_getaffinity(None).unwrap());
+    if cpus.len() < 2 {
+        return skip(test, "cpus", "there is one CPU only");
+    }
+    let site = Site::new();
+    let (collector, endpoint) = collector(&site, &site.endpoint());
+    let agent =
+        Agent::start(&site, &Plan { collector: &endpoint, jobs: &[], baseline: &[("node.cpu.*", "1ms")] });
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", agent.daemon.pid())).unwrap();
+    let is_sampler = |path: &std::path::PathBuf| {
+        std::fs::read_to_string(path.join("comm")).is_ok_and(|name| name.trim_end() == "sampler")
+    };
+    let sampler = tasks.map(|task| task.unwrap().path()).find(is_sampler).unwrap();
+    // The policy is the 41st field, and the second is the name; proc_pid_stat(5).
+    let stat = std::fs::read_to_string(sampler.join("stat")).unwrap();
+    if stat.rsplit_once(") ").unwrap().1.split(' ').nth(38) != Some(FIFO) {
+        return skip(test, "real-time", "this machine grants no real-time priority");
+    }
+    let thread = Pid::from_raw(sampler.file_name().unwrap().to_str().unwrap().parse().unwrap());
+    let stop = AtomicBool::new(false);
+    let burn = || {
+        while !stop.load(Ordering::Relaxed) {
+            std::hint::spin_loop();
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in &cpus {
+            scope.spawn(burn);
+        }
+        let mut seen = BTreeSet::new();
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            wait_until("the sampler has been on two CPUs", || {
+                let at = members(&sched_getaffinity(thread).unwrap());
+                seen.extend((at.len() == 1).then(|| at[0]));
+                seen.len() > 1
+            });
+        }));
+        stop.store(true, Ordering::Relaxed);
+        result.unwrap();
+    });
     assert_silent(&agent.daemon.terminate());
     collector.terminate();
 }

@@ -240,10 +240,12 @@ fn spawn<T: Send + 'static>(
 fn sample(port: Arc<Port>, counters: Arc<Counters>, flush: Period, priority: Option<u8>) {
     // By default the kernel lets a sleeping thread of ordinary priority oversleep by 50 µs.
     set_current_timer_slack(std::num::NonZeroU64::new(1)).ok();
-    if let Some(Err(error)) = priority.map(kernel::set_fifo_priority) {
-        log::info(&format!(
+    match priority.map(kernel::set_fifo_priority) {
+        None => {}
+        Some(Ok(())) => port.tell_fixed_thread(rustix::thread::gettid()),
+        Some(Err(error)) => log::info(&format!(
             "sampling without real-time priority ({error}): on a busy node deadlines below 10 ms will be missed and counted"
-        ));
+        )),
     }
     Sampler::new(port, counters, flush).run();
 }

@@ -12,8 +12,10 @@ mod jobs;
 mod leases;
 mod owners;
 mod parts;
+mod placement;
 mod probe;
 mod pulse;
+mod sources;
 mod started;
 mod view;
 
@@ -24,7 +26,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use polymeter_proto::catalogue::Definition;
 use polymeter_proto::ledger::{Cause, Event};
 use polymeter_proto::series::{Identifier, JobDescriptor};
 use tokio::io::unix::AsyncFd;
@@ -40,26 +41,21 @@ use crate::jobs::discovery::Discovery;
 use crate::jobs::ends::Ends;
 use crate::jobs::hierarchy::Mounts;
 use crate::jobs::ids::Ids;
-use crate::jobs::open::{Opened, Opener, Subject};
+use crate::jobs::open::Subject;
 use crate::kernel;
 use crate::log;
 use crate::plan::Plan;
 use crate::request::Request;
-use crate::sampler::{ActiveSource, Command, Group, Notice, Port, SourceId, SourceKey, Told};
-use crate::source::perf::Unavailable;
-use crate::source::{Outcome, Reading, Source, Text};
+use crate::sampler::{Command, Notice, Port, SourceId, Told};
 use crate::status::Board;
 
 use endings::Stirred;
-use followed::{Followed, OpenSource, PerfOpened};
+use followed::{Followed, PerfOpened};
 use govern::Used;
 use governor::Governor;
+use placement::Placement;
 use pulse::Pulse;
 use started::StartedJobs;
-
-/// How long after a change the sources of a subject are opened anew at the earliest, so that a device that comes and
-/// goes all the time costs little.
-const REOPEN_AFTER: Duration = Duration::from_secs(2);
 
 /// How long to wait for the sampler to take a command when too many wait: it takes them all at its next wake-up.
 const COMMAND_RETRY: Duration = Duration::from_millis(1);
@@ -100,6 +96,7 @@ pub(crate) struct Manager {
     governor: Governor,
     used: Used,
     pulse: Pulse,
+    placement: Placement,
     rights: watch::Sender<Rights>,
 }
 
@@ -113,6 +110,7 @@ impl Manager {
     ) -> Self {
         let Shared { port, counters, board, tap } = shared;
         let discovery = discovery_of(&config, &mounts);
+        let placement = Placement::new(Arc::clone(&port));
         Self {
             config,
             mounts,
@@ -134,6 +132,7 @@ impl Manager {
             governor: Governor::default(),
             used: Used::default(),
             pulse: Pulse::default(),
+            placement,
             rights,
         }
     }
@@ -198,6 +197,7 @@ impl Manager {
                     }
                 }
                 _ = feeling.tick() => self.pulse.take(),
+                () = until(self.placement.next_ns()) => self.placement.look(),
                 _ = showing.tick(), if self.tap.is_watched() => self.command(Command::Show).await,
             }
         }
@@ -294,119 +294,6 @@ impl Manager {
         self.count();
     }
 
-    /// Brings the sources of a subject in line with its plan. Files are opened anew where others are wanted, or where
-    /// that is asked for because something came or went; else they only get other periods. perf events that are open
-    /// go on counting in any case. A job's new sources are read at once: its first reading waits for no deadline, also
-    /// where its cgroups come one after the other.
-    async fn open(&mut self, key: &Key, followed: &mut Followed, anew: bool) {
-        let (perf, files) = followed.definitions();
-        let target = followed.perf_target(&self.mounts);
-        if target != followed.perf.target {
-            followed.perf = PerfOpened { target, ..PerfOpened::default() };
-            followed
-                .sources
-                .iter_mut()
-                .filter(|(name, _)| is_perf(name))
-                .for_each(|(_, source)| source.slots.clear());
-        }
-        let known = &followed.perf.definitions;
-        let new_perf: Vec<_> = perf.into_iter().filter(|definition| !known.contains(definition)).collect();
-        let anew = anew || files != followed.files;
-        let wanted: Vec<_> = files.iter().filter(|_| anew).chain(new_perf.iter()).cloned().collect();
-        let opener = Opener {
-            mounts: &self.mounts,
-            cpus: &self.cpus,
-            perf_descriptors: self.config.perf_descriptors,
-            first_perf_group: followed.perf.groups,
-            part: None,
-        };
-        let (opened, unavailable) = opener.open(&followed.subject, &wanted);
-        self.read_ended().await;
-        followed.perf.groups += opened.iter().filter(|opened| is_perf(&opened.name)).count();
-        followed.perf.definitions.extend(new_perf);
-        followed.files = files;
-        followed.unavailable.retain(|(metric, _)| is_perf(metric) || !anew);
-        followed.unavailable.extend(
-            unavailable.into_iter().map(|Unavailable { definition, reason }| (definition.name(), reason)),
-        );
-        let (kept, before): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut followed.sources)
-            .into_iter()
-            .partition(|(name, source)| is_lasting(name) || source.part.is_some() || !anew);
-        self.regroup(followed, kept).await;
-        self.replace(key, followed, opened, before, anew).await;
-    }
-
-    /// Gives sources that stay open the periods of the plan, and closes perf groups of which nothing is wanted.
-    async fn regroup(&mut self, followed: &mut Followed, kept: BTreeMap<String, OpenSource>) {
-        for (name, source) in kept {
-            let Ok(called) = Identifier::try_from(name.as_str()) else { continue };
-            let groups = self.groups(followed, &called, &source);
-            if groups.is_empty() && is_perf(&name) {
-                let gone =
-                    |definition: &Definition| source.slots.iter().any(|slot| slot.definition == *definition);
-                followed.perf.definitions.retain(|definition| !gone(definition));
-                self.command(Command::Remove(source.id)).await;
-                continue;
-            }
-            self.command(Command::Regroup(source.id, groups)).await;
-            followed.sources.insert(name, source);
-        }
-    }
-
-    /// Puts what was opened in the place of what has the same name, and closes what has no successor.
-    async fn replace(
-        &mut self,
-        key: &Key,
-        followed: &mut Followed,
-        opened: Vec<Opened>,
-        mut before: BTreeMap<String, OpenSource>,
-        anew: bool,
-    ) {
-        let (dormant, awake): (Vec<_>, Vec<_>) =
-            opened.into_iter().partition(|opened| opened.source.slots().is_empty());
-        if anew {
-            followed.dormant = dormant.into_iter().map(|opened| opened.source).collect();
-        }
-        let mut new = Vec::new();
-        for Opened { name, source, part } in awake {
-            let Ok(called) = Identifier::try_from(name.as_str()) else { continue };
-            let id = before.remove(&name).map_or_else(
-                || {
-                    let id = self.new_source_id();
-                    new.push(id);
-                    id
-                },
-                |source| source.id,
-            );
-            let open = OpenSource { id, slots: source.slots().to_vec(), part };
-            let groups = self.groups(followed, &called, &open);
-            let source_key = SourceKey { job: followed.job.clone(), name: called };
-            let active = ActiveSource::new(Arc::new(source_key), source, groups);
-            self.owners.insert(id, key.clone());
-            self.command(Command::Add(id, Box::new(active))).await;
-            followed.sources.insert(name, open);
-        }
-        for source in before.into_values() {
-            self.command(Command::Remove(source.id)).await;
-        }
-        self.read_ended().await;
-        if followed.job.is_some() && !new.is_empty() {
-            self.command(Command::ReadNow(new)).await;
-        }
-    }
-
-    fn groups(&mut self, followed: &mut Followed, called: &Identifier, source: &OpenSource) -> Vec<Group> {
-        let period = |name: &str| source.period(&followed.plan, name);
-        self.ids.groups(followed.job.as_ref(), called, &mut followed.series, &source.slots, period)
-    }
-
-    fn new_source_id(&mut self) -> SourceId {
-        self.free.pop().unwrap_or_else(|| {
-            self.next_source += 1;
-            SourceId(self.next_source - 1)
-        })
-    }
-
     /// Puts into the data which periods are in force from now on.
     async fn tell_plan(&self, followed: &mut Followed, cause: Option<Cause>) {
         for change in followed.plan_changes(cause) {
@@ -452,39 +339,6 @@ impl Manager {
         }
     }
 
-    fn reopen_later(&mut self, id: SourceId) {
-        if let Some(followed) = self.owners.get(&id).and_then(|key| self.followed.get_mut(key)) {
-            followed.reopen_at.get_or_insert(Instant::now() + REOPEN_AFTER);
-        }
-    }
-
-    async fn reopen_due(&mut self) {
-        let now = Instant::now();
-        let (mut text, mut nothing) = (Text::default(), Reading::default());
-        for followed in self.followed.values_mut() {
-            let woken = |source: &mut Source| source.read(&mut text, &mut nothing) == Outcome::Changed;
-            if followed.dormant.iter_mut().any(woken) {
-                followed.reopen_at.get_or_insert(now);
-            }
-        }
-        let due = |followed: &Followed| followed.reopen_at.is_some_and(|at| at <= now);
-        let keys: Vec<Key> =
-            self.followed.iter().filter(|(_, followed)| due(followed)).map(|(key, _)| key.clone()).collect();
-        for key in keys {
-            self.reopen(&key).await;
-        }
-    }
-
-    async fn reopen(&mut self, key: &Key) {
-        let Some(mut followed) = self.followed.remove(key) else { return };
-        followed.reopen_at = None;
-        followed.probe.forget();
-        self.open(key, &mut followed, true).await;
-        self.tell_plan(&mut followed, None).await;
-        self.followed.insert(key.clone(), followed);
-        self.count();
-    }
-
     /// Puts another configuration in force: the plan of everything that is followed, and where jobs are looked for.
     async fn reload(&mut self, config: Config) {
         if config.jobs != self.config.jobs {
@@ -521,16 +375,6 @@ impl Manager {
         let Config { baseline, steps, tasks, .. } = self.config.clone();
         Plan { baseline, steps, tasks, ..Plan::default() }
     }
-}
-
-/// Whether a source stays when the files are opened anew.
-fn is_lasting(source: &str) -> bool {
-    is_perf(source) || source == annotate::PUSHED
-}
-
-/// Whether a source or a metric is one of perf's.
-fn is_perf(name: &str) -> bool {
-    name.starts_with("perf")
 }
 
 fn describe(key: &Key) -> String {

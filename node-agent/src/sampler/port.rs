@@ -1,13 +1,14 @@
 //! What goes into the sampler and what comes out of it: bounded queues without locks, and doorbells.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crossbeam_queue::ArrayQueue;
 use polymeter_proto::batch::{Batch, Job, Shape};
 use polymeter_proto::ledger::{Event, Tally};
 use polymeter_proto::limits;
 use rustix::io::Errno;
+use rustix::thread::Pid;
 
 use super::active::{ActiveSource, Cost, Group, SourceId, SourceKey};
 use super::alarm::Alarm;
@@ -158,6 +159,7 @@ pub struct Port {
     full: ArrayQueue<Flushed>,
     full_doorbell: Doorbell,
     empty: ArrayQueue<Flushed>,
+    fixed_thread: OnceLock<Pid>,
 }
 
 impl Port {
@@ -180,6 +182,7 @@ impl Port {
             full: ArrayQueue::new(BATCHES),
             full_doorbell: Doorbell::new()?,
             empty,
+            fixed_thread: OnceLock::new(),
         })
     }
 
@@ -191,6 +194,17 @@ impl Port {
         self.commands.push(command)?;
         self.commands_alarm.ring();
         Ok(())
+    }
+
+    /// Says that the sampler's thread is one that the kernel leaves where it is.
+    pub(crate) fn tell_fixed_thread(&self, thread: Pid) {
+        // Told once, by the thread itself.
+        self.fixed_thread.set(thread).ok();
+    }
+
+    /// The sampler's thread, if it is one that the kernel leaves where it is.
+    pub(crate) fn fixed_thread(&self) -> Option<Pid> {
+        self.fixed_thread.get().copied()
     }
 
     pub(super) fn next_command(&self) -> Option<Command> {

@@ -1,0 +1,192 @@
+//! Where the sampler's thread runs: on a CPU where nobody works, or else on each for a moment in turn.
+//!
+//! The kernel moves a thread of real-time priority only out of the way of another (`select_task_rq_rt`,
+//! kernel/sched/rt.c). Woken a thousand times a second it interrupts the same CPU each time, also while others have nothing to
+//! do; of a parallel job that is always the same rank, and all others wait for it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::io;
+use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
+
+use crate::clock;
+use crate::sampler::Port;
+
+/// How often a sampler that takes much is looked at, and moved where no CPU is free.
+const DENSE: Duration = Duration::from_millis(250);
+
+/// How often one that takes little is looked at.
+const SPARSE: Duration = Duration::from_secs(2);
+
+/// The part of a CPU from which on a sampler takes much.
+const MUCH: f64 = 0.002;
+
+/// A CPU that had nothing to do for this part of the time is one where nobody works.
+const FREE: f64 = 0.5;
+
+/// Decides on which CPU the sampler's thread is woken.
+#[derive(Debug)]
+pub(super) struct Placement {
+    port: Arc<Port>,
+    /// The CPUs on which the agent may run, as whoever started it has decided.
+    allowed: Vec<usize>,
+    /// Where the thread was put.
+    placed: Option<usize>,
+    next_ns: Option<u64>,
+    looked_ns: u64,
+    used_ns: u64,
+    ticks: BTreeMap<usize, Ticks>,
+}
+
+/// What a CPU has done since the machine began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Ticks {
+    idle: u64,
+    all: u64,
+}
+
+impl Placement {
+    /// Of the sampler on the other side of `port`, should the kernel leave its thread where it is.
+    pub(super) fn new(port: Arc<Port>) -> Self {
+        let allowed = sched_getaffinity(None).map(|set| members(&set)).unwrap_or_default();
+        // Where there is no choice, there is nothing to do.
+        let looked_ns = clock::monotonic_ns();
+        let next_ns = (allowed.len() > 1).then(|| looked_ns + nanos(DENSE));
+        Self { port, allowed, placed: None, next_ns, looked_ns, used_ns: 0, ticks: BTreeMap::new() }
+    }
+
+    /// When to look next; never, where somebody else has decided.
+    pub(super) const fn next_ns(&self) -> Option<u64> {
+        self.next_ns
+    }
+
+    /// Looks at what the thread takes, and puts it elsewhere if that is better.
+    pub(super) fn look(&mut self) {
+        let now_ns = clock::monotonic_ns();
+        let Some(thread) = self.port.fixed_thread() else {
+            self.next_ns = Some(now_ns + nanos(SPARSE));
+            return;
+        };
+        let used_ns = ran_ns(thread);
+        let part = part(used_ns.saturating_sub(self.used_ns), now_ns.saturating_sub(self.looked_ns));
+        (self.used_ns, self.looked_ns) = (used_ns, now_ns);
+        let is_ours = self.placed.is_none_or(|cpu| stands_on(thread, cpu));
+        let put = if part < MUCH { self.let_go(thread) } else { self.put(thread) };
+        let pause = if part < MUCH { SPARSE } else { DENSE };
+        // Whoever has moved the thread meanwhile, or forbids to, is to be left alone.
+        self.next_ns = (is_ours && put.is_ok()).then(|| now_ns + nanos(pause));
+    }
+
+    /// Lets the kernel decide again.
+    fn let_go(&mut self, thread: Pid) -> io::Result<()> {
+        self.ticks.clear();
+        self.placed.take().map_or(Ok(()), |_| sched_setaffinity(Some(thread), &set_of(&self.allowed)))
+    }
+
+    fn put(&mut self, thread: Pid) -> io::Result<()> {
+        let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+        let now: BTreeMap<usize, Ticks> =
+            ticks(&text).filter(|(cpu, _)| self.allowed.binary_search(cpu).is_ok()).collect();
+        let before = std::mem::replace(&mut self.ticks, now);
+        let idle: Vec<(usize, f64)> = self
+            .ticks
+            .iter()
+            .filter_map(|(cpu, now)| {
+                let before = before.get(cpu)?;
+                Some((*cpu, part(now.idle.saturating_sub(before.idle), now.all.saturating_sub(before.all))))
+            })
+            .collect();
+        // At the first look nothing is known yet.
+        let Some(cpu) = choose(self.placed, &idle) else { return Ok(()) };
+        if self.placed.replace(cpu) == Some(cpu) {
+            return Ok(());
+        }
+        sched_setaffinity(Some(thread), &set_of(&[cpu]))
+    }
+}
+
+/// The CPU for a thread that is at `placed`, of those of which is known for what part of the time they were idle: where it
+/// is, if nobody works there; else the freest, if nobody works there; else the next.
+fn choose(placed: Option<usize>, idle: &[(usize, f64)]) -> Option<usize> {
+    let is_free = |(_, part): &&(usize, f64)| *part >= FREE;
+    let here = idle.iter().find(|(cpu, _)| Some(*cpu) == placed).filter(is_free);
+    let freest = || idle.iter().max_by(|(_, a), (_, b)| a.total_cmp(b)).filter(is_free);
+    let next = || idle.iter().find(|(cpu, _)| Some(*cpu) > placed).or_else(|| idle.first());
+    here.or_else(freest).or_else(next).map(|(cpu, _)| *cpu)
+}
+
+/// Each CPU's ticks in the text of /proc/stat: `cpu0 user nice system idle iowait irq softirq steal`, proc_stat(5).
+fn ticks(text: &str) -> impl Iterator<Item = (usize, Ticks)> {
+    text.lines().take_while(|line| line.starts_with("cpu")).filter_map(|line| {
+        let mut words = line.split_ascii_whitespace();
+        let cpu = words.next()?.strip_prefix("cpu")?.parse().ok()?;
+        let fields: Vec<u64> = words.take(8).map(str::parse).collect::<Result<_, _>>().ok()?;
+        let idle = fields.get(3)? + fields.get(4)?;
+        Some((cpu, Ticks { idle, all: fields.iter().sum() }))
+    })
+}
+
+fn part(some: u64, all: u64) -> f64 {
+    let float = |number: u64| Duration::from_nanos(number).as_secs_f64();
+    if all == 0 { 0.0 } else { float(some) / float(all) }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// How long a thread of this process has run, in nanoseconds: the first word of its schedstat (sched-stats.rst). 0 where the
+/// kernel does not say.
+fn ran_ns(thread: Pid) -> u64 {
+    let path = format!("/proc/self/task/{}/schedstat", thread.as_raw_nonzero());
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.split_ascii_whitespace().next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
+}
+
+fn stands_on(thread: Pid, cpu: usize) -> bool {
+    sched_getaffinity(Some(thread)).is_ok_and(|set| members(&set) == [cpu])
+}
+
+fn members(set: &CpuSet) -> Vec<usize> {
+    (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()
+}
+
+fn set_of(cpus: &[usize]) -> CpuSet {
+    let mut set = CpuSet::new();
+    cpus.iter().for_each(|cpu| set.set(*cpu));
+    set
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_stays_where_nobody_works_and_goes_round_where_all_do() {
+        assert_eq!(choose(None, &[]), None);
+        assert_eq!(choose(None, &[(0, 0.1), (1, 0.9), (2, 0.8)]), Some(1), "the freest");
+        assert_eq!(choose(Some(2), &[(0, 0.1), (1, 0.9), (2, 0.6)]), Some(2), "where it is");
+        let busy = [(0, 0.0), (1, 0.2), (4, 0.0)];
+        let mut at = None;
+        let seen: Vec<_> = (0..4)
+            .map(|_| {
+                at = choose(at, &busy);
+                at
+            })
+            .collect();
+        assert_eq!(seen, [Some(0), Some(1), Some(4), Some(0)]);
+        assert_eq!(choose(Some(3), &busy), Some(4), "where it was has gone");
+    }
+
+    #[test]
+    fn idle_is_what_waits_for_disks_too() {
+        let text =
+            "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 1 2 3 40 5 6 7 8 9 10\ncpu12 1 0 0 1 0 0 0 0 0 0\nintr 5\n";
+        let found: Vec<_> = ticks(text).collect();
+        assert_eq!(found, [(0, Ticks { idle: 45, all: 72 }), (12, Ticks { idle: 1, all: 2 })]);
+        assert_eq!(ticks("cpu0 1 2\ncpu1 x\n\n").count(), 0);
+    }
+}

@@ -1,0 +1,178 @@
+//! Opens the sources of a subject, gives them their periods, and puts new ones in the place of old ones.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use polymeter_proto::catalogue::Definition;
+use polymeter_proto::series::Identifier;
+use tokio::time::Instant;
+
+use super::followed::{Followed, OpenSource, PerfOpened};
+use super::{Key, Manager, annotate};
+use crate::jobs::open::{Opened, Opener};
+use crate::sampler::{ActiveSource, Command, Group, SourceId, SourceKey};
+use crate::source::perf::Unavailable;
+use crate::source::{Outcome, Reading, Source, Text};
+
+/// How long after a change the sources of a subject are opened anew at the earliest, so that a device that comes and
+/// goes all the time costs little.
+const REOPEN_AFTER: Duration = Duration::from_secs(2);
+
+impl Manager {
+    /// Brings the sources of a subject in line with its plan. Files are opened anew where others are wanted, or where
+    /// that is asked for because something came or went; else they only get other periods. perf events that are open
+    /// go on counting in any case. A job's new sources are read at once: its first reading waits for no deadline, also
+    /// where its cgroups come one after the other.
+    pub(super) async fn open(&mut self, key: &Key, followed: &mut Followed, anew: bool) {
+        let (perf, files) = followed.definitions();
+        let target = followed.perf_target(&self.mounts);
+        if target != followed.perf.target {
+            followed.perf = PerfOpened { target, ..PerfOpened::default() };
+            followed
+                .sources
+                .iter_mut()
+                .filter(|(name, _)| is_perf(name))
+                .for_each(|(_, source)| source.slots.clear());
+        }
+        let known = &followed.perf.definitions;
+        let new_perf: Vec<_> = perf.into_iter().filter(|definition| !known.contains(definition)).collect();
+        let anew = anew || files != followed.files;
+        let wanted: Vec<_> = files.iter().filter(|_| anew).chain(new_perf.iter()).cloned().collect();
+        let opener = Opener {
+            mounts: &self.mounts,
+            cpus: &self.cpus,
+            perf_descriptors: self.config.perf_descriptors,
+            first_perf_group: followed.perf.groups,
+            part: None,
+        };
+        let (opened, unavailable) = opener.open(&followed.subject, &wanted);
+        self.read_ended().await;
+        followed.perf.groups += opened.iter().filter(|opened| is_perf(&opened.name)).count();
+        followed.perf.definitions.extend(new_perf);
+        followed.files = files;
+        followed.unavailable.retain(|(metric, _)| is_perf(metric) || !anew);
+        followed.unavailable.extend(
+            unavailable.into_iter().map(|Unavailable { definition, reason }| (definition.name(), reason)),
+        );
+        let (kept, before): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut followed.sources)
+            .into_iter()
+            .partition(|(name, source)| is_lasting(name) || source.part.is_some() || !anew);
+        self.regroup(followed, kept).await;
+        self.replace(key, followed, opened, before, anew).await;
+    }
+
+    /// Gives sources that stay open the periods of the plan, and closes perf groups of which nothing is wanted.
+    async fn regroup(&mut self, followed: &mut Followed, kept: BTreeMap<String, OpenSource>) {
+        for (name, source) in kept {
+            let Ok(called) = Identifier::try_from(name.as_str()) else { continue };
+            let groups = self.groups(followed, &called, &source);
+            if groups.is_empty() && is_perf(&name) {
+                let gone =
+                    |definition: &Definition| source.slots.iter().any(|slot| slot.definition == *definition);
+                followed.perf.definitions.retain(|definition| !gone(definition));
+                self.command(Command::Remove(source.id)).await;
+                continue;
+            }
+            self.command(Command::Regroup(source.id, groups)).await;
+            followed.sources.insert(name, source);
+        }
+    }
+
+    /// Puts what was opened in the place of what has the same name, and closes what has no successor.
+    pub(super) async fn replace(
+        &mut self,
+        key: &Key,
+        followed: &mut Followed,
+        opened: Vec<Opened>,
+        mut before: BTreeMap<String, OpenSource>,
+        anew: bool,
+    ) {
+        let (dormant, awake): (Vec<_>, Vec<_>) =
+            opened.into_iter().partition(|opened| opened.source.slots().is_empty());
+        if anew {
+            followed.dormant = dormant.into_iter().map(|opened| opened.source).collect();
+        }
+        let mut new = Vec::new();
+        for Opened { name, source, part } in awake {
+            let Ok(called) = Identifier::try_from(name.as_str()) else { continue };
+            let id = before.remove(&name).map_or_else(
+                || {
+                    let id = self.new_source_id();
+                    new.push(id);
+                    id
+                },
+                |source| source.id,
+            );
+            let open = OpenSource { id, slots: source.slots().to_vec(), part };
+            let groups = self.groups(followed, &called, &open);
+            let source_key = SourceKey { job: followed.job.clone(), name: called };
+            let active = ActiveSource::new(Arc::new(source_key), source, groups);
+            self.owners.insert(id, key.clone());
+            self.command(Command::Add(id, Box::new(active))).await;
+            followed.sources.insert(name, open);
+        }
+        for source in before.into_values() {
+            self.command(Command::Remove(source.id)).await;
+        }
+        self.read_ended().await;
+        if followed.job.is_some() && !new.is_empty() {
+            self.command(Command::ReadNow(new)).await;
+        }
+    }
+
+    fn groups(&mut self, followed: &mut Followed, called: &Identifier, source: &OpenSource) -> Vec<Group> {
+        let period = |name: &str| source.period(&followed.plan, name);
+        self.ids.groups(followed.job.as_ref(), called, &mut followed.series, &source.slots, period)
+    }
+
+    pub(super) fn new_source_id(&mut self) -> SourceId {
+        self.free.pop().unwrap_or_else(|| {
+            self.next_source += 1;
+            SourceId(self.next_source - 1)
+        })
+    }
+
+    pub(super) fn reopen_later(&mut self, id: SourceId) {
+        if let Some(followed) = self.owners.get(&id).and_then(|key| self.followed.get_mut(key)) {
+            followed.reopen_at.get_or_insert(Instant::now() + REOPEN_AFTER);
+        }
+    }
+
+    pub(super) async fn reopen_due(&mut self) {
+        let now = Instant::now();
+        let (mut text, mut nothing) = (Text::default(), Reading::default());
+        for followed in self.followed.values_mut() {
+            let woken = |source: &mut Source| source.read(&mut text, &mut nothing) == Outcome::Changed;
+            if followed.dormant.iter_mut().any(woken) {
+                followed.reopen_at.get_or_insert(now);
+            }
+        }
+        let due = |followed: &Followed| followed.reopen_at.is_some_and(|at| at <= now);
+        let keys: Vec<Key> =
+            self.followed.iter().filter(|(_, followed)| due(followed)).map(|(key, _)| key.clone()).collect();
+        for key in keys {
+            self.reopen(&key).await;
+        }
+    }
+
+    pub(super) async fn reopen(&mut self, key: &Key) {
+        let Some(mut followed) = self.followed.remove(key) else { return };
+        followed.reopen_at = None;
+        followed.probe.forget();
+        self.open(key, &mut followed, true).await;
+        self.tell_plan(&mut followed, None).await;
+        self.followed.insert(key.clone(), followed);
+        self.count();
+    }
+}
+
+/// Whether a source stays when the files are opened anew.
+fn is_lasting(source: &str) -> bool {
+    is_perf(source) || source == annotate::PUSHED
+}
+
+/// Whether a source or a metric is one of perf's.
+pub(super) fn is_perf(name: &str) -> bool {
+    name.starts_with("perf")
+}
