@@ -75,7 +75,7 @@ impl ColumnEncoder {
         self.position += 1;
     }
 
-    /// Appends a whole block of one row: what [`Self::put`] does with columns of one value, in a third of the time.
+    /// Appends a whole block of one row: what [`Self::put`] does with columns of one value, with one store for each thing.
     pub(crate) fn put_row(&mut self, out: &mut Vec<u8>, row: &[u64], codings: impl Iterator<Item = Coding>) {
         self.begin_block();
         let mut out = Appender::new(out, row.len() * LONE_BYTES);
