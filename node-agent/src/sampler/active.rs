@@ -168,6 +168,7 @@ impl ActiveSource {
         // Nearly always one group is all of a source, and nothing is absent.
         if group.is_in_order
             && let Some(bits) = self.reading.whole().filter(|bits| bits.len() == group.slots.len())
+            && !bits.is_empty()
         {
             return batch.push_whole(index, instant, bits);
         }
