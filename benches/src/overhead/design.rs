@@ -193,6 +193,7 @@ mod tests {
             include_str!("../../experiments/overhead-ep.toml"),
             include_str!("../../experiments/overhead-cg.toml"),
             include_str!("../../experiments/overhead-lu.toml"),
+            include_str!("../../experiments/overhead-tools.toml"),
         ] {
             Design::parse(text).unwrap();
         }
