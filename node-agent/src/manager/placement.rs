@@ -18,11 +18,14 @@ use crate::sampler::Port;
 /// How often a sampler that takes much is looked at, and moved where no CPU is free.
 const DENSE: Duration = Duration::from_millis(250);
 
-/// How often one that takes little is looked at.
+/// How often any other is looked at.
 const SPARSE: Duration = Duration::from_secs(2);
 
-/// The part of a CPU from which on a sampler takes much.
-const MUCH: f64 = 0.002;
+/// The part of a CPU from which on a sampler is worth a place.
+const SOME: f64 = 0.002;
+
+/// The part of a CPU from which on it takes much: less than that is not worth looking more often.
+const MUCH: f64 = 0.01;
 
 /// A CPU that had nothing to do for this part of the time is one where nobody works.
 const FREE: f64 = 0.5;
@@ -74,7 +77,7 @@ impl Placement {
         let part = part(used_ns.saturating_sub(self.used_ns), now_ns.saturating_sub(self.looked_ns));
         (self.used_ns, self.looked_ns) = (used_ns, now_ns);
         let is_ours = self.placed.is_none_or(|cpu| stands_on(thread, cpu));
-        let put = if part < MUCH { self.let_go(thread) } else { self.put(thread) };
+        let put = if part < SOME { self.let_go(thread) } else { self.put(thread) };
         let pause = if part < MUCH { SPARSE } else { DENSE };
         // Whoever has moved the thread meanwhile, or forbids to, is to be left alone.
         self.next_ns = (is_ours && put.is_ok()).then(|| now_ns + nanos(pause));
