@@ -55,11 +55,11 @@ impl Outcome {
 
 /// Bare reads in a process of their own. Dropping it ends them.
 #[derive(Debug)]
-pub struct Reading {
+pub struct Running {
     process: Child,
 }
 
-impl Reading {
+impl Running {
     /// The process.
     pub fn pid(&self) -> u32 {
         self.process.id()
@@ -79,7 +79,7 @@ impl Reading {
     }
 }
 
-impl Drop for Reading {
+impl Drop for Running {
     fn drop(&mut self) {
         // It may have ended.
         self.process.kill().ok();
@@ -104,13 +104,13 @@ impl Bare {
     ///
     /// # Errors
     /// When the program cannot be started.
-    pub fn start(&self) -> Result<Reading, Box<dyn Error>> {
+    pub fn start(&self) -> Result<Running, Box<dyn Error>> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["--bare", &serde_json::to_string(self)?]);
-        Ok(Reading { process: command.stdout(Stdio::piped()).spawn()? })
+        Ok(Running { process: command.stdout(Stdio::piped()).spawn()? })
     }
 
-    /// Reads, and prints what it cost for [`Reading::outcome`].
+    /// Reads, and prints what it cost for [`Running::outcome`].
     ///
     /// # Errors
     /// When a file cannot be opened or read.

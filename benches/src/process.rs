@@ -61,20 +61,29 @@ pub fn usage(pid: u32) -> io::Result<Usage> {
 /// When there is no such process, or it is another user's.
 pub fn usage_with_children(pid: u32) -> io::Result<Usage> {
     let mut sum = usage(pid)?;
-    let tick_s = 1.0 / to_f64(rustix::param::clock_ticks_per_second());
-    sum.cpu_s += to_f64(Stat::read(pid)?.ticks_of_ended) * tick_s;
-    for entry in fs::read_dir("/proc")? {
-        let Some(other) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        // Processes end while the list is read, and then have no more to add.
-        if Stat::read(other).is_ok_and(|stat| stat.parent == pid)
-            && let Ok(of_child) = usage(other)
-        {
-            sum.cpu_s += of_child.cpu_s;
-            sum.memory_kib += of_child.memory_kib;
-            sum.descriptors += of_child.descriptors;
-        }
+    sum.cpu_s += seconds(Stat::read(pid)?.ticks_of_ended);
+    for (_, of_child) in running(|stat| stat.parent == pid)? {
+        sum.cpu_s += of_child.cpu_s;
+        sum.memory_kib += of_child.memory_kib;
+        sum.descriptors += of_child.descriptors;
     }
     Ok(sum)
+}
+
+/// What each process has used of which `is_wanted` says so.
+fn running(is_wanted: impl Fn(&Stat) -> bool) -> io::Result<Vec<(Stat, Usage)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        // Processes end while the list is read, and then have no more to add.
+        if let Ok(stat) = Stat::read(pid)
+            && is_wanted(&stat)
+            && let Ok(usage) = usage(pid)
+        {
+            found.push((stat, usage));
+        }
+    }
+    Ok(found)
 }
 
 fn footprint(pid: u32) -> io::Result<Usage> {
@@ -114,19 +123,9 @@ impl Stat {
 /// # Errors
 /// When /proc cannot be read.
 pub fn group_cpu_s(group: u32) -> io::Result<f64> {
-    let mut sum = 0.0;
-    let tick_s = 1.0 / to_f64(rustix::param::clock_ticks_per_second());
-    for entry in fs::read_dir("/proc")? {
-        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        // Processes end while the list is read; what they used is then with whoever waited for them.
-        if let Ok(stat) = Stat::read(pid)
-            && stat.group == group
-            && let Ok(of_one) = usage(pid)
-        {
-            sum += of_one.cpu_s + to_f64(stat.ticks_of_ended) * tick_s;
-        }
-    }
-    Ok(sum)
+    // What one used that ends meanwhile is with whoever waited for it.
+    let members = running(|stat| stat.group == group)?;
+    Ok(members.iter().map(|(stat, usage)| usage.cpu_s + seconds(stat.ticks_of_ended)).sum())
 }
 
 /// Time that a hypervisor has taken from the CPUs of this machine since it began, all together, in seconds; counted in ticks
@@ -134,7 +133,11 @@ pub fn group_cpu_s(group: u32) -> io::Result<f64> {
 pub fn steal_s() -> f64 {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
     // `cpu  user nice system idle iowait irq softirq steal`, of all CPUs in the first line; proc_stat(5).
-    let ticks = stat.split_ascii_whitespace().nth(8).and_then(|ticks| ticks.parse().ok()).unwrap_or(0);
+    seconds(stat.split_ascii_whitespace().nth(8).and_then(|ticks| ticks.parse().ok()).unwrap_or(0))
+}
+
+/// So many of the kernel's ticks, mostly 10 ms each.
+fn seconds(ticks: u64) -> f64 {
     to_f64(ticks) / to_f64(rustix::param::clock_ticks_per_second())
 }
 

@@ -27,7 +27,7 @@ use common::{Need, Site, has, pause, skip, wait_until};
 use polymeter_collector::query::Of;
 use polymeter_proto::ledger::Tally;
 use rustix::process::Pid;
-use rustix::thread::{CpuSet, sched_getaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::json;
 
 #[test]
@@ -331,10 +331,19 @@ fn the_sampler_goes_round_where_every_cpu_works() {
                 seen.len() > 1
             });
         }));
+        // Whoever moves it by hand is obeyed.
+        sched_setaffinity(thread, &sched_getaffinity(None).unwrap()).unwrap();
+        let left_alone = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            wait_until("the agent says that it is left alone", || {
+                agent.daemon.said().contains("stays there")
+            });
+            pause(1_000);
+            assert_eq!(members(&sched_getaffinity(thread).unwrap()), cpus);
+        }));
         stop.store(true, Ordering::Relaxed);
-        result.unwrap();
+        result.and(left_alone).unwrap();
     });
-    assert_silent(&agent.daemon.terminate());
+    agent.daemon.terminate();
     collector.terminate();
 }
 

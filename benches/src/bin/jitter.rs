@@ -40,7 +40,7 @@ struct Arguments {
     /// Without perf events.
     #[arg(long)]
     without_perf: bool,
-    /// A file with other tools to compare, as `[[tool]]` tables; see experiments/jitter-tools.toml.
+    /// A file with other tools to compare, as `[[tool]]` tables; see experiments/tools.toml.
     #[arg(long, value_name = "FILE")]
     tools: Option<PathBuf>,
     /// What the order of the runs follows from.
@@ -89,7 +89,7 @@ enum Subject {
 /// What runs while the threads read the clock.
 enum Started<'a> {
     Nothing,
-    Bare(bare::Reading),
+    Bare(bare::Running),
     Agent(Running),
     Tool(RunningTool<'a>),
 }
@@ -99,7 +99,7 @@ impl Started<'_> {
     fn cpu_s(&self) -> Result<f64, Box<dyn Error>> {
         Ok(match self {
             Self::Nothing => 0.0,
-            Self::Bare(reading) => process::usage(reading.pid())?.cpu_s,
+            Self::Bare(bare) => process::usage(bare.pid())?.cpu_s,
             Self::Agent(agent) => process::usage(agent.pid())?.cpu_s,
             Self::Tool(tool) => tool.cpu_s()?,
         })

@@ -26,6 +26,9 @@ struct Arguments {
     /// The file that describes the experiment.
     #[arg(required_unless_present_any = ["quick", "kernel"])]
     file: Option<PathBuf>,
+    /// A file with further tools to compare, as `[[tool]]` tables; see experiments/tools.toml.
+    #[arg(long, value_name = "FILE")]
+    tools: Option<PathBuf>,
     /// Where the results go. What lies there of the same experiment is not measured again.
     #[arg(long, value_name = "DIRECTORY", required_unless_present_any = ["quick", "kernel"])]
     out: Option<PathBuf>,
@@ -48,10 +51,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         return draw(pairs);
     }
     let scratch = tempfile::tempdir()?;
-    let text = match &arguments.file {
-        Some(path) => fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?,
-        None => QUICK.to_owned(),
-    };
+    let read =
+        |path: &PathBuf| fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()));
+    let mut text = arguments.file.as_ref().map_or_else(|| Ok(QUICK.to_owned()), read)?;
+    if let Some(path) = &arguments.tools {
+        // As if it stood there: tables may follow at the end, and the results say what was compared.
+        text = format!("{text}\n{}", read(path)?);
+    }
     let design = Design::parse(&text)?;
     let out = arguments.out.unwrap_or_else(|| scratch.path().join("out"));
     fs::create_dir_all(&out)?;

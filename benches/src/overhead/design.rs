@@ -193,7 +193,10 @@ mod tests {
             include_str!("../../experiments/overhead-ep.toml"),
             include_str!("../../experiments/overhead-cg.toml"),
             include_str!("../../experiments/overhead-lu.toml"),
-            include_str!("../../experiments/overhead-tools.toml"),
+            concat!(
+                include_str!("../../experiments/overhead-ep.toml"),
+                include_str!("../../experiments/tools.toml")
+            ),
         ] {
             Design::parse(text).unwrap();
         }

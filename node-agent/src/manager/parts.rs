@@ -59,13 +59,8 @@ impl Manager {
         if Identifier::try_from(part.name.as_str()).is_err() || Labels::new(part.labels.clone()).is_err() {
             return Vec::new();
         }
-        let opener = Opener {
-            mounts: &self.mounts,
-            cpus: &self.cpus,
-            perf_descriptors: 0,
-            first_perf_group: 0,
-            part: Some(part),
-        };
+        let opener =
+            Opener { perf_descriptors: 0, first_perf_group: 0, part: Some(part), ..self.opener(followed) };
         let subject = Subject::Cgroups(part.cgroups.clone());
         opener.open(&subject, &followed.plan.definitions_of_part(part.kind)).0
     }

@@ -13,6 +13,7 @@ use rustix::io;
 use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 
 use crate::clock;
+use crate::log;
 use crate::sampler::Port;
 
 /// How often a sampler that takes much is looked at, and moved where no CPU is free.
@@ -76,11 +77,25 @@ impl Placement {
         let used_ns = ran_ns(thread);
         let part = part(used_ns.saturating_sub(self.used_ns), now_ns.saturating_sub(self.looked_ns));
         (self.used_ns, self.looked_ns) = (used_ns, now_ns);
-        let is_ours = self.placed.is_none_or(|cpu| stands_on(thread, cpu));
+        if !self.is_where_it_was_put(thread) {
+            log::info("the sampler's thread was given other CPUs by somebody else, and stays there");
+            self.next_ns = None;
+            return;
+        }
         let put = if part < SOME { self.let_go(thread) } else { self.put(thread) };
+        if let Err(error) = &put {
+            log::info(&format!(
+                "the sampler's thread cannot be put on another CPU ({error}), and stays where it is"
+            ));
+        }
         let pause = if part < MUCH { SPARSE } else { DENSE };
-        // Whoever has moved the thread meanwhile, or forbids to, is to be left alone.
-        self.next_ns = (is_ours && put.is_ok()).then(|| now_ns + nanos(pause));
+        self.next_ns = put.is_ok().then(|| now_ns + nanos(pause));
+    }
+
+    /// Whether nobody else has decided where the thread runs.
+    fn is_where_it_was_put(&self, thread: Pid) -> bool {
+        let allowed = sched_getaffinity(Some(thread)).map(|set| members(&set));
+        allowed.is_ok_and(|cpus| self.placed.map_or(cpus == self.allowed, |cpu| cpus == [cpu]))
     }
 
     /// Lets the kernel decide again.
@@ -89,7 +104,9 @@ impl Placement {
         self.placed.take().map_or(Ok(()), |_| sched_setaffinity(Some(thread), &set_of(&self.allowed)))
     }
 
+    /// Puts it where it is best, as far as is known what each CPU did since the last look.
     fn put(&mut self, thread: Pid) -> io::Result<()> {
+        // Where it cannot be read nothing is known, and nothing is done.
         let text = fs::read_to_string("/proc/stat").unwrap_or_default();
         let now: BTreeMap<usize, Ticks> =
             ticks(&text).filter(|(cpu, _)| self.allowed.binary_search(cpu).is_ok()).collect();
@@ -147,10 +164,6 @@ fn ran_ns(thread: Pid) -> u64 {
     let path = format!("/proc/self/task/{}/schedstat", thread.as_raw_nonzero());
     let text = fs::read_to_string(path).unwrap_or_default();
     text.split_ascii_whitespace().next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
-}
-
-fn stands_on(thread: Pid, cpu: usize) -> bool {
-    sched_getaffinity(Some(thread)).is_ok_and(|set| members(&set) == [cpu])
 }
 
 fn members(set: &CpuSet) -> Vec<usize> {

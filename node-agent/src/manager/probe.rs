@@ -10,7 +10,6 @@ use tokio::time::Instant;
 use super::followed::Followed;
 use super::{Key, Manager};
 use crate::clock;
-use crate::jobs::open::Opener;
 use crate::request::{Availability, MetricView};
 use crate::source::perf::Unavailable;
 use crate::source::{Reading, Text};
@@ -54,14 +53,7 @@ impl Manager {
         if unknown.is_empty() {
             return;
         }
-        let opener = Opener {
-            mounts: &self.mounts,
-            cpus: &self.cpus,
-            perf_descriptors: self.config.perf_descriptors,
-            first_perf_group: followed.perf.groups,
-            part: None,
-        };
-        let (opened, unavailable) = opener.open(&followed.subject, &unknown);
+        let (opened, unavailable) = self.opener(followed).open(&followed.subject, &unknown);
         // What was opened and has no line of a metric may get one later.
         let mut found: BTreeMap<String, Availability> =
             unknown.iter().map(|definition| (definition.name(), Availability::NotNow)).collect();

@@ -39,14 +39,7 @@ impl Manager {
         let new_perf: Vec<_> = perf.into_iter().filter(|definition| !known.contains(definition)).collect();
         let anew = anew || files != followed.files;
         let wanted: Vec<_> = files.iter().filter(|_| anew).chain(new_perf.iter()).cloned().collect();
-        let opener = Opener {
-            mounts: &self.mounts,
-            cpus: &self.cpus,
-            perf_descriptors: self.config.perf_descriptors,
-            first_perf_group: followed.perf.groups,
-            part: None,
-        };
-        let (opened, unavailable) = opener.open(&followed.subject, &wanted);
+        let (opened, unavailable) = self.opener(followed).open(&followed.subject, &wanted);
         self.read_ended().await;
         followed.perf.groups += opened.iter().filter(|opened| is_perf(&opened.name)).count();
         followed.perf.definitions.extend(new_perf);
@@ -60,6 +53,17 @@ impl Manager {
             .partition(|(name, source)| is_lasting(name) || source.part.is_some() || !anew);
         self.regroup(followed, kept).await;
         self.replace(key, followed, opened, before, anew).await;
+    }
+
+    /// What opens sources of a subject beside those that it has.
+    pub(super) fn opener(&self, followed: &Followed) -> Opener<'_> {
+        Opener {
+            mounts: &self.mounts,
+            cpus: &self.cpus,
+            perf_descriptors: self.config.perf_descriptors,
+            first_perf_group: followed.perf.groups,
+            part: None,
+        }
     }
 
     /// Gives sources that stay open the periods of the plan, and closes perf groups of which nothing is wanted.

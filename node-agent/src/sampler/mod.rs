@@ -234,6 +234,7 @@ impl Sampler {
             self.sources.resize_with(place + 1, || None);
         }
         let Some(place) = self.sources.get_mut(place) else { return };
+        source.source().reserve(&mut self.text);
         let replaced = place.take();
         if let Some(replaced) = &replaced {
             self.schedule.remove(|item| matches!(item, Item::Group { source, .. } if *source == id.0));

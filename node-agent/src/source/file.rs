@@ -121,6 +121,11 @@ impl FileSource {
         }
     }
 
+    /// Makes sure that `text` has room for this file.
+    pub(crate) fn reserve(&self, text: &mut Text) {
+        text.room(self.room);
+    }
+
     /// Reads the file once more, into `text`. Does not allocate once that has grown.
     pub fn read(&mut self, text: &mut Text, reading: &mut Reading) -> Outcome {
         let room = text.room(self.room);

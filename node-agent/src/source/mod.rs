@@ -33,6 +33,13 @@ pub enum Source {
 }
 
 impl Source {
+    /// Makes sure that `text` has room for what it reads, so that [`Source::read`] does not allocate.
+    pub(crate) fn reserve(&self, text: &mut Text) {
+        if let Self::File(file) = self {
+            file.reserve(text);
+        }
+    }
+
     /// Reads it once; if it is text, into `text`. Values that are not there are absent in `reading`, which has a place for
     /// each slot.
     pub fn read(&mut self, text: &mut Text, reading: &mut Reading) -> Outcome {
