@@ -332,9 +332,10 @@ fn the_sampler_goes_round_where_every_cpu_works() {
             });
         }));
         // Whoever moves it by hand is obeyed.
-        sched_setaffinity(thread, &sched_getaffinity(None).unwrap()).unwrap();
+        let all = sched_getaffinity(None).unwrap();
         let left_alone = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             wait_until("the agent says that it is left alone", || {
+                sched_setaffinity(thread, &all).unwrap();
                 agent.daemon.said().contains("stays there")
             });
             pause(1_000);
@@ -343,7 +344,7 @@ fn the_sampler_goes_round_where_every_cpu_works() {
         stop.store(true, Ordering::Relaxed);
         result.and(left_alone).unwrap();
     });
-    agent.daemon.terminate();
+    assert_silent(&agent.daemon.terminate());
     collector.terminate();
 }
 
