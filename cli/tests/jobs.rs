@@ -17,10 +17,10 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use common::cgroup::{self, Job, Yard};
+use common::cgroup::{self, Frozen, Job, Yard};
 use common::daemons::{Agent, Daemon, Plan, ask, collector, configure_with};
 use common::workload::{self, Sleeper, Workload};
-use common::{Need, Site, has, now_us, program, stored, wait_until};
+use common::{Need, Site, has, now_us, pause, program, skip, stored, wait_until};
 use polymeter_collector::query::Of;
 use rustix::process::{Pid, Signal, getsid, kill_process, kill_process_group, test_kill_process};
 use serde_json::{Value, json};
@@ -388,6 +388,55 @@ fn the_end_of_a_jobs_processes_is_read_while_its_cgroups_are_there() {
         let row = stored::wait_for_end(&site, id);
         let samples = stored::samples(&mut site.reader(), Of::Job(row.job_key));
         assert!(samples.values().all(|series| series.points.len() >= 2), "{samples:?}");
+    }
+    agent.daemon.terminate();
+    collector.terminate();
+}
+
+/// A thread of a process, by its name.
+fn thread_of(pid: u32, name: &str) -> String {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let named = threads.map(|thread| thread.unwrap()).find(|thread| {
+        fs::read_to_string(thread.path().join("comm")).is_ok_and(|comm| comm.trim_end() == name)
+    });
+    named.unwrap().file_name().into_string().unwrap()
+}
+
+#[test]
+fn a_job_is_read_at_its_end_also_while_the_manager_is_held_up() {
+    let test = "a_job_is_read_at_its_end_also_while_the_manager_is_held_up";
+    if !has(test, &NEEDS) {
+        return;
+    }
+    let (site, yard) = (Site::new(), Yard::new());
+    let (collector, endpoint) = collector(&site, &site.endpoint());
+    let agent = seldom(&site, &endpoint, &yard);
+    // Version 1 knows a process, and version 2 says that the cgroup is empty.
+    for (id, controller) in [("one", "cpuacct"), ("two", cgroup::V2)] {
+        let readings = || {
+            let mut reader = site.reader();
+            let Some(row) = stored::job(&mut reader, id) else { return 0 };
+            let samples = stored::samples(&mut reader, Of::Job(row.job_key));
+            samples.get(&("cpu.usage".to_owned(), String::new())).map_or(0, |series| series.points.len())
+        };
+        let job = yard.job_under(id, controller);
+        wait_until("the job is read at its beginning", || readings() > 0);
+        let process = Sleeper::start();
+        job.enter(process.pid());
+        // Its entry is seen by the manager, in its own time.
+        let mut before = 0;
+        wait_until("nothing more is read", || {
+            pause(300);
+            std::mem::replace(&mut before, readings()) == readings()
+        });
+        let Some(manager) = Frozen::new(&thread_of(agent.daemon.pid(), "manager")) else {
+            return skip(test, "freezer", "there is no freezer of version 1");
+        };
+        drop(process);
+        wait_until("the last reading is stored", || readings() > before);
+        drop(manager);
+        job.remove();
+        stored::wait_for_end(&site, id);
     }
     agent.daemon.terminate();
     collector.terminate();

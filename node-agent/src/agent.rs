@@ -23,13 +23,14 @@ use crate::delivery::sender::{self, ConnectError, Ending, Sender, Settings};
 use crate::delivery::spool::SpoolError;
 use crate::delivery::tap::Tap;
 use crate::jobs::hierarchy::Mounts;
+use crate::jobs::lookout::Lookout;
 use crate::jobs::open::online_cpus;
 use crate::kernel;
 use crate::keys::{KeyFiles, KeysError};
 use crate::log;
 use crate::manager::{Manager, Shared, ask};
 use crate::request::{JobSpec, RegisterError, Request, View};
-use crate::sampler::{Port, Sampler};
+use crate::sampler::{Command, Port, Sampler};
 use crate::status::Board;
 
 /// Requests that may wait for the manager.
@@ -81,6 +82,7 @@ pub struct Agent {
     requests: mpsc::Sender<Request>,
     manager: JoinHandle<()>,
     sampler: JoinHandle<()>,
+    lookout: Option<JoinHandle<()>>,
     sender: JoinHandle<Stopped>,
     ending: Arc<Ending>,
     port: Arc<Port>,
@@ -149,10 +151,15 @@ impl Agent {
         let sender = spawn("sender", move || sender.run(&wanted))?;
         let shared = Shared { port: Arc::clone(&port), counters: Arc::clone(&counters), board, tap };
         let manager = Manager::new(config, mounts, cpus, shared, rights);
+        let for_lookout = Arc::clone(&port);
+        let lookout = manager
+            .lookout()
+            .map(|lookout| spawn("lookout", move || look_out(&lookout, &for_lookout, priority)));
+        let lookout = lookout.transpose()?;
         let context = control::Context { session, counters: Arc::clone(&counters), rights: told_rights };
         let doors = Doors { listener, asked, remote_control, requests: requests.clone(), context };
         let manager = spawn("manager", move || manage(manager, received, doors))?;
-        Ok(Self { requests, manager, sampler, sender, ending, port, counters, session })
+        Ok(Self { requests, manager, sampler, lookout, sender, ending, port, counters, session })
     }
 
     /// Follows a job. Returns the metrics that cannot be had, with the reasons.
@@ -207,6 +214,7 @@ impl Agent {
         // A thread that panicked has said so already; the others are still to be ended.
         self.manager.join().ok();
         self.sampler.join().ok();
+        self.lookout.map(JoinHandle::join);
         self.ending.patience_ns.store(u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX), Relaxed);
         self.ending.wanted.store(true, Release);
         self.port.full_doorbell().ring();
@@ -250,6 +258,22 @@ fn sample(port: Arc<Port>, counters: Arc<Counters>, flush: Period, priority: Opt
     Sampler::new(port, counters, flush).run();
 }
 
+fn look_out(lookout: &Lookout, port: &Port, priority: Option<u8>) {
+    // The sampler has said so, should it be refused.
+    if priority.is_none_or(|priority| kernel::set_fifo_priority(priority).is_err()) {
+        prefer();
+    }
+    // Where too many commands wait, the manager's own must do.
+    lookout.run(|job| drop(port.command(Command::ReadJob(job))));
+}
+
+/// Gives the calling thread a better priority among ordinary threads: what it waits for is gone some milliseconds later.
+fn prefer() {
+    const NICE: i32 = -10;
+    // Without the right to it, ends of jobs on a busy node may be seen too late.
+    rustix::process::setpriority_process(None, NICE).ok();
+}
+
 /// Where users' requests come in, and what answering them needs.
 struct Doors {
     /// The control socket.
@@ -263,10 +287,8 @@ struct Doors {
 }
 
 fn manage(manager: Manager, received: mpsc::Receiver<Request>, doors: Doors) {
-    /// The manager's priority among ordinary threads: it does little, and what it waits for is gone some milliseconds later.
-    const NICE: i32 = -10;
-    // Without the right to it, ends of jobs on a busy node may be seen too late.
-    rustix::process::setpriority_process(None, NICE).ok();
+    // It does little, and the cgroups of a short job must be opened soon.
+    prefer();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
     match runtime {
         Err(error) => log::error(&format!("cannot start: {error}")),

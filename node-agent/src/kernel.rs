@@ -23,7 +23,7 @@ pub fn set_fifo_priority(priority: u8) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Tells glibc to keep few arenas and to give memory back early: the agent has four threads and small buffers.
+/// Tells glibc to keep few arenas and to give memory back early: the agent has few threads and small buffers.
 pub fn keep_memory_small() {
     #[expect(unsafe_code, reason = "no safe crate has mallopt")]
     // SAFETY: mallopt only sets parameters of the allocator, and is called before other threads exist.

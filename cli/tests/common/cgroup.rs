@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{pause, unique};
+use super::{pause, unique, wait_until};
 
 /// The controllers of version 1 in which jobs are made.
 pub const V1: [&str; 4] = ["cpu", "cpuacct", "memory", "pids"];
@@ -71,8 +71,17 @@ impl Yard {
 
     /// Makes a job's cgroups, one hierarchy after the other as schedulers do.
     pub fn job(&self, id: &str) -> Job {
+        self.job_in(id, &self.places)
+    }
+
+    /// Makes the cgroups of a job that has them in one hierarchy only.
+    pub fn job_under(&self, id: &str, controller: &str) -> Job {
+        self.job_in(id, &[root(controller).unwrap().join(&self.name)])
+    }
+
+    fn job_in(&self, id: &str, places: &[PathBuf]) -> Job {
         let mut job = Job { id: id.to_owned(), places: Vec::new() };
-        for place in &self.places {
+        for place in places {
             let place = place.join(format!("job_{id}"));
             fs::create_dir(&place).unwrap();
             job.places.push(place);
@@ -130,6 +139,41 @@ impl Job {
 impl Drop for Job {
     fn drop(&mut self) {
         self.places.iter().for_each(|place| drop(remove(place)));
+    }
+}
+
+/// A thread that is held up, alone of its process, until this is dropped: the freezer of version 1 takes single threads.
+pub struct Frozen {
+    place: PathBuf,
+}
+
+impl Frozen {
+    /// None where there is no such freezer.
+    pub fn new(thread: &str) -> Option<Self> {
+        let place = root("freezer")?.join(unique());
+        fs::create_dir(&place).ok()?;
+        let frozen = Self { place };
+        fs::write(frozen.place.join("tasks"), thread).unwrap();
+        let state = frozen.place.join("freezer.state");
+        fs::write(&state, "FROZEN").unwrap();
+        wait_until("the thread is frozen", || fs::read_to_string(&state).unwrap().trim() == "FROZEN");
+        Some(frozen)
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        fs::write(self.place.join("freezer.state"), "THAWED").ok();
+        // It may start others before it is out of there.
+        for _ in 0..500 {
+            for thread in fs::read_to_string(self.place.join("tasks")).unwrap_or_default().lines() {
+                fs::write(self.place.with_file_name("tasks"), thread).ok();
+            }
+            if fs::remove_dir(&self.place).is_ok() {
+                return;
+            }
+            pause(10);
+        }
     }
 }
 

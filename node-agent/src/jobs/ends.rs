@@ -3,22 +3,27 @@
 //! Version 2 has a file that changes when the last process of a cgroup goes. Version 1 has none: there the first process of
 //! each cgroup of the job is watched by a pidfd, which is the step's or the task's leader, and when it ends the next. Where
 //! neither tells, the removal of a step's cgroup does, for that of the job's own comes after it.
+//!
+//! What is seen here is read when the manager comes to it, which may be too late. The lookout is told of the same ends, and has
+//! the job read at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use inotify::{EventMask, Inotify, WatchDescriptor, WatchMask};
 use polymeter_proto::catalogue::Hierarchy;
-use polymeter_proto::series::Identifier;
+use polymeter_proto::series::{Identifier, JobHandle};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::hierarchy::JobCgroups;
+use super::lookout::Lookout;
 
 /// Directories of one job that are watched: its own, its steps' and its tasks'.
 const DIRECTORIES: usize = 256;
@@ -28,6 +33,9 @@ const WATCHES: usize = 6 * 1024;
 
 /// Processes of one job that are watched; each takes a descriptor.
 const LEADERS: usize = 16;
+
+/// Cgroups of version 2 of one job of whose ends the lookout is told; each takes a descriptor.
+const URGENT: usize = 64;
 
 /// Bytes of a list of processes that are looked at: only the first of them is wanted.
 const LIST_BYTES: u64 = 64;
@@ -49,6 +57,7 @@ const ROUNDS: usize = 64;
 pub struct Ends {
     epoll: OwnedFd,
     inotify: Option<Inotify>,
+    lookout: Arc<Lookout>,
     jobs: BTreeMap<Identifier, OfJob>,
     watches: BTreeMap<WatchDescriptor, (Identifier, Watched)>,
     leaders: BTreeMap<u64, Identifier>,
@@ -61,6 +70,8 @@ pub struct Ends {
 struct OfJob {
     watched: BTreeMap<Watched, WatchDescriptor>,
     leaders: BTreeMap<u64, Leader>,
+    /// The files of version 2 of which the lookout is told, by their cgroups. Closing one ends that.
+    urgent: BTreeMap<PathBuf, File>,
 }
 
 /// What a watch is on.
@@ -94,6 +105,7 @@ impl Ends {
         Ok(Self {
             epoll,
             inotify,
+            lookout: Arc::new(Lookout::new()?),
             jobs: BTreeMap::new(),
             watches: BTreeMap::new(),
             leaders: BTreeMap::new(),
@@ -107,20 +119,29 @@ impl Ends {
         self.epoll.as_fd()
     }
 
-    /// Looks through a job's cgroups, and watches what is new there. Says whether something ended meanwhile.
-    pub fn look(&mut self, job: &Identifier, cgroups: &JobCgroups) -> bool {
+    /// What sees the same ends at once.
+    pub const fn lookout(&self) -> &Arc<Lookout> {
+        &self.lookout
+    }
+
+    /// Looks through a job's cgroups, and watches what is new there. Says whether something ended meanwhile. The lookout
+    /// knows the job by its handle.
+    pub fn look(&mut self, job: &Identifier, handle: JobHandle, cgroups: &JobCgroups) -> bool {
         let mut of_job = self.jobs.remove(job).unwrap_or_default();
         let former = std::mem::take(&mut of_job.watched);
         if let Some(v2) = cgroups.directory(Hierarchy::V2) {
-            for directory in self.watch_tree(job, &mut of_job, v2) {
+            let directories = self.watch_tree(job, &mut of_job, v2);
+            of_job.urgent.retain(|directory, _| directories.contains(directory));
+            for directory in directories {
                 self.watch(job, &mut of_job, Watched::Events(directory.join("cgroup.events")));
+                self.make_urgent(&mut of_job, handle, directory);
             }
         }
         let mut ended = false;
         let v1 = V1.iter().find_map(|controller| cgroups.directory(Hierarchy::V1(controller)));
         for directory in v1.map(|v1| self.watch_tree(job, &mut of_job, v1)).unwrap_or_default() {
             if let Some(first) = first_process(&directory) {
-                ended |= self.follow(job, &mut of_job, first) == Err(Errno::SRCH);
+                ended |= self.follow(job, handle, &mut of_job, first) == Err(Errno::SRCH);
             }
         }
         // What was not seen again is gone, of which the kernel does not tell where it is a cgroup.
@@ -241,8 +262,27 @@ impl Ends {
         }
     }
 
+    /// Tells the lookout of a cgroup of version 2, unless that is done already or the job has too many.
+    fn make_urgent(&self, of_job: &mut OfJob, handle: JobHandle, directory: PathBuf) {
+        if of_job.urgent.contains_key(&directory) || of_job.urgent.len() >= URGENT {
+            return;
+        }
+        // Without it the end is seen by inotify.
+        if let Ok(events) = File::open(directory.join("cgroup.events"))
+            && self.lookout.add_events(&events, handle).is_ok()
+        {
+            of_job.urgent.insert(directory, events);
+        }
+    }
+
     /// Watches a process of a job, unless that is done already or the job has too many.
-    fn follow(&mut self, job: &Identifier, of_job: &mut OfJob, pid: Pid) -> Result<(), Errno> {
+    fn follow(
+        &mut self,
+        job: &Identifier,
+        handle: JobHandle,
+        of_job: &mut OfJob,
+        pid: Pid,
+    ) -> Result<(), Errno> {
         let is_known = of_job.leaders.values().any(|leader| leader.pid == pid);
         if is_known || of_job.leaders.len() >= LEADERS {
             return Ok(());
@@ -250,6 +290,7 @@ impl Ends {
         let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
         let id = self.next_leader;
         epoll::add(&self.epoll, &pidfd, epoll::EventData::new_u64(id), epoll::EventFlags::IN)?;
+        self.lookout.add_process(&pidfd, handle)?;
         self.next_leader += 1;
         self.leaders.insert(id, job.clone());
         of_job.leaders.insert(id, Leader { pid, _pidfd: pidfd });
@@ -304,21 +345,21 @@ mod tests {
             ..JobCgroups::default()
         };
         let mut ends = Ends::new().unwrap();
-        assert!(!ends.look(&job(), &cgroups));
+        assert!(!ends.look(&job(), JobHandle(1), &cgroups));
         fs::create_dir(&step).unwrap();
         assert_eq!(happened(&mut ends), BTreeMap::from([(job(), false)]), "a step came");
-        ends.look(&job(), &cgroups);
+        ends.look(&job(), JobHandle(1), &cgroups);
         let (first, second) = (sleeper(), sleeper());
         fs::write(step.join("memory.limit_in_bytes"), "1000000\n").unwrap();
         fs::write(step.join("cgroup.procs"), format!("{}\n{}\n", first.id(), second.id())).unwrap();
         assert_eq!(happened(&mut ends), BTreeMap::from([(job(), false)]), "processes entered");
-        assert!(!ends.look(&job(), &cgroups));
+        assert!(!ends.look(&job(), JobHandle(1), &cgroups));
         ends_after(&mut ends, first);
         fs::write(step.join("cgroup.procs"), format!("{}\n", second.id())).unwrap();
         happened(&mut ends);
-        ends.look(&job(), &cgroups);
+        ends.look(&job(), JobHandle(1), &cgroups);
         ends_after(&mut ends, second);
-        assert!(ends.look(&job(), &cgroups), "its list names a process that has ended");
+        assert!(ends.look(&job(), JobHandle(1), &cgroups), "its list names a process that has ended");
         fs::remove_dir_all(&step).unwrap();
         assert_eq!(happened(&mut ends), BTreeMap::from([(job(), true)]), "the step's cgroup went");
         ends.forget(&job());
@@ -332,7 +373,7 @@ mod tests {
         fs::write(&events, "populated 1\nfrozen 0\n").unwrap();
         let cgroups = JobCgroups { v2: Some(directory.path().to_owned()), ..JobCgroups::default() };
         let mut ends = Ends::new().unwrap();
-        ends.look(&job(), &cgroups);
+        ends.look(&job(), JobHandle(1), &cgroups);
         fs::write(&events, "populated 0\nfrozen 0\n").unwrap();
         assert_eq!(happened(&mut ends), BTreeMap::from([(job(), true)]));
         assert!(ends.happened().is_empty());
@@ -346,7 +387,7 @@ mod tests {
         }
         let cgroups = JobCgroups { v2: Some(directory.path().to_owned()), ..JobCgroups::default() };
         let mut ends = Ends::new().unwrap();
-        ends.look(&job(), &cgroups);
+        ends.look(&job(), JobHandle(1), &cgroups);
         assert_eq!(ends.jobs[&job()].watched.len(), DIRECTORIES);
     }
 }

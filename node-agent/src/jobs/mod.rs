@@ -4,6 +4,7 @@ pub mod discovery;
 pub mod ends;
 pub mod hierarchy;
 pub mod ids;
+pub mod lookout;
 pub mod open;
 pub mod parts;
 pub mod pattern;

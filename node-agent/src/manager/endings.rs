@@ -10,6 +10,7 @@ use crate::jobs::open::Subject;
 use crate::log;
 use crate::sampler::Command;
 
+use super::followed::Followed;
 use super::{Key, Manager};
 
 /// How often one job is looked at because something happened in it: per second in the long run, and at once. To begin and to
@@ -51,7 +52,7 @@ impl Manager {
             self.read_ended().await;
             let Some((key, is_unread)) = self.stirred.pop_first() else { break };
             if is_unread && let Some(followed) = self.followed.get(&key) {
-                self.command(Command::ReadNow(followed.source_ids())).await;
+                self.read_once(followed).await;
             }
             self.look_at(&key).await;
         }
@@ -72,11 +73,10 @@ impl Manager {
                 followed.stirs.missed = true;
                 continue;
             }
-            if ended {
-                let ids = followed.source_ids();
-                self.command(Command::ReadNow(ids)).await;
+            self.stirred.entry(key.clone()).or_default();
+            if ended && let Some(followed) = self.followed.get(&key) {
+                self.read_once(followed).await;
             }
-            self.stirred.entry(key).or_default();
         }
     }
 
@@ -100,12 +100,20 @@ impl Manager {
     /// there now.
     pub(super) async fn look_at(&mut self, key: &Key) {
         let (Some(job_id), Some(followed)) = (key, self.followed.get(key)) else { return };
-        if let (Subject::Cgroups(cgroups), Some(ends)) = (&followed.subject, &mut self.ends)
-            && ends.look(job_id, cgroups)
+        if let (Subject::Cgroups(cgroups), Some(ends), Some(job)) =
+            (&followed.subject, &mut self.ends, &followed.job)
+            && ends.look(job_id, job.handle, cgroups)
         {
-            self.command(Command::ReadNow(followed.source_ids())).await;
+            self.read_once(followed).await;
         }
         self.follow_parts(key).await;
+    }
+
+    /// Reads all of a job once, out of turn.
+    pub(super) async fn read_once(&self, followed: &Followed) {
+        if let Some(job) = &followed.job {
+            self.command(Command::ReadJob(job.handle)).await;
+        }
     }
 
     /// Watches a job no more.

@@ -59,9 +59,8 @@ impl Manager {
             self.started.gone(job_id);
             self.unwatch(job_id);
         }
-        let ids = followed.source_ids();
-        self.command(Command::ReadNow(ids.clone())).await;
-        for id in ids {
+        self.read_once(&followed).await;
+        for id in followed.source_ids() {
             self.command(Command::Remove(id)).await;
         }
         if let Some(job) = followed.job {

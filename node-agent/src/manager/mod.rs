@@ -19,7 +19,7 @@ mod sources;
 mod started;
 mod view;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -41,6 +41,7 @@ use crate::jobs::discovery::Discovery;
 use crate::jobs::ends::Ends;
 use crate::jobs::hierarchy::Mounts;
 use crate::jobs::ids::Ids;
+use crate::jobs::lookout::Lookout;
 use crate::jobs::open::Subject;
 use crate::kernel;
 use crate::log;
@@ -86,7 +87,7 @@ pub(crate) struct Manager {
     ids: Ids,
     followed: BTreeMap<Key, Followed>,
     owners: BTreeMap<SourceId, Key>,
-    free: Vec<SourceId>,
+    free: BTreeSet<SourceId>,
     next_source: u32,
     discovery: Discovery,
     started: StartedJobs,
@@ -122,7 +123,7 @@ impl Manager {
             ids: Ids::default(),
             followed: BTreeMap::new(),
             owners: BTreeMap::new(),
-            free: Vec::new(),
+            free: BTreeSet::new(),
             next_source: 0,
             discovery,
             started: StartedJobs::default(),
@@ -137,8 +138,16 @@ impl Manager {
         }
     }
 
-    /// Manages until asked to stop.
-    pub(crate) async fn run(mut self, mut requests: mpsc::Receiver<Request>) {
+    /// Manages until asked to stop, and stops what works for it.
+    pub(crate) async fn run(mut self, requests: mpsc::Receiver<Request>) {
+        self.manage(requests).await;
+        if let Some(lookout) = self.lookout() {
+            lookout.stop();
+        }
+        self.command(Command::Stop).await;
+    }
+
+    async fn manage(&mut self, mut requests: mpsc::Receiver<Request>) {
         self.follow_node().await;
         self.look_for_jobs().await;
         let port = Arc::clone(&self.port);
@@ -201,7 +210,11 @@ impl Manager {
                 _ = showing.tick(), if self.tap.is_watched() => self.command(Command::Show).await,
             }
         }
-        self.command(Command::Stop).await;
+    }
+
+    /// What sees the ends of jobs at once, for a thread of its own; none where there is nothing to be seen with.
+    pub(crate) fn lookout(&self) -> Option<Arc<Lookout>> {
+        self.ends.as_ref().map(Ends::lookout).cloned()
     }
 
     async fn command(&self, command: Command) {
@@ -314,7 +327,7 @@ impl Manager {
                 Notice::Removed(id, source) => {
                     drop(source);
                     self.owners.remove(&id);
-                    self.free.push(id);
+                    self.free.insert(id);
                     self.count();
                 }
                 Notice::Replaced(source) => drop(source),

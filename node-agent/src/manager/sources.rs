@@ -131,7 +131,7 @@ impl Manager {
     }
 
     pub(super) fn new_source_id(&mut self) -> SourceId {
-        self.free.pop().unwrap_or_else(|| {
+        self.free.pop_first().unwrap_or_else(|| {
             self.next_source += 1;
             SourceId(self.next_source - 1)
         })

@@ -184,7 +184,7 @@ impl Manager {
         let started = self.started.0.remove(job_id);
         let followed = self.followed.get(&Some(job_id.clone()));
         if let Some(followed) = followed {
-            self.command(Command::ReadNow(followed.source_ids())).await;
+            self.read_once(followed).await;
         }
         let is_over = followed.is_none();
         let here = followed.and_then(|followed| followed.job.clone());

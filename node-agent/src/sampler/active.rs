@@ -5,7 +5,7 @@ use std::sync::Arc;
 use polymeter_proto::batch::{Batch, Full, Instant, Job, Shape, ShapeIndex};
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::period::Period;
-use polymeter_proto::series::Identifier;
+use polymeter_proto::series::{Identifier, JobHandle};
 
 use super::port::Pushed;
 use crate::clock;
@@ -121,6 +121,11 @@ impl ActiveSource {
     /// What is read, and what its values are.
     pub fn source(&self) -> &Source {
         &self.source
+    }
+
+    /// Whether it is one of this job's.
+    pub(super) fn is_of(&self, job: JobHandle) -> bool {
+        self.key.job.as_ref().is_some_and(|of| of.handle == job)
     }
 
     /// The period of each group.

@@ -209,7 +209,11 @@ impl Sampler {
             Command::Add(id, source) => self.add(id, source),
             Command::Remove(id) => self.remove(id),
             Command::Regroup(id, groups) => self.regroup(id, groups),
-            Command::ReadNow(ids) => self.read_now(&ids),
+            Command::ReadNow(ids) => self.read_now(ids.into_iter(), |_| true),
+            Command::ReadJob(job) => {
+                let all = (0..).map(SourceId).take(self.sources.len());
+                self.read_now(all, |source| source.is_of(job));
+            }
             Command::Push(pushed) => self.push(&pushed),
             Command::Tell(told) => self.tell(*told),
             Command::Flush => self.flush(true),
@@ -273,13 +277,16 @@ impl Sampler {
     }
 
     /// Reads all groups of some sources out of turn: the first and the last reading of a job.
-    fn read_now(&mut self, ids: &[SourceId]) {
+    fn read_now(&mut self, ids: impl Iterator<Item = SourceId>, wanted: impl Fn(&ActiveSource) -> bool) {
         self.tick_number += 1;
         let began_ns = clock::monotonic_ns();
         let tick = Tick { number: self.tick_number, began_ns, realtime_us: clock::realtime_us() };
         let mut now_ns = began_ns;
         for id in ids {
             let Some(Some(source)) = self.sources.get_mut(id.0 as usize) else { continue };
+            if !wanted(source) {
+                continue;
+            }
             source.read(&mut self.text, tick, &mut now_ns);
             for group in 0..source.groups.len() {
                 let recorder = Recorder {

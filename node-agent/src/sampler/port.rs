@@ -7,6 +7,7 @@ use crossbeam_queue::ArrayQueue;
 use polymeter_proto::batch::{Batch, Job, Shape};
 use polymeter_proto::ledger::{Event, Tally};
 use polymeter_proto::limits;
+use polymeter_proto::series::JobHandle;
 use rustix::io::Errno;
 use rustix::thread::Pid;
 
@@ -39,6 +40,8 @@ pub enum Command {
     Regroup(SourceId, Vec<Group>),
     /// Read these once, now.
     ReadNow(Vec<SourceId>),
+    /// Read all sources of this job once, now.
+    ReadJob(JobHandle),
     /// Put this value, which a user gave, behind the samples so far.
     Push(Box<Pushed>),
     /// Put this event behind the samples so far.

@@ -1,0 +1,152 @@
+//! Sees first that a process or a cgroup of a job has ended, and does nothing else: for a thread with the sampler's priority.
+//!
+//! Slurm removes a job's cgroups half a millisecond after its last process, in a daemon that the kernel wakes on the same CPU
+//! in the same moment. Of two ordinary threads either may come first, however nice the one is: under autogroups a nice value
+//! counts among the threads of one session, sched(7).
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use polymeter_proto::series::JobHandle;
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::io::{Errno, pread};
+
+use crate::allowance::Allowance;
+use crate::clock;
+use crate::doorbell::Doorbell;
+
+/// How often it wakes: per second in the long run, and at once. What ends meanwhile is seen together. Who may make cgroups
+/// of version 2 may empty them as often as she likes.
+const WAKES: (u32, u32) = (100, 200);
+
+/// What is fetched at once.
+const EVENTS: usize = 64;
+
+/// The event of the bell among those of the jobs, whose handles have 32 bits.
+const BELL: u64 = u64::MAX;
+
+/// Waits for ends in one thread, and takes what it is to wait for from others.
+#[derive(Debug)]
+pub struct Lookout {
+    epoll: OwnedFd,
+    bell: Doorbell,
+}
+
+impl Lookout {
+    /// Waits for nothing yet.
+    ///
+    /// # Errors
+    /// When no descriptor can be had.
+    pub fn new() -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let bell = Doorbell::new()?;
+        epoll::add(&epoll, &bell, epoll::EventData::new_u64(BELL), epoll::EventFlags::IN)?;
+        Ok(Self { epoll, bell })
+    }
+
+    /// Waits for the end of a process, until its pidfd is closed.
+    ///
+    /// # Errors
+    /// When the kernel has no memory for it.
+    pub fn add_process(&self, pidfd: impl AsFd, job: JobHandle) -> Result<(), Errno> {
+        // Once: the kernel tells of the end, and again when somebody has waited for the process.
+        self.add(pidfd, job, epoll::EventFlags::IN | epoll::EventFlags::ONESHOT)
+    }
+
+    /// Waits for changes of a cgroup's `cgroup.events`, until the file is closed: it comes to be populated or is no more
+    /// (cgroup-v2.rst).
+    ///
+    /// # Errors
+    /// When the kernel has no memory for it, or the file is not a cgroup's.
+    pub fn add_events(&self, file: impl AsFd, job: JobHandle) -> Result<(), Errno> {
+        // What was never read has changed, to the kernel (kernfs_generic_poll, fs/kernfs/file.c).
+        pread(&file, &mut [0_u8; 64], 0)?;
+        // Each change once, though nobody reads the file.
+        self.add(file, job, epoll::EventFlags::PRI | epoll::EventFlags::ET)
+    }
+
+    fn add(&self, file: impl AsFd, job: JobHandle, of: epoll::EventFlags) -> Result<(), Errno> {
+        epoll::add(&self.epoll, file, epoll::EventData::new_u64(job.0.into()), of)
+    }
+
+    /// Calls `ended` for the job of which something has ended, until told to stop.
+    pub fn run(&self, mut ended: impl FnMut(JobHandle)) {
+        let mut allowance = Allowance::new(WAKES.0.into(), WAKES.1.into());
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
+        loop {
+            events.clear();
+            let forever = None::<&Timespec>;
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), forever) {
+                Ok(_) | Err(Errno::INTR) => {}
+                // There is no other error of a descriptor that is open; should there be, it must not be asked for ever.
+                Err(_) => return,
+            }
+            let mut last = None;
+            for event in &events {
+                let data = event.data.u64();
+                let Ok(job) = u32::try_from(data) else { return };
+                // The ends of one job mostly come one after the other.
+                if last.replace(data) != Some(data) {
+                    ended(JobHandle(job));
+                }
+            }
+            let now_ns = clock::monotonic_ns();
+            allowance.charge(1.0, now_ns);
+            let owed = Duration::from_nanos(allowance.owed_ns(now_ns));
+            if !owed.is_zero() {
+                clock::sleep(owed);
+            }
+        }
+    }
+
+    /// Lets [`Self::run`] return.
+    pub fn stop(&self) {
+        self.bell.ring();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::process::Command;
+    use std::sync::mpsc;
+
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_process_is_told_once_and_with_its_job() {
+        let lookout = Lookout::new().unwrap();
+        let mut sleepers = [1, 2].map(|job| {
+            let process = Command::new("sleep").arg("600").spawn().unwrap();
+            let pid = Pid::from_raw(process.id().try_into().unwrap()).unwrap();
+            let pidfd = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+            lookout.add_process(&pidfd, JobHandle(job)).unwrap();
+            (process, pidfd)
+        });
+        let (ended, seen) = mpsc::sync_channel(8);
+        let told: Vec<JobHandle> = std::thread::scope(|scope| {
+            scope.spawn(|| lookout.run(|job| ended.send(job).unwrap()));
+            let mut told = Vec::new();
+            for (process, _pidfd) in &mut sleepers {
+                process.kill().unwrap();
+                told.extend(seen.recv());
+                process.wait().unwrap();
+            }
+            lookout.stop();
+            told
+        });
+        assert_eq!(told, [JobHandle(1), JobHandle(2)]);
+        assert!(seen.try_recv().is_err(), "it was told of an end that there was not");
+    }
+
+    #[test]
+    fn what_tells_no_ends_is_refused() {
+        let lookout = Lookout::new().unwrap();
+        let file = File::open("/proc/self/exe").unwrap();
+        assert_eq!(lookout.add_events(&file, JobHandle(1)), Err(Errno::PERM));
+    }
+}
