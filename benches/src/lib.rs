@@ -4,6 +4,7 @@ pub mod agent;
 pub mod bare;
 pub mod clock;
 pub mod collector;
+pub mod failure;
 pub mod histogram;
 pub mod job;
 pub mod machine;

@@ -10,6 +10,7 @@ use clap::Parser;
 use polymeter_agent::control::{Answer, Lease, Status, Subject, Verb};
 use polymeter_agent::jobs::hierarchy::Mounts;
 use polymeter_benches::agent::{Line, Running};
+use polymeter_benches::failure::Failure;
 use polymeter_benches::job::{Job, pause};
 use polymeter_benches::table::{self, say, to_f64};
 use polymeter_proto::ledger::Tally;
@@ -45,7 +46,7 @@ struct Arguments {
     quick: bool,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Failure> {
     let mut arguments = Arguments::parse();
     if arguments.quick {
         (arguments.changes, arguments.seconds, arguments.rounds) = (2, 1, 1);

@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use clap::Parser;
+use polymeter_benches::failure::Failure;
 use polymeter_benches::table::{self, say, to_f64};
 use polymeter_proto::key::KeyPair;
 use rustix::time::{ClockId, clock_gettime};
@@ -50,10 +51,10 @@ struct Cost {
     wall_s: f64,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Failure> {
     let arguments = Arguments::parse();
     if arguments.receive {
-        return receive();
+        return Ok(receive()?);
     }
     let (rounds, bytes) = if arguments.quick { (1, BYTES / 64) } else { (arguments.rounds.max(1), BYTES) };
     table::machine();

@@ -11,6 +11,7 @@ use clap::{Parser, ValueEnum};
 use polymeter_benches::agent::Running;
 use polymeter_benches::bare::Bare;
 use polymeter_benches::clock::now_ns;
+use polymeter_benches::failure::Failure;
 use polymeter_benches::histogram::Histogram;
 use polymeter_benches::job::{Job, pause};
 use polymeter_benches::table::{self, say, to_f64};
@@ -98,10 +99,10 @@ impl Run {
     }
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Failure> {
     let mut arguments = Arguments::parse();
     if let Some(bare) = &arguments.bare {
-        return serde_json::from_str::<Bare>(bare)?.run();
+        return Ok(serde_json::from_str::<Bare>(bare)?.run()?);
     }
     if arguments.quick {
         (arguments.seconds, arguments.rounds, arguments.periods) = (2, 1, vec!["1ms".parse()?]);

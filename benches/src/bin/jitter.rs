@@ -16,6 +16,7 @@ use clap::Parser;
 use polymeter_benches::agent::Running;
 use polymeter_benches::bare::{self, Bare};
 use polymeter_benches::clock::{SECOND_NS, now_ns, process_cpu_ns};
+use polymeter_benches::failure::Failure;
 use polymeter_benches::histogram::Histogram;
 use polymeter_benches::job::{Job, pause};
 use polymeter_benches::statistics::{Estimate, Random};
@@ -117,13 +118,13 @@ struct Runs {
     gaps: Histogram,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Failure> {
     let mut arguments = Arguments::parse();
     if let Some(bare) = &arguments.bare {
-        return serde_json::from_str::<Bare>(bare)?.run();
+        return Ok(serde_json::from_str::<Bare>(bare)?.run()?);
     }
     if let Some(seconds) = arguments.measure {
-        return measure(seconds);
+        return Ok(measure(seconds)?);
     }
     if arguments.quick {
         (arguments.seconds, arguments.rounds, arguments.periods) = (1, 2, vec!["1ms".parse()?]);

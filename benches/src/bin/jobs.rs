@@ -16,6 +16,7 @@ use clap::Parser;
 use polymeter_agent::clock::realtime_us;
 use polymeter_agent::jobs::hierarchy::Mounts;
 use polymeter_benches::agent::Running;
+use polymeter_benches::failure::Failure;
 use polymeter_benches::job::{Job, pause, write};
 use polymeter_benches::table::{self, say, to_f64};
 use polymeter_proto::series::{JobHandle, MetricId, SeriesDescriptor, SeriesId, ShapeId};
@@ -52,7 +53,7 @@ const LOOK: u32 = 1_000;
 const BASELINE: &str =
     "[baseline]\n\"cpu.usage\" = \"1d\"\n\"memory.current\" = \"1d\"\n\"pids.current\" = \"1d\"\n";
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Failure> {
     let mut arguments = Arguments::parse();
     if arguments.quick {
         (arguments.jobs, arguments.times) = (100, 3);
@@ -61,7 +62,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let scratch = tempfile::tempdir()?;
     flood(&arguments, scratch.path())?;
     say("");
-    latencies(&arguments, scratch.path())
+    Ok(latencies(&arguments, scratch.path())?)
 }
 
 /// A job that runs, or has ended and is to be removed.

@@ -13,6 +13,7 @@ use polymeter_agent::control::Counts;
 use polymeter_benches::agent::Agent;
 use polymeter_benches::clock::{SECOND_NS, now_ns, sleep_until};
 use polymeter_benches::collector::Collector;
+use polymeter_benches::failure::Failure;
 use polymeter_benches::job::Job;
 use polymeter_benches::store::{Kind, Store};
 use polymeter_benches::sums::Sums;
@@ -58,7 +59,7 @@ struct Scene {
     most_outbox_bytes: u64,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Failure> {
     let mut arguments = Arguments::parse();
     if arguments.quick {
         (arguments.agents, arguments.outage, arguments.pause) = (3, 4, 1);
@@ -95,7 +96,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     scene.wait(arguments.pause, "collector killed")?;
     scene.catch_up(arguments.pause, arguments.patience)?;
     drop(job);
-    scene.end()
+    Ok(scene.end()?)
 }
 
 const HEAD: [&str; 7] = ["s", "event", "due", "missed", "dropped", "in all outboxes", "largest outbox"];

@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 use clap::Parser;
 use polymeter_benches::agent::Running;
 use polymeter_benches::clock::now_ns;
+use polymeter_benches::failure::Failure;
 use polymeter_benches::job::{Job, pause};
 use polymeter_benches::overhead::design::{Design, Run, Treatment};
 use polymeter_benches::overhead::results::{self, Results};
@@ -45,10 +46,10 @@ const QUICK: &str = include_str!("../../experiments/overhead-quick.toml");
 /// How long a tool runs before the command starts, in nanoseconds.
 const SETTLE_NS: i64 = 1_000_000_000;
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Failure> {
     let arguments = Arguments::parse();
     if let Some(pairs) = arguments.kernel {
-        return draw(pairs);
+        return Ok(draw(pairs)?);
     }
     let scratch = tempfile::tempdir()?;
     let read =
@@ -75,7 +76,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         file.add(&results::line(&design, number, run, wall_s))?;
         walls.push(wall_s);
     }
-    show(&design, &runs, &walls, &out)
+    Ok(show(&design, &runs, &walls, &out)?)
 }
 
 /// The wall time of one run, in seconds.

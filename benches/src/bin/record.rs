@@ -2,7 +2,6 @@
 //!
 //! Needs root, for the job's cgroups.
 
-use std::error::Error;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +11,7 @@ use polymeter_agent::config::Config;
 use polymeter_agent::jobs::hierarchy::Mounts;
 use polymeter_agent::plan::Layer;
 use polymeter_agent::request::JobSpec;
+use polymeter_benches::failure::Failure;
 use polymeter_benches::job::Job;
 use polymeter_benches::table::say;
 use polymeter_proto::wire::frame::Frame;
@@ -30,7 +30,7 @@ const ENDPOINT: &str = "inproc://record";
 
 const PLAN: &str = "socket = \"off\"\n[baseline]\n\"cpu.usage\" = \"1ms\"\n\"cpu.user\" = \"1ms\"\n\"cpu.system\" = \"1ms\"\n\"perf.cpu_clock\" = \"1ms\"\n\"perf.task_clock\" = \"1ms\"\n\"perf.page_faults*\" = \"1ms\"\n\"perf.context_switches\" = \"1ms\"\n\"perf.cpu_migrations\" = \"1ms\"\n\"memory.*\" = \"1ms\"\n\"memory.current\" = \"off\"\n\"memory.peak\" = \"off\"\n\"memory.limit*\" = \"off\"\n\"memory.failures\" = \"off\"\n\"memory.events.*\" = \"off\"\n\"memory.under_oom\" = \"off\"\n\"memory.with_swap.*\" = \"off\"\n\"memory.kernel.*\" = \"off\"\n\"memory.tcp.*\" = \"off\"\n\"memory.hierarchical*\" = \"off\"\n";
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Failure> {
     let arguments = Arguments::parse();
     let context = zmq::Context::new();
     let collector = context.socket(zmq::ROUTER)?;

@@ -13,6 +13,7 @@ use polymeter_agent::control::Counts;
 use polymeter_benches::agent::Agent;
 use polymeter_benches::clock::{SECOND_NS, now_ns, sleep_until};
 use polymeter_benches::collector::Collector;
+use polymeter_benches::failure::Failure;
 use polymeter_benches::job::Job;
 use polymeter_benches::plan;
 use polymeter_benches::process::{self, Usage};
@@ -86,7 +87,7 @@ struct Scene {
     begin_ns: u64,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Failure> {
     let mut arguments = Arguments::parse();
     let mut duration_s = arguments.minutes * 60;
     if arguments.quick {
@@ -127,7 +128,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     jobs.running.clear();
     say("");
     growth(&lines);
-    scene.end()
+    Ok(scene.end()?)
 }
 
 /// Further metrics of memory.stat and the software events, which are read more slowly.

@@ -13,6 +13,7 @@ use std::thread;
 use clap::Parser;
 use polymeter_benches::clock::{SECOND_NS, now_ns, wall_us};
 use polymeter_benches::collector::Collector;
+use polymeter_benches::failure::Failure;
 use polymeter_benches::mock::{MockAgent, Script};
 use polymeter_benches::recording::RECORDED;
 use polymeter_benches::store::{Kind, Store};
@@ -74,7 +75,7 @@ impl Taken {
     }
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Failure> {
     let mut arguments = Arguments::parse();
     if arguments.quick {
         (arguments.agents, arguments.frames, arguments.rounds) = (2, 4, 1);

@@ -17,6 +17,7 @@ mod scraped;
 use std::error::Error;
 
 use clap::Parser;
+use polymeter_benches::failure::Failure;
 use polymeter_benches::store::Kind;
 use polymeter_benches::table::{self, say};
 use polymeter_proto::period::Period;
@@ -86,13 +87,13 @@ impl Arguments {
     }
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Failure> {
     let mut arguments = Arguments::parse();
     if let Some(fleet) = &arguments.fleet {
-        return serde_json::from_str::<Fleet>(fleet)?.run();
+        return Ok(serde_json::from_str::<Fleet>(fleet)?.run()?);
     }
     if let Some(exporters) = &arguments.exporters {
-        return serde_json::from_str::<Exporters>(exporters)?.run();
+        return Ok(serde_json::from_str::<Exporters>(exporters)?.run()?);
     }
     if arguments.quick {
         (arguments.agents, arguments.seconds) = (vec![100], 5);

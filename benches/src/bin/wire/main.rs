@@ -5,9 +5,9 @@
 
 mod compressor;
 
-use std::error::Error;
 use std::path::Path;
 
+use polymeter_benches::failure::Failure;
 use polymeter_benches::recording::{self, RECORDED};
 use polymeter_benches::table::{self, say, to_f64};
 use polymeter_proto::series::SessionId;
@@ -17,7 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 /// How often everything is encoded and decoded, to have something to measure.
 const ROUNDS: u32 = 20;
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Failure> {
     table::machine();
     let rows = recording::rows(Path::new(RECORDED))?;
     let columns: usize = rows.first().map_or(0, |first| {
