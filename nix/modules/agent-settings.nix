@@ -34,7 +34,7 @@ in
   spool_bytes = optional size "1GiB" "How much may wait there.";
   realtime_priority =
     optional (types.ints.between 0 50) 10
-      "The priority of the sampling thread under SCHED_FIFO; 0 leaves it under the ordinary policy.";
+      "The priority under SCHED_FIFO of the sampling thread and of the one that sees jobs end; 0 leaves them under the ordinary policy.";
   perf_descriptors =
     optional (types.ints.between 0 1000000) 4096
       "How many descriptors the perf events of one job may take.";

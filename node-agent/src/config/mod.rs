@@ -53,7 +53,7 @@ pub struct Config {
     pub spool: Option<PathBuf>,
     /// The most bytes of them.
     pub spool_bytes: u64,
-    /// The priority of the sampler's thread under `SCHED_FIFO`; none for the ordinary policy.
+    /// The priority of the sampler's thread and of the lookout's under `SCHED_FIFO`; none for the ordinary policy.
     pub realtime_priority: Option<u8>,
     /// The standing plan for every job, the node and the agent itself.
     pub baseline: Layer,
