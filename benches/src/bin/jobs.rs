@@ -1,5 +1,5 @@
 //! Many short jobs, as a scheduler makes them: cgroups made one hierarchy after the other, a process that lives for a tenth of
-//! a second, cgroups removed ten milliseconds after its end. Whether each is seen, from its first reading to its last, and
+//! a second, cgroups removed some milliseconds after its end. Whether each is seen, from its first reading to its last, and
 //! whether the agent grows. And how long a prolog waits for `polymeter job start`.
 //!
 //! `cargo run --release --bin jobs -- [--quick]`. Needs root, for the jobs' cgroups, and `cargo build --release --workspace`
@@ -32,6 +32,12 @@ struct Arguments {
     /// How many of them begin each second.
     #[arg(long, default_value_t = 50)]
     per_second: u32,
+    /// How long after a job's end its cgroups are removed, in microseconds: Slurm takes 500 to 10000.
+    #[arg(long, default_value_t = 10_000, value_name = "MICROSECONDS")]
+    removed_after: u32,
+    /// Let something compute on each CPU all the time.
+    #[arg(long)]
+    busy: bool,
     /// How often each latency is measured.
     #[arg(long, default_value_t = 20)]
     times: usize,
@@ -43,8 +49,8 @@ struct Arguments {
 /// What a job does: it enters its cgroups, computes a little, and sleeps.
 const WORK: &str = "for d; do echo $$ > $d/cgroup.procs; done; i=0; while [ $i -lt 5000 ]; do i=$((i+1)); done; exec sleep 0.08";
 
-/// How long after a job's end its cgroups are removed, in microseconds: Slurm took 10 ms to the first.
-const REMOVED_AFTER_US: i64 = 10_000;
+/// What computes all the time, in a session of its own as another job.
+const BURN: &str = "while :; do :; done";
 
 /// How often the agent's size is looked at, in jobs.
 const LOOK: u32 = 1_000;
@@ -65,6 +71,22 @@ fn main() -> Result<(), Failure> {
     Ok(latencies(&arguments, scratch.path())?)
 }
 
+/// A process that computes until this is dropped.
+struct Busy(Child);
+
+impl Busy {
+    fn start() -> std::io::Result<Self> {
+        Command::new("setsid").args(["sh", "-c", BURN]).stdin(Stdio::null()).spawn().map(Self)
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
 /// A job that runs, or has ended and is to be removed.
 struct Short {
     number: u32,
@@ -78,6 +100,11 @@ fn flood(arguments: &Arguments, scratch: &Path) -> Result<(), Box<dyn Error>> {
     let yard = format!("polymeter_jobs_{}", std::process::id());
     let _yard = Job::make(&mounts, &yard)?;
     let agent = Running::start(scratch, &format!("jobs = [\"{yard}/job_{{job}}\"]\n{BASELINE}"))?;
+    let cpus = if arguments.busy { std::thread::available_parallelism()?.get() } else { 0 };
+    let _busy = (0..cpus).map(|_| Busy::start()).collect::<Result<Vec<_>, _>>()?;
+    let removed_after_us = i64::from(arguments.removed_after);
+    // So often that the time of the removal is about what was wanted.
+    let look_ns = i64::from(arguments.removed_after).saturating_mul(100).min(1_000_000);
     let cpu_before_s = agent.cpu_s()?;
     let (mut running, mut used, mut seen, mut sizes) =
         (Vec::new(), BTreeMap::new(), Seen::default(), Vec::new());
@@ -85,8 +112,8 @@ fn flood(arguments: &Arguments, scratch: &Path) -> Result<(), Box<dyn Error>> {
     for number in 0..arguments.jobs {
         let due_us = began_us + i64::from(number) * 1_000_000 / i64::from(arguments.per_second);
         while realtime_us() < due_us || running.len() > 500 {
-            tend(&mut running, &mut used)?;
-            pause(1_000_000);
+            tend(&mut running, &mut used, removed_after_us)?;
+            pause(look_ns);
         }
         let job = Job::make(&mounts, &format!("{yard}/job_{number}"))?;
         let process = Command::new("sh")
@@ -102,8 +129,8 @@ fn flood(arguments: &Arguments, scratch: &Path) -> Result<(), Box<dyn Error>> {
     }
     let took_s = to_f64((realtime_us() - began_us).unsigned_abs()) / 1e6;
     while !running.is_empty() {
-        tend(&mut running, &mut used)?;
-        pause(1_000_000);
+        tend(&mut running, &mut used, removed_after_us)?;
+        pause(look_ns);
     }
     pause(3_000_000_000);
     let cpu_s = agent.cpu_s()? - cpu_before_s;
@@ -122,7 +149,11 @@ fn flood(arguments: &Arguments, scratch: &Path) -> Result<(), Box<dyn Error>> {
 }
 
 /// Notices the ends of jobs, and removes those that ended a while ago.
-fn tend(running: &mut Vec<Short>, used: &mut BTreeMap<String, u64>) -> Result<(), Box<dyn Error>> {
+fn tend(
+    running: &mut Vec<Short>,
+    used: &mut BTreeMap<String, u64>,
+    removed_after_us: i64,
+) -> Result<(), Box<dyn Error>> {
     for short in running.iter_mut().filter(|short| short.ended_us.is_none()) {
         if short.process.try_wait()?.is_some() {
             short.ended_us = Some(realtime_us());
@@ -130,7 +161,7 @@ fn tend(running: &mut Vec<Short>, used: &mut BTreeMap<String, u64>) -> Result<()
     }
     let now_us = realtime_us();
     running.retain(|short| {
-        let is_due = short.ended_us.is_some_and(|ended_us| ended_us + REMOVED_AFTER_US <= now_us);
+        let is_due = short.ended_us.is_some_and(|ended_us| ended_us + removed_after_us <= now_us);
         if is_due {
             // Dropping it removes its cgroups.
             used.insert(short.number.to_string(), used_ns(short.job.directories()));
