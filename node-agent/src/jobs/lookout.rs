@@ -17,9 +17,9 @@ use crate::allowance::Allowance;
 use crate::clock;
 use crate::doorbell::Doorbell;
 
-/// How often it wakes: per second in the long run, and at once. What ends meanwhile is seen together. Who may make cgroups
-/// of version 2 may empty them as often as she likes.
-const WAKES: (u32, u32) = (100, 200);
+/// How often it has a job read: per second in the long run, and at once. What ends meanwhile is seen together. All jobs of a node
+/// may end at once; and who may make cgroups of version 2 may empty them as often as she likes.
+const READS: (u32, u32) = (200, 1000);
 
 /// What is fetched at once.
 const EVENTS: usize = 64;
@@ -73,7 +73,7 @@ impl Lookout {
 
     /// Calls `ended` for the job of which something has ended, until told to stop.
     pub fn run(&self, mut ended: impl FnMut(JobHandle)) {
-        let mut allowance = Allowance::new(WAKES.0.into(), WAKES.1.into());
+        let mut allowance = Allowance::new(READS.0.into(), READS.1.into());
         let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
         loop {
             events.clear();
@@ -83,17 +83,15 @@ impl Lookout {
                 // There is no other error of a descriptor that is open; should there be, it must not be asked for ever.
                 Err(_) => return,
             }
-            let mut last = None;
-            for event in &events {
-                let data = event.data.u64();
-                let Ok(job) = u32::try_from(data) else { return };
-                // The ends of one job mostly come one after the other.
-                if last.replace(data) != Some(data) {
-                    ended(JobHandle(job));
-                }
-            }
+            // Several parts of a job mostly end together.
+            events.sort_unstable_by_key(|event| event.data.u64());
+            events.dedup_by_key(|event| event.data.u64());
             let now_ns = clock::monotonic_ns();
-            allowance.charge(1.0, now_ns);
+            for event in &events {
+                let Ok(job) = u32::try_from(event.data.u64()) else { return };
+                ended(JobHandle(job));
+                allowance.charge(1.0, now_ns);
+            }
             let owed = Duration::from_nanos(allowance.owed_ns(now_ns));
             if !owed.is_zero() {
                 clock::sleep(owed);
@@ -141,6 +139,22 @@ mod tests {
         });
         assert_eq!(told, [JobHandle(1), JobHandle(2)]);
         assert!(seen.try_recv().is_err(), "it was told of an end that there was not");
+    }
+
+    #[test]
+    fn what_ends_together_is_one_reading_of_each_job() {
+        let lookout = Lookout::new().unwrap();
+        let ended = [7, 3, 7, 5, 3].map(|job| {
+            let descriptor = Doorbell::new().unwrap();
+            descriptor.ring();
+            lookout.add_process(&descriptor, JobHandle(job)).unwrap();
+            descriptor
+        });
+        lookout.stop();
+        let mut told = Vec::new();
+        lookout.run(|job| told.push(job.0));
+        assert_eq!(told, [3, 5, 7]);
+        drop(ended);
     }
 
     #[test]
