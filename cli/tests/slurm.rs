@@ -25,6 +25,7 @@ use common::stored::{self, Key, Series};
 use common::workload;
 use common::{Need, Site, has, now_us, wait_until};
 use polymeter_collector::query::{JobRow, Of};
+use rusqlite::Connection;
 
 #[test]
 #[ignore = "no test: what the tests run as a job"]
@@ -80,11 +81,13 @@ impl Scene {
     }
 
     /// A job that has ended has its first and its last reading on each of its nodes, and what the prolog told.
-    fn must_be_whole(&self, job: &str, nodes: usize) -> BTreeMap<Key, Series> {
+    fn must_be_whole(&self, job: &str, nodes: u32) -> BTreeMap<Key, Series> {
         let row = stored::wait_for_end(&self.site, job);
+        // The job has ended when one of its nodes says so: what the others say may come later.
+        let store = Connection::open(self.site.path("store.db")).unwrap();
         wait_until(&format!("job {job} has ended on {nodes} nodes"), || {
-            let reader = &mut self.site.reader();
-            stored::job(reader, job).is_some_and(|row| row.nodes.len() == nodes)
+            let ended = "SELECT count(*) FROM job_node WHERE job_key = ?1 AND ended IS NOT NULL";
+            store.query_row(ended, [row.job_key], |row| row.get::<_, u32>(0)).unwrap() == nodes
         });
         assert_eq!(row.cluster.as_deref(), Some("lab"));
         let samples = self.samples(&row);
