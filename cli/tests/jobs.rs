@@ -393,15 +393,6 @@ fn the_end_of_a_jobs_processes_is_read_while_its_cgroups_are_there() {
     collector.terminate();
 }
 
-/// A thread of a process, by its name.
-fn thread_of(pid: u32, name: &str) -> String {
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-    let named = threads.map(|thread| thread.unwrap()).find(|thread| {
-        fs::read_to_string(thread.path().join("comm")).is_ok_and(|comm| comm.trim_end() == name)
-    });
-    named.unwrap().file_name().into_string().unwrap()
-}
-
 #[test]
 fn a_job_is_read_at_its_end_also_while_the_manager_is_held_up() {
     let test = "a_job_is_read_at_its_end_also_while_the_manager_is_held_up";
@@ -429,7 +420,7 @@ fn a_job_is_read_at_its_end_also_while_the_manager_is_held_up() {
             pause(300);
             std::mem::replace(&mut before, readings()) == readings()
         });
-        let Some(manager) = Frozen::new(&thread_of(agent.daemon.pid(), "manager")) else {
+        let Some(manager) = Frozen::new(&agent.daemon.thread("manager")) else {
             return skip(test, "freezer", "there is no freezer of version 1");
         };
         drop(process);

@@ -302,11 +302,7 @@ fn the_sampler_goes_round_where_every_cpu_works() {
     let (collector, endpoint) = collector(&site, &site.endpoint());
     let agent =
         Agent::start(&site, &Plan { collector: &endpoint, jobs: &[], baseline: &[("node.cpu.*", "1ms")] });
-    let tasks = std::fs::read_dir(format!("/proc/{}/task", agent.daemon.pid())).unwrap();
-    let is_sampler = |path: &std::path::PathBuf| {
-        std::fs::read_to_string(path.join("comm")).is_ok_and(|name| name.trim_end() == "sampler")
-    };
-    let sampler = tasks.map(|task| task.unwrap().path()).find(is_sampler).unwrap();
+    let sampler = agent.daemon.thread("sampler");
     // The policy is the 41st field, and the second is the name; proc_pid_stat(5).
     let stat = std::fs::read_to_string(sampler.join("stat")).unwrap();
     if stat.rsplit_once(") ").unwrap().1.split(' ').nth(38) != Some(FIFO) {

@@ -261,14 +261,14 @@ fn sample(port: Arc<Port>, counters: Arc<Counters>, flush: Period, priority: Opt
 fn look_out(lookout: &Lookout, port: &Port, priority: Option<u8>) {
     // The sampler has said so, should it be refused.
     if priority.is_none_or(|priority| kernel::set_fifo_priority(priority).is_err()) {
-        prefer();
+        raise_priority();
     }
     // Where too many commands wait, the manager's own must do.
     lookout.run(|job| drop(port.command(Command::ReadJob(job))));
 }
 
 /// Gives the calling thread a better priority among ordinary threads: what it waits for is gone some milliseconds later.
-fn prefer() {
+fn raise_priority() {
     const NICE: i32 = -10;
     // Without the right to it, ends of jobs on a busy node may be seen too late.
     rustix::process::setpriority_process(None, NICE).ok();
@@ -288,7 +288,7 @@ struct Doors {
 
 fn manage(manager: Manager, received: mpsc::Receiver<Request>, doors: Doors) {
     // It does little, and the cgroups of a short job must be opened soon.
-    prefer();
+    raise_priority();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
     match runtime {
         Err(error) => log::error(&format!("cannot start: {error}")),

@@ -148,12 +148,12 @@ pub struct Frozen {
 }
 
 impl Frozen {
-    /// None where there is no such freezer.
-    pub fn new(thread: &str) -> Option<Self> {
+    /// Of the thread with this directory in /proc; none where there is no such freezer.
+    pub fn new(thread: &Path) -> Option<Self> {
         let place = root("freezer")?.join(unique());
         fs::create_dir(&place).ok()?;
         let frozen = Self { place };
-        fs::write(frozen.place.join("tasks"), thread).unwrap();
+        fs::write(frozen.place.join("tasks"), thread.file_name().unwrap().as_encoded_bytes()).unwrap();
         let state = frozen.place.join("freezer.state");
         fs::write(&state, "FROZEN").unwrap();
         wait_until("the thread is frozen", || fs::read_to_string(&state).unwrap().trim() == "FROZEN");

@@ -36,6 +36,15 @@ impl Daemon {
     }
 
     /// What it wrote on stderr so far.
+    /// The directory in /proc of one of its threads.
+    pub fn thread(&self, name: &str) -> PathBuf {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+        let is_it = |thread: &PathBuf| {
+            fs::read_to_string(thread.join("comm")).is_ok_and(|comm| comm.trim_end() == name)
+        };
+        threads.map(|thread| thread.unwrap().path()).find(is_it).unwrap()
+    }
+
     pub fn said(&self) -> String {
         fs::read_to_string(&self.log).unwrap()
     }

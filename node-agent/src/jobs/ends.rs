@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -42,6 +43,9 @@ const LIST_BYTES: u64 = 64;
 
 /// The hierarchies of version 1 in which a job's processes are looked for: the first that the job has.
 const V1: [&str; 7] = ["memory", "cpuacct", "cpu", "pids", "blkio", "perf_event", "hugetlb"];
+
+/// The file of a cgroup of version 2 that says whether it has processes.
+const EVENTS: &str = "cgroup.events";
 
 /// The files of a cgroup into which a process is written to enter it. Writes into others, such as limits, tell nothing.
 const ENTRIES: [&str; 3] = ["cgroup.procs", "tasks", "cgroup.threads"];
@@ -131,9 +135,10 @@ impl Ends {
         let former = std::mem::take(&mut of_job.watched);
         if let Some(v2) = cgroups.directory(Hierarchy::V2) {
             let directories = self.watch_tree(job, &mut of_job, v2);
-            of_job.urgent.retain(|directory, _| directories.contains(directory));
+            // One that was removed and made again is another.
+            of_job.urgent.retain(|directory, file| is_of(file, directory));
             for directory in directories {
-                self.watch(job, &mut of_job, Watched::Events(directory.join("cgroup.events")));
+                self.watch(job, &mut of_job, Watched::Events(directory.join(EVENTS)));
                 self.make_urgent(&mut of_job, handle, directory);
             }
         }
@@ -268,7 +273,7 @@ impl Ends {
             return;
         }
         // Without it the end is seen by inotify.
-        if let Ok(events) = File::open(directory.join("cgroup.events"))
+        if let Ok(events) = File::open(directory.join(EVENTS))
             && self.lookout.add_events(&events, handle).is_ok()
         {
             of_job.urgent.insert(directory, events);
@@ -296,6 +301,12 @@ impl Ends {
         of_job.leaders.insert(id, Leader { pid, _pidfd: pidfd });
         Ok(())
     }
+}
+
+/// Whether a file of `cgroup.events` is that of the cgroup that has this directory now.
+fn is_of(file: &File, directory: &Path) -> bool {
+    let now = std::fs::metadata(directory.join(EVENTS)).map(|now| now.ino());
+    now.is_ok_and(|now| file.metadata().is_ok_and(|file| file.ino() == now))
 }
 
 /// The first process in a cgroup itself.
@@ -377,6 +388,19 @@ mod tests {
         fs::write(&events, "populated 0\nfrozen 0\n").unwrap();
         assert_eq!(happened(&mut ends), BTreeMap::from([(job(), true)]));
         assert!(ends.happened().is_empty());
+    }
+
+    #[test]
+    fn a_cgroup_that_was_made_again_is_another() {
+        let directory = tempfile::tempdir().unwrap();
+        let events = directory.path().join(EVENTS);
+        fs::write(&events, "populated 1\n").unwrap();
+        let file = File::open(&events).unwrap();
+        assert!(is_of(&file, directory.path()));
+        fs::remove_file(&events).unwrap();
+        assert!(!is_of(&file, directory.path()));
+        fs::write(&events, "populated 1\n").unwrap();
+        assert!(!is_of(&file, directory.path()));
     }
 
     #[test]
