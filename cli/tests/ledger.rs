@@ -13,12 +13,26 @@
 mod common;
 
 use common::cgroup::Yard;
-use common::daemons::{Agent, Plan, collector};
+use common::daemons::{Agent, Plan, collector, collector_with};
 use common::stored;
 use common::workload::Sleeper;
-use common::{Need, Site, has, pause, wait_until};
+use common::{Need, Site, has, pause, program, wait_until};
 use rusqlite::Connection;
 use rustix::process::Signal;
+
+/// For each job and for the node there are as many rows as the ledger says, and each line adds up.
+fn assert_balanced(store: &Connection) {
+    let wrong = "SELECT count(*) FROM ledger_balance
+         WHERE due <> missed + absent + dropped + skipped + rejected + apart + stored + unknown OR unknown < 0";
+    assert_eq!(number(store, wrong), 0);
+    let by_job = "SELECT count(*) FROM (
+             SELECT coalesce(job_key, 0) AS job, sum(stored) AS stored FROM ledger_balance GROUP BY 1
+         ) AS told FULL JOIN (
+             SELECT coalesce(job_key, 0) AS job, count(*) AS stored FROM samples JOIN series USING (series_id) GROUP BY 1
+         ) AS there USING (job)
+         WHERE coalesce(told.stored, 0) <> coalesce(there.stored, 0)";
+    assert_eq!(number(store, by_job), 0);
+}
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 
@@ -124,4 +138,54 @@ fn the_sums_agree_whatever_fails() {
     assert_eq!(count(without_reason), 0);
     agent.daemon.terminate();
     running.terminate();
+}
+
+#[test]
+fn a_job_whose_cgroups_come_and_go_and_whose_agents_are_killed_is_counted() {
+    if !has("a_job_whose_cgroups_come_and_go_and_whose_agents_are_killed_is_counted", &NEEDS) {
+        return;
+    }
+    let (site, yard) = (Site::new(), Yard::new());
+    let (running, endpoint) = collector_with(&site, "tcp://127.0.0.1:*", "silent_after = \"2s\"\n");
+    let plan = Plan { collector: &endpoint, jobs: &[yard.pattern()], baseline: &BASELINE };
+    let store = || Connection::open(site.path("store.db")).unwrap();
+    let mut killed = Vec::new();
+    for life in 0..3 {
+        let agent = Agent::start(&site, &plan);
+        for pause_ms in [0, 20, 150] {
+            let job = yard.job("1");
+            agent.must_follow("1", &["v1/memory.stat"]);
+            wait_for_acknowledgements(&agent);
+            job.remove();
+            // Before and after the agent has seen that it is gone.
+            pause(pause_ms);
+        }
+        let job = yard.job("1");
+        agent.must_follow("1", &["v1/memory.stat"]);
+        wait_for_acknowledgements(&agent);
+        killed.push(agent.status()["session"].as_str().unwrap().to_owned());
+        agent.daemon.kill();
+        if life < 2 {
+            job.remove();
+        }
+        assert_balanced(&store());
+    }
+    // The last one's successor never comes, and its job ends all the same, at a time that is not known.
+    let lost = "SELECT count(*) FROM job JOIN job_node USING (job_key) WHERE lost AND job.ended IS NOT NULL";
+    wait_until("the job of the lost agent has ended", || number(&store(), lost) > 0);
+    running.terminate();
+    let store = store();
+    assert_balanced(&store);
+    assert_eq!(number(&store, "SELECT count(*) FROM job WHERE ended IS NULL"), 0);
+    for session in killed {
+        let gaps = format!(
+            "SELECT count(*) FROM loss WHERE reason = 'unknown' AND job_key IS NOT NULL AND session_id = '{session}'"
+        );
+        assert_eq!(number(&store, &gaps), 1, "{session}");
+    }
+    let report =
+        program("polymeter").args(["report", "--job", "1", "--store", &site.store()]).output().unwrap();
+    let said = String::from_utf8(report.stdout).unwrap();
+    assert!(said.contains("whose end is unknown: the agent on "), "{said}");
+    assert!(said.contains("\n  unknown  ") && said.contains("% of what is known)"), "{said}");
 }

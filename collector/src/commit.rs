@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use polymeter_proto::ledger::{JobFacts, Mark, PlanChange, Tally};
 use polymeter_proto::series::{
-    Identifier, JobDescriptor, Labels, MetricDescriptor, Number, SessionDescriptor, SessionId,
+    Identifier, JobDescriptor, JobHandle, Labels, MetricDescriptor, Number, SessionDescriptor, SessionId,
 };
 
 /// A session, as the store keeps it.
@@ -21,10 +21,12 @@ pub struct Session {
 pub struct Job {
     /// The session of the node.
     pub session: Arc<Session>,
+    /// The session's handle of it. A job whose cgroups go and return has another one each time.
+    pub handle: JobHandle,
     /// What the node says of it.
     pub descriptor: JobDescriptor,
     /// The store's key, once it is committed there.
-    pub key: OnceLock<i32>,
+    pub key: OnceLock<i64>,
 }
 
 impl Job {
@@ -46,7 +48,7 @@ pub struct Series {
     /// The labels.
     pub labels: Labels,
     /// The store's id, once it is committed there.
-    pub id: OnceLock<i32>,
+    pub id: OnceLock<i64>,
 }
 
 impl Series {
@@ -56,13 +58,25 @@ impl Series {
     }
 }
 
+/// A line of the ledger: one source of one job, or of the node, in one session. Its identity is that of the tally in the
+/// agent, so that a later tally replaces an earlier one of the same counters and never those of another life of the job.
+#[derive(Debug)]
+pub struct Account {
+    /// The session.
+    pub session: Arc<Session>,
+    /// The job; none for the node's own.
+    pub job: Option<Arc<Job>>,
+    /// The source, as its tallies call it.
+    pub source: Identifier,
+    /// The store's id, once it is committed there.
+    pub id: OnceLock<i64>,
+}
+
 /// The samples of several series at common times.
 #[derive(Debug)]
 pub struct Samples {
-    /// The source that gave them, as its tallies call it.
-    pub source: Arc<Identifier>,
-    /// The job; none for the node's own.
-    pub job: Option<Arc<Job>>,
+    /// The line of the ledger that counts them.
+    pub account: Arc<Account>,
     /// The series that are here, a column of `values` for each.
     pub series: Vec<Arc<Series>>,
     /// When the samples were taken, in microseconds since the epoch.
@@ -87,10 +101,8 @@ impl Samples {
 /// Samples that are not stored, and why.
 #[derive(Debug, Clone)]
 pub struct Loss {
-    /// The job; none for the node's own, and where nobody knows.
-    pub job: Option<Arc<Job>>,
-    /// The source; none where nobody knows.
-    pub source: Option<Arc<Identifier>>,
+    /// The line of the ledger that counts them; none where the source is unknown.
+    pub account: Option<Arc<Account>>,
     /// How many.
     pub samples: u64,
     /// Why.
@@ -108,8 +120,8 @@ impl Loss {
 
     /// Whether it is of the same job and source, for the same reason.
     pub fn is_alike(&self, other: &Self) -> bool {
-        let job = |loss: &Self| loss.job.as_ref().map(Arc::as_ptr);
-        job(self) == job(other) && self.source == other.source && self.reason == other.reason
+        let account = |loss: &Self| loss.account.as_ref().map(Arc::as_ptr);
+        account(self) == account(other) && self.reason == other.reason
     }
 }
 
@@ -221,8 +233,8 @@ pub struct Accepted {
     pub outside: Option<Outside>,
     /// Its samples that are not stored.
     pub losses: Vec<Loss>,
-    /// Tallies since the session began, by job and source.
-    pub tallies: Vec<(Option<Arc<Job>>, Identifier, Tally)>,
+    /// Tallies since the session began, by line of the ledger.
+    pub tallies: Vec<(Arc<Account>, Tally)>,
     /// Changes of plan.
     pub plan_changes: Vec<(Option<Arc<Job>>, PlanChange)>,
     /// Instants that somebody named.
@@ -231,6 +243,8 @@ pub struct Accepted {
     pub job_ends: Vec<(Arc<Job>, i64)>,
     /// What schedulers told of jobs.
     pub job_facts: Vec<(Arc<Job>, JobFacts)>,
+    /// When the agent stopped in order, in microseconds since the epoch: this is the session's last frame.
+    pub session_end_us: Option<i64>,
 }
 
 impl Accepted {
@@ -249,6 +263,7 @@ impl Accepted {
             marks: Vec::new(),
             job_ends: Vec::new(),
             job_facts: Vec::new(),
+            session_end_us: None,
         }
     }
 
@@ -271,8 +286,7 @@ impl Accepted {
         for samples in self.samples.iter().chain(&self.apart) {
             let times = || samples.times_us.iter().copied();
             nothing.lose(Loss {
-                job: samples.job.clone(),
-                source: Some(Arc::clone(&samples.source)),
+                account: Some(Arc::clone(&samples.account)),
                 samples: samples.values.len() as u64,
                 reason,
                 span_us: times().min().zip(times().max()).unwrap_or((self.received_us, self.received_us)),
@@ -285,7 +299,7 @@ impl Accepted {
     pub fn as_loss_of_nobody(&self, reason: LossReason) -> Self {
         let mut nothing = Self::nothing(Arc::clone(&self.session), self.sequence, self.received_us);
         for loss in self.as_loss(reason).losses {
-            nothing.lose(Loss { job: None, source: None, ..loss });
+            nothing.lose(Loss { account: None, ..loss });
         }
         nothing
     }
@@ -303,17 +317,27 @@ impl Accepted {
     /// All jobs that it speaks of, some more than once.
     pub fn jobs(&self) -> impl Iterator<Item = &Arc<Job>> {
         let of_series = self.series().filter_map(|series| series.job.as_ref());
-        let of_losses = self.losses.iter().filter_map(|loss| loss.job.as_ref());
-        let of_tallies = self.tallies.iter().filter_map(|(job, ..)| job.as_ref());
+        let of_accounts = self.accounts().filter_map(|account| account.job.as_ref());
         let of_changes = self.plan_changes.iter().filter_map(|(job, _)| job.as_ref());
         let of_marks = self.marks.iter().filter_map(|(job, _)| job.as_ref());
         of_series
-            .chain(of_losses)
-            .chain(of_tallies)
+            .chain(of_accounts)
             .chain(of_changes)
             .chain(of_marks)
             .chain(self.job_ends.iter().map(|(job, _)| job))
             .chain(self.job_facts.iter().map(|(job, _)| job))
+    }
+
+    /// All lines of the ledger that it changes, some more than once.
+    pub fn accounts(&self) -> impl Iterator<Item = &Arc<Account>> {
+        let of_samples = self.samples.iter().chain(&self.apart).map(|samples| &samples.account);
+        let of_losses = self.losses.iter().filter_map(|loss| loss.account.as_ref());
+        of_samples.chain(of_losses).chain(self.tallies.iter().map(|(account, _)| account))
+    }
+
+    /// The time of its newest sample, in microseconds since the epoch.
+    pub fn newest_us(&self) -> Option<i64> {
+        self.samples.iter().flat_map(|samples| samples.times_us.iter().copied()).max()
     }
 
     /// All series that it has samples of, some more than once.

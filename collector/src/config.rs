@@ -46,6 +46,8 @@ pub struct Config {
     pub commit_interval: Duration,
     /// How many samples are committed together at most, but for the frame that goes beyond it.
     pub commit_rows: usize,
+    /// How long nothing may be heard of an agent until its session, and the jobs that it followed, count as ended.
+    pub silent_after: Duration,
     /// When samples may be dated, and what becomes of others.
     pub clock: TimeRange,
     /// Where users ask for changes of whole jobs.
@@ -68,6 +70,7 @@ impl Config {
             writers: 2,
             commit_interval: Duration::from_secs(1),
             commit_rows: 50_000,
+            silent_after: crate::limits::SILENT_AFTER,
             clock: TimeRange::default(),
             control: ControlConfig::default(),
             keys: None,
@@ -170,6 +173,7 @@ impl Arguments {
             writers: file.writers.unwrap_or(meant.writers),
             commit_interval: file.commit_interval.unwrap_or(meant.commit_interval),
             commit_rows: file.commit_rows.unwrap_or(meant.commit_rows),
+            silent_after: file.silent_after.unwrap_or(meant.silent_after),
             clock: file.clock.meant(),
             control: file.control.meant(),
             bind_node_to_key: file.security.bind_node_to_key.unwrap_or(meant.bind_node_to_key),

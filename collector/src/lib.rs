@@ -186,11 +186,13 @@ impl Collector {
         let server = server.transpose()?;
         let (directory, clocks) = (Directory::default(), Clocks::new(config.clock));
         let mut writers = Vec::new();
-        for ((store, inbox), counts) in stores.into_iter().zip(outlets).zip(metrics.writers()) {
+        for (number, ((store, inbox), counts)) in
+            stores.into_iter().zip(outlets).zip(metrics.writers()).enumerate()
+        {
             let (answers, directory) = (answer_sender.clone(), directory.clone());
             let (clocks, metrics) = (clocks.clone(), Arc::clone(counts));
             let ways = Ways { inbox, answers, directory, clocks, metrics };
-            let writer = Writer::new(config.clone(), clock, stop.clone(), ways, store);
+            let writer = Writer::new(config.clone(), clock, stop.clone(), ways, store, number == 0);
             writers.push(spawn("writer", move || writer.run())?);
         }
         // The writers and control alone hold the answers' sender now: when the last has gone, the receiver goes.

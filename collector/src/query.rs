@@ -2,6 +2,7 @@
 
 mod backend;
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use polymeter_proto::ledger::Tally;
@@ -31,8 +32,10 @@ pub struct JobRow {
     pub owner_uid: Option<i64>,
     /// When the first of its nodes began to follow it, in nanoseconds since the epoch.
     pub started_ns: i64,
-    /// When the last of its nodes that has ended did, in nanoseconds since the epoch.
+    /// When the last of its nodes ended, in nanoseconds since the epoch; none while it runs on any.
     pub ended_ns: Option<i64>,
+    /// Nodes on which it ended with its agent, so that nobody knows when.
+    pub lost_nodes: Vec<String>,
     /// Its nodes, sorted.
     pub nodes: Vec<String>,
     /// The account or project that it is charged to, where the scheduler told.
@@ -107,7 +110,7 @@ pub struct LedgerRow {
     pub node: String,
     /// The source.
     pub source: String,
-    /// The counts since the session began.
+    /// The counts since the session began, with the samples that came after its newest tally.
     pub tally: Tally,
     /// Taken, and lost with frames that the agent had to drop or to give up.
     pub skipped: u64,
@@ -115,14 +118,10 @@ pub struct LedgerRow {
     pub rejected: u64,
     /// Taken, and stored apart from others because of their times.
     pub apart: u64,
-}
-
-impl LedgerRow {
-    /// How many samples must be stored with the others, up to the frame that brought the tally.
-    pub const fn stored(&self) -> u64 {
-        let elsewhere = self.tally.dropped + self.skipped + self.rejected + self.apart;
-        self.tally.taken.saturating_sub(elsewhere)
-    }
+    /// Taken and stored.
+    pub stored: u64,
+    /// Taken, and nothing says what became of them.
+    pub unknown: u64,
 }
 
 /// A change of what is sampled.
@@ -212,6 +211,7 @@ impl Reader {
             started_ns: row.integer(),
             ended_ns: row.optional_integer(),
             nodes: Vec::new(),
+            lost_nodes: Vec::new(),
             account: row.optional_text(),
             queue: row.optional_text(),
             cores: row.optional_integer(),
@@ -219,14 +219,18 @@ impl Reader {
             exit_code: row.optional_integer(),
             exit_signal: row.optional_integer(),
         })?;
-        let nodes =
-            self.backend.rows("SELECT job_key, node FROM job_node ORDER BY job_key, node", &[], |row| {
-                (row.integer(), row.text())
-            })?;
-        for (key, node) in nodes {
-            if let Some(job) = jobs.iter_mut().find(|job| job.job_key == key) {
-                job.nodes.push(node);
+        let nodes = self.backend.rows(
+            "SELECT job_key, node, CASE WHEN lost THEN 1 ELSE 0 END FROM job_node ORDER BY job_key, node",
+            &[],
+            |row| (row.integer(), row.text(), row.integer() == 1),
+        )?;
+        let places: HashMap<i64, usize> = jobs.iter().map(|job| job.job_key).zip(0..).collect();
+        for (key, node, is_lost) in nodes {
+            let Some(job) = places.get(&key).and_then(|place| jobs.get_mut(*place)) else { continue };
+            if is_lost {
+                job.lost_nodes.push(node.clone());
             }
+            job.nodes.push(node);
         }
         Ok(jobs)
     }
@@ -310,10 +314,18 @@ impl Reader {
     /// # Errors
     /// When the store fails.
     pub fn ledger(&mut self, job_key: Option<i64>) -> Result<Vec<LedgerRow>, StoreError> {
-        let sql = "SELECT ledger.session_id, node, source, due, taken, late, missed, absent, dropped, skipped, rejected, apart
-             FROM ledger JOIN session USING (session_id)
-             WHERE coalesce(job_key, 0) = CAST($1 AS bigint) ORDER BY node, source, ledger.session_id";
-        self.backend.rows(sql, &[Value::Integer(job_key.unwrap_or(0))], |row| LedgerRow {
+        let which = if job_key.is_some() {
+            "job_key = CAST($1 AS bigint)"
+        } else {
+            "job_key IS NULL AND CAST($1 AS bigint) = 0"
+        };
+        let sql = format!(
+            "SELECT ledger_balance.session_id, node, source, due, taken, late, missed, absent, dropped, skipped, rejected,
+                 apart, ledger_balance.stored, unknown
+             FROM ledger_balance JOIN session ON session.session_id = ledger_balance.session_id
+             WHERE {which} ORDER BY node, source, ledger_balance.session_id, handle"
+        );
+        self.backend.rows(&sql, &[Value::Integer(job_key.unwrap_or(0))], |row| LedgerRow {
             session_id: row.text(),
             node: row.text(),
             source: row.text(),
@@ -328,6 +340,8 @@ impl Reader {
             skipped: row.count(),
             rejected: row.count(),
             apart: row.count(),
+            stored: row.count(),
+            unknown: row.count(),
         })
     }
 

@@ -17,7 +17,7 @@ use crate::commit::{Accepted, LossReason, Losses};
 use crate::config::Config;
 use crate::directory::Directory;
 use crate::inbox::{Answer, AnswerSender, Inbox, Peer, Received, Taken};
-use crate::ingest::{Ingest, Verdict, session_of};
+use crate::ingest::{Ingest, Verdict, micros, session_of};
 use crate::metrics::WriterMetrics;
 use crate::refusal::Refusal;
 use crate::stop::Stop;
@@ -97,6 +97,8 @@ pub(crate) struct Writer {
     rows: usize,
     /// When the first of it was gathered.
     since: Duration,
+    /// When silent sessions are looked for again; none where another writer does.
+    next_look: Option<Duration>,
     /// The stop's patience is over: what still comes is left to the agents.
     given_up: bool,
     totals: Totals,
@@ -110,8 +112,11 @@ impl Writer {
         stop: Stop,
         Ways { inbox, answers, directory, clocks, metrics }: Ways,
         store: Store,
+        looks_for_silence: bool,
     ) -> Self {
         let ingest = Ingest::new(config.clock);
+        // Agents that are still there have that long to reach a collector that was away.
+        let next_look = looks_for_silence.then(|| clock.now().since_start + config.silent_after);
         Self {
             config,
             clock,
@@ -125,6 +130,7 @@ impl Writer {
             gathered: Vec::new(),
             rows: 0,
             since: Duration::ZERO,
+            next_look,
             given_up: false,
             totals: Totals::default(),
             metrics,
@@ -134,7 +140,7 @@ impl Writer {
     /// Works until the receiver has gone and its inbox is empty.
     pub(crate) fn run(mut self) -> Totals {
         loop {
-            match self.inbox.take(self.patience()) {
+            match self.inbox.take(self.next_wake()) {
                 Taken::Message(message) => self.judge(message),
                 Taken::Nothing => {}
                 Taken::Closed => break,
@@ -142,6 +148,7 @@ impl Writer {
             if self.is_due() {
                 self.commit();
             }
+            self.end_silent();
             self.metrics.show(&self.totals, self.ingest.sessions());
         }
         self.commit();
@@ -152,6 +159,27 @@ impl Writer {
     fn patience(&self) -> Option<Duration> {
         let waited = || self.clock.now().since_start.saturating_sub(self.since);
         (!self.gathered.is_empty()).then(|| self.config.commit_interval.saturating_sub(waited()))
+    }
+
+    /// How long to wait for a message.
+    fn next_wake(&self) -> Option<Duration> {
+        let now = self.clock.now().since_start;
+        let until_look = self.next_look.map(|look| look.saturating_sub(now));
+        self.patience().into_iter().chain(until_look).min()
+    }
+
+    /// Ends the sessions of which nothing was heard for too long, now and then.
+    fn end_silent(&mut self) {
+        let now = self.clock.now();
+        if self.next_look.is_none_or(|look| now.since_start < look) || self.store.is_none() {
+            return;
+        }
+        let silent_after = self.config.silent_after;
+        self.next_look = Some(now.since_start + silent_after.min(limits::SILENCE_LOOK));
+        let cutoff_us = now.wall_us.saturating_sub(micros(silent_after));
+        if let Err(error) = self.attempt(|store| store.end_silent(cutoff_us, now.wall_us)) {
+            log::warning(format_args!("cannot end silent sessions: {}; trying again", log::chain(&error)));
+        }
     }
 
     fn is_due(&self) -> bool {
@@ -329,7 +357,10 @@ impl Writer {
                 Ok(value) => {
                     self.metrics.store_away.set(0);
                     if let Some(since) = away_since {
-                        let away = self.clock.now().since_start.saturating_sub(since);
+                        let now = self.clock.now().since_start;
+                        let away = now.saturating_sub(since);
+                        // Nobody was silent: nothing could be stored of anybody.
+                        self.next_look = self.next_look.map(|_| now + self.config.silent_after);
                         log::info(format_args!(
                             "the store is back after {:.1} s; nothing was lost here",
                             away.as_secs_f64()

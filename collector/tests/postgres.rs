@@ -302,3 +302,36 @@ fn a_frame_that_the_store_refuses_keeps_no_other_out() {
     );
     assert_eq!(losses.iter().map(|loss| loss.samples).sum::<u64>(), 9);
 }
+
+#[test]
+fn an_exhausted_sequence_costs_no_sample() {
+    let Some(mut site) = site("an_exhausted_sequence_costs_no_sample", Kind::Postgres) else { return };
+    let begin_us = now_us();
+    site.collector().stop().unwrap();
+    for table in ["series_series_id", "job_job_key", "ledger_ledger_id"] {
+        let sequence = format!("{table}_seq");
+        server(&mut site)
+            .query(&format!("ALTER SEQUENCE {sequence} MAXVALUE 2; SELECT setval('{sequence}', 2)"));
+    }
+    let collector = site.collector();
+    let mut agent = Agent::to(&site.context, &collector, "n1", 7);
+    tick(&mut agent, begin_us, 0);
+    agent.send_from(0);
+    // It says why, tries again, and acknowledges nothing meanwhile.
+    assert_eq!(agent.hear(1500), None);
+    for table in ["series_series_id", "job_job_key", "ledger_ledger_id"] {
+        server(&mut site).query(&format!("ALTER SEQUENCE {table}_seq NO MAXVALUE"));
+    }
+    agent.settle();
+    collector.stop().unwrap();
+    assert_counts(&site, "n1", 1);
+    assert!(site.reader().losses(None).unwrap().is_empty());
+    // More ids than 32 bits hold.
+    server(&mut site).query("SELECT setval('series_series_id_seq', 5000000000)");
+    let collector = site.collector();
+    let mut other = Agent::to(&site.context, &collector, "n2", 8);
+    tick(&mut other, begin_us, 0);
+    other.settle();
+    collector.stop().unwrap();
+    assert_counts(&site, "n2", 1);
+}

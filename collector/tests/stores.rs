@@ -20,7 +20,7 @@ use std::sync::Arc;
 use common::agent::{Agent, job, shape, values};
 use common::{Site, now_us, wait_until};
 use polymeter_collector::ingest::{Beyond, TimeRange};
-use polymeter_collector::query::{JobRow, Of, Reader};
+use polymeter_collector::query::{JobRow, LedgerRow, Of, Reader};
 use polymeter_collector::store::StoreError;
 use polymeter_collector::{Collector, Config, StartError};
 use polymeter_proto::batch::Shape;
@@ -42,7 +42,7 @@ scenarios! {
     a_clock_that_is_far_off_is_stored_apart,
     a_stop_commits_what_lies_in_the_socket,
     a_newer_schema_is_refused,
-    an_older_schema_is_brought_up_to_date,
+    older_schemas_are_brought_up_to_date,
 }
 
 /// A frame of one row, `seed` seconds after `begin_us`.
@@ -105,6 +105,17 @@ fn has_what_the_scheduler_told(found: &JobRow) {
     assert_eq!((found.state.as_deref(), found.exit_code, found.exit_signal), (Some("FAILED"), Some(3), None));
 }
 
+/// The tallies that came, and of the source that sent the samples without one what is there.
+fn assert_ledger(ledger: &[LedgerRow], told: Tally) {
+    let of = |source: &str| -> Vec<_> {
+        let rows = ledger.iter().filter(|row| row.source == source);
+        rows.map(|row| (row.node.as_str(), row.tally, row.stored)).collect()
+    };
+    let counted = Tally { due: 60, taken: 60, ..Tally::default() };
+    assert_eq!(of("memory.stat"), [("n1", told, 0), ("n2", told, 0)]);
+    assert_eq!(of("stat"), [("n1", counted, 60), ("n2", counted, 60)]);
+}
+
 fn what_is_sampled_is_what_is_read(site: &mut Site) {
     let begin_us = now_us();
     let collector = site.collector();
@@ -162,11 +173,7 @@ fn what_is_sampled_is_what_is_read(site: &mut Site) {
     let summary = reader.summary(series[0].series_id).unwrap().unwrap();
     assert_eq!((summary.count, summary.min, summary.max), (20, 0.0, values(19).1[0]));
     assert_eq!((summary.first, summary.last), (0.0, values(19).1[0]));
-    let ledger = reader.ledger(Some(found.job_key)).unwrap();
-    assert_eq!(
-        ledger.iter().map(|row| (row.node.as_str(), row.tally)).collect::<Vec<_>>(),
-        [("n1", tally(20)), ("n2", tally(20))]
-    );
+    assert_ledger(&reader.ledger(Some(found.job_key)).unwrap(), tally(20));
     let changes = reader.plan_changes(Some(found.job_key)).unwrap();
     assert_eq!(changes.len(), 2);
     assert_eq!(
@@ -437,7 +444,7 @@ fn a_clock_that_is_far_off_is_stored_apart(site: &mut Site) {
     assert_eq!(site.number("SELECT count(*) FROM loss"), 0);
     let job_key = the_job(site).job_key;
     let ledger = site.reader().ledger(Some(job_key)).unwrap();
-    assert_eq!((ledger[0].apart, ledger[0].stored()), (3, 6));
+    assert_eq!((ledger[0].apart, ledger[0].stored), (3, 6));
     // Nothing was made in the table of the others for a day of two years ago.
     if site.kind == common::Kind::Postgres {
         let old = "SELECT count(*) FROM pg_class WHERE relname ~ '^samples_[0-9]{8}$'
@@ -455,30 +462,100 @@ fn a_clock_that_is_far_off_is_stored_apart(site: &mut Site) {
     }
 }
 
-fn an_older_schema_is_brought_up_to_date(site: &mut Site) {
-    site.collector().stop().unwrap();
-    // As version 3 left it.
-    for sql in [
-        "DROP VIEW ledger_balance",
-        "DROP TABLE samples_apart",
-        "ALTER TABLE ledger DROP COLUMN apart",
-        "CREATE VIEW ledger_balance AS
-         SELECT session_id, job_key, source, due, taken, late, missed, absent, dropped, skipped, rejected,
-                taken - dropped - skipped - rejected AS stored FROM ledger",
-        "DELETE FROM schema_version WHERE version > 3",
-        "INSERT INTO ledger (session_id, source, due, taken, late, missed, absent, dropped) VALUES ('x', 'stat', 5, 4, 0, 1, 0, 0)",
-    ] {
-        site.execute(sql);
+/// What made the schema of each version, as files that never change again.
+const SQLITE: [&str; 4] = [
+    include_str!("../schema/sqlite_1.sql"),
+    include_str!("../schema/sqlite_2.sql"),
+    include_str!("../schema/sqlite_3.sql"),
+    include_str!("../schema/sqlite_4.sql"),
+];
+const POSTGRES: [&str; 4] = [
+    include_str!("../schema/postgres_1.sql"),
+    include_str!("../schema/postgres_2.sql"),
+    include_str!("../schema/postgres_3.sql"),
+    include_str!("../schema/postgres_4.sql"),
+];
+
+/// Makes a store as a collector of an older version left it, with a job of 3 samples, of which its ledger knows.
+fn make_store_of_version(site: &mut Site, version: usize) {
+    site.execute("CREATE TABLE schema_version (version int4 NOT NULL)");
+    for (number, (sqlite, postgres)) in (1..=version).zip(SQLITE.into_iter().zip(POSTGRES)) {
+        let partitioning = if site.kind == common::Kind::Postgres { "PARTITION BY RANGE (time)" } else { "" };
+        site.execute(&match site.kind {
+            common::Kind::Sqlite => sqlite.to_owned(),
+            _ => postgres.replace("/* PARTITIONING */", partitioning),
+        });
+        site.execute(&format!("INSERT INTO schema_version VALUES ({number})"));
     }
-    let Err(StoreError::OlderSchema { found: 3 }) = Reader::open(&site.url()) else { panic!("it is read") };
-    let collector = Collector::start(&apart(site), &site.context).unwrap();
-    let mut agent = Agent::to(&site.context, &collector, "n1", 21);
-    send_from_a_wrong_clock(&mut agent, now_us());
-    agent.settle();
-    assert_eq!(collector.stop().unwrap().apart, 3);
-    assert_eq!(site.number("SELECT max(version) FROM schema_version"), 4);
-    let found = "SELECT count(*) FROM ledger_balance WHERE (source, stored, apart) IN (('stat', 4, 0), ('stat', 6, 3))";
-    assert_eq!(site.number(found), 2);
+    match site.kind {
+        common::Kind::Sqlite => {}
+        common::Kind::Postgres => {
+            site.execute(include_str!("../schema/partitions_1.sql"));
+            site.execute("SELECT polymeter_create_partition(date '2026-01-01')");
+        }
+        common::Kind::Timescale => site.execute(
+            "CREATE EXTENSION IF NOT EXISTS timescaledb;
+             SELECT create_hypertable('samples', by_range('time', interval '1 day'), create_default_indexes => false);
+             ALTER TABLE samples SET (timescaledb.compress, timescaledb.compress_segmentby = '',
+                                      timescaledb.compress_orderby = 'series_id,time')",
+        ),
+    }
+    let time = |seconds: u32| match site.kind {
+        common::Kind::Sqlite => format!("{}", (1_767_225_600 + i64::from(seconds)) * 1_000_000_000),
+        _ => format!("'2026-01-01 00:00:{seconds:02}+00'"),
+    };
+    let [zero, one, two] = [0, 1, 2].map(time);
+    site.execute(&format!(
+        "INSERT INTO node VALUES ('n0', {zero});
+         INSERT INTO metric VALUES ('cpu.usage', 'nanoseconds', 'counter');
+         INSERT INTO job (job_id, owner_uid, started) VALUES ('old', 1000, {zero});
+         INSERT INTO job_node (job_key, node, started) VALUES (1, 'n0', {zero});
+         INSERT INTO series (node, metric, job_key, job_id, labels) VALUES ('n0', 'cpu.usage', 1, 'old', '{{}}');
+         INSERT INTO samples VALUES ({zero}, 1, 10), ({one}, 1, 20), ({two}, 1, 30);
+         INSERT INTO session (session_id, node, agent_version, started, last_sequence, last_seen) VALUES ('0000000000000099', 'n0', '0', {zero}, 5, {two});
+         INSERT INTO ledger (session_id, job_key, source, due, taken, late, missed, absent, dropped) VALUES ('0000000000000099', 1, 'stat', 5, 3, 0, 2, 0, 0)"
+    ));
+    if site.kind == common::Kind::Timescale {
+        // The policy comes last, for its first run would come between.
+        site.execute("SELECT compress_chunk(chunk) FROM show_chunks('samples') AS chunk");
+        site.execute("SELECT add_compression_policy('samples', compress_after => interval '2 days')");
+    }
+}
+
+fn older_schemas_are_brought_up_to_date(site: &mut Site) {
+    for version in 1..=4 {
+        let mut site = Site::new("older_schemas_are_brought_up_to_date", site.kind).unwrap();
+        make_store_of_version(&mut site, version);
+        let found = i32::try_from(version).unwrap();
+        let Err(StoreError::OlderSchema { found: of }) = Reader::open(&site.url()) else {
+            panic!("it is read")
+        };
+        assert_eq!(of, found);
+        let collector = Collector::start(&apart(&site), &site.context).unwrap();
+        let mut agent = Agent::to(&site.context, &collector, "n1", 21);
+        send_from_a_wrong_clock(&mut agent, now_us());
+        agent.settle();
+        assert_eq!(collector.stop().unwrap().apart, 3);
+        assert_eq!(site.number("SELECT max(version) FROM schema_version"), 5);
+        let found = "SELECT count(*) FROM ledger_balance WHERE (source, due, stored, apart, unknown) IN (('stat', 5, 3, 0, 0), ('stat', 12, 6, 3, 0))";
+        assert_eq!(site.number(found), 2, "version {version}");
+        // Nothing is lost of the samples, and more than 2^31 series have room.
+        let mut reader = site.reader();
+        let jobs = reader.jobs().unwrap();
+        let old = jobs.iter().find(|job| job.job_id == "old").unwrap();
+        let series = reader.series(Of::Job(old.job_key)).unwrap();
+        let points = reader.points(series[0].series_id, i64::MIN..i64::MAX).unwrap();
+        assert_eq!(points.iter().map(|(_, value)| *value).collect::<Vec<_>>(), [10.0, 20.0, 30.0]);
+        if site.kind != common::Kind::Sqlite {
+            let narrow = "SELECT count(*) FROM information_schema.columns
+                 WHERE table_schema = 'public' AND column_name IN ('series_id', 'job_key') AND data_type <> 'bigint'";
+            assert_eq!(site.number(narrow), 0);
+        }
+        if site.kind == common::Kind::Timescale {
+            let compressing = "SELECT count(*) FROM timescaledb_information.jobs WHERE proc_name LIKE 'policy_compression%' AND hypertable_name = 'samples'";
+            assert_eq!(site.number(compressing), 1);
+        }
+    }
 }
 
 fn a_stop_commits_what_lies_in_the_socket(site: &mut Site) {

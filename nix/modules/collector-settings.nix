@@ -36,6 +36,7 @@ in
     "require"
   ]) "auto" "Whether TimescaleDB is used where the server has it.";
   writers = optional (types.ints.between 1 64) 2 "Connections that write side by side.";
+  silent_after = optional reach "5min" "How long nothing may be heard of an agent until its session and the jobs that it followed count as ended.";
   commit_interval = optional period "1s" "How long samples wait for others, to be committed with them.";
   commit_rows =
     optional (types.ints.between 1 10000000) 50000

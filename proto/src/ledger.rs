@@ -75,6 +75,11 @@ pub enum Event {
     Mark(Mark),
     /// The scheduler told something of a job.
     JobTold(JobTold),
+    /// The agent stopped in order: nothing was sampled and not sent. A session without it ended in an unknown state.
+    SessionEnded {
+        /// When, in microseconds since the epoch.
+        at_us: i64,
+    },
 }
 
 /// What a scheduler told of a job, when it began there or ended.

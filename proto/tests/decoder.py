@@ -249,7 +249,8 @@ EVENT = enum(
     job_ended=record(job=u32, at_us=i64),
     mark=record(at_us=i64, job=option(u32), name=text, kind=one_of("instant", "begin", "end"), by=option(text)),
     job_told=record(job=u32, is_over=boolean, account=option(text), queue=option(text), nodes=option(text),
-                    cores=option(u32), state=option(text), exit_code=option(u32), exit_signal=option(u32)))
+                    cores=option(u32), state=option(text), exit_code=option(u32), exit_signal=option(u32)),
+    session_ended=record(at_us=i64))
 TO_COLLECTOR = enum(
     dictionary=record(session=session_id, entries=some(ENTRY)),
     skipped=record(session=session_id, first=u64, last=u64,

@@ -390,6 +390,7 @@ fn extras() -> Vec<Golden> {
         frame("dictionary", frame_of_extras(&dictionary(), &[], &[])),
         frame("ledger", frame_of_extras(&[], &ledger(), &[])),
         frame("events", frame_of_extras(&[], &[], &events())),
+        frame("session_ended", frame_of_extras(&[], &[], &[Event::SessionEnded { at_us: T0 + 2 }])),
     ]
 }
 

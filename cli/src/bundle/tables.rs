@@ -52,16 +52,19 @@ fn marks(reader: &mut Reader, key: Option<i64>) -> Result<String, StoreError> {
 fn ledger(reader: &mut Reader, key: Option<i64>) -> Result<String, StoreError> {
     let mut csv = Csv::new([
         "session", "node", "source", "due", "taken", "late", "missed", "absent", "dropped", "skipped",
-        "rejected", "apart",
+        "rejected", "apart", "stored", "unknown",
     ]);
     for row in reader.ledger(key)? {
         let tally = row.tally;
         let of_agent = [tally.due, tally.taken, tally.late, tally.missed, tally.absent, tally.dropped];
         let [due, taken, late, missed, absent, dropped] = of_agent.map(|count| count.to_string());
-        let [skipped, rejected, apart] =
-            [row.skipped, row.rejected, row.apart].map(|count| count.to_string());
+        let of_collector = [row.skipped, row.rejected, row.apart, row.stored, row.unknown];
+        let [skipped, rejected, apart, stored, unknown] = of_collector.map(|count| count.to_string());
         let (session, node, source) = (row.session_id, row.node, row.source);
-        csv.row([session, node, source, due, taken, late, missed, absent, dropped, skipped, rejected, apart]);
+        csv.row([
+            session, node, source, due, taken, late, missed, absent, dropped, skipped, rejected, apart,
+            stored, unknown,
+        ]);
     }
     Ok(csv.0)
 }

@@ -17,6 +17,8 @@ pub(crate) struct Report {
     /// Seconds from the begin to the end, or to the last sample of a job that goes on.
     pub(crate) wall_s: f64,
     pub(crate) ended: bool,
+    /// Nodes on which it ended with its agent: when is not known.
+    pub(crate) lost_nodes: Vec<String>,
     pub(crate) used: Used,
     pub(crate) series: Vec<SeriesReport>,
     pub(crate) ledger: Tally,
@@ -26,6 +28,8 @@ pub(crate) struct Report {
     pub(crate) rejected: u64,
     /// Taken, and stored apart from others because of their times.
     pub(crate) apart: u64,
+    /// Taken, and nothing says what became of them.
+    pub(crate) unknown: u64,
     /// By node and source.
     pub(crate) sources: Vec<SourceReport>,
     pub(crate) stored: u64,
@@ -48,13 +52,13 @@ pub(crate) struct SourceReport {
     pub(crate) rejected: u64,
     pub(crate) apart: u64,
     pub(crate) stored: u64,
+    pub(crate) unknown: u64,
 }
 
 impl From<LedgerRow> for SourceReport {
     fn from(row: LedgerRow) -> Self {
-        let stored = row.stored();
-        let LedgerRow { session_id: _, node, source, tally, skipped, rejected, apart } = row;
-        Self { node, source, tally, skipped, rejected, apart, stored }
+        let LedgerRow { session_id: _, node, source, tally, skipped, rejected, apart, stored, unknown } = row;
+        Self { node, source, tally, skipped, rejected, apart, stored, unknown }
     }
 }
 
@@ -63,6 +67,7 @@ impl From<LedgerRow> for SourceReport {
 pub(crate) struct LossReport {
     pub(crate) node: String,
     pub(crate) source: Option<String>,
+    /// How many; 0 for the reason `unknown`: of an agent that ended without a word nobody knows.
     pub(crate) samples: u64,
     pub(crate) reason: String,
     /// When the oldest of them was taken, in seconds since the job began.
@@ -72,6 +77,11 @@ pub(crate) struct LossReport {
 }
 
 impl LossReport {
+    /// Whether it is a time of which nothing is known.
+    pub(crate) fn is_gap(&self) -> bool {
+        self.reason == "unknown"
+    }
+
     fn new(row: LossRow, began_ns: i64) -> Self {
         let LossRow { node, source, samples, reason, first_time_ns, last_time_ns, .. } = row;
         let since_begin = |time_ns| units::seconds_between(began_ns, time_ns);
@@ -213,13 +223,14 @@ pub(crate) fn gather(reader: &mut Reader, job: &JobRow) -> Result<Report, StoreE
         let from_zero = row.metric.starts_with("io.") && row.first_time_ns > first_ns;
         series.push(summarise(row, &values, period, from_zero));
     }
-    let (mut ledger, mut skipped, mut rejected, mut apart) = (Tally::default(), 0, 0, 0);
+    let (mut ledger, mut skipped, mut rejected, mut apart, mut unknown) = (Tally::default(), 0, 0, 0, 0);
     let mut sources = Vec::new();
     for row in reader.ledger(Some(job.job_key))? {
         ledger.add(&row.tally);
         skipped += row.skipped;
         rejected += row.rejected;
         apart += row.apart;
+        unknown += row.unknown;
         sources.push(SourceReport::from(row));
     }
     let losses = reader.losses(Some(job.job_key))?.into_iter();
@@ -231,6 +242,7 @@ pub(crate) fn gather(reader: &mut Reader, job: &JobRow) -> Result<Report, StoreE
         owner: job.owner.clone().or_else(|| job.owner_uid.map(|uid| format!("uid {uid}"))),
         wall_s: units::seconds_between(job.started_ns, end_ns),
         ended: job.ended_ns.is_some(),
+        lost_nodes: job.lost_nodes.clone(),
         used: used(&series),
         stored: series.iter().map(|series| series.samples).sum(),
         series,
@@ -238,6 +250,7 @@ pub(crate) fn gather(reader: &mut Reader, job: &JobRow) -> Result<Report, StoreE
         skipped,
         rejected,
         apart,
+        unknown,
         sources,
         losses,
         phases,

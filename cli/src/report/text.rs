@@ -24,7 +24,11 @@ const CHART: (usize, usize) = (10, 60);
 pub(crate) fn text(report: &Report, detail: Detail, bound: Option<usize>) -> String {
     let mut text = String::new();
     let owner = report.owner.as_ref().map_or_else(String::new, |owner| format!(" of {owner}"));
-    let state = if report.ended { "" } else { ", still running" };
+    let state = match (report.ended, report.lost_nodes.as_slice()) {
+        (false, _) => ", still running".to_owned(),
+        (true, []) => String::new(),
+        (true, lost) => format!(", whose end is unknown: the agent on {} was lost", lost.join(", ")),
+    };
     text.push_str(&format!("job {}{owner} on {}{state}\n", report.job, report.nodes.join(", ")));
     text.push_str(&totals(report));
     text.push('\n');
@@ -108,12 +112,12 @@ fn series(report: &Report, detail: Detail, bound: Option<usize>) -> String {
 fn sources(report: &Report, bound: Option<usize>) -> String {
     let head = [
         "source", "node", "due", "taken", "late", "missed", "absent", "dropped", "skipped", "rejected",
-        "apart", "stored",
+        "apart", "stored", "unknown",
     ];
     let row = |source: &SourceReport| {
         let tally = &source.tally;
         let counts = [tally.due, tally.taken, tally.late, tally.missed, tally.absent, tally.dropped];
-        let rest = [source.skipped, source.rejected, source.apart, source.stored];
+        let rest = [source.skipped, source.rejected, source.apart, source.stored, source.unknown];
         let counts = counts.iter().chain(&rest).map(u64::to_string);
         [source.source.clone(), source.node.clone()].into_iter().chain(counts).collect()
     };
@@ -128,9 +132,14 @@ fn completeness(report: &Report) -> String {
     let takeable = ledger.due.saturating_sub(ledger.absent);
     let share =
         if takeable > 0 { 100.0 * units::to_f64(ledger.taken) / units::to_f64(takeable) } else { 100.0 };
-    let elsewhere = ledger.dropped + report.skipped + report.rejected + report.apart;
+    let elsewhere = ledger.dropped + report.skipped + report.rejected + report.apart + report.unknown;
     let expected = ledger.taken.saturating_sub(elsewhere);
-    let others = [(report.skipped, "skipped"), (report.rejected, "rejected"), (report.apart, "stored apart")];
+    let others = [
+        (report.skipped, "skipped"),
+        (report.rejected, "rejected"),
+        (report.apart, "stored apart"),
+        (report.unknown, "of unknown fate"),
+    ];
     let others: String = others
         .iter()
         .filter(|(samples, _)| *samples > 0)
@@ -138,10 +147,11 @@ fn completeness(report: &Report) -> String {
         .collect();
     let missing = match expected.saturating_sub(report.stored) {
         0 => String::new(),
-        missing => format!(", {missing} on their way or deleted since"),
+        missing => format!(", {missing} deleted since"),
     };
+    let of = if report.losses.iter().any(LossReport::is_gap) { "what is known" } else { "what was there" };
     let mut text = format!(
-        "  {:<18}{} due, {} taken ({share:.2} % of what was there), {} late, {} missed, {} absent, {} dropped{others}; {} stored{missing}\n",
+        "  {:<18}{} due, {} taken ({share:.2} % of {of}), {} late, {} missed, {} absent, {} dropped{others}; {} stored{missing}\n",
         "samples",
         ledger.due,
         ledger.taken,
@@ -153,6 +163,14 @@ fn completeness(report: &Report) -> String {
     );
     for loss in &report.losses {
         let LossReport { node, source, samples, reason, first_s, last_s } = loss;
+        if loss.is_gap() {
+            text.push_str(&format!(
+                "  {:<18}{:.3} s on {node}, from {first_s:.3} s to {last_s:.3} s: the agent was lost\n",
+                "unknown",
+                last_s - first_s
+            ));
+            continue;
+        }
         let source = source.as_deref().unwrap_or("nobody knows what");
         text.push_str(&format!(
             "  {:<18}{samples} samples of {source} on {node}, from {first_s:.3} s to {last_s:.3} s: {reason}\n",

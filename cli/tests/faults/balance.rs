@@ -2,7 +2,7 @@
 
 use crate::common::reference::assert_between;
 use crate::common::stored;
-use crate::scene::{Ended, FAR, METRICS, NEAR};
+use crate::scene::{Ended, METRICS};
 
 impl Ended {
     /// Whatever `sql` finds is wrong.
@@ -36,12 +36,23 @@ pub(crate) fn nothing_twice(ended: &mut Ended) {
 }
 
 /// Each line of each life adds up. Nothing was dropped by anybody or rejected: every outbox had room, also that of the agent
-/// whose spool had none. What the agents themselves counted is there, and who was stopped has missed something.
+/// whose spool had none. What the agents themselves counted is there, and who was stopped has missed something. Of a life
+/// that was killed, and of no other, it is noted that its end is unknown, for the job and for the node.
 pub(crate) fn ledger_is_whole(ended: &mut Ended) {
     let wrong = "SELECT * FROM ledger_balance
-        WHERE due <> taken + missed + absent OR stored <> taken OR dropped + skipped + rejected <> 0";
+        WHERE due <> taken + missed + absent OR stored <> taken OR dropped + skipped + rejected + apart + unknown <> 0";
     ended.must_be_empty("the ledger does not add up", wrong);
-    ended.must_be_empty("lost", "SELECT * FROM loss");
+    let killed = list(ended.dead.iter().filter(|(_, left)| left.killed).map(|(session, _)| session));
+    let gaps = format!(
+        "SELECT * FROM loss WHERE reason <> 'unknown' OR samples <> 0 OR session_id NOT IN ({killed}) OR last_time <= first_time"
+    );
+    ended.must_be_empty("lost", &gaps);
+    let without = format!(
+        "SELECT session_id, end_reason, count(job_key), count(*) FROM session LEFT JOIN loss USING (session_id, node)
+         GROUP BY 1, 2 HAVING (session_id IN ({killed})) <> (coalesce(end_reason, '') = 'superseded' AND count(job_key) = 1 AND count(*) = 2)
+             OR session_id NOT IN ({killed}) AND end_reason IS DISTINCT FROM 'stopped'"
+    );
+    ended.must_be_empty("a life's end is not what it was", &without);
     let of_node = |column: &str, node: &str| {
         format!(
             "SELECT sum({column}) FROM ledger_balance JOIN session USING (session_id) WHERE node = '{node}'"
@@ -60,10 +71,9 @@ pub(crate) fn ledger_is_whole(ended: &mut Ended) {
     }
 }
 
-/// Of each node, job and source there is what the ledger says. Of a life that was killed the last tallies are missing,
-/// which would have said more: of such there is no less.
+/// Of each node, job and source there is what the ledger says, also of lives that were killed, whose last tallies are
+/// missing.
 pub(crate) fn stored_is_what_was_taken(ended: &mut Ended) {
-    let alive = list([&ended.nodes[NEAR], &ended.nodes[FAR]]);
     let by_source = format!(
         "WITH {}, ledger AS (
              SELECT node, coalesce(job_key, 0) AS job, source, sum(ledger_balance.stored) AS reckoned
@@ -73,18 +83,14 @@ pub(crate) fn stored_is_what_was_taken(ended: &mut Ended) {
              FROM samples JOIN series USING (series_id) JOIN of USING (metric) GROUP BY 1, 2, 3
          )
          SELECT * FROM ledger FULL JOIN there USING (node, job, source)
-         WHERE reckoned IS NULL OR coalesce(counted, 0) < reckoned OR node IN ({alive}) AND coalesce(counted, 0) <> reckoned",
+         WHERE coalesce(counted, 0) IS DISTINCT FROM reckoned",
         sources()
     );
     ended.must_be_empty("not what the ledger says", &by_source);
-    let killed = list(ended.dead.iter().filter(|(_, left)| left.killed).map(|(session, _)| session));
-    let by_session = format!(
-        "SELECT session_id, node, session.stored, sum(ledger_balance.stored) AS reckoned
-         FROM session JOIN ledger_balance USING (session_id) GROUP BY 1, 2, 3
-         HAVING session.stored < sum(ledger_balance.stored)
-             OR session_id NOT IN ({killed}) AND session.stored <> sum(ledger_balance.stored)"
-    );
-    ended.must_be_empty("sessions and ledger disagree", &by_session);
+    let by_session = "SELECT session_id, node, session.stored, sum(ledger_balance.stored) AS reckoned
+         FROM session LEFT JOIN ledger_balance USING (session_id) GROUP BY 1, 2, 3
+         HAVING session.stored IS DISTINCT FROM coalesce(sum(ledger_balance.stored), 0)";
+    ended.must_be_empty("sessions and ledger disagree", by_session);
     let by_node = "SELECT node, counted, stored FROM
              (SELECT node, count(*) AS counted FROM samples JOIN series USING (series_id) GROUP BY node) AS there
          FULL JOIN (SELECT node, sum(stored) AS stored FROM session GROUP BY node) AS session USING (node)

@@ -39,7 +39,7 @@ pub(crate) struct Agent {
     pub(crate) samples: u64,
     pub(crate) events: Vec<i64>,
     /// What became of the samples of each source, by the job's id.
-    pub(crate) truth: HashMap<(Option<String>, String), Tally>,
+    pub(crate) truth: HashMap<Whose, Tally>,
     next_id: u32,
     own: Arc<Shape>,
     jobs: Vec<(Arc<Job>, Arc<Shape>)>,
@@ -58,9 +58,11 @@ fn descriptor() -> SessionDescriptor {
     }
 }
 
-/// The job and the source of a shape.
-fn whose(shape: &Shape) -> (Option<String>, String) {
-    let job = shape.job.as_ref().map(|job| job.descriptor.job_id.as_str().to_owned());
+type Whose = (Option<(u32, String)>, String);
+
+/// The handle and the id of a shape's job, and its source.
+fn whose(shape: &Shape) -> Whose {
+    let job = shape.job.as_ref().map(|job| (job.handle.0, job.descriptor.job_id.as_str().to_owned()));
     (job, shape.source.as_str().to_owned())
 }
 
@@ -213,8 +215,10 @@ impl Agent {
 
     fn begin_job(&mut self, random: &mut Random, flushed: &mut Flushed) {
         self.next_id += 1;
+        // Some cgroups that went come back: the same job under another handle.
+        let name = if random.percent(30) { random.below(3) as u32 } else { self.next_id };
         let descriptor = JobDescriptor {
-            job_id: format!("{}", self.next_id).as_str().try_into().unwrap(),
+            job_id: format!("{name}").as_str().try_into().unwrap(),
             cluster: None,
             owner_uid: None,
             owner: None,

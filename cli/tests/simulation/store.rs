@@ -1,14 +1,13 @@
 //! A database in memory: what is committed stays, and a transaction is all or nothing.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use polymeter_collector::commit::{Accepted, Job};
+use polymeter_collector::commit::{Accepted, Account as Line};
 use polymeter_proto::ledger::Tally;
-use polymeter_proto::series::{Identifier, SessionId};
+use polymeter_proto::series::SessionId;
 
-/// A source: its session, the id of its job, its name.
-pub(crate) type Source = (SessionId, Option<String>, String);
+/// A source: its session, the handle and the id of its job, its name.
+pub(crate) type Source = (SessionId, Option<(u32, String)>, String);
 
 /// What the ledger has of one source.
 #[derive(Debug, Default)]
@@ -16,6 +15,8 @@ pub(crate) struct Account {
     pub(crate) tally: Tally,
     pub(crate) lost: u64,
     pub(crate) stored: u64,
+    /// The most that a tally said was taken beyond what had arrived with its frame.
+    pub(crate) excess: u64,
 }
 
 #[derive(Default)]
@@ -57,20 +58,24 @@ impl Store {
         for value in frame.samples.iter().flat_map(|samples| &samples.values) {
             assert_eq!(self.samples.insert(*value, session), None, "sample {value} is stored twice");
         }
-        let source = |job: Option<&Arc<Job>>, name: &Identifier| {
-            (session, job.map(|job| job.descriptor.job_id.as_str().to_owned()), name.as_str().to_owned())
+        let source = |line: &Line| {
+            let job = line.job.as_ref().map(|job| (job.handle.0, job.descriptor.job_id.as_str().to_owned()));
+            (session, job, line.source.as_str().to_owned())
         };
         for samples in &frame.samples {
-            let account = self.ledger.entry(source(samples.job.as_ref(), &samples.source)).or_default();
+            let account = self.ledger.entry(source(&samples.account)).or_default();
             account.stored += samples.values.len() as u64;
         }
         for loss in &frame.losses {
             *self.lost.entry(session).or_default() += loss.samples;
-            let name = loss.source.as_ref().expect("an honest agent says whose samples are lost");
-            self.ledger.entry(source(loss.job.as_ref(), name)).or_default().lost += loss.samples;
+            let account = loss.account.as_ref().expect("an honest agent says whose samples are lost");
+            self.ledger.entry(source(account)).or_default().lost += loss.samples;
         }
-        for (job, name, tally) in &frame.tallies {
-            self.ledger.entry(source(job.as_ref(), name)).or_default().tally = *tally;
+        for (account, tally) in &frame.tallies {
+            let account = self.ledger.entry(source(account)).or_default();
+            account.tally = *tally;
+            let arrived = tally.dropped + account.lost + account.stored;
+            account.excess = account.excess.max(tally.taken.saturating_sub(arrived));
         }
         let changes = frame.plan_changes.iter().map(|(_, change)| change.at_us);
         for at_us in changes.chain(frame.job_ends.iter().map(|(_, at_us)| *at_us)) {

@@ -287,6 +287,10 @@ impl World {
                 assert_eq!(due, missed + absent + dropped + account.lost + account.stored, "{account:?}");
                 assert_eq!(taken, dropped + account.lost + account.stored, "{account:?}");
             }
+            // At no time a tally may speak of samples that have not arrived: the session may be killed there.
+            for (whose, account) in self.store.ledger.iter().filter(|(whose, _)| whose.0 == agent.session) {
+                assert!(account.excess == 0, "{whose:?} {account:?}");
+            }
             for event in &agent.events {
                 assert!(self.store.events.contains_key(event), "event {event} is not stored");
             }
@@ -299,6 +303,9 @@ impl World {
         for (session, samples) in &self.killed {
             let lost = self.store.lost.get(session).copied().unwrap_or_default();
             assert!(self.stored(*session) + lost <= *samples, "session {session} has too much");
+            for (whose, account) in self.store.ledger.iter().filter(|(whose, _)| whose.0 == *session) {
+                assert!(account.excess == 0, "{whose:?} {account:?}");
+            }
         }
     }
 

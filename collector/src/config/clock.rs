@@ -36,7 +36,7 @@ impl SaidClock {
 
 /// How far from now a time may lie, from a second to [`limits::SAMPLE_REACH_MAX`]: `90s`, `5min`, `12h`, `366d`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reach(Duration);
+pub struct Reach(pub(super) Duration);
 
 impl FromStr for Reach {
     type Err = String;

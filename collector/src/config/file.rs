@@ -12,13 +12,13 @@ use polymeter_proto::period::Period;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::clock::{self, SaidClock};
+use super::clock::{self, Reach, SaidClock};
 use super::control::SaidControl;
 use super::{Endpoint, Fault, SaidSecurity};
 use crate::limits;
 use crate::store::{StoreUrl, TimescaleMode};
 
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 19] = [
     "auth",
     "authorised_agents",
     "bind_node_to_key",
@@ -33,6 +33,7 @@ const KEYS: [&str; 18] = [
     "listen",
     "metrics",
     "munge_socket",
+    "silent_after",
     "store",
     "timescaledb",
     "unmunge",
@@ -60,6 +61,8 @@ pub struct Said {
     pub commit_interval: Option<Duration>,
     /// See [`super::Config::commit_rows`].
     pub commit_rows: Option<usize>,
+    /// See [`super::Config::silent_after`].
+    pub silent_after: Option<Duration>,
     /// What is said of the times of samples.
     pub clock: SaidClock,
     /// What is said of control.
@@ -118,6 +121,9 @@ pub(super) fn parse(path: &Path, text: &str, faults: &mut Vec<Fault>) -> Said {
             "commit_interval" => {
                 said.commit_interval =
                     page.text(&value).map(|period: Period| Duration::from_nanos(period.as_nanos()));
+            }
+            "silent_after" => {
+                said.silent_after = page.text(&value).map(|Reach(after)| after);
             }
             "clock" => said.clock = page.clock(&value),
             "control_requests" => said.control.requests = page.text(&value),

@@ -9,12 +9,12 @@ use polymeter_proto::catalogue::{self, Definition};
 use polymeter_proto::ledger::Event;
 use polymeter_proto::series::{
     Identifier, JobDescriptor, JobHandle, MetricDescriptor, MetricId, SeriesDescriptor, SeriesId,
-    SessionDescriptor, SessionId, ShapeId,
+    SessionDescriptor, SessionId, ShapeDescriptor, ShapeId,
 };
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::{Block, Frame};
 
-use crate::commit::{Accepted, Job, Loss, LossReason, Samples, Series, Session};
+use crate::commit::{Accepted, Account, Job, Loss, LossReason, Samples, Series, Session};
 use crate::limits;
 
 /// Jobs that have ended and are remembered, because their last tallies may follow their end.
@@ -34,15 +34,11 @@ pub(super) enum Fault {
 /// What the columns of a block are.
 #[derive(Debug)]
 struct Shape {
-    source: Arc<Identifier>,
+    account: Arc<Account>,
     columns: Vec<Arc<Series>>,
 }
 
 impl Shape {
-    fn job(&self) -> Option<&Arc<Job>> {
-        self.columns.first().and_then(|series| series.job.as_ref())
-    }
-
     /// Checks that `block` can be one of this shape.
     fn fits(&self, block: &Block) -> Result<(), Fault> {
         if self.columns.len() != block.shape_columns {
@@ -63,6 +59,7 @@ pub(super) struct Dictionary {
     jobs: HashMap<JobHandle, Arc<Job>>,
     series: HashMap<SeriesId, Arc<Series>>,
     shapes: HashMap<ShapeId, Shape>,
+    accounts: HashMap<(Option<JobHandle>, Identifier), Arc<Account>>,
     ended: VecDeque<JobHandle>,
     /// Whether the session or its jobs have changed since somebody looked.
     news: bool,
@@ -113,17 +110,7 @@ impl Dictionary {
             }
             Entry::Job(handle, descriptor) => self.add_job(handle, descriptor)?,
             Entry::Series(id, descriptor) => self.add_series(id, descriptor)?,
-            Entry::Shape(id, descriptor) => {
-                let known = |id| self.series.get(id).cloned().ok_or(Fault::Unknown("series"));
-                let columns = descriptor.series.iter().map(known).collect::<Result<Vec<_>, _>>()?;
-                let new = Shape { source: Arc::new(descriptor.source), columns };
-                let same = |a: &Shape, b: &Shape| {
-                    a.source == b.source
-                        && a.columns.len() == b.columns.len()
-                        && a.columns.iter().zip(&b.columns).all(|(a, b)| Arc::ptr_eq(a, b))
-                };
-                learn(&mut self.shapes, id, new, same, |new| new)?
-            }
+            Entry::Shape(id, descriptor) => self.add_shape(id, descriptor)?,
         };
         if new {
             self.bytes += bytes;
@@ -143,9 +130,54 @@ impl Dictionary {
         }
     }
 
+    fn add_shape(&mut self, id: ShapeId, descriptor: ShapeDescriptor) -> Result<bool, Fault> {
+        let known = |id| self.series.get(id).cloned().ok_or(Fault::Unknown("series"));
+        let columns = descriptor.series.iter().map(known).collect::<Result<Vec<_>, _>>()?;
+        let job_of = |series: &Arc<Series>| series.job.as_ref().map(|job| job.handle);
+        let job = columns.first().and_then(job_of);
+        if columns.iter().any(|series| job_of(series) != job) {
+            return Err(Fault::Contradiction("a shape has series of several jobs"));
+        }
+        let account = self.account(job, descriptor.source)?;
+        let same = |a: &Shape, b: &Shape| {
+            Arc::ptr_eq(&a.account, &b.account)
+                && a.columns.len() == b.columns.len()
+                && a.columns.iter().zip(&b.columns).all(|(a, b)| Arc::ptr_eq(a, b))
+        };
+        learn(&mut self.shapes, id, Shape { account, columns }, same, |new| new)
+    }
+
+    /// The line of the ledger of one source.
+    ///
+    /// # Errors
+    /// When the session or the job is unknown, or there is no room for another line.
+    pub(super) fn account(
+        &mut self,
+        job: Option<JobHandle>,
+        source: Identifier,
+    ) -> Result<Arc<Account>, Fault> {
+        let session = Arc::clone(self.session()?);
+        let of = job.map(|handle| self.job(handle)).transpose()?;
+        let has_room = self.bytes + ENTRY_BYTES <= limits::SESSION_DICTIONARY_BYTES;
+        match self.accounts.entry((job, source)) {
+            Slot::Occupied(known) => Ok(Arc::clone(known.get())),
+            Slot::Vacant(_) if !has_room => Err(Fault::Full),
+            Slot::Vacant(free) => {
+                self.bytes += ENTRY_BYTES;
+                let source = free.key().1.clone();
+                Ok(Arc::clone(free.insert(Arc::new(Account {
+                    session,
+                    job: of,
+                    source,
+                    id: OnceLock::new(),
+                }))))
+            }
+        }
+    }
+
     fn add_job(&mut self, handle: JobHandle, descriptor: JobDescriptor) -> Result<bool, Fault> {
         let session = Arc::clone(self.session()?);
-        let make = |descriptor| Arc::new(Job { session, descriptor, key: OnceLock::new() });
+        let make = |descriptor| Arc::new(Job { session, handle, descriptor, key: OnceLock::new() });
         let new = learn(&mut self.jobs, handle, descriptor, |known, new| known.descriptor == *new, make)?;
         self.news |= new;
         Ok(new)
@@ -186,14 +218,15 @@ impl Dictionary {
     }
 
     /// Takes out of `frame` what cannot be understood, although nobody explains it, and returns its samples as losses.
-    pub(super) fn reject_unknown(&self, frame: &mut Frame, received_us: i64) -> Vec<Loss> {
+    pub(super) fn reject_unknown(&mut self, frame: &mut Frame, received_us: i64) -> Vec<Loss> {
         let is_known =
             |block: &Block| self.shapes.get(&block.shape).is_some_and(|shape| shape.fits(block).is_ok());
         let (known, unknown) = std::mem::take(&mut frame.blocks).into_iter().partition(is_known);
         let unknown: Vec<Block> = unknown;
         frame.blocks = known;
+        // A tally is repeated by the next one.
+        frame.ledger.retain(|entry| self.account(entry.job, entry.source.clone()).is_ok());
         let is_known = |job: Option<JobHandle>| job.is_none_or(|job| self.jobs.contains_key(&job));
-        frame.ledger.retain(|entry| is_known(entry.job));
         frame.events.retain(|event| is_known(job_of(event)));
         unknown.iter().map(|block| self.loss(block, LossReason::UnknownId, received_us)).collect()
     }
@@ -204,8 +237,7 @@ impl Dictionary {
         let shape = self.shapes.get(&block.shape);
         let times = || block.times_us.iter().copied();
         Loss {
-            job: shape.and_then(|shape| shape.job().cloned()),
-            source: shape.map(|shape| Arc::clone(&shape.source)),
+            account: shape.map(|shape| Arc::clone(&shape.account)),
             samples: block.values.len() as u64,
             reason,
             span_us: times().min().zip(times().max()).unwrap_or((received_us, received_us)),
@@ -213,7 +245,7 @@ impl Dictionary {
     }
 
     /// What `frame` means, with the entries of its own dictionary learnt before.
-    pub(super) fn resolve(&self, frame: Frame, received_us: i64) -> Result<Accepted, Fault> {
+    pub(super) fn resolve(&mut self, frame: Frame, received_us: i64) -> Result<Accepted, Fault> {
         let mut accepted = Accepted::nothing(Arc::clone(self.session()?), frame.sequence, received_us);
         for block in frame.blocks {
             let samples = self.resolve_block(block)?;
@@ -223,8 +255,7 @@ impl Dictionary {
             }
         }
         for entry in frame.ledger {
-            let job = entry.job.map(|handle| self.job(handle)).transpose()?;
-            accepted.tallies.push((job, entry.source, entry.tally));
+            accepted.tallies.push((self.account(entry.job, entry.source)?, entry.tally));
         }
         for event in frame.events {
             match event {
@@ -238,6 +269,7 @@ impl Dictionary {
                     accepted.marks.push((job, mark));
                 }
                 Event::JobTold(told) => accepted.job_facts.push((self.job(told.job)?, told.facts)),
+                Event::SessionEnded { at_us } => accepted.session_end_us = Some(at_us),
             }
         }
         Ok(accepted)
@@ -247,8 +279,8 @@ impl Dictionary {
         let shape = self.shapes.get(&block.shape).ok_or(Fault::Unknown("shape"))?;
         shape.fits(&block)?;
         let series = block.columns.iter().filter_map(|column| shape.columns.get(*column).cloned()).collect();
-        let (source, job) = (Arc::clone(&shape.source), shape.job().cloned());
-        Ok(Samples { source, job, series, times_us: block.times_us, values: block.values })
+        let account = Arc::clone(&shape.account);
+        Ok(Samples { account, series, times_us: block.times_us, values: block.values })
     }
 
     /// Forgets the series and shapes of a job that has ended. The job itself is remembered a little longer.
@@ -274,7 +306,9 @@ impl Dictionary {
             && let Some(oldest) = self.ended.pop_front()
             && self.jobs.remove(&oldest).is_some()
         {
-            freed += ENTRY_BYTES;
+            let before = self.accounts.len();
+            self.accounts.retain(|(job, _), _| *job != Some(oldest));
+            freed += ENTRY_BYTES * (1 + before - self.accounts.len());
         }
         self.bytes = self.bytes.saturating_sub(freed);
     }
@@ -287,6 +321,7 @@ fn job_of(event: &Event) -> Option<JobHandle> {
         Event::JobEnded { job, .. } => Some(*job),
         Event::Mark(mark) => mark.job,
         Event::JobTold(told) => Some(told.job),
+        Event::SessionEnded { .. } => None,
     }
 }
 

@@ -9,7 +9,6 @@ mod tests;
 mod times;
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use polymeter_proto::ledger::{Event, JobTold};
@@ -19,6 +18,7 @@ use polymeter_proto::wire::frame::Frame;
 use polymeter_proto::wire::message::{Lost, SkipReason, ToAgent, ToCollector};
 
 use self::dictionary::{Dictionary, Fault};
+pub(crate) use self::times::micros;
 pub use self::times::{Beyond, TimeRange};
 use crate::clock::Now;
 use crate::commit::{Accepted, Loss, LossReason};
@@ -373,18 +373,18 @@ impl State {
     }
 
     /// The losses that a Skipped tells of. Of a job that nobody explains they are nobody's, once that is `hopeless`.
-    fn losses(&self, skipped: Skipped, hopeless: bool, now_us: i64) -> Result<Vec<Loss>, Fault> {
+    fn losses(&mut self, skipped: Skipped, hopeless: bool, now_us: i64) -> Result<Vec<Loss>, Fault> {
         let Some(reason) = skipped.reason else { return Ok(Vec::new()) };
         let loss = |Lost { job, source, samples }| {
-            let job = match job.map(|handle| self.dictionary.job(handle)).transpose() {
+            let account = match self.dictionary.account(job, source) {
                 Err(_) if hopeless => None,
-                job => job?,
+                account => Some(account?),
             };
-            Ok(Loss { job, source: Some(Arc::new(source)), samples, reason, span_us: skipped.span_us })
+            Ok(Loss { account, samples, reason, span_us: skipped.span_us })
         };
         if reason == LossReason::SpoolDamaged {
             let span_us = (now_us, now_us);
-            return Ok(vec![Loss { job: None, source: None, samples: 0, reason, span_us }]);
+            return Ok(vec![Loss { account: None, samples: 0, reason, span_us }]);
         }
         skipped.lost.into_iter().map(loss).collect()
     }
@@ -420,6 +420,6 @@ impl State {
 const fn ended_job(event: &Event) -> Option<polymeter_proto::series::JobHandle> {
     match event {
         Event::JobEnded { job, .. } | Event::JobTold(JobTold { job, is_over: true, .. }) => Some(*job),
-        Event::PlanChange(_) | Event::Mark(_) | Event::JobTold(_) => None,
+        Event::PlanChange(_) | Event::Mark(_) | Event::JobTold(_) | Event::SessionEnded { .. } => None,
     }
 }

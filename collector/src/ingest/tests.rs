@@ -270,12 +270,11 @@ fn samples_of_impossible_times_are_counted() {
     let kept = accepted(ingest.frame(&peer(), frame(1, &shape(1, None), &times, &mut announced, &[]), at(0)));
     assert_eq!(kept.samples[0].times_us, [times[0], times[3]]);
     assert_eq!(kept.rows(), 2);
-    let [Loss { samples: 2, reason: LossReason::Clock, span_us, source: Some(of), job: None }] =
-        &kept.losses[..]
+    let [Loss { samples: 2, reason: LossReason::Clock, span_us, account: Some(of) }] = &kept.losses[..]
     else {
         panic!("{:?}", kept.losses)
     };
-    assert_eq!((*span_us, of.as_str()), ((times[1], times[2]), source().as_str()));
+    assert_eq!((*span_us, of.source.as_str()), ((times[1], times[2]), source().as_str()));
     assert_eq!((kept.outside.unwrap().samples, kept.rows_apart()), (2, 0));
 }
 
@@ -292,7 +291,10 @@ fn samples_of_impossible_times_are_put_apart_where_that_is_wished() {
     assert_eq!(kept.apart[0].times_us, [times[1], times[2]]);
     assert_eq!((kept.rows(), kept.rows_apart(), kept.losses.len()), (2, 2, 0));
     assert_eq!(kept.outside, Some(Outside { samples: 2, span_us: (times[1], times[2]) }));
-    assert_eq!((kept.apart[0].source.as_str(), kept.apart[0].job.is_some()), (source().as_str(), true));
+    assert_eq!(
+        (kept.apart[0].account.source.as_str(), kept.apart[0].account.job.is_some()),
+        (source().as_str(), true)
+    );
     // Where the store refuses the frame, they are lost with the others.
     assert_eq!(kept.as_loss(LossReason::StoreRefused).losses[0].samples, 4);
     // What no clock can say, and what all can.

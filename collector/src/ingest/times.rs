@@ -83,8 +83,7 @@ fn outside(others: &[Samples]) -> Option<Outside> {
 fn loss(samples: &Samples) -> Loss {
     let times = || samples.times_us.iter().copied();
     Loss {
-        job: samples.job.clone(),
-        source: Some(Arc::clone(&samples.source)),
+        account: Some(Arc::clone(&samples.account)),
         samples: samples.values.len() as u64,
         reason: LossReason::Clock,
         span_us: times().min().zip(times().max()).unwrap_or_default(),
@@ -97,6 +96,6 @@ fn keep(samples: &Samples, kept: &[bool]) -> Samples {
     let values = columns.flat_map(|column| column.iter().zip(kept).filter_map(keep)).collect();
     let times_us =
         samples.times_us.iter().zip(kept).filter(|(_, kept)| **kept).map(|(time_us, _)| *time_us).collect();
-    let (source, job, series) = (Arc::clone(&samples.source), samples.job.clone(), samples.series.clone());
-    Samples { source, job, series, times_us, values }
+    let (account, series) = (Arc::clone(&samples.account), samples.series.clone());
+    Samples { account, series, times_us, values }
 }

@@ -25,12 +25,12 @@ pub(crate) fn put_trailer(out: &mut BytesMut) {
 }
 
 /// Adds a row of the table `samples`: three fields, each behind its length.
-pub(crate) fn put_sample(out: &mut BytesMut, time_us: i64, series_id: i32, value: f64) {
+pub(crate) fn put_sample(out: &mut BytesMut, time_us: i64, series_id: i64, value: f64) {
     out.put_i16(3);
     out.put_i32(8);
     out.put_i64(time_us - POSTGRES_EPOCH_US);
-    out.put_i32(4);
-    out.put_i32(series_id);
+    out.put_i32(8);
+    out.put_i64(series_id);
     out.put_i32(8);
     out.put_f64(value);
 }
@@ -72,7 +72,7 @@ mod tests {
         expected.extend_from_slice(&[0; 8]);
         expected.extend_from_slice(&[0, 3, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 1]);
         expected.extend_from_slice(&[
-            0, 0, 0, 4, 0, 0, 0, 7, 0, 0, 0, 8, 0x3f, 0xf0, 0, 0, 0, 0, 0, 0, 0xff, 0xff,
+            0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 8, 0x3f, 0xf0, 0, 0, 0, 0, 0, 0, 0xff, 0xff,
         ]);
         assert_eq!(out, expected);
     }

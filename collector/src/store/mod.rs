@@ -4,27 +4,31 @@
 //! last sequence numbers, so that a frame that comes twice is stored once, whoever brings it.
 
 pub(crate) mod copy;
+mod job_rows;
+mod ledger;
 pub(crate) mod postgres;
 mod rows;
+mod session_rows;
 pub(crate) mod sqlite;
+mod sqlite_jobs;
+mod sqlite_sessions;
 pub(crate) mod timescale;
 pub(crate) mod upkeep;
 mod url;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
-use std::hash::Hash;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use polymeter_proto::ledger::Tally;
-use polymeter_proto::series::{Identifier, Labels, SessionId};
+use polymeter_proto::series::{Labels, SessionId};
 
 pub use self::url::{InvalidStoreUrl, StoreUrl};
-use crate::commit::{Accepted, Committed, Job, Series, Session};
+use crate::commit::{Accepted, Account, Committed, Job, Series, Session};
 
 /// The newest version of the schema that this program knows. Each version has a file per store in `schema/`.
-pub const SCHEMA_VERSION: i32 = 4;
+pub const SCHEMA_VERSION: i32 = 5;
 
 /// Whether TimescaleDB is to be used where the store is PostgreSQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -150,25 +154,40 @@ impl std::error::Error for StoreError {
 }
 
 impl StoreError {
-    /// Whether the store refuses the data themselves, so that to try again is of no use.
+    /// Whether a row is the cause, so that to try again is of no use.
+    ///
+    /// Only what cannot have another cause counts: a value that cannot be stored, or that a named check forbids. An exhausted
+    /// sequence (2200H), a full disk, a missing partition or an administrator's trigger must not cost a row.
     pub(crate) fn is_refusal(&self) -> bool {
         match self {
-            // Class 22 is of data, 23 of constraints. A violation that names no constraint is of partitions: one was
-            // dropped, and is made again.
             Self::Postgres { source, .. } => source.as_db_error().is_some_and(|error| {
                 let code = error.code().code();
-                code.starts_with("22")
-                    || (code.starts_with("23") && (error.constraint().is_some() || error.column().is_some()))
+                // A violation that names no constraint is of partitions: one was dropped, and is made again.
+                ROW_ERRORS.contains(&code) || code == "23514" && error.constraint().is_some()
             }),
-            Self::Sqlite { source, .. } => {
-                source.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation)
-            }
+            Self::Sqlite { source, .. } => source.sqlite_error().is_some_and(|error| {
+                matches!(error.code, rusqlite::ErrorCode::TooBig)
+                    || error.extended_code == rusqlite::ffi::SQLITE_CONSTRAINT_NOTNULL
+            }),
             Self::NewerSchema { .. } | Self::OlderSchema { .. } | Self::Unusable(_) | Self::Runtime(_) => {
                 false
             }
         }
     }
 }
+
+/// The SQLSTATEs of which a value is the only possible cause.
+const ROW_ERRORS: [&str; 9] = [
+    "22001", // string_data_right_truncation
+    "22003", // numeric_value_out_of_range
+    "22007", // invalid_datetime_format
+    "22008", // datetime_field_overflow
+    "22021", // character_not_in_repertoire
+    "22P02", // invalid_text_representation
+    "22P03", // invalid_binary_representation
+    "22P05", // untranslatable_character
+    "23502", // not_null_violation
+];
 
 /// Says for either kind of fault what was being done.
 pub(crate) trait Doing<T> {
@@ -221,6 +240,15 @@ impl Store {
         }
     }
 
+    /// Ends the sessions of which nothing was heard since `cutoff_us`, and the jobs that they left. Both times are the
+    /// collector's, in microseconds since the epoch.
+    pub(crate) fn end_silent(&mut self, cutoff_us: i64, now_us: i64) -> Result<(), StoreError> {
+        match self {
+            Self::Sqlite(store) => store.end_silent(cutoff_us, now_us),
+            Self::Postgres(store) => store.end_silent(cutoff_us, now_us),
+        }
+    }
+
     /// Stores `frames` in one transaction, without those that are stored already. Nothing is stored in case of an error.
     pub(crate) fn commit(&mut self, frames: &[Accepted]) -> Result<Committed, StoreError> {
         match self {
@@ -256,12 +284,54 @@ pub fn labels_json(labels: &Labels) -> String {
 pub(crate) fn jobs_without_key(frames: &[Accepted]) -> Vec<Arc<Job>> {
     let mut jobs = distinct(frames.iter().flat_map(Accepted::jobs).filter(|job| job.key.get().is_none()));
     jobs.sort_by(|a, b| {
-        let identity =
-            |job: &Job| (job.descriptor.cluster.clone(), job.descriptor.job_id.clone(), job.node().clone());
-        identity(a).cmp(&identity(b))
+        let name = |job: &Job| (job.descriptor.cluster.clone(), job.descriptor.job_id.clone());
+        let life = |job: &Job| (job.node().clone(), job.session.descriptor.started_us, job.handle);
+        (name(a), life(a)).cmp(&(name(b), life(b)))
     });
     jobs
 }
+
+/// The end of a job on one node.
+#[derive(Debug)]
+pub(crate) struct JobEnd<'a> {
+    /// The store's key of the job.
+    pub(crate) key: i64,
+    /// The job, as the node speaks of it.
+    pub(crate) job: &'a Arc<Job>,
+    /// When, in microseconds since the epoch.
+    pub(crate) at_us: i64,
+}
+
+/// The ends in `frames`, of jobs that have their keys.
+pub(crate) fn job_ends<'a>(frames: &[&'a Accepted]) -> Vec<JobEnd<'a>> {
+    let ends = frames.iter().flat_map(|frame| &frame.job_ends);
+    ends.filter_map(|(job, at_us)| Some(JobEnd { key: *job.key.get()?, job, at_us: *at_us })).collect()
+}
+
+/// The ends in `frames` of jobs of the same name that the session of `job` announced before it. `keys` are those of the first
+/// of `jobs`, which are not committed yet.
+pub(crate) fn ends_before<'a>(
+    job: &Job,
+    jobs: &[Arc<Job>],
+    keys: &[i64],
+    frames: &'a [Accepted],
+) -> Vec<JobEnd<'a>> {
+    let precedes = |other: &Job| {
+        other.session.id == job.session.id
+            && other.handle < job.handle
+            && other.descriptor.job_id == job.descriptor.job_id
+    };
+    let given = |of: &Arc<Job>| jobs.iter().zip(keys).find(|(job, _)| Arc::ptr_eq(job, of));
+    let ends = frames.iter().flat_map(|frame| &frame.job_ends).filter(|(other, _)| precedes(other));
+    ends.filter_map(|(job, at_us)| {
+        let key = job.key.get().copied().or_else(|| given(job).map(|(_, key)| *key))?;
+        Some(JobEnd { key, job, at_us: *at_us })
+    })
+    .collect()
+}
+
+/// How long a job whose agent was lost is taken up again by an agent that finds it under the same name.
+pub(crate) const REVIVAL: Duration = Duration::from_secs(7 * 86_400);
 
 /// See [`jobs_without_key`].
 pub(crate) fn series_without_id(frames: &[Accepted]) -> Vec<Arc<Series>> {
@@ -284,7 +354,7 @@ fn distinct<'a, T: 'a>(all: impl Iterator<Item = &'a Arc<T>>) -> Vec<Arc<T>> {
 }
 
 /// The key of the series' job; none for the node's own series.
-pub(crate) fn job_key(series: &Series) -> Option<i32> {
+pub(crate) fn job_key(series: &Series) -> Option<i64> {
     series.job.as_ref().and_then(|job| job.key.get().copied())
 }
 
@@ -294,80 +364,70 @@ pub(crate) fn sessions(frames: &[Accepted]) -> Vec<Arc<Session>> {
     by_id.into_values().cloned().collect()
 }
 
-/// The frames that are not stored yet, given up to where each session is; and where each session is with them.
+/// The frames that are not stored yet, given up to where each session is.
 pub(crate) fn not_stored(
     frames: &[Accepted],
-    mut last: HashMap<SessionId, u64>,
-) -> (Vec<&Accepted>, HashMap<SessionId, u64>) {
+    last: impl Fn(SessionId) -> u64,
+) -> (Vec<&Accepted>, BTreeMap<SessionId, Progress>) {
+    let mut progress: BTreeMap<SessionId, Progress> = BTreeMap::new();
     let is_new = |frame: &&Accepted| {
-        let last = last.entry(frame.session.id).or_default();
-        let is_new = frame.sequence > *last;
-        *last = frame.sequence.max(*last);
+        let id = frame.session.id;
+        let of = progress.entry(id).or_insert_with(|| Progress { last: last(id), ..Progress::default() });
+        let is_new = frame.sequence > of.last;
+        if is_new {
+            of.take(frame);
+        }
         is_new
     };
-    (frames.iter().filter(is_new).collect(), last)
+    (frames.iter().filter(is_new).collect(), progress)
 }
 
-/// A tally with what identifies it.
-pub(crate) type LatestTally<'a> = ((SessionId, Option<i32>, &'a Identifier), &'a Tally);
-
-/// The latest tally of each session, job and source.
-pub(crate) fn latest_tallies<'a>(frames: &[&'a Accepted]) -> Vec<LatestTally<'a>> {
-    let tallies = frames.iter().flat_map(|frame| {
-        let of_frame = frame.tallies.iter();
-        of_frame.map(|(job, source, tally)| ((frame.session.id, key_of(job.as_ref()), source), tally))
-    });
-    latest(tallies)
+/// How far a transaction brings a session.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// The newest frame that is stored then.
+    pub(crate) last: u64,
+    /// Whether any of its frames was not stored before.
+    pub(crate) is_new: bool,
+    /// Samples that it adds, without those apart.
+    pub(crate) stored: u64,
+    /// The time of the newest of them, in microseconds since the epoch.
+    pub(crate) newest_us: Option<i64>,
+    /// When the agent stopped, in microseconds since the epoch, if it said so.
+    pub(crate) ended_us: Option<i64>,
 }
 
-/// Samples that are not among the stored, although they were taken.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Elsewhere {
-    /// Skipped by the agent.
-    pub(crate) skipped: u64,
-    /// Rejected here.
-    pub(crate) rejected: u64,
-    /// Stored apart.
-    pub(crate) apart: u64,
-}
-
-/// What is not among the stored, of each session, job and source.
-pub(crate) type ElsewhereOfSource<'a> = ((SessionId, Option<i32>, &'a Identifier), Elsewhere);
-
-/// What `frames` say is lost or apart, as far as it is known of which source.
-pub(crate) fn elsewhere_by_source<'a>(frames: &[&'a Accepted]) -> Vec<ElsewhereOfSource<'a>> {
-    let mut counts: BTreeMap<_, Elsewhere> = BTreeMap::new();
-    for frame in frames {
-        let key = |job: Option<&Arc<Job>>, source| (frame.session.id, key_of(job), source);
-        for loss in &frame.losses {
-            let Some(source) = loss.source.as_deref() else { continue };
-            let of = counts.entry(key(loss.job.as_ref(), source)).or_default();
-            let count = if loss.reason.is_here() { &mut of.rejected } else { &mut of.skipped };
-            *count = count.saturating_add(loss.samples);
-        }
-        for samples in &frame.apart {
-            let of = counts.entry(key(samples.job.as_ref(), &samples.source)).or_default();
-            of.apart = of.apart.saturating_add(samples.values.len() as u64);
-        }
+impl Progress {
+    fn take(&mut self, frame: &Accepted) {
+        self.last = frame.sequence;
+        self.is_new = true;
+        self.stored += frame.rows() as u64;
+        self.newest_us = self.newest_us.max(frame.newest_us());
+        self.ended_us = frame.session_end_us.or(self.ended_us);
     }
-    counts.into_iter().collect()
 }
 
-/// How many samples of each session `frames` hold, without those apart.
-pub(crate) fn rows_by_session(frames: &[&Accepted]) -> HashMap<SessionId, u64> {
-    let mut rows = HashMap::new();
-    for frame in frames {
-        *rows.entry(frame.session.id).or_default() += frame.rows() as u64;
-    }
-    rows
+/// Up to where each session is stored.
+pub(crate) fn through(progress: &BTreeMap<SessionId, Progress>) -> Vec<(SessionId, u64)> {
+    progress.iter().map(|(id, progress)| (*id, progress.last)).collect()
 }
 
-fn latest<K: Hash + Eq + Ord + Copy, V>(all: impl Iterator<Item = (K, V)>) -> Vec<(K, V)> {
-    all.collect::<BTreeMap<_, _>>().into_iter().collect()
+/// The lines of the ledger among `frames` that have no id yet, each once, in an order that is the same for all writers.
+pub(crate) fn accounts_without_id(frames: &[Accepted]) -> Vec<Arc<Account>> {
+    let mut accounts =
+        distinct(frames.iter().flat_map(Accepted::accounts).filter(|account| account.id.get().is_none()));
+    let identity = |account: &Account| (account.session.id, handle_of(account));
+    accounts.sort_by(|a, b| (identity(a), &a.source).cmp(&(identity(b), &b.source)));
+    accounts
+}
+
+/// The session's handle of a line's job; none for the node's own.
+pub(crate) fn handle_of(account: &Account) -> Option<i64> {
+    account.job.as_ref().map(|job| i64::from(job.handle.0))
 }
 
 /// The store's key of a job.
-pub(crate) fn key_of(job: Option<&Arc<Job>>) -> Option<i32> {
+pub(crate) fn key_of(job: Option<&Arc<Job>>) -> Option<i64> {
     job.and_then(|job| job.key.get().copied())
 }
 

@@ -12,10 +12,11 @@ use tokio_postgres::{Client, Config, NoTls};
 
 use super::copy::Timestamp;
 use super::{
-    Choice, DAY_US, Doing, SCHEMA_VERSION, StoreError, TimescaleMode, Way, jobs_without_key, not_stored,
-    rows, rows_by_session, series_without_id, sessions, stored_us, timescale,
+    Choice, DAY_US, Doing, SCHEMA_VERSION, StoreError, TimescaleMode, Way, accounts_without_id, job_ends,
+    job_rows, jobs_without_key, ledger, not_stored, rows, series_without_id, session_rows, sessions,
+    stored_us, through, timescale,
 };
-use crate::commit::{Accepted, Committed, Job, Series};
+use crate::commit::{Accepted, Account, Committed, Job, Series};
 use crate::limits;
 
 /// Version by version, what makes the schema: for all, and beside it for partitions.
@@ -24,10 +25,17 @@ const MIGRATIONS: [(&str, &str); SCHEMA_VERSION as usize] = [
     (include_str!("../../schema/postgres_2.sql"), include_str!("../../schema/partitions_2.sql")),
     (include_str!("../../schema/postgres_3.sql"), include_str!("../../schema/partitions_3.sql")),
     (include_str!("../../schema/postgres_4.sql"), include_str!("../../schema/partitions_4.sql")),
+    (include_str!("../../schema/postgres_5.sql"), include_str!("../../schema/partitions_5.sql")),
 ];
 
 /// Where the first version leaves room to say that `samples` has partitions.
 const PARTITIONING: &str = "/* PARTITIONING */";
+
+/// Where version 5 gives `samples` keys of 64 bits.
+const WIDENING: &str = "/* WIDEN SAMPLES */";
+
+/// How a table that is no hypertable yet gets them.
+const WIDEN: &str = "ALTER TABLE samples ALTER COLUMN series_id TYPE int8;";
 
 /// The advisory lock under which collectors change the schema and the partitions: "polymete" in ASCII.
 pub(super) const SCHEMA_LOCK: i64 = 0x706f_6c79_6d65_7465;
@@ -69,12 +77,27 @@ impl PostgresStore {
         Ok(row.map_or(0, |row| row.get::<_, i64>(0).cast_unsigned()))
     }
 
+    pub(crate) fn end_silent(&mut self, cutoff_us: i64, now_us: i64) -> Result<(), StoreError> {
+        let Self { runtime, client, .. } = self;
+        let [cutoff, now] = [cutoff_us, now_us].map(|time_us| Timestamp(stored_us(time_us)));
+        runtime
+            .block_on(async {
+                let transaction = client.transaction().await?;
+                session_rows::end_silent(&transaction, cutoff, now).await?;
+                transaction.commit().await
+            })
+            .doing("ending silent sessions")
+    }
+
     pub(crate) fn commit(&mut self, frames: &[Accepted]) -> Result<Committed, StoreError> {
         let Self { runtime, client, choice, days } = self;
         runtime.block_on(async {
             // Ids are handed out in transactions of their own: short ones, so that writers do not wait for each other,
             // and committed before an id is remembered.
-            give_job_keys(client, &jobs_without_key(frames)).await.doing("storing jobs")?;
+            give_job_keys(client, &jobs_without_key(frames), frames).await.doing("storing jobs")?;
+            give_account_ids(client, &accounts_without_id(frames))
+                .await
+                .doing("storing the ledger's lines")?;
             give_series_ids(client, &series_without_id(frames)).await.doing("storing series")?;
             if choice.way == Way::Partitions {
                 create_partitions(client, frames, days).await.doing("creating a partition")?;
@@ -123,7 +146,9 @@ async fn migrate(client: &mut Client, mode: TimescaleMode) -> Result<Choice, Sto
         (1..=SCHEMA_VERSION).zip(MIGRATIONS).skip_while(|(version, _)| *version <= found)
     {
         let partitioning = if partitioned { "PARTITION BY RANGE (time)" } else { "" };
-        transaction.batch_execute(&all.replace(PARTITIONING, partitioning)).await.doing(doing)?;
+        let widening = if found == 0 || partitioned { WIDEN.to_owned() } else { timescale::widen(&offer) };
+        let all = all.replace(PARTITIONING, partitioning).replace(WIDENING, &widening);
+        transaction.batch_execute(&all).await.doing(doing)?;
         if partitioned {
             transaction.batch_execute(partitions).await.doing(doing)?;
         }
@@ -149,19 +174,33 @@ async fn is_partitioned(client: &Client) -> Result<bool, tokio_postgres::Error> 
         .get(0))
 }
 
-async fn give_job_keys(client: &mut Client, jobs: &[Arc<Job>]) -> Result<(), tokio_postgres::Error> {
+async fn give_job_keys(
+    client: &mut Client,
+    jobs: &[Arc<Job>],
+    frames: &[Accepted],
+) -> Result<(), tokio_postgres::Error> {
     if jobs.is_empty() {
         return Ok(());
     }
     let transaction = client.transaction().await?;
     transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&JOB_LOCK]).await?;
-    let mut keys = Vec::with_capacity(jobs.len());
-    for job in jobs {
-        keys.push(rows::give_job_key(&transaction, job).await?);
-    }
+    let keys = job_rows::give_job_keys(&transaction, jobs, frames).await?;
     transaction.commit().await?;
     for (job, key) in jobs.iter().zip(keys) {
         job.key.get_or_init(|| key);
+    }
+    Ok(())
+}
+
+async fn give_account_ids(client: &Client, accounts: &[Arc<Account>]) -> Result<(), tokio_postgres::Error> {
+    if accounts.is_empty() {
+        return Ok(());
+    }
+    session_rows::find_accounts(client, accounts).await?;
+    let unknown: Vec<_> = accounts.iter().filter(|account| account.id.get().is_none()).cloned().collect();
+    if !unknown.is_empty() {
+        session_rows::insert_accounts(client, &unknown).await?;
+        session_rows::find_accounts(client, &unknown).await?;
     }
     Ok(())
 }
@@ -210,23 +249,30 @@ async fn create_partitions(
 async fn write(client: &mut Client, frames: &[Accepted]) -> Result<Committed, tokio_postgres::Error> {
     let sessions = sessions(frames);
     let seen_us = frames.iter().map(|frame| frame.received_us).max().unwrap_or_default();
+    let seen = Timestamp(stored_us(seen_us));
     let transaction = client.transaction().await?;
     // The rows of sessions, then of jobs, each in the order of their keys: who locks in one order never waits in a circle.
-    rows::insert_sessions(&transaction, &sessions, Timestamp(stored_us(seen_us))).await?;
-    let last = rows::lock_sessions(&transaction, &sessions).await?;
-    let (new, last) = not_stored(frames, last);
+    let introduced = session_rows::insert_sessions(&transaction, &sessions, seen).await?;
+    let mut known = session_rows::lock_sessions(&transaction, &sessions).await?;
+    let (new, progress) = not_stored(frames, |id| known.get(&id).map_or(0, |known| known.last));
+    let mut pending = known.iter_mut().map(|(id, known)| (*id, std::mem::take(&mut known.pending))).collect();
+    let settled = ledger::settle(ledger::line_changes(&new), &mut pending);
     let rows = rows::copy_samples(&transaction, &new).await?;
     let apart = rows::insert_apart(&transaction, &new).await?;
-    rows::upsert_tallies(&transaction, &new).await?;
-    rows::add_elsewhere(&transaction, &new).await?;
+    session_rows::update_ledger(&transaction, &settled).await?;
     rows::insert_losses(&transaction, &new).await?;
     rows::insert_plan_changes(&transaction, &new).await?;
     rows::insert_marks(&transaction, &new).await?;
-    rows::end_jobs(&transaction, &new).await?;
-    rows::tell_jobs(&transaction, &new).await?;
-    rows::advance_sessions(&transaction, &last, &rows_by_session(&new), Timestamp(stored_us(seen_us)))
-        .await?;
+    job_rows::end_jobs(&transaction, &job_ends(&new)).await?;
+    job_rows::tell_jobs(&transaction, &new).await?;
+    session_rows::advance_sessions(&transaction, &progress, &pending, seen).await?;
+    let is_back = |id: &SessionId| progress.get(id).is_some_and(|progress| progress.is_new);
+    let back = known.iter().filter(|(id, known)| known.is_ended && is_back(id));
+    let back: Vec<String> = back.map(|(id, _)| id.to_string()).collect();
+    let mut nodes = session_rows::reopen_sessions(&transaction, &back).await?;
+    nodes.extend(introduced);
+    session_rows::supersede_sessions(&transaction, &nodes, seen).await?;
     transaction.commit().await?;
     let repeated = frames.len() - new.len();
-    Ok(Committed { through: last.into_iter().collect(), rows, apart, repeated: repeated as u64 })
+    Ok(Committed { through: through(&progress), rows, apart, repeated: repeated as u64 })
 }

@@ -1,58 +1,20 @@
 //! The statements of PostgreSQL, row by row of the schema. Lists travel as arrays: one round trip each.
 
-use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::SinkExt;
 use polymeter_proto::period::Period;
-use polymeter_proto::series::{Identifier, SessionId};
 use tokio_postgres::{Client, Error, Transaction};
 
 use super::copy::{Timestamp, put_header, put_sample, put_trailer};
-use super::{
-    Elsewhere, elsewhere_by_source, job_key, key_of, labels_json, latest_tallies, stored_count, stored_us,
-};
-use crate::commit::{Accepted, Job, Series, Session};
+use super::{job_key, key_of, labels_json, stored_count, stored_us};
+use crate::commit::{Accepted, Series};
 use crate::limits;
 
-fn timestamp(time_us: i64) -> Timestamp {
+pub(super) fn timestamp(time_us: i64) -> Timestamp {
     Timestamp(stored_us(time_us))
-}
-
-/// The key of the job's row: of the one that this node began at that time, else of the one that still runs or did when
-/// this node began, else of a new one.
-pub(super) async fn give_job_key(transaction: &Transaction<'_>, job: &Job) -> Result<i32, Error> {
-    let said = &job.descriptor;
-    let (job_id, node, started) = (said.job_id.as_str(), job.node().as_str(), timestamp(said.started_us));
-    let cluster = said.cluster.as_ref().map(|cluster| cluster.as_str());
-    let owner = said.owner.as_ref().map(|owner| owner.as_str());
-    let known = transaction
-        .query_opt(
-            "SELECT job_key FROM job LEFT JOIN job_node AS mine USING (job_key)
-             WHERE job_id = $1 AND cluster IS NOT DISTINCT FROM $2
-                 AND ((mine.node = $3 AND mine.started = $4) OR job.ended IS NULL OR job.ended >= $4)
-             ORDER BY coalesce(mine.node = $3 AND mine.started = $4, false) DESC, job.started DESC LIMIT 1",
-            &[&job_id, &cluster, &node, &started],
-        )
-        .await?;
-    let row = match known {
-        Some(row) => row,
-        None => {
-            let insert = "INSERT INTO job (job_id, cluster, owner, owner_uid, started) VALUES ($1, $2, $3, $4, $5) RETURNING job_key";
-            transaction
-                .query_one(insert, &[&job_id, &cluster, &owner, &said.owner_uid.map(i64::from), &started])
-                .await?
-        }
-    };
-    let key: i32 = row.get(0);
-    transaction
-        .execute("UPDATE job SET started = $2 WHERE job_key = $1 AND started > $2", &[&key, &started])
-        .await?;
-    let insert = "INSERT INTO job_node (job_key, node, started) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
-    transaction.execute(insert, &[&key, &node, &started]).await?;
-    Ok(key)
 }
 
 /// Gives their ids to those of `series` that are in the database.
@@ -61,11 +23,15 @@ pub(super) async fn find_series(client: &Client, series: &[Arc<Series>]) -> Resu
     let (nodes, metrics, job_keys, labels) = identities(series);
     let found = client
         .query(
-            "SELECT wanted.position, series.series_id
-             FROM unnest($1::int4[], $2::text[], $3::text[], $4::int4[], $5::text[]) AS wanted (position, node, metric, job_key, labels)
-             JOIN series ON series.node = wanted.node AND series.metric = wanted.metric
-                 AND coalesce(series.job_key, 0) = coalesce(wanted.job_key, 0)
-                 AND md5(series.labels::text) = md5(wanted.labels::jsonb::text)",
+            // Row by row through the index: the planner would otherwise read and hash all series that there are.
+            "SELECT wanted.position, known.series_id
+             FROM unnest($1::int4[], $2::text[], $3::text[], $4::int8[], $5::text[]) AS wanted (position, node, metric, job_key, labels)
+             CROSS JOIN LATERAL (
+                 SELECT series_id FROM series
+                 WHERE series.node = wanted.node AND series.metric = wanted.metric
+                     AND coalesce(series.job_key, 0) = coalesce(wanted.job_key, 0)
+                     AND md5(series.labels::text) = md5(wanted.labels::jsonb::text) LIMIT 1
+             ) AS known",
             &[&positions, &nodes, &metrics, &job_keys, &labels],
         )
         .await?;
@@ -78,7 +44,7 @@ pub(super) async fn find_series(client: &Client, series: &[Arc<Series>]) -> Resu
     Ok(())
 }
 
-type Identities<'a> = (Vec<&'a str>, Vec<&'a str>, Vec<Option<i32>>, Vec<String>);
+type Identities<'a> = (Vec<&'a str>, Vec<&'a str>, Vec<Option<i64>>, Vec<String>);
 
 fn identities(series: &[Arc<Series>]) -> Identities<'_> {
     (
@@ -112,50 +78,12 @@ pub(super) async fn insert_series(client: &Client, series: &[Arc<Series>]) -> Re
         .execute(
             "INSERT INTO series (node, metric, job_key, job_id, labels)
              SELECT node, metric, job_key, job_id, labels::jsonb
-             FROM unnest($1::text[], $2::text[], $3::int4[], $4::text[], $5::text[]) AS new (node, metric, job_key, job_id, labels)
+             FROM unnest($1::text[], $2::text[], $3::int8[], $4::text[], $5::text[]) AS new (node, metric, job_key, job_id, labels)
              ON CONFLICT DO NOTHING",
             &[&nodes, &metrics, &job_keys, &job_ids, &labels],
         )
         .await?;
     Ok(())
-}
-
-pub(super) async fn insert_sessions(
-    transaction: &Transaction<'_>,
-    sessions: &[Arc<Session>],
-    seen: Timestamp,
-) -> Result<(), Error> {
-    let said = || sessions.iter().map(|session| &session.descriptor);
-    let mut nodes: Vec<_> = said().map(|said| said.node.as_str()).collect();
-    let versions: Vec<_> = said().map(|said| said.agent_version.as_str()).collect();
-    let started: Vec<_> = said().map(|said| timestamp(said.started_us)).collect();
-    transaction
-        .execute(
-            "INSERT INTO session (session_id, node, agent_version, started, last_sequence, last_seen)
-             SELECT session_id, node, agent_version, started, 0, $5
-             FROM unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[]) AS new (session_id, node, agent_version, started)
-             ON CONFLICT DO NOTHING",
-            &[&session_ids(sessions), &nodes, &versions, &started, &seen],
-        )
-        .await?;
-    nodes.sort_unstable();
-    nodes.dedup();
-    let insert = "INSERT INTO node (node, first_seen) SELECT node, $2 FROM unnest($1::text[]) AS new (node) ON CONFLICT DO NOTHING";
-    transaction.execute(insert, &[&nodes, &seen]).await?;
-    Ok(())
-}
-
-/// Up to where each of `sessions` is stored; nobody else can store of them until this transaction ends.
-pub(super) async fn lock_sessions(
-    transaction: &Transaction<'_>,
-    sessions: &[Arc<Session>],
-) -> Result<Last, Error> {
-    let select = "SELECT session_id, last_sequence FROM session WHERE session_id = ANY ($1) ORDER BY session_id FOR UPDATE";
-    let rows = transaction.query(select, &[&session_ids(sessions)]).await?;
-    let by_text: std::collections::HashMap<String, i64> =
-        rows.iter().map(|row| (row.get(0), row.get(1))).collect();
-    let last = |id: SessionId| by_text.get(&id.to_string()).copied().unwrap_or_default().cast_unsigned();
-    Ok(sessions.iter().map(|session| (session.id, last(session.id))).collect())
 }
 
 pub(super) async fn copy_samples(transaction: &Transaction<'_>, frames: &[&Accepted]) -> Result<u64, Error> {
@@ -201,66 +129,12 @@ pub(super) async fn insert_apart(transaction: &Transaction<'_>, frames: &[&Accep
         rows += transaction
             .execute(
                 "INSERT INTO samples_apart (time, series_id, value, received)
-                 SELECT new.*, $4 FROM unnest($1::timestamptz[], $2::int4[], $3::float8[]) AS new (time, series_id, value)",
+                 SELECT new.*, $4 FROM unnest($1::timestamptz[], $2::int8[], $3::float8[]) AS new (time, series_id, value)",
                 &[&times, &ids, &values, &timestamp(frame.received_us)],
             )
             .await?;
     }
     Ok(rows)
-}
-
-pub(super) async fn upsert_tallies(transaction: &Transaction<'_>, frames: &[&Accepted]) -> Result<(), Error> {
-    let tallies = latest_tallies(frames);
-    if tallies.is_empty() {
-        return Ok(());
-    }
-    let sessions: Vec<_> = tallies.iter().map(|((session, ..), _)| session.to_string()).collect();
-    let job_keys: Vec<_> = tallies.iter().map(|((_, key, _), _)| *key).collect();
-    let sources: Vec<_> = tallies.iter().map(|((.., source), _)| source.as_str()).collect();
-    let column = |of: fn(&polymeter_proto::ledger::Tally) -> u64| -> Vec<i64> {
-        tallies.iter().map(|(_, tally)| stored_count(of(tally))).collect()
-    };
-    let (due, taken, late) =
-        (column(|tally| tally.due), column(|tally| tally.taken), column(|tally| tally.late));
-    let (missed, absent, dropped) =
-        (column(|tally| tally.missed), column(|tally| tally.absent), column(|tally| tally.dropped));
-    transaction
-        .execute(
-            "INSERT INTO ledger (session_id, job_key, source, due, taken, late, missed, absent, dropped)
-             SELECT * FROM unnest($1::text[], $2::int4[], $3::text[], $4::int8[], $5::int8[], $6::int8[], $7::int8[], $8::int8[], $9::int8[])
-             ON CONFLICT (session_id, coalesce(job_key, 0), source) DO UPDATE SET due = excluded.due, taken = excluded.taken,
-                 late = excluded.late, missed = excluded.missed, absent = excluded.absent, dropped = excluded.dropped",
-            &[&sessions, &job_keys, &sources, &due, &taken, &late, &missed, &absent, &dropped],
-        )
-        .await?;
-    Ok(())
-}
-
-pub(super) async fn add_elsewhere(transaction: &Transaction<'_>, frames: &[&Accepted]) -> Result<(), Error> {
-    let all = elsewhere_by_source(frames);
-    if all.is_empty() {
-        return Ok(());
-    }
-    let sessions: Vec<_> = all.iter().map(|((session, ..), _)| session.to_string()).collect();
-    let job_keys: Vec<_> = all.iter().map(|((_, key, _), _)| *key).collect();
-    let sources: Vec<_> = all.iter().map(|((.., source), _)| source.as_str()).collect();
-    let column = |of: fn(&Elsewhere) -> u64| -> Vec<i64> {
-        all.iter().map(|(_, counts)| stored_count(of(counts))).collect()
-    };
-    let (skipped, rejected, apart) =
-        (column(|counts| counts.skipped), column(|counts| counts.rejected), column(|counts| counts.apart));
-    transaction
-        .execute(
-            "INSERT INTO ledger (session_id, job_key, source, due, taken, late, missed, absent, dropped, skipped, rejected, apart)
-             SELECT session_id, job_key, source, 0, 0, 0, 0, 0, 0, skipped, rejected, apart
-             FROM unnest($1::text[], $2::int4[], $3::text[], $4::int8[], $5::int8[], $6::int8[])
-                  AS new (session_id, job_key, source, skipped, rejected, apart)
-             ON CONFLICT (session_id, coalesce(job_key, 0), source) DO UPDATE SET skipped = ledger.skipped + excluded.skipped,
-                 rejected = ledger.rejected + excluded.rejected, apart = ledger.apart + excluded.apart",
-            &[&sessions, &job_keys, &sources, &skipped, &rejected, &apart],
-        )
-        .await?;
-    Ok(())
 }
 
 pub(super) async fn insert_losses(transaction: &Transaction<'_>, frames: &[&Accepted]) -> Result<(), Error> {
@@ -274,16 +148,17 @@ pub(super) async fn insert_losses(transaction: &Transaction<'_>, frames: &[&Acce
     let sessions: Vec<_> = losses.iter().map(|(frame, _)| frame.session.id.to_string()).collect();
     let samples: Vec<_> = losses.iter().map(|(_, loss)| stored_count(loss.samples)).collect();
     let reasons: Vec<_> = losses.iter().map(|(_, loss)| loss.reason.as_str()).collect();
-    let job_keys: Vec<_> = losses.iter().map(|(_, loss)| key_of(loss.job.as_ref())).collect();
-    let sources: Vec<_> =
-        losses.iter().map(|(_, loss)| loss.source.as_deref().map(|source| source.as_str())).collect();
+    let accounts = || losses.iter().map(|(_, loss)| loss.account.as_ref());
+    let job_keys: Vec<_> =
+        accounts().map(|account| account.and_then(|account| key_of(account.job.as_ref()))).collect();
+    let sources: Vec<_> = accounts().map(|account| account.map(|account| account.source.as_str())).collect();
     let (first, last): (Vec<_>, Vec<_>) =
         losses.iter().map(|(_, loss)| (timestamp(loss.span_us.0), timestamp(loss.span_us.1))).unzip();
     transaction
         .execute(
             "INSERT INTO loss (time, node, session_id, samples, reason, first_time, last_time, job_key, source)
              SELECT * FROM unnest($1::timestamptz[], $2::text[], $3::text[], $4::int8[], $5::text[], $6::timestamptz[], $7::timestamptz[],
-                                  $8::int4[], $9::text[])",
+                                  $8::int8[], $9::text[])",
             &[&times, &nodes, &sessions, &samples, &reasons, &first, &last, &job_keys, &sources],
         )
         .await?;
@@ -318,7 +193,7 @@ pub(super) async fn insert_plan_changes(
     transaction
         .execute(
             "INSERT INTO plan_change (time, node, job_key, job_id, metric, old_period_us, new_period_us, cause, by_whom, until)
-             SELECT * FROM unnest($1::timestamptz[], $2::text[], $3::int4[], $4::text[], $5::text[], $6::int8[], $7::int8[], $8::text[],
+             SELECT * FROM unnest($1::timestamptz[], $2::text[], $3::int8[], $4::text[], $5::text[], $6::int8[], $7::int8[], $8::text[],
                                   $9::text[], $10::timestamptz[])",
             &[&times, &nodes, &job_keys, &job_ids, &metrics, &old, &new, &causes, &by_whom, &until],
         )
@@ -347,100 +222,10 @@ pub(super) async fn insert_marks(transaction: &Transaction<'_>, frames: &[&Accep
         .execute(
             "INSERT INTO mark (time, node, job_key, job_id, name, by_whom, detail)
              SELECT time, node, job_key, job_id, name, by_whom, jsonb_build_object('kind', kind)
-             FROM unnest($1::timestamptz[], $2::text[], $3::int4[], $4::text[], $5::text[], $6::text[], $7::text[])
+             FROM unnest($1::timestamptz[], $2::text[], $3::int8[], $4::text[], $5::text[], $6::text[], $7::text[])
                   AS said (time, node, job_key, job_id, name, by_whom, kind)",
             &[&times, &nodes, &job_keys, &job_ids, &names, &by_whom, &kinds],
         )
         .await?;
     Ok(())
 }
-
-pub(super) async fn tell_jobs(transaction: &Transaction<'_>, frames: &[&Accepted]) -> Result<(), Error> {
-    let mut told: Vec<_> = frames.iter().flat_map(|frame| &frame.job_facts).collect();
-    // Several nodes tell of a job at once: their writers lock in one order, and never wait in a circle.
-    told.sort_by_key(|(job, _)| job.key.get().copied());
-    for (job, facts) in told {
-        let text = |name: &Option<Identifier>| name.as_ref().map(ToString::to_string);
-        let count = |count: Option<u32>| count.map(i64::from);
-        transaction
-            .execute(
-                "UPDATE job SET account = coalesce($2, account), queue = coalesce($3, queue), nodes = coalesce($4, nodes),
-                     cores = coalesce($5, cores), state = coalesce($6, state), exit_code = coalesce($7, exit_code),
-                     exit_signal = coalesce($8, exit_signal)
-                 WHERE job_key = $1",
-                &[
-                    &job.key.get(),
-                    &text(&facts.account),
-                    &text(&facts.queue),
-                    &text(&facts.nodes),
-                    &count(facts.cores),
-                    &text(&facts.state),
-                    &count(facts.exit_code),
-                    &count(facts.exit_signal),
-                ],
-            )
-            .await?;
-    }
-    Ok(())
-}
-
-pub(super) async fn end_jobs(transaction: &Transaction<'_>, frames: &[&Accepted]) -> Result<(), Error> {
-    let ends: Vec<_> = frames.iter().flat_map(|frame| &frame.job_ends).collect();
-    if ends.is_empty() {
-        return Ok(());
-    }
-    let (keys, nodes): (Vec<_>, Vec<_>) =
-        ends.iter().map(|(job, _)| (job.key.get().copied(), job.node().as_str())).unzip();
-    let ended: Vec<_> = ends.iter().map(|(_, at_us)| timestamp(*at_us)).collect();
-    // Several nodes of a job end at once: their writers lock in one order, and never wait in a circle.
-    transaction
-        .execute("SELECT FROM job WHERE job_key = ANY ($1) ORDER BY job_key FOR UPDATE", &[&keys])
-        .await?;
-    transaction
-        .execute(
-            "UPDATE job_node SET ended = greatest(job_node.ended, new.ended)
-             FROM (SELECT job_key, node, max(ended) AS ended
-                   FROM unnest($1::int4[], $2::text[], $3::timestamptz[]) AS said (job_key, node, ended) GROUP BY job_key, node) AS new
-             WHERE job_node.job_key = new.job_key AND job_node.node = new.node",
-            &[&keys, &nodes, &ended],
-        )
-        .await?;
-    transaction
-        .execute(
-            "UPDATE job SET ended = greatest(job.ended, new.ended)
-             FROM (SELECT job_key, max(ended) AS ended
-                   FROM unnest($1::int4[], $2::timestamptz[]) AS said (job_key, ended) GROUP BY job_key) AS new
-             WHERE job.job_key = new.job_key",
-            &[&keys, &ended],
-        )
-        .await?;
-    Ok(())
-}
-
-pub(super) async fn advance_sessions(
-    transaction: &Transaction<'_>,
-    last: &Last,
-    rows: &Last,
-    seen: Timestamp,
-) -> Result<(), Error> {
-    let sessions: Vec<_> = last.keys().map(SessionId::to_string).collect();
-    let sequences: Vec<_> = last.values().map(|last| stored_count(*last)).collect();
-    let stored = |session| stored_count(rows.get(session).copied().unwrap_or_default());
-    let stored: Vec<_> = last.keys().map(stored).collect();
-    transaction
-        .execute(
-            "UPDATE session SET last_sequence = new.last, last_seen = $3, stored = session.stored + new.stored
-             FROM unnest($1::text[], $2::int8[], $4::int8[]) AS new (session_id, last, stored) WHERE session.session_id = new.session_id",
-            &[&sessions, &sequences, &seen, &stored],
-        )
-        .await?;
-    Ok(())
-}
-
-/// The ids of `sessions` as the database has them.
-fn session_ids(sessions: &[Arc<Session>]) -> Vec<String> {
-    sessions.iter().map(|session| session.id.to_string()).collect()
-}
-
-/// A number of each session: the last sequence number, or how many samples.
-pub(crate) type Last = HashMap<SessionId, u64>;

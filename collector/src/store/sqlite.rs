@@ -8,10 +8,11 @@ use polymeter_proto::series::{Identifier, SessionId};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::{
-    Doing, SCHEMA_VERSION, StoreError, elsewhere_by_source, job_key, jobs_without_key, key_of, labels_json,
-    latest_tallies, not_stored, rows_by_session, series_without_id, sessions, stored_count, stored_us,
+    Doing, SCHEMA_VERSION, StoreError, accounts_without_id, job_ends, job_key, jobs_without_key, key_of,
+    labels_json, ledger, not_stored, series_without_id, sessions, sqlite_jobs, sqlite_sessions, stored_count,
+    stored_us, through,
 };
-use crate::commit::{Accepted, Committed, Job, Series};
+use crate::commit::{Accepted, Account, Committed, Job, Series};
 use crate::limits;
 
 /// Version by version, what makes the schema.
@@ -20,6 +21,7 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     include_str!("../../schema/sqlite_2.sql"),
     include_str!("../../schema/sqlite_3.sql"),
     include_str!("../../schema/sqlite_4.sql"),
+    include_str!("../../schema/sqlite_5.sql"),
 ];
 
 /// A connection to a file of SQLite.
@@ -45,12 +47,14 @@ impl SqliteStore {
     }
 
     pub(crate) fn last_sequence(&self, session: SessionId) -> Result<u64, StoreError> {
-        last_sequence(&self.connection, session).doing("looking up a session")
+        let known = sqlite_sessions::known(&self.connection, session).doing("looking up a session")?;
+        Ok(known.map_or(0, |known| known.last))
     }
 
     pub(crate) fn commit(&mut self, frames: &[Accepted]) -> Result<Committed, StoreError> {
         // Ids are handed out in transactions of their own, so that an id that is remembered is one that is committed.
-        self.give_job_keys(&jobs_without_key(frames)).doing("storing jobs")?;
+        self.give_job_keys(&jobs_without_key(frames), frames).doing("storing jobs")?;
+        self.give_account_ids(&accounts_without_id(frames)).doing("storing the ledger's lines")?;
         self.give_series_ids(&series_without_id(frames)).doing("storing series")?;
         self.write(frames).doing("storing samples")
     }
@@ -59,16 +63,40 @@ impl SqliteStore {
         self.connection.transaction_with_behavior(TransactionBehavior::Immediate)
     }
 
-    fn give_job_keys(&mut self, jobs: &[Arc<Job>]) -> rusqlite::Result<()> {
+    pub(crate) fn end_silent(&mut self, cutoff_us: i64, now_us: i64) -> Result<(), StoreError> {
+        let mut end = || {
+            let transaction = self.begin()?;
+            sqlite_sessions::end_silent(&transaction, ns(cutoff_us), ns(now_us))?;
+            transaction.commit()
+        };
+        end().doing("ending silent sessions")
+    }
+
+    fn give_job_keys(&mut self, jobs: &[Arc<Job>], frames: &[Accepted]) -> rusqlite::Result<()> {
         if jobs.is_empty() {
             return Ok(());
         }
         let transaction = self.begin()?;
-        let keys =
-            jobs.iter().map(|job| give_job_key(&transaction, job)).collect::<rusqlite::Result<Vec<_>>>()?;
+        let keys = sqlite_jobs::give_job_keys(&transaction, jobs, frames)?;
         transaction.commit()?;
         for (job, key) in jobs.iter().zip(keys) {
             job.key.get_or_init(|| key);
+        }
+        Ok(())
+    }
+
+    fn give_account_ids(&mut self, accounts: &[Arc<Account>]) -> rusqlite::Result<()> {
+        if accounts.is_empty() {
+            return Ok(());
+        }
+        let transaction = self.begin()?;
+        let ids = accounts
+            .iter()
+            .map(|account| sqlite_sessions::give_account_id(&transaction, account))
+            .collect::<rusqlite::Result<Vec<_>>>()?;
+        transaction.commit()?;
+        for (account, id) in accounts.iter().zip(ids) {
+            account.id.get_or_init(|| id);
         }
         Ok(())
     }
@@ -90,27 +118,44 @@ impl SqliteStore {
     }
 
     fn write(&mut self, frames: &[Accepted]) -> rusqlite::Result<Committed> {
+        let seen_us = frames.iter().map(|frame| frame.received_us).max().unwrap_or_default();
         let transaction = self.begin()?;
-        let mut last = HashMap::new();
+        let mut known = HashMap::new();
         for session in sessions(frames) {
-            last.insert(session.id, last_sequence(&transaction, session.id)?);
+            known.insert(session.id, sqlite_sessions::known(&transaction, session.id)?);
         }
-        let (new, last) = not_stored(frames, last);
+        let last = |id: SessionId| known.get(&id).copied().flatten().map_or(0, |known| known.last);
+        let (new, progress) = not_stored(frames, last);
         let rows = write_samples(&transaction, &new)?;
         let apart = write_apart(&transaction, &new)?;
-        write_tallies(&transaction, &new)?;
-        write_elsewhere(&transaction, &new)?;
+        sqlite_sessions::update_ledger(&transaction, &ledger::line_changes(&new))?;
         for frame in &new {
             write_losses(&transaction, frame)?;
             write_plan_changes(&transaction, frame)?;
             write_marks(&transaction, frame)?;
-            write_job_ends(&transaction, frame)?;
+        }
+        sqlite_jobs::end_jobs(&transaction, &job_ends(&new))?;
+        for frame in &new {
             write_job_facts(&transaction, frame)?;
         }
-        write_sessions(&transaction, frames, &last, &rows_by_session(&new))?;
+        sqlite_sessions::write_sessions(&transaction, &sessions(frames), &progress, ns(seen_us))?;
+        for session in sessions(frames) {
+            let was = known.get(&session.id).copied().flatten();
+            let is_new = progress.get(&session.id).is_some_and(|progress| progress.is_new);
+            if was.is_some_and(|was| was.is_ended) && is_new {
+                sqlite_sessions::reopen_session(&transaction, session.id)?;
+            }
+            if was.is_none_or(|was| was.is_ended) {
+                sqlite_sessions::supersede_sessions(
+                    &transaction,
+                    session.descriptor.node.as_str(),
+                    ns(seen_us),
+                )?;
+            }
+        }
         transaction.commit()?;
         let repeated = frames.len() - new.len();
-        Ok(Committed { through: last.into_iter().collect(), rows, apart, repeated: repeated as u64 })
+        Ok(Committed { through: through(&progress), rows, apart, repeated: repeated as u64 })
     }
 }
 
@@ -135,55 +180,12 @@ fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
     transaction.commit().doing(doing)
 }
 
-fn last_sequence(connection: &Connection, session: SessionId) -> rusqlite::Result<u64> {
-    let mut statement =
-        connection.prepare_cached("SELECT last_sequence FROM session WHERE session_id = ?1")?;
-    let last: Option<i64> = statement.query_row([session.to_string()], |row| row.get(0)).optional()?;
-    Ok(last.unwrap_or_default().cast_unsigned())
-}
-
 /// Nanoseconds, from the microseconds that an agent said.
-fn ns(time_us: i64) -> i64 {
+pub(super) fn ns(time_us: i64) -> i64 {
     stored_us(time_us) * 1000
 }
 
-/// The key of the job's row: of the one that this node began at that time, else of the one that still runs or did when
-/// this node began, else of a new one.
-fn give_job_key(connection: &Connection, job: &Job) -> rusqlite::Result<i32> {
-    let said = &job.descriptor;
-    let cluster = said.cluster.as_ref().map(|cluster| cluster.as_str());
-    let known = connection
-        .prepare_cached(
-            "SELECT job_key FROM job LEFT JOIN job_node AS mine USING (job_key)
-             WHERE job_id = ?1 AND cluster IS ?2
-                 AND ((mine.node = ?3 AND mine.started = ?4) OR job.ended IS NULL OR job.ended >= ?4)
-             ORDER BY (mine.node = ?3 AND mine.started = ?4) DESC, job.started DESC LIMIT 1",
-        )?
-        .query_row(params![said.job_id.as_str(), cluster, job.node().as_str(), ns(said.started_us)], |row| {
-            row.get(0)
-        })
-        .optional()?;
-    let key: i32 = match known {
-        Some(key) => key,
-        None => connection
-            .prepare_cached("INSERT INTO job (job_id, cluster, owner, owner_uid, started) VALUES (?1, ?2, ?3, ?4, ?5) RETURNING job_key")?
-            .query_row(
-                params![said.job_id.as_str(), cluster, said.owner.as_ref().map(|owner| owner.as_str()), said.owner_uid, ns(said.started_us)],
-                |row| row.get(0),
-            )?,
-    };
-    connection
-        .prepare_cached("UPDATE job SET started = ?2 WHERE job_key = ?1 AND started > ?2")?
-        .execute(params![key, ns(said.started_us)])?;
-    connection
-        .prepare_cached(
-            "INSERT INTO job_node (job_key, node, started) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
-        )?
-        .execute(params![key, job.node().as_str(), ns(said.started_us)])?;
-    Ok(key)
-}
-
-fn give_series_id(connection: &Connection, series: &Series) -> rusqlite::Result<i32> {
+fn give_series_id(connection: &Connection, series: &Series) -> rusqlite::Result<i64> {
     let (node, metric, labels) =
         (series.node().as_str(), series.metric.name.as_str(), labels_json(&series.labels));
     let key = job_key(series);
@@ -235,38 +237,6 @@ fn write_apart(connection: &Connection, frames: &[&Accepted]) -> rusqlite::Resul
     Ok(rows)
 }
 
-fn write_tallies(connection: &Connection, frames: &[&Accepted]) -> rusqlite::Result<()> {
-    let mut upsert = connection.prepare_cached(
-        "INSERT INTO ledger (session_id, job_key, source, due, taken, late, missed, absent, dropped)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
-         ON CONFLICT (session_id, coalesce(job_key, 0), source) DO UPDATE SET due = excluded.due, taken = excluded.taken,
-             late = excluded.late, missed = excluded.missed, absent = excluded.absent, dropped = excluded.dropped",
-    )?;
-    for ((session, job_key, source), tally) in latest_tallies(frames) {
-        let [due, taken, late, missed, absent, dropped] =
-            [tally.due, tally.taken, tally.late, tally.missed, tally.absent, tally.dropped].map(stored_count);
-        let identity = (session.to_string(), job_key, source.as_str());
-        upsert.execute(params![
-            identity.0, identity.1, identity.2, due, taken, late, missed, absent, dropped
-        ])?;
-    }
-    Ok(())
-}
-
-fn write_elsewhere(connection: &Connection, frames: &[&Accepted]) -> rusqlite::Result<()> {
-    let mut upsert = connection.prepare_cached(
-        "INSERT INTO ledger (session_id, job_key, source, due, taken, late, missed, absent, dropped, skipped, rejected, apart)
-         VALUES (?1, ?2, ?3, 0, 0, 0, 0, 0, 0, ?4, ?5, ?6)
-         ON CONFLICT (session_id, coalesce(job_key, 0), source) DO UPDATE SET skipped = skipped + excluded.skipped,
-             rejected = rejected + excluded.rejected, apart = apart + excluded.apart",
-    )?;
-    for ((session, job_key, source), counts) in elsewhere_by_source(frames) {
-        let [skipped, rejected, apart] = [counts.skipped, counts.rejected, counts.apart].map(stored_count);
-        upsert.execute(params![session.to_string(), job_key, source.as_str(), skipped, rejected, apart])?;
-    }
-    Ok(())
-}
-
 fn write_losses(connection: &Connection, frame: &Accepted) -> rusqlite::Result<()> {
     let mut insert = connection.prepare_cached(
         "INSERT INTO loss (time, node, session_id, samples, reason, first_time, last_time, job_key, source)
@@ -281,8 +251,8 @@ fn write_losses(connection: &Connection, frame: &Accepted) -> rusqlite::Result<(
             loss.reason.as_str(),
             ns(loss.span_us.0),
             ns(loss.span_us.1),
-            key_of(loss.job.as_ref()),
-            loss.source.as_deref().map(|source| source.as_str()),
+            loss.account.as_ref().and_then(|account| key_of(account.job.as_ref())),
+            loss.account.as_ref().map(|account| account.source.as_str()),
         ])?;
     }
     Ok(())
@@ -329,21 +299,6 @@ fn write_marks(connection: &Connection, frame: &Accepted) -> rusqlite::Result<()
     Ok(())
 }
 
-fn write_job_ends(connection: &Connection, frame: &Accepted) -> rusqlite::Result<()> {
-    for (job, at_us) in &frame.job_ends {
-        let key = job.key.get();
-        connection
-            .prepare_cached(
-                "UPDATE job_node SET ended = max(coalesce(ended, ?3), ?3) WHERE job_key = ?1 AND node = ?2",
-            )?
-            .execute(params![key, job.node().as_str(), ns(*at_us)])?;
-        connection
-            .prepare_cached("UPDATE job SET ended = max(coalesce(ended, ?2), ?2) WHERE job_key = ?1")?
-            .execute(params![key, ns(*at_us)])?;
-    }
-    Ok(())
-}
-
 fn write_job_facts(connection: &Connection, frame: &Accepted) -> rusqlite::Result<()> {
     let mut update = connection.prepare_cached(
         "UPDATE job SET account = coalesce(?2, account), queue = coalesce(?3, queue), nodes = coalesce(?4, nodes),
@@ -362,37 +317,6 @@ fn write_job_facts(connection: &Connection, frame: &Accepted) -> rusqlite::Resul
             text(&facts.state),
             facts.exit_code,
             facts.exit_signal,
-        ])?;
-    }
-    Ok(())
-}
-
-fn write_sessions(
-    connection: &Connection,
-    frames: &[Accepted],
-    last: &HashMap<SessionId, u64>,
-    rows: &HashMap<SessionId, u64>,
-) -> rusqlite::Result<()> {
-    let mut node = connection
-        .prepare_cached("INSERT INTO node (node, first_seen) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?;
-    let mut upsert = connection.prepare_cached(
-        "INSERT INTO session (session_id, node, agent_version, started, last_sequence, last_seen, stored) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-         ON CONFLICT (session_id) DO UPDATE SET last_sequence = excluded.last_sequence, last_seen = excluded.last_seen,
-             stored = stored + excluded.stored",
-    )?;
-    let seen_us = frames.iter().map(|frame| frame.received_us).max().unwrap_or_default();
-    for session in sessions(frames) {
-        let said = &session.descriptor;
-        node.execute(params![said.node.as_str(), ns(seen_us)])?;
-        let last = stored_count(last.get(&session.id).copied().unwrap_or_default());
-        upsert.execute(params![
-            session.id.to_string(),
-            said.node.as_str(),
-            said.agent_version.as_str(),
-            ns(said.started_us),
-            last,
-            ns(seen_us),
-            stored_count(rows.get(&session.id).copied().unwrap_or_default()),
         ])?;
     }
     Ok(())

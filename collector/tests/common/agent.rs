@@ -26,7 +26,7 @@ pub type Row<'a> = (&'a Arc<Shape>, i64, &'a [Option<u64>]);
 pub struct Agent {
     socket: zmq::Socket,
     session: SessionId,
-    descriptor: SessionDescriptor,
+    pub descriptor: SessionDescriptor,
     announced: Announced,
     encoder: Encoder,
     sequence: u64,

@@ -92,6 +92,7 @@ impl Sources {
             Event::JobEnded { job, .. } => Some(*job),
             Event::Mark(mark) => mark.job,
             Event::JobTold(told) => Some(told.job),
+            Event::SessionEnded { .. } => None,
         };
         let job = job.and_then(|job| self.jobs.get(&job)).cloned();
         Told { job, event: event.clone() }

@@ -50,8 +50,15 @@ impl Packer {
         }
     }
 
-    /// What must go with the samples of `flushed` into the frame `sequence`; none where there is nothing to send.
-    pub(super) fn pack(&mut self, flushed: &Flushed, sequence: u64, now_ns: u64) -> Option<Packed> {
+    /// What must go with the samples of `flushed` into the frame `sequence`; none where there is nothing to send and no
+    /// frame `is_owed`.
+    pub(super) fn pack(
+        &mut self,
+        flushed: &Flushed,
+        sequence: u64,
+        is_owed: bool,
+        now_ns: u64,
+    ) -> Option<Packed> {
         let lines = self.book.enter(&flushed.reports, sequence, now_ns);
         let again = self.untold.len().min(AGAIN_IN_FRAME);
         let mut told: Vec<Told> = self.untold.drain(..again).collect();
@@ -60,7 +67,7 @@ impl Packer {
             again.chain(lines.iter().filter(|line| line.is_again).filter_map(|line| line.job.as_ref()));
         let revived = again.map(|job| job.handle).filter(|job| !self.announced.knows_job(*job)).collect();
         told.extend(flushed.events.iter().cloned());
-        if flushed.batch.is_empty() && lines.is_empty() && told.is_empty() {
+        if !is_owed && flushed.batch.is_empty() && lines.is_empty() && told.is_empty() {
             return None;
         }
         let mut dictionary = Vec::new();

@@ -186,6 +186,8 @@ impl Sampler {
     fn end(&mut self) {
         let reports = self.sources.iter().flatten().map(|source| SourceReport::of(source, true));
         self.flushed.reports.extend(reports);
+        let event = Event::SessionEnded { at_us: clock::realtime_us() };
+        self.flushed.events.push(Told { job: None, event });
         // Nothing is due any more, so that there is time to wait for the sender to give a batch back.
         for _ in 0..END_WAITS {
             if self.flushed.is_empty() || hand_over(&self.port, &mut self.flushed) {

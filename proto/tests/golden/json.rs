@@ -290,6 +290,7 @@ fn of_event(event: &Event) -> Json {
             ("exit_code", optional(facts.exit_code, Json::from)),
             ("exit_signal", optional(facts.exit_signal, Json::from)),
         ]),
+        Event::SessionEnded { at_us } => object([("is", text("session_ended")), ("at_us", (*at_us).into())]),
     }
 }
 

@@ -30,7 +30,7 @@ const TRAILER: [u8; 2] = [0xff, 0xff];
 const POSTGRES_EPOCH_US: i64 = 946_684_800 * 1_000_000;
 
 /// A row: the time in microseconds since the epoch, the series, the value.
-type Row = (i64, i32, f64);
+type Row = (i64, i64, f64);
 
 /// Rows of the table `samples`, in the order in which a collector writes them, in transactions.
 pub(crate) struct Rows {
@@ -147,7 +147,7 @@ fn push(rows: &mut Vec<Row>, agent: usize, frame: &Frame) -> Result<(), Box<dyn 
         for (column, values) in block.iter() {
             // Which of the agent's series it is does not matter, as long as it is always the same.
             let series = agent * SERIES_PER_AGENT + block.shape.0 as usize % 10 * 100 + column % 100;
-            let series = i32::try_from(series)?;
+            let series = i64::try_from(series)?;
             let of_column = block.times_us.iter().zip(values);
             // The recording has counts only.
             rows.extend(of_column.map(|(time_us, bits)| (*time_us, series, Number::Unsigned.to_f64(*bits))));
@@ -157,13 +157,13 @@ fn push(rows: &mut Vec<Row>, agent: usize, frame: &Frame) -> Result<(), Box<dyn 
 }
 
 fn encode(rows: &[Row]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(rows.len() * 34 + HEADER.len() + TRAILER.len());
+    let mut bytes = Vec::with_capacity(rows.len() * 38 + HEADER.len() + TRAILER.len());
     bytes.extend_from_slice(HEADER);
     for (time_us, series, value) in rows {
         bytes.extend_from_slice(&3_i16.to_be_bytes());
         bytes.extend_from_slice(&8_i32.to_be_bytes());
         bytes.extend_from_slice(&(time_us - POSTGRES_EPOCH_US).to_be_bytes());
-        bytes.extend_from_slice(&4_i32.to_be_bytes());
+        bytes.extend_from_slice(&8_i32.to_be_bytes());
         bytes.extend_from_slice(&series.to_be_bytes());
         bytes.extend_from_slice(&8_i32.to_be_bytes());
         bytes.extend_from_slice(&value.to_be_bytes());

@@ -29,6 +29,9 @@ const RESEND_NS: u64 = 5_000_000_000;
 /// The longest such wait.
 const RESEND_MOST_NS: u64 = 60_000_000_000;
 
+/// How long nothing may be sent. The collector takes an agent that is silent for minutes for dead.
+const HEARTBEAT_NS: u64 = 30_000_000_000;
+
 /// How often a collector must refuse a frame until it is given up. A frame that was damaged on the way is taken when it
 /// comes again; one that is refused for what it is would hold up all that is behind it for ever.
 pub const REFUSALS: u32 = 3;
@@ -110,6 +113,8 @@ pub struct Link {
     complained: bool,
     counts: LinkCounts,
     spooling: Spooling,
+    /// When the newest frame was made.
+    framed_ns: u64,
     /// Since when nothing was acknowledged and something waits, or since when all that waited lay on the disk.
     quiet_since_ns: u64,
     /// Segments that are not wanted any more.
@@ -126,7 +131,9 @@ impl Link {
     /// Takes what the sampler has flushed into the outbox.
     pub fn take(&mut self, flushed: &Flushed, now_ns: u64) {
         let first = self.outbox.next_sequence();
-        let Some(packed) = self.packer.pack(flushed, first, now_ns) else { return };
+        let is_owed = now_ns.saturating_sub(self.framed_ns) >= HEARTBEAT_NS;
+        let Some(packed) = self.packer.pack(flushed, first, is_owed, now_ns) else { return };
+        self.framed_ns = now_ns;
         let Packed { dictionary, ledger, told, revived } = packed;
         if self.outbox.is_empty() {
             self.quiet_since_ns = now_ns;

@@ -145,6 +145,7 @@ impl Link {
             complained: false,
             counts: LinkCounts::default(),
             spooling,
+            framed_ns: now_ns,
             quiet_since_ns: now_ns,
             released: Vec::new(),
         }

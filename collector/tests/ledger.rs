@@ -1,0 +1,261 @@
+//! The ledger against the rows, and the ends of sessions and jobs, on every kind of store: also where agents are killed and
+//! jobs return.
+
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a fault of a test is a failed test"
+)]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::agent::{Agent, job, shape, values};
+use common::{Site, now_us, wait_until};
+use polymeter_collector::query::JobRow;
+use polymeter_collector::{Collector, Config};
+use polymeter_proto::batch::{Job, Shape};
+use polymeter_proto::ledger::{Event, LedgerEntry, Tally};
+use polymeter_proto::series::JobHandle;
+
+scenarios! {
+    a_job_that_returns_has_a_line_for_each_life,
+    an_agent_that_is_killed_leaves_a_gap,
+    an_agent_that_stops_leaves_none,
+    a_silent_agent_ends_its_jobs_until_it_is_back,
+    owners_of_one_job_id_have_jobs_of_their_own,
+    a_job_has_ended_when_its_last_node_has,
+    lives_of_one_transaction_are_told_apart,
+}
+
+const SECOND_US: i64 = 1_000_000;
+
+/// A frame with a row of `shape`, `seconds` after the begin.
+fn tick(agent: &mut Agent, shape: &Arc<Shape>, begin_us: i64, seconds: i64) {
+    agent.frame(&[(shape, begin_us + seconds * SECOND_US, &values(seconds).0)], &[], &[]);
+}
+
+/// A frame with the tally of `rows` rows.
+fn tell(agent: &mut Agent, job: Option<u32>, rows: u64, events: &[Event]) {
+    let tally = Tally { due: rows * 3, taken: rows * 3, ..Tally::default() };
+    let entry = LedgerEntry { job: job.map(JobHandle), source: "stat".try_into().unwrap(), tally };
+    agent.frame(&[], &[entry], events);
+}
+
+fn ended(handle: u32, at_us: i64) -> Event {
+    Event::JobEnded { job: JobHandle(handle), at_us }
+}
+
+fn settle(agent: &mut Agent) {
+    agent.send_from(0);
+    agent.settle();
+}
+
+/// For each job and for the nodes there are as many rows as the ledger says, and every line adds up.
+fn assert_balanced(site: &Site) {
+    let wrong = "SELECT count(*) FROM ledger_balance
+         WHERE due <> missed + absent + dropped + skipped + rejected + apart + stored + unknown OR unknown < 0";
+    assert_eq!(site.number(wrong), 0);
+    let by_job = "SELECT count(*) FROM (
+             SELECT coalesce(job_key, 0) AS job, sum(stored) AS stored FROM ledger_balance GROUP BY 1
+         ) AS told FULL JOIN (
+             SELECT coalesce(job_key, 0) AS job, count(*) AS stored FROM samples JOIN series USING (series_id) GROUP BY 1
+         ) AS there USING (job)
+         WHERE coalesce(told.stored, 0) <> coalesce(there.stored, 0)";
+    assert_eq!(site.number(by_job), 0);
+}
+
+fn the_job(site: &Site) -> JobRow {
+    let jobs = site.reader().jobs().unwrap();
+    assert_eq!(jobs.len(), 1, "{jobs:?}");
+    jobs.into_iter().next().unwrap()
+}
+
+fn patient(site: &Site, silent_after: Duration) -> Config {
+    Config { silent_after, ..site.config() }
+}
+
+fn a_job_that_returns_has_a_line_for_each_life(site: &mut Site) {
+    let begin_us = now_us();
+    let collector = site.collector();
+    let mut agent = Agent::to(&site.context, &collector, "n1", 1);
+    for handle in 1..=4 {
+        // As a prolog told it: all lives of the job began at one time.
+        let of_job = shape(handle, Some(&job(handle, "7", begin_us)));
+        let rows = i64::from(handle) * 2;
+        (0..rows).for_each(|row| tick(&mut agent, &of_job, begin_us, i64::from(handle) * 10 + row));
+        let end = ended(handle, begin_us + i64::from(handle) * 10 * SECOND_US + 9 * SECOND_US);
+        tell(&mut agent, Some(handle), rows as u64, &[end]);
+        settle(&mut agent);
+        assert_balanced(site);
+    }
+    collector.stop().unwrap();
+    let job = the_job(site);
+    assert_eq!(job.ended_ns, Some((begin_us + 49 * SECOND_US) * 1000));
+    let ledger = site.reader().ledger(Some(job.job_key)).unwrap();
+    assert_eq!(ledger.iter().map(|row| row.stored).collect::<Vec<_>>(), [6, 12, 18, 24]);
+    assert!(ledger.iter().all(|row| row.unknown == 0));
+}
+
+/// Rows of two jobs and the node, of which only some are in a tally.
+fn half_told(agent: &mut Agent, begin_us: i64) {
+    let (own, first, second) =
+        (shape(1, None), shape(2, Some(&job(1, "a", begin_us))), shape(3, Some(&job(2, "b", begin_us))));
+    for seconds in 0..3 {
+        for shape in [&own, &first, &second] {
+            tick(agent, shape, begin_us, seconds);
+        }
+    }
+    tell(agent, Some(1), 3, &[]);
+    tell(agent, Some(2), 3, &[ended(2, begin_us + 3 * SECOND_US)]);
+    tick(agent, &first, begin_us, 4);
+    tick(agent, &own, begin_us, 5);
+}
+
+fn an_agent_that_is_killed_leaves_a_gap(site: &mut Site) {
+    let begin_us = now_us() - 60 * SECOND_US;
+    let collector = site.collector();
+    let mut killed = Agent::to(&site.context, &collector, "n1", 1);
+    half_told(&mut killed, begin_us);
+    settle(&mut killed);
+    assert_balanced(site);
+    drop(killed);
+    assert_eq!(site.number("SELECT count(*) FROM loss"), 0);
+    // Its successor finds one of the jobs still there.
+    let mut successor = Agent::to(&site.context, &collector, "n1", 2);
+    successor.descriptor.started_us += 1;
+    tick(&mut successor, &shape(1, Some(&job(1, "a", begin_us + 50 * SECOND_US))), begin_us, 55);
+    settle(&mut successor);
+    assert_balanced(site);
+    let gap = "SELECT count(*) FROM loss JOIN session USING (session_id) LEFT JOIN job USING (job_key)
+         WHERE reason = 'unknown' AND samples = 0 AND end_reason = 'superseded' AND last_time > first_time
+             AND coalesce(job.job_id, '-') IN ('-', 'a')";
+    assert_eq!((site.number(gap), site.number("SELECT count(*) FROM loss")), (2, 2));
+    let jobs = site.reader().jobs().unwrap();
+    let running: Vec<_> = jobs.iter().filter(|job| job.ended_ns.is_none()).collect();
+    assert_eq!(running.iter().map(|job| job.job_id.as_str()).collect::<Vec<_>>(), ["a"]);
+    let losses = site.reader().losses(Some(running[0].job_key)).unwrap();
+    assert_eq!(losses[0].first_time_ns, (begin_us + 5 * SECOND_US) * 1000);
+    collector.stop().unwrap();
+}
+
+fn an_agent_that_stops_leaves_none(site: &mut Site) {
+    let begin_us = now_us() - 60 * SECOND_US;
+    let collector = site.collector();
+    let mut stopped = Agent::to(&site.context, &collector, "n1", 1);
+    half_told(&mut stopped, begin_us);
+    stopped.frame(&[], &[], &[Event::SessionEnded { at_us: begin_us + 6 * SECOND_US }]);
+    // What it had to tell again comes behind it.
+    tell(&mut stopped, Some(1), 4, &[]);
+    settle(&mut stopped);
+    let mut successor = Agent::to(&site.context, &collector, "n1", 2);
+    successor.descriptor.started_us += 1;
+    tick(&mut successor, &shape(1, None), begin_us, 55);
+    settle(&mut successor);
+    collector.stop().unwrap();
+    assert_balanced(site);
+    assert_eq!(site.number("SELECT count(*) FROM loss"), 0);
+    assert_eq!(site.number("SELECT count(*) FROM session WHERE end_reason = 'stopped'"), 1);
+    assert_eq!(site.number("SELECT count(*) FROM session WHERE ended IS NULL"), 1);
+}
+
+fn a_silent_agent_ends_its_jobs_until_it_is_back(site: &mut Site) {
+    let begin_us = now_us() - 60 * SECOND_US;
+    let collector = Collector::start(&patient(site, Duration::from_secs(1)), &site.context).unwrap();
+    let mut agent = Agent::to(&site.context, &collector, "n1", 1);
+    half_told(&mut agent, begin_us);
+    settle(&mut agent);
+    wait_until("the jobs of the silent agent have ended", || {
+        site.reader().jobs().unwrap().iter().all(|job| job.ended_ns.is_some())
+    });
+    let jobs = site.reader().jobs().unwrap();
+    let lost: Vec<_> = jobs.iter().filter(|job| !job.lost_nodes.is_empty()).collect();
+    assert_eq!(lost.iter().map(|job| job.job_id.as_str()).collect::<Vec<_>>(), ["a"]);
+    assert_eq!(lost[0].ended_ns, Some((begin_us + 5 * SECOND_US) * 1000));
+    assert_eq!(site.number("SELECT count(*) FROM loss WHERE reason = 'unknown'"), 2);
+    collector.stop().unwrap();
+
+    // The network was cut, and nothing is unknown after all.
+    let collector = site.collector();
+    tick(&mut agent, &shape(2, Some(&job(1, "a", begin_us))), begin_us, 6);
+    settle(&mut agent);
+    assert_eq!(site.number("SELECT count(*) FROM loss"), 0);
+    assert_eq!(site.number("SELECT count(*) FROM session WHERE ended IS NULL"), 1);
+    let jobs = site.reader().jobs().unwrap();
+    assert_eq!(jobs.iter().filter(|job| job.ended_ns.is_none()).count(), 1, "{jobs:?}");
+    assert!(jobs.iter().all(|job| job.lost_nodes.is_empty()));
+    collector.stop().unwrap();
+    assert_balanced(site);
+}
+
+fn owned(handle: u32, uid: Option<u32>, started_us: i64) -> Arc<Job> {
+    let mut of = Arc::unwrap_or_clone(job(handle, "7", started_us));
+    of.descriptor.owner_uid = uid;
+    of.descriptor.owner = None;
+    Arc::new(of)
+}
+
+fn owners_of_one_job_id_have_jobs_of_their_own(site: &mut Site) {
+    let begin_us = now_us();
+    let collector = site.collector();
+    for (session, uid, row) in [(1, Some(1000), 1), (2, Some(2000), 2), (3, None, 3), (4, Some(1000), 4)] {
+        let mut agent = Agent::to(&site.context, &collector, &format!("n{session}"), session);
+        tick(&mut agent, &shape(1, Some(&owned(1, uid, begin_us + row))), begin_us, row);
+        settle(&mut agent);
+    }
+    collector.stop().unwrap();
+    let jobs = site.reader().jobs().unwrap();
+    let of = |uid| jobs.iter().filter(|job| job.owner_uid == Some(uid)).collect::<Vec<_>>();
+    assert_eq!((jobs.len(), of(1000).len(), of(2000).len()), (2, 1, 1), "{jobs:?}");
+    assert!(of(1000)[0].nodes.contains(&"n4".to_owned()) && !of(1000)[0].nodes.contains(&"n2".to_owned()));
+    assert_balanced(site);
+}
+
+fn a_job_has_ended_when_its_last_node_has(site: &mut Site) {
+    let begin_us = now_us();
+    let collector = site.collector();
+    let mut agents: Vec<_> = ["n1", "n2"]
+        .into_iter()
+        .zip(1..)
+        .map(|(node, session)| Agent::to(&site.context, &collector, node, session))
+        .collect();
+    for agent in &mut agents {
+        tick(agent, &shape(1, Some(&job(1, "7", begin_us))), begin_us, 1);
+        settle(agent);
+    }
+    agents[0].frame(&[], &[], &[ended(1, begin_us + 9 * SECOND_US)]);
+    settle(&mut agents[0]);
+    assert_eq!(the_job(site).ended_ns, None);
+    agents[1].frame(&[], &[], &[ended(1, begin_us + 8 * SECOND_US)]);
+    settle(&mut agents[1]);
+    assert_eq!(the_job(site).ended_ns, Some((begin_us + 9 * SECOND_US) * 1000));
+    collector.stop().unwrap();
+}
+
+fn lives_of_one_transaction_are_told_apart(site: &mut Site) {
+    let begin_us = now_us() - 3600 * SECOND_US;
+    let listen = "inproc://collector".to_owned();
+    let config = Config { listen, commit_interval: Duration::from_secs(3600), ..site.config() };
+    let collector = Collector::start(&config, &site.context).unwrap();
+    let mut agent = Agent::to(&site.context, &collector, "n1", 1);
+    for handle in 1..=3 {
+        let started_us = begin_us + i64::from(handle) * 100 * SECOND_US;
+        let of_job = shape(handle, Some(&job(handle, "7", started_us)));
+        tick(&mut agent, &of_job, started_us, 1);
+        tell(&mut agent, Some(handle), 1, &[ended(handle, started_us + 2 * SECOND_US)]);
+    }
+    agent.send_from(0);
+    // The stop commits all that lies in the socket together.
+    collector.stop().unwrap();
+    agent.settle();
+    let jobs = site.reader().jobs().unwrap();
+    let lasted: Vec<_> = jobs.iter().map(|job| job.ended_ns.map(|ended| ended - job.started_ns)).collect();
+    assert_eq!(lasted, [Some(2_000_000_000); 3]);
+    assert_balanced(site);
+}
