@@ -130,13 +130,33 @@ pub struct PushSpec {
     pub labels: Labels,
 }
 
+/// Why a request about a job or the node is denied to a principal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AccessError {
+    /// No such job is tracked.
+    Unknown,
+    /// The principal may not see the job. The answer must not differ from that for an unknown job: else it reveals ids.
+    Hidden,
+    /// The principal may see the job, or asks for the node, and may not do that with it.
+    Forbidden,
+}
+
+impl fmt::Display for AccessError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unknown | Self::Hidden => "unknown job, or not yours",
+            Self::Forbidden => "only its owner and administrators may do that",
+        })
+    }
+}
+
+impl std::error::Error for AccessError {}
+
 /// Why a mark or a value does not go into the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnnotateError {
-    /// No such job is followed.
-    UnknownJob,
-    /// It is somebody else's job, or the node.
-    Forbidden,
+    /// Access is denied.
+    Access(AccessError),
     /// The job has as many series of its user's own as it may have.
     TooManySeries(usize),
     /// More came of late than is allowed.
@@ -149,10 +169,7 @@ pub enum AnnotateError {
 impl fmt::Display for AnnotateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UnknownJob => SetError::UnknownJob.fmt(f),
-            Self::Forbidden => {
-                f.write_str("only its owner and administrators may put something into its data")
-            }
+            Self::Access(error) => error.fmt(f),
             Self::TooManySeries(limit) => write!(f, "the job has {limit} series of its own already"),
             Self::TooFast { per_second } => {
                 write!(f, "a job may have {per_second} of these per second; give fewer, or a summary")
@@ -162,6 +179,12 @@ impl fmt::Display for AnnotateError {
 }
 
 impl std::error::Error for AnnotateError {}
+
+impl From<AccessError> for AnnotateError {
+    fn from(error: AccessError) -> Self {
+        Self::Access(error)
+    }
+}
 
 /// One metric of the catalogue, as one subject has it.
 #[derive(Debug, Clone, PartialEq)]
@@ -217,10 +240,8 @@ pub struct Cost {
 /// Why a lease is not granted.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SetError {
-    /// No such job is followed.
-    UnknownJob,
-    /// It is somebody else's job, or the node's.
-    Forbidden,
+    /// Access is denied.
+    Access(AccessError),
     /// Nothing that was chosen can be sampled here.
     Unavailable(Vec<(String, String)>),
     /// The period is below the shortest that is allowed for a metric.
@@ -250,10 +271,7 @@ pub enum SetError {
 impl fmt::Display for SetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UnknownJob => {
-                f.write_str("no such job is followed on this node; `polymeter jobs` lists them")
-            }
-            Self::Forbidden => f.write_str("only its owner and administrators may change how it is sampled"),
+            Self::Access(error) => error.fmt(f),
             Self::Unavailable(missing) => {
                 let reasons: Vec<_> =
                     missing.iter().map(|(metric, reason)| format!("{metric}: {reason}")).collect();
@@ -284,6 +302,12 @@ impl fmt::Display for SetError {
 
 impl std::error::Error for SetError {}
 
+impl From<AccessError> for SetError {
+    fn from(error: AccessError) -> Self {
+        Self::Access(error)
+    }
+}
+
 /// What is asked.
 #[derive(Debug)]
 pub enum Request {
@@ -300,18 +324,17 @@ pub enum Request {
     /// Sample at another period for a while.
     Set(Box<SetSpec>, oneshot::Sender<Result<Granted, SetError>>),
     /// End all leases of this person on a job, or for an administrator all leases; the answer says how many.
-    Reset(Asker, Option<Identifier>, oneshot::Sender<Result<usize, SetError>>),
+    Reset(Asker, Option<Identifier>, oneshot::Sender<Result<usize, AccessError>>),
     /// Put a named instant into the data.
     Mark(Box<MarkSpec>, oneshot::Sender<Result<(), AnnotateError>>),
     /// Put a user's own value into the data.
     Push(Box<PushSpec>, oneshot::Sender<Result<(), AnnotateError>>),
-    /// The catalogue, as a job or the node has it; none where no such job is followed.
-    Metrics(Option<Identifier>, oneshot::Sender<Option<Vec<MetricView>>>),
-    /// How one job or the node goes; none where no such job is followed.
-    Look(Option<Identifier>, oneshot::Sender<Option<JobView>>),
+    /// The catalogue, as a job or the node has it.
+    Metrics(Asker, Option<Identifier>, oneshot::Sender<Result<Vec<MetricView>, AccessError>>),
+    /// The state of one job or the node.
+    Look(Asker, Option<Identifier>, oneshot::Sender<Result<JobView, AccessError>>),
     /// Show what is sampled of a job or the node from now on: what one of the selectors chooses, or all without any.
-    /// None where no such job is followed.
-    Watch(Option<Identifier>, Vec<Selector>, oneshot::Sender<Option<Watching>>),
+    Watch(Asker, Option<Identifier>, Vec<Selector>, oneshot::Sender<Result<Watching, AccessError>>),
     /// Send what has been sampled so far.
     Flush(oneshot::Sender<()>),
     /// Put another configuration in force.

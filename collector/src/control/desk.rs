@@ -94,7 +94,7 @@ impl Desk {
     async fn ask(self: &Arc<Self>, uid: u32, line: &[u8]) -> Result<JobAnswer, Refusal> {
         let Request { job, kind, line } = request::parse(line)?;
         let _busy = self.begin(uid)?;
-        let places = permitted(uid, self.directory.places(&job))?;
+        let places = permitted(uid, &job, self.directory.places(&job))?;
         if kind == Kind::Once {
             let answers = self.ask_all(&places, uid, self.clock.now().wall_us, &line).await;
             return Ok(gathered(&job, None, &places, answers));
@@ -289,17 +289,19 @@ fn may(uid: u32, place: &Place) -> bool {
     uid == ROOT || place.owner_uid == Some(uid)
 }
 
-fn permitted(uid: u32, places: Vec<Place>) -> Result<Vec<Place>, Refusal> {
-    if places.is_empty() {
-        let message = "no agent that sends to this collector follows such a job";
-        return Err(Refusal::new("unknown_job", Some("job"), message));
-    }
+/// The nodes of a job that a user may ask. A job of others is answered as one that does not exist, in code, text and
+/// fields: else the answer would reveal which ids are in use.
+fn permitted(uid: u32, job: &Identifier, places: Vec<Place>) -> Result<Vec<Place>, Refusal> {
     let mine: Vec<Place> = places.into_iter().filter(|place| may(uid, place)).collect();
-    if mine.is_empty() {
-        let message = "only its owner and root may ask about this job";
-        return Err(Refusal::new("forbidden", Some("job"), message));
+    if !mine.is_empty() {
+        return Ok(mine);
     }
-    Ok(mine)
+    let message = if uid == ROOT {
+        format!("unknown job {job}: no agent connected to this collector tracks it")
+    } else {
+        format!("unknown job {job}, or not yours")
+    };
+    Err(Refusal::new("unknown_job", Some("job"), &message))
 }
 
 #[cfg(test)]
@@ -315,15 +317,21 @@ mod tests {
 
     #[test]
     fn each_node_says_for_itself_who_owns_the_job() {
+        let job = Identifier::try_from("7").unwrap();
         let places = || vec![place("n1", Some(1000)), place("n2", Some(1001)), place("n3", None)];
         let nodes = |uid| {
-            let mine = permitted(uid, places()).map_err(|refusal| refusal.code);
+            let mine = permitted(uid, &job, places()).map_err(|refusal| refusal.code);
             mine.map(|places| places.into_iter().map(|place| place.node.to_string()).collect::<Vec<_>>())
         };
         assert_eq!(nodes(1000), Ok(vec!["n1".to_owned()]));
         assert_eq!(nodes(ROOT), Ok(["n1", "n2", "n3"].map(str::to_owned).to_vec()));
-        assert_eq!(nodes(1002), Err("forbidden".to_owned()));
-        assert_eq!(permitted(ROOT, Vec::new()).unwrap_err().code, "unknown_job");
+        assert_eq!(nodes(1002), Err("unknown_job".to_owned()));
+        assert_eq!(
+            permitted(1002, &job, places()),
+            permitted(1002, &job, Vec::new()),
+            "ids are not revealed"
+        );
+        assert_ne!(permitted(ROOT, &job, Vec::new()), permitted(1002, &job, Vec::new()));
     }
 
     #[test]

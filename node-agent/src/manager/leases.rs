@@ -6,13 +6,14 @@ use polymeter_proto::ledger::Cause;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
 
+use super::access::Access;
 use super::cost::{Read, Sum};
 use super::followed::Followed;
 use super::{Key, Manager};
 use crate::asker::Asker;
 use crate::clock;
 use crate::plan::{Lease, Plan};
-use crate::request::{Availability, Cost, Granted, SetError, SetSpec};
+use crate::request::{AccessError, Availability, Cost, Granted, SetError, SetSpec};
 
 /// Leases of one job. More would only slow the plan down.
 const LEASES: usize = 64;
@@ -21,8 +22,7 @@ impl Manager {
     /// Grants a lease, or says why not and what would be granted.
     pub(super) async fn set(&mut self, set: SetSpec) -> Result<Granted, SetError> {
         let key: Key = set.job_id.clone();
-        let followed = self.followed.get(&key).ok_or(SetError::UnknownJob)?;
-        check_right(set.asker, followed)?;
+        let followed = self.access(set.asker, &key, Access::Change)?;
         let duration_us = self.duration_us(&set)?;
         self.check_floors(&set, followed)?;
         let until_us = clock::realtime_us().saturating_add_unsigned(duration_us);
@@ -37,7 +37,7 @@ impl Manager {
         if plan.leases.len() > LEASES {
             return Err(SetError::TooMany(LEASES));
         }
-        let Some(mut followed) = self.followed.remove(&key) else { return Err(SetError::UnknownJob) };
+        let Some(mut followed) = self.followed.remove(&key) else { return Err(AccessError::Unknown.into()) };
         let wished = set.wishes.iter().flat_map(|(selector, _)| followed.choose(selector)).collect();
         self.probe(&mut followed, wished);
         if !set.asker.administrator
@@ -199,9 +199,8 @@ impl Manager {
         &mut self,
         asker: Asker,
         job_id: Option<Identifier>,
-    ) -> Result<usize, SetError> {
-        let followed = self.followed.get(&job_id).ok_or(SetError::UnknownJob)?;
-        check_right(asker, followed)?;
+    ) -> Result<usize, AccessError> {
+        self.access(asker, &job_id, Access::Change)?;
         Ok(self.drop_leases(&job_id, |lease| asker.is_or_stands_for(Some(lease.asker.uid))).await)
     }
 
@@ -238,11 +237,6 @@ impl Manager {
         self.count();
         ended
     }
-}
-
-/// Administrators may change everything, a job's owner her job, nobody else anything.
-fn check_right(asker: Asker, followed: &Followed) -> Result<(), SetError> {
-    if asker.is_or_stands_for(followed.owner_uid) { Ok(()) } else { Err(SetError::Forbidden) }
 }
 
 /// What the wishes have come to: the metrics that are sampled, and those that cannot be.
