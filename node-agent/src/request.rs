@@ -7,6 +7,7 @@ use polymeter_proto::ledger::{JobFacts, MarkKind, Tally};
 use polymeter_proto::name::{MetricName, Selector};
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{Identifier, Labels};
+use polymeter_proto::text::Text;
 use tokio::sync::oneshot;
 
 use crate::asker::Asker;
@@ -48,6 +49,8 @@ pub struct StartSpec {
     pub owner: Option<Identifier>,
     /// What the owner wished when she submitted it.
     pub wishes: Option<Wishes>,
+    /// A request of the owner's at submission that cannot be read.
+    pub refused: Option<RefusedRequest>,
     /// What else the scheduler told.
     pub facts: JobFacts,
 }
@@ -59,6 +62,17 @@ pub struct Wishes {
     pub wishes: Vec<(Selector, Period)>,
     /// For how long, in microseconds; none for as long as is allowed.
     pub duration_us: Option<u64>,
+}
+
+/// A request at submission that is not granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedRequest {
+    /// The selector, or the request as it was written where it cannot be read.
+    pub request: Text,
+    /// The period that was asked for, where it can be read.
+    pub period: Option<Period>,
+    /// Why it is refused.
+    pub reason: Text,
 }
 
 /// Why a job is not followed.
@@ -242,7 +256,14 @@ pub struct Cost {
 pub enum SetError {
     /// Access is denied.
     Access(AccessError),
-    /// Nothing that was chosen can be sampled here.
+    /// None of the selectors chooses a metric that a job, or else the node, has.
+    NothingChosen {
+        /// The selectors.
+        selectors: Vec<String>,
+        /// Whether they were to choose metrics of a job.
+        of_job: bool,
+    },
+    /// Nothing that was chosen can be sampled here: the metrics, at least one, with the reasons.
     Unavailable(Vec<(String, String)>),
     /// The period is below the shortest that is allowed for a metric.
     TooShort {
@@ -272,9 +293,16 @@ impl fmt::Display for SetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Access(error) => error.fmt(f),
+            Self::NothingChosen { selectors, of_job } => {
+                let (whose, advice) = if *of_job {
+                    ("a job", "`--node` is for metrics of the node, which only administrators set")
+                } else {
+                    ("the node", "name a job for metrics of jobs")
+                };
+                write!(f, "no metric of {whose} matches {}; {advice}", selectors.join(", "))
+            }
             Self::Unavailable(missing) => {
-                let reasons: Vec<_> =
-                    missing.iter().map(|(metric, reason)| format!("{metric}: {reason}")).collect();
+                let reasons: Vec<_> = by_reason(missing).into_iter().map(reason_text).collect();
                 write!(f, "nothing of it can be sampled here: {}", reasons.join("; "))
             }
             Self::TooShort { metric, shortest } => {
@@ -298,6 +326,28 @@ impl fmt::Display for SetError {
             }
         }
     }
+}
+
+/// Metrics that cannot be had, by the reason, in the order in which the reasons come first.
+pub(crate) fn by_reason(missing: &[(String, String)]) -> Vec<(&str, Vec<&str>)> {
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (metric, reason) in missing {
+        match groups.iter_mut().find(|(known, _)| known == reason) {
+            Some((_, metrics)) => metrics.push(metric),
+            None => groups.push((reason, vec![metric])),
+        }
+    }
+    groups
+}
+
+/// Metrics that one reason names; of more it says how many.
+const NAMED: usize = 3;
+
+fn reason_text((reason, metrics): (&str, Vec<&str>)) -> String {
+    let named = metrics.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+    let more = metrics.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{named}{more}: {reason}")
 }
 
 impl std::error::Error for SetError {}
@@ -369,6 +419,8 @@ pub struct JobView {
     pub unavailable: Vec<(String, String)>,
     /// What is sampled, at which period, and because of what.
     pub plan: Vec<(String, InForce)>,
+    /// Requests at submission that are not granted.
+    pub refused: Vec<RefusedRequest>,
 }
 
 /// One source.
@@ -384,4 +436,30 @@ pub struct SourceView {
     pub read_total_ns: u64,
     /// How long the slowest took, in nanoseconds.
     pub read_most_ns: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_that_many_metrics_share_is_told_once() {
+        let missing = |metric: String, reason: &str| (metric, reason.to_owned());
+        let mut all: Vec<_> =
+            (0..70).map(|number| missing(format!("perf.m{number}"), "no counter")).collect();
+        all.push(missing("cpu.usage".to_owned(), "no cgroup"));
+        assert_eq!(
+            SetError::Unavailable(all).to_string(),
+            "nothing of it can be sampled here: perf.m0, perf.m1, perf.m2 and 67 more: no counter; cpu.usage: no cgroup"
+        );
+    }
+
+    #[test]
+    fn what_chooses_nothing_says_so() {
+        let selectors = vec!["node.*".to_owned()];
+        let of_job = SetError::NothingChosen { selectors: selectors.clone(), of_job: true }.to_string();
+        assert!(of_job.contains("no metric of a job matches node.*"), "{of_job}");
+        let of_node = SetError::NothingChosen { selectors, of_job: false }.to_string();
+        assert!(of_node.contains("no metric of the node matches node.*"), "{of_node}");
+    }
 }

@@ -24,7 +24,8 @@ const CHART: (usize, usize) = (10, 60);
 pub(crate) fn text(report: &Report, detail: Detail, bound: Option<usize>) -> String {
     let mut text = String::new();
     let owner = report.owner.as_ref().map_or_else(String::new, |owner| format!(" of {owner}"));
-    let state = if report.ended { "" } else { ", still running" };
+    let outcome = report.outcome.text().map_or_else(String::new, |outcome| format!(": {outcome}"));
+    let state = if report.ended { outcome.as_str() } else { ", still running" };
     text.push_str(&format!("job {}{owner} on {}{state}\n", report.job, report.nodes.join(", ")));
     text.push_str(&totals(report));
     text.push('\n');

@@ -9,14 +9,17 @@ use polymeter_proto::series::{Identifier, SessionId};
 use polymeter_proto::wire::control::ControlLine;
 use polymeter_proto::wire::message::ToAgent;
 use serde_json::Value;
-use tokio::sync::{Mutex as AsyncMutex, mpsc};
+use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
 use tokio::time::timeout;
 
+use super::ToOthers;
 use super::answer::{Answer, Budget, JobAnswer, NodeAnswer, Refusal};
 use super::kept::{self, Kept};
+use super::outcome::{self, OutcomeSender, Told};
 use super::remembered::{Again, Passed, Remembered};
 use super::request::{self, Kind, Request};
 use crate::clock::Clock;
+use crate::commit::Outcome;
 use crate::directory::{Directory, Place, Presence};
 use crate::inbox::{Answer as ToPeer, AnswerSender, Heard, Peer};
 use crate::limits;
@@ -30,8 +33,11 @@ pub(super) struct Desk {
     directory: Directory,
     receiver: AnswerSender,
     clock: Clock,
+    outcomes: OutcomeSender,
     /// Where what is remembered outlives this process; none where it does not.
     kept: Option<Kept>,
+    /// The user who may tell how jobs ended, beside root.
+    scheduler_uid: Option<u32>,
     state: Mutex<State>,
 }
 
@@ -76,19 +82,44 @@ impl Drop for Busy<'_> {
 
 impl Desk {
     pub(super) fn new(
-        directory: Directory,
-        receiver: AnswerSender,
+        others: ToOthers,
         clock: Clock,
         kept: Option<Kept>,
+        scheduler_uid: Option<u32>,
     ) -> Self {
+        let ToOthers { directory, receiver, outcomes } = others;
         let remembered = kept.as_ref().map(Kept::read).unwrap_or_default();
         let state = Mutex::new(State { remembered, ..State::default() });
-        Self { directory, receiver, clock, kept, state }
+        Self { directory, receiver, clock, outcomes, kept, scheduler_uid, state }
     }
 
     /// The answer to one line from user `uid`.
     pub(super) async fn answer(self: &Arc<Self>, uid: u32, line: &[u8]) -> Answer {
+        if let Some(outcome) = outcome::parse(line) {
+            let told = self.tell(uid, outcome).await;
+            return told.map_or_else(Answer::Refused, |()| Answer::Done {});
+        }
         self.ask(uid, line).await.map_or_else(Answer::Refused, Answer::Nodes)
+    }
+
+    /// Has a writer store how a job ended.
+    async fn tell(&self, uid: u32, outcome: Result<Outcome, Refusal>) -> Result<(), Refusal> {
+        // First, so that nobody else learns anything from what follows.
+        if uid != ROOT && self.scheduler_uid != Some(uid) {
+            let message = "only root and the configured `scheduler_user` may tell the state of a job";
+            return Err(Refusal::new("forbidden", Some("verb"), message));
+        }
+        let outcome = outcome?;
+        let _busy = self.begin(uid)?;
+        let unknown = format!("unknown job {}: the store has none of this id yet", outcome.job_id);
+        let (reply, told) = oneshot::channel();
+        let busy = |_| Refusal::new("busy", None, "too many states wait to be stored; try again in a moment");
+        self.outcomes.try_send(Told { outcome, reply }).map_err(busy)?;
+        match timeout(limits::OUTCOME_WITHIN, told).await {
+            Ok(Ok(true)) => Ok(()),
+            Ok(_) => Err(Refusal::new("unknown_job", Some("job"), &unknown)),
+            Err(_) => Err(Refusal::new("busy", None, "the store does not answer; try again in a moment")),
+        }
     }
 
     async fn ask(self: &Arc<Self>, uid: u32, line: &[u8]) -> Result<JobAnswer, Refusal> {

@@ -21,7 +21,7 @@ use polymeter_proto::ledger::Tally;
 use polymeter_proto::series::{Identifier, Labels, SessionId};
 
 pub use self::url::{InvalidStoreUrl, StoreUrl};
-use crate::commit::{Accepted, Committed, Job, Series, Session};
+use crate::commit::{Accepted, Committed, Job, Outcome, Series, Session};
 
 /// The newest version of the schema that this program knows. Each version has a file per store in `schema/`.
 pub const SCHEMA_VERSION: i32 = 4;
@@ -218,6 +218,14 @@ impl Store {
         match self {
             Self::Sqlite(store) => store.last_sequence(session),
             Self::Postgres(store) => store.last_sequence(session),
+        }
+    }
+
+    /// Stores how the newest job of that id ended. Says whether there is one.
+    pub(crate) fn tell_outcome(&mut self, outcome: &Outcome) -> Result<bool, StoreError> {
+        match self {
+            Self::Sqlite(store) => store.tell_outcome(outcome),
+            Self::Postgres(store) => store.tell_outcome(outcome),
         }
     }
 

@@ -15,7 +15,7 @@ use super::{
     Choice, DAY_US, Doing, SCHEMA_VERSION, StoreError, TimescaleMode, Way, jobs_without_key, not_stored,
     rows, rows_by_session, series_without_id, sessions, stored_us, timescale,
 };
-use crate::commit::{Accepted, Committed, Job, Series};
+use crate::commit::{Accepted, Committed, Job, Outcome, Series};
 use crate::limits;
 
 /// Version by version, what makes the schema: for all, and beside it for partitions.
@@ -67,6 +67,10 @@ impl PostgresStore {
         };
         let row = self.runtime.block_on(query).doing("looking up a session")?;
         Ok(row.map_or(0, |row| row.get::<_, i64>(0).cast_unsigned()))
+    }
+
+    pub(crate) fn tell_outcome(&self, outcome: &Outcome) -> Result<bool, StoreError> {
+        self.runtime.block_on(rows::tell_outcome(&self.client, outcome)).doing("storing how a job ended")
     }
 
     pub(crate) fn commit(&mut self, frames: &[Accepted]) -> Result<Committed, StoreError> {
@@ -222,8 +226,11 @@ async fn write(client: &mut Client, frames: &[Accepted]) -> Result<Committed, to
     rows::insert_losses(&transaction, &new).await?;
     rows::insert_plan_changes(&transaction, &new).await?;
     rows::insert_marks(&transaction, &new).await?;
+    rows::lock_jobs(&transaction, &new).await?;
     rows::end_jobs(&transaction, &new).await?;
     rows::tell_jobs(&transaction, &new).await?;
+    rows::own_jobs(&transaction, &new).await?;
+    rows::insert_refused_requests(&transaction, &new).await?;
     rows::advance_sessions(&transaction, &last, &rows_by_session(&new), Timestamp(stored_us(seen_us)))
         .await?;
     transaction.commit().await?;

@@ -3,10 +3,11 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use polymeter_proto::series::Identifier;
+use polymeter_proto::text::Text;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Context;
-use super::answer::{Answer, Counts, Predicted, Refusal, Status};
+use super::answer::{Answer, Counts, Missing, Predicted, Refusal, Status};
 use super::crowd::{Crowd, Place};
 use super::life::{End, Start};
 use super::verb::{Lease, Mark, Push, Register, Subject, Verb, Watch};
@@ -16,7 +17,7 @@ use crate::counters::Counters;
 use crate::delivery::tap::Watching;
 use crate::manager::ask;
 use crate::request::{
-    AccessError, AnnotateError, Granted, JobView, RegisterError, Request, SetError, SetSpec, View,
+    AccessError, AnnotateError, Granted, JobView, RegisterError, Request, SetError, SetSpec, View, by_reason,
 };
 use crate::source::own::resident_bytes;
 
@@ -276,7 +277,7 @@ fn refuse_job(error: &RegisterError) -> Refusal {
 fn refuse_lease(error: &SetError) -> Refusal {
     let (code, field) = match error {
         SetError::Access(_) => ("forbidden", Some("job")),
-        SetError::Unavailable(_) => ("unavailable", Some("plan")),
+        SetError::NothingChosen { .. } | SetError::Unavailable(_) => ("unavailable", Some("plan")),
         SetError::TooShort { .. } => ("shortest_period", Some("plan")),
         SetError::TooLong(_) => ("longest_lease", Some("for")),
         SetError::Ended => ("ended", None),
@@ -291,7 +292,14 @@ fn refuse_lease(error: &SetError) -> Refusal {
         }
         SetError::TooShort { shortest, .. } => refusal.instead = Some(shortest.to_string()),
         SetError::TooLong(longest) => refusal.instead = Some(longest.to_string()),
-        SetError::Access(_) | SetError::Unavailable(_) | SetError::TooMany(_) | SetError::Ended => {}
+        SetError::Unavailable(missing) => {
+            let group = |(reason, metrics): (&str, Vec<&str>)| Missing {
+                reason: Text::of(reason),
+                metrics: metrics.into_iter().map(str::to_owned).collect(),
+            };
+            refusal.unavailable = Some(by_reason(missing).into_iter().map(group).collect());
+        }
+        SetError::Access(_) | SetError::NothingChosen { .. } | SetError::TooMany(_) | SetError::Ended => {}
     }
     refusal
 }

@@ -15,6 +15,9 @@ use crate::clock;
 use crate::plan::{Lease, Plan};
 use crate::request::{AccessError, Availability, Cost, Granted, SetError, SetSpec};
 
+/// Why a metric is not sampled that can be had in principle.
+const NOT_NOW: &str = "its file has no line of it at the moment";
+
 /// Leases of one job. More would only slow the plan down.
 const LEASES: usize = 64;
 
@@ -24,6 +27,12 @@ impl Manager {
         let key: Key = set.job_id.clone();
         let followed = self.access(set.asker, &key, Access::Change)?;
         let duration_us = self.duration_us(&set)?;
+        let chosen = set.wishes.iter().flat_map(|(selector, _)| followed.choose(selector));
+        let chosen: BTreeSet<String> = chosen.map(|definition| definition.name()).collect();
+        if chosen.is_empty() {
+            let selectors = set.wishes.iter().map(|(selector, _)| selector.to_string()).collect();
+            return Err(SetError::NothingChosen { selectors, of_job: key.is_some() });
+        }
         self.check_floors(&set, followed)?;
         let until_us = clock::realtime_us().saturating_add_unsigned(duration_us);
         let ends_ns = clock::monotonic_ns().saturating_add(duration_us.saturating_mul(1_000));
@@ -58,7 +67,10 @@ impl Manager {
         self.followed.insert(key, followed);
         self.count();
         if granted.metrics.is_empty() {
-            Err(SetError::Unavailable(granted.unavailable))
+            // Not even a reason is known of what was open before and is not there at the moment.
+            let chosen = chosen.into_iter().map(|name| (name, NOT_NOW.to_owned()));
+            let missing = Some(granted.unavailable).filter(|missing| !missing.is_empty());
+            Err(SetError::Unavailable(missing.unwrap_or_else(|| chosen.collect())))
         } else {
             Ok(Granted { cost, ..granted })
         }

@@ -16,6 +16,7 @@ mod parts;
 mod placement;
 mod probe;
 mod pulse;
+mod refused;
 mod sources;
 mod started;
 mod view;
