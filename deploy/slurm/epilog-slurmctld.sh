@@ -15,9 +15,12 @@ ATTEMPTS=${ATTEMPTS:-60}
 
 case $SLURM_JOB_ID in '' | *[!0-9]*) exit 0 ;; esac
 if [ "$1" != --in-background ]; then
-    setsid "$0" --in-background >/dev/null 2>&1 </dev/null &
+    # slurmctld kills what is left of this script's process group: it returns when the other has left that.
+    setsid -f "$0" --in-background 2>/dev/null </dev/null | head -n 1 >/dev/null
     exit 0
 fi
+echo left
+exec >/dev/null
 
 attempt=0
 while [ "$attempt" -lt "$ATTEMPTS" ]; do
