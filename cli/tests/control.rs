@@ -122,12 +122,12 @@ fn marks_and_users_own_values_are_stored() {
                           "labels": {"rank": rank}});
         assert_eq!(scene.ask_as(ada, &push)["answer"], "done");
     }
-    for verb in [
-        json!({"verb": "mark", "job": "x", "name": "mine"}),
-        json!({"verb": "push", "job": "x", "metric": "loss", "value": 1}),
-        json!({"verb": "mark", "name": "reboot"}),
+    for (verb, code) in [
+        (json!({"verb": "mark", "job": "x", "name": "mine"}), "unknown_job"),
+        (json!({"verb": "push", "job": "x", "metric": "loss", "value": 1}), "unknown_job"),
+        (json!({"verb": "mark", "name": "reboot"}), "forbidden"),
     ] {
-        assert_eq!(scene.ask_as((BOB, BOB), &verb)["code"], "forbidden", "{verb}");
+        assert_eq!(scene.ask_as((BOB, BOB), &verb)["code"], code, "{verb}");
     }
     assert_eq!(scene.agent.ask(&json!({"verb": "mark", "name": "maintenance"}))["answer"], "done");
     // Of a thousand more series than a job may have, those are refused.
@@ -187,6 +187,71 @@ fn administrators_are_named_and_looking_can_be_allowed() {
     scene.end();
 }
 
+/// Every verb that names a job, without it.
+fn verbs_about_a_job() -> Vec<Value> {
+    vec![
+        json!({"verb": "metrics"}),
+        json!({"verb": "plan"}),
+        json!({"verb": "set", "plan": {"cpu.usage": "10ms"}}),
+        json!({"verb": "set", "plan": {"cpu.usage": "1us"}}),
+        json!({"verb": "set", "plan": {"no.such": "1s"}}),
+        json!({"verb": "set", "plan": {"cpu.usage": "10ms"}, "for": "300d"}),
+        json!({"verb": "reset"}),
+        json!({"verb": "mark", "name": "here"}),
+        json!({"verb": "push", "metric": "loss", "value": 1}),
+        json!({"verb": "watch"}),
+        json!({"verb": "watch", "metrics": ["no.such"]}),
+        json!({"verb": "register", "cgroups": []}),
+        json!({"verb": "unregister"}),
+        json!({"verb": "start"}),
+        json!({"verb": "end"}),
+    ]
+}
+
+#[test]
+fn a_job_of_others_is_not_told_from_one_that_does_not_exist() {
+    if !has("a_job_of_others_is_not_told_from_one_that_does_not_exist", &NEEDS) {
+        return;
+    }
+    let scene = Scene::set("", "");
+    // The answer, without the id that was asked for: the first line, of `watch` too.
+    let answer = |uid: u32, request: &Value, job: &str| {
+        let mut request = request.clone();
+        request["job"] = json!(job);
+        scene.ask_as((uid, uid), &request).to_string().replace(&format!("job {job}"), "job JOB")
+    };
+    for request in verbs_about_a_job() {
+        let (foreign, missing) = (answer(BOB, &request, "x"), answer(BOB, &request, "missing"));
+        assert_eq!(foreign, missing, "{request}");
+        assert!(foreign.contains("\"refused\""), "{request}: {foreign}");
+        // Nor from one that an owner of jobs asks for.
+        assert_eq!(answer(ADA, &request, "missing"), missing, "{request}");
+    }
+    let mut told_apart = 0;
+    let for_administrators = ["register", "unregister", "start", "end"];
+    for request in verbs_about_a_job() {
+        if for_administrators.iter().any(|verb| request["verb"] == *verb) {
+            continue;
+        }
+        let (present, missing) = (answer(0, &request, "x"), answer(0, &request, "missing"));
+        assert!(!missing.contains("not yours"), "administrators see what there is: {missing}");
+        told_apart += usize::from(present != missing);
+    }
+    assert!(told_apart >= 8, "administrators see the difference");
+    for request in [json!({"verb": "plan"}), json!({"verb": "mark", "name": "a"}), json!({"verb": "reset"})] {
+        let own = answer(ADA, &request, "x");
+        assert!(!own.contains("refused"), "{request}: {own}");
+        assert_eq!(
+            scene.ask_as((BOB, BOB), &request)["code"],
+            "forbidden",
+            "that there is a node is no secret"
+        );
+    }
+    let jobs = scene.ask_as((BOB, BOB), &json!({"verb": "jobs"}));
+    assert_eq!(jobs["subjects"], json!([]), "{jobs}");
+    scene.end();
+}
+
 #[test]
 fn floors_are_per_metric() {
     if !has("floors_are_per_metric", &NEEDS) {
@@ -229,7 +294,7 @@ fn the_owner_is_found_by_the_processes_of_the_job() {
     scene.register(&json!({}));
     let wish = json!({"verb": "set", "job": "x", "plan": {"cpu.usage": "10ms"}});
     wait_until("Ada's process makes it her job", || scene.ask_as((ADA, ADA), &wish)["answer"] == "granted");
-    assert_eq!(scene.ask_as((BOB, BOB), &wish)["code"], "forbidden");
+    assert_eq!(scene.ask_as((BOB, BOB), &wish)["code"], "unknown_job");
     sleeper.kill().unwrap();
     sleeper.wait().unwrap();
     scene.end();
@@ -289,7 +354,7 @@ fn a_job_that_ends_takes_its_leases_along() {
     // Another job of the same name is Bob's, and knows nothing of Ada's wishes.
     scene.register(&json!({"uid": BOB}));
     assert_eq!(scene.plan_line("cpu.usage")["cause"], "baseline");
-    assert_eq!(scene.ask_as((ADA, ADA), &wish)["code"], "forbidden");
+    assert_eq!(scene.ask_as((ADA, ADA), &wish)["code"], "unknown_job");
     scene.end();
 }
 

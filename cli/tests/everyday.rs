@@ -142,10 +142,10 @@ fn the_exit_status_says_what_is_wrong() {
         assert!(!failed(&scene.user(ADA, verb, &words), 2).is_empty(), "{verb} {words:?}");
     }
     for (uid, verb, words, word) in [
-        (BOB, "mark", vec!["--job", "x", "a"], "owner"),
-        (BOB, "push", vec!["--job", "x", "loss=1"], "owner"),
-        (BOB, "metrics", vec!["--job", "x"], "no such job"),
-        (ADA, "mark", vec!["--node", "a"], "owner"),
+        (BOB, "mark", vec!["--job", "x", "a"], "unknown job x, or not yours"),
+        (BOB, "push", vec!["--job", "x", "loss=1"], "unknown job x, or not yours"),
+        (BOB, "metrics", vec!["--job", "x"], "unknown job x, or not yours"),
+        (ADA, "mark", vec!["--node", "a"], "only administrators"),
         (ADA, "mark", vec!["--job", "x", "<b>"], "character"),
         (ADA, "push", vec!["--job", "x", "Loss=1"], "'L'"),
         (ADA, "push", vec!["--job", "x", "loss=1", "--label", "unit=s"], "field of its own"),

@@ -333,8 +333,8 @@ fn bad_wishes_and_a_missing_agent_fail_no_job() {
         "polymeter: *=1us",
     ] {
         let output = node.script("start", "9").env("SLURM_JOB_COMMENT", wishes).output().unwrap();
-        assert!(output.status.success(), "{wishes}: {}", said(&output));
-        assert!(said(&output).contains("is not granted"), "{wishes}: {}", said(&output));
+        assert_eq!(output.status.code(), Some(1), "strict: {wishes}: {}", said(&output));
+        assert!(said(&output).contains("cannot grant the request"), "{wishes}: {}", said(&output));
     }
     let agent = Detached::of(&node);
     let job = node.yard.job("9");

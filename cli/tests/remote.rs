@@ -14,7 +14,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use common::cgroup::{Job, Yard};
@@ -24,6 +24,7 @@ use common::workload::{self, Sleeper};
 use common::{Need, Site, has, pause, program, stored, wait_until};
 use polymeter_collector::control::payload;
 use rustix::process::Signal;
+use rustix::thread::{Gid, Uid};
 use serde_json::{Value, json};
 
 #[test]
@@ -196,6 +197,20 @@ impl Scene {
     }
 }
 
+/// What the collector answers to a user at its socket.
+fn ask_as(uid: u32, socket: &Path, line: &str) -> Value {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(move || {
+            let (user, group) = (Uid::from_raw(uid), Gid::from_raw(uid));
+            rustix::thread::set_thread_groups(&[]).unwrap();
+            rustix::thread::set_thread_res_gid(group, group, group).unwrap();
+            rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+            ask(socket, line)
+        });
+        thread.join().unwrap()
+    })
+}
+
 #[test]
 fn the_owner_changes_all_nodes_at_one_time_and_a_stranger_none() {
     if !has("the_owner_changes_all_nodes_at_one_time_and_a_stranger_none", &NEEDS) {
@@ -219,10 +234,29 @@ fn the_owner_changes_all_nodes_at_one_time_and_a_stranger_none() {
     }
     println!("between the nodes: {} µs", changes[0].1.abs_diff(changes[1].1));
 
-    assert!(scene.refused(BOB, &["set", "--job", "x", "cpu.usage=10ms"]).contains("owner"));
-    assert!(scene.refused(BOB, &["reset", "--job", "x"]).contains("owner"));
-    assert!(scene.refused(BOB, &["plan", "--job", "x"]).contains("owner"));
-    assert!(scene.refused(ADA, &["plan", "--job", "y"]).contains("follows such a job"));
+    for arguments in
+        [&["set", "--job", "x", "cpu.usage=10ms"][..], &["reset", "--job", "x"], &["plan", "--job", "x"]]
+    {
+        assert!(scene.refused(BOB, arguments).contains("unknown job x, or not yours"), "{arguments:?}");
+    }
+    assert!(scene.refused(ADA, &["plan", "--job", "y"]).contains("unknown job y, or not yours"));
+    // Of a job that exists and of one that does not Bob hears the same; root sees which is which.
+    for request in [
+        json!({"verb": "plan"}),
+        json!({"verb": "set", "plan": {"cpu.usage": "10ms"}}),
+        json!({"verb": "reset"}),
+        json!({"verb": "mark", "name": "here"}),
+    ] {
+        let of = |job: &str, uid: u32| {
+            let mut request = request.clone();
+            request["job"] = json!(job);
+            let answer = ask_as(uid, &scene.socket, &format!("{request}\n"));
+            answer.to_string().replace(&format!("job {job}"), "job JOB")
+        };
+        assert_eq!(of("x", BOB), of("missing", BOB), "{request}");
+        assert!(of("missing", BOB).contains("\"unknown_job\""), "{request}");
+        assert!(of("missing", 0).contains("no agent connected"), "{request}");
+    }
     assert!(scene.both("cpu.usage", "5ms", "lease"), "Bob has changed nothing");
 
     let output = scene.user(ADA, &["set", "--job", "x", "cpu.usage=100us"]);
@@ -326,7 +360,7 @@ fn munge_says_who_asks_from_another_machine() {
     assert!(scene.both("cpu.usage", "5ms", "lease"));
     let shown = String::from_utf8(scene.user(0, &["plan", "--job", "x"]).stdout).unwrap();
     assert_eq!(shown.matches("lease of uid 64001").count(), 2, "{shown}");
-    assert!(scene.refused(BOB, &[&["reset"], &place[..]].concat()).contains("owner"));
+    assert!(scene.refused(BOB, &[&["reset"], &place[..]].concat()).contains("unknown job x, or not yours"));
 
     let line = "{\"verb\":\"reset\",\"job\":\"x\"}";
     let munge = |options: &[&str], payload: &str| munged.munge(options, payload).unwrap();

@@ -19,7 +19,7 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
 use common::cgroup;
-use common::daemons::{Daemon, collector};
+use common::daemons::{Daemon, collector_with};
 use common::slurm::{Cluster, USER};
 use common::stored::{self, Key, Series};
 use common::workload;
@@ -50,14 +50,16 @@ struct Scene {
 impl Scene {
     fn set() -> Self {
         let site = Site::new();
-        let (collector, endpoint) = collector(&site, &site.endpoint());
+        let socket = site.path("control.sock");
+        let door = format!("control_socket = \"{}\"\n", socket.display());
+        let (collector, endpoint) = collector_with(&site, &site.endpoint(), &door);
         let configure = |node: &str, _: &Path| {
             let mut text = format!("node = \"{node}\"\ncollector = \"{endpoint}\"\nflush = \"50ms\"\n");
             // Both nodes are this machine, on which each has its own cgroups.
             write!(text, "jobs = [\"slurm_{node}/uid_{{uid}}/job_{{job}}\"]\n{BASELINE}").unwrap();
             text
         };
-        Self { cluster: Cluster::start(configure), collector, site }
+        Self { cluster: Cluster::start(&socket, configure), collector, site }
     }
 
     /// The samples of a job that has ended, on all its nodes, its steps left out.
@@ -78,6 +80,32 @@ impl Scene {
         let series = self.site.reader().series(Of::Job(row.job_key)).unwrap();
         let steps = series.into_iter().filter(|series| !series.labels.is_empty());
         steps.map(|series| (series.labels.to_string(), series.node)).collect()
+    }
+
+    /// Waits until a job has ended in this state, with this exit status and signal: as the controller says, and not as the
+    /// nodes' epilogs know it.
+    fn must_have_ended(&self, job: &str, state: &str, code: i64, signal: i64) {
+        wait_until(&format!("job {job} is stored as {state}"), || {
+            stored::job(&mut self.site.reader(), job).is_some_and(|row| row.state.as_deref() == Some(state))
+        });
+        let row = stored::job(&mut self.site.reader(), job).unwrap();
+        assert_eq!((row.exit_code, row.exit_signal), (Some(code), Some(signal)), "job {job}: {row:?}");
+    }
+
+    fn must_know_the_refused_request(&self, job: &str) {
+        let row = stored::job(&mut self.site.reader(), job).unwrap();
+        let requests = self.site.reader().refused_requests(row.job_key).unwrap();
+        assert!(requests.iter().any(|request| request.request.contains("cpu.usge")), "{requests:?}");
+    }
+
+    /// Slurm looks for jobs beyond their time every half minute.
+    fn must_reach_its_time_limit(&self, job: &str) {
+        wait_until("the time limit comes near", || {
+            self.cluster.of_job(job, "RunTime").as_str() >= "00:00:50"
+        });
+        self.cluster.wait_for(job, &["COMPLETING", "TIMEOUT"]);
+        self.must_be_whole(job, 1);
+        self.must_have_ended(job, "TIMEOUT", 0, 15);
     }
 
     /// A job that has ended has its first and its last reading on each of its nodes, and what the prolog told.
@@ -117,6 +145,8 @@ fn jobs_of_all_kinds_are_followed_from_their_first_to_their_last() {
     let _one = ONE_CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
     let scene = Scene::set();
     let cluster = &scene.cluster;
+    // The shortest time limit is a minute, by which the others have ended.
+    let endless = cluster.submit(true, &["--time=1"], "sleep 600");
     // A tenth of a second is enough, also for the agent that this job's prolog starts.
     let short = cluster.submit(false, &[], "sleep 0.1");
     let row = stored::wait_for_end(&scene.site, &short);
@@ -161,10 +191,6 @@ fn jobs_of_all_kinds_are_followed_from_their_first_to_their_last() {
     assert!(last(&samples, "memory.peak") <= 30.0 * 1024.0 * 1024.0, "{samples:?}");
     assert!(last(&samples, "memory.peak") > 20.0 * 1024.0 * 1024.0, "{samples:?}");
     scene.must_be_whole(&failing, 1);
-    wait_until("the exit status is stored", || {
-        let row = stored::job(&mut scene.site.reader(), &failing).unwrap();
-        (row.exit_code, row.exit_signal) == (Some(3), Some(0))
-    });
     let row = stored::job(&mut scene.site.reader(), &both).unwrap();
     let steps = scene.steps(&row);
     for node in &row.nodes {
@@ -175,6 +201,12 @@ fn jobs_of_all_kinds_are_followed_from_their_first_to_their_last() {
         (Some("physics"), Some("p"), Some(2))
     );
     scene.must_be_whole(&cancelled, 1);
+    scene.must_have_ended(&hungry, "OUT_OF_MEMORY", 0, 125);
+    scene.must_have_ended(&failing, "FAILED", 3, 0);
+    scene.must_have_ended(&cancelled, "CANCELLED", 0, 15);
+    scene.must_have_ended(&short, "COMPLETED", 0, 0);
+    scene.must_know_the_refused_request(&refused);
+    scene.must_reach_its_time_limit(&endless);
     let said = cluster.scripts_said();
     assert!(said.lines().all(|line| line.contains("cpu.usge")), "{said}");
     must_be_left_alone(scene);

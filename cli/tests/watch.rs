@@ -113,9 +113,9 @@ fn one_watches_the_own_jobs_and_not_too_often() {
     }
     let scene = Scene::set();
     for (uid, words, status, word) in [
-        (BOB, vec!["--job", "x"], 1, "no such job"),
-        (ADA, vec!["--node"], 1, "no such job"),
-        (ADA, vec!["--job", "../x"], 1, "no such job"),
+        (BOB, vec!["--job", "x"], 1, "unknown job x, or not yours"),
+        (ADA, vec!["--node"], 1, "only administrators"),
+        (ADA, vec!["--job", "../x"], 1, "unknown job ../x, or not yours"),
         (ADA, vec![], 2, "which job?"),
         (ADA, vec!["--job", "x", "cpu.[ab]"], 2, "cpu.[ab]"),
     ] {

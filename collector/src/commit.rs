@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use polymeter_proto::ledger::{JobFacts, Mark, PlanChange, Tally};
+use polymeter_proto::ledger::{JobFacts, JobOwner, Mark, PlanChange, RequestRefused, Tally};
 use polymeter_proto::series::{
     Identifier, JobDescriptor, JobHandle, Labels, MetricDescriptor, Number, SessionDescriptor, SessionId,
 };
@@ -245,6 +245,10 @@ pub struct Accepted {
     pub job_facts: Vec<(Arc<Job>, JobFacts)>,
     /// When the agent stopped in order, in microseconds since the epoch: this is the session's last frame.
     pub session_end_us: Option<i64>,
+    /// Owners of jobs that were announced without one.
+    pub job_owners: Vec<(Arc<Job>, JobOwner)>,
+    /// Requests at submission that were not granted.
+    pub refused_requests: Vec<(Arc<Job>, RequestRefused)>,
 }
 
 impl Accepted {
@@ -264,6 +268,8 @@ impl Accepted {
             job_ends: Vec::new(),
             job_facts: Vec::new(),
             session_end_us: None,
+            job_owners: Vec::new(),
+            refused_requests: Vec::new(),
         }
     }
 
@@ -326,6 +332,8 @@ impl Accepted {
             .chain(of_marks)
             .chain(self.job_ends.iter().map(|(job, _)| job))
             .chain(self.job_facts.iter().map(|(job, _)| job))
+            .chain(self.job_owners.iter().map(|(job, _)| job))
+            .chain(self.refused_requests.iter().map(|(job, _)| job))
     }
 
     /// All lines of the ledger that it changes, some more than once.
@@ -343,6 +351,38 @@ impl Accepted {
     /// All series that it has samples of, some more than once.
     pub fn series(&self) -> impl Iterator<Item = &Arc<Series>> {
         self.samples.iter().chain(&self.apart).flat_map(|samples| &samples.series)
+    }
+}
+
+/// How a job ended, as the scheduler's controller says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// The job.
+    pub job_id: Identifier,
+    /// Its cluster; none for any.
+    pub cluster: Option<Identifier>,
+    /// The state, the exit status and the signal.
+    pub facts: JobFacts,
+}
+
+/// The cause under which a refused request stands among the changes of plan.
+pub const REFUSED: &str = "refused";
+
+/// What stands for a user who is not known.
+const UNKNOWN_USER: &str = "unknown user";
+
+/// The user and the reason of a refused request, as one text: they share a column of the changes of plan.
+pub fn by_and_reason(refused: &RequestRefused) -> String {
+    let by = refused.by.as_ref().map_or(UNKNOWN_USER, |by| by.as_str());
+    format!("{by}: {}", refused.reason)
+}
+
+/// The user and the reason that [`by_and_reason`] has joined.
+pub fn split_by_and_reason(joined: &str) -> (Option<String>, String) {
+    match joined.split_once(": ") {
+        Some((UNKNOWN_USER, reason)) => (None, reason.to_owned()),
+        Some((by, reason)) => (Some(by.to_owned()), reason.to_owned()),
+        None => (None, joined.to_owned()),
     }
 }
 

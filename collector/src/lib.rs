@@ -44,7 +44,7 @@ pub use writer::Totals;
 
 use crate::clock::Clock;
 use crate::clocks::Clocks;
-use crate::control::{Control, NoDoor, Open};
+use crate::control::{Control, NoDoor, Open, ToOthers};
 use crate::directory::Directory;
 use crate::gate::{Admission, Gate};
 use crate::inbox::Waker;
@@ -186,17 +186,21 @@ impl Collector {
         let server = server.transpose()?;
         let (directory, clocks) = (Directory::default(), Clocks::new(config.clock));
         let mut writers = Vec::new();
+        // One writer stores how jobs ended; without control nobody tells.
+        let (outcome_sender, outcomes) = control::outcome::queue();
+        let mut outcomes = Some(outcomes).filter(|_| !doors.is_empty());
         for (number, ((store, inbox), counts)) in
             stores.into_iter().zip(outlets).zip(metrics.writers()).enumerate()
         {
             let (answers, directory) = (answer_sender.clone(), directory.clone());
             let (clocks, metrics) = (clocks.clone(), Arc::clone(counts));
-            let ways = Ways { inbox, answers, directory, clocks, metrics };
+            let ways = Ways { inbox, answers, directory, clocks, metrics, outcomes: outcomes.take() };
             let writer = Writer::new(config.clone(), clock, stop.clone(), ways, store, number == 0);
             writers.push(spawn("writer", move || writer.run())?);
         }
         // The writers and control alone hold the answers' sender now: when the last has gone, the receiver goes.
-        let control = Control::start(open, directory, answer_sender, clock).map_err(StartError::Machine)?;
+        let to_others = ToOthers { directory, receiver: answer_sender, outcomes: outcome_sender };
+        let control = Control::start(open, to_others, clock).map_err(StartError::Machine)?;
         let (control, heard) = control.unzip();
         let receiver = Receiver {
             socket,

@@ -27,6 +27,15 @@ pub const RECEIVE_BURST: usize = 256;
 /// acknowledgement, which comes after a commit in any case.
 pub const GATHER: Duration = Duration::from_millis(10);
 
+/// Ends of jobs that wait to be stored: those of a whole array that is cancelled.
+pub const OUTCOMES: usize = 4096;
+
+/// How soon the end of a job is stored where nothing else comes.
+pub const OUTCOMES_EVERY: Duration = Duration::from_millis(500);
+
+/// How long the end of a job may take to be stored.
+pub const OUTCOME_WITHIN: Duration = Duration::from_secs(5);
+
 /// Frames of one transaction, for frames without samples do not count as rows.
 pub const COMMIT_FRAMES: usize = 8 * 1024;
 

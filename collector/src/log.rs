@@ -3,6 +3,13 @@
 use std::fmt;
 use std::sync::LazyLock;
 
+use polymeter_proto::text::Unprintable;
+
+/// Something that keeps the collector from doing what it is for.
+pub fn error(message: impl fmt::Display) {
+    line("<3>", "error: ", &message);
+}
+
 /// Something that somebody should look after.
 pub fn warning(message: impl fmt::Display) {
     line("<4>", "warning: ", &message);
@@ -21,7 +28,7 @@ pub fn chain(error: &(dyn std::error::Error + 'static)) -> impl fmt::Display {
 
 /// Text that came from elsewhere, fit for one line of a log.
 pub fn printable(text: &str) -> String {
-    text.chars().take(200).map(|c| if c.is_control() { '?' } else { c }).collect()
+    text.chars().take(200).map(|c| if Unprintable::of(c).is_some() { '?' } else { c }).collect()
 }
 
 #[expect(clippy::print_stderr, reason = "this is the one place that writes the log")]

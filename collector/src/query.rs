@@ -9,6 +9,7 @@ use polymeter_proto::ledger::Tally;
 use polymeter_proto::series::Labels;
 
 use self::backend::{Backend, Value};
+use crate::commit::{REFUSED, split_by_and_reason};
 use crate::store::{StoreError, StoreUrl};
 
 /// A connection that only reads.
@@ -143,6 +144,23 @@ pub struct PlanChangeRow {
     pub by_whom: Option<String>,
     /// When it ends by itself, in nanoseconds since the epoch.
     pub until_ns: Option<i64>,
+}
+
+/// A request at submission that was not granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedRow {
+    /// When it was refused, in nanoseconds since the epoch.
+    pub time_ns: i64,
+    /// The node.
+    pub node: String,
+    /// A selector, or the request as it was written where it could not be read.
+    pub request: String,
+    /// The period that was asked for, in microseconds, where it could be read.
+    pub period_us: Option<i64>,
+    /// The user whose request it was, where that was known.
+    pub by: Option<String>,
+    /// Why it was refused.
+    pub reason: String,
 }
 
 /// An instant that somebody named.
@@ -353,7 +371,7 @@ impl Reader {
         let (time, until) = (self.backend.ns("time"), self.backend.ns("until"));
         let sql = format!(
             "SELECT {time}, node, metric, old_period_us, new_period_us, cause, by_whom, {until} FROM plan_change
-             WHERE coalesce(job_key, 0) = CAST($1 AS bigint) ORDER BY time, node, metric"
+             WHERE coalesce(job_key, 0) = CAST($1 AS bigint) AND cause <> '{REFUSED}' ORDER BY time, node, metric"
         );
         self.backend.rows(&sql, &[Value::Integer(job_key.unwrap_or(0))], |row| PlanChangeRow {
             time_ns: row.integer(),
@@ -364,6 +382,24 @@ impl Reader {
             cause: row.text(),
             by_whom: row.optional_text(),
             until_ns: row.optional_integer(),
+        })
+    }
+
+    /// The requests at the submission of a job that were not granted, in the order of their times.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn refused_requests(&mut self, job_key: i64) -> Result<Vec<RefusedRow>, StoreError> {
+        let time = self.backend.ns("time");
+        let sql = format!(
+            "SELECT {time}, node, metric, new_period_us, by_whom FROM plan_change
+             WHERE coalesce(job_key, 0) = CAST($1 AS bigint) AND cause = '{REFUSED}' ORDER BY time, node, metric"
+        );
+        self.backend.rows(&sql, &[Value::Integer(job_key)], |row| {
+            let (time_ns, node, request, period_us) =
+                (row.integer(), row.text(), row.text(), row.optional_integer());
+            let (by, reason) = split_by_and_reason(&row.optional_text().unwrap_or_default());
+            RefusedRow { time_ns, node, request, period_us, by, reason }
         })
     }
 

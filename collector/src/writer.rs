@@ -4,7 +4,7 @@
 //! agents' outboxes, where they belong. Nothing is acknowledged before it is committed.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use polymeter_proto::series::SessionId;
@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::clocks::Clocks;
 use crate::commit::{Accepted, LossReason, Losses};
 use crate::config::Config;
+use crate::control::outcome::Told;
 use crate::directory::Directory;
 use crate::inbox::{Answer, AnswerSender, Inbox, Peer, Received, Taken};
 use crate::ingest::{Ingest, Verdict, micros, session_of};
@@ -77,6 +78,8 @@ pub(crate) struct Ways {
     pub(crate) clocks: Clocks,
     /// What it counts.
     pub(crate) metrics: Arc<WriterMetrics>,
+    /// How jobs ended, where this writer is the one to store that.
+    pub(crate) outcomes: Option<mpsc::Receiver<Told>>,
 }
 
 /// One writer with its connection.
@@ -103,6 +106,7 @@ pub(crate) struct Writer {
     given_up: bool,
     totals: Totals,
     metrics: Arc<WriterMetrics>,
+    outcomes: Option<mpsc::Receiver<Told>>,
 }
 
 impl Writer {
@@ -110,7 +114,7 @@ impl Writer {
         config: Config,
         clock: Clock,
         stop: Stop,
-        Ways { inbox, answers, directory, clocks, metrics }: Ways,
+        Ways { inbox, answers, directory, clocks, metrics, outcomes }: Ways,
         store: Store,
         looks_for_silence: bool,
     ) -> Self {
@@ -134,6 +138,7 @@ impl Writer {
             given_up: false,
             totals: Totals::default(),
             metrics,
+            outcomes,
         }
     }
 
@@ -149,10 +154,23 @@ impl Writer {
                 self.commit();
             }
             self.end_silent();
+            self.tell_outcomes();
             self.metrics.show(&self.totals, self.ingest.sessions());
         }
         self.commit();
         self.totals
+    }
+
+    /// Stores how jobs ended. Who told of a job that is not stored yet tells again.
+    fn tell_outcomes(&mut self) {
+        while let Some(Told { outcome, reply }) =
+            self.outcomes.as_ref().and_then(|outcomes| outcomes.try_recv().ok())
+        {
+            let is_told =
+                !self.given_up && matches!(self.persist(|store| store.tell_outcome(&outcome)), Ok(true));
+            // Who does not wait any more tells again.
+            reply.send(is_told).ok();
+        }
     }
 
     /// How long the gathered may still wait for more.
@@ -165,7 +183,8 @@ impl Writer {
     fn next_wake(&self) -> Option<Duration> {
         let now = self.clock.now().since_start;
         let until_look = self.next_look.map(|look| look.saturating_sub(now));
-        self.patience().into_iter().chain(until_look).min()
+        let until_told = self.outcomes.is_some().then_some(limits::OUTCOMES_EVERY);
+        self.patience().into_iter().chain(until_look).chain(until_told).min()
     }
 
     /// Ends the sessions of which nothing was heard for too long, now and then.

@@ -2,13 +2,17 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use polymeter_proto::text::Unprintable;
 
 fuzz_target!(|data: &[u8]| {
     for checked in [polymeter_agent::control::check(data)] {
         if let Err(refusal) = checked {
             // It travels as a line of its own, and is shown to a person.
-            assert!(!refusal.message.is_empty() && !refusal.code.is_empty());
-            assert!(refusal.field.is_none_or(|field| field.chars().count() <= 64));
+            let message = refusal.message.as_str();
+            assert!(!message.trim().is_empty() && !refusal.code.is_empty());
+            assert!(message.chars().all(|c| Unprintable::of(c).is_none()));
+            let field = refusal.field.unwrap_or_default();
+            assert!(field.chars().count() <= 64 && field.chars().all(|c| Unprintable::of(c).is_none()));
         }
     }
     polymeter_collector::control::check(data).ok();

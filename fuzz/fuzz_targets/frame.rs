@@ -3,6 +3,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use polymeter_proto::limits;
+use polymeter_proto::series::{Identifier, Labels};
+use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::Frame;
 
 fuzz_target!(|data: &[u8]| {
@@ -21,7 +23,25 @@ fn look(bytes: &[u8]) {
         assert!(block.columns.iter().all(|column| *column < block.shape_columns));
         assert_eq!(block.iter().count(), block.columns.len());
     }
+    frame.dictionary.iter().for_each(look_at_names);
     for list in [frame.dictionary.len(), frame.ledger.len(), frame.events.len()] {
         assert!(list <= limits::SECTION_ENTRIES);
+    }
+}
+
+/// Whatever an agent sends, a name that was decoded is one that is valid.
+fn look_at_names(entry: &Entry) {
+    let is_valid = |name: &Identifier| assert!(Identifier::try_from(name.as_str()).is_ok(), "{name:?}");
+    match entry {
+        Entry::Session(session) => [&session.node, &session.agent_version].into_iter().for_each(is_valid),
+        Entry::Job(_, job) => {
+            [Some(&job.job_id), job.cluster.as_ref(), job.owner.as_ref()].into_iter().flatten().for_each(is_valid);
+        }
+        Entry::Series(_, series) => {
+            let pairs = series.labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned()));
+            assert!(Labels::new(pairs.collect()).is_ok(), "{:?}", series.labels);
+        }
+        Entry::Shape(_, shape) => is_valid(&shape.source),
+        Entry::Metric(..) => {}
     }
 }

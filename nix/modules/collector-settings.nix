@@ -55,6 +55,9 @@ in
   control_requests =
     optional pathOrOff "/var/lib/polymeter-collector/requests.json"
       "A file in which requests that agents have not heard outlive the collector, or \"off\"; below /var/lib/polymeter-collector, where alone the collector may write.";
+  scheduler_user =
+    optional types.str "slurm"
+      "The user who may tell how jobs ended, beside root: the one as whom the scheduler's controller runs.";
   auth = optional (types.enum [
     "none"
     "munge"

@@ -63,6 +63,11 @@ pub(crate) fn uid_of(user: &str) -> Option<u32> {
     User::from_name(user).ok().flatten().map(|user| user.uid.as_raw())
 }
 
+/// The name of a user. Asks the system's name service, which may take its time.
+pub(crate) fn name_of(uid: u32) -> Option<String> {
+    User::from_uid(nix::unistd::Uid::from_raw(uid)).ok().flatten().map(|user| user.name)
+}
+
 fn gid_of(group: &str) -> Option<u32> {
     Group::from_name(group).ok().flatten().map(|group| group.gid.as_raw())
 }

@@ -7,6 +7,7 @@ use polymeter_proto::ledger::{JobFacts, MarkKind, Tally};
 use polymeter_proto::name::{MetricName, Selector};
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{Identifier, Labels};
+use polymeter_proto::text::Text;
 use tokio::sync::oneshot;
 
 use crate::asker::Asker;
@@ -48,6 +49,8 @@ pub struct StartSpec {
     pub owner: Option<Identifier>,
     /// What the owner wished when she submitted it.
     pub wishes: Option<Wishes>,
+    /// A request of the owner's at submission that cannot be read.
+    pub refused: Option<RefusedRequest>,
     /// What else the scheduler told.
     pub facts: JobFacts,
 }
@@ -59,6 +62,17 @@ pub struct Wishes {
     pub wishes: Vec<(Selector, Period)>,
     /// For how long, in microseconds; none for as long as is allowed.
     pub duration_us: Option<u64>,
+}
+
+/// A request at submission that is not granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedRequest {
+    /// The selector, or the request as it was written where it cannot be read.
+    pub request: Text,
+    /// The period that was asked for, where it can be read.
+    pub period: Option<Period>,
+    /// Why it is refused.
+    pub reason: Text,
 }
 
 /// Why a job is not followed.
@@ -130,13 +144,33 @@ pub struct PushSpec {
     pub labels: Labels,
 }
 
+/// Why a request about a job or the node is denied to a principal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AccessError {
+    /// No such job is tracked.
+    Unknown,
+    /// The principal may not see the job. The answer must not differ from that for an unknown job: else it reveals ids.
+    Hidden,
+    /// The principal may see the job, or asks for the node, and may not do that with it.
+    Forbidden,
+}
+
+impl fmt::Display for AccessError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unknown | Self::Hidden => "unknown job, or not yours",
+            Self::Forbidden => "only its owner and administrators may do that",
+        })
+    }
+}
+
+impl std::error::Error for AccessError {}
+
 /// Why a mark or a value does not go into the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnnotateError {
-    /// No such job is followed.
-    UnknownJob,
-    /// It is somebody else's job, or the node.
-    Forbidden,
+    /// Access is denied.
+    Access(AccessError),
     /// The job has as many series of its user's own as it may have.
     TooManySeries(usize),
     /// More came of late than is allowed.
@@ -149,10 +183,7 @@ pub enum AnnotateError {
 impl fmt::Display for AnnotateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UnknownJob => SetError::UnknownJob.fmt(f),
-            Self::Forbidden => {
-                f.write_str("only its owner and administrators may put something into its data")
-            }
+            Self::Access(error) => error.fmt(f),
             Self::TooManySeries(limit) => write!(f, "the job has {limit} series of its own already"),
             Self::TooFast { per_second } => {
                 write!(f, "a job may have {per_second} of these per second; give fewer, or a summary")
@@ -162,6 +193,12 @@ impl fmt::Display for AnnotateError {
 }
 
 impl std::error::Error for AnnotateError {}
+
+impl From<AccessError> for AnnotateError {
+    fn from(error: AccessError) -> Self {
+        Self::Access(error)
+    }
+}
 
 /// One metric of the catalogue, as one subject has it.
 #[derive(Debug, Clone, PartialEq)]
@@ -217,11 +254,16 @@ pub struct Cost {
 /// Why a lease is not granted.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SetError {
-    /// No such job is followed.
-    UnknownJob,
-    /// It is somebody else's job, or the node's.
-    Forbidden,
-    /// Nothing that was chosen can be sampled here.
+    /// Access is denied.
+    Access(AccessError),
+    /// None of the selectors chooses a metric that a job, or else the node, has.
+    NothingChosen {
+        /// The selectors.
+        selectors: Vec<String>,
+        /// Whether they were to choose metrics of a job.
+        of_job: bool,
+    },
+    /// Nothing that was chosen can be sampled here: the metrics, at least one, with the reasons.
     Unavailable(Vec<(String, String)>),
     /// The period is below the shortest that is allowed for a metric.
     TooShort {
@@ -250,13 +292,17 @@ pub enum SetError {
 impl fmt::Display for SetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UnknownJob => {
-                f.write_str("no such job is followed on this node; `polymeter jobs` lists them")
+            Self::Access(error) => error.fmt(f),
+            Self::NothingChosen { selectors, of_job } => {
+                let (whose, advice) = if *of_job {
+                    ("a job", "`--node` is for metrics of the node, which only administrators set")
+                } else {
+                    ("the node", "name a job for metrics of jobs")
+                };
+                write!(f, "no metric of {whose} matches {}; {advice}", selectors.join(", "))
             }
-            Self::Forbidden => f.write_str("only its owner and administrators may change how it is sampled"),
             Self::Unavailable(missing) => {
-                let reasons: Vec<_> =
-                    missing.iter().map(|(metric, reason)| format!("{metric}: {reason}")).collect();
+                let reasons: Vec<_> = by_reason(missing).into_iter().map(reason_text).collect();
                 write!(f, "nothing of it can be sampled here: {}", reasons.join("; "))
             }
             Self::TooShort { metric, shortest } => {
@@ -282,7 +328,35 @@ impl fmt::Display for SetError {
     }
 }
 
+/// Metrics that cannot be had, by the reason, in the order in which the reasons come first.
+pub(crate) fn by_reason(missing: &[(String, String)]) -> Vec<(&str, Vec<&str>)> {
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (metric, reason) in missing {
+        match groups.iter_mut().find(|(known, _)| known == reason) {
+            Some((_, metrics)) => metrics.push(metric),
+            None => groups.push((reason, vec![metric])),
+        }
+    }
+    groups
+}
+
+/// Metrics that one reason names; of more it says how many.
+const NAMED: usize = 3;
+
+fn reason_text((reason, metrics): (&str, Vec<&str>)) -> String {
+    let named = metrics.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+    let more = metrics.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{named}{more}: {reason}")
+}
+
 impl std::error::Error for SetError {}
+
+impl From<AccessError> for SetError {
+    fn from(error: AccessError) -> Self {
+        Self::Access(error)
+    }
+}
 
 /// What is asked.
 #[derive(Debug)]
@@ -300,18 +374,17 @@ pub enum Request {
     /// Sample at another period for a while.
     Set(Box<SetSpec>, oneshot::Sender<Result<Granted, SetError>>),
     /// End all leases of this person on a job, or for an administrator all leases; the answer says how many.
-    Reset(Asker, Option<Identifier>, oneshot::Sender<Result<usize, SetError>>),
+    Reset(Asker, Option<Identifier>, oneshot::Sender<Result<usize, AccessError>>),
     /// Put a named instant into the data.
     Mark(Box<MarkSpec>, oneshot::Sender<Result<(), AnnotateError>>),
     /// Put a user's own value into the data.
     Push(Box<PushSpec>, oneshot::Sender<Result<(), AnnotateError>>),
-    /// The catalogue, as a job or the node has it; none where no such job is followed.
-    Metrics(Option<Identifier>, oneshot::Sender<Option<Vec<MetricView>>>),
-    /// How one job or the node goes; none where no such job is followed.
-    Look(Option<Identifier>, oneshot::Sender<Option<JobView>>),
+    /// The catalogue, as a job or the node has it.
+    Metrics(Asker, Option<Identifier>, oneshot::Sender<Result<Vec<MetricView>, AccessError>>),
+    /// The state of one job or the node.
+    Look(Asker, Option<Identifier>, oneshot::Sender<Result<JobView, AccessError>>),
     /// Show what is sampled of a job or the node from now on: what one of the selectors chooses, or all without any.
-    /// None where no such job is followed.
-    Watch(Option<Identifier>, Vec<Selector>, oneshot::Sender<Option<Watching>>),
+    Watch(Asker, Option<Identifier>, Vec<Selector>, oneshot::Sender<Result<Watching, AccessError>>),
     /// Send what has been sampled so far.
     Flush(oneshot::Sender<()>),
     /// Put another configuration in force.
@@ -346,6 +419,8 @@ pub struct JobView {
     pub unavailable: Vec<(String, String)>,
     /// What is sampled, at which period, and because of what.
     pub plan: Vec<(String, InForce)>,
+    /// Requests at submission that are not granted.
+    pub refused: Vec<RefusedRequest>,
 }
 
 /// One source.
@@ -361,4 +436,30 @@ pub struct SourceView {
     pub read_total_ns: u64,
     /// How long the slowest took, in nanoseconds.
     pub read_most_ns: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_that_many_metrics_share_is_told_once() {
+        let missing = |metric: String, reason: &str| (metric, reason.to_owned());
+        let mut all: Vec<_> =
+            (0..70).map(|number| missing(format!("perf.m{number}"), "no counter")).collect();
+        all.push(missing("cpu.usage".to_owned(), "no cgroup"));
+        assert_eq!(
+            SetError::Unavailable(all).to_string(),
+            "nothing of it can be sampled here: perf.m0, perf.m1, perf.m2 and 67 more: no counter; cpu.usage: no cgroup"
+        );
+    }
+
+    #[test]
+    fn what_chooses_nothing_says_so() {
+        let selectors = vec!["node.*".to_owned()];
+        let of_job = SetError::NothingChosen { selectors: selectors.clone(), of_job: true }.to_string();
+        assert!(of_job.contains("no metric of a job matches node.*"), "{of_job}");
+        let of_node = SetError::NothingChosen { selectors, of_job: false }.to_string();
+        assert!(of_node.contains("no metric of the node matches node.*"), "{of_node}");
+    }
 }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::name::MetricName;
 use crate::period::Period;
 use crate::series::{Identifier, JobHandle};
+use crate::text::Text;
 
 /// Counts of samples of one source and job since the session began. Later entries replace earlier ones, so that a lost
 /// or repeated entry does no harm.
@@ -75,11 +76,59 @@ pub enum Event {
     Mark(Mark),
     /// The scheduler told something of a job.
     JobTold(JobTold),
+    /// The owner of a job became known after the job was announced.
+    JobOwner(JobOwner),
+    /// What was requested when a job was submitted is not granted.
+    RequestRefused(RequestRefused),
     /// The agent stopped in order: nothing was sampled and not sent. A session without it ended in an unknown state.
     SessionEnded {
         /// When, in microseconds since the epoch.
         at_us: i64,
     },
+}
+
+impl Event {
+    /// The job that it is about; none for the node.
+    pub const fn job(&self) -> Option<JobHandle> {
+        match self {
+            Self::PlanChange(change) => change.job,
+            Self::JobEnded { job, .. } => Some(*job),
+            Self::Mark(mark) => mark.job,
+            Self::JobTold(told) => Some(told.job),
+            Self::JobOwner(owner) => Some(owner.job),
+            Self::RequestRefused(refused) => Some(refused.job),
+            Self::SessionEnded { .. } => None,
+        }
+    }
+}
+
+/// The owner of a job, learnt after the job was announced: from its processes, from its owner's name, or from a prolog that
+/// came late. It adds to what is known and never replaces it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobOwner {
+    /// The job.
+    pub job: JobHandle,
+    /// The numeric id.
+    pub uid: Option<u32>,
+    /// The name.
+    pub name: Option<Identifier>,
+}
+
+/// A request at submission that is not granted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestRefused {
+    /// When it was refused, in microseconds since the epoch.
+    pub at_us: i64,
+    /// The job.
+    pub job: JobHandle,
+    /// The selector, or the request as it was written where it cannot be read.
+    pub request: Text,
+    /// The period that was asked for, where it can be read.
+    pub period: Option<Period>,
+    /// The user whose request it is, where that is known.
+    pub by: Option<Identifier>,
+    /// Why it is refused.
+    pub reason: Text,
 }
 
 /// What a scheduler told of a job, when it began there or ended.

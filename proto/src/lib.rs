@@ -12,4 +12,5 @@ pub mod limits;
 pub mod name;
 pub mod period;
 pub mod series;
+pub mod text;
 pub mod wire;

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::limits;
+use crate::text::describe;
 
 /// The canonical name of a metric: lower-case words of `a-z 0-9 _`, joined by dots, such as `memory.anon`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -93,7 +94,7 @@ impl fmt::Display for InvalidName {
         match self {
             Self::Empty => f.write_str("a name has words of a-z, 0-9 and _, joined by single dots"),
             Self::TooLong => write!(f, "a name has at most {} bytes", limits::NAME_BYTES),
-            Self::Character(c) => write!(f, "a name has no {c:?}: only a-z, 0-9, _ and dots"),
+            Self::Character(c) => write!(f, "it has {}; a name has only a-z, 0-9, _ and dots", describe(*c)),
         }
     }
 }

@@ -2,10 +2,12 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::limits;
 use crate::name::MetricName;
+use crate::text::{Unprintable, describe, is_blank};
 
 /// The compact id of a series within one session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -137,12 +139,14 @@ pub struct MetricDescriptor {
 pub enum InvalidIdentifier {
     /// It has no characters.
     Empty,
+    /// It has nothing but spaces.
+    Blank,
     /// It has more bytes than its limit.
     TooLong {
         /// The limit.
         limit_bytes: usize,
     },
-    /// It has a control character, a quote, a backslash, or `<`, `>`, `&`.
+    /// It has a character that is [`Unprintable`], a quote, a backslash, or `<`, `>`, `&`.
     Character(char),
     /// There are more labels than [`limits::LABELS`].
     TooManyLabels,
@@ -154,8 +158,9 @@ impl fmt::Display for InvalidIdentifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => f.write_str("it is empty"),
+            Self::Blank => f.write_str("it is blank"),
             Self::TooLong { limit_bytes } => write!(f, "it has more than {limit_bytes} bytes"),
-            Self::Character(c) => write!(f, "it has the character {c:?}"),
+            Self::Character(c) => write!(f, "it has {}", describe(*c)),
             Self::TooManyLabels => write!(f, "it has more than {} labels", limits::LABELS),
             Self::RepeatedLabel => f.write_str("it has the same label twice"),
         }
@@ -171,14 +176,51 @@ fn check_text(text: &str, limit_bytes: usize) -> Result<(), InvalidIdentifier> {
     if text.len() > limit_bytes {
         return Err(InvalidIdentifier::TooLong { limit_bytes });
     }
-    let wrong = |c: &char| c.is_control() || matches!(c, '"' | '\'' | '`' | '\\' | '<' | '>' | '&');
-    text.chars().find(wrong).map_or(Ok(()), |c| Err(InvalidIdentifier::Character(c)))
+    match text.chars().find(|c| is_refused(*c)) {
+        Some(c) => Err(InvalidIdentifier::Character(c)),
+        None if is_blank(text) => Err(InvalidIdentifier::Blank),
+        None => Ok(()),
+    }
 }
 
-/// The name of a node, job, cluster or user: at most 256 bytes, no control characters, quotes, backslashes or mark-up.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+fn is_refused(c: char) -> bool {
+    Unprintable::of(c).is_some() || matches!(c, '"' | '\'' | '`' | '\\' | '<' | '>' | '&')
+}
+
+/// A name as it is kept that came over the wire. An agent of an earlier version may have let in what is refused today: each
+/// such character becomes `?`, so that neither the name nor the samples under it are lost.
+fn from_wire(text: String, limit_bytes: usize) -> String {
+    if check_text(&text, limit_bytes).is_ok() {
+        return text;
+    }
+    let mut name = String::new();
+    for c in text.chars().map(|c| if is_refused(c) { '?' } else { c }) {
+        if name.len() + c.len_utf8() > limit_bytes {
+            break;
+        }
+        name.push(c);
+    }
+    if is_blank(&name) { "?".to_owned() } else { name }
+}
+
+/// The name of a node, job, cluster or user: at most 256 bytes, not blank, no [`Unprintable`] characters, quotes, backslashes
+/// or mark-up.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(into = "String")]
 pub struct Identifier(String);
+
+impl<'de> Deserialize<'de> for Identifier {
+    /// Refuses an invalid name in text that people write, and makes one from the wire valid.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let is_written = deserializer.is_human_readable();
+        let text = String::deserialize(deserializer)?;
+        if is_written {
+            Self::try_from(text).map_err(D::Error::custom)
+        } else {
+            Ok(Self(from_wire(text, limits::IDENTIFIER_BYTES)))
+        }
+    }
+}
 
 impl Identifier {
     /// The name as text.
@@ -223,9 +265,31 @@ impl fmt::Debug for Identifier {
 }
 
 /// The labels of a series, sorted by key.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "Vec<(String, String)>", into = "Vec<(String, String)>")]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(into = "Vec<(String, String)>")]
 pub struct Labels(Vec<(String, String)>);
+
+impl<'de> Deserialize<'de> for Labels {
+    /// Refuses invalid labels in text that people write, and makes those from the wire valid. More than there may be are
+    /// refused in any case.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let is_written = deserializer.is_human_readable();
+        let pairs = Vec::<(String, String)>::deserialize(deserializer)?;
+        if is_written {
+            return Self::new(pairs).map_err(D::Error::custom);
+        }
+        if pairs.len() > limits::LABELS {
+            return Err(D::Error::custom(InvalidIdentifier::TooManyLabels));
+        }
+        let valid = |(key, value)| {
+            (from_wire(key, limits::LABEL_KEY_BYTES), from_wire(value, limits::LABEL_VALUE_BYTES))
+        };
+        let mut pairs: Vec<_> = pairs.into_iter().map(valid).collect();
+        pairs.sort();
+        pairs.dedup_by(|one, other| one.0 == other.0);
+        Ok(Self(pairs))
+    }
+}
 
 impl Labels {
     /// Labels from keys and values in any order.
@@ -258,14 +322,6 @@ impl Labels {
     /// The value of one label.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.iter().find(|(k, _)| *k == key).map(|(_, value)| value)
-    }
-}
-
-impl TryFrom<Vec<(String, String)>> for Labels {
-    type Error = InvalidIdentifier;
-
-    fn try_from(pairs: Vec<(String, String)>) -> Result<Self, InvalidIdentifier> {
-        Self::new(pairs)
     }
 }
 
@@ -334,7 +390,11 @@ pub struct ShapeDescriptor {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::text::strategy::hostile;
+    use crate::wire::envelope;
 
     #[test]
     fn labels_are_sorted_and_checked() {
@@ -345,6 +405,42 @@ mod tests {
         assert_eq!(Labels::new(vec![pair("a", "1"), pair("a", "2")]), Err(InvalidIdentifier::RepeatedLabel));
         assert_eq!(Labels::new(vec![pair("a", "<script>")]), Err(InvalidIdentifier::Character('<')));
         assert_eq!(Labels::new(vec![pair("a", "")]), Err(InvalidIdentifier::Empty));
+    }
+
+    #[test]
+    fn a_refusal_names_the_code_point() {
+        let refused = |text: &str| Identifier::try_from(text).unwrap_err().to_string();
+        assert_eq!(
+            refused("a\u{202e}b"),
+            "it has the character U+202E, a character that turns the direction of writing"
+        );
+        assert_eq!(refused("a\u{200b}"), "it has the character U+200B, an invisible character");
+        assert_eq!(refused("a\u{2028}"), "it has the character U+2028, a line or paragraph separator");
+        assert_eq!(refused("a\n"), "it has the character U+000A, a control character");
+        assert_eq!(refused("<b>"), "it has the character '<' (U+003C)");
+        for blank in [" ", "\u{3000}\u{a0} "] {
+            assert_eq!(refused(blank), "it is blank");
+        }
+        let labels = Labels::new(vec![("a".to_owned(), "\u{202e}".to_owned())]);
+        assert_eq!(labels, Err(InvalidIdentifier::Character('\u{202e}')));
+    }
+
+    proptest! {
+        #[test]
+        fn names_are_printable_or_refused_and_names_from_the_wire_are_made_printable(text in hostile()) {
+            let is_good = |name: &str| !is_blank(name) && !name.chars().any(is_refused) && name.len() <= limits::IDENTIFIER_BYTES;
+            match Identifier::try_from(text.as_str()) {
+                Ok(name) => prop_assert!(is_good(name.as_str()) && name.as_str() == text),
+                Err(_) => prop_assert!(!is_good(&text)),
+            }
+            let mut bytes = Vec::new();
+            envelope::put(&mut bytes, &(&text, vec![(&text, &text), (&text, &text)]));
+            let (name, labels): (Identifier, Labels) = envelope::get(&bytes).unwrap();
+            prop_assert!(is_good(name.as_str()), "{:?}", name);
+            prop_assert_eq!(is_good(&text), name.as_str() == text);
+            let labels: Vec<_> = labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+            prop_assert!(Labels::new(labels).is_ok(), "what is decoded is valid");
+        }
     }
 
     #[test]

@@ -250,6 +250,8 @@ EVENT = enum(
     mark=record(at_us=i64, job=option(u32), name=text, kind=one_of("instant", "begin", "end"), by=option(text)),
     job_told=record(job=u32, is_over=boolean, account=option(text), queue=option(text), nodes=option(text),
                     cores=option(u32), state=option(text), exit_code=option(u32), exit_signal=option(u32)),
+    job_owner=record(job=u32, uid=option(u32), name=option(text)),
+    request_refused=record(at_us=i64, job=u32, request=text, period_us=option(u64), by=option(text), reason=text),
     session_ended=record(at_us=i64))
 TO_COLLECTOR = enum(
     dictionary=record(session=session_id, entries=some(ENTRY)),

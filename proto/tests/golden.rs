@@ -21,7 +21,7 @@ use common::{Wire, batch_of, shape};
 use json::Json;
 use polymeter_proto::batch::{Batch, Column, Instant, Job, Shape};
 use polymeter_proto::ledger::{
-    Cause, Event, JobFacts, JobTold, LedgerEntry, Mark, MarkKind, PlanChange, Tally,
+    Cause, Event, JobFacts, JobOwner, JobTold, LedgerEntry, Mark, MarkKind, PlanChange, RequestRefused, Tally,
 };
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
@@ -311,6 +311,30 @@ fn events() -> Vec<Event> {
     ]
 }
 
+/// The events that came after the first.
+fn events_of_jobs() -> Vec<Event> {
+    let refused = |request: &str, period: Option<u64>, reason: &str| {
+        Event::RequestRefused(RequestRefused {
+            at_us: T0 + 2,
+            job: JobHandle(1),
+            request: request.into(),
+            period: period.map(|period_us| Period::from_micros(period_us).unwrap()),
+            by: Some("uid 1000".try_into().unwrap()),
+            reason: reason.into(),
+        })
+    };
+    vec![
+        Event::JobOwner(JobOwner {
+            job: JobHandle(1),
+            uid: Some(100_000),
+            name: Some("zoë".try_into().unwrap()),
+        }),
+        Event::JobOwner(JobOwner { job: JobHandle(251), uid: Some(0), name: None }),
+        refused("cpu.*", Some(100), "the shortest period allowed is 10ms"),
+        refused("faster", None, "it names no period"),
+    ]
+}
+
 fn frame_of_extras(dictionary: &[Entry], ledger: &[LedgerEntry], events: &[Event]) -> Vec<u8> {
     Wire::default().encode_with(&Batch::default(), Extras { dictionary, ledger, events })
 }
@@ -391,6 +415,7 @@ fn extras() -> Vec<Golden> {
         frame("ledger", frame_of_extras(&[], &ledger(), &[])),
         frame("events", frame_of_extras(&[], &[], &events())),
         frame("session_ended", frame_of_extras(&[], &[], &[Event::SessionEnded { at_us: T0 + 2 }])),
+        frame("events_of_jobs", frame_of_extras(&[], &[], &events_of_jobs())),
     ]
 }
 

@@ -86,14 +86,14 @@ struct Said {
 
 /// A collector that can be asked.
 #[derive(Debug)]
-pub(super) struct Collector {
+pub(crate) struct Collector {
     endpoint: Endpoint,
     munge_socket: Option<PathBuf>,
 }
 
 impl Collector {
     /// The collector at `named`, or else where the environment or the configuration says; none where nobody says.
-    pub(super) fn find(
+    pub(crate) fn find(
         named: Option<&Endpoint>,
         munge_socket: Option<&PathBuf>,
     ) -> Result<Option<Self>, Failure> {
@@ -115,21 +115,33 @@ impl Collector {
     /// Asks all nodes of the job that `verb` is about.
     pub(super) fn ask(&self, verb: &Verb) -> Result<JobAnswer, Failure> {
         let line = serde_json::to_string(verb).map_err(|error| Failure::refused("cannot ask", &error))?;
+        match self.answer(&line)? {
+            Answer::Nodes(answer) => Ok(answer),
+            Answer::Done {} => Err(another_version()),
+            Answer::Refused(refusal) => Err(Failure::Refused(refusal.message)),
+        }
+    }
+
+    /// Tells something that the collector stores.
+    pub(crate) fn tell(&self, line: &str) -> Result<(), Failure> {
+        match self.answer(line)? {
+            Answer::Done {} => Ok(()),
+            Answer::Nodes(_) => Err(another_version()),
+            Answer::Refused(refusal) => Err(Failure::Refused(refusal.message)),
+        }
+    }
+
+    fn answer(&self, line: &str) -> Result<Answer, Failure> {
         let answer = match &self.endpoint {
-            Endpoint::Socket(path) => ask_here(path, &line),
-            Endpoint::Tcp(address) => self.ask_there(address, &line),
+            Endpoint::Socket(path) => ask_here(path, line),
+            Endpoint::Tcp(address) => self.ask_there(address, line),
         };
         let answer = answer.map_err(|error| {
             Failure::Unreachable(format!("cannot ask the collector at {}: {error}", self.endpoint))
         })?;
-        match serde_json::from_str(&answer) {
-            Ok(Answer::Nodes(answer)) => Ok(answer),
-            Ok(Answer::Refused(refusal)) => Err(Failure::Refused(refusal.message)),
-            Err(error) => Err(Failure::refused(
-                "the collector's answer cannot be read; is it of another version?",
-                &error,
-            )),
-        }
+        serde_json::from_str(&answer).map_err(|error| {
+            Failure::refused("the collector's answer cannot be read; is it of another version?", &error)
+        })
     }
 
     fn ask_there(&self, address: &str, line: &str) -> io::Result<String> {
@@ -144,6 +156,11 @@ impl Collector {
         stream.write_all(&credential)?;
         read_line(&mut read, ANSWER_BYTES)
     }
+}
+
+fn another_version() -> Failure {
+    let message = "the collector answers something else than was asked; is it of another version?";
+    Failure::Refused(message.to_owned())
 }
 
 fn read(path: &Path) -> Result<Said, Failure> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use polymeter_agent::clock;
-use polymeter_agent::control::{Answer, Lease, PlanLine, Predicted, Subject, Verb};
+use polymeter_agent::control::{Answer, Lease, PlanLine, Predicted, RefusedLine, Subject, Verb};
 
 use super::job::Job;
 use super::{Reach, json, refused};
@@ -49,8 +49,8 @@ pub(crate) struct ResetArguments {
 pub(crate) fn plan(arguments: &PlanArguments) -> Result<(), Failure> {
     let verb = Verb::Plan(Subject { job: arguments.job.id(arguments.reach.socket())? });
     let Some(answer) = arguments.reach.ask(&verb, arguments.job.is_one())? else { return Ok(()) };
-    let Answer::Plan { plan, .. } = &answer else { return Err(refused(answer)) };
-    terminal::print(&if arguments.reach.json { json(&answer) } else { plan_text(plan) });
+    let Answer::Plan { plan, refused: requests, .. } = &answer else { return Err(refused(answer)) };
+    terminal::print(&if arguments.reach.json { json(&answer) } else { plan_text(plan, requests) });
     Ok(())
 }
 
@@ -118,12 +118,18 @@ pub(crate) fn left_between(now_us: i64, until_us: i64) -> String {
     }
 }
 
-pub(super) fn plan_text(plan: &[PlanLine]) -> String {
+/// The plan as a table, and below it what was requested at submission and is not granted.
+pub(super) fn plan_text(plan: &[PlanLine], refused: &[RefusedLine]) -> String {
     let head = ["METRIC", "PERIOD", "BECAUSE OF", "ENDS IN"].map(str::to_owned).to_vec();
     let row = |line: &PlanLine| {
         let by = line.by.as_ref().map_or_else(String::new, |by| format!(" of {by}"));
         let ends = line.until_us.map_or_else(|| "-".to_owned(), left);
         vec![line.metric.clone(), line.period.clone(), format!("{}{by}", line.cause), ends]
     };
-    terminal::table(&std::iter::once(head).chain(plan.iter().map(row)).collect::<Vec<_>>())
+    let mut text = terminal::table(&std::iter::once(head).chain(plan.iter().map(row)).collect::<Vec<_>>());
+    for RefusedLine { request, period, reason } in refused {
+        let period = period.as_ref().map_or_else(String::new, |period| format!("={period}"));
+        text.push_str(&format!("request {request}{period} refused: {reason}\n"));
+    }
+    text
 }

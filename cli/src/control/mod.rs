@@ -17,7 +17,7 @@ use polymeter_agent::control::{Answer, Status, Verb};
 
 use crate::failure::Failure;
 use crate::terminal;
-use collector::{Collector, Endpoint};
+pub(crate) use collector::{Collector, Endpoint};
 use shown::{jobs_text, status_text};
 
 pub(crate) use annotate::{MarkArguments, PushArguments, mark, push};
@@ -143,7 +143,7 @@ fn ask_status(socket: &Path, verb: &Verb) -> Result<Box<Status>, Failure> {
 /// What was answered is a refusal, or no answer to what was asked.
 pub(crate) fn refused(answer: Answer) -> Failure {
     Failure::Refused(if let Answer::Refused(refusal) = answer {
-        refusal.message
+        refusal.message.into()
     } else {
         "the agent answers something else than was asked; is it of another version?".to_owned()
     })

@@ -39,9 +39,11 @@ fn text(said: &[(&NodeAnswer, Said)]) -> String {
     let mut plans = String::new();
     let mut rows = Vec::new();
     for (node, said) in said {
-        if let Some(Ok(Answer::Plan { plan, .. })) = said {
+        if let Some(Ok(Answer::Plan { plan, refused, .. })) = said {
             plans.push_str(&format!("node {}\n", plain(&node.node)));
-            plans.push_str(&plan_text(plan).lines().map(|line| plain(line) + "\n").collect::<String>());
+            plans.push_str(
+                &plan_text(plan, refused).lines().map(|line| plain(line) + "\n").collect::<String>(),
+            );
         } else {
             let (word, more) = line(node, said);
             rows.push([node.node.as_str(), &word, &more].map(plain).to_vec());
@@ -68,7 +70,7 @@ fn line(node: &NodeAnswer, said: &Said) -> (String, String) {
             ("granted", format!("{named}{more}; {cost}; ends in {}", left(*until_us)))
         }
         Some(Ok(Answer::Reset { ended })) => ("done", format!("{ended} leases ended")),
-        Some(Ok(Answer::Refused(refusal))) => ("refused", refusal.message.clone()),
+        Some(Ok(Answer::Refused(refusal))) => ("refused", refusal.message.to_string()),
         Some(Ok(
             Answer::Status(_)
             | Answer::Plan { .. }

@@ -52,7 +52,7 @@ enum Asked {
 fn ask(socket: &Path, verb: &Verb) -> Result<Asked, Failure> {
     match ask_within(socket, verb, PATIENCE) {
         Ok(Answer::Refused(refusal)) if refusal.code == "stopping" => {
-            Ok(Asked::Nobody(Failure::Refused(refusal.message)))
+            Ok(Asked::Nobody(Failure::Refused(refusal.message.into())))
         }
         Ok(answer) => Ok(Asked::Answered(answer)),
         Err(failure @ Failure::Nobody(_)) => Ok(Asked::Nobody(failure)),

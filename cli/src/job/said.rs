@@ -1,7 +1,8 @@
 //! What a scheduler has said of a job: by options, or else in the environment of its prologs and epilogs. Pure.
 
 use polymeter_agent::control::{End, Start};
-use polymeter_proto::series::Identifier;
+use polymeter_proto::series::{Identifier, InvalidIdentifier};
+use polymeter_proto::text::Text;
 
 use super::wishes::{self, Wished};
 use crate::failure::Failure;
@@ -78,7 +79,7 @@ pub(crate) struct ToldEnd {
     #[arg(long, value_name = "ID")]
     job: Option<String>,
 
-    /// How it ended, in the scheduler's word.
+    /// How it ended, in the scheduler's word; without it OUT_OF_MEMORY where SLURM_JOB_EXIT_CODE2 says so.
     #[arg(long, value_name = "WORD")]
     state: Option<String>,
 
@@ -90,6 +91,53 @@ pub(crate) struct ToldEnd {
     #[arg(long, value_name = "NUMBER")]
     exit_signal: Option<u32>,
 }
+
+/// How a job ended, as the controller of the scheduler knows it.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct ToldState {
+    /// The job's id; without it SLURM_JOB_ID or OAR_JOB_ID.
+    #[arg(long, value_name = "ID")]
+    job: Option<String>,
+
+    /// The cluster; without it SLURM_CLUSTER_NAME, or any.
+    #[arg(long, value_name = "NAME")]
+    cluster: Option<String>,
+
+    /// How it ended, in the scheduler's word: COMPLETED, TIMEOUT.
+    #[arg(long, value_name = "WORD")]
+    state: String,
+
+    /// The exit status of its script.
+    #[arg(long, value_name = "NUMBER")]
+    exit_code: Option<u32>,
+
+    /// The signal that ended its script.
+    #[arg(long, value_name = "NUMBER")]
+    exit_signal: Option<u32>,
+}
+
+impl ToldState {
+    /// The line for the collector.
+    pub(super) fn line(&self, environment: &impl Environment) -> Result<String, Failure> {
+        let cluster = self.cluster.clone().or_else(|| environment.get("SLURM_CLUSTER_NAME"));
+        let mut line = serde_json::json!({
+            "verb": "state",
+            "job": job_id(self.job.as_ref(), environment)?,
+            "cluster": cluster,
+            "state": self.state,
+            "exit_code": self.exit_code,
+            "exit_signal": self.exit_signal,
+        });
+        if let Some(fields) = line.as_object_mut() {
+            fields.retain(|_, value| !value.is_null());
+        }
+        Ok(line.to_string())
+    }
+}
+
+/// The signal under which Slurm reports that a job ran out of memory (its SIG_OOM, 253, without the bit of a core dump), and
+/// its word for that.
+const OUT_OF_MEMORY: (u32, &str) = (125, "OUT_OF_MEMORY");
 
 /// The job that is meant.
 fn job_id(told: Option<&String>, environment: &impl Environment) -> Result<String, Failure> {
@@ -117,50 +165,65 @@ impl ToldEnd {
     pub(super) fn end(&self, environment: &impl Environment) -> Result<End, Failure> {
         let status = environment.get("SLURM_JOB_EXIT_CODE2");
         let (code, signal) = status.as_deref().and_then(|status| status.split_once(':')).unzip();
-        let number = |text: Option<&str>| text.and_then(|text| text.parse().ok());
+        let number = |text: Option<&str>| text.and_then(|text| text.parse::<u32>().ok());
+        // To slurmd a job that was cancelled or reached its time limit looks like one that succeeded: 0:0 says nothing.
+        let is_known = (number(code), number(signal)) != (Some(0), Some(0));
+        let (code, signal) = (number(code).filter(|_| is_known), number(signal).filter(|_| is_known));
+        let (exit_code, exit_signal) = (self.exit_code.or(code), self.exit_signal.or(signal));
+        let killed = (exit_signal == Some(OUT_OF_MEMORY.0)).then(|| OUT_OF_MEMORY.1.to_owned());
         Ok(End {
             job: job_id(self.job.as_ref(), environment)?,
-            state: self.state.clone(),
-            exit_code: self.exit_code.or_else(|| number(code)),
-            exit_signal: self.exit_signal.or_else(|| number(signal)),
+            state: self.state.clone().or(killed),
+            exit_code,
+            exit_signal,
         })
     }
 }
 
 impl Told {
-    /// What the agent is to know of the job, and what is wrong with its owner's wishes, which then are left out.
-    pub(super) fn start(&self, environment: &impl Environment) -> Result<(Start, Option<String>), Failure> {
-        // A list of nodes may be longer than a name. Nobody is to miss a job for that.
-        let nameable = |names: &[&str]| {
-            environment.first(names).filter(|text| Identifier::try_from(text.as_str()).is_ok())
+    /// What the agent is to know of the job, and which variables are left out because they cannot be names: nobody is to
+    /// miss a job for that.
+    pub(super) fn start(&self, environment: &impl Environment) -> Result<(Start, Vec<String>), Failure> {
+        let mut left_out = Vec::new();
+        let mut nameable = |names: &[&str]| {
+            let (name, text) = names.iter().find_map(|name| Some((*name, environment.get(name)?)))?;
+            match Identifier::try_from(text.as_str()) {
+                Ok(_) => return Some(text),
+                // As lists of nodes are that are longer than a name.
+                Err(InvalidIdentifier::TooLong { .. }) => {}
+                Err(error) => left_out.push(format!("cannot use {name}: {error}")),
+            }
+            None
         };
         let uid = || environment.get("SLURM_JOB_UID").and_then(|text| text.parse().ok());
-        let (Wished { plan, duration }, wrong) = match self.wished(environment) {
+        let request = self.request(environment);
+        let (Wished { plan, duration }, error) = match request.as_deref().map(wishes::parse).transpose() {
             Ok(wished) => (wished.unwrap_or_default(), None),
             Err(wrong) => (Wished::default(), Some(wrong)),
         };
         let start = Start {
             job: job_id(self.job.as_ref(), environment)?,
             alias: self.alias.clone(),
-            cluster: self.cluster.clone().or_else(|| environment.get("SLURM_CLUSTER_NAME")),
+            cluster: self.cluster.clone().or_else(|| nameable(&["SLURM_CLUSTER_NAME"])),
             uid: self.uid.or_else(uid),
-            user: self.user.clone().or_else(|| environment.first(&["SLURM_JOB_USER", "OAR_USER"])),
+            user: self.user.clone().or_else(|| nameable(&["SLURM_JOB_USER", "OAR_USER"])),
             plan,
             duration,
+            // The agent keeps it for the owner to see.
+            request: request.filter(|_| error.is_some()).map(|text| Text::of(&text).to_string()),
+            request_error: error,
             account: self.account.clone().or_else(|| nameable(&["SLURM_JOB_ACCOUNT", "OAR_PROJECT_NAME"])),
             queue: self.queue.clone().or_else(|| nameable(&["SLURM_JOB_PARTITION"])),
             nodes: self.nodes.clone().or_else(|| nameable(&["SLURM_NODELIST"])),
             cores: self.cores.or_else(|| cores(&environment.get("SLURM_JOB_CPUS_PER_NODE")?)),
         };
-        Ok((start, wrong))
+        Ok((start, left_out))
     }
 
-    fn wished(&self, environment: &impl Environment) -> Result<Option<Wished>, String> {
-        match (&self.wishes, environment.get("SLURM_JOB_COMMENT")) {
-            (Some(text), _) => wishes::parse(text).map(Some),
-            (None, Some(comment)) => wishes::in_comment(&comment).map(wishes::parse).transpose(),
-            (None, None) => Ok(None),
-        }
+    /// What the owner requested, as it was written.
+    fn request(&self, environment: &impl Environment) -> Option<String> {
+        let in_comment = || wishes::in_comment(&environment.get("SLURM_JOB_COMMENT")?).map(str::to_owned);
+        self.wishes.clone().or_else(in_comment)
     }
 }
 
@@ -190,12 +253,13 @@ mod tests {
             ("SLURM_JOB_CPUS_PER_NODE", "16(x2),8"),
             ("SLURM_JOB_COMMENT", "for the paper; polymeter: cpu.*=10ms for 1h"),
         ]));
-        let (start, wrong) = Told::default().start(&prolog).unwrap();
+        let (start, left_out) = Told::default().start(&prolog).unwrap();
+        assert_eq!(left_out, [""; 0]);
         assert_eq!((start.job.as_str(), start.uid, start.user.as_deref()), ("42", Some(1000), Some("zoe")));
         assert_eq!((start.cluster.as_deref(), start.duration.as_deref()), (Some("lab"), Some("1h")));
         assert_eq!((start.account.as_deref(), start.queue.as_deref()), (Some("physics"), Some("long")));
         assert_eq!(start.cores, Some(40));
-        assert_eq!((start.plan["cpu.*"].as_str(), wrong), ("10ms", None));
+        assert_eq!((start.plan["cpu.*"].as_str(), start.request_error), ("10ms", None));
         let options = Told { job: Some("43".to_owned()), uid: Some(7), ..Told::default() };
         let (start, _) = options.start(&prolog).unwrap();
         assert_eq!((start.job.as_str(), start.uid), ("43", Some(7)));
@@ -209,12 +273,48 @@ mod tests {
             ("SLURM_NODELIST", &*long),
             ("SLURM_JOB_CPUS_PER_NODE", "many"),
             ("SLURM_JOB_EXIT_CODE2", "3:0:1"),
+            ("SLURM_JOB_ACCOUNT", "a\u{202e}b"),
+            ("SLURM_CLUSTER_NAME", " "),
         ]));
-        let (start, _) = Told::default().start(&odd).unwrap();
-        assert_eq!((start.nodes, start.cores), (None, None));
+        let (start, left_out) = Told::default().start(&odd).unwrap();
+        assert_eq!((start.nodes, start.cores, start.account, start.cluster), (None, None, None, None));
+        let cluster = "cannot use SLURM_CLUSTER_NAME: it is blank";
+        let account = "cannot use SLURM_JOB_ACCOUNT: it has the character U+202E, a character that turns the direction of writing";
+        assert_eq!(left_out, [cluster, account]);
         let end = ToldEnd::default().end(&odd).unwrap();
         assert_eq!((end.exit_code, end.exit_signal), (Some(3), None));
         assert_eq!((cores("4294967295(x2)"), cores("2(x3"), cores("")), (None, None, None));
+    }
+
+    #[test]
+    fn an_epilog_tells_what_it_knows_and_no_success() {
+        let end = |status: &'static str| {
+            let epilog = Fixed(BTreeMap::from([("SLURM_JOB_ID", "42"), ("SLURM_JOB_EXIT_CODE2", status)]));
+            let end = ToldEnd::default().end(&epilog).unwrap();
+            (end.state, end.exit_code, end.exit_signal)
+        };
+        assert_eq!(end("0:0"), (None, None, None), "cancelled, timed out, or completed: nobody knows");
+        assert_eq!(end("3:0"), (None, Some(3), Some(0)));
+        assert_eq!(end("0:9"), (None, Some(0), Some(9)));
+        assert_eq!(end("0:125"), (Some("OUT_OF_MEMORY".to_owned()), Some(0), Some(125)));
+        let told = ToldEnd { state: Some("COMPLETED".to_owned()), exit_code: Some(0), ..ToldEnd::default() };
+        let epilog = Fixed(BTreeMap::from([("SLURM_JOB_ID", "42"), ("SLURM_JOB_EXIT_CODE2", "0:0")]));
+        assert_eq!(told.end(&epilog).unwrap().exit_code, Some(0), "what is said is believed");
+    }
+
+    #[test]
+    fn a_controller_tells_the_state() {
+        let epilog = Fixed(BTreeMap::from([("SLURM_JOB_ID", "42"), ("SLURM_CLUSTER_NAME", "lab")]));
+        let told = ToldState {
+            state: "TIMEOUT".to_owned(),
+            exit_code: Some(0),
+            exit_signal: Some(15),
+            ..ToldState::default()
+        };
+        let line: serde_json::Value = serde_json::from_str(&told.line(&epilog).unwrap()).unwrap();
+        let expected = serde_json::json!({"verb": "state", "job": "42", "cluster": "lab", "state": "TIMEOUT",
+                                          "exit_code": 0, "exit_signal": 15});
+        assert_eq!(line, expected);
     }
 
     #[test]
@@ -229,8 +329,8 @@ mod tests {
     fn bad_wishes_leave_the_rest() {
         let comment =
             Fixed(BTreeMap::from([("SLURM_JOB_ID", "42"), ("SLURM_JOB_COMMENT", "polymeter: faster")]));
-        let (start, wrong) = Told::default().start(&comment).unwrap();
-        assert_eq!(start.job, "42");
-        assert!(wrong.unwrap().contains("`faster`"));
+        let (start, _) = Told::default().start(&comment).unwrap();
+        assert_eq!((start.job.as_str(), start.request.as_deref()), ("42", Some("faster")));
+        assert!(start.request_error.unwrap().contains("`faster`"));
     }
 }

@@ -5,7 +5,8 @@ use polymeter_collector::store::StoreError;
 use polymeter_proto::ledger::Tally;
 use serde::Serialize;
 
-use super::history::{self, Instant, Phase, PlanChange};
+use super::history::{self, Instant, Phase, PlanChange, Refused};
+use super::outcome::Outcome;
 use super::units;
 
 /// What is known of a job.
@@ -19,6 +20,9 @@ pub(crate) struct Report {
     pub(crate) ended: bool,
     /// Nodes on which it ended with its agent: when is not known.
     pub(crate) lost_nodes: Vec<String>,
+    /// How it ended, as far as the scheduler told.
+    #[serde(flatten)]
+    pub(crate) outcome: Outcome,
     pub(crate) used: Used,
     pub(crate) series: Vec<SeriesReport>,
     pub(crate) ledger: Tally,
@@ -38,6 +42,8 @@ pub(crate) struct Report {
     pub(crate) phases: Vec<Phase>,
     pub(crate) marks: Vec<Instant>,
     pub(crate) plan_changes: Vec<PlanChange>,
+    /// What was requested at submission and was not granted.
+    pub(crate) refused_requests: Vec<Refused>,
     pub(crate) measuring: Option<Measuring>,
 }
 
@@ -243,6 +249,7 @@ pub(crate) fn gather(reader: &mut Reader, job: &JobRow) -> Result<Report, StoreE
         wall_s: units::seconds_between(job.started_ns, end_ns),
         ended: job.ended_ns.is_some(),
         lost_nodes: job.lost_nodes.clone(),
+        outcome: Outcome { state: job.state.clone(), exit_code: job.exit_code, exit_signal: job.exit_signal },
         used: used(&series),
         stored: series.iter().map(|series| series.samples).sum(),
         series,
@@ -256,6 +263,7 @@ pub(crate) fn gather(reader: &mut Reader, job: &JobRow) -> Result<Report, StoreE
         phases,
         marks,
         plan_changes: history::changes(&changes, job.started_ns),
+        refused_requests: history::refused(reader.refused_requests(job.job_key)?, job.started_ns),
         measuring: None,
     })
 }

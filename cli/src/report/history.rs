@@ -1,6 +1,6 @@
 //! What happened while a job ran: what its user marked, and who changed what was sampled.
 
-use polymeter_collector::query::{MarkRow, PlanChangeRow};
+use polymeter_collector::query::{MarkRow, PlanChangeRow, RefusedRow};
 use polymeter_proto::period::Period;
 use serde::Serialize;
 
@@ -48,6 +48,20 @@ pub(crate) struct PlanChange {
     until_s: Option<f64>,
 }
 
+/// A request at submission that was not granted.
+#[derive(Debug, PartialEq, Serialize)]
+pub(crate) struct Refused {
+    /// Seconds after the job's begin.
+    at_s: f64,
+    node: String,
+    /// A selector, or the request as it was written where it could not be read.
+    request: String,
+    /// The period that was asked for.
+    period: Option<String>,
+    by: Option<String>,
+    reason: String,
+}
+
 /// Phases and instants, in the order in which they began. An end belongs to the last begin of the same name on the same
 /// node that has none yet.
 pub(super) fn phases(rows: Vec<MarkRow>, started_ns: i64) -> (Vec<Phase>, Vec<Instant>) {
@@ -83,6 +97,19 @@ pub(super) fn changes(rows: &[PlanChangeRow], started_ns: i64) -> Vec<PlanChange
     rows.iter().map(change).collect()
 }
 
+/// The requests that were refused, as they are reported.
+pub(super) fn refused(rows: Vec<RefusedRow>, started_ns: i64) -> Vec<Refused> {
+    let refused = |row: RefusedRow| Refused {
+        at_s: units::seconds_between(started_ns, row.time_ns),
+        node: row.node,
+        request: row.request,
+        period: row.period_us.and_then(period),
+        by: row.by,
+        reason: row.reason,
+    };
+    rows.into_iter().map(refused).collect()
+}
+
 /// A period as people write it.
 pub(super) fn period(micros: i64) -> Option<String> {
     Some(Period::from_micros(u64::try_from(micros).ok()?).ok()?.to_string())
@@ -92,7 +119,12 @@ pub(super) fn period(micros: i64) -> Option<String> {
 pub(super) fn text(report: &Report, detail: Detail, bound: Option<usize>) -> String {
     let several_nodes = report.nodes.len() > 1;
     let mut text = String::new();
-    for rows in [mark_rows(report, several_nodes), change_rows(&report.plan_changes, detail, several_nodes)] {
+    let tables = [
+        mark_rows(report, several_nodes),
+        change_rows(&report.plan_changes, detail, several_nodes),
+        refused_rows(&report.refused_requests),
+    ];
+    for rows in tables {
         let limit = if detail == Detail::All { usize::MAX } else { LINES };
         let left_out = rows.len().saturating_sub(limit.saturating_add(1));
         if rows.len() > 1 {
@@ -175,6 +207,20 @@ fn change_rows(changes: &[PlanChange], detail: Detail, several_nodes: bool) -> V
     std::iter::once(head).chain(told.chunk_by(alike).filter_map(row)).collect()
 }
 
+/// Refused requests under a head. All nodes of a job are asked the same, and mostly answer the same: that is told once.
+fn refused_rows(refused: &[Refused]) -> Vec<Vec<String>> {
+    let head = ["refused request", "period", "by", "reason"].map(str::to_owned).to_vec();
+    let mut rows = vec![head];
+    for Refused { request, period, by, reason, .. } in refused {
+        let cell = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+        let row = vec![request.clone(), cell(period), cell(by), reason.clone()];
+        if !rows.contains(&row) {
+            rows.push(row);
+        }
+    }
+    rows
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -215,6 +261,25 @@ mod tests {
             ]
         );
         assert_eq!(instants.iter().map(|instant| instant.at_s).collect::<Vec<_>>(), [2.0]);
+    }
+
+    #[test]
+    fn what_all_nodes_refuse_alike_is_told_once() {
+        let row = |node: &str| RefusedRow {
+            time_ns: 3_000_000_000,
+            node: node.to_owned(),
+            request: "cpu.*".to_owned(),
+            period_us: Some(100),
+            by: Some("uid 7".to_owned()),
+            reason: "the shortest period allowed is 10ms".to_owned(),
+        };
+        let refused = refused(vec![row("n1"), row("n2")], 1_000_000_000);
+        assert_eq!((refused[1].at_s, refused[1].node.as_str()), (2.0, "n2"));
+        let rows = refused_rows(&refused);
+        assert_eq!(
+            rows[1..],
+            [["cpu.*", "100us", "uid 7", "the shortest period allowed is 10ms"].map(str::to_owned)]
+        );
     }
 
     fn change(metric: &str, old_us: Option<i64>, new_us: Option<i64>, cause: &str) -> PlanChangeRow {

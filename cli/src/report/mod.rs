@@ -3,6 +3,7 @@
 pub(crate) mod chart;
 mod gather;
 mod history;
+mod outcome;
 mod text;
 pub(crate) mod units;
 

@@ -24,10 +24,13 @@ const CHART: (usize, usize) = (10, 60);
 pub(crate) fn text(report: &Report, detail: Detail, bound: Option<usize>) -> String {
     let mut text = String::new();
     let owner = report.owner.as_ref().map_or_else(String::new, |owner| format!(" of {owner}"));
+    let outcome = report.outcome.text().map_or_else(String::new, |outcome| format!(": {outcome}"));
     let state = match (report.ended, report.lost_nodes.as_slice()) {
         (false, _) => ", still running".to_owned(),
-        (true, []) => String::new(),
-        (true, lost) => format!(", whose end is unknown: the agent on {} was lost", lost.join(", ")),
+        (true, lost) if !lost.is_empty() && outcome.is_empty() => {
+            format!(", whose end is unknown: the agent on {} was lost", lost.join(", "))
+        }
+        (true, _) => outcome,
     };
     text.push_str(&format!("job {}{owner} on {}{state}\n", report.job, report.nodes.join(", ")));
     text.push_str(&totals(report));

@@ -65,7 +65,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         let first = lines.next().await?;
         // Before the screen changes, so that a refusal is seen.
         if let Answer::Refused(refusal) = first.answer {
-            return Err(Failure::Refused(refusal.message));
+            return Err(Failure::Refused(refusal.message.into()));
         }
         if !arguments.wants_lines() {
             let view = view::View::new(job, arguments.selectors.clone());

@@ -23,7 +23,7 @@ pub(super) async fn show(first: Line, mut lines: Lines, form: Form) -> Result<()
     let mut line = first;
     loop {
         if let Answer::Refused(refusal) = line.answer {
-            return Err(Failure::Refused(refusal.message));
+            return Err(Failure::Refused(refusal.message.into()));
         }
         if let Answer::Lagged { samples } = line.answer {
             terminal::complain(&format!(

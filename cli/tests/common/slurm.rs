@@ -46,8 +46,8 @@ pub struct Cluster {
 
 impl Cluster {
     /// Starts one whose prologs start agents by the configuration that `configure` writes, given the node's name and the
-    /// path of its agent's socket.
-    pub fn start(configure: impl Fn(&str, &Path) -> String) -> Self {
+    /// path of its agent's socket. The controller tells the ends of jobs at the socket of the collector.
+    pub fn start(collector: &Path, configure: impl Fn(&str, &Path) -> String) -> Self {
         let name = unique().replace('-', "");
         let nodes = ["a", "b"].map(|node| format!("{name}{node}"));
         let directory = tempfile::tempdir().unwrap();
@@ -63,6 +63,7 @@ impl Cluster {
         for script in ["prolog", "epilog"] {
             cluster.write_script(script);
         }
+        cluster.write_controllers_epilog(collector);
         cluster.write_config();
         cluster.start_daemon("slurmctld", &["-D", "-i"]);
         for node in cluster.nodes.clone() {
@@ -101,6 +102,20 @@ impl Cluster {
         fs::set_permissions(self.path(name), PermissionsExt::from_mode(0o755)).unwrap();
     }
 
+    fn write_controllers_epilog(&self, collector: &Path) {
+        let text = format!(
+            "#!/bin/sh\nexport POLYMETER={polymeter}\nexport POLYMETER_COLLECTOR={collector}\nexport SLURM_CONF={here}/slurm.conf\nexec {script}\n",
+            polymeter = program("polymeter").get_program().to_str().unwrap(),
+            collector = collector.display(),
+            here = self.directory.path().display(),
+            script =
+                Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/slurm/epilog-slurmctld.sh").display(),
+        );
+        let path = self.path("epilog-slurmctld");
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+
     /// What the scripts wrote on stderr.
     pub fn scripts_said(&self) -> String {
         let said = ["prolog.said", "epilog.said"].map(|name| fs::read_to_string(self.path(name)));
@@ -124,7 +139,7 @@ impl Cluster {
         let host = host.split('.').next().unwrap();
         let here = self.directory.path().display();
         let mut text = format!(
-            "ClusterName=lab\nSlurmctldHost={host}(127.0.0.1)\nSlurmUser=root\nSlurmdUser=root\nSlurmdParameters=config_overrides\nAuthType=auth/munge\nAuthInfo=socket={munge}\nCredType=cred/munge\nStateSaveLocation={here}/state\nSlurmdSpoolDir={here}/%n\nSlurmctldPidFile={here}/slurmctld.pid\nSlurmdPidFile={here}/slurmd.%n.pid\nSlurmctldLogFile={here}/slurmctld.log\nSlurmdLogFile={here}/slurmd.%n.log\nSlurmctldPort={ctld}\nCommunicationParameters=NoCtldInAddrAny,NoInAddrAny\nMpiDefault=none\nProctrackType=proctrack/cgroup\nTaskPlugin=task/cgroup\nJobAcctGatherType=jobacct_gather/cgroup\nJobAcctGatherFrequency=task=1\nSwitchType=switch/none\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\nDefMemPerCPU=100\nSchedulerType=sched/backfill\nSchedulerParameters=sched_interval=1,batch_sched_delay=0\nReturnToService=2\nKillWait=2\nUnkillableStepTimeout=10\nMinJobAge=600\nJobRequeue=1\nProlog={here}/prolog\nEpilog={here}/epilog\nPrologFlags=Alloc,Contain\n",
+            "ClusterName=lab\nSlurmctldHost={host}(127.0.0.1)\nSlurmUser=root\nSlurmdUser=root\nSlurmdParameters=config_overrides\nAuthType=auth/munge\nAuthInfo=socket={munge}\nCredType=cred/munge\nStateSaveLocation={here}/state\nSlurmdSpoolDir={here}/%n\nSlurmctldPidFile={here}/slurmctld.pid\nSlurmdPidFile={here}/slurmd.%n.pid\nSlurmctldLogFile={here}/slurmctld.log\nSlurmdLogFile={here}/slurmd.%n.log\nSlurmctldPort={ctld}\nCommunicationParameters=NoCtldInAddrAny,NoInAddrAny\nMpiDefault=none\nProctrackType=proctrack/cgroup\nTaskPlugin=task/cgroup\nJobAcctGatherType=jobacct_gather/cgroup\nJobAcctGatherFrequency=task=1\nSwitchType=switch/none\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\nDefMemPerCPU=100\nSchedulerType=sched/backfill\nSchedulerParameters=sched_interval=1,batch_sched_delay=0\nReturnToService=2\nKillWait=2\nUnkillableStepTimeout=10\nMinJobAge=600\nJobRequeue=1\nProlog={here}/prolog\nEpilog={here}/epilog\nEpilogSlurmctld={here}/epilog-slurmctld\nPrologFlags=Alloc,Contain\n",
             munge = self._munged.socket().display(),
             ctld = port(0),
         );

@@ -1,6 +1,7 @@
 //! A process that does what it is told: this test binary once more, in its test `workload`.
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
@@ -136,6 +137,11 @@ pub struct Sleeper(Child);
 impl Sleeper {
     pub fn start() -> Self {
         Self(Command::new("sleep").arg("600").spawn().unwrap())
+    }
+
+    /// One that is a user's.
+    pub fn start_as(uid: u32) -> Self {
+        Self(Command::new("sleep").arg("600").uid(uid).gid(uid).spawn().unwrap())
     }
 
     pub fn pid(&self) -> u32 {

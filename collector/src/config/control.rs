@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use polymeter_proto::series::Identifier;
+
 use super::Fault;
 use crate::control::munge::Unmunge;
 use crate::control::{ControlConfig, NetworkConfig};
@@ -25,6 +27,8 @@ pub struct SaidControl {
     pub munge_socket: Option<AbsolutePath>,
     /// See [`ControlConfig::requests`].
     pub requests: Option<AbsolutePath>,
+    /// See [`ControlConfig::scheduler_user`].
+    pub scheduler_user: Option<UserName>,
     /// Where `control` stands in the file.
     pub place: String,
 }
@@ -48,7 +52,8 @@ impl SaidControl {
         };
         let network = self.address.map(|address| NetworkConfig { address: address.0, unmunge });
         let path = |said: Option<AbsolutePath>| said.and_then(|path| path.0);
-        ControlConfig { socket: path(self.socket), network, requests: path(self.requests) }
+        let scheduler_user = self.scheduler_user.map(|user| user.0);
+        ControlConfig { socket: path(self.socket), network, requests: path(self.requests), scheduler_user }
     }
 }
 
@@ -88,6 +93,19 @@ impl FromStr for AbsolutePath {
             _ if path.is_absolute() => Ok(Self(Some(path))),
             _ => Err(format!("`{}` is no absolute path, and not \"off\"", crate::log::printable(text))),
         }
+    }
+}
+
+/// The name of a user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserName(String);
+
+impl FromStr for UserName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Identifier::try_from(text).map_err(|error| format!("it cannot be the name of a user: {error}"))?;
+        Ok(Self(text.to_owned()))
     }
 }
 

@@ -18,7 +18,7 @@ use super::{Endpoint, Fault, SaidSecurity};
 use crate::limits;
 use crate::store::{StoreUrl, TimescaleMode};
 
-const KEYS: [&str; 19] = [
+const KEYS: [&str; 20] = [
     "auth",
     "authorised_agents",
     "bind_node_to_key",
@@ -33,6 +33,7 @@ const KEYS: [&str; 19] = [
     "listen",
     "metrics",
     "munge_socket",
+    "scheduler_user",
     "silent_after",
     "store",
     "timescaledb",
@@ -135,6 +136,7 @@ pub(super) fn parse(path: &Path, text: &str, faults: &mut Vec<Fault>) -> Said {
             }
             "unmunge" => said.control.unmunge = page.text(&value),
             "munge_socket" => said.control.munge_socket = page.text(&value),
+            "scheduler_user" => said.control.scheduler_user = page.text(&value),
             "writers" => said.writers = page.count(&value, WRITERS_MAX),
             "commit_rows" => said.commit_rows = page.count(&value, COMMIT_ROWS_MAX),
             "key" => {

@@ -1,5 +1,6 @@
 //! What the collector answers: shared with the `polymeter` command.
 
+use polymeter_proto::text::Text;
 use polymeter_proto::wire::control::ControlLine;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -10,6 +11,8 @@ use serde_json::{Map, Value, json};
 pub enum Answer {
     /// The agents of the job were asked.
     Nodes(JobAnswer),
+    /// What was told is stored.
+    Done {},
     /// Nobody was asked.
     Refused(Refusal),
 }
@@ -49,7 +52,7 @@ pub struct Refusal {
 
 impl Refusal {
     pub(super) fn new(code: &str, field: Option<&str>, message: &str) -> Self {
-        Self { code: code.to_owned(), field: field.map(str::to_owned), message: message.to_owned() }
+        Self { code: code.to_owned(), field: field.map(str::to_owned), message: Text::of(message).into() }
     }
 }
 

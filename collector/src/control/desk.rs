@@ -9,14 +9,17 @@ use polymeter_proto::series::{Identifier, SessionId};
 use polymeter_proto::wire::control::ControlLine;
 use polymeter_proto::wire::message::ToAgent;
 use serde_json::Value;
-use tokio::sync::{Mutex as AsyncMutex, mpsc};
+use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
 use tokio::time::timeout;
 
+use super::ToOthers;
 use super::answer::{Answer, Budget, JobAnswer, NodeAnswer, Refusal};
 use super::kept::{self, Kept};
+use super::outcome::{self, OutcomeSender, Told};
 use super::remembered::{Again, Passed, Remembered};
 use super::request::{self, Kind, Request};
 use crate::clock::Clock;
+use crate::commit::Outcome;
 use crate::directory::{Directory, Place, Presence};
 use crate::inbox::{Answer as ToPeer, AnswerSender, Heard, Peer};
 use crate::limits;
@@ -30,8 +33,11 @@ pub(super) struct Desk {
     directory: Directory,
     receiver: AnswerSender,
     clock: Clock,
+    outcomes: OutcomeSender,
     /// Where what is remembered outlives this process; none where it does not.
     kept: Option<Kept>,
+    /// The user who may tell how jobs ended, beside root.
+    scheduler_uid: Option<u32>,
     state: Mutex<State>,
 }
 
@@ -76,25 +82,50 @@ impl Drop for Busy<'_> {
 
 impl Desk {
     pub(super) fn new(
-        directory: Directory,
-        receiver: AnswerSender,
+        others: ToOthers,
         clock: Clock,
         kept: Option<Kept>,
+        scheduler_uid: Option<u32>,
     ) -> Self {
+        let ToOthers { directory, receiver, outcomes } = others;
         let remembered = kept.as_ref().map(Kept::read).unwrap_or_default();
         let state = Mutex::new(State { remembered, ..State::default() });
-        Self { directory, receiver, clock, kept, state }
+        Self { directory, receiver, clock, outcomes, kept, scheduler_uid, state }
     }
 
     /// The answer to one line from user `uid`.
     pub(super) async fn answer(self: &Arc<Self>, uid: u32, line: &[u8]) -> Answer {
+        if let Some(outcome) = outcome::parse(line) {
+            let told = self.tell(uid, outcome).await;
+            return told.map_or_else(Answer::Refused, |()| Answer::Done {});
+        }
         self.ask(uid, line).await.map_or_else(Answer::Refused, Answer::Nodes)
+    }
+
+    /// Has a writer store how a job ended.
+    async fn tell(&self, uid: u32, outcome: Result<Outcome, Refusal>) -> Result<(), Refusal> {
+        // First, so that nobody else learns anything from what follows.
+        if uid != ROOT && self.scheduler_uid != Some(uid) {
+            let message = "only root and the configured `scheduler_user` may tell the state of a job";
+            return Err(Refusal::new("forbidden", Some("verb"), message));
+        }
+        let outcome = outcome?;
+        let _busy = self.begin(uid)?;
+        let unknown = format!("unknown job {}: the store has none of this id yet", outcome.job_id);
+        let (reply, told) = oneshot::channel();
+        let busy = |_| Refusal::new("busy", None, "too many states wait to be stored; try again in a moment");
+        self.outcomes.try_send(Told { outcome, reply }).map_err(busy)?;
+        match timeout(limits::OUTCOME_WITHIN, told).await {
+            Ok(Ok(true)) => Ok(()),
+            Ok(_) => Err(Refusal::new("unknown_job", Some("job"), &unknown)),
+            Err(_) => Err(Refusal::new("busy", None, "the store does not answer; try again in a moment")),
+        }
     }
 
     async fn ask(self: &Arc<Self>, uid: u32, line: &[u8]) -> Result<JobAnswer, Refusal> {
         let Request { job, kind, line } = request::parse(line)?;
         let _busy = self.begin(uid)?;
-        let places = permitted(uid, self.directory.places(&job))?;
+        let places = permitted(uid, &job, self.directory.places(&job))?;
         if kind == Kind::Once {
             let answers = self.ask_all(&places, uid, self.clock.now().wall_us, &line).await;
             return Ok(gathered(&job, None, &places, answers));
@@ -289,17 +320,19 @@ fn may(uid: u32, place: &Place) -> bool {
     uid == ROOT || place.owner_uid == Some(uid)
 }
 
-fn permitted(uid: u32, places: Vec<Place>) -> Result<Vec<Place>, Refusal> {
-    if places.is_empty() {
-        let message = "no agent that sends to this collector follows such a job";
-        return Err(Refusal::new("unknown_job", Some("job"), message));
-    }
+/// The nodes of a job that a user may ask. A job of others is answered as one that does not exist, in code, text and
+/// fields: else the answer would reveal which ids are in use.
+fn permitted(uid: u32, job: &Identifier, places: Vec<Place>) -> Result<Vec<Place>, Refusal> {
     let mine: Vec<Place> = places.into_iter().filter(|place| may(uid, place)).collect();
-    if mine.is_empty() {
-        let message = "only its owner and root may ask about this job";
-        return Err(Refusal::new("forbidden", Some("job"), message));
+    if !mine.is_empty() {
+        return Ok(mine);
     }
-    Ok(mine)
+    let message = if uid == ROOT {
+        format!("unknown job {job}: no agent connected to this collector tracks it")
+    } else {
+        format!("unknown job {job}, or not yours")
+    };
+    Err(Refusal::new("unknown_job", Some("job"), &message))
 }
 
 #[cfg(test)]
@@ -315,15 +348,21 @@ mod tests {
 
     #[test]
     fn each_node_says_for_itself_who_owns_the_job() {
+        let job = Identifier::try_from("7").unwrap();
         let places = || vec![place("n1", Some(1000)), place("n2", Some(1001)), place("n3", None)];
         let nodes = |uid| {
-            let mine = permitted(uid, places()).map_err(|refusal| refusal.code);
+            let mine = permitted(uid, &job, places()).map_err(|refusal| refusal.code);
             mine.map(|places| places.into_iter().map(|place| place.node.to_string()).collect::<Vec<_>>())
         };
         assert_eq!(nodes(1000), Ok(vec!["n1".to_owned()]));
         assert_eq!(nodes(ROOT), Ok(["n1", "n2", "n3"].map(str::to_owned).to_vec()));
-        assert_eq!(nodes(1002), Err("forbidden".to_owned()));
-        assert_eq!(permitted(ROOT, Vec::new()).unwrap_err().code, "unknown_job");
+        assert_eq!(nodes(1002), Err("unknown_job".to_owned()));
+        assert_eq!(
+            permitted(1002, &job, places()),
+            permitted(1002, &job, Vec::new()),
+            "ids are not revealed"
+        );
+        assert_ne!(permitted(ROOT, &job, Vec::new()), permitted(1002, &job, Vec::new()));
     }
 
     #[test]

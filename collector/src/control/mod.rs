@@ -17,6 +17,7 @@ mod line;
 mod local;
 pub mod munge;
 mod network;
+pub(crate) mod outcome;
 pub mod payload;
 mod remembered;
 mod request;
@@ -36,6 +37,7 @@ use self::kept::Kept;
 #[cfg(fuzzing)]
 pub use self::kept::requests;
 use self::munge::Unmunge;
+use self::outcome::OutcomeSender;
 use crate::clock::Clock;
 use crate::directory::Directory;
 use crate::inbox::{AnswerSender, Heard};
@@ -58,6 +60,8 @@ pub struct ControlConfig {
     pub network: Option<NetworkConfig>,
     /// The file in which requests that agents have missed outlive the collector; none where they do not.
     pub requests: Option<PathBuf>,
+    /// The user who may tell how jobs ended, beside root.
+    pub scheduler_user: Option<String>,
 }
 
 /// The door for other machines.
@@ -84,6 +88,27 @@ pub(crate) struct Open {
     local: Option<UnixListener>,
     network: Option<(TcpListener, Unmunge)>,
     requests: Option<PathBuf>,
+    scheduler_uid: Option<u32>,
+}
+
+/// The rest of the collector, as control knows it.
+#[derive(Debug)]
+pub(crate) struct ToOthers {
+    /// Which agent tracks which job.
+    pub(crate) directory: Directory,
+    /// What agents are to hear.
+    pub(crate) receiver: AnswerSender,
+    /// How jobs ended.
+    pub(crate) outcomes: OutcomeSender,
+}
+
+/// The numeric id of a user. One that this machine does not know may nothing.
+fn uid_of(name: &str) -> Option<u32> {
+    let found = nix::unistd::User::from_name(name).ok().flatten().map(|user| user.uid.as_raw());
+    if found.is_none() {
+        log::warning(format_args!("scheduler_user: unknown user `{}` on this machine", log::printable(name)));
+    }
+    found
 }
 
 impl Open {
@@ -98,7 +123,8 @@ impl Open {
             Ok((listener, network.unmunge.clone()))
         });
         let requests = config.requests.clone();
-        Ok(Self { local: local.transpose()?, network: network.transpose()?, requests })
+        let scheduler_uid = config.scheduler_user.as_deref().and_then(uid_of);
+        Ok(Self { local: local.transpose()?, network: network.transpose()?, requests, scheduler_uid })
     }
 
     /// Where users ask: paths, and addresses with their real ports.
@@ -126,12 +152,7 @@ pub(crate) type Started = (Control, mpsc::Sender<Heard>);
 
 impl Control {
     /// Starts the thread; none where there is no door.
-    pub(crate) fn start(
-        doors: Open,
-        directory: Directory,
-        receiver: AnswerSender,
-        clock: Clock,
-    ) -> io::Result<Option<Started>> {
+    pub(crate) fn start(doors: Open, others: ToOthers, clock: Clock) -> io::Result<Option<Started>> {
         if doors.is_empty() {
             return Ok(None);
         }
@@ -139,7 +160,7 @@ impl Control {
         let (stop, stopped) = oneshot::channel();
         let (heard, hears) = mpsc::channel(limits::CONTROL_ANSWERS);
         let kept = doors.requests.clone().map(Kept::at);
-        let desk = Arc::new(Desk::new(directory, receiver, clock, kept));
+        let desk = Arc::new(Desk::new(others, clock, kept, doors.scheduler_uid));
         let work = move || {
             runtime.block_on(async {
                 tokio::select! {

@@ -60,6 +60,8 @@ pub(super) struct Dictionary {
     series: HashMap<SeriesId, Arc<Series>>,
     shapes: HashMap<ShapeId, Shape>,
     accounts: HashMap<(Option<JobHandle>, Identifier), Arc<Account>>,
+    /// The owners of jobs that were announced without one.
+    owners: HashMap<JobHandle, u32>,
     ended: VecDeque<JobHandle>,
     /// Whether the session or its jobs have changed since somebody looked.
     news: bool,
@@ -86,10 +88,22 @@ impl Dictionary {
         std::mem::replace(&mut self.news, false)
     }
 
-    /// The jobs that have not ended.
-    pub(super) fn running(&self) -> impl Iterator<Item = &JobDescriptor> {
+    /// The jobs that have not ended, with the numeric ids of their owners where they are known.
+    pub(super) fn running(&self) -> impl Iterator<Item = (&Identifier, Option<u32>)> {
         let running = self.jobs.iter().filter(|(handle, _)| !self.ended.contains(handle));
-        running.map(|(_, job)| &job.descriptor)
+        running.map(|(handle, job)| {
+            let learnt = self.owners.get(handle).copied();
+            (&job.descriptor.job_id, job.descriptor.owner_uid.or(learnt))
+        })
+    }
+
+    /// Learns the owner of a job that was announced without one. A known owner is never replaced.
+    pub(super) fn learn_owner(&mut self, job: JobHandle, uid: Option<u32>) {
+        let is_unknown = self.jobs.get(&job).is_some_and(|job| job.descriptor.owner_uid.is_none());
+        if let (true, Some(uid), Slot::Vacant(place)) = (is_unknown, uid, self.owners.entry(job)) {
+            place.insert(uid);
+            self.news = true;
+        }
     }
 
     /// Forgets everything, so that only what the agent still uses comes back.
@@ -178,8 +192,12 @@ impl Dictionary {
     fn add_job(&mut self, handle: JobHandle, descriptor: JobDescriptor) -> Result<bool, Fault> {
         let session = Arc::clone(self.session()?);
         let make = |descriptor| Arc::new(Job { session, handle, descriptor, key: OnceLock::new() });
-        let new = learn(&mut self.jobs, handle, descriptor, |known, new| known.descriptor == *new, make)?;
+        let (owner_uid, same) = (descriptor.owner_uid, |known: &Arc<Job>, new: &JobDescriptor| {
+            is_same_job(&known.descriptor, new)
+        });
+        let new = learn(&mut self.jobs, handle, descriptor, same, make)?;
         self.news |= new;
+        self.learn_owner(handle, owner_uid);
         Ok(new)
     }
 
@@ -213,7 +231,7 @@ impl Dictionary {
             self.shapes.get(&block.shape).ok_or(Fault::Unknown("shape"))?.fits(block)?;
         }
         let of_tallies = frame.ledger.iter().filter_map(|entry| entry.job);
-        let of_events = frame.events.iter().filter_map(job_of);
+        let of_events = frame.events.iter().filter_map(Event::job);
         of_tallies.chain(of_events).try_for_each(|job| self.job(job).map(drop))
     }
 
@@ -227,7 +245,7 @@ impl Dictionary {
         // A tally is repeated by the next one.
         frame.ledger.retain(|entry| self.account(entry.job, entry.source.clone()).is_ok());
         let is_known = |job: Option<JobHandle>| job.is_none_or(|job| self.jobs.contains_key(&job));
-        frame.events.retain(|event| is_known(job_of(event)));
+        frame.events.retain(|event| is_known(event.job()));
         unknown.iter().map(|block| self.loss(block, LossReason::UnknownId, received_us)).collect()
     }
 
@@ -270,6 +288,10 @@ impl Dictionary {
                 }
                 Event::JobTold(told) => accepted.job_facts.push((self.job(told.job)?, told.facts)),
                 Event::SessionEnded { at_us } => accepted.session_end_us = Some(at_us),
+                Event::JobOwner(owner) => accepted.job_owners.push((self.job(owner.job)?, owner)),
+                Event::RequestRefused(refused) => {
+                    accepted.refused_requests.push((self.job(refused.job)?, refused));
+                }
             }
         }
         Ok(accepted)
@@ -308,21 +330,20 @@ impl Dictionary {
         {
             let before = self.accounts.len();
             self.accounts.retain(|(job, _), _| *job != Some(oldest));
+            self.owners.remove(&oldest);
             freed += ENTRY_BYTES * (1 + before - self.accounts.len());
         }
         self.bytes = self.bytes.saturating_sub(freed);
     }
 }
 
-/// The job that an event speaks of.
-fn job_of(event: &Event) -> Option<JobHandle> {
-    match event {
-        Event::PlanChange(change) => change.job,
-        Event::JobEnded { job, .. } => Some(*job),
-        Event::Mark(mark) => mark.job,
-        Event::JobTold(told) => Some(told.job),
-        Event::SessionEnded { .. } => None,
-    }
+/// Whether two entries are of one job: they may differ in an owner that one of them does not have.
+fn is_same_job(known: &JobDescriptor, new: &JobDescriptor) -> bool {
+    let has_same_uid = known.owner_uid.zip(new.owner_uid).is_none_or(|(known, new)| known == new);
+    let names = known.owner.as_ref().zip(new.owner.as_ref());
+    let has_same_owner = has_same_uid && names.is_none_or(|(known, new)| known == new);
+    let identity = |job: &JobDescriptor| (job.job_id.clone(), job.cluster.clone(), job.started_us);
+    has_same_owner && identity(known) == identity(new)
 }
 
 /// Puts `new` under `id` and says whether it was unknown before.

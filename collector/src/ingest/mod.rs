@@ -274,7 +274,7 @@ impl State {
             peer: self.peer.clone(),
             node: said.node.clone(),
             started_us: said.started_us,
-            jobs: jobs.map(|job| (job.job_id.clone(), job.owner_uid)).collect(),
+            jobs: jobs.map(|(job_id, owner_uid)| (job_id.clone(), owner_uid)).collect(),
         })
     }
 
@@ -313,6 +313,9 @@ impl State {
         };
         losses.into_iter().for_each(|loss| accepted.lose(loss));
         range.enforce(&mut accepted, now.wall_us);
+        for (_, owner) in &accepted.job_owners {
+            self.dictionary.learn_owner(owner.job, owner.uid);
+        }
         ended.into_iter().for_each(|job| self.dictionary.end_job(job));
         self.advance(sequence);
         match rejected {
@@ -420,6 +423,11 @@ impl State {
 const fn ended_job(event: &Event) -> Option<polymeter_proto::series::JobHandle> {
     match event {
         Event::JobEnded { job, .. } | Event::JobTold(JobTold { job, is_over: true, .. }) => Some(*job),
-        Event::PlanChange(_) | Event::Mark(_) | Event::JobTold(_) | Event::SessionEnded { .. } => None,
+        Event::PlanChange(_)
+        | Event::Mark(_)
+        | Event::JobTold(_)
+        | Event::JobOwner(_)
+        | Event::RequestRefused(_)
+        | Event::SessionEnded { .. } => None,
     }
 }

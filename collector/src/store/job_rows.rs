@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use polymeter_proto::series::Identifier;
-use tokio_postgres::{Error, Transaction};
+use tokio_postgres::{Client, Error, Transaction};
 
 use super::rows::timestamp;
 use super::{JobEnd, REVIVAL, ends_before};
-use crate::commit::{Accepted, Job};
+use crate::commit::{Accepted, Job, Outcome};
 
 /// Gives their keys to `jobs`, whose frames are `frames`, in the order of their identities.
 pub(super) async fn give_job_keys(
@@ -161,8 +161,11 @@ pub(super) async fn tell_jobs(transaction: &Transaction<'_>, frames: &[&Accepted
         transaction
             .execute(
                 "UPDATE job SET account = coalesce($2, account), queue = coalesce($3, queue), nodes = coalesce($4, nodes),
-                     cores = coalesce($5, cores), state = coalesce($6, state), exit_code = coalesce($7, exit_code),
-                     exit_signal = coalesce($8, exit_signal)
+                     cores = coalesce($5, cores), state = coalesce($6, state),
+                     -- What came with a state is the scheduler's last word: an epilog that knows none does not change it.
+                     exit_code = CASE WHEN $6 IS NULL AND state IS NOT NULL THEN exit_code ELSE coalesce($7, exit_code) END,
+                     exit_signal = CASE WHEN $6 IS NULL AND state IS NOT NULL THEN exit_signal
+                                        ELSE coalesce($8, exit_signal) END
                  WHERE job_key = $1",
                 &[
                     &job.key.get(),
@@ -174,6 +177,59 @@ pub(super) async fn tell_jobs(transaction: &Transaction<'_>, frames: &[&Accepted
                     &count(facts.exit_code),
                     &count(facts.exit_signal),
                 ],
+            )
+            .await?;
+    }
+    Ok(())
+}
+
+/// Stores how the newest job of that id ended. Says whether there is one.
+pub(super) async fn tell_outcome(client: &Client, outcome: &Outcome) -> Result<bool, Error> {
+    let Outcome { job_id, cluster, facts } = outcome;
+    let count = |count: Option<u32>| count.map(i64::from);
+    let rows = client
+        .execute(
+            "UPDATE job SET state = $3, exit_code = coalesce($4, exit_code), exit_signal = coalesce($5, exit_signal)
+             WHERE job_key = (SELECT job_key FROM job
+                              WHERE job_id = $1 AND ($2::text IS NULL OR cluster IS NULL OR cluster = $2)
+                              ORDER BY started DESC, job_key DESC LIMIT 1)",
+            &[
+                &job_id.as_str(),
+                &cluster.as_ref().map(|cluster| cluster.as_str()),
+                &facts.state.as_ref().map(|state| state.as_str()),
+                &count(facts.exit_code),
+                &count(facts.exit_signal),
+            ],
+        )
+        .await?;
+    Ok(rows > 0)
+}
+
+/// Locks the rows of all jobs that will be changed, in one order: several nodes tell of a job at once, and their writers never
+/// wait in a circle.
+pub(super) async fn lock_jobs(transaction: &Transaction<'_>, frames: &[&Accepted]) -> Result<(), Error> {
+    let ended = frames.iter().flat_map(|frame| frame.job_ends.iter().map(|(job, _)| job));
+    let told = frames.iter().flat_map(|frame| frame.job_facts.iter().map(|(job, _)| job));
+    let owned = frames.iter().flat_map(|frame| frame.job_owners.iter().map(|(job, _)| job));
+    let keys: Vec<_> = ended.chain(told).chain(owned).map(|job| job.key.get().copied()).collect();
+    if !keys.is_empty() {
+        let lock = "SELECT FROM job WHERE job_key = ANY ($1) ORDER BY job_key FOR UPDATE";
+        transaction.execute(lock, &[&keys]).await?;
+    }
+    Ok(())
+}
+
+/// What is known of an owner stays: of two nodes that say different things the first is believed.
+pub(super) async fn own_jobs(transaction: &Transaction<'_>, frames: &[&Accepted]) -> Result<(), Error> {
+    let mut owners: Vec<_> = frames.iter().flat_map(|frame| &frame.job_owners).collect();
+    // Their writers lock in one order, as above.
+    owners.sort_by_key(|(job, _)| job.key.get().copied());
+    for (job, owner) in owners {
+        let name = owner.name.as_ref().map(|name| name.as_str());
+        transaction
+            .execute(
+                "UPDATE job SET owner = coalesce(owner, $2), owner_uid = coalesce(owner_uid, $3) WHERE job_key = $1",
+                &[&job.key.get(), &name, &owner.uid.map(i64::from)],
             )
             .await?;
     }

@@ -25,7 +25,7 @@ use std::time::Duration;
 use polymeter_proto::series::{Labels, SessionId};
 
 pub use self::url::{InvalidStoreUrl, StoreUrl};
-use crate::commit::{Accepted, Account, Committed, Job, Series, Session};
+use crate::commit::{Accepted, Account, Committed, Job, Outcome, Series, Session};
 
 /// The newest version of the schema that this program knows. Each version has a file per store in `schema/`.
 pub const SCHEMA_VERSION: i32 = 5;
@@ -246,6 +246,14 @@ impl Store {
         match self {
             Self::Sqlite(store) => store.end_silent(cutoff_us, now_us),
             Self::Postgres(store) => store.end_silent(cutoff_us, now_us),
+        }
+    }
+
+    /// Stores how the newest job of that id ended. Says whether there is one.
+    pub(crate) fn tell_outcome(&mut self, outcome: &Outcome) -> Result<bool, StoreError> {
+        match self {
+            Self::Sqlite(store) => store.tell_outcome(outcome),
+            Self::Postgres(store) => store.tell_outcome(outcome),
         }
     }
 

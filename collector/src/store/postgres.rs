@@ -16,7 +16,7 @@ use super::{
     job_rows, jobs_without_key, ledger, not_stored, rows, series_without_id, session_rows, sessions,
     stored_us, through, timescale,
 };
-use crate::commit::{Accepted, Account, Committed, Job, Series};
+use crate::commit::{Accepted, Account, Committed, Job, Outcome, Series};
 use crate::limits;
 
 /// Version by version, what makes the schema: for all, and beside it for partitions.
@@ -87,6 +87,10 @@ impl PostgresStore {
                 transaction.commit().await
             })
             .doing("ending silent sessions")
+    }
+
+    pub(crate) fn tell_outcome(&self, outcome: &Outcome) -> Result<bool, StoreError> {
+        self.runtime.block_on(job_rows::tell_outcome(&self.client, outcome)).doing("storing how a job ended")
     }
 
     pub(crate) fn commit(&mut self, frames: &[Accepted]) -> Result<Committed, StoreError> {
@@ -263,8 +267,11 @@ async fn write(client: &mut Client, frames: &[Accepted]) -> Result<Committed, to
     rows::insert_losses(&transaction, &new).await?;
     rows::insert_plan_changes(&transaction, &new).await?;
     rows::insert_marks(&transaction, &new).await?;
+    job_rows::lock_jobs(&transaction, &new).await?;
     job_rows::end_jobs(&transaction, &job_ends(&new)).await?;
     job_rows::tell_jobs(&transaction, &new).await?;
+    job_rows::own_jobs(&transaction, &new).await?;
+    rows::insert_refused_requests(&transaction, &new).await?;
     session_rows::advance_sessions(&transaction, &progress, &pending, seen).await?;
     let is_back = |id: &SessionId| progress.get(id).is_some_and(|progress| progress.is_new);
     let back = known.iter().filter(|(id, known)| known.is_ended && is_back(id));

@@ -10,7 +10,7 @@ use tokio_postgres::{Client, Error, Transaction};
 
 use super::copy::{Timestamp, put_header, put_sample, put_trailer};
 use super::{job_key, key_of, labels_json, stored_count, stored_us};
-use crate::commit::{Accepted, Series};
+use crate::commit::{Accepted, REFUSED, Series, by_and_reason};
 use crate::limits;
 
 pub(super) fn timestamp(time_us: i64) -> Timestamp {
@@ -227,5 +227,31 @@ pub(super) async fn insert_marks(transaction: &Transaction<'_>, frames: &[&Accep
             &[&times, &nodes, &job_keys, &job_ids, &names, &by_whom, &kinds],
         )
         .await?;
+    Ok(())
+}
+
+/// They stand among the changes of plan. One statement each: there are few.
+pub(super) async fn insert_refused_requests(
+    transaction: &Transaction<'_>,
+    frames: &[&Accepted],
+) -> Result<(), Error> {
+    for (job, refused) in frames.iter().flat_map(|frame| &frame.refused_requests) {
+        transaction
+            .execute(
+                "INSERT INTO plan_change (time, node, job_key, job_id, metric, new_period_us, cause, by_whom)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+                &[
+                    &timestamp(refused.at_us),
+                    &job.node().as_str(),
+                    &key_of(Some(job)),
+                    &job.descriptor.job_id.as_str(),
+                    &refused.request.as_str(),
+                    &refused.period.map(|period| stored_count(period.as_micros())),
+                    &REFUSED,
+                    &by_and_reason(refused),
+                ],
+            )
+            .await?;
+    }
     Ok(())
 }

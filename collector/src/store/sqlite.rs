@@ -12,7 +12,7 @@ use super::{
     labels_json, ledger, not_stored, series_without_id, sessions, sqlite_jobs, sqlite_sessions, stored_count,
     stored_us, through,
 };
-use crate::commit::{Accepted, Account, Committed, Job, Series};
+use crate::commit::{Accepted, Account, Committed, Job, Outcome, REFUSED, Series, by_and_reason};
 use crate::limits;
 
 /// Version by version, what makes the schema.
@@ -57,6 +57,23 @@ impl SqliteStore {
         self.give_account_ids(&accounts_without_id(frames)).doing("storing the ledger's lines")?;
         self.give_series_ids(&series_without_id(frames)).doing("storing series")?;
         self.write(frames).doing("storing samples")
+    }
+
+    pub(crate) fn tell_outcome(&self, outcome: &Outcome) -> Result<bool, StoreError> {
+        let Outcome { job_id, cluster, facts } = outcome;
+        let told = self.connection.execute(
+            "UPDATE job SET state = ?3, exit_code = coalesce(?4, exit_code), exit_signal = coalesce(?5, exit_signal)
+             WHERE job_key = (SELECT job_key FROM job WHERE job_id = ?1 AND (?2 IS NULL OR cluster IS NULL OR cluster = ?2)
+                              ORDER BY started DESC, job_key DESC LIMIT 1)",
+            params![
+                job_id.as_str(),
+                cluster.as_ref().map(|cluster| cluster.as_str()),
+                facts.state.as_ref().map(|state| state.as_str()),
+                facts.exit_code,
+                facts.exit_signal,
+            ],
+        );
+        told.map(|rows| rows > 0).doing("storing how a job ended")
     }
 
     fn begin(&mut self) -> rusqlite::Result<Transaction<'_>> {
@@ -137,6 +154,8 @@ impl SqliteStore {
         sqlite_jobs::end_jobs(&transaction, &job_ends(&new))?;
         for frame in &new {
             write_job_facts(&transaction, frame)?;
+            write_job_owners(&transaction, frame)?;
+            write_refused_requests(&transaction, frame)?;
         }
         sqlite_sessions::write_sessions(&transaction, &sessions(frames), &progress, ns(seen_us))?;
         for session in sessions(frames) {
@@ -302,8 +321,10 @@ fn write_marks(connection: &Connection, frame: &Accepted) -> rusqlite::Result<()
 fn write_job_facts(connection: &Connection, frame: &Accepted) -> rusqlite::Result<()> {
     let mut update = connection.prepare_cached(
         "UPDATE job SET account = coalesce(?2, account), queue = coalesce(?3, queue), nodes = coalesce(?4, nodes),
-             cores = coalesce(?5, cores), state = coalesce(?6, state), exit_code = coalesce(?7, exit_code),
-             exit_signal = coalesce(?8, exit_signal)
+             cores = coalesce(?5, cores), state = coalesce(?6, state),
+             -- What came with a state is the scheduler's last word: an epilog that knows none does not change it.
+             exit_code = CASE WHEN ?6 IS NULL AND state IS NOT NULL THEN exit_code ELSE coalesce(?7, exit_code) END,
+             exit_signal = CASE WHEN ?6 IS NULL AND state IS NOT NULL THEN exit_signal ELSE coalesce(?8, exit_signal) END
          WHERE job_key = ?1",
     )?;
     for (job, facts) in &frame.job_facts {
@@ -317,6 +338,37 @@ fn write_job_facts(connection: &Connection, frame: &Accepted) -> rusqlite::Resul
             text(&facts.state),
             facts.exit_code,
             facts.exit_signal,
+        ])?;
+    }
+    Ok(())
+}
+
+/// What is known of an owner stays: of two nodes that say different things the first is believed.
+fn write_job_owners(connection: &Connection, frame: &Accepted) -> rusqlite::Result<()> {
+    let mut update = connection.prepare_cached(
+        "UPDATE job SET owner = coalesce(owner, ?2), owner_uid = coalesce(owner_uid, ?3) WHERE job_key = ?1",
+    )?;
+    for (job, owner) in &frame.job_owners {
+        update.execute(params![job.key.get(), owner.name.as_ref().map(|name| name.as_str()), owner.uid])?;
+    }
+    Ok(())
+}
+
+fn write_refused_requests(connection: &Connection, frame: &Accepted) -> rusqlite::Result<()> {
+    let mut insert = connection.prepare_cached(
+        "INSERT INTO plan_change (time, node, job_key, job_id, metric, new_period_us, cause, by_whom)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+    )?;
+    for (job, refused) in &frame.refused_requests {
+        insert.execute(params![
+            ns(refused.at_us),
+            job.node().as_str(),
+            key_of(Some(job)),
+            job.descriptor.job_id.as_str(),
+            refused.request.as_str(),
+            refused.period.map(|period| stored_count(period.as_micros())),
+            REFUSED,
+            by_and_reason(refused),
         ])?;
     }
     Ok(())

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use polymeter_proto::catalogue;
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::series::SessionId;
+use polymeter_proto::text::Text;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::InForce;
-use crate::request::{Availability, Cost, Granted, JobView, MetricView, View};
+use crate::request::{Availability, Cost, Granted, JobView, MetricView, RefusedRequest, View};
 
 /// What all sampling of a job is predicted to cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -50,6 +51,18 @@ pub struct PlanLine {
     /// The period that the lease asks for, where the governor has stretched it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<String>,
+}
+
+/// A request at submission that is not granted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusedLine {
+    /// The selector, or the request as it was written where it cannot be read.
+    pub request: String,
+    /// The period that was asked for, where it can be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub period: Option<String>,
+    /// Why it is refused.
+    pub reason: String,
 }
 
 /// One metric of the catalogue, as a subject has it.
@@ -96,6 +109,15 @@ impl MetricLine {
     }
 }
 
+/// Metrics that cannot be had for one reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missing {
+    /// The reason.
+    pub reason: Text,
+    /// The metrics.
+    pub metrics: Vec<String>,
+}
+
 /// A request that is not granted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Refusal {
@@ -104,8 +126,11 @@ pub struct Refusal {
     /// The field that is at fault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// A sentence for people.
-    pub message: String,
+    /// A sentence for people. Its type has no empty one.
+    pub message: Text,
+    /// What cannot be had, by the reason, where that is why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unavailable: Option<Box<[Missing]>>,
     /// What it would have cost, where that is the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Box<Predicted>>,
@@ -118,8 +143,9 @@ impl Refusal {
     pub(super) fn new(code: &str, field: Option<&str>, message: &str) -> Self {
         Self {
             code: code.to_owned(),
-            field: field.map(str::to_owned),
-            message: message.to_owned(),
+            field: field.map(|field| Text::of(field).into()),
+            message: Text::of(message),
+            unavailable: None,
             cost: None,
             instead: None,
         }
@@ -152,6 +178,9 @@ pub enum Answer {
         plan: Vec<PlanLine>,
         /// Metrics that are wanted and cannot be had, with the reasons.
         unavailable: Vec<(String, String)>,
+        /// What the owner requested at submission and is not granted.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        refused: Vec<RefusedLine>,
     },
     /// To `set`.
     Granted {
@@ -230,7 +259,16 @@ impl Answer {
             until_us: in_force.until_us,
             asked: in_force.asked.map(|period| period.to_string()),
         };
-        Self::Plan { plan: view.plan.iter().map(line).collect(), unavailable: view.unavailable.clone() }
+        let refused = |refused: &RefusedRequest| RefusedLine {
+            request: refused.request.to_string(),
+            period: refused.period.map(|period| period.to_string()),
+            reason: refused.reason.to_string(),
+        };
+        Self::Plan {
+            plan: view.plan.iter().map(line).collect(),
+            unavailable: view.unavailable.clone(),
+            refused: view.refused.iter().map(refused).collect(),
+        }
     }
 
     pub(super) fn metrics(metrics: Vec<MetricView>) -> Self {

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use polymeter_proto::ledger::JobFacts;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
+use polymeter_proto::text::Text;
 use serde::Serialize;
 
 use super::answer::Refusal;
 use super::fields::{Fields, invalid};
 use super::verb::{identifier, name, wishes};
-use crate::request::{StartSpec, Wishes};
+use crate::request::{RefusedRequest, StartSpec, Wishes};
 
 /// A job that the scheduler starts on this node; its cgroups may come later.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -34,6 +35,12 @@ pub struct Start {
     /// For how long she wishes it; without it, for as long as is allowed.
     #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
     pub duration: Option<String>,
+    /// The request as the owner wrote it, where it cannot be read as a plan.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
+    /// What is wrong with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_error: Option<String>,
     /// The account or project that the job is charged to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
@@ -74,6 +81,8 @@ impl Start {
             user: fields.text("user")?,
             plan: fields.table("plan")?,
             duration: fields.text("for")?,
+            request: fields.text("request")?,
+            request_error: fields.text("request_error")?,
             account: fields.text("account")?,
             queue: fields.text("queue")?,
             nodes: fields.text("nodes")?,
@@ -83,10 +92,21 @@ impl Start {
 
     /// What is meant, and what is wrong with the owner's wishes: they harm nothing but themselves.
     pub(super) fn spec(self) -> Result<(StartSpec, Option<Refusal>), Refusal> {
-        let (wishes, refused) = match wishes_of(&self.plan, self.duration.as_deref()) {
+        let (wishes, refusal) = match wishes_of(&self.plan, self.duration.as_deref()) {
             Ok(wishes) => (wishes, None),
             Err(refusal) => (None, Some(refusal)),
         };
+        let unreadable = self.request_error.map(|error| invalid("request", &error));
+        let refusal = refusal.or(unreadable);
+        let written = self.request.unwrap_or_else(|| {
+            let pairs = self.plan.iter().map(|(selector, period)| format!("{selector}={period}"));
+            pairs.collect::<Vec<_>>().join(", ")
+        });
+        let refused = refusal.as_ref().map(|refusal| RefusedRequest {
+            request: Text::of(&written),
+            period: None,
+            reason: refusal.message.clone(),
+        });
         let spec = StartSpec {
             job_id: identifier("job", &self.job)?,
             alias: name("alias", self.alias)?,
@@ -94,6 +114,7 @@ impl Start {
             owner_uid: self.uid,
             owner: name("user", self.user)?,
             wishes,
+            refused,
             facts: JobFacts {
                 account: name("account", self.account)?,
                 queue: name("queue", self.queue)?,
@@ -102,7 +123,7 @@ impl Start {
                 ..JobFacts::default()
             },
         };
-        Ok((spec, refused))
+        Ok((spec, refusal))
     }
 }
 
@@ -165,7 +186,14 @@ mod tests {
             let said = start(&format!(r#"{{"verb":"start","job":"42",{plan}}}"#));
             let (spec, refused) = said.spec().unwrap();
             assert_eq!((spec.wishes, refused.unwrap().code.as_str()), (None, "invalid"), "{plan}");
+            let kept = spec.refused.unwrap();
+            assert!(kept.request.as_str().starts_with("cpu."), "{kept:?}");
         }
+        let said = start(r#"{"verb":"start","job":"42","request":"faster","request_error":"no period"}"#);
+        let (spec, refused) = said.spec().unwrap();
+        let kept = spec.refused.unwrap();
+        assert_eq!((kept.request.as_str(), kept.reason.as_str()), ("faster", "no period"));
+        assert_eq!(refused.unwrap().field.as_deref(), Some("request"));
         assert!(start(r#"{"verb":"start","job":"<b>"}"#).spec().is_err());
     }
 }

@@ -14,7 +14,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use super::answer::Answer;
 use super::crowd::{Crowd, Place};
-use super::office::Office;
+use super::office::{Denied, Office};
 use super::verb::Watch;
 use super::write_lines;
 use crate::clock;
@@ -102,8 +102,11 @@ impl Show<'_> {
 
     /// How it goes, and the plan where it is another than was told. False when the job is there no more.
     async fn look(&mut self, lines: &mut Vec<u8>) -> Result<bool, Answer> {
-        let Some(view) = self.office.look(&self.job).await.map_err(Answer::refused)? else {
-            return Ok(false);
+        let view = match self.office.look(&self.job).await {
+            Ok(view) => view,
+            Err(Denied::Unknown(_)) => return Ok(false),
+            // Another configuration may hide what was shown before.
+            Err(Denied::Refused(refusal)) => return Err(Answer::refused(refusal)),
         };
         let plan = Answer::plan(&view);
         if self.plan.as_ref() != Some(&plan) {

@@ -30,7 +30,8 @@ use crate::log;
 use crate::request::Request;
 
 pub use answer::{
-    Answer, Counts, MetricLine, PlanLine, Predicted, Refusal, SourceStatus, Status, SubjectStatus,
+    Answer, Counts, MetricLine, Missing, PlanLine, Predicted, Refusal, RefusedLine, SourceStatus, Status,
+    SubjectStatus,
 };
 use crowd::{CONNECTIONS, Crowd, Place, WATCHERS};
 pub use life::{End, Start};

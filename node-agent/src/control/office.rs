@@ -3,10 +3,11 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use polymeter_proto::series::Identifier;
+use polymeter_proto::text::Text;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Context;
-use super::answer::{Answer, Counts, Predicted, Refusal, Status};
+use super::answer::{Answer, Counts, Missing, Predicted, Refusal, Status};
 use super::crowd::{Crowd, Place};
 use super::life::{End, Start};
 use super::verb::{Lease, Mark, Push, Register, Subject, Verb, Watch};
@@ -15,7 +16,9 @@ use crate::clock;
 use crate::counters::Counters;
 use crate::delivery::tap::Watching;
 use crate::manager::ask;
-use crate::request::{AnnotateError, Granted, JobView, RegisterError, Request, SetError, SetSpec, View};
+use crate::request::{
+    AccessError, AnnotateError, Granted, JobView, RegisterError, Request, SetError, SetSpec, View, by_reason,
+};
 use crate::source::own::resident_bytes;
 
 /// One asker's side of the agent.
@@ -88,24 +91,52 @@ impl<'a> Office<'a> {
         Ok(Answer::Status(Box::new(status)))
     }
 
-    /// A job or the node, if it is there. What may not be looked at is not told from what is not there.
-    pub(super) async fn look(&self, job: &Option<Identifier>) -> Result<Option<JobView>, Refusal> {
-        let view = self.ask(|reply| Request::Look(job.clone(), reply)).await?;
-        let hidden = |view: &JobView| !self.context.rights.borrow().may_look(self.asker, view.owner_uid);
-        if view.as_ref().is_some_and(hidden) { Err(refuse_set(&SetError::UnknownJob)) } else { Ok(view) }
+    /// A job or the node, if this principal may see it.
+    pub(super) async fn look(&self, job: &Option<Identifier>) -> Result<JobView, Denied> {
+        let view = self.ask(|reply| Request::Look(self.asker, job.clone(), reply)).await;
+        view.map_err(Denied::Refused)?.map_err(|error| match error {
+            AccessError::Unknown => Denied::Unknown(self.denied(job.as_ref(), error)),
+            AccessError::Hidden | AccessError::Forbidden => Denied::Refused(self.denied(job.as_ref(), error)),
+        })
+    }
+
+    /// The answer where access is denied. To whom may not see a job it is that for a job which does not exist, in code,
+    /// text and fields: only administrators can tell the one from the other.
+    fn denied(&self, job: Option<&Identifier>, error: AccessError) -> Refusal {
+        let job = job.map_or("", Identifier::as_str);
+        match error {
+            AccessError::Forbidden if job.is_empty() => Refusal::new(
+                "forbidden",
+                Some("job"),
+                "only administrators may do that with the node; name a job",
+            ),
+            AccessError::Forbidden => {
+                let message = format!("cannot change job {job}: it belongs to another user");
+                Refusal::new("forbidden", Some("job"), &message)
+            }
+            AccessError::Unknown | AccessError::Hidden if self.asker.administrator => {
+                let message = format!(
+                    "unknown job {job}: this agent does not track it; `polymeter jobs` lists the jobs"
+                );
+                Refusal::new("unknown_job", Some("job"), &message)
+            }
+            AccessError::Unknown | AccessError::Hidden => {
+                let message =
+                    format!("unknown job {job}, or not yours; `polymeter jobs` lists your jobs on this node");
+                Refusal::new("unknown_job", Some("job"), &message)
+            }
+        }
     }
 
     async fn metrics(&self, of: &Subject) -> Answered {
         let job = of.id()?;
-        let unknown = || refuse_set(&SetError::UnknownJob);
-        self.look(&job).await?.ok_or_else(unknown)?;
-        let metrics = self.ask(|reply| Request::Metrics(job, reply)).await?;
-        metrics.map(Answer::metrics).ok_or_else(unknown)
+        let metrics = self.ask(|reply| Request::Metrics(self.asker, job.clone(), reply)).await?;
+        metrics.map(Answer::metrics).map_err(|error| self.denied(job.as_ref(), error))
     }
 
     async fn plan(&self, of: &Subject) -> Answered {
         let view = self.look(&of.id()?).await?;
-        view.map(|view| Answer::plan(&view)).ok_or_else(|| refuse_set(&SetError::UnknownJob))
+        Ok(Answer::plan(&view))
     }
 
     /// Lets this person watch if there is a place for her.
@@ -115,8 +146,8 @@ impl<'a> Office<'a> {
         watchers: &'w Crowd,
     ) -> Result<(Option<Identifier>, Watching, Place<'w>), Refusal> {
         let (job, selectors) = wanted.spec()?;
-        let unknown = || refuse_set(&SetError::UnknownJob);
-        self.look(&job).await?.ok_or_else(unknown)?;
+        // Before the place: whether there is one must not depend on whether there is a job.
+        self.look(&job).await?;
         let place = watchers.enter(self.asker).ok_or_else(|| {
             Refusal::new(
                 "busy",
@@ -124,36 +155,36 @@ impl<'a> Office<'a> {
                 "too many are watching already; end one, or choose more metrics in one",
             )
         })?;
-        let watching = self.ask(|reply| Request::Watch(job.clone(), selectors, reply)).await?;
-        Ok((job, watching.ok_or_else(unknown)?, place))
+        let watching = self.ask(|reply| Request::Watch(self.asker, job.clone(), selectors, reply)).await?;
+        let watching = watching.map_err(|error| self.denied(job.as_ref(), error))?;
+        Ok((job, watching, place))
     }
 
     async fn set(&self, lease: Lease) -> Answered {
         let set = SetSpec { since_us: self.since_us, ..lease.spec(self.asker)? };
-        match self.ask(|reply| Request::Set(Box::new(set), reply)).await? {
-            Ok(granted) => Ok(Answer::granted(granted)),
-            Err(error) => Err(refuse_set(&error)),
-        }
+        let job = set.job_id.clone();
+        let granted = self.ask(|reply| Request::Set(Box::new(set), reply)).await?;
+        granted.map(Answer::granted).map_err(|error| self.refuse_set(job.as_ref(), &error))
     }
 
     async fn reset(&self, of: &Subject) -> Answered {
         let job = of.id()?;
-        match self.ask(|reply| Request::Reset(self.asker, job, reply)).await? {
-            Ok(ended) => Ok(Answer::Reset { ended }),
-            Err(error) => Err(refuse_set(&error)),
-        }
+        let ended = self.ask(|reply| Request::Reset(self.asker, job.clone(), reply)).await?;
+        ended.map(|ended| Answer::Reset { ended }).map_err(|error| self.denied(job.as_ref(), error))
     }
 
     async fn mark(&self, mark: Mark) -> Answered {
         let spec = mark.spec(self.asker)?;
+        let job = spec.job_id.clone();
         let marked = self.ask(|reply| Request::Mark(Box::new(spec), reply)).await?;
-        marked.map(|()| Answer::Done {}).map_err(refuse_annotation)
+        marked.map(|()| Answer::Done {}).map_err(|error| self.refuse_annotation(job.as_ref(), error))
     }
 
     async fn push(&self, push: Push) -> Answered {
         let spec = push.spec(self.asker)?;
+        let job = spec.job_id.clone();
         let pushed = self.ask(|reply| Request::Push(Box::new(spec), reply)).await?;
-        pushed.map(|()| Answer::Done {}).map_err(refuse_annotation)
+        pushed.map(|()| Answer::Done {}).map_err(|error| self.refuse_annotation(job.as_ref(), error))
     }
 
     async fn register(&self, wanted: Register) -> Answered {
@@ -168,11 +199,12 @@ impl<'a> Office<'a> {
     async fn start(&self, start: Start) -> Answered {
         self.administrators_only()?;
         let (spec, refused) = start.spec()?;
+        let job = spec.job_id.clone();
         let told = self.ask(|reply| Request::Start(Box::new(spec), reply)).await?;
         let (granted, refused) = match told.map_err(|error| refuse_job(&error))? {
             None => (None, refused),
             Some(Ok(granted)) => (Some(granted), refused),
-            Some(Err(error)) => (None, Some(refuse_set(&error))),
+            Some(Err(error)) => (None, Some(self.refuse_set(Some(&job), &error))),
         };
         let periods = |granted: Granted| {
             granted.metrics.into_iter().map(|(metric, period)| (metric, period.to_string())).collect()
@@ -202,6 +234,35 @@ impl<'a> Office<'a> {
         self.ask(Request::Flush).await?;
         Ok(Answer::Done {})
     }
+
+    fn refuse_annotation(&self, job: Option<&Identifier>, error: AnnotateError) -> Refusal {
+        let (code, field) = match error {
+            AnnotateError::Access(error) => return self.denied(job, error),
+            AnnotateError::TooManySeries(_) => ("too_many", Some("labels")),
+            AnnotateError::TooFast { .. } => ("too_fast", None),
+        };
+        Refusal::new(code, field, &error.to_string())
+    }
+
+    fn refuse_set(&self, job: Option<&Identifier>, error: &SetError) -> Refusal {
+        if let SetError::Access(error) = error { self.denied(job, *error) } else { refuse_lease(error) }
+    }
+}
+
+/// Why a job or the node is not shown.
+#[derive(Debug)]
+pub(super) enum Denied {
+    /// No such job is tracked any more, or none was.
+    Unknown(Refusal),
+    /// Anything else.
+    Refused(Refusal),
+}
+
+impl From<Denied> for Refusal {
+    fn from(denied: Denied) -> Self {
+        let (Denied::Unknown(refusal) | Denied::Refused(refusal)) = denied;
+        refusal
+    }
 }
 
 fn refuse_job(error: &RegisterError) -> Refusal {
@@ -213,21 +274,10 @@ fn refuse_job(error: &RegisterError) -> Refusal {
     Refusal::new(code, field, &error.to_string())
 }
 
-fn refuse_annotation(error: AnnotateError) -> Refusal {
+fn refuse_lease(error: &SetError) -> Refusal {
     let (code, field) = match error {
-        AnnotateError::UnknownJob => ("unknown_job", Some("job")),
-        AnnotateError::Forbidden => ("forbidden", Some("job")),
-        AnnotateError::TooManySeries(_) => ("too_many", Some("labels")),
-        AnnotateError::TooFast { .. } => ("too_fast", None),
-    };
-    Refusal::new(code, field, &error.to_string())
-}
-
-fn refuse_set(error: &SetError) -> Refusal {
-    let (code, field) = match error {
-        SetError::UnknownJob => ("unknown_job", Some("job")),
-        SetError::Forbidden => ("forbidden", Some("job")),
-        SetError::Unavailable(_) => ("unavailable", Some("plan")),
+        SetError::Access(_) => ("forbidden", Some("job")),
+        SetError::NothingChosen { .. } | SetError::Unavailable(_) => ("unavailable", Some("plan")),
         SetError::TooShort { .. } => ("shortest_period", Some("plan")),
         SetError::TooLong(_) => ("longest_lease", Some("for")),
         SetError::Ended => ("ended", None),
@@ -242,11 +292,14 @@ fn refuse_set(error: &SetError) -> Refusal {
         }
         SetError::TooShort { shortest, .. } => refusal.instead = Some(shortest.to_string()),
         SetError::TooLong(longest) => refusal.instead = Some(longest.to_string()),
-        SetError::UnknownJob
-        | SetError::Forbidden
-        | SetError::Unavailable(_)
-        | SetError::TooMany(_)
-        | SetError::Ended => {}
+        SetError::Unavailable(missing) => {
+            let group = |(reason, metrics): (&str, Vec<&str>)| Missing {
+                reason: Text::of(reason),
+                metrics: metrics.into_iter().map(str::to_owned).collect(),
+            };
+            refusal.unavailable = Some(by_reason(missing).into_iter().map(group).collect());
+        }
+        SetError::Access(_) | SetError::NothingChosen { .. } | SetError::TooMany(_) | SetError::Ended => {}
     }
     refusal
 }

@@ -323,6 +323,7 @@ fn rules(plan: &BTreeMap<String, String>) -> Result<Vec<Rule>, Refusal> {
 
 #[cfg(test)]
 mod tests {
+    use polymeter_proto::text::Unprintable;
     use proptest::prelude::*;
 
     use super::*;
@@ -428,6 +429,19 @@ mod tests {
         #[test]
         fn no_bytes_make_it_panic(line in prop::collection::vec(any::<u8>(), 0..200)) {
             Verb::parse(&line).ok();
+        }
+
+        #[test]
+        fn a_name_is_printable_or_refused_in_printable_words(name in any::<String>(), deceiving in "[\u{200b}-\u{202e}\u{feff}a-z ]{0,8}") {
+            let is_printable = |text: &str| text.chars().all(|c| Unprintable::of(c).is_none());
+            for name in [name, deceiving] {
+                let line = serde_json::json!({"verb": "mark", "job": name, "name": name}).to_string();
+                let Ok(Verb::Mark(mark)) = Verb::parse(line.as_bytes()) else { panic!("{line}") };
+                match mark.spec(Asker { uid: 1000, administrator: false }) {
+                    Ok(spec) => prop_assert!(is_printable(spec.name.as_str()) && !name.trim().is_empty()),
+                    Err(refusal) => prop_assert!(is_printable(refusal.message.as_str())),
+                }
+            }
         }
     }
 }

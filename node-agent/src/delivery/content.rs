@@ -87,14 +87,7 @@ impl Sources {
 
     /// The event with its job, as it was told at first.
     pub(super) fn told(&self, event: &Event) -> Told {
-        let job = match event {
-            Event::PlanChange(change) => change.job,
-            Event::JobEnded { job, .. } => Some(*job),
-            Event::Mark(mark) => mark.job,
-            Event::JobTold(told) => Some(told.job),
-            Event::SessionEnded { .. } => None,
-        };
-        let job = job.and_then(|job| self.jobs.get(&job)).cloned();
+        let job = event.job().and_then(|job| self.jobs.get(&job)).cloned();
         Told { job, event: event.clone() }
     }
 

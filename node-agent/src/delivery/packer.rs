@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use polymeter_proto::ledger::LedgerEntry;
+use polymeter_proto::ledger::{Event, LedgerEntry};
 use polymeter_proto::series::{JobHandle, SessionDescriptor};
 use polymeter_proto::wire::dictionary::{Announced, Entry};
 
@@ -80,6 +80,11 @@ impl Packer {
         let spoken_of = lines.iter().filter_map(|line| line.job.as_ref());
         for job in spoken_of.chain(told.iter().filter_map(|told| told.job.as_ref())) {
             self.announced.announce_job(job.handle, &job.descriptor, &mut dictionary);
+        }
+        for told in &told {
+            if let Event::JobOwner(owner) = &told.event {
+                self.announced.learn_owner(owner);
+            }
         }
         let ledger = lines.into_iter().map(|line| line.entry).collect();
         Some(Packed { dictionary, ledger, told, revived })

@@ -7,10 +7,11 @@ use polymeter_proto::batch::Shape;
 use polymeter_proto::ledger::{Event, Mark};
 use polymeter_proto::series::{Identifier, Kind, Labels, MetricDescriptor, Number, Unit};
 
+use super::access::Access;
 use super::{Key, Manager};
 use crate::allowance::Allowance;
 use crate::clock;
-use crate::request::{AnnotateError, MarkSpec, PushSpec};
+use crate::request::{AccessError, AnnotateError, MarkSpec, PushSpec};
 use crate::sampler::{ActiveSource, Command, Pushed, SourceId, SourceKey, Told};
 use crate::source::Source;
 
@@ -47,10 +48,8 @@ impl Default for Annotations {
 impl Manager {
     /// Puts a mark into the data, behind the samples so far.
     pub(super) async fn mark(&mut self, spec: MarkSpec) -> Result<(), AnnotateError> {
-        let followed = self.followed.get_mut(&spec.job_id).ok_or(AnnotateError::UnknownJob)?;
-        if !spec.asker.is_or_stands_for(followed.owner_uid) {
-            return Err(AnnotateError::Forbidden);
-        }
+        self.access(spec.asker, &spec.job_id, Access::Change)?;
+        let followed = self.followed.get_mut(&spec.job_id).ok_or(AccessError::Unknown)?;
         if !followed.annotations.marks.take(1.0, clock::monotonic_ns()) {
             return Err(AnnotateError::TooFast { per_second: MARKS.0 });
         }
@@ -69,10 +68,8 @@ impl Manager {
     /// Puts a value into the data, dated now.
     pub(super) async fn push(&mut self, spec: PushSpec) -> Result<(), AnnotateError> {
         let time_us = clock::realtime_us();
-        let followed = self.followed.get_mut(&spec.job_id).ok_or(AnnotateError::UnknownJob)?;
-        if !spec.asker.is_or_stands_for(followed.owner_uid) {
-            return Err(AnnotateError::Forbidden);
-        }
+        self.access(spec.asker, &spec.job_id, Access::Change)?;
+        let followed = self.followed.get_mut(&spec.job_id).ok_or(AccessError::Unknown)?;
         if !followed.annotations.values.take(1.0, clock::monotonic_ns()) {
             return Err(AnnotateError::TooFast { per_second: VALUES.0 });
         }
@@ -92,7 +89,7 @@ impl Manager {
                 };
                 let job = followed.job.as_ref();
                 let Ok(source) = Identifier::try_from(PUSHED) else {
-                    return Err(AnnotateError::UnknownJob);
+                    return Err(AccessError::Unknown.into());
                 };
                 let shape = self.ids.shape_of(job, source, &mut followed.series, descriptor, &spec.labels);
                 let shape = Arc::new(shape);
@@ -100,7 +97,7 @@ impl Manager {
                 shape
             }
         };
-        let source = self.pushed_source(&spec.job_id).await.ok_or(AnnotateError::UnknownJob)?;
+        let source = self.pushed_source(&spec.job_id).await.ok_or(AccessError::Unknown)?;
         let pushed = Pushed { source, shape, time_us, bits: spec.value.to_bits() };
         self.command(Command::Push(Box::new(pushed))).await;
         Ok(())

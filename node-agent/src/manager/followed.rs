@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::annotate::Annotations;
 use super::endings::Stirs;
 use super::probe::Probe;
+use super::refused::RefusedRequests;
 use crate::clock;
 use crate::jobs::hierarchy::Mounts;
 use crate::jobs::ids::SeriesIds;
@@ -74,6 +75,7 @@ pub(super) struct Followed {
     /// When the name service was asked for its owner.
     pub(super) owner_asked_at: Option<Instant>,
     pub(super) annotations: Annotations,
+    pub(super) refused: RefusedRequests,
     pub(super) stirs: Stirs,
     pub(super) probe: Probe,
     pub(super) reopen_at: Option<Instant>,
@@ -106,6 +108,7 @@ impl Followed {
             owner_uid,
             owner_asked_at: None,
             annotations: Annotations::default(),
+            refused: RefusedRequests::default(),
             stirs: Stirs::default(),
             probe: Probe::default(),
             reopen_at: None,

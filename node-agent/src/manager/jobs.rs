@@ -54,6 +54,9 @@ impl Manager {
 
     /// Takes the last readings of a job and lets it go.
     pub(super) async fn end(&mut self, key: &Key) {
+        if let Some(job_id) = key {
+            self.refuse_deferred(job_id).await;
+        }
         let Some(followed) = self.followed.remove(key) else { return };
         if let Some(job_id) = key {
             self.started.gone(job_id);

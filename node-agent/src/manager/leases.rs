@@ -6,13 +6,17 @@ use polymeter_proto::ledger::Cause;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
 
+use super::access::Access;
 use super::cost::{Read, Sum};
 use super::followed::Followed;
 use super::{Key, Manager};
 use crate::asker::Asker;
 use crate::clock;
 use crate::plan::{Lease, Plan};
-use crate::request::{Availability, Cost, Granted, SetError, SetSpec};
+use crate::request::{AccessError, Availability, Cost, Granted, SetError, SetSpec};
+
+/// Why a metric is not sampled that can be had in principle.
+const NOT_NOW: &str = "its file has no line of it at the moment";
 
 /// Leases of one job. More would only slow the plan down.
 const LEASES: usize = 64;
@@ -21,9 +25,14 @@ impl Manager {
     /// Grants a lease, or says why not and what would be granted.
     pub(super) async fn set(&mut self, set: SetSpec) -> Result<Granted, SetError> {
         let key: Key = set.job_id.clone();
-        let followed = self.followed.get(&key).ok_or(SetError::UnknownJob)?;
-        check_right(set.asker, followed)?;
+        let followed = self.access(set.asker, &key, Access::Change)?;
         let duration_us = self.duration_us(&set)?;
+        let chosen = set.wishes.iter().flat_map(|(selector, _)| followed.choose(selector));
+        let chosen: BTreeSet<String> = chosen.map(|definition| definition.name()).collect();
+        if chosen.is_empty() {
+            let selectors = set.wishes.iter().map(|(selector, _)| selector.to_string()).collect();
+            return Err(SetError::NothingChosen { selectors, of_job: key.is_some() });
+        }
         self.check_floors(&set, followed)?;
         let until_us = clock::realtime_us().saturating_add_unsigned(duration_us);
         let ends_ns = clock::monotonic_ns().saturating_add(duration_us.saturating_mul(1_000));
@@ -37,7 +46,7 @@ impl Manager {
         if plan.leases.len() > LEASES {
             return Err(SetError::TooMany(LEASES));
         }
-        let Some(mut followed) = self.followed.remove(&key) else { return Err(SetError::UnknownJob) };
+        let Some(mut followed) = self.followed.remove(&key) else { return Err(AccessError::Unknown.into()) };
         let wished = set.wishes.iter().flat_map(|(selector, _)| followed.choose(selector)).collect();
         self.probe(&mut followed, wished);
         if !set.asker.administrator
@@ -58,7 +67,10 @@ impl Manager {
         self.followed.insert(key, followed);
         self.count();
         if granted.metrics.is_empty() {
-            Err(SetError::Unavailable(granted.unavailable))
+            // Not even a reason is known of what was open before and is not there at the moment.
+            let chosen = chosen.into_iter().map(|name| (name, NOT_NOW.to_owned()));
+            let missing = Some(granted.unavailable).filter(|missing| !missing.is_empty());
+            Err(SetError::Unavailable(missing.unwrap_or_else(|| chosen.collect())))
         } else {
             Ok(Granted { cost, ..granted })
         }
@@ -199,9 +211,8 @@ impl Manager {
         &mut self,
         asker: Asker,
         job_id: Option<Identifier>,
-    ) -> Result<usize, SetError> {
-        let followed = self.followed.get(&job_id).ok_or(SetError::UnknownJob)?;
-        check_right(asker, followed)?;
+    ) -> Result<usize, AccessError> {
+        self.access(asker, &job_id, Access::Change)?;
         Ok(self.drop_leases(&job_id, |lease| asker.is_or_stands_for(Some(lease.asker.uid))).await)
     }
 
@@ -238,11 +249,6 @@ impl Manager {
         self.count();
         ended
     }
-}
-
-/// Administrators may change everything, a job's owner her job, nobody else anything.
-fn check_right(asker: Asker, followed: &Followed) -> Result<(), SetError> {
-    if asker.is_or_stands_for(followed.owner_uid) { Ok(()) } else { Err(SetError::Forbidden) }
 }
 
 /// What the wishes have come to: the metrics that are sampled, and those that cannot be.

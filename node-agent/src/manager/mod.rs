@@ -2,6 +2,7 @@
 //!
 //! Everything slow happens here, so that the sampler never waits for a file to open or a perf event to close.
 
+mod access;
 mod annotate;
 mod cost;
 mod endings;
@@ -15,6 +16,7 @@ mod parts;
 mod placement;
 mod probe;
 mod pulse;
+mod refused;
 mod sources;
 mod started;
 mod view;
@@ -46,10 +48,11 @@ use crate::jobs::open::Subject;
 use crate::kernel;
 use crate::log;
 use crate::plan::Plan;
-use crate::request::Request;
+use crate::request::{AccessError, Request};
 use crate::sampler::{Command, Notice, Port, SourceId, Told};
 use crate::status::Board;
 
+use access::Access;
 use endings::Stirred;
 use followed::{Followed, PerfOpened};
 use govern::Used;
@@ -262,15 +265,19 @@ impl Manager {
                 let answer = self.push(*push).await;
                 reply.send(answer).ok();
             }
-            Request::Metrics(job_id, reply) => {
-                reply.send(self.metrics_of(&job_id)).ok();
+            Request::Metrics(who, job_id, reply) => {
+                let may_see = self.access(who, &job_id, Access::See).map(drop);
+                // It is gone between the two only if it is unknown.
+                let metrics = may_see.and_then(|()| self.metrics_of(&job_id).ok_or(AccessError::Unknown));
+                reply.send(metrics).ok();
             }
-            Request::Look(job_id, reply) => {
-                reply.send(self.followed.get(&job_id).map(|followed| self.view_of(&job_id, followed))).ok();
+            Request::Look(who, job_id, reply) => {
+                let followed = self.access(who, &job_id, Access::See);
+                reply.send(followed.map(|followed| self.view_of(&job_id, followed))).ok();
             }
-            Request::Watch(job_id, selectors, reply) => {
-                let job =
-                    self.followed.get(&job_id).map(|followed| followed.job.as_ref().map(|job| job.handle));
+            Request::Watch(who, job_id, selectors, reply) => {
+                let followed = self.access(who, &job_id, Access::See);
+                let job = followed.map(|followed| followed.job.as_ref().map(|job| job.handle));
                 reply.send(job.map(|job| self.tap.watch(job, selectors))).ok();
             }
             Request::Reset(who, job_id, reply) => {

@@ -7,11 +7,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use polymeter_proto::ledger::{Event, JobOwner};
+use polymeter_proto::series::Identifier;
 use tokio::time::Instant;
 
 use super::{Key, Manager};
 use crate::accounts;
 use crate::jobs::open::Subject;
+use crate::sampler::{Command, Told};
 
 /// How long a name service may take. One that is slower knows nobody, this time.
 const NAME_SERVICE: Duration = Duration::from_secs(2);
@@ -45,16 +48,41 @@ impl Manager {
                 (None, Subject::Node(_)) => None,
             };
             if let Some(followed) = self.followed.get_mut(&key) {
-                followed.owner_uid = owner;
                 followed.owner_asked_at = Some(Instant::now());
             }
+            if let (Some(uid), Some(job_id)) = (owner, &key) {
+                self.set_owner(&key, uid).await;
+                // What she requested had to wait for that.
+                self.grant_wishes(job_id).await;
+            }
         }
+    }
+
+    /// Sets the owner of a job of which none was known, and puts it into the data: the job was announced without.
+    pub(super) async fn set_owner(&mut self, key: &Key, uid: u32) {
+        let Some(followed) = self.followed.get_mut(key).filter(|followed| followed.owner_uid.is_none())
+        else {
+            return;
+        };
+        followed.owner_uid = Some(uid);
+        let Some(job) = followed.job.clone() else { return };
+        let announced = job.descriptor.owner.is_some();
+        let name = if announced { None } else { name_of(uid).await };
+        let name = name.and_then(|name| Identifier::try_from(name).ok());
+        let event = Event::JobOwner(JobOwner { job: job.handle, uid: Some(uid), name });
+        self.command(Command::Tell(Box::new(Told { job: Some(job), event }))).await;
     }
 }
 
 /// The number of a user's name. The name service is asked on a thread of its own, since it may not answer.
 pub(super) async fn uid_of(name: String) -> Option<u32> {
     let asked = tokio::task::spawn_blocking(move || accounts::uid_of(&name));
+    tokio::time::timeout(NAME_SERVICE, asked).await.ok()?.ok()?
+}
+
+/// The name of a user, likewise.
+async fn name_of(uid: u32) -> Option<String> {
+    let asked = tokio::task::spawn_blocking(move || accounts::name_of(uid));
     tokio::time::timeout(NAME_SERVICE, asked).await.ok()?.ok()?
 }
 

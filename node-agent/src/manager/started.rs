@@ -12,12 +12,12 @@ use polymeter_proto::series::Identifier;
 use tokio::time::Instant;
 
 use super::jobs::owner_uid;
+use super::refused::refused_of;
 use super::{Key, Manager};
 use crate::asker::Asker;
 use crate::clock;
 use crate::jobs::discovery;
-use crate::log;
-use crate::request::{Granted, RegisterError, SetError, SetSpec, StartSpec, Wishes};
+use crate::request::{Granted, RefusedRequest, RegisterError, SetError, SetSpec, StartSpec, Wishes};
 use crate::sampler::{Command, Told};
 
 /// How long a job is remembered after its cgroups went, for the scheduler to say that it has ended. An epilog that was not
@@ -50,6 +50,8 @@ struct Started {
     job: Option<Arc<Job>>,
     /// The owner's wishes, until the job is there.
     wishes: Option<Wishes>,
+    /// A request of the owner's that cannot be read, until the job is there.
+    refused: Option<RefusedRequest>,
     /// When it is to be forgotten; not while its cgroups are there.
     forget_at: Option<Instant>,
     /// Whether its cgroups were there, and went.
@@ -78,6 +80,7 @@ impl StartedJobs {
             alias: None,
             job: None,
             wishes: None,
+            refused: None,
             forget_at: Some(now + NEVER),
             is_over: false,
         });
@@ -89,6 +92,7 @@ impl StartedJobs {
         }
         started.alias = spec.alias.or(started.alias);
         started.wishes = spec.wishes.or(started.wishes);
+        started.refused = spec.refused.or(started.refused);
         self.0.insert(spec.job_id, started);
         Ok(())
     }
@@ -110,10 +114,12 @@ impl StartedJobs {
     pub(super) fn gone(&mut self, job_id: &Identifier) {
         if let Some(started) = self.0.get_mut(job_id) {
             (started.forget_at, started.is_over) = (Some(Instant::now() + OVER), true);
-            if started.wishes.take().is_some() {
-                log::warning(&format!("what the owner of job {job_id} wished could not be sampled"));
-            }
         }
+    }
+
+    /// The wishes of the owner of a job that were never granted nor refused, which are forgotten.
+    pub(super) fn take_wishes(&mut self, job_id: &Identifier) -> Option<Wishes> {
+        self.0.get_mut(job_id)?.wishes.take()
     }
 
     fn forget_old(&mut self, now: Instant) {
@@ -131,8 +137,13 @@ impl Manager {
         let owner_uid = owner_uid(spec.owner_uid, spec.owner.as_ref()).await;
         let spec = StartSpec { owner_uid, ..spec };
         self.started.tell(spec, Instant::now())?;
-        let Some(followed) = self.followed.get_mut(&Some(job_id.clone())) else { return Ok(None) };
-        followed.owner_uid = followed.owner_uid.or(owner_uid);
+        let key = Some(job_id.clone());
+        if !self.followed.contains_key(&key) {
+            return Ok(None);
+        }
+        if let Some(uid) = owner_uid {
+            self.set_owner(&key, uid).await;
+        }
         self.started.came(&job_id);
         self.tell_facts(&job_id).await;
         Ok(self.grant_wishes(&job_id).await)
@@ -143,10 +154,11 @@ impl Manager {
         let job = self.followed.get(&Some(job_id.clone())).and_then(|followed| followed.job.clone());
         let (Some(job), Some(started)) = (job, self.started.0.get_mut(job_id)) else { return };
         started.job = Some(Arc::clone(&job));
-        let facts = started.said.facts.clone();
+        let (facts, refused) = (started.said.facts.clone(), started.refused.take());
         if !facts.is_empty() {
             self.tell_of(job, facts, false).await;
         }
+        self.refuse_requests(job_id, refused.into_iter().collect()).await;
     }
 
     async fn tell_of(&self, job: Arc<Job>, facts: JobFacts, is_over: bool) {
@@ -161,20 +173,15 @@ impl Manager {
         let key: Key = Some(job_id.clone());
         // Whatever she may do elsewhere, a wish at submission is an ordinary user's.
         let asker = Asker { uid: self.followed.get(&key)?.owner_uid?, administrator: false };
-        let granted = self.set(SetSpec { asker, job_id: key, wishes, since_us: None, duration_us }).await;
+        let set = SetSpec { asker, job_id: key, wishes: wishes.clone(), since_us: None, duration_us };
+        let granted = self.set(set).await;
+        let refused = refused_of(&wishes, &granted);
         if matches!(granted, Err(SetError::Unavailable(_))) {
+            self.defer_requests(job_id, refused);
             return Some(granted);
         }
-        match &granted {
-            Ok(granted) => granted.unavailable.iter().for_each(|(metric, reason)| {
-                log::warning(&format!(
-                    "the owner of job {job_id} wished {metric}, which is not available: {reason}"
-                ));
-            }),
-            Err(error) => {
-                log::warning(&format!("what the owner of job {job_id} wished is not granted: {error}"));
-            }
-        }
+        self.forget_deferred(job_id);
+        self.refuse_requests(job_id, refused).await;
         self.started.0.get_mut(job_id)?.wishes = None;
         Some(granted)
     }
@@ -224,6 +231,7 @@ mod tests {
             owner_uid: Some(7),
             owner: None,
             wishes: None,
+            refused: None,
             facts: JobFacts::default(),
         }
     }

@@ -40,6 +40,7 @@ impl Manager {
                 .collect(),
             unavailable: followed.unavailable.clone(),
             plan: followed.plan_in_force(),
+            refused: followed.refused.all(),
         }
     }
 }

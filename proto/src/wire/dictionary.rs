@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::batch::Shape;
+use crate::ledger::JobOwner;
 use crate::series::{
     JobDescriptor, JobHandle, MetricDescriptor, MetricId, SeriesDescriptor, SeriesId, SessionDescriptor,
     ShapeDescriptor, ShapeId,
@@ -66,9 +67,19 @@ impl Announced {
 
     /// Adds the job's entry if the receiver does not know it yet: an event may speak of a job without a block.
     pub fn announce_job(&mut self, handle: JobHandle, descriptor: &JobDescriptor, entries: &mut Vec<Entry>) {
-        if self.jobs.insert(handle, descriptor.clone()).is_none() {
+        if let Vacant(place) = self.jobs.entry(handle) {
+            place.insert(descriptor.clone());
             self.version += 1;
             entries.push(Entry::Job(handle, descriptor.clone()));
+        }
+    }
+
+    /// Adds the owner to the job's entry, for receivers that are told everything again.
+    pub fn learn_owner(&mut self, owner: &JobOwner) {
+        if let Some(descriptor) = self.jobs.get_mut(&owner.job) {
+            descriptor.owner_uid = descriptor.owner_uid.or(owner.uid);
+            descriptor.owner = descriptor.owner.take().or_else(|| owner.name.clone());
+            self.version += 1;
         }
     }
 

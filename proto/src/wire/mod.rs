@@ -6,7 +6,7 @@ mod bytes;
 mod column;
 pub mod control;
 pub mod dictionary;
-mod envelope;
+pub(crate) mod envelope;
 pub mod frame;
 pub mod message;
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use polymeter_proto::ledger::{Event, JobTold, LedgerEntry, Mark, PlanChange};
+use polymeter_proto::ledger::{Event, JobOwner, JobTold, LedgerEntry, Mark, PlanChange, RequestRefused};
 use polymeter_proto::series::{Identifier, JobHandle};
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::{Block, Frame};
@@ -289,6 +289,21 @@ fn of_event(event: &Event) -> Json {
             ("state", of_name(facts.state.as_ref())),
             ("exit_code", optional(facts.exit_code, Json::from)),
             ("exit_signal", optional(facts.exit_signal, Json::from)),
+        ]),
+        Event::JobOwner(JobOwner { job, uid, name }) => object([
+            ("is", text("job_owner")),
+            ("job", job.0.into()),
+            ("uid", optional(*uid, Json::from)),
+            ("name", of_name(name.as_ref())),
+        ]),
+        Event::RequestRefused(RequestRefused { at_us, job, request, period, by, reason }) => object([
+            ("is", text("request_refused")),
+            ("at_us", (*at_us).into()),
+            ("job", job.0.into()),
+            ("request", text(request)),
+            ("period_us", optional(*period, |period| period.as_micros().into())),
+            ("by", of_name(by.as_ref())),
+            ("reason", text(reason)),
         ]),
         Event::SessionEnded { at_us } => object([("is", text("session_ended")), ("at_us", (*at_us).into())]),
     }

@@ -1,0 +1,185 @@
+//! What the store knows of a job beside its samples, on each kind of store: its owner, how it ended, what was refused; and
+//! names of agents that let in what is refused today.
+
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a fault of a test is a failed test"
+)]
+
+mod common;
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+
+use common::agent::{Agent, job, shape, values};
+use common::{Site, now_us};
+use polymeter_collector::query::{JobRow, Of};
+use polymeter_collector::{Collector, Config};
+use polymeter_proto::batch::Job;
+use polymeter_proto::ledger::{Event, JobFacts, JobOwner, JobTold, RequestRefused};
+use polymeter_proto::period::Period;
+use polymeter_proto::series::{JobDescriptor, JobHandle};
+
+scenarios! {
+    an_owner_that_is_learnt_is_stored_and_a_known_one_stays,
+    a_refused_request_stands_among_the_changes_of_plan,
+    the_controllers_word_on_a_jobs_end_is_the_last,
+    names_of_earlier_agents_block_no_session_and_lose_nothing,
+}
+
+fn the_job(site: &Site, job_id: &str) -> JobRow {
+    let jobs = site.reader().jobs().unwrap();
+    jobs.into_iter().find(|job| job.job_id == job_id).unwrap_or_else(|| panic!("no job {job_id}"))
+}
+
+/// A job that was announced without an owner.
+fn job_of_nobody(handle: u32, job_id: &str) -> Arc<Job> {
+    let Job { descriptor, .. } = (*job(handle, job_id, now_us())).clone();
+    let descriptor = JobDescriptor { owner_uid: None, owner: None, ..descriptor };
+    Arc::new(Job { handle: JobHandle(handle), descriptor })
+}
+
+fn owner(job: u32, uid: Option<u32>, name: Option<&str>) -> Event {
+    let name = name.map(|name| name.try_into().unwrap());
+    Event::JobOwner(JobOwner { job: JobHandle(job), uid, name })
+}
+
+fn an_owner_that_is_learnt_is_stored_and_a_known_one_stays(site: &mut Site) {
+    let collector = site.collector();
+    let mut agent = Agent::to(&site.context, &collector, "n1", 1);
+    let (mine, known) = (job_of_nobody(1, "1"), job(2, "2", now_us()));
+    let (first, second) = (shape(1, Some(&mine)), shape(2, Some(&known)));
+    let at_us = now_us();
+    agent.frame(&[(&first, at_us, &values(1).0), (&second, at_us, &values(1).0)], &[], &[]);
+    agent.frame(&[], &[], &[owner(1, Some(1234), None), owner(2, Some(1234), Some("eve"))]);
+    agent.frame(&[], &[], &[owner(1, Some(4321), Some("zoe"))]);
+    agent.send_from(0);
+    agent.settle();
+    collector.stop().unwrap();
+    let row = the_job(site, "1");
+    assert_eq!((row.owner_uid, row.owner.as_deref()), (Some(1234), Some("zoe")), "each is learnt once");
+    let row = the_job(site, "2");
+    assert_eq!((row.owner_uid, row.owner.as_deref()), (Some(1000), Some("ada")));
+}
+
+fn a_refused_request_stands_among_the_changes_of_plan(site: &mut Site) {
+    let collector = site.collector();
+    let mut agent = Agent::to(&site.context, &collector, "n1", 1);
+    let job = job(1, "7", now_us());
+    let refused = |request: &str, period, by: Option<&str>| {
+        Event::RequestRefused(RequestRefused {
+            at_us: now_us(),
+            job: JobHandle(1),
+            request: request.into(),
+            period,
+            by: by.map(|by| by.try_into().unwrap()),
+            reason: "it would cost 13 %: more than `job_cpu_percent` allows".into(),
+        })
+    };
+    agent.frame(&[(&shape(1, Some(&job)), now_us(), &values(1).0)], &[], &[]);
+    let events = [refused("cpu.*", Some(Period::SECOND), Some("uid 1000")), refused("faster", None, None)];
+    agent.frame(&[], &[], &events);
+    agent.send_from(0);
+    agent.settle();
+    collector.stop().unwrap();
+    let (key, mut reader) = (the_job(site, "7").job_key, site.reader());
+    let rows = reader.refused_requests(key).unwrap();
+    let told: Vec<_> =
+        rows.iter().map(|row| (row.request.as_str(), row.period_us, row.by.as_deref())).collect();
+    assert_eq!(told, [("cpu.*", Some(1_000_000), Some("uid 1000")), ("faster", None, None)]);
+    assert!(rows.iter().all(|row| row.reason == "it would cost 13 %: more than `job_cpu_percent` allows"));
+    assert_eq!(reader.plan_changes(Some(key)).unwrap(), [], "nothing was changed");
+}
+
+fn the_controllers_word_on_a_jobs_end_is_the_last(site: &mut Site) {
+    let directory = tempfile::tempdir().unwrap();
+    let door = directory.path().join("control.sock");
+    let mut config: Config = site.config();
+    config.control.socket = Some(door.clone());
+    let collector = Collector::start(&config, &site.context).unwrap();
+    let mut agent = Agent::to(&site.context, &collector, "n1", 1);
+    let told = |exit_code, exit_signal| {
+        let facts =
+            JobFacts { exit_code: Some(exit_code), exit_signal: Some(exit_signal), ..JobFacts::default() };
+        Event::JobTold(JobTold { job: JobHandle(1), is_over: false, facts })
+    };
+    let job = job(1, "7", now_us());
+    agent.frame(&[(&shape(1, Some(&job)), now_us(), &values(1).0)], &[], &[told(1, 0)]);
+    agent.send_from(0);
+    agent.settle();
+    let state = |job: &str, cluster: &str| {
+        let fields = r#""state":"TIMEOUT","exit_code":0,"exit_signal":15"#;
+        ask(&door, &format!(r#"{{"verb":"state","job":"{job}","cluster":"{cluster}",{fields}}}"#))
+    };
+    assert!(state("8", "lab").contains("\"unknown_job\""));
+    assert!(state("7", "elsewhere").contains("\"unknown_job\""));
+    assert_eq!((the_job(site, "7").state, the_job(site, "7").exit_code), (None, Some(1)));
+    assert_eq!(state("7", "lab"), "{\"answer\":\"done\"}");
+    agent.frame(&[], &[], &[told(0, 0)]);
+    agent.send_from(0);
+    agent.settle();
+    let row = the_job(site, "7");
+    assert_eq!((row.state.as_deref(), row.exit_code, row.exit_signal), (Some("TIMEOUT"), Some(0), Some(15)));
+    collector.stop().unwrap();
+}
+
+/// The answer to one line.
+fn ask(door: &Path, line: &str) -> String {
+    let mut stream = UnixStream::connect(door).unwrap();
+    stream.write_all(format!("{line}\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).unwrap();
+    answer.trim_end().to_owned()
+}
+
+/// Three bytes that a name may have, and three that it may not.
+const PLACE: &[u8] = b"XXX";
+const HOSTILE: &[u8] = "\u{202e}".as_bytes();
+
+/// CRC-32 as in zlib, without a table.
+fn checksum(bytes: &[u8]) -> u32 {
+    let step = |crc: u32| if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
+    let of_byte = |crc: u32, byte: &u8| (0..8).fold(crc ^ u32::from(*byte), |crc, _| step(crc));
+    !bytes.iter().fold(!0, of_byte)
+}
+
+/// The frame as an agent would have sent it that let the name in.
+fn made_hostile(frame: &[u8]) -> Vec<u8> {
+    let mut bytes = frame[..frame.len() - 4].to_vec();
+    while let Some(at) = bytes.windows(PLACE.len()).position(|window| window == PLACE) {
+        bytes[at..at + PLACE.len()].copy_from_slice(HOSTILE);
+    }
+    let checksum = checksum(&bytes);
+    bytes.extend(checksum.to_le_bytes());
+    bytes
+}
+
+fn names_of_earlier_agents_block_no_session_and_lose_nothing(site: &mut Site) {
+    let collector = site.collector();
+    let mut agent = Agent::to(&site.context, &collector, "nodeXXX", 1);
+    let job = job(1, "aXXXb", now_us());
+    let shape = shape(1, Some(&job));
+    let begin_us = now_us();
+    for seed in 0..20 {
+        agent.frame(&[(&shape, begin_us + seed * 1_000_000, &values(seed).0)], &[], &[]);
+    }
+    for frame in agent.outbox.values_mut() {
+        *frame = made_hostile(frame);
+    }
+    agent.send_from(0);
+    agent.settle();
+    let totals = collector.stop().unwrap();
+    assert_eq!((totals.samples, totals.refused, totals.losses.here()), (20 * 3, 0, 0));
+    let row = the_job(site, "a?b");
+    assert_eq!(row.nodes, ["node?"]);
+    let series = site.reader().series(Of::Job(row.job_key)).unwrap();
+    assert_eq!(series.iter().map(|series| series.count).collect::<Vec<_>>(), [20; 3]);
+}

@@ -1,0 +1,222 @@
+//! Which characters text from elsewhere may have, and texts that are never empty.
+//!
+//! What is refused could deceive a reader or break a line: control characters, characters that turn the direction of
+//! writing, characters without a width, and separators of lines and paragraphs. It never reaches a terminal, a table or a
+//! store.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::limits;
+
+/// Why a character is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unprintable {
+    /// A control character.
+    Control,
+    /// It turns the direction of the text around it.
+    Direction,
+    /// It has no width, or is drawn as nothing.
+    Invisible,
+    /// It separates lines or paragraphs.
+    Separator,
+    /// It has no meaning of its own: private, or not a character.
+    Unassigned,
+}
+
+impl Unprintable {
+    /// Why `c` is refused; none where it may stand in a name.
+    pub const fn of(c: char) -> Option<Self> {
+        Some(match c {
+            '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => Self::Control,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                Self::Direction
+            }
+            '\u{2028}' | '\u{2029}' => Self::Separator,
+            // The rest of Unicode's category Cf, the fillers, the variation selectors, and what looks like a space and
+            // is none.
+            '\u{ad}'
+            | '\u{34f}'
+            | '\u{600}'..='\u{605}'
+            | '\u{6dd}'
+            | '\u{70f}'
+            | '\u{890}'
+            | '\u{891}'
+            | '\u{8e2}'
+            | '\u{115f}'
+            | '\u{1160}'
+            | '\u{17b4}'
+            | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200d}'
+            | '\u{2060}'..='\u{2065}'
+            | '\u{206a}'..='\u{206f}'
+            | '\u{2800}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}'
+            | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}'
+            | '\u{110bd}'
+            | '\u{110cd}'
+            | '\u{13430}'..='\u{1345f}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}' => Self::Invisible,
+            '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{10ffff}' => Self::Unassigned,
+            '\u{fdd0}'..='\u{fdef}' => Self::Unassigned,
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for Unprintable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Control => "a control character",
+            Self::Direction => "a character that turns the direction of writing",
+            Self::Invisible => "an invisible character",
+            Self::Separator => "a line or paragraph separator",
+            Self::Unassigned => "a character without a meaning",
+        })
+    }
+}
+
+/// A character that is refused, for a message: it is named by its number, since it would do in the message what it does in
+/// a name.
+pub(crate) fn describe(c: char) -> String {
+    match Unprintable::of(c) {
+        Some(why) => format!("the character U+{:04X}, {why}", u32::from(c)),
+        None => format!("the character {c:?} (U+{:04X})", u32::from(c)),
+    }
+}
+
+/// Whether nothing of `text` can be seen.
+pub(crate) fn is_blank(text: &str) -> bool {
+    text.chars().all(char::is_whitespace)
+}
+
+/// One line that people read, such as a reason: never blank, at most [`limits::TEXT_BYTES`] long, without characters that
+/// are [`Unprintable`].
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub struct Text(String);
+
+/// What stands where there is nothing to be said.
+const NOTHING: &str = "not stated";
+
+impl Text {
+    /// The text as people may read it. What is unprintable becomes `?`, what is too long is cut off, and what is blank
+    /// becomes "not stated".
+    pub fn of(text: &str) -> Self {
+        let mut printable = String::with_capacity(text.len().min(limits::TEXT_BYTES));
+        for c in text.trim().chars().map(|c| if Unprintable::of(c).is_some() { '?' } else { c }) {
+            if printable.len() + c.len_utf8() > limits::TEXT_BYTES {
+                break;
+            }
+            printable.push(c);
+        }
+        let printable = printable.trim_end();
+        Self(if printable.is_empty() { NOTHING } else { printable }.to_owned())
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for Text {
+    fn from(text: String) -> Self {
+        Self::of(&text)
+    }
+}
+
+impl From<&str> for Text {
+    fn from(text: &str) -> Self {
+        Self::of(text)
+    }
+}
+
+impl From<Text> for String {
+    fn from(text: Text) -> Self {
+        text.0
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_deceives_is_unprintable_and_what_people_write_is_not() {
+        for (c, why) in [
+            ('\n', Unprintable::Control),
+            ('\u{1b}', Unprintable::Control),
+            ('\u{85}', Unprintable::Control),
+            ('\u{202e}', Unprintable::Direction),
+            ('\u{2066}', Unprintable::Direction),
+            ('\u{200b}', Unprintable::Invisible),
+            ('\u{feff}', Unprintable::Invisible),
+            ('\u{e0041}', Unprintable::Invisible),
+            ('\u{2028}', Unprintable::Separator),
+            ('\u{2029}', Unprintable::Separator),
+            ('\u{e000}', Unprintable::Unassigned),
+        ] {
+            assert_eq!(Unprintable::of(c), Some(why), "{c:?}");
+        }
+        for c in "aZ9 _-.:/[](){}%+*?=,;#@~zoë漢字Ωж\u{a0}".chars() {
+            assert_eq!(Unprintable::of(c), None, "{c:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_text_is_never_blank_and_always_printable(text in strategy::hostile()) {
+            let made = Text::of(&text);
+            prop_assert!(!is_blank(made.as_str()));
+            prop_assert!(made.as_str().len() <= limits::TEXT_BYTES);
+            prop_assert!(made.as_str().chars().all(|c| Unprintable::of(c).is_none()));
+            prop_assert_eq!(Text::of(made.as_str()), made);
+        }
+    }
+}
+
+/// Texts as they come from those who mean no good.
+#[cfg(test)]
+pub(crate) mod strategy {
+    use proptest::prelude::*;
+
+    /// Any text, with many of the characters that deceive.
+    pub(crate) fn hostile() -> impl Strategy<Value = String> {
+        let deceiving = prop::sample::select(vec![
+            '\u{202e}',
+            '\u{2066}',
+            '\u{200b}',
+            '\u{200d}',
+            '\u{feff}',
+            '\u{2028}',
+            '\u{2029}',
+            '\u{ad}',
+            '\u{1b}',
+            '\n',
+            '\0',
+            ' ',
+            '\u{3000}',
+            '\u{e0041}',
+            '\'',
+            '<',
+        ]);
+        let character = prop_oneof![3 => any::<char>(), 2 => deceiving, 3 => prop::char::range('a', 'z')];
+        prop::collection::vec(character, 0..300).prop_map(|characters| characters.into_iter().collect())
+    }
+}
