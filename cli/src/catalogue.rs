@@ -103,8 +103,9 @@ fn markdown() -> String {
         A rate over a shorter window than that means nothing. CPU time is counted at ticks of the scheduler, 10 ms apart or\n\
         less (`HZ` of the kernel: 4 ms at 250, 1 ms at 1000), so that over 1 ms a busy CPU reads as 0 or as several CPUs;\n\
         `perf.task_clock` is exact at any period. `memory.stat` is added up over the CPUs after many changes, or else every 2 s.\n\n\
-        On cgroup version 1 `io.*` counts only where blk-throttle counts, which is where a throttle rule is set or was; on\n\
-        kernels that leave it out the metrics are absent there. Version 2 always counts.\n",
+        On cgroup version 1 `io.*` counts only where blk-throttle or bfq count, which is where a throttle rule is set or was.\n\
+        Where they have counted nothing when a job is found, and on version 2 without the io controller, the bytes are those\n\
+        of the job's processes, `/proc/PID/io`, as one series without a device; the operations are absent there.\n",
     );
     for (title, wanted) in
         [("Of a job", Scope::Job), ("Of the node", Scope::Node), ("Of the agent itself", Scope::Agent)]
@@ -153,6 +154,7 @@ fn origin(origin: &Origin) -> String {
         Origin::Text { file, field } => place(file, field),
         Origin::Perf(event) => perf(*event),
         Origin::Processes(_) => "sum over `/proc/PID/stat` and `io`".to_owned(),
+        Origin::CgroupProcesses(_) => "else sum over `/proc/PID/io`".to_owned(),
         Origin::Agent(_) => "the agent".to_owned(),
     }
 }

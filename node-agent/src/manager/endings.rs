@@ -106,6 +106,11 @@ impl Manager {
         {
             self.read_once(followed).await;
         }
+        if let Some(followed) = self.followed.get_mut(key)
+            && Self::look_below(followed)
+        {
+            followed.stirs.missed = true;
+        }
         self.follow_parts(key).await;
     }
 

@@ -333,6 +333,7 @@ impl Manager {
                 Notice::Replaced(source) => drop(source),
                 Notice::Gone(id) => {
                     look = true;
+                    self.end_lasting(id);
                     self.reopen_later(id);
                 }
                 Notice::Changed(id) => self.reopen_later(id),
@@ -343,6 +344,7 @@ impl Manager {
                         // Should it be a perf group, it is no longer worth keeping.
                         followed.perf = PerfOpened::default();
                     }
+                    self.end_lasting(id);
                     self.reopen_later(id);
                 }
             }

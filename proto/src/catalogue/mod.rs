@@ -70,6 +70,8 @@ pub enum Origin {
     Perf(perf::Event),
     /// A sum over the processes of a job that has no cgroup of its own.
     Processes(ProcessField),
+    /// A sum over the processes in a job's cgroup and below it, where no file of the cgroup counts it.
+    CgroupProcesses(ProcessField),
     /// The agent itself.
     Agent(AgentField),
 }
@@ -80,7 +82,7 @@ impl Origin {
         match self {
             Self::Text { field: Field { scale: Scale::Times(text::TICK_NS), .. }, .. } => Some(TICK),
             Self::Text { file, .. } => file.granularity,
-            Self::Processes(field) => field.granularity(),
+            Self::Processes(field) | Self::CgroupProcesses(field) => field.granularity(),
             // A read of a perf event brings it up to date; the agent's counts are its own.
             Self::Perf(_) | Self::Agent(_) => None,
         }
@@ -310,7 +312,7 @@ mod tests {
             let exact = |origin: &Origin| match origin {
                 Origin::Perf(_) | Origin::Agent(_) => true,
                 Origin::Text { file, .. } => file.form == Form::Pairs || file.path == "diskstats",
-                Origin::Processes(_) => false,
+                Origin::Processes(_) | Origin::CgroupProcesses(_) => false,
             };
             let is_exact = metric.origins.iter().all(exact);
             assert_eq!(metric.granularity().is_none(), is_exact, "{}", metric.name);

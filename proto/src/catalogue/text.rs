@@ -17,6 +17,8 @@ pub struct TextFile {
     pub form: Form,
     /// How far its values may be behind what they count; none where they are exact at every read.
     pub granularity: Option<Period>,
+    /// Whether each cgroup counts for itself alone, so that what a job has is the sum over its cgroup and all below.
+    pub counts_apart: bool,
 }
 
 /// Where a file's path begins.
@@ -107,15 +109,36 @@ pub(crate) const TICK_NS: u64 = 10_000_000;
 
 impl TextFile {
     pub(crate) const fn v1(controller: &'static str, path: &'static str, form: Form) -> Self {
-        Self { hierarchy: Hierarchy::V1(controller), path, path_label: None, form, granularity: None }
+        Self {
+            hierarchy: Hierarchy::V1(controller),
+            path,
+            path_label: None,
+            form,
+            granularity: None,
+            counts_apart: false,
+        }
     }
 
     pub(crate) const fn v2(path: &'static str, form: Form) -> Self {
-        Self { hierarchy: Hierarchy::V2, path, path_label: None, form, granularity: None }
+        Self {
+            hierarchy: Hierarchy::V2,
+            path,
+            path_label: None,
+            form,
+            granularity: None,
+            counts_apart: false,
+        }
     }
 
     pub(crate) const fn proc(path: &'static str, form: Form) -> Self {
-        Self { hierarchy: Hierarchy::Proc, path, path_label: None, form, granularity: None }
+        Self {
+            hierarchy: Hierarchy::Proc,
+            path,
+            path_label: None,
+            form,
+            granularity: None,
+            counts_apart: false,
+        }
     }
 
     pub(crate) const fn labelled(self, label: &'static str) -> Self {
@@ -125,6 +148,11 @@ impl TextFile {
     /// The same file, with values that may be behind by so much.
     pub(crate) const fn updated_every(self, granularity: Period) -> Self {
         Self { granularity: Some(granularity), ..self }
+    }
+
+    /// The same file, in which each cgroup counts for itself alone.
+    pub(crate) const fn counted_apart(self) -> Self {
+        Self { counts_apart: true, ..self }
     }
 
     /// The first value of the only line.
