@@ -254,9 +254,11 @@ mod tests {
         for scope in ["slurmstepd.scope", "n17_slurmstepd.scope"] {
             let step = format!("system.slice/{scope}/job_42/step_0/user/task_0");
             let sluid = format!("system.slice/{scope}/job_s9K2WQ5N7RT00/step_batch/user");
-            let found =
-                found_by_default("unified", &[&step, &sluid, &format!("system.slice/{scope}/system")]);
-            assert_eq!(found, [job("42", None), job("s9K2WQ5N7RT00", None)], "{scope}");
+            let bare = format!("system.slice/{scope}/s5K1KKYAYG5D00/step_0/user/task_0");
+            let system = format!("system.slice/{scope}/system");
+            let found = found_by_default("unified", &[&step, &sluid, &bare, &system]);
+            let named = [job("42", None), job("s9K2WQ5N7RT00", None), job("s5K1KKYAYG5D00", None)];
+            assert_eq!(found, named, "{scope}");
         }
     }
 

@@ -15,6 +15,7 @@ mod parts;
 mod placement;
 mod probe;
 mod pulse;
+mod sluids;
 mod sources;
 mod started;
 mod view;
@@ -56,6 +57,7 @@ use govern::Used;
 use governor::Governor;
 use placement::Placement;
 use pulse::Pulse;
+use sluids::Sluids;
 use started::StartedJobs;
 
 /// How long to wait for the sampler to take a command when too many wait: it takes them all at its next wake-up.
@@ -91,6 +93,7 @@ pub(crate) struct Manager {
     next_source: u32,
     discovery: Discovery,
     started: StartedJobs,
+    sluids: Sluids,
     ends: Option<Ends>,
     stirred: Stirred,
     idle_since: Instant,
@@ -127,6 +130,7 @@ impl Manager {
             next_source: 0,
             discovery,
             started: StartedJobs::default(),
+            sluids: Sluids::default(),
             ends: endings::watch(),
             stirred: Stirred::new(),
             idle_since: Instant::now(),
@@ -187,6 +191,11 @@ impl Manager {
                     self.heed_notices().await;
                 }
                 () = until(self.next_lease_end()) => self.end_leases().await,
+                () = until(self.sluids.next_ns()) => {
+                    if self.sluids.are_due(&self.mounts.proc) {
+                        self.look_for_jobs().await;
+                    }
+                }
                 () = readable(watched.as_ref()) => {
                     if self.discovery.changed() {
                         self.look_for_jobs().await;

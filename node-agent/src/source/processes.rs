@@ -188,7 +188,7 @@ impl ProcessesSource {
 }
 
 /// The processes that are listed in a cgroup and all below it; none where it is gone.
-fn listed(top: &Path) -> Option<BTreeSet<u32>> {
+pub(crate) fn listed(top: &Path) -> Option<BTreeSet<u32>> {
     let (mut directories, mut next) = (vec![top.to_owned()], 0);
     let mut listed = BTreeSet::new();
     while let Some(directory) = directories.get(next).cloned() {
