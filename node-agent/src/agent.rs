@@ -143,7 +143,7 @@ impl Agent {
         let (requests, received) = mpsc::channel(REQUESTS);
         let ending = Arc::new(Ending::default());
 
-        let (flush, priority) = (config.flush, config.realtime_priority);
+        let (flush, priority, collector) = (config.flush, config.realtime_priority, config.collector.clone());
         let remote_control = config.hears_collector();
         let (for_sampler, counted) = (Arc::clone(&port), Arc::clone(&counters));
         let sampler = spawn("sampler", move || sample(for_sampler, counted, flush, priority))?;
@@ -156,7 +156,12 @@ impl Agent {
             .lookout()
             .map(|lookout| spawn("lookout", move || look_out(&lookout, &for_lookout, priority)));
         let lookout = lookout.transpose()?;
-        let context = control::Context { session, counters: Arc::clone(&counters), rights: told_rights };
+        let context = control::Context {
+            session,
+            collector: Arc::from(collector),
+            counters: Arc::clone(&counters),
+            rights: told_rights,
+        };
         let doors = Doors { listener, asked, remote_control, requests: requests.clone(), context };
         let manager = spawn("manager", move || manage(manager, received, doors))?;
         Ok(Self { requests, manager, sampler, lookout, sender, ending, port, counters, session })

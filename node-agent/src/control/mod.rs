@@ -30,7 +30,8 @@ use crate::log;
 use crate::request::Request;
 
 pub use answer::{
-    Answer, Counts, MetricLine, PlanLine, Predicted, Refusal, SourceStatus, Status, SubjectStatus,
+    Answer, CollectorStatus, Counts, MetricLine, PlanLine, Predicted, Refusal, SourceStatus, Status,
+    SubjectStatus,
 };
 use crowd::{CONNECTIONS, Crowd, Place, WATCHERS};
 pub use life::{End, Start};
@@ -49,6 +50,8 @@ const SILENCE: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone)]
 pub(crate) struct Context {
     pub(crate) session: SessionId,
+    /// Where the samples go.
+    pub(crate) collector: Arc<str>,
     pub(crate) counters: Arc<Counters>,
     /// Who may do what; another configuration may change it.
     pub(crate) rights: watch::Receiver<Rights>,

@@ -122,7 +122,8 @@ impl Manager {
             return;
         }
         let has_place = |followed: &Followed| followed.found_at.as_ref() == Some(&found.relative);
-        let other = self.followed.iter().find(|(_, followed)| has_place(followed)).map(|(key, _)| key.clone());
+        let other =
+            self.followed.iter().find(|(_, followed)| has_place(followed)).map(|(key, _)| key.clone());
         if let Some(other) = other {
             // Only now the scheduler has said what the job is called.
             self.end(&other).await;
