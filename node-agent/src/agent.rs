@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -28,7 +30,8 @@ use crate::jobs::open::online_cpus;
 use crate::kernel;
 use crate::keys::{KeyFiles, KeysError};
 use crate::log;
-use crate::manager::{Manager, Shared, ask};
+use crate::manager::capacity::FEWEST;
+use crate::manager::{Manager, Shared, ask, waitable};
 use crate::request::{JobSpec, RegisterError, Request, View};
 use crate::sampler::{Command, Port, Sampler};
 use crate::status::Board;
@@ -51,6 +54,8 @@ pub enum StartError {
     Spool(SpoolError),
     /// The control socket cannot be opened.
     Control(std::path::PathBuf, io::Error),
+    /// This process may open too few file descriptors.
+    Descriptors(usize),
 }
 
 impl fmt::Display for StartError {
@@ -69,6 +74,11 @@ impl fmt::Display for StartError {
                 f,
                 "cannot open the control socket {}: {error}; set `socket` in the configuration",
                 path.display()
+            ),
+            Self::Descriptors(limit) => write!(
+                f,
+                "cannot start with {limit} file descriptors: {FEWEST} are needed, and some 32 for each job; raise \
+                 LimitNOFILE of the service, or `ulimit -n`"
             ),
         }
     }
@@ -105,6 +115,10 @@ impl Agent {
     /// # Errors
     /// When something that it needs cannot be had; nothing runs then.
     pub fn start(config: Config, context: &zmq::Context) -> Result<Self, StartError> {
+        let limit = kernel::descriptor_limit();
+        if limit < FEWEST {
+            return Err(StartError::Descriptors(limit));
+        }
         let session =
             sender::new_session().map_err(|error| StartError::System("no random numbers", error))?;
         let mounts = Mounts::read(&config.root)
@@ -162,8 +176,14 @@ impl Agent {
             counters: Arc::clone(&counters),
             rights: told_rights,
         };
-        let doors = Doors { listener, asked, remote_control, requests: requests.clone(), context };
-        let manager = spawn("manager", move || manage(manager, received, doors))?;
+        let (requests_in, port_in) = (requests.clone(), Arc::clone(&port));
+        let doors = Doors { listener, asked, remote_control, requests: requests_in, context, port: port_in };
+        let (ready, is_ready) = sync_channel(1);
+        let manager = spawn("manager", move || manage(manager, received, doors, &ready))?;
+        is_ready
+            .recv()
+            .unwrap_or_else(|gone| Err(io::Error::other(gone)))
+            .map_err(|error| StartError::System("cannot manage jobs and serve the control socket", error))?;
         Ok(Self { requests, manager, sampler, lookout, sender, ending, port, counters, session })
     }
 
@@ -289,22 +309,41 @@ struct Doors {
     remote_control: bool,
     requests: mpsc::Sender<Request>,
     context: control::Context,
+    port: Arc<Port>,
 }
 
-fn manage(manager: Manager, received: mpsc::Receiver<Request>, doors: Doors) {
+/// Manages until the end. Says first whether it can: with too few descriptors, nothing else would say so.
+fn manage(
+    manager: Manager,
+    received: mpsc::Receiver<Request>,
+    doors: Doors,
+    ready: &SyncSender<io::Result<()>>,
+) {
     // It does little, and the cgroups of a short job must be opened soon.
     raise_priority();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
-    match runtime {
-        Err(error) => log::error(&format!("cannot start: {error}")),
-        Ok(runtime) => runtime.block_on(async {
-            // Both end with the runtime, when the manager has ended.
-            let (asking, context) = (doors.requests.clone(), doors.context.clone());
-            tokio::spawn(control::remote::serve(doors.asked, doors.remote_control, asking, context));
-            if let Some(listener) = doors.listener {
-                tokio::spawn(control::serve(listener, doors.requests, doors.context));
-            }
-            manager.run(received).await;
-        }),
+    let ended = runtime.and_then(|runtime| runtime.block_on(managed(manager, received, doors, ready)));
+    if let Err(error) = ended {
+        // It waits for this.
+        ready.send(Err(error)).ok();
     }
+}
+
+async fn managed(
+    manager: Manager,
+    received: mpsc::Receiver<Request>,
+    doors: Doors,
+    ready: &SyncSender<io::Result<()>>,
+) -> io::Result<()> {
+    let notices = waitable(doors.port.notices_doorbell().as_fd())?;
+    let listener = doors.listener.map(control::Listener::wait_on).transpose()?;
+    ready.send(Ok(())).ok();
+    // Both end with the runtime, when the manager has ended.
+    let (asking, context) = (doors.requests.clone(), doors.context.clone());
+    tokio::spawn(control::remote::serve(doors.asked, doors.remote_control, asking, context));
+    if let Some(listener) = listener {
+        tokio::spawn(control::serve(listener, doors.requests, doors.context));
+    }
+    manager.run(received, notices).await;
+    Ok(())
 }

@@ -45,6 +45,22 @@ pub fn raise_descriptor_limit() {
     .ok();
 }
 
+/// How many descriptors this process may have open.
+pub(crate) fn descriptor_limit() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
+}
+
+/// How many descriptors this process has open. From Linux 6.2 on that is the size of the directory of them.
+pub(crate) fn open_descriptors() -> usize {
+    const OPEN: &str = "/proc/self/fd";
+    let size = std::fs::metadata(OPEN).map_or(0, |directory| directory.len());
+    match usize::try_from(size) {
+        Ok(open) if open > 0 => open,
+        _ => std::fs::read_dir(OPEN).map_or(0, Iterator::count),
+    }
+}
+
 /// Has every descriptor but stdin, stdout and stderr closed in the programs that this one starts. `close_range` would be one
 /// call, and is not in the kernels of many clusters.
 pub(crate) fn close_inherited_on_exec() {

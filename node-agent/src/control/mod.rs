@@ -13,6 +13,7 @@ mod office;
 pub(crate) mod remote;
 mod verb;
 
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +22,7 @@ use polymeter_proto::series::SessionId;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 
 use crate::accounts::Rights;
 use crate::asker::Asker;
@@ -45,6 +47,9 @@ const LINE_BYTES: u64 = 64 * 1024;
 
 /// How long a connection may say nothing.
 const SILENCE: Duration = Duration::from_secs(30);
+
+/// How often is said again that connections cannot be accepted.
+const AGAIN: Duration = Duration::from_secs(60);
 
 /// What answers need beside the manager.
 #[derive(Debug, Clone)]
@@ -77,14 +82,11 @@ pub fn check(line: &[u8]) -> Result<(), Refusal> {
 }
 
 /// Answers until the runtime ends.
-pub(crate) async fn serve(listener: Listener, requests: mpsc::Sender<Request>, context: Context) {
+pub(crate) async fn serve(listener: (UnixListener, File), requests: mpsc::Sender<Request>, context: Context) {
     // The lock goes when this ends, together with the socket.
-    let Listener { socket, lock: _lock } = listener;
-    let listener = match UnixListener::from_std(socket) {
-        Ok(listener) => listener,
-        Err(error) => return log::error(&format!("cannot serve the control socket: {error}")),
-    };
+    let (listener, _lock) = listener;
     let crowds = Arc::new((Crowd::new(CONNECTIONS), Crowd::new(WATCHERS)));
+    let mut refused_at: Option<Instant> = None;
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
@@ -96,7 +98,13 @@ pub(crate) async fn serve(listener: Listener, requests: mpsc::Sender<Request>, c
                 });
             }
             // Out of descriptors: wait for some connection to end.
-            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+            Err(error) => {
+                if refused_at.is_none_or(|at| at.elapsed() >= AGAIN) {
+                    log::warning(&format!("cannot accept a connection to the control socket: {error}"));
+                    refused_at = Some(Instant::now());
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
         }
     }
 }

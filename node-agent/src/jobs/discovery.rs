@@ -18,6 +18,9 @@ const WATCHES: usize = 16 * 1024;
 /// Jobs that are followed at once.
 pub(crate) const JOBS: usize = 4096;
 
+/// Jobs that are found at once: more than are followed, so that it can be chosen among all owners'.
+const FOUND: usize = 4 * JOBS;
+
 /// A job that was found by its cgroups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
@@ -41,6 +44,22 @@ struct Walk<'a> {
     found: &'a mut BTreeMap<PathBuf, Found>,
     /// The directories in which something may appear.
     seen: &'a mut BTreeSet<PathBuf>,
+    /// How many jobs were found of each owner that a path names.
+    owners: &'a mut BTreeMap<(Option<u32>, Option<String>), usize>,
+}
+
+impl Walk<'_> {
+    /// Whether a job is noted: of one owner not more than would be followed.
+    fn takes(&mut self, relative: &Path, captured: &Captured) -> bool {
+        if self.found.contains_key(relative) {
+            return true;
+        }
+        let of_owner = self.owners.entry((captured.uid, captured.user.clone())).or_default();
+        let is_named = captured.uid.is_some() || captured.user.is_some();
+        let takes = self.found.len() < FOUND && (!is_named || *of_owner <= JOBS);
+        *of_owner += usize::from(takes);
+        takes
+    }
 }
 
 /// Walks and watches.
@@ -91,13 +110,13 @@ impl Discovery {
     /// may appear.
     pub fn walk(&mut self) -> BTreeMap<PathBuf, Found> {
         let mut found = BTreeMap::new();
-        let mut seen = BTreeSet::new();
+        let (mut seen, mut owners) = (BTreeSet::new(), BTreeMap::new());
         let roots: Vec<PathBuf> = self.mounts.roots().into_iter().map(Path::to_owned).collect();
         let patterns = self.patterns.clone();
         let begun: Vec<Begun<'_>> =
             patterns.iter().map(|pattern| Begun { pattern, captured: Captured::default() }).collect();
         for root in &roots {
-            let mut walk = Walk { root, found: &mut found, seen: &mut seen };
+            let mut walk = Walk { root, found: &mut found, seen: &mut seen, owners: &mut owners };
             self.descend(&mut walk, Path::new(""), &begun, 0);
         }
         self.forget_unseen(&seen);
@@ -120,7 +139,7 @@ impl Discovery {
                 let Some(captured) = pattern.matches_part(depth, text, captured) else { continue };
                 if depth + 1 < pattern.depth() {
                     deeper.push(Begun { pattern, captured });
-                } else if walk.found.len() < JOBS || walk.found.contains_key(&relative.join(&name)) {
+                } else if walk.takes(&relative.join(&name), &captured) {
                     let relative = relative.join(&name);
                     let job = walk.found.entry(relative.clone()).or_insert_with(|| Found {
                         captured,

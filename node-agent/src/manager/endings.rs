@@ -106,8 +106,9 @@ impl Manager {
         {
             self.read_once(followed).await;
         }
+        let spare = self.capacity.spare();
         if let Some(followed) = self.followed.get_mut(key)
-            && Self::look_below(followed)
+            && Self::look_below(followed, spare)
         {
             followed.stirs.missed = true;
         }

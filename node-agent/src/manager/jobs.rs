@@ -7,7 +7,7 @@ use super::followed::Followed;
 use super::owners::uid_of;
 use super::{Key, Manager};
 use crate::clock;
-use crate::jobs::discovery::{self, Found};
+use crate::jobs::discovery::Found;
 use crate::jobs::hierarchy::JobCgroups;
 use crate::jobs::open::Subject;
 use crate::plan::Plan;
@@ -20,7 +20,7 @@ impl Manager {
         if self.followed.contains_key(&key) {
             return Err(RegisterError::Known);
         }
-        if self.followed.len() > discovery::JOBS {
+        if !self.has_room_for(spec.owner_uid) {
             return Err(RegisterError::TooMany);
         }
         let subject = match spec.process {
@@ -72,7 +72,8 @@ impl Manager {
 
     /// Follows the jobs that discovery finds, and lets those go that it finds no more.
     pub(super) async fn look_for_jobs(&mut self) {
-        let found = self.discovery.walk();
+        let mut found = self.discovery.walk();
+        self.make_fit(&mut found);
         self.sluids.retain(found.values());
         let gone: Vec<Key> = self
             .followed

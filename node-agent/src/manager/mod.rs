@@ -3,6 +3,7 @@
 //! Everything slow happens here, so that the sampler never waits for a file to open or a perf event to close.
 
 mod annotate;
+pub(crate) mod capacity;
 mod cost;
 mod endings;
 mod followed;
@@ -21,7 +22,8 @@ mod started;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -51,6 +53,7 @@ use crate::request::Request;
 use crate::sampler::{Command, Notice, Port, SourceId, Told};
 use crate::status::Board;
 
+use capacity::Capacity;
 use endings::Stirred;
 use followed::{Followed, PerfOpened};
 use govern::Used;
@@ -94,6 +97,7 @@ pub(crate) struct Manager {
     discovery: Discovery,
     started: StartedJobs,
     sluids: Sluids,
+    capacity: Capacity,
     ends: Option<Ends>,
     stirred: Stirred,
     idle_since: Instant,
@@ -131,6 +135,7 @@ impl Manager {
             discovery,
             started: StartedJobs::default(),
             sluids: Sluids::default(),
+            capacity: Capacity::new(),
             ends: endings::watch(),
             stirred: Stirred::new(),
             idle_since: Instant::now(),
@@ -142,25 +147,23 @@ impl Manager {
         }
     }
 
-    /// Manages until asked to stop, and stops what works for it.
-    pub(crate) async fn run(mut self, requests: mpsc::Receiver<Request>) {
-        self.manage(requests).await;
+    /// Manages until asked to stop, and stops what works for it. `notices` is to be readable when the sampler has something to
+    /// say.
+    pub(crate) async fn run(mut self, requests: mpsc::Receiver<Request>, notices: AsyncFd<OwnedFd>) {
+        self.manage(requests, notices).await;
         if let Some(lookout) = self.lookout() {
             lookout.stop();
         }
         self.command(Command::Stop).await;
     }
 
-    async fn manage(&mut self, mut requests: mpsc::Receiver<Request>) {
+    async fn manage(&mut self, mut requests: mpsc::Receiver<Request>, notices: AsyncFd<OwnedFd>) {
         self.follow_node().await;
+        self.capacity.begin();
         self.look_for_jobs().await;
         let port = Arc::clone(&self.port);
-        let Some(notices) = waitable(port.notices_doorbell().as_fd()) else {
-            log::error("cannot wait for the sampler's notices; no job can be followed");
-            return;
-        };
         let mut watched = changes_of(&self.discovery);
-        let ends = self.ends.as_ref().and_then(|ends| waitable(ends.descriptor()));
+        let ends = self.ends.as_ref().and_then(|ends| waitable(ends.descriptor()).ok());
         let mut governing = tokio::time::interval(govern::EVERY);
         governing.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut feeling = tokio::time::interval(pulse::EVERY);
@@ -417,12 +420,15 @@ fn discovery_of(config: &Config, mounts: &Mounts) -> Discovery {
 }
 
 /// A copy of a descriptor, for tokio to wait on.
-fn waitable(descriptor: BorrowedFd<'_>) -> Option<AsyncFd<OwnedFd>> {
-    kernel::async_descriptor(descriptor.try_clone_to_owned().ok()?).ok()
+///
+/// # Errors
+/// When no descriptor can be had.
+pub(crate) fn waitable(descriptor: BorrowedFd<'_>) -> io::Result<AsyncFd<OwnedFd>> {
+    kernel::async_descriptor(descriptor.try_clone_to_owned()?)
 }
 
 fn changes_of(discovery: &Discovery) -> Option<AsyncFd<OwnedFd>> {
-    waitable(discovery.descriptor()?)
+    waitable(discovery.descriptor()?).ok()
 }
 
 /// Sleeps until a time of the monotonic clock, in nanoseconds; for ever where there is none.

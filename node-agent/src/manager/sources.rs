@@ -62,7 +62,7 @@ impl Manager {
         Opener {
             mounts: &self.mounts,
             cpus: &self.cpus,
-            perf_descriptors: self.config.perf_descriptors,
+            perf_descriptors: self.config.perf_descriptors.min(self.capacity.spare()),
             first_perf_group: followed.perf.groups,
             part: None,
         }
@@ -153,8 +153,11 @@ impl Manager {
 
     /// Has the cgroups read that came below those of a job's sources which count for each cgroup apart. Says whether there are more
     /// to be found soon.
-    pub(super) fn look_below(followed: &mut Followed) -> bool {
+    pub(super) fn look_below(followed: &mut Followed, spare: usize) -> bool {
         let mut again = false;
+        if spare == 0 {
+            return again;
+        }
         for (name, source) in &mut followed.sources {
             match source.below.as_mut().map(Descendants::look) {
                 None | Some(Looked::All) => {}
