@@ -180,10 +180,12 @@ impl Agent {
         let doors = Doors { listener, asked, remote_control, requests: requests_in, context, port: port_in };
         let (ready, is_ready) = sync_channel(1);
         let manager = spawn("manager", move || manage(manager, received, doors, &ready))?;
-        is_ready
-            .recv()
-            .unwrap_or_else(|gone| Err(io::Error::other(gone)))
-            .map_err(|error| StartError::System("cannot manage jobs and serve the control socket", error))?;
+        if let Err(error) = is_ready.recv().unwrap_or_else(|gone| Err(io::Error::other(gone))) {
+            drop(port.command(Command::Stop));
+            ending.wanted.store(true, Release);
+            port.full_doorbell().ring();
+            return Err(StartError::System("cannot manage jobs and serve the control socket", error));
+        }
         Ok(Self { requests, manager, sampler, lookout, sender, ending, port, counters, session })
     }
 

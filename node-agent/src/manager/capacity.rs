@@ -126,8 +126,9 @@ impl Manager {
     pub(super) fn has_room_for(&self, owner_uid: Option<u32>) -> bool {
         let registered = || self.followed.values().filter(|followed| followed.found_at.is_none());
         let of_user = |uid: u32| registered().filter(|followed| followed.owner_uid == Some(uid)).count();
+        let discovered = self.followed.len() - registered().count();
         // The node is one of them.
-        registered().count() <= REGISTERED.max(discovery::JOBS.saturating_sub(self.followed.len()))
+        registered().count() <= REGISTERED.max(discovery::JOBS.saturating_sub(discovered))
             && owner_uid.filter(|uid| *uid != 0).is_none_or(|uid| of_user(uid) < REGISTERED_OF_USER)
             && self.capacity.spare() >= OF_JOB
     }
