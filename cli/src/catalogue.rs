@@ -103,6 +103,8 @@ fn markdown() -> String {
         A rate over a shorter window than that means nothing. CPU time is counted at ticks of the scheduler, 10 ms apart or\n\
         less (`HZ` of the kernel: 4 ms at 250, 1 ms at 1000), so that over 1 ms a busy CPU reads as 0 or as several CPUs;\n\
         `perf.task_clock` is exact at any period. `memory.stat` is added up over the CPUs after many changes, or else every 2 s.\n\n\
+        Some files of version 1 count for their own cgroup alone, and not for the steps and tasks below it: of these a job has the\n\
+        sum, also of those that are gone.\n\n\
         On cgroup version 1 `io.*` counts only where blk-throttle or bfq count, which is where a throttle rule is set or was.\n\
         Where they have counted nothing when a job is found, and on version 2 without the io controller, the bytes are those\n\
         of the job's processes, `/proc/PID/io`, as one series without a device; the operations are absent there.\n",
@@ -176,7 +178,8 @@ fn place(file: &TextFile, field: &Field) -> String {
         Cell::Word(word) if word > 1 => format!(" word {}", word + 1),
         Cell::Word(_) => String::new(),
     };
-    format!("{path}{row}{cell}")
+    let sum = if file.counts_apart { ", sum over it and all below" } else { "" };
+    format!("{path}{row}{cell}{sum}")
 }
 
 fn perf(event: Event) -> String {

@@ -151,8 +151,11 @@ fn jobs_of_slurm_26_05_are_found_by_their_sluids() {
     }
     let (site, scope) = (Site::new(), Scope::new());
     let (collector, endpoint) = collector(&site, &site.endpoint());
-    let plan =
-        Plan { collector: &endpoint, jobs: &[scope.pattern.clone()], baseline: &[("cpu.usage", "50ms")] };
+    let plan = Plan {
+        collector: &endpoint,
+        jobs: std::slice::from_ref(&scope.pattern),
+        baseline: &[("cpu.usage", "50ms")],
+    };
     let agent = Agent::start(&site, &plan);
     // As slurmd runs the prolog that is in the tree.
     let prolog = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/slurm/prolog");

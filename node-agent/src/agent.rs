@@ -148,12 +148,7 @@ impl Agent {
                     ConnectError::Socket(error) => StartError::Collector(config.collector.clone(), error),
                     ConnectError::Spool(error) => StartError::Spool(error),
                 })?;
-        let listener = match &config.socket {
-            None => None,
-            Some(path) => Some(
-                control::Listener::open(path).map_err(|error| StartError::Control(path.clone(), error))?,
-            ),
-        };
+        let listener = open_socket(&config)?;
         let (requests, received) = mpsc::channel(REQUESTS);
         let ending = Arc::new(Ending::default());
 
@@ -180,13 +175,14 @@ impl Agent {
         let doors = Doors { listener, asked, remote_control, requests: requests_in, context, port: port_in };
         let (ready, is_ready) = sync_channel(1);
         let manager = spawn("manager", move || manage(manager, received, doors, &ready))?;
-        if let Err(error) = is_ready.recv().unwrap_or_else(|gone| Err(io::Error::other(gone))) {
-            drop(port.command(Command::Stop));
-            ending.wanted.store(true, Release);
-            port.full_doorbell().ring();
-            return Err(StartError::System("cannot manage jobs and serve the control socket", error));
+        let agent = Self { requests, manager, sampler, lookout, sender, ending, port, counters, session };
+        match is_ready.recv().unwrap_or_else(|gone| Err(io::Error::other(gone))) {
+            Ok(()) => Ok(agent),
+            Err(error) => {
+                agent.abandon();
+                Err(StartError::System("cannot manage jobs and serve the control socket", error))
+            }
         }
-        Ok(Self { requests, manager, sampler, lookout, sender, ending, port, counters, session })
     }
 
     /// Follows a job. Returns the metrics that cannot be had, with the reasons.
@@ -235,6 +231,13 @@ impl Agent {
         answer.blocking_recv().ok()
     }
 
+    /// Ends the threads of an agent without a manager, which would tell the others.
+    fn abandon(self) {
+        drop(self.port.command(Command::Stop));
+        self.ending.wanted.store(true, Release);
+        self.port.full_doorbell().ring();
+    }
+
     /// Takes no new samples, sends what there is, and waits for at most `patience` until it is acknowledged.
     pub fn stop(self, patience: Duration) -> Stopped {
         self.requests.blocking_send(Request::Stop).ok();
@@ -247,6 +250,14 @@ impl Agent {
         self.port.full_doorbell().ring();
         self.sender.join().unwrap_or(Stopped { all_acknowledged: false, all_kept: false })
     }
+}
+
+/// The control socket, where there is to be one.
+fn open_socket(config: &Config) -> Result<Option<control::Listener>, StartError> {
+    let open = |path: &std::path::PathBuf| {
+        control::Listener::open(path).map_err(|error| StartError::Control(path.clone(), error))
+    };
+    config.socket.as_ref().map(open).transpose()
 }
 
 fn descriptor(config: &Config) -> Result<SessionDescriptor, StartError> {

@@ -88,6 +88,8 @@ impl Connection {
     /// Makes the socket and begins to connect.
     pub(crate) fn open(context: &Context, destination: Destination) -> Result<Self, zmq::Error> {
         let (socket, monitor) = connect(context, &destination, 0)?;
+        // Within one process there is a connection from the beginning, of which libzmq does not tell.
+        let is_connected = destination.collector.starts_with("inproc:");
         Ok(Self {
             context: context.clone(),
             destination,
@@ -98,7 +100,7 @@ impl Connection {
             again_at_ns: None,
             again_after_ns: AGAIN_NS,
             told: None,
-            is_connected: false,
+            is_connected,
         })
     }
 

@@ -46,6 +46,8 @@ struct Walk<'a> {
     seen: &'a mut BTreeSet<PathBuf>,
     /// How many jobs were found of each owner that a path names.
     owners: &'a mut BTreeMap<(Option<u32>, Option<String>), usize>,
+    /// Jobs that were not noted, because there are too many.
+    passed_over: &'a mut usize,
 }
 
 impl Walk<'_> {
@@ -58,6 +60,7 @@ impl Walk<'_> {
         let is_named = captured.uid.is_some() || captured.user.is_some();
         let takes = self.found.len() < FOUND && (!is_named || *of_owner <= JOBS);
         *of_owner += usize::from(takes);
+        *self.passed_over += usize::from(!takes);
         takes
     }
 }
@@ -70,6 +73,7 @@ pub struct Discovery {
     inotify: Option<Inotify>,
     watched: BTreeMap<PathBuf, WatchDescriptor>,
     buffer: Vec<u8>,
+    passed_over: usize,
 }
 
 impl Discovery {
@@ -79,7 +83,17 @@ impl Discovery {
             Ok(inotify) => (Some(inotify), None),
             Err(error) => (None, Some(error)),
         };
-        (Self { mounts, patterns, inotify, watched: BTreeMap::new(), buffer: vec![0; 16 * 1024] }, error)
+        (
+            Self {
+                mounts,
+                patterns,
+                inotify,
+                watched: BTreeMap::new(),
+                buffer: vec![0; 16 * 1024],
+                passed_over: 0,
+            },
+            error,
+        )
     }
 
     /// The descriptor that is readable when something has changed.
@@ -106,20 +120,27 @@ impl Discovery {
         changed
     }
 
+    /// How many directories of jobs the last walk has seen and not given, because there are too many: a job may have several.
+    pub const fn passed_over(&self) -> usize {
+        self.passed_over
+    }
+
     /// All jobs that exist now, by their relative path. Watches every directory in which a job or a part of its path
     /// may appear.
     pub fn walk(&mut self) -> BTreeMap<PathBuf, Found> {
         let mut found = BTreeMap::new();
-        let (mut seen, mut owners) = (BTreeSet::new(), BTreeMap::new());
+        let (mut seen, mut owners, mut passed_over) = (BTreeSet::new(), BTreeMap::new(), 0);
         let roots: Vec<PathBuf> = self.mounts.roots().into_iter().map(Path::to_owned).collect();
         let patterns = self.patterns.clone();
         let begun: Vec<Begun<'_>> =
             patterns.iter().map(|pattern| Begun { pattern, captured: Captured::default() }).collect();
         for root in &roots {
-            let mut walk = Walk { root, found: &mut found, seen: &mut seen, owners: &mut owners };
+            let (found, seen, owners) = (&mut found, &mut seen, &mut owners);
+            let mut walk = Walk { root, found, seen, owners, passed_over: &mut passed_over };
             self.descend(&mut walk, Path::new(""), &begun, 0);
         }
         self.forget_unseen(&seen);
+        self.passed_over = passed_over;
         found
     }
 

@@ -70,10 +70,9 @@ impl Opener<'_> {
     /// Opens everything that `definitions` need. What cannot be had is told, once, with the reason.
     pub fn open(&self, subject: &Subject, definitions: &[Definition]) -> (Vec<Opened>, Vec<Unavailable>) {
         let mut unavailable = Vec::new();
-        let (by_processes, of_files): (Vec<_>, Vec<_>) = definitions
-            .iter()
-            .cloned()
-            .partition(|definition| self.falls_back_on_processes(subject, definition));
+        let falls_back = definitions.iter().any(may_be_of_processes) && self.falls_back_on_processes(subject);
+        let (by_processes, of_files): (Vec<_>, Vec<_>) =
+            definitions.iter().cloned().partition(|definition| falls_back && may_be_of_processes(definition));
         let mut opened = self.open_files(subject, &of_files, &mut unavailable);
         self.open_perf(subject, definitions, &mut opened, &mut unavailable);
         let has = |wanted: fn(&Origin) -> bool| -> Vec<Definition> {
@@ -111,25 +110,28 @@ impl Opener<'_> {
         (opened, unavailable)
     }
 
-    /// Whether a metric of a job with cgroups is to be had of the job's processes alone. On version 1 a file may be there and count
-    /// nothing, or count only what goes to a device with a limit: so it is believed when it has counted something.
-    fn falls_back_on_processes(&self, subject: &Subject, definition: &Definition) -> bool {
-        let mut origins = definition.metric.origins.iter();
-        if !matches!(subject, Subject::Cgroups(_))
-            || !origins.clone().any(|origin| matches!(origin, Origin::CgroupProcesses(_)))
-        {
+    /// Whether what the files of a job's cgroups should count is to be had of its processes alone. On version 1 the files may be
+    /// there and count nothing: they are believed when any of them has counted something, and then all of them, since both
+    /// beside each other would count twice.
+    fn falls_back_on_processes(&self, subject: &Subject) -> bool {
+        if !matches!(subject, Subject::Cgroups(_)) {
             return false;
         }
-        let counts = |(file, field): (&TextFile, Field)| {
+        let counts = |definition: &Definition, file: &'static TextFile, field: Field| {
             self.paths(subject, file).iter().any(|(path, labels)| {
                 let wanted = [Wanted { definition: definition.clone(), field }];
                 let source = FileSource::open(path, file.form, &wanted, labels);
                 source.is_ok_and(|source| file.hierarchy == Hierarchy::V2 || has_counted(source))
             })
         };
-        !origins.any(|origin| match origin {
-            Origin::Text { file, field } => counts((file, *field)),
-            Origin::Perf(_) | Origin::Processes(_) | Origin::CgroupProcesses(_) | Origin::Agent(_) => false,
+        let all = catalogue::all().map(|metric| Definition { metric, instance: None });
+        !all.filter(may_be_of_processes).any(|definition| {
+            definition.metric.origins.iter().any(|origin| match origin {
+                Origin::Text { file, field } => counts(&definition, file, *field),
+                Origin::Perf(_) | Origin::Processes(_) | Origin::CgroupProcesses(_) | Origin::Agent(_) => {
+                    false
+                }
+            })
         })
     }
 
@@ -308,7 +310,7 @@ impl Opener<'_> {
             };
             let needed = group.len() * if matches!(target, Target::Process(_)) { 1 } else { self.cpus.len() };
             if descriptors + needed > self.perf_descriptors {
-                unavailable.extend(refuse("the job's budget of perf descriptors is used up; raise perf_descriptors or sample fewer events"));
+                unavailable.extend(refuse("the job's budget of perf descriptors is used up; raise perf_descriptors, or LimitNOFILE where that is less, or sample fewer events"));
                 continue;
             }
             let (source, missing) = PerfSource::open(target, &group, self.cpus, &self.mounts.tracefs);
@@ -324,6 +326,11 @@ impl Opener<'_> {
 
 /// What sums over a job's processes are called as a source.
 const PROCESSES: &str = "processes";
+
+/// Whether a metric of a job with cgroups may be summed over its processes.
+fn may_be_of_processes(definition: &Definition) -> bool {
+    definition.metric.origins.iter().any(|origin| matches!(origin, Origin::CgroupProcesses(_)))
+}
 
 /// All that the catalogue has of a file.
 fn all_of(file: &'static TextFile) -> Vec<Wanted> {

@@ -1,7 +1,7 @@
 //! How many jobs are followed: as many as there is room for in the table and as there are file descriptors for. Jobs that are left
 //! out are counted, shown in `status`, and told of in the log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -82,7 +82,7 @@ impl Manager {
         let gone = if fits {
             Vec::new()
         } else {
-            let followed: std::collections::BTreeSet<&PathBuf> = followed.into_iter().collect();
+            let followed: BTreeSet<&PathBuf> = followed.into_iter().collect();
             let candidate = |(path, job): (&PathBuf, &Found)| Candidate {
                 is_new: !followed.contains(path),
                 job: path.clone(),
@@ -91,7 +91,7 @@ impl Manager {
             left_out(found.iter().map(candidate).collect(), room)
         };
         gone.iter().for_each(|path| drop(found.remove(path)));
-        self.tell_left_out(gone.len(), room);
+        self.tell_left_out(gone.len() + self.discovery.passed_over(), room);
     }
 
     fn tell_left_out(&mut self, jobs: usize, room: usize) {

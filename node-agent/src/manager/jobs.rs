@@ -122,7 +122,9 @@ impl Manager {
             }
             return;
         }
-        let has_place = |followed: &Followed| followed.found_at.as_ref() == Some(&found.relative);
+        let has_place = |followed: &Followed| {
+            found.captured.is_sluid && followed.found_at.as_ref() == Some(&found.relative)
+        };
         let other =
             self.followed.iter().find(|(_, followed)| has_place(followed)).map(|(key, _)| key.clone());
         if let Some(other) = other {

@@ -194,11 +194,7 @@ impl Manager {
                     self.heed_notices().await;
                 }
                 () = until(self.next_lease_end()) => self.end_leases().await,
-                () = until(self.sluids.next_ns()) => {
-                    if self.sluids.are_due(&self.mounts.proc) {
-                        self.look_for_jobs().await;
-                    }
-                }
+                () = until(self.sluids.next_ns()) => self.look_for_numbers().await,
                 () = readable(watched.as_ref()) => {
                     if self.discovery.changed() {
                         self.look_for_jobs().await;

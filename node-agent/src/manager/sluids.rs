@@ -4,7 +4,7 @@
 //! environment; a user may change that of her own, so that it is believed for no job that is followed under its own name. Where no
 //! process says it within a moment, the job is called by its SLUID.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -13,7 +13,8 @@ use std::time::Duration;
 use polymeter_proto::series::Identifier;
 use tokio::time::Instant;
 
-use super::{Manager, clock};
+use super::Manager;
+use crate::clock;
 use crate::jobs::discovery::Found;
 use crate::jobs::hierarchy::JobCgroups;
 use crate::log;
@@ -55,9 +56,9 @@ impl Sluids {
         if self.known.is_empty() && self.unnamed.is_empty() {
             return;
         }
-        let there: Vec<&str> = found.filter_map(|found| found.captured.job.as_deref()).collect();
-        self.known.retain(|sluid, _| there.contains(&sluid.as_str()));
-        self.unnamed.retain(|sluid, _| there.contains(&sluid.as_str()));
+        let there: BTreeSet<&str> = found.filter_map(|found| found.captured.job.as_deref()).collect();
+        self.known.retain(|sluid, _| there.contains(sluid.as_str()));
+        self.unnamed.retain(|sluid, _| there.contains(sluid.as_str()));
     }
 
     /// The job that a SLUID stands for; none as long as that may still come to be known.
@@ -98,7 +99,7 @@ impl Sluids {
     }
 
     /// Whether the number of some job has come to be known, or will not be.
-    pub(super) fn are_due(&self, proc: &Path) -> bool {
+    fn are_due(&self, proc: &Path) -> bool {
         let now = Instant::now();
         let is_due = |unnamed: &Unnamed| {
             now >= unnamed.until || number_in_environment(proc, &unnamed.cgroups).is_some()
@@ -108,6 +109,13 @@ impl Sluids {
 }
 
 impl Manager {
+    /// Looks for jobs anew when the number of one has come to be known.
+    pub(super) async fn look_for_numbers(&mut self) {
+        if self.sluids.are_due(&self.mounts.proc) {
+            self.look_for_jobs().await;
+        }
+    }
+
     /// The id of a job that discovery has found; none while it is not known.
     pub(super) fn id_of(&mut self, found: &Found) -> Option<Identifier> {
         let name = Identifier::try_from(found.captured.job.as_deref()?).ok()?;
@@ -168,8 +176,9 @@ mod tests {
         let (proc, job) = (directory.path().join("proc"), directory.path().join("s5K1KKYAYG5D00"));
         let step = job.join("step_0/user/task_0");
         fs::create_dir_all(&step).unwrap();
-        [&job, &job.join("step_0"), &job.join("step_0/user"), &step]
-            .map(|cgroup| fs::write(cgroup.join("cgroup.procs"), "").unwrap());
+        for cgroup in [&job, &job.join("step_0"), &job.join("step_0/user"), &step] {
+            fs::write(cgroup.join("cgroup.procs"), "").unwrap();
+        }
         let cgroups = JobCgroups { v2: Some(job), ..JobCgroups::default() };
         let (mut sluids, now, sluid) = (Sluids::default(), Instant::now(), name("s5K1KKYAYG5D00"));
         let nobody = |_: &Identifier| false;

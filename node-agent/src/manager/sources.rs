@@ -120,8 +120,10 @@ impl Manager {
             added.push((id, Box::new(active)));
             followed.sources.insert(name, open);
         }
-        let removed = before.into_values().map(|source| source.id).collect();
-        self.command(Command::Exchange { removed, added }).await;
+        let removed: Vec<SourceId> = before.into_values().map(|source| source.id).collect();
+        if !removed.is_empty() || !added.is_empty() {
+            self.command(Command::Exchange { removed, added }).await;
+        }
         self.read_ended().await;
         if followed.job.is_some() && !new.is_empty() {
             self.command(Command::ReadNow(new)).await;

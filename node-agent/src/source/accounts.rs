@@ -24,6 +24,12 @@ impl Amounts {
         }
     }
 
+    fn raise_to(&mut self, other: &Self) {
+        for (amount, other) in self.0.iter_mut().zip(other.0) {
+            *amount = other.max(*amount);
+        }
+    }
+
     fn less(&self, other: &Self) -> Self {
         let mut left = *self;
         for (left, taken) in left.0.iter_mut().zip(other.0) {
@@ -94,7 +100,9 @@ impl Accounts {
             let former = before.get(&pid).map(|known| known.base).unwrap_or_default();
             let Some(known) = self.known.get_mut(&pid) else { continue };
             if let Some(process) = reread(pid).filter(|process| process.started == known.process.started) {
-                known.process = process;
+                // What cannot be read any more is as it was.
+                known.process.total.raise_to(&process.total);
+                known.process.waited.raise_to(&process.waited);
             }
             self.ended.add(&owed.less(&known.process.waited.less(&former)));
         }

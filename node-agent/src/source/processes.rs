@@ -1,6 +1,9 @@
 //! Sums over a job's processes: all that an ordinary user without a cgroup of her own gets, and the I/O of a job whose cgroups do
 //! not count it.
 //!
+//! What a process does between its last reading and its end is known when its parent waits for it; of one that nobody waits for, an
+//! ordinary user may not read the I/O any more.
+//!
 //! A tree is walked from its root with `children` of each thread (CONFIG_PROC_CHILDREN); who lost a parent stays of it. The
 //! processes of a cgroup are those of it and of all below it.
 
@@ -31,7 +34,7 @@ const TICK_NS: u64 = 10_000_000;
 /// Whose processes are summed.
 #[derive(Debug)]
 enum Members {
-    /// A process and its descendants. The root is none once its number may be another's.
+    /// A process and its descendants. The root is none once it has been seen.
     Tree(Option<u32>),
     /// All in a cgroup and below it; the next turn begins at this number.
     Cgroup(PathBuf, u32),
@@ -46,6 +49,8 @@ pub struct ProcessesSource {
     fields: Vec<ProcessField>,
     page_bytes: u64,
     accounts: Accounts,
+    /// Whether the I/O of some process could ever be read. It may not where the agent lacks the right to it.
+    has_io: bool,
 }
 
 /// What the processes have now, of which nothing stays when they end.
@@ -54,6 +59,9 @@ struct Levels {
     resident_pages: u64,
     threads: u64,
     processes: u64,
+    /// Of how many the I/O was read, and of how many it may not be.
+    io: u64,
+    no_io: u64,
 }
 
 /// The places of the amounts.
@@ -95,7 +103,15 @@ impl ProcessesSource {
             })
             .unzip();
         let page_bytes = rustix::param::page_size() as u64;
-        Self { proc: proc.to_owned(), members, slots, fields, page_bytes, accounts: Accounts::default() }
+        Self {
+            proc: proc.to_owned(),
+            members,
+            slots,
+            fields,
+            page_bytes,
+            accounts: Accounts::default(),
+            has_io: false,
+        }
     }
 
     /// Reads all processes. Allocates: its cost lies in opening two files per process anyway.
@@ -104,7 +120,7 @@ impl ProcessesSource {
         let mut levels = Levels::default();
         let found = match &self.members {
             Members::Tree(root) => self.read_tree(*root, &mut levels),
-            Members::Cgroup(top, turn) => match self.read_cgroup(top, *turn) {
+            Members::Cgroup(top, turn) => match self.read_cgroup(top, *turn, &mut levels) {
                 None => return Outcome::Gone,
                 Some((found, next)) => {
                     self.members = Members::Cgroup(top.clone(), next);
@@ -118,8 +134,12 @@ impl ProcessesSource {
         if is_tree && levels.processes == 0 {
             return Outcome::Gone;
         }
+        self.has_io |= levels.io > 0;
+        let knows_io = self.has_io || levels.no_io == 0;
         for (slot, field) in (0..).zip(&self.fields) {
-            reading.set(slot, value(*field, &sums, &levels, self.page_bytes));
+            if knows_io || !matches!(field, ProcessField::ReadBytes | ProcessField::WriteBytes) {
+                reading.set(slot, value(*field, &sums, &levels, self.page_bytes));
+            }
         }
         Outcome::Read
     }
@@ -128,14 +148,9 @@ impl ProcessesSource {
     fn read_tree(&mut self, root: Option<u32>, levels: &mut Levels) -> BTreeMap<u32, Process> {
         let known = self.accounts.processes().map(|(pid, process)| (pid, Some(process.started)));
         let mut queue: Vec<(u32, Option<u64>)> = known.collect();
-        match root.map(|root| (root, self.accounts.process(root).map(|process| process.started))) {
-            Some((root, None)) if queue.is_empty() => queue.push((root, None)),
-            // Once it has been seen and is no more, its number may be another's.
-            Some((_, None)) => self.members = Members::Tree(None),
-            Some(_) | None => {}
-        }
         // Parents before children, so that one that is waited for meanwhile is not counted in both.
         queue.sort_by_key(|(pid, _)| self.accounts.process(*pid).map(|process| process.started));
+        queue.extend(root.map(|root| (root, None)));
         let (mut found, mut next) = (BTreeMap::new(), 0);
         while let Some((pid, started)) = queue.get(next).copied() {
             next += 1;
@@ -155,11 +170,20 @@ impl ProcessesSource {
                 queue.extend(children.into_iter().map(|pid| (pid, None)));
             }
         }
+        if root.is_some_and(|root| found.contains_key(&root)) {
+            // From now on it is known by when it started: its number may be another's later.
+            self.members = Members::Tree(None);
+        }
         found
     }
 
     /// The processes of a cgroup as they are now, and where the next turn begins; none where the cgroup is gone.
-    fn read_cgroup(&self, top: &Path, turn: u32) -> Option<(BTreeMap<u32, Process>, u32)> {
+    fn read_cgroup(
+        &self,
+        top: &Path,
+        turn: u32,
+        levels: &mut Levels,
+    ) -> Option<(BTreeMap<u32, Process>, u32)> {
         let listed = listed(top)?;
         let (known, new): (Vec<u32>, Vec<u32>) =
             listed.iter().copied().partition(|pid| self.accounts.process(*pid).is_some());
@@ -174,7 +198,10 @@ impl ProcessesSource {
             known.iter().filter_map(|pid| Some((*pid, *self.accounts.process(*pid)?))).collect();
         for pid in read {
             match read_process(&self.proc, pid, self.accounts.process(pid)) {
-                Some((process, _)) => drop(found.insert(pid, process)),
+                Some((process, own)) => {
+                    found.insert(pid, process);
+                    levels.add(&own);
+                }
                 None => drop(found.remove(&pid)),
             }
         }
@@ -221,10 +248,14 @@ fn children(directory: &Path) -> Vec<u32> {
 fn read_process(proc: &Path, pid: u32, known: Option<&Process>) -> Option<(Process, Levels)> {
     let directory = proc.join(pid.to_string());
     let stat = fs::read_to_string(directory.join("stat")).ok()?;
-    let (mut process, levels) = parse_stat(&stat)?;
+    let (mut process, mut levels) = parse_stat(&stat)?;
     match fs::read_to_string(directory.join("io")) {
-        Ok(io) => add_io(&mut process, &io),
+        Ok(io) => {
+            levels.io = 1;
+            add_io(&mut process, &io);
+        }
         Err(_) => {
+            levels.no_io = 1;
             let known = known.filter(|known| known.started == process.started);
             for place in [READ_BYTES, WRITE_BYTES] {
                 copy(&mut process.total, known.map(|known| &known.total), place);
@@ -247,11 +278,12 @@ fn parse_stat(stat: &str) -> Option<(Process, Levels)> {
     let (_, fields) = stat.rsplit_once(')')?;
     let fields: Vec<u64> = fields.split_ascii_whitespace().map(|field| field.parse().unwrap_or(0)).collect();
     let field = |number: usize| fields.get(number - 3).copied().unwrap_or(0);
-    let waited = Amounts([field(16) * TICK_NS, field(17) * TICK_NS, field(11), field(13), 0, 0]);
-    let mut total = Amounts([field(14) * TICK_NS, field(15) * TICK_NS, field(10), field(12), 0, 0]);
+    let ticks = |number: usize| field(number).saturating_mul(TICK_NS);
+    let waited = Amounts([ticks(16), ticks(17), field(11), field(13), 0, 0]);
+    let mut total = Amounts([ticks(14), ticks(15), field(10), field(12), 0, 0]);
     total.add(&waited);
     let parent = u32::try_from(field(4)).unwrap_or(0);
-    let levels = Levels { resident_pages: field(24), threads: field(20), processes: 1 };
+    let levels = Levels { resident_pages: field(24), threads: field(20), processes: 1, io: 0, no_io: 0 };
     Some((Process { parent, started: field(22), total, waited }, levels))
 }
 
@@ -271,13 +303,15 @@ impl Levels {
         self.resident_pages += other.resident_pages;
         self.threads += other.threads;
         self.processes += other.processes;
+        self.io += other.io;
+        self.no_io += other.no_io;
     }
 }
 
 fn value(field: ProcessField, sums: &Amounts, levels: &Levels, page_bytes: u64) -> u64 {
     let amount = |place: usize| sums.0.get(place).copied().unwrap_or_default();
     match field {
-        ProcessField::CpuUsage => amount(USER_NS) + amount(SYSTEM_NS),
+        ProcessField::CpuUsage => amount(USER_NS).saturating_add(amount(SYSTEM_NS)),
         ProcessField::CpuUser => amount(USER_NS),
         ProcessField::CpuSystem => amount(SYSTEM_NS),
         ProcessField::Resident => levels.resident_pages * page_bytes,
@@ -377,6 +411,26 @@ mod tests {
         }
         drop(root.stdin.take());
         root.wait().unwrap();
+    }
+
+    #[test]
+    fn io_that_may_not_be_read_is_absent_and_not_0() {
+        let directory = tempfile::tempdir().unwrap();
+        let (proc, job) = (directory.path().join("proc"), directory.path().join("job"));
+        fs::create_dir_all(&job).unwrap();
+        fs::create_dir_all(proc.join("7")).unwrap();
+        fs::write(job.join("cgroup.procs"), "").unwrap();
+        let mut source = ProcessesSource::of_cgroup(&proc, &job);
+        assert_eq!(read(&mut source, "io.write.bytes"), 0, "no process yet");
+        fs::write(job.join("cgroup.procs"), "7\n").unwrap();
+        fs::write(proc.join("7/stat"), "7 (a) S 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1 0 7 0 0 0").unwrap();
+        let mut reading = Reading::absent(source.slots().len());
+        assert_eq!(source.read(&mut reading), Outcome::Read);
+        assert_eq!(reading.get(place(&source, "io.write.bytes")), None);
+        fs::write(proc.join("7/io"), "read_bytes: 1\nwrite_bytes: 2\n").unwrap();
+        assert_eq!(read(&mut source, "io.write.bytes"), 2);
+        fs::remove_file(proc.join("7/io")).unwrap();
+        assert_eq!(read(&mut source, "io.write.bytes"), 2, "as it was known");
     }
 
     #[test]

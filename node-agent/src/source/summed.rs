@@ -169,8 +169,11 @@ impl SummedSource {
 }
 
 impl Member {
-    fn new(file: FileSource) -> Self {
-        Self { reading: Reading::absent(file.slots().len()), file }
+    /// A file with what it says now: its cgroup may be gone before it is read again.
+    fn new(mut file: FileSource) -> Self {
+        let mut reading = Reading::absent(file.slots().len());
+        file.read(&mut Text::default(), &mut reading);
+        Self { reading, file }
     }
 }
 
