@@ -6,6 +6,7 @@ pub mod layout;
 mod number;
 pub mod own;
 pub mod perf;
+mod process;
 pub mod processes;
 pub mod reading;
 pub mod summed;

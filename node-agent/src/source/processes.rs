@@ -14,9 +14,10 @@ use std::path::{Path, PathBuf};
 use polymeter_proto::catalogue::{self, Definition, Metric, Origin, ProcessField};
 use polymeter_proto::series::Labels;
 
-use super::accounts::{Accounts, Amounts, Process};
+use super::accounts::{Accounts, Process};
 use super::file::Outcome;
 use super::layout::Slot;
+use super::process::{Levels, read_process, value};
 use super::reading::Reading;
 
 /// Processes that are followed; a fork bomb is somebody else's affair.
@@ -28,8 +29,6 @@ const AT_A_TIME: usize = 256;
 
 /// Cgroups of one job whose processes are looked for.
 const CGROUPS: usize = 256;
-
-const TICK_NS: u64 = 10_000_000;
 
 /// Whose processes are summed.
 #[derive(Debug)]
@@ -52,25 +51,6 @@ pub struct ProcessesSource {
     /// Whether the I/O of some process could ever be read. It may not where the agent lacks the right to it.
     has_io: bool,
 }
-
-/// What the processes have now, of which nothing stays when they end.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-struct Levels {
-    resident_pages: u64,
-    threads: u64,
-    processes: u64,
-    /// Of how many the I/O was read, and of how many it may not be.
-    io: u64,
-    no_io: u64,
-}
-
-/// The places of the amounts.
-const USER_NS: usize = 0;
-const SYSTEM_NS: usize = 1;
-const MINOR_FAULTS: usize = 2;
-const MAJOR_FAULTS: usize = 3;
-const READ_BYTES: usize = 4;
-const WRITE_BYTES: usize = 5;
 
 impl ProcessesSource {
     /// The process `root` and its descendants, below `proc`.
@@ -244,86 +224,6 @@ fn children(directory: &Path) -> Vec<u32> {
         .collect()
 }
 
-/// A process as it is now. Where its I/O may not be read any more, as when it has become another user's, that is as it was known.
-fn read_process(proc: &Path, pid: u32, known: Option<&Process>) -> Option<(Process, Levels)> {
-    let directory = proc.join(pid.to_string());
-    let stat = fs::read_to_string(directory.join("stat")).ok()?;
-    let (mut process, mut levels) = parse_stat(&stat)?;
-    match fs::read_to_string(directory.join("io")) {
-        Ok(io) => {
-            levels.io = 1;
-            add_io(&mut process, &io);
-        }
-        Err(_) => {
-            levels.no_io = 1;
-            let known = known.filter(|known| known.started == process.started);
-            for place in [READ_BYTES, WRITE_BYTES] {
-                copy(&mut process.total, known.map(|known| &known.total), place);
-                copy(&mut process.waited, known.map(|known| &known.waited), place);
-            }
-        }
-    }
-    Some((process, levels))
-}
-
-fn copy(to: &mut Amounts, from: Option<&Amounts>, place: usize) {
-    if let (Some(to), Some(from)) = (to.0.get_mut(place), from.and_then(|from| from.0.get(place))) {
-        *to = *from;
-    }
-}
-
-/// Takes apart a line of `/proc/PID/stat`. The name in it may have spaces and parentheses; what follows the last of them begins
-/// with field 3.
-fn parse_stat(stat: &str) -> Option<(Process, Levels)> {
-    let (_, fields) = stat.rsplit_once(')')?;
-    let fields: Vec<u64> = fields.split_ascii_whitespace().map(|field| field.parse().unwrap_or(0)).collect();
-    let field = |number: usize| fields.get(number - 3).copied().unwrap_or(0);
-    let ticks = |number: usize| field(number).saturating_mul(TICK_NS);
-    let waited = Amounts([ticks(16), ticks(17), field(11), field(13), 0, 0]);
-    let mut total = Amounts([ticks(14), ticks(15), field(10), field(12), 0, 0]);
-    total.add(&waited);
-    let parent = u32::try_from(field(4)).unwrap_or(0);
-    let levels = Levels { resident_pages: field(24), threads: field(20), processes: 1, io: 0, no_io: 0 };
-    Some((Process { parent, started: field(22), total, waited }, levels))
-}
-
-/// Takes `/proc/PID/io` apart. What children have used is part of it when they have been waited for, and is not told apart.
-fn add_io(process: &mut Process, io: &str) {
-    let value = |key: &str| {
-        let line = io.lines().find_map(|line| line.strip_prefix(key));
-        line.and_then(|value| value.trim().parse::<u64>().ok()).unwrap_or(0)
-    };
-    let io = Amounts([0, 0, 0, 0, value("read_bytes:"), value("write_bytes:")]);
-    process.total.add(&io);
-    process.waited.add(&io);
-}
-
-impl Levels {
-    const fn add(&mut self, other: &Self) {
-        self.resident_pages += other.resident_pages;
-        self.threads += other.threads;
-        self.processes += other.processes;
-        self.io += other.io;
-        self.no_io += other.no_io;
-    }
-}
-
-fn value(field: ProcessField, sums: &Amounts, levels: &Levels, page_bytes: u64) -> u64 {
-    let amount = |place: usize| sums.0.get(place).copied().unwrap_or_default();
-    match field {
-        ProcessField::CpuUsage => amount(USER_NS).saturating_add(amount(SYSTEM_NS)),
-        ProcessField::CpuUser => amount(USER_NS),
-        ProcessField::CpuSystem => amount(SYSTEM_NS),
-        ProcessField::Resident => levels.resident_pages * page_bytes,
-        ProcessField::ReadBytes => amount(READ_BYTES),
-        ProcessField::WriteBytes => amount(WRITE_BYTES),
-        ProcessField::MinorFaults => amount(MINOR_FAULTS),
-        ProcessField::MajorFaults => amount(MAJOR_FAULTS),
-        ProcessField::Threads => levels.threads,
-        ProcessField::Processes => levels.processes,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::{BufRead, BufReader};
@@ -340,25 +240,6 @@ mod tests {
         let mut reading = Reading::absent(source.slots().len());
         assert_eq!(source.read(&mut reading), Outcome::Read);
         reading.get(place(source, name)).unwrap()
-    }
-
-    #[test]
-    fn a_name_with_spaces_and_parentheses_is_no_field() {
-        let (process, levels) = parse_stat("42 (a) b (c)) S 1 42 42 0 -1 4194304 100 20 3 4 500 60 7 8 20 0 3 0 1 1000000 250 18446744073709551615").unwrap();
-        assert_eq!((process.parent, process.started), (1, 1));
-        assert_eq!(process.total.0, [507 * TICK_NS, 68 * TICK_NS, 120, 7, 0, 0]);
-        assert_eq!(process.waited.0, [7 * TICK_NS, 8 * TICK_NS, 20, 4, 0, 0]);
-        assert_eq!((levels.threads, levels.resident_pages, levels.processes), (3, 250, 1));
-    }
-
-    #[test]
-    fn io_is_by_name() {
-        let mut process = Process::default();
-        add_io(
-            &mut process,
-            "rchar: 9\nwchar: 9\nsyscr: 9\nsyscw: 9\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 0\n",
-        );
-        assert_eq!(process.total.0, [0, 0, 0, 0, 4096, 8192]);
     }
 
     #[test]
