@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -28,7 +30,8 @@ use crate::jobs::open::online_cpus;
 use crate::kernel;
 use crate::keys::{KeyFiles, KeysError};
 use crate::log;
-use crate::manager::{Manager, Shared, ask};
+use crate::manager::capacity::FEWEST;
+use crate::manager::{Manager, Shared, ask, waitable};
 use crate::request::{JobSpec, RegisterError, Request, View};
 use crate::sampler::{Command, Port, Sampler};
 use crate::status::Board;
@@ -51,6 +54,8 @@ pub enum StartError {
     Spool(SpoolError),
     /// The control socket cannot be opened.
     Control(std::path::PathBuf, io::Error),
+    /// This process may open too few file descriptors.
+    Descriptors(usize),
 }
 
 impl fmt::Display for StartError {
@@ -69,6 +74,11 @@ impl fmt::Display for StartError {
                 f,
                 "cannot open the control socket {}: {error}; set `socket` in the configuration",
                 path.display()
+            ),
+            Self::Descriptors(limit) => write!(
+                f,
+                "cannot start with {limit} file descriptors: {FEWEST} are needed, and some 32 for each job; raise \
+                 LimitNOFILE of the service, or `ulimit -n`"
             ),
         }
     }
@@ -105,6 +115,10 @@ impl Agent {
     /// # Errors
     /// When something that it needs cannot be had; nothing runs then.
     pub fn start(config: Config, context: &zmq::Context) -> Result<Self, StartError> {
+        let limit = kernel::descriptor_limit();
+        if limit < FEWEST {
+            return Err(StartError::Descriptors(limit));
+        }
         let session =
             sender::new_session().map_err(|error| StartError::System("no random numbers", error))?;
         let mounts = Mounts::read(&config.root)
@@ -134,16 +148,11 @@ impl Agent {
                     ConnectError::Socket(error) => StartError::Collector(config.collector.clone(), error),
                     ConnectError::Spool(error) => StartError::Spool(error),
                 })?;
-        let listener = match &config.socket {
-            None => None,
-            Some(path) => Some(
-                control::Listener::open(path).map_err(|error| StartError::Control(path.clone(), error))?,
-            ),
-        };
+        let listener = open_socket(&config)?;
         let (requests, received) = mpsc::channel(REQUESTS);
         let ending = Arc::new(Ending::default());
 
-        let (flush, priority) = (config.flush, config.realtime_priority);
+        let (flush, priority, collector) = (config.flush, config.realtime_priority, config.collector.clone());
         let remote_control = config.hears_collector();
         let (for_sampler, counted) = (Arc::clone(&port), Arc::clone(&counters));
         let sampler = spawn("sampler", move || sample(for_sampler, counted, flush, priority))?;
@@ -156,10 +165,24 @@ impl Agent {
             .lookout()
             .map(|lookout| spawn("lookout", move || look_out(&lookout, &for_lookout, priority)));
         let lookout = lookout.transpose()?;
-        let context = control::Context { session, counters: Arc::clone(&counters), rights: told_rights };
-        let doors = Doors { listener, asked, remote_control, requests: requests.clone(), context };
-        let manager = spawn("manager", move || manage(manager, received, doors))?;
-        Ok(Self { requests, manager, sampler, lookout, sender, ending, port, counters, session })
+        let context = control::Context {
+            session,
+            collector: Arc::from(collector),
+            counters: Arc::clone(&counters),
+            rights: told_rights,
+        };
+        let (requests_in, port_in) = (requests.clone(), Arc::clone(&port));
+        let doors = Doors { listener, asked, remote_control, requests: requests_in, context, port: port_in };
+        let (ready, is_ready) = sync_channel(1);
+        let manager = spawn("manager", move || manage(manager, received, doors, &ready))?;
+        let agent = Self { requests, manager, sampler, lookout, sender, ending, port, counters, session };
+        match is_ready.recv().unwrap_or_else(|gone| Err(io::Error::other(gone))) {
+            Ok(()) => Ok(agent),
+            Err(error) => {
+                agent.abandon();
+                Err(StartError::System("cannot manage jobs and serve the control socket", error))
+            }
+        }
     }
 
     /// Follows a job. Returns the metrics that cannot be had, with the reasons.
@@ -208,6 +231,13 @@ impl Agent {
         answer.blocking_recv().ok()
     }
 
+    /// Ends the threads of an agent without a manager, which would tell the others.
+    fn abandon(self) {
+        drop(self.port.command(Command::Stop));
+        self.ending.wanted.store(true, Release);
+        self.port.full_doorbell().ring();
+    }
+
     /// Takes no new samples, sends what there is, and waits for at most `patience` until it is acknowledged.
     pub fn stop(self, patience: Duration) -> Stopped {
         self.requests.blocking_send(Request::Stop).ok();
@@ -220,6 +250,14 @@ impl Agent {
         self.port.full_doorbell().ring();
         self.sender.join().unwrap_or(Stopped { all_acknowledged: false, all_kept: false })
     }
+}
+
+/// The control socket, where there is to be one.
+fn open_socket(config: &Config) -> Result<Option<control::Listener>, StartError> {
+    let open = |path: &std::path::PathBuf| {
+        control::Listener::open(path).map_err(|error| StartError::Control(path.clone(), error))
+    };
+    config.socket.as_ref().map(open).transpose()
 }
 
 fn descriptor(config: &Config) -> Result<SessionDescriptor, StartError> {
@@ -284,22 +322,41 @@ struct Doors {
     remote_control: bool,
     requests: mpsc::Sender<Request>,
     context: control::Context,
+    port: Arc<Port>,
 }
 
-fn manage(manager: Manager, received: mpsc::Receiver<Request>, doors: Doors) {
+/// Manages until the end. Says first whether it can: with too few descriptors, nothing else would say so.
+fn manage(
+    manager: Manager,
+    received: mpsc::Receiver<Request>,
+    doors: Doors,
+    ready: &SyncSender<io::Result<()>>,
+) {
     // It does little, and the cgroups of a short job must be opened soon.
     raise_priority();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
-    match runtime {
-        Err(error) => log::error(&format!("cannot start: {error}")),
-        Ok(runtime) => runtime.block_on(async {
-            // Both end with the runtime, when the manager has ended.
-            let (asking, context) = (doors.requests.clone(), doors.context.clone());
-            tokio::spawn(control::remote::serve(doors.asked, doors.remote_control, asking, context));
-            if let Some(listener) = doors.listener {
-                tokio::spawn(control::serve(listener, doors.requests, doors.context));
-            }
-            manager.run(received).await;
-        }),
+    let ended = runtime.and_then(|runtime| runtime.block_on(managed(manager, received, doors, ready)));
+    if let Err(error) = ended {
+        // It waits for this.
+        ready.send(Err(error)).ok();
     }
+}
+
+async fn managed(
+    manager: Manager,
+    received: mpsc::Receiver<Request>,
+    doors: Doors,
+    ready: &SyncSender<io::Result<()>>,
+) -> io::Result<()> {
+    let notices = waitable(doors.port.notices_doorbell().as_fd())?;
+    let listener = doors.listener.map(control::Listener::wait_on).transpose()?;
+    ready.send(Ok(())).ok();
+    // Both end with the runtime, when the manager has ended.
+    let (asking, context) = (doors.requests.clone(), doors.context.clone());
+    tokio::spawn(control::remote::serve(doors.asked, doors.remote_control, asking, context));
+    if let Some(listener) = listener {
+        tokio::spawn(control::serve(listener, doors.requests, doors.context));
+    }
+    manager.run(received, notices).await;
+    Ok(())
 }

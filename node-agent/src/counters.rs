@@ -1,7 +1,7 @@
 //! What the agent counts of itself, for everybody to read without a lock.
 
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 
 /// Totals since the agent began. The sampler and the sender write, each its own; everybody reads.
 #[derive(Debug, Default)]
@@ -25,6 +25,31 @@ pub struct Counters {
     pub refused: AtomicU64,
     pub jobs: AtomicU64,
     pub sources: AtomicU64,
+    pub jobs_left_out: AtomicU64,
+    pub descriptors: AtomicU64,
+    pub descriptor_limit: AtomicU64,
+    pub collector: CollectorState,
+}
+
+/// Whether there is a connection to the collector. Times are in microseconds since the epoch; 0 for never.
+#[derive(Debug, Default)]
+pub struct CollectorState {
+    /// Whether there is one now.
+    pub is_connected: AtomicBool,
+    /// Since when that is so.
+    pub since_us: AtomicI64,
+    /// When something was acknowledged last.
+    pub acknowledged_us: AtomicI64,
+}
+
+impl CollectorState {
+    /// Notes whether there is a connection, and when that became so.
+    pub(crate) fn changed(&self, is_connected: bool, now_us: i64) {
+        let before = self.is_connected.swap(is_connected, Relaxed);
+        if before != is_connected || self.since_us.load(Relaxed) == 0 {
+            self.since_us.store(now_us, Relaxed);
+        }
+    }
 }
 
 impl Counters {

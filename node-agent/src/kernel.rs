@@ -3,8 +3,12 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use tokio::io::unix::AsyncFd;
+
+use crate::clock;
 
 /// Gives the calling thread the real-time policy `SCHED_FIFO` at `priority`, sched(7).
 ///
@@ -43,6 +47,31 @@ pub fn raise_descriptor_limit() {
         rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum },
     )
     .ok();
+}
+
+/// How many descriptors this process may have open.
+pub(crate) fn descriptor_limit() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
+}
+
+/// How many descriptors this process has open. From Linux 6.2 on that is the size of the directory of them. On older kernels they
+/// are counted, which takes longer the more there are: only so often.
+pub(crate) fn open_descriptors() -> usize {
+    const OPEN: &str = "/proc/self/fd";
+    const COUNT_AGAIN_NS: u64 = 200_000_000;
+    static COUNTED_AT_NS: AtomicU64 = AtomicU64::new(0);
+    static COUNTED: AtomicUsize = AtomicUsize::new(0);
+    let size = std::fs::metadata(OPEN).map_or(0, |directory| directory.len());
+    if let Ok(open @ 1..) = usize::try_from(size) {
+        return open;
+    }
+    let now_ns = clock::monotonic_ns();
+    if now_ns.saturating_sub(COUNTED_AT_NS.load(Relaxed)) >= COUNT_AGAIN_NS {
+        COUNTED.store(std::fs::read_dir(OPEN).map_or(0, Iterator::count), Relaxed);
+        COUNTED_AT_NS.store(now_ns, Relaxed);
+    }
+    COUNTED.load(Relaxed)
 }
 
 /// Has every descriptor but stdin, stdout and stderr closed in the programs that this one starts. `close_range` would be one

@@ -92,7 +92,7 @@ impl fmt::Display for RegisterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Known => f.write_str("a job with this id is followed already; unregister it first"),
-            Self::TooMany => f.write_str("too many jobs are followed on this node"),
+            Self::TooMany => f.write_str("too many jobs are followed on this node, or too many of this user; unregister some, or raise LimitNOFILE of the agent"),
             Self::NoSuchCgroup(path) => write!(f, "there is no cgroup {}", path.display()),
             Self::NoCgroup => f.write_str("name at least one cgroup directory of the job, or its process"),
         }

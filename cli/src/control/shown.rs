@@ -15,8 +15,9 @@ pub(super) fn status_text(status: &Status) -> String {
         0 => String::new(),
         bytes => format!(", {} in the spool", units::bytes(bytes)),
     };
+    let (collector, jobs) = (collector_text(status), jobs_left_out(status));
     let mut text = format!(
-        "session    {}\nsamples    {} due, {} taken, {} late, {} missed, {} absent, {} dropped{refused}\ndelivery   {} frames sent, {} acknowledged, {} sent, {} waiting{spooled}\ncost       {} CPU time, {} memory\n\n",
+        "session    {}\n{collector}samples    {} due, {} taken, {} late, {} missed, {} absent, {} dropped{refused}\ndelivery   {} frames sent, {} acknowledged, {} sent, {} waiting{spooled}\n{jobs}cost       {} CPU time, {} memory\n\n",
         status.session,
         counts.due,
         counts.taken,
@@ -71,6 +72,34 @@ pub(super) fn status_text(status: &Status) -> String {
         text.push_str(&terminal::table(&missing));
     }
     text
+}
+
+/// Whether the collector can be reached, since when, and what waits for it.
+fn collector_text(status: &Status) -> String {
+    let Some(collector) = &status.collector else { return String::new() };
+    let ago = |us: i64| {
+        units::seconds(u64::try_from(collector.now_us.saturating_sub(us)).unwrap_or(0).saturating_mul(1_000))
+    };
+    let state = if collector.connected { "connected" } else { "NOT connected" };
+    let since = collector.since_us.map_or_else(String::new, |us| format!(" for {}", ago(us)));
+    let acknowledged = match collector.acknowledged_us {
+        None => "nothing acknowledged yet".to_owned(),
+        Some(us) => format!("last acknowledgement {} ago", ago(us)),
+    };
+    let waiting = units::bytes(collector.backlog_bytes);
+    format!("collector  {}, {state}{since}, {acknowledged}, {waiting} waiting\n", collector.address)
+}
+
+/// The jobs that are not followed, where there are any.
+fn jobs_left_out(status: &Status) -> String {
+    let counts = &status.counts;
+    if counts.jobs_left_out == 0 {
+        return String::new();
+    }
+    format!(
+        "jobs       {} followed, {} NOT followed: {} of {} file descriptors are open\n",
+        counts.jobs, counts.jobs_left_out, counts.descriptors, counts.descriptor_limit
+    )
 }
 
 pub(super) fn jobs_text(jobs: &[SubjectStatus]) -> String {

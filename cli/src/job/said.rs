@@ -34,7 +34,7 @@ pub(crate) struct Told {
     #[arg(long, value_name = "ID")]
     job: Option<String>,
 
-    /// Another name of the job, which its cgroups carry instead of its id, such as Slurm's SLUID.
+    /// Another name of the job, which its cgroups carry instead of its id; without it SLURM_JOB_SLUID.
     #[arg(long, value_name = "NAME")]
     alias: Option<String>,
 
@@ -203,7 +203,7 @@ impl Told {
         };
         let start = Start {
             job: job_id(self.job.as_ref(), environment)?,
-            alias: self.alias.clone(),
+            alias: self.alias.clone().or_else(|| nameable(&["SLURM_JOB_SLUID"])),
             cluster: self.cluster.clone().or_else(|| nameable(&["SLURM_CLUSTER_NAME"])),
             uid: self.uid.or_else(uid),
             user: self.user.clone().or_else(|| nameable(&["SLURM_JOB_USER", "OAR_USER"])),

@@ -128,6 +128,12 @@ impl Job {
         self.places.iter().find(|place| place.parent().and_then(Path::parent) == Some(&root)).unwrap().clone()
     }
 
+    /// The directory in the hierarchy of a controller, however deep it lies there.
+    pub fn directory_below(&self, controller: &str) -> PathBuf {
+        let root = root(controller).unwrap();
+        self.places.iter().find(|place| place.starts_with(&root)).unwrap().clone()
+    }
+
     /// Ends its processes and removes it.
     pub fn remove(self) {
         for place in &self.places {

@@ -305,6 +305,9 @@ pub struct Status {
     pub session: String,
     /// Its totals.
     pub counts: Counts,
+    /// Whether the collector can be reached; none from an agent that does not say so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collector: Option<CollectorStatus>,
     /// The node and the jobs.
     pub subjects: Vec<SubjectStatus>,
 }
@@ -332,6 +335,31 @@ pub struct Counts {
     pub spool_bytes: u64,
     pub cpu_ns: u64,
     pub resident_bytes: u64,
+    #[serde(default)]
+    pub jobs: u64,
+    #[serde(default)]
+    pub jobs_left_out: u64,
+    #[serde(default)]
+    pub descriptors: u64,
+    #[serde(default)]
+    pub descriptor_limit: u64,
+}
+
+/// The way to the collector. Times are in microseconds since the epoch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CollectorStatus {
+    /// Where it is looked for.
+    pub address: String,
+    /// Whether there is a connection.
+    pub connected: bool,
+    /// Since when that is so.
+    pub since_us: Option<i64>,
+    /// When it acknowledged something last.
+    pub acknowledged_us: Option<i64>,
+    /// When this was said.
+    pub now_us: i64,
+    /// Bytes that wait to be acknowledged, in memory and in the spool.
+    pub backlog_bytes: u64,
 }
 
 /// The node, or one job.
@@ -370,9 +398,10 @@ pub struct SourceStatus {
 }
 
 impl Status {
-    pub(super) fn new(session: SessionId, counts: &Counts, view: &View) -> Self {
+    pub(super) fn new(session: SessionId, counts: &Counts, collector: CollectorStatus, view: &View) -> Self {
         let subjects = view.subjects.iter().map(SubjectStatus::of).collect();
-        Self { version: 1, session: session.to_string(), counts: counts.clone(), subjects }
+        let (session, collector) = (session.to_string(), Some(collector));
+        Self { version: 1, session, counts: counts.clone(), collector, subjects }
     }
 }
 

@@ -19,6 +19,14 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
+    /// The socket for tokio, and the right to it.
+    ///
+    /// # Errors
+    /// Outside of a runtime with I/O, or when epoll does not take it.
+    pub(crate) fn wait_on(self) -> io::Result<(tokio::net::UnixListener, File)> {
+        Ok((tokio::net::UnixListener::from_std(self.socket)?, self.lock))
+    }
+
     /// Opens the socket at `path`. A socket there that nobody listens on, left by an agent that was killed, is replaced.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         if let Some(directory) = path.parent() {

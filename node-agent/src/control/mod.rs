@@ -13,6 +13,7 @@ mod office;
 pub(crate) mod remote;
 mod verb;
 
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +22,7 @@ use polymeter_proto::series::SessionId;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 
 use crate::accounts::Rights;
 use crate::asker::Asker;
@@ -30,8 +32,8 @@ use crate::log;
 use crate::request::Request;
 
 pub use answer::{
-    Answer, Counts, MetricLine, Missing, PlanLine, Predicted, Refusal, RefusedLine, SourceStatus, Status,
-    SubjectStatus,
+    Answer, CollectorStatus, Counts, MetricLine, Missing, PlanLine, Predicted, Refusal, RefusedLine,
+    SourceStatus, Status, SubjectStatus,
 };
 use crowd::{CONNECTIONS, Crowd, Place, WATCHERS};
 pub use life::{End, Start};
@@ -46,10 +48,15 @@ const LINE_BYTES: u64 = 64 * 1024;
 /// How long a connection may say nothing.
 const SILENCE: Duration = Duration::from_secs(30);
 
+/// How often is said again that connections cannot be accepted.
+const AGAIN: Duration = Duration::from_secs(60);
+
 /// What answers need beside the manager.
 #[derive(Debug, Clone)]
 pub(crate) struct Context {
     pub(crate) session: SessionId,
+    /// Where the samples go.
+    pub(crate) collector: Arc<str>,
     pub(crate) counters: Arc<Counters>,
     /// Who may do what; another configuration may change it.
     pub(crate) rights: watch::Receiver<Rights>,
@@ -75,14 +82,11 @@ pub fn check(line: &[u8]) -> Result<(), Refusal> {
 }
 
 /// Answers until the runtime ends.
-pub(crate) async fn serve(listener: Listener, requests: mpsc::Sender<Request>, context: Context) {
+pub(crate) async fn serve(listener: (UnixListener, File), requests: mpsc::Sender<Request>, context: Context) {
     // The lock goes when this ends, together with the socket.
-    let Listener { socket, lock: _lock } = listener;
-    let listener = match UnixListener::from_std(socket) {
-        Ok(listener) => listener,
-        Err(error) => return log::error(&format!("cannot serve the control socket: {error}")),
-    };
+    let (listener, _lock) = listener;
     let crowds = Arc::new((Crowd::new(CONNECTIONS), Crowd::new(WATCHERS)));
+    let mut refused_at: Option<Instant> = None;
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
@@ -94,7 +98,13 @@ pub(crate) async fn serve(listener: Listener, requests: mpsc::Sender<Request>, c
                 });
             }
             // Out of descriptors: wait for some connection to end.
-            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+            Err(error) => {
+                if refused_at.is_none_or(|at| at.elapsed() >= AGAIN) {
+                    log::warning(&format!("cannot accept a connection to the control socket: {error}"));
+                    refused_at = Some(Instant::now());
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
         }
     }
 }

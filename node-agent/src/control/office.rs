@@ -7,7 +7,7 @@ use polymeter_proto::text::Text;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Context;
-use super::answer::{Answer, Counts, Missing, Predicted, Refusal, Status};
+use super::answer::{Answer, CollectorStatus, Counts, Missing, Predicted, Refusal, Status};
 use super::crowd::{Crowd, Place};
 use super::life::{End, Start};
 use super::verb::{Lease, Mark, Push, Register, Subject, Verb, Watch};
@@ -87,7 +87,9 @@ impl<'a> Office<'a> {
 
     async fn status(&self) -> Answered {
         let view = self.view().await?;
-        let status = Status::new(self.context.session, &counts(&self.context.counters), &view);
+        let counters = &self.context.counters;
+        let collector = collector(&self.context.collector, counters);
+        let status = Status::new(self.context.session, &counts(counters), collector, &view);
         Ok(Answer::Status(Box::new(status)))
     }
 
@@ -320,5 +322,22 @@ fn counts(counters: &Counters) -> Counts {
         spool_bytes: counters.spool_bytes.load(Relaxed),
         cpu_ns: clock::process_cpu_ns(),
         resident_bytes: resident_bytes(),
+        jobs: counters.jobs.load(Relaxed),
+        jobs_left_out: counters.jobs_left_out.load(Relaxed),
+        descriptors: counters.descriptors.load(Relaxed),
+        descriptor_limit: counters.descriptor_limit.load(Relaxed),
+    }
+}
+
+fn collector(address: &str, counters: &Counters) -> CollectorStatus {
+    let state = &counters.collector;
+    let time = |us: i64| (us > 0).then_some(us);
+    CollectorStatus {
+        address: address.to_owned(),
+        connected: state.is_connected.load(Relaxed),
+        since_us: time(state.since_us.load(Relaxed)),
+        acknowledged_us: time(state.acknowledged_us.load(Relaxed)),
+        now_us: clock::realtime_us(),
+        backlog_bytes: counters.outbox_bytes.load(Relaxed) + counters.spool_bytes.load(Relaxed),
     }
 }

@@ -13,6 +13,7 @@ const AGAIN_NS: u64 = 2_000_000_000;
 const AGAIN_MOST_NS: u64 = 30_000_000_000;
 
 /// libzmq's events, from its header zmq.h.
+const DISCONNECTED: u16 = 0x0200;
 const STOPPED: u16 = 0x0400;
 const FAILED_NO_DETAIL: u16 = 0x0800;
 const SUCCEEDED: u16 = 0x1000;
@@ -49,6 +50,18 @@ pub(crate) struct Connection {
     again_after_ns: u64,
     /// What the log was told last, until a connection comes about.
     told: Option<Refused>,
+    is_connected: bool,
+}
+
+/// What libzmq tells of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Happened {
+    /// It came about.
+    Connected,
+    /// It is no more.
+    Disconnected,
+    /// It did not come about.
+    Refused(Refused),
 }
 
 /// Why there is no connection.
@@ -75,6 +88,8 @@ impl Connection {
     /// Makes the socket and begins to connect.
     pub(crate) fn open(context: &Context, destination: Destination) -> Result<Self, zmq::Error> {
         let (socket, monitor) = connect(context, &destination, 0)?;
+        // Within one process there is a connection from the beginning, of which libzmq does not tell.
+        let is_connected = destination.collector.starts_with("inproc:");
         Ok(Self {
             context: context.clone(),
             destination,
@@ -85,11 +100,17 @@ impl Connection {
             again_at_ns: None,
             again_after_ns: AGAIN_NS,
             told: None,
+            is_connected,
         })
     }
 
     pub(crate) const fn socket(&self) -> &Socket {
         &self.socket
+    }
+
+    /// Whether there is a connection now.
+    pub(crate) const fn is_connected(&self) -> bool {
+        self.is_connected
     }
 
     /// To be waited for beside the socket.
@@ -103,11 +124,15 @@ impl Connection {
         let mut tended = Tended::default();
         while let Ok(event) = self.monitor.recv_multipart(DONTWAIT) {
             match event.first().and_then(|part| parse(part)) {
-                Some(Ok(())) => {
-                    tended.connected = true;
+                Some(Happened::Connected) => {
+                    (tended.connected, self.is_connected) = (true, true);
                     self.connected();
                 }
-                Some(Err(refused)) => self.refused(refused, now_ns),
+                Some(Happened::Disconnected) => self.is_connected = false,
+                Some(Happened::Refused(refused)) => {
+                    self.is_connected = false;
+                    self.refused(refused, now_ns);
+                }
                 None => {}
             }
         }
@@ -179,14 +204,15 @@ impl Connection {
 }
 
 /// What an event's first part tells: its number and its value, as the machine writes them.
-fn parse(part: &[u8]) -> Option<Result<(), Refused>> {
+fn parse(part: &[u8]) -> Option<Happened> {
     let (event, value) = part.split_first_chunk::<2>()?;
     match (u16::from_ne_bytes(*event), u32::from_ne_bytes(*value.first_chunk()?)) {
-        (SUCCEEDED, _) => Some(Ok(())),
-        (FAILED_AUTH, _) => Some(Err(Refused::Key)),
-        (FAILED_PROTOCOL, MECHANISM_MISMATCH) => Some(Err(Refused::Mechanism)),
-        (FAILED_PROTOCOL, _) => Some(Err(Refused::Protocol)),
-        (FAILED_NO_DETAIL, _) => Some(Err(Refused::Ended)),
+        (SUCCEEDED, _) => Some(Happened::Connected),
+        (DISCONNECTED, _) => Some(Happened::Disconnected),
+        (FAILED_AUTH, _) => Some(Happened::Refused(Refused::Key)),
+        (FAILED_PROTOCOL, MECHANISM_MISMATCH) => Some(Happened::Refused(Refused::Mechanism)),
+        (FAILED_PROTOCOL, _) => Some(Happened::Refused(Refused::Protocol)),
+        (FAILED_NO_DETAIL, _) => Some(Happened::Refused(Refused::Ended)),
         _ => None,
     }
 }
@@ -222,7 +248,7 @@ fn connect(context: &Context, to: &Destination, generation: u64) -> Result<(Sock
     let endpoint = format!("inproc://polymeter-connection-{}-{generation}", to.session);
     socket.monitor(
         &endpoint,
-        i32::from(STOPPED | FAILED_NO_DETAIL | SUCCEEDED | FAILED_PROTOCOL | FAILED_AUTH),
+        i32::from(DISCONNECTED | STOPPED | FAILED_NO_DETAIL | SUCCEEDED | FAILED_PROTOCOL | FAILED_AUTH),
     )?;
     let monitor = context.socket(zmq::PAIR)?;
     monitor.set_linger(0)?;
@@ -238,11 +264,13 @@ mod tests {
     #[test]
     fn events_are_understood() {
         let event = |number: u16, value: u32| [&number.to_ne_bytes()[..], &value.to_ne_bytes()[..]].concat();
-        assert_eq!(parse(&event(0x1000, 0)), Some(Ok(())));
-        assert_eq!(parse(&event(0x4000, 400)), Some(Err(Refused::Key)));
-        assert_eq!(parse(&event(0x2000, 0x1100_0002)), Some(Err(Refused::Mechanism)));
-        assert_eq!(parse(&event(0x2000, 0x1000_0000)), Some(Err(Refused::Protocol)));
-        assert_eq!(parse(&event(0x0800, 104)), Some(Err(Refused::Ended)));
+        let refused = |refused| Some(Happened::Refused(refused));
+        assert_eq!(parse(&event(0x1000, 0)), Some(Happened::Connected));
+        assert_eq!(parse(&event(0x0200, 7)), Some(Happened::Disconnected));
+        assert_eq!(parse(&event(0x4000, 400)), refused(Refused::Key));
+        assert_eq!(parse(&event(0x2000, 0x1100_0002)), refused(Refused::Mechanism));
+        assert_eq!(parse(&event(0x2000, 0x1000_0000)), refused(Refused::Protocol));
+        assert_eq!(parse(&event(0x0800, 104)), refused(Refused::Ended));
         assert_eq!(parse(&event(1, 0)), None);
         assert_eq!(parse(&[0; 5]), None);
     }

@@ -6,6 +6,7 @@ pub(crate) mod connection;
 pub mod content;
 pub(crate) mod keeper;
 pub mod link;
+mod outage;
 pub mod outbox;
 mod packer;
 pub(crate) mod sender;

@@ -14,6 +14,7 @@ use super::asks::{Ask, Asks};
 use super::connection::{Connection, Destination};
 use super::keeper::{Keeper, Place};
 use super::link::{Heard, Link, Send};
+use super::outage::{Delivery, News, Outage};
 use super::spool::SpoolError;
 use super::tap::Tap;
 use crate::agent::Stopped;
@@ -38,6 +39,8 @@ pub(crate) struct Sender {
     asks: Asks,
     link: Link,
     keeper: Keeper,
+    collector: String,
+    outage: Outage,
 }
 
 /// What the sender's thread is told when it begins.
@@ -88,10 +91,13 @@ impl Sender {
         board: Arc<Board>,
     ) -> Result<Self, ConnectError> {
         let Settings { collector, keys, session, descriptor, outbox_bytes, spool, asks, tap } = settings;
-        let connection = Connection::open(context, Destination { collector, keys, session })?;
+        let destination = Destination { collector: collector.clone(), keys, session };
+        let connection = Connection::open(context, destination)?;
+        let outage = Outage::new(clock::monotonic_ns());
+        counters.collector.changed(false, clock::realtime_us());
         let mut link = Link::new(session, descriptor, outbox_bytes, clock::monotonic_ns());
         let keeper = Keeper::open(spool.as_ref(), &mut link, outbox_bytes).map_err(ConnectError::Spool)?;
-        Ok(Self { connection, port, counters, board, tap, session, asks, link, keeper })
+        Ok(Self { connection, port, counters, board, tap, session, asks, link, keeper, collector, outage })
     }
 
     /// Sends until the end is wanted and everything is acknowledged, or patience is over.
@@ -112,6 +118,7 @@ impl Sender {
             self.keeper.attend(&mut self.link, false, now_ns);
             let room = self.send_answers() && self.send_all(now_ns);
             self.publish();
+            self.tell_outage(now_ns);
             if ends {
                 let give_up = *give_up_at_ns.get_or_insert(now_ns + ending.patience_ns.load(Relaxed));
                 if self.link.is_empty() || now_ns >= give_up {
@@ -221,9 +228,42 @@ impl Sender {
         }
     }
 
+    /// Says whether the collector takes what is sent, where that is news.
+    fn tell_outage(&mut self, now_ns: u64) {
+        let waiting_bytes = self.link.outbox_bytes() as u64 + self.keeper.bytes();
+        let acknowledged = self.links().map(|link| link.counts().frames_acknowledged).sum();
+        let connected = self.connection.is_connected();
+        let Some(news) = self.outage.look(Delivery { connected, acknowledged, waiting_bytes }, now_ns) else {
+            return;
+        };
+        let (collector, kib) = (&self.collector, waiting_bytes.div_ceil(1024));
+        let seconds = |ns: u64| ns / 1_000_000_000;
+        match news {
+            News::Away { connected: false, for_ns } => log::warning(&format!(
+                "cannot reach the collector at {collector}: no connection for {} s; {kib} KiB of samples wait; check that \
+                 polymeter-collector runs there and `collector` in the configuration",
+                seconds(for_ns)
+            )),
+            News::Away { connected: true, for_ns } => log::warning(&format!(
+                "cannot deliver to the collector at {collector}: it has acknowledged nothing for {} s; {kib} KiB of samples \
+                 wait; check its log, its database may be away",
+                seconds(for_ns)
+            )),
+            News::Back { for_ns } => log::info(&format!(
+                "the collector at {collector} is back after {} s; {kib} KiB of samples wait",
+                seconds(for_ns)
+            )),
+        }
+    }
+
     /// Lets everybody see the counts.
     fn publish(&self) {
         let counts = self.link.counts();
+        let now_us = clock::realtime_us();
+        self.counters.collector.changed(self.connection.is_connected(), now_us);
+        if self.counters.frames_acknowledged.load(Relaxed) != counts.frames_acknowledged {
+            self.counters.collector.acknowledged_us.store(now_us, Relaxed);
+        }
         self.counters.outbox_bytes.store(self.link.outbox_bytes() as u64, Relaxed);
         self.counters.spool_bytes.store(self.keeper.bytes(), Relaxed);
         self.counters.frames_acknowledged.store(counts.frames_acknowledged, Relaxed);

@@ -18,6 +18,9 @@ const WATCHES: usize = 16 * 1024;
 /// Jobs that are followed at once.
 pub(crate) const JOBS: usize = 4096;
 
+/// Jobs that are found at once: more than are followed, so that it can be chosen among all owners'.
+const FOUND: usize = 4 * JOBS;
+
 /// A job that was found by its cgroups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
@@ -41,6 +44,25 @@ struct Walk<'a> {
     found: &'a mut BTreeMap<PathBuf, Found>,
     /// The directories in which something may appear.
     seen: &'a mut BTreeSet<PathBuf>,
+    /// How many jobs were found of each owner that a path names.
+    owners: &'a mut BTreeMap<(Option<u32>, Option<String>), usize>,
+    /// Jobs that were not noted, because there are too many.
+    passed_over: &'a mut usize,
+}
+
+impl Walk<'_> {
+    /// Whether a job is noted: of one owner not more than would be followed.
+    fn takes(&mut self, relative: &Path, captured: &Captured) -> bool {
+        if self.found.contains_key(relative) {
+            return true;
+        }
+        let of_owner = self.owners.entry((captured.uid, captured.user.clone())).or_default();
+        let is_named = captured.uid.is_some() || captured.user.is_some();
+        let takes = self.found.len() < FOUND && (!is_named || *of_owner <= JOBS);
+        *of_owner += usize::from(takes);
+        *self.passed_over += usize::from(!takes);
+        takes
+    }
 }
 
 /// Walks and watches.
@@ -51,6 +73,7 @@ pub struct Discovery {
     inotify: Option<Inotify>,
     watched: BTreeMap<PathBuf, WatchDescriptor>,
     buffer: Vec<u8>,
+    passed_over: usize,
 }
 
 impl Discovery {
@@ -60,7 +83,17 @@ impl Discovery {
             Ok(inotify) => (Some(inotify), None),
             Err(error) => (None, Some(error)),
         };
-        (Self { mounts, patterns, inotify, watched: BTreeMap::new(), buffer: vec![0; 16 * 1024] }, error)
+        (
+            Self {
+                mounts,
+                patterns,
+                inotify,
+                watched: BTreeMap::new(),
+                buffer: vec![0; 16 * 1024],
+                passed_over: 0,
+            },
+            error,
+        )
     }
 
     /// The descriptor that is readable when something has changed.
@@ -87,20 +120,27 @@ impl Discovery {
         changed
     }
 
+    /// How many directories of jobs the last walk has seen and not given, because there are too many: a job may have several.
+    pub const fn passed_over(&self) -> usize {
+        self.passed_over
+    }
+
     /// All jobs that exist now, by their relative path. Watches every directory in which a job or a part of its path
     /// may appear.
     pub fn walk(&mut self) -> BTreeMap<PathBuf, Found> {
         let mut found = BTreeMap::new();
-        let mut seen = BTreeSet::new();
+        let (mut seen, mut owners, mut passed_over) = (BTreeSet::new(), BTreeMap::new(), 0);
         let roots: Vec<PathBuf> = self.mounts.roots().into_iter().map(Path::to_owned).collect();
         let patterns = self.patterns.clone();
         let begun: Vec<Begun<'_>> =
             patterns.iter().map(|pattern| Begun { pattern, captured: Captured::default() }).collect();
         for root in &roots {
-            let mut walk = Walk { root, found: &mut found, seen: &mut seen };
+            let (found, seen, owners) = (&mut found, &mut seen, &mut owners);
+            let mut walk = Walk { root, found, seen, owners, passed_over: &mut passed_over };
             self.descend(&mut walk, Path::new(""), &begun, 0);
         }
         self.forget_unseen(&seen);
+        self.passed_over = passed_over;
         found
     }
 
@@ -120,7 +160,7 @@ impl Discovery {
                 let Some(captured) = pattern.matches_part(depth, text, captured) else { continue };
                 if depth + 1 < pattern.depth() {
                     deeper.push(Begun { pattern, captured });
-                } else if walk.found.len() < JOBS || walk.found.contains_key(&relative.join(&name)) {
+                } else if walk.takes(&relative.join(&name), &captured) {
                     let relative = relative.join(&name);
                     let job = walk.found.entry(relative.clone()).or_insert_with(|| Found {
                         captured,
@@ -254,9 +294,11 @@ mod tests {
         for scope in ["slurmstepd.scope", "n17_slurmstepd.scope"] {
             let step = format!("system.slice/{scope}/job_42/step_0/user/task_0");
             let sluid = format!("system.slice/{scope}/job_s9K2WQ5N7RT00/step_batch/user");
-            let found =
-                found_by_default("unified", &[&step, &sluid, &format!("system.slice/{scope}/system")]);
-            assert_eq!(found, [job("42", None), job("s9K2WQ5N7RT00", None)], "{scope}");
+            let bare = format!("system.slice/{scope}/s5K1KKYAYG5D00/step_0/user/task_0");
+            let system = format!("system.slice/{scope}/system");
+            let found = found_by_default("unified", &[&step, &sluid, &bare, &system]);
+            let named = [job("42", None), job("s9K2WQ5N7RT00", None), job("s5K1KKYAYG5D00", None)];
+            assert_eq!(found, named, "{scope}");
         }
     }
 

@@ -41,9 +41,6 @@ const URGENT: usize = 64;
 /// Bytes of a list of processes that are looked at: only the first of them is wanted.
 const LIST_BYTES: u64 = 64;
 
-/// The hierarchies of version 1 in which a job's processes are looked for: the first that the job has.
-const V1: [&str; 7] = ["memory", "cpuacct", "cpu", "pids", "blkio", "perf_event", "hugetlb"];
-
 /// The file of a cgroup of version 2 that says whether it has processes.
 const EVENTS: &str = "cgroup.events";
 
@@ -143,7 +140,7 @@ impl Ends {
             }
         }
         let mut ended = false;
-        let v1 = V1.iter().find_map(|controller| cgroups.directory(Hierarchy::V1(controller)));
+        let v1 = cgroups.of_processes_v1();
         for directory in v1.map(|v1| self.watch_tree(job, &mut of_job, v1)).unwrap_or_default() {
             if let Some(first) = first_process(&directory) {
                 ended |= self.follow(job, handle, &mut of_job, first) == Err(Errno::SRCH);

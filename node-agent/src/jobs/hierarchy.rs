@@ -152,6 +152,18 @@ impl JobCgroups {
         self.v1.get("perf_event").map(PathBuf::as_path).or(v2)
     }
 
+    /// The directory in which the job's processes are looked for: of a controller of version 1, since those of a machine with both
+    /// versions have all processes, else of version 2.
+    pub fn of_processes(&self) -> Option<&Path> {
+        self.of_processes_v1().or(self.v2.as_deref())
+    }
+
+    /// The directory of version 1 in which the job's processes are looked for.
+    pub fn of_processes_v1(&self) -> Option<&Path> {
+        let controllers = ["memory", "cpuacct", "cpu", "pids", "blkio", "perf_event", "hugetlb"];
+        controllers.iter().find_map(|controller| self.directory(Hierarchy::V1(controller)))
+    }
+
     /// All directories, each once.
     pub fn directories(&self) -> Vec<&Path> {
         let mut all: Vec<&Path> = self.v2.iter().chain(self.v1.values()).map(PathBuf::as_path).collect();

@@ -8,3 +8,4 @@ pub mod lookout;
 pub mod open;
 pub mod parts;
 pub mod pattern;
+pub(crate) mod share;

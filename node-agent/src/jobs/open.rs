@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use polymeter_proto::catalogue::{Definition, Field, Hierarchy, Origin, TextFile};
+use polymeter_proto::catalogue::{self, Definition, Field, Hierarchy, Metric, Origin, TextFile};
 
 use super::hierarchy::{JobCgroups, Mounts};
 use super::parts::Part;
 use crate::counters::Counters;
 use crate::source::perf::{self, Target, Unavailable};
-use crate::source::{FileSource, OwnSource, PerfSource, ProcessesSource, Source, Wanted};
+use crate::source::{
+    Descendants, FileSource, OwnSource, PerfSource, ProcessesSource, Reading, Source, SummedSource, Text,
+    Wanted,
+};
 
 /// Whose sources are opened.
 #[derive(Debug, Clone)]
@@ -32,6 +35,8 @@ pub struct Opened {
     pub source: Source,
     /// The part of the job that it is of; none for the whole job. Its name goes before the source's.
     pub part: Option<Arc<Part>>,
+    /// What finds the cgroups that are to be read with it, where it is a sum over cgroups.
+    pub below: Option<Descendants>,
 }
 
 /// Opens sources on one machine.
@@ -65,7 +70,10 @@ impl Opener<'_> {
     /// Opens everything that `definitions` need. What cannot be had is told, once, with the reason.
     pub fn open(&self, subject: &Subject, definitions: &[Definition]) -> (Vec<Opened>, Vec<Unavailable>) {
         let mut unavailable = Vec::new();
-        let mut opened = self.open_files(subject, definitions, &mut unavailable);
+        let falls_back = definitions.iter().any(may_be_of_processes) && self.falls_back_on_processes(subject);
+        let (by_processes, of_files): (Vec<_>, Vec<_>) =
+            definitions.iter().cloned().partition(|definition| falls_back && may_be_of_processes(definition));
+        let mut opened = self.open_files(subject, &of_files, &mut unavailable);
         self.open_perf(subject, definitions, &mut opened, &mut unavailable);
         let has = |wanted: fn(&Origin) -> bool| -> Vec<Definition> {
             definitions
@@ -78,14 +86,18 @@ impl Opener<'_> {
         let of_agent = has(|origin| matches!(origin, Origin::Agent(_)));
         match subject {
             Subject::Processes(root) if !of_processes.is_empty() => {
-                let source = Source::Processes(ProcessesSource::new(&self.mounts.proc, *root, &of_processes));
-                opened.push(self.opened("processes".to_owned(), source));
+                let source = ProcessesSource::of_tree(&self.mounts.proc, *root);
+                opened.push(self.opened(PROCESSES.to_owned(), Source::Processes(source)));
             }
             Subject::Node(counters) if !of_agent.is_empty() => {
                 let source = Source::Own(OwnSource::new(Arc::clone(counters), &of_agent));
                 opened.push(self.opened("agent".to_owned(), source));
             }
-            Subject::Cgroups(_) => {
+            Subject::Cgroups(cgroups) => {
+                if let Some(directory) = cgroups.of_processes().filter(|_| !by_processes.is_empty()) {
+                    let source = ProcessesSource::of_cgroup(&self.mounts.proc, directory);
+                    opened.push(self.opened(PROCESSES.to_owned(), Source::Processes(source)));
+                }
                 let reason = "the job has a cgroup; these sums are for jobs without one".to_owned();
                 unavailable.extend(
                     of_processes
@@ -98,11 +110,37 @@ impl Opener<'_> {
         (opened, unavailable)
     }
 
+    /// Whether what the files of a job's cgroups should count is to be had of its processes alone. On version 1 the files may be
+    /// there and count nothing: they are believed when any of them has counted something, and then all of them, since both
+    /// beside each other would count twice.
+    fn falls_back_on_processes(&self, subject: &Subject) -> bool {
+        if !matches!(subject, Subject::Cgroups(_)) {
+            return false;
+        }
+        let counts = |definition: &Definition, file: &'static TextFile, field: Field| {
+            self.paths(subject, file).iter().any(|(path, labels)| {
+                let wanted = [Wanted { definition: definition.clone(), field }];
+                let source = FileSource::open(path, file.form, &wanted, labels);
+                source.is_ok_and(|source| file.hierarchy == Hierarchy::V2 || has_counted(source))
+            })
+        };
+        let all = catalogue::all().map(|metric| Definition { metric, instance: None });
+        !all.filter(may_be_of_processes).any(|definition| {
+            definition.metric.origins.iter().any(|origin| match origin {
+                Origin::Text { file, field } => counts(&definition, file, *field),
+                Origin::Perf(_) | Origin::Processes(_) | Origin::CgroupProcesses(_) | Origin::Agent(_) => {
+                    false
+                }
+            })
+        })
+    }
+
     fn opened(&self, name: String, source: Source) -> Opened {
         match self.part {
-            None => Opened { name, source, part: None },
+            None => Opened { name, source, part: None, below: None },
             Some(part) => {
-                Opened { name: format!("{}/{name}", part.name), source, part: Some(Arc::clone(part)) }
+                let name = format!("{}/{name}", part.name);
+                Opened { name, source, part: Some(Arc::clone(part)), below: None }
             }
         }
     }
@@ -173,11 +211,30 @@ impl Opener<'_> {
                 }
             }
         }
-        let named = |(path, source): (PathBuf, FileSource)| {
-            let name = wanted.get(&path).map_or_else(String::new, |(file, ..)| source_name(file, &path));
-            self.opened(name, Source::File(source))
+        let named = |(path, source): (PathBuf, FileSource)| match wanted.get(&path) {
+            None => self.opened(String::new(), Source::File(source)),
+            Some((file, labels, _)) => self.opened_file(file, &path, labels, source),
         };
         opened.into_iter().map(named).collect()
+    }
+
+    /// A file under its name; where each cgroup counts for itself, with all below it.
+    fn opened_file(
+        &self,
+        file: &'static TextFile,
+        path: &Path,
+        labels: &[(String, String)],
+        source: FileSource,
+    ) -> Opened {
+        let name = source_name(file, path);
+        let top = path.parent().filter(|_| file.counts_apart);
+        match top.map(|top| SummedSource::open(top, file.path, file.form, all_of(file), labels)) {
+            Some(Ok((summed, below))) => {
+                Opened { below: Some(below), ..self.opened(name, Source::Summed(summed)) }
+            }
+            // Its cgroup went meanwhile, which the file itself will say.
+            Some(Err(_)) | None => self.opened(name, Source::File(source)),
+        }
     }
 
     /// The next origin of a candidate that is a file of this subject.
@@ -253,7 +310,7 @@ impl Opener<'_> {
             };
             let needed = group.len() * if matches!(target, Target::Process(_)) { 1 } else { self.cpus.len() };
             if descriptors + needed > self.perf_descriptors {
-                unavailable.extend(refuse("the job's budget of perf descriptors is used up; raise perf_descriptors or sample fewer events"));
+                unavailable.extend(refuse("the job's budget of perf descriptors is used up; raise perf_descriptors, or LimitNOFILE where that is less, or sample fewer events"));
                 continue;
             }
             let (source, missing) = PerfSource::open(target, &group, self.cpus, &self.mounts.tracefs);
@@ -265,6 +322,38 @@ impl Opener<'_> {
             }
         }
     }
+}
+
+/// What sums over a job's processes are called as a source.
+const PROCESSES: &str = "processes";
+
+/// Whether a metric of a job with cgroups may be summed over its processes.
+fn may_be_of_processes(definition: &Definition) -> bool {
+    definition.metric.origins.iter().any(|origin| matches!(origin, Origin::CgroupProcesses(_)))
+}
+
+/// All that the catalogue has of a file.
+fn all_of(file: &'static TextFile) -> Vec<Wanted> {
+    let of_metric = |metric: &'static Metric| {
+        metric.origins.iter().filter_map(move |origin| match origin {
+            Origin::Text { file: of, field } if std::ptr::eq(*of, file) => {
+                Some(Wanted { definition: Definition { metric, instance: None }, field: *field })
+            }
+            Origin::Text { .. }
+            | Origin::Perf(_)
+            | Origin::Processes(_)
+            | Origin::CgroupProcesses(_)
+            | Origin::Agent(_) => None,
+        })
+    };
+    catalogue::all().flat_map(of_metric).collect()
+}
+
+/// Whether any value of a file is more than 0.
+fn has_counted(mut source: FileSource) -> bool {
+    let mut reading = Reading::absent(source.slots().len());
+    source.read(&mut Text::default(), &mut reading);
+    reading.iter().flatten().any(|value| value > 0)
 }
 
 /// What people call a file as a source: `v1/memory.stat`, `v2/cpu.stat`, `proc/net/dev`.

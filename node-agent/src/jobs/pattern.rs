@@ -1,12 +1,23 @@
-//! Patterns of job cgroups: `slurm*/uid_{uid}/job_{job}`.
+//! Patterns of job cgroups: `slurm*/uid_{uid}/job_{job}`, `*.slice/*slurmstepd.scope/{sluid}`.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What a pattern can capture: the job's id, the same where it is a number, and its owner.
-const CAPTURES: [&str; 4] = ["job", "number", "uid", "user"];
+/// What a pattern can capture: the job's id, the same where it is a number or a SLUID of Slurm, and its owner.
+const CAPTURES: [&str; 5] = ["job", "number", "sluid", "uid", "user"];
 
-/// A relative path whose parts may have wildcards (`*`) and captures (`{job}`, `{number}`, `{uid}`, `{user}`).
+/// The digits of a SLUID behind its `s`: Crockford's base 32 in capitals, `src/common/sluid.h` of Slurm.
+const SLUID_DIGITS: &[u8] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+const SLUID_LENGTH: usize = 14;
+
+/// Whether a name has the form of a SLUID, by which Slurm names jobs' cgroups from 26.05 on.
+pub fn is_sluid(name: &str) -> bool {
+    let digits = name.strip_prefix('s').unwrap_or_default();
+    name.len() == SLUID_LENGTH && digits.bytes().all(|digit| SLUID_DIGITS.contains(&digit))
+}
+
+/// A relative path whose parts may have wildcards (`*`) and captures (`{job}`, `{number}`, `{sluid}`, `{uid}`,
+/// `{user}`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
     text: String,
@@ -35,8 +46,10 @@ impl std::error::Error for InvalidPattern {}
 /// What a path told of its job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Captured {
-    /// The job's id.
+    /// The job's id, or what stands for it.
     pub job: Option<String>,
+    /// Whether that is a SLUID, which people do not know the job by.
+    pub is_sluid: bool,
     /// The owner's numeric id.
     pub uid: Option<u32>,
     /// The owner's name.
@@ -49,6 +62,8 @@ impl Captured {
             "job" => self.job = Some(value.to_owned()),
             "number" if value.bytes().all(|byte| byte.is_ascii_digit()) => self.job = Some(value.to_owned()),
             "number" => return false,
+            "sluid" if is_sluid(value) => (self.job, self.is_sluid) = (Some(value.to_owned()), true),
+            "sluid" => return false,
             "user" => self.user = Some(value.to_owned()),
             _ => match value.parse() {
                 Ok(uid) => self.uid = Some(uid),
@@ -121,13 +136,15 @@ impl FromStr for Pattern {
             }
             match tokens(part) {
                 Some(tokens) => parts.push(tokens),
-                None => return refuse("only {job}, {number}, {uid}, {user} and * stand for something"),
+                None => {
+                    return refuse("only {job}, {number}, {sluid}, {uid}, {user} and * stand for something");
+                }
             }
         }
-        let is_job = |token: &&Token| matches!(token, Token::Capture("job" | "number"));
+        let is_job = |token: &&Token| matches!(token, Token::Capture("job" | "number" | "sluid"));
         let jobs = parts.iter().flatten().filter(is_job).count();
         if jobs != 1 {
-            return refuse("it needs {job} exactly once, or {number}");
+            return refuse("it needs {job} exactly once, or {number}, or {sluid}");
         }
         Ok(Self { text: relative.to_owned(), parts })
     }
@@ -188,6 +205,25 @@ mod tests {
         )
         .unwrap();
         assert_eq!(slice.job.as_deref(), Some("5"));
+    }
+
+    #[test]
+    fn a_sluid_is_told_from_what_stands_beside_it() {
+        let pattern = "*.slice/*slurmstepd.scope/{sluid}";
+        let of = |name: &str| capture(pattern, &format!("system.slice/n1_slurmstepd.scope/{name}"));
+        let found = of("s5K1KKYAYG5D00").unwrap();
+        assert_eq!((found.job.as_deref(), found.is_sluid), (Some("s5K1KKYAYG5D00"), true));
+        for other in [
+            "system",
+            "step_extern",
+            "s5K1KKYAYG5D0",
+            "s5K1KKYAYG5D000",
+            "s5K1KKYAYG5DI0",
+            "s5k1kkyayg5d00",
+            "job_42",
+        ] {
+            assert_eq!(of(other), None, "{other}");
+        }
     }
 
     #[test]

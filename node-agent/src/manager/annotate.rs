@@ -116,7 +116,8 @@ impl Manager {
         self.command(Command::Add(id, Box::new(active))).await;
         let followed: &mut Followed = self.followed.get_mut(key)?;
         followed.annotations.source = Some(id);
-        followed.sources.insert(PUSHED.to_owned(), OpenSource { id, slots: Vec::new(), part: None });
+        let open = OpenSource { id, slots: Vec::new(), part: None, is_lasting: true, below: None };
+        followed.sources.insert(PUSHED.to_owned(), open);
         self.count();
         Some(id)
     }

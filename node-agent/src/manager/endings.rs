@@ -106,6 +106,12 @@ impl Manager {
         {
             self.read_once(followed).await;
         }
+        let spare = self.capacity.spare();
+        if let Some(followed) = self.followed.get_mut(key)
+            && Self::look_below(followed, spare)
+        {
+            followed.stirs.missed = true;
+        }
         self.follow_parts(key).await;
     }
 

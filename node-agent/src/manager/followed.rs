@@ -9,6 +9,7 @@ use polymeter_proto::catalogue::{Definition, Origin, Scope};
 use polymeter_proto::ledger::{Cause, PlanChange};
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
+use polymeter_proto::series::Labels;
 use tokio::time::Instant;
 
 use super::annotate::Annotations;
@@ -21,8 +22,8 @@ use crate::jobs::ids::SeriesIds;
 use crate::jobs::open::Subject;
 use crate::jobs::parts::{Part, Roll};
 use crate::plan::{InForce, Plan};
-use crate::sampler::SourceId;
-use crate::source::{Slot, Source};
+use crate::sampler::{SeriesProgress, SourceId};
+use crate::source::{Descendants, Slot, Source};
 
 /// A source that the sampler has.
 #[derive(Debug)]
@@ -31,6 +32,10 @@ pub(super) struct OpenSource {
     pub(super) slots: Vec<Slot>,
     /// The part of the job that it is of; none for the whole job.
     pub(super) part: Option<Arc<Part>>,
+    /// Whether it stays when files are opened anew: [`Source::is_lasting`].
+    pub(super) is_lasting: bool,
+    /// What finds the cgroups that are to be read with it.
+    pub(super) below: Option<Descendants>,
 }
 
 impl OpenSource {
@@ -60,6 +65,8 @@ pub(super) struct Followed {
     pub(super) subject: Subject,
     pub(super) plan: Plan,
     pub(super) series: SeriesIds,
+    /// What its counters have come to, by metric and labels.
+    progress: BTreeMap<(String, Labels), Arc<SeriesProgress>>,
     pub(super) sources: BTreeMap<String, OpenSource>,
     /// Its parts whose files are open, by name.
     pub(super) parts: BTreeMap<String, Arc<Part>>,
@@ -99,6 +106,7 @@ impl Followed {
             subject,
             plan,
             series: SeriesIds::new(),
+            progress: BTreeMap::new(),
             sources: BTreeMap::new(),
             parts: BTreeMap::new(),
             parts_roll: Roll::default(),
@@ -116,6 +124,17 @@ impl Followed {
             files: Vec::new(),
             told: BTreeMap::new(),
         }
+    }
+
+    /// What the counter of a slot has come to; each source that gives the series goes on from there.
+    pub(super) fn progress(&mut self, slot: &Slot) -> Arc<SeriesProgress> {
+        Arc::clone(self.progress.entry((slot.definition.name(), slot.labels.clone())).or_default())
+    }
+
+    /// Whether a source that is not opened anew gives a metric of the whole job.
+    pub(super) fn has_lasting(&self, definition: &Definition) -> bool {
+        let mut lasting = self.whole().filter(|(_, source)| source.is_lasting);
+        lasting.any(|(_, source)| source.slots.iter().any(|slot| slot.definition == *definition))
     }
 
     /// The ids of its sources.

@@ -7,7 +7,7 @@ use super::followed::Followed;
 use super::owners::uid_of;
 use super::{Key, Manager};
 use crate::clock;
-use crate::jobs::discovery::{self, Found};
+use crate::jobs::discovery::Found;
 use crate::jobs::hierarchy::JobCgroups;
 use crate::jobs::open::Subject;
 use crate::plan::Plan;
@@ -20,7 +20,7 @@ impl Manager {
         if self.followed.contains_key(&key) {
             return Err(RegisterError::Known);
         }
-        if self.followed.len() > discovery::JOBS {
+        if !self.has_room_for(spec.owner_uid) {
             return Err(RegisterError::TooMany);
         }
         let subject = match spec.process {
@@ -75,7 +75,9 @@ impl Manager {
 
     /// Follows the jobs that discovery finds, and lets those go that it finds no more.
     pub(super) async fn look_for_jobs(&mut self) {
-        let found = self.discovery.walk();
+        let mut found = self.discovery.walk();
+        self.make_fit(&mut found);
+        self.sluids.retain(found.values());
         let gone: Vec<Key> = self
             .followed
             .iter()
@@ -95,9 +97,7 @@ impl Manager {
 
     /// A job that discovery has found: new, or with cgroups that came since, or known.
     async fn meet(&mut self, found: Found) {
-        let job_id = found.captured.job.as_deref().map(Identifier::try_from);
-        let Some(Ok(job_id)) = job_id else { return };
-        let job_id = self.started.id_of(job_id);
+        let Some(job_id) = self.id_of(&found) else { return };
         let key = Some(job_id.clone());
         let replaced = self.followed.get(&key).is_some_and(|followed| {
             let same_place = followed.found_at.as_ref() == Some(&found.relative);
@@ -124,6 +124,15 @@ impl Manager {
                 }
             }
             return;
+        }
+        let has_place = |followed: &Followed| {
+            found.captured.is_sluid && followed.found_at.as_ref() == Some(&found.relative)
+        };
+        let other =
+            self.followed.iter().find(|(_, followed)| has_place(followed)).map(|(key, _)| key.clone());
+        if let Some(other) = other {
+            // Only now the scheduler has said what the job is called.
+            self.end(&other).await;
         }
         let told = self.started.came(&job_id);
         let owner = found.captured.user.as_deref().and_then(|user| Identifier::try_from(user).ok());

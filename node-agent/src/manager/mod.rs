@@ -4,6 +4,7 @@
 
 mod access;
 mod annotate;
+pub(crate) mod capacity;
 mod cost;
 mod endings;
 mod followed;
@@ -17,12 +18,14 @@ mod placement;
 mod probe;
 mod pulse;
 mod refused;
+mod sluids;
 mod sources;
 mod started;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -53,12 +56,14 @@ use crate::sampler::{Command, Notice, Port, SourceId, Told};
 use crate::status::Board;
 
 use access::Access;
+use capacity::Capacity;
 use endings::Stirred;
 use followed::{Followed, PerfOpened};
 use govern::Used;
 use governor::Governor;
 use placement::Placement;
 use pulse::Pulse;
+use sluids::Sluids;
 use started::StartedJobs;
 
 /// How long to wait for the sampler to take a command when too many wait: it takes them all at its next wake-up.
@@ -94,6 +99,8 @@ pub(crate) struct Manager {
     next_source: u32,
     discovery: Discovery,
     started: StartedJobs,
+    sluids: Sluids,
+    capacity: Capacity,
     ends: Option<Ends>,
     stirred: Stirred,
     idle_since: Instant,
@@ -130,6 +137,8 @@ impl Manager {
             next_source: 0,
             discovery,
             started: StartedJobs::default(),
+            sluids: Sluids::default(),
+            capacity: Capacity::new(),
             ends: endings::watch(),
             stirred: Stirred::new(),
             idle_since: Instant::now(),
@@ -141,25 +150,23 @@ impl Manager {
         }
     }
 
-    /// Manages until asked to stop, and stops what works for it.
-    pub(crate) async fn run(mut self, requests: mpsc::Receiver<Request>) {
-        self.manage(requests).await;
+    /// Manages until asked to stop, and stops what works for it. `notices` is to be readable when the sampler has something to
+    /// say.
+    pub(crate) async fn run(mut self, requests: mpsc::Receiver<Request>, notices: AsyncFd<OwnedFd>) {
+        self.manage(requests, notices).await;
         if let Some(lookout) = self.lookout() {
             lookout.stop();
         }
         self.command(Command::Stop).await;
     }
 
-    async fn manage(&mut self, mut requests: mpsc::Receiver<Request>) {
+    async fn manage(&mut self, mut requests: mpsc::Receiver<Request>, notices: AsyncFd<OwnedFd>) {
         self.follow_node().await;
+        self.capacity.begin();
         self.look_for_jobs().await;
         let port = Arc::clone(&self.port);
-        let Some(notices) = waitable(port.notices_doorbell().as_fd()) else {
-            log::error("cannot wait for the sampler's notices; no job can be followed");
-            return;
-        };
         let mut watched = changes_of(&self.discovery);
-        let ends = self.ends.as_ref().and_then(|ends| waitable(ends.descriptor()));
+        let ends = self.ends.as_ref().and_then(|ends| waitable(ends.descriptor()).ok());
         let mut governing = tokio::time::interval(govern::EVERY);
         governing.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut feeling = tokio::time::interval(pulse::EVERY);
@@ -190,6 +197,7 @@ impl Manager {
                     self.heed_notices().await;
                 }
                 () = until(self.next_lease_end()) => self.end_leases().await,
+                () = until(self.sluids.next_ns()) => self.look_for_numbers().await,
                 () = readable(watched.as_ref()) => {
                     if self.discovery.changed() {
                         self.look_for_jobs().await;
@@ -340,6 +348,7 @@ impl Manager {
                 Notice::Replaced(source) => drop(source),
                 Notice::Gone(id) => {
                     look = true;
+                    self.end_lasting(id);
                     self.reopen_later(id);
                 }
                 Notice::Changed(id) => self.reopen_later(id),
@@ -350,6 +359,7 @@ impl Manager {
                         // Should it be a perf group, it is no longer worth keeping.
                         followed.perf = PerfOpened::default();
                     }
+                    self.end_lasting(id);
                     self.reopen_later(id);
                 }
             }
@@ -413,12 +423,15 @@ fn discovery_of(config: &Config, mounts: &Mounts) -> Discovery {
 }
 
 /// A copy of a descriptor, for tokio to wait on.
-fn waitable(descriptor: BorrowedFd<'_>) -> Option<AsyncFd<OwnedFd>> {
-    kernel::async_descriptor(descriptor.try_clone_to_owned().ok()?).ok()
+///
+/// # Errors
+/// When no descriptor can be had.
+pub(crate) fn waitable(descriptor: BorrowedFd<'_>) -> io::Result<AsyncFd<OwnedFd>> {
+    kernel::async_descriptor(descriptor.try_clone_to_owned()?)
 }
 
 fn changes_of(discovery: &Discovery) -> Option<AsyncFd<OwnedFd>> {
-    waitable(discovery.descriptor()?)
+    waitable(discovery.descriptor()?).ok()
 }
 
 /// Sleeps until a time of the monotonic clock, in nanoseconds; for ever where there is none.

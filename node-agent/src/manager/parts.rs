@@ -40,7 +40,9 @@ impl Manager {
         followed.sources = kept;
         let mut opened = Vec::new();
         for (name, part) in now {
-            if !followed.parts.contains_key(&name) && followed.takes_in(&name) {
+            // Without descriptors left it waits for the next look.
+            let has_room = || self.capacity.spare() > 0;
+            if !followed.parts.contains_key(&name) && has_room() && followed.takes_in(&name) {
                 let part = Arc::new(part);
                 opened.extend(self.open_part(&followed, &part));
                 self.read_ended().await;

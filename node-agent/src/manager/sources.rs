@@ -9,11 +9,12 @@ use polymeter_proto::series::Identifier;
 use tokio::time::Instant;
 
 use super::followed::{Followed, OpenSource, PerfOpened};
-use super::{Key, Manager, annotate};
-use crate::jobs::open::{Opened, Opener};
+use super::{Key, Manager};
+use crate::jobs::open::{Opened, Opener, Subject};
+use crate::log;
 use crate::sampler::{ActiveSource, Command, Group, SourceId, SourceKey};
 use crate::source::perf::Unavailable;
-use crate::source::{Outcome, Reading, Source, Text};
+use crate::source::{Descendants, Looked, Outcome, Reading, Source, SummedSource, Text};
 
 /// How long after a change the sources of a subject are opened anew at the earliest, so that a device that comes and
 /// goes all the time costs little.
@@ -38,7 +39,8 @@ impl Manager {
         let known = &followed.perf.definitions;
         let new_perf: Vec<_> = perf.into_iter().filter(|definition| !known.contains(definition)).collect();
         let anew = anew || files != followed.files;
-        let wanted: Vec<_> = files.iter().filter(|_| anew).chain(new_perf.iter()).cloned().collect();
+        let wanted_files = files.iter().filter(|definition| anew && !followed.has_lasting(definition));
+        let wanted: Vec<_> = wanted_files.chain(new_perf.iter()).cloned().collect();
         let (opened, unavailable) = self.opener(followed).open(&followed.subject, &wanted);
         self.read_ended().await;
         followed.perf.groups += opened.iter().filter(|opened| is_perf(&opened.name)).count();
@@ -50,7 +52,7 @@ impl Manager {
         );
         let (kept, before): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut followed.sources)
             .into_iter()
-            .partition(|(name, source)| is_lasting(name) || source.part.is_some() || !anew);
+            .partition(|(_, source)| source.is_lasting || source.part.is_some() || !anew);
         self.regroup(followed, kept).await;
         self.replace(key, followed, opened, before, anew).await;
     }
@@ -60,7 +62,7 @@ impl Manager {
         Opener {
             mounts: &self.mounts,
             cpus: &self.cpus,
-            perf_descriptors: self.config.perf_descriptors,
+            perf_descriptors: self.config.perf_descriptors.min(self.capacity.spare()),
             first_perf_group: followed.perf.groups,
             part: None,
         }
@@ -97,8 +99,8 @@ impl Manager {
         if anew {
             followed.dormant = dormant.into_iter().map(|opened| opened.source).collect();
         }
-        let mut new = Vec::new();
-        for Opened { name, source, part } in awake {
+        let (mut new, mut added) = (Vec::new(), Vec::new());
+        for Opened { name, source, part, below } in awake {
             let Ok(called) = Identifier::try_from(name.as_str()) else { continue };
             let id = before.remove(&name).map_or_else(
                 || {
@@ -108,16 +110,19 @@ impl Manager {
                 },
                 |source| source.id,
             );
-            let open = OpenSource { id, slots: source.slots().to_vec(), part };
+            let (slots, is_lasting) = (source.slots().to_vec(), source.is_lasting());
+            let open = OpenSource { id, slots, part, is_lasting, below };
             let groups = self.groups(followed, &called, &open);
             let source_key = SourceKey { job: followed.job.clone(), name: called };
             let active = ActiveSource::new(Arc::new(source_key), source, groups);
+            let active = active.going_on(|slot| followed.progress(slot));
             self.owners.insert(id, key.clone());
-            self.command(Command::Add(id, Box::new(active))).await;
+            added.push((id, Box::new(active)));
             followed.sources.insert(name, open);
         }
-        for source in before.into_values() {
-            self.command(Command::Remove(source.id)).await;
+        let removed: Vec<SourceId> = before.into_values().map(|source| source.id).collect();
+        if !removed.is_empty() || !added.is_empty() {
+            self.command(Command::Exchange { removed, added }).await;
         }
         self.read_ended().await;
         if followed.job.is_some() && !new.is_empty() {
@@ -135,6 +140,40 @@ impl Manager {
             self.next_source += 1;
             SourceId(self.next_source - 1)
         })
+    }
+
+    /// What a source counts is over, as its cgroup is: should that come again, it is opened anew. The processes of a job without a
+    /// cgroup do not come again, and their numbers may be others'.
+    pub(super) fn end_lasting(&mut self, id: SourceId) {
+        let Some(followed) = self.owners.get(&id).and_then(|key| self.followed.get_mut(key)) else { return };
+        if matches!(followed.subject, Subject::Cgroups(_)) {
+            let ended =
+                followed.sources.iter_mut().filter(|(name, source)| source.id == id && !is_perf(name));
+            ended.for_each(|(_, source)| source.is_lasting = false);
+        }
+    }
+
+    /// Has the cgroups read that came below those of a job's sources which count for each cgroup apart. Says whether there are more
+    /// to be found soon.
+    pub(super) fn look_below(followed: &mut Followed, spare: usize) -> bool {
+        let mut again = false;
+        if spare == 0 {
+            return again;
+        }
+        for (name, source) in &mut followed.sources {
+            match source.below.as_mut().map(Descendants::look) {
+                None | Some(Looked::All) => {}
+                Some(Looked::Some) => again = true,
+                Some(Looked::TooMany) => {
+                    let job = followed.job.as_ref().map_or("", |job| job.descriptor.job_id.as_str());
+                    let most = SummedSource::CGROUPS;
+                    log::warning(&format!(
+                        "job {job} has more than {most} cgroups: {name} is the sum over {most} of them"
+                    ));
+                }
+            }
+        }
+        again
     }
 
     pub(super) fn reopen_later(&mut self, id: SourceId) {
@@ -169,11 +208,6 @@ impl Manager {
         self.followed.insert(key.clone(), followed);
         self.count();
     }
-}
-
-/// Whether a source stays when the files are opened anew.
-fn is_lasting(source: &str) -> bool {
-    is_perf(source) || source == annotate::PUSHED
 }
 
 /// Whether a source or a metric is one of perf's.

@@ -8,8 +8,9 @@ use polymeter_proto::period::Period;
 use polymeter_proto::series::{Identifier, JobHandle};
 
 use super::port::Pushed;
+use super::progress::{Counters, SeriesProgress};
 use crate::clock;
-use crate::source::{Outcome, Reading, Source, Text};
+use crate::source::{Outcome, Reading, Slot, Source, Text};
 
 /// The place of a source in the sampler; reused when the source is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,6 +73,7 @@ pub struct ActiveSource {
     pub key: Arc<SourceKey>,
     source: Source,
     reading: Reading,
+    counters: Counters,
     pub(super) groups: Vec<Group>,
     /// The series of values that a user gives, each a group of its own without deadlines.
     given: Vec<Group>,
@@ -101,6 +103,7 @@ impl ActiveSource {
             key,
             source,
             reading,
+            counters: Counters::default(),
             groups,
             given: Vec::new(),
             tally: Tally::default(),
@@ -110,6 +113,17 @@ impl ActiveSource {
             outcome: Outcome::Read,
             noticed: false,
         }
+    }
+
+    /// Lets its counters go on from what their series have come to, so that they never decrease.
+    pub fn going_on(self, progress: impl FnMut(&Slot) -> Arc<SeriesProgress>) -> Self {
+        let counters = Counters::new(self.key.name.as_str(), self.source.slots(), progress);
+        Self { counters, ..self }
+    }
+
+    /// Leaves behind what its counters have come to, for whatever gives their series next.
+    pub(super) fn leave(&self) {
+        self.counters.leave();
     }
 
     /// Takes over the tally and the cost of the source that this one replaces.
@@ -141,14 +155,16 @@ impl ActiveSource {
         }
         let began_ns = *now_ns;
         self.outcome = self.source.read(text, &mut self.reading);
+        if matches!(self.outcome, Outcome::Gone | Outcome::Failed(_)) {
+            self.reading.clear();
+        } else {
+            self.counters.raise(&mut self.reading);
+        }
         *now_ns = clock::monotonic_ns();
         let took_ns = now_ns.saturating_sub(began_ns);
         self.cost.reads += 1;
         self.cost.total_ns += took_ns;
         self.cost.most_ns = self.cost.most_ns.max(took_ns);
-        if matches!(self.outcome, Outcome::Gone | Outcome::Failed(_)) {
-            self.reading.clear();
-        }
         self.read_at_tick = tick.number;
         let since_us = began_ns.saturating_sub(tick.began_ns) / 1_000;
         self.time_us = tick.realtime_us.saturating_add_unsigned(since_us);

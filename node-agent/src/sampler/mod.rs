@@ -7,6 +7,7 @@
 mod active;
 mod alarm;
 mod port;
+mod progress;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,6 +19,7 @@ use polymeter_proto::period::Period;
 
 pub use active::{ActiveSource, Cost, Group, SourceId, SourceKey};
 pub use port::{Command, Flushed, Notice, Port, Pushed, SourceReport, Told};
+pub use progress::SeriesProgress;
 
 use active::Tick;
 
@@ -210,6 +212,11 @@ impl Sampler {
         match command {
             Command::Add(id, source) => self.add(id, source),
             Command::Remove(id) => self.remove(id),
+            Command::Exchange { removed, added } => {
+                // What goes leaves behind what its counters have come to, from where what comes goes on.
+                removed.into_iter().for_each(|id| self.remove(id));
+                added.into_iter().for_each(|(id, source)| self.add(id, source));
+            }
             Command::Regroup(id, groups) => self.regroup(id, groups),
             Command::ReadNow(ids) => self.read_now(ids.into_iter(), |_| true),
             Command::ReadJob(job) => {
@@ -243,6 +250,7 @@ impl Sampler {
         source.source().reserve(&mut self.text);
         let replaced = place.take();
         if let Some(replaced) = &replaced {
+            replaced.leave();
             self.schedule.remove(|item| matches!(item, Item::Group { source, .. } if *source == id.0));
             source.go_on_from(replaced);
         }
@@ -256,6 +264,7 @@ impl Sampler {
     fn remove(&mut self, id: SourceId) {
         self.schedule.remove(|item| matches!(item, Item::Group { source, .. } if *source == id.0));
         if let Some(source) = self.sources.get_mut(id.0 as usize).and_then(Option::take) {
+            source.leave();
             self.flushed.reports.push(SourceReport::of(&source, true));
             // Closing files, and perf events above all, takes long: that is the manager's affair.
             self.port.notify(Notice::Removed(id, source));

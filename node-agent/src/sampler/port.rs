@@ -36,6 +36,13 @@ pub enum Command {
     Add(SourceId, Box<ActiveSource>),
     /// Sample it no more, and give it back.
     Remove(SourceId),
+    /// Remove these sources and add those, with no reading in between: both may give the same series.
+    Exchange {
+        /// Those that are sampled no more.
+        removed: Vec<SourceId>,
+        /// Those that are sampled from now on.
+        added: Vec<(SourceId, Box<ActiveSource>)>,
+    },
     /// Sample its metrics at other periods, from the next deadline of each.
     Regroup(SourceId, Vec<Group>),
     /// Read these once, now.

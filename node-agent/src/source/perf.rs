@@ -86,9 +86,10 @@ pub fn groups(wanted: &[Definition]) -> Vec<Vec<Definition>> {
 fn event(definition: &Definition) -> Option<Event> {
     definition.metric.origins.iter().find_map(|origin| match origin {
         catalogue::Origin::Perf(event) => Some(*event),
-        catalogue::Origin::Text { .. } | catalogue::Origin::Processes(_) | catalogue::Origin::Agent(_) => {
-            None
-        }
+        catalogue::Origin::Text { .. }
+        | catalogue::Origin::Processes(_)
+        | catalogue::Origin::CgroupProcesses(_)
+        | catalogue::Origin::Agent(_) => None,
     })
 }
 

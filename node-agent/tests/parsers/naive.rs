@@ -132,6 +132,7 @@ fn value_of(
     let is_pressure = file.path.contains("pressure");
     let factor = match (file.hierarchy, file.path) {
         (Hierarchy::Proc, "stat") if key.starts_with("cpu") => 10_000_000,
+        (_, "cpuacct.stat") => 10_000_000,
         (Hierarchy::Proc, "meminfo") if cells.get("2") == Some(&"kB") => 1024,
         (Hierarchy::Proc, "diskstats") if ["6", "10", "12", "13", "17", "19"].contains(&column) => 1_000_000,
         _ if key.ends_with("_usec") || (is_pressure && column == "total") => 1_000,

@@ -6,10 +6,15 @@
 
 use super::Metric;
 use super::text::{Form, TextFile, V1_UNLIMITED};
+use crate::period::Period;
 use crate::series::Unit::{Bytes, Count};
 
-static V1_STAT: TextFile = TextFile::v1("memory", "memory.stat", Form::Keyed);
-static V2_STAT: TextFile = TextFile::v2("memory.stat", Form::Keyed);
+/// The kernel adds up the counts of the CPUs when much has changed, and else every two seconds: `FLUSH_TIME` and
+/// `MEMCG_CHARGE_BATCH` of `mm/memcontrol.c`.
+const FLUSH: Period = Period::TWO_SECONDS;
+
+static V1_STAT: TextFile = TextFile::v1("memory", "memory.stat", Form::Keyed).updated_every(FLUSH);
+static V2_STAT: TextFile = TextFile::v2("memory.stat", Form::Keyed).updated_every(FLUSH);
 
 /// The lines of memory.stat.
 pub(crate) static STAT: &[Metric] = &[
@@ -556,14 +561,15 @@ static V1_USAGE: TextFile = TextFile::v1("memory", "memory.usage_in_bytes", Form
 static V1_PEAK: TextFile = TextFile::v1("memory", "memory.max_usage_in_bytes", Form::Values);
 static V1_LIMIT: TextFile = TextFile::v1("memory", "memory.limit_in_bytes", Form::Values);
 static V1_SOFT_LIMIT: TextFile = TextFile::v1("memory", "memory.soft_limit_in_bytes", Form::Values);
-static V1_FAILURES: TextFile = TextFile::v1("memory", "memory.failcnt", Form::Values);
+static V1_FAILURES: TextFile = TextFile::v1("memory", "memory.failcnt", Form::Values).counted_apart();
 static V1_SWAP_USAGE: TextFile = TextFile::v1("memory", "memory.memsw.usage_in_bytes", Form::Values);
 static V1_SWAP_PEAK: TextFile = TextFile::v1("memory", "memory.memsw.max_usage_in_bytes", Form::Values);
 static V1_SWAP_LIMIT: TextFile = TextFile::v1("memory", "memory.memsw.limit_in_bytes", Form::Values);
-static V1_SWAP_FAILURES: TextFile = TextFile::v1("memory", "memory.memsw.failcnt", Form::Values);
+static V1_SWAP_FAILURES: TextFile =
+    TextFile::v1("memory", "memory.memsw.failcnt", Form::Values).counted_apart();
 static V1_KERNEL_USAGE: TextFile = TextFile::v1("memory", "memory.kmem.usage_in_bytes", Form::Values);
 static V1_TCP_USAGE: TextFile = TextFile::v1("memory", "memory.kmem.tcp.usage_in_bytes", Form::Values);
-static V1_OOM: TextFile = TextFile::v1("memory", "memory.oom_control", Form::Keyed);
+static V1_OOM: TextFile = TextFile::v1("memory", "memory.oom_control", Form::Keyed).counted_apart();
 static V2_CURRENT: TextFile = TextFile::v2("memory.current", Form::Values);
 static V2_PEAK: TextFile = TextFile::v2("memory.peak", Form::Values);
 static V2_MAX: TextFile = TextFile::v2("memory.max", Form::Values);

@@ -1,0 +1,93 @@
+//! Which jobs are followed where there are more than can be: every owner has the same share, so that one who makes thousands of
+//! cgroups takes no other's place. Pure.
+
+use std::collections::BTreeMap;
+
+/// How many jobs of each owner fit into `room` if all owners have the same share. What an owner does not need is the others'.
+pub(crate) fn shares<O: Ord + Clone>(wanted: &BTreeMap<O, usize>, room: usize) -> BTreeMap<O, usize> {
+    let mut by_need: Vec<(&O, usize)> = wanted.iter().map(|(owner, jobs)| (owner, *jobs)).collect();
+    by_need.sort_by_key(|(_, jobs)| *jobs);
+    let (mut left, mut owners) = (room, by_need.len());
+    let share = |(owner, jobs): (&O, usize)| {
+        // Rounded up, so that no place stays free; whoever wants least is asked first.
+        let share = jobs.min(left.div_ceil(owners.max(1)));
+        left -= share.min(left);
+        owners -= 1;
+        (owner.clone(), share)
+    };
+    by_need.into_iter().map(share).collect()
+}
+
+/// A job that might be followed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Candidate<O, J> {
+    /// Whether it is not followed yet: who is followed stays.
+    pub(crate) is_new: bool,
+    /// Which it is.
+    pub(crate) job: J,
+    /// Whose it is.
+    pub(crate) owner: O,
+}
+
+/// The candidates that are not followed.
+pub(crate) fn left_out<O: Ord + Clone, J: Ord>(mut candidates: Vec<Candidate<O, J>>, room: usize) -> Vec<J> {
+    if candidates.len() <= room {
+        return Vec::new();
+    }
+    let mut wanted: BTreeMap<O, usize> = BTreeMap::new();
+    candidates.iter().for_each(|candidate| *wanted.entry(candidate.owner.clone()).or_default() += 1);
+    let mut shares = shares(&wanted, room);
+    candidates.sort();
+    let mut left_out = Vec::new();
+    for candidate in candidates {
+        match shares.get_mut(&candidate.owner) {
+            Some(share) if *share > 0 => *share -= 1,
+            _ => left_out.push(candidate.job),
+        }
+    }
+    left_out
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn candidates(owners: &[(u32, usize)], followed: usize) -> Vec<Candidate<u32, usize>> {
+        let jobs = owners.iter().flat_map(|(owner, jobs)| std::iter::repeat_n(*owner, *jobs));
+        jobs.enumerate().map(|(job, owner)| Candidate { is_new: job >= followed, job, owner }).collect()
+    }
+
+    #[test]
+    fn nobody_takes_the_place_of_a_job_of_somebody_else() {
+        // 6,500 of one owner, of which as many are followed as there is room for, and one of another that comes later.
+        let left_out = left_out(candidates(&[(1, 6_500), (2, 1)], 4_096), 4_096);
+        assert!(!left_out.contains(&6_500), "the honest job");
+        assert_eq!(left_out.len(), 6_501 - 4_096);
+        assert!(left_out.contains(&4_095) && !left_out.contains(&4_094), "the newest of the other goes");
+    }
+
+    #[test]
+    fn what_one_does_not_need_is_the_others() {
+        let wanted = BTreeMap::from([("a", 2), ("b", 10), ("c", 90)]);
+        assert_eq!(shares(&wanted, 30), BTreeMap::from([("a", 2), ("b", 10), ("c", 18)]));
+        assert_eq!(shares(&wanted, 200), wanted);
+        assert_eq!(shares(&wanted, 0), BTreeMap::from([("a", 0), ("b", 0), ("c", 0)]));
+    }
+
+    proptest! {
+        #[test]
+        fn shares_fill_the_room_and_are_fair(jobs in prop::collection::vec(0_usize..50, 0..12), room in 0_usize..300) {
+            let wanted: BTreeMap<usize, usize> = jobs.iter().copied().enumerate().collect();
+            let shares = shares(&wanted, room);
+            let sum: usize = shares.values().sum();
+            prop_assert_eq!(sum, room.min(jobs.iter().sum()));
+            let most = shares.values().max().copied().unwrap_or_default();
+            for (owner, share) in &shares {
+                prop_assert!(*share <= wanted[owner]);
+                prop_assert!(*share == wanted[owner] || *share + 1 >= most, "{shares:?} of {wanted:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! What a set of processes has used together: a sum that does not decrease when processes end. Pure.
+//!
+//! The kernel adds what a process has used to its parent's account when the parent waits for it (`wait_task_zombie`,
+//! kernel/exit.c): CPU time and faults to `cutime` and the like, which are apart, and I/O to the parent's own. It does not where
+//! the parent ignores its children, has ended before, or is not of the set. So what an ended process had used is kept here,
+//! less what its parent's account has grown by.
+
+use std::collections::BTreeMap;
+
+/// The quantities that are counted.
+pub(super) const AMOUNTS: usize = 6;
+
+/// How many generations of a family may end between two readings. Beyond that what they had used is kept here.
+const GENERATIONS: usize = 64;
+
+/// An amount of each quantity.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Amounts(pub(super) [u64; AMOUNTS]);
+
+impl Amounts {
+    pub(super) fn add(&mut self, other: &Self) {
+        for (sum, more) in self.0.iter_mut().zip(other.0) {
+            *sum = sum.saturating_add(more);
+        }
+    }
+
+    fn raise_to(&mut self, other: &Self) {
+        for (amount, other) in self.0.iter_mut().zip(other.0) {
+            *amount = other.max(*amount);
+        }
+    }
+
+    fn less(&self, other: &Self) -> Self {
+        let mut left = *self;
+        for (left, taken) in left.0.iter_mut().zip(other.0) {
+            *left = left.saturating_sub(taken);
+        }
+        left
+    }
+}
+
+/// A process as it was read.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Process {
+    pub(super) parent: u32,
+    /// When it started: another process may get its number later.
+    pub(super) started: u64,
+    /// What it has used, with the children that it has waited for.
+    pub(super) total: Amounts,
+    /// The part of that in which children show when they are waited for.
+    pub(super) waited: Amounts,
+}
+
+/// A process, and what its account of children was before any child was seen to be there.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    process: Process,
+    base: Amounts,
+}
+
+/// The accounts of the processes that are there, and of those that have ended.
+#[derive(Debug, Default)]
+pub(super) struct Accounts {
+    known: BTreeMap<u32, Known>,
+    ended: Amounts,
+}
+
+impl Accounts {
+    /// The processes that were there at the last reading.
+    pub(super) fn processes(&self) -> impl Iterator<Item = (u32, &Process)> {
+        self.known.iter().map(|(pid, known)| (*pid, &known.process))
+    }
+
+    /// A process that was there at the last reading.
+    pub(super) fn process(&self, pid: u32) -> Option<&Process> {
+        self.known.get(&pid).map(|known| &known.process)
+    }
+
+    /// Takes in a reading of all processes, parents before their children, and says what all have used so far. A process whose
+    /// child has ended is read again by `reread`: only then its account has surely got what it will get.
+    pub(super) fn update(
+        &mut self,
+        found: BTreeMap<u32, Process>,
+        mut reread: impl FnMut(u32) -> Option<Process>,
+    ) -> Amounts {
+        let is_there = |pid: u32, known: &Known| {
+            found.get(&pid).is_some_and(|process| process.started == known.process.started)
+        };
+        let mut owed: BTreeMap<u32, Amounts> = BTreeMap::new();
+        for (pid, known) in self.known.iter().filter(|(pid, known)| !is_there(**pid, known)) {
+            match heir(&self.known, *pid, is_there) {
+                Some(heir) => owed.entry(heir).or_default().add(&known.process.total),
+                None => self.ended.add(&known.process.total),
+            }
+        }
+        let before = std::mem::take(&mut self.known);
+        let base = |process: Process| Known { process, base: process.waited };
+        self.known = found.into_iter().map(|(pid, process)| (pid, base(process))).collect();
+        for (pid, owed) in owed {
+            let former = before.get(&pid).map(|known| known.base).unwrap_or_default();
+            let Some(known) = self.known.get_mut(&pid) else { continue };
+            if let Some(process) = reread(pid).filter(|process| process.started == known.process.started) {
+                // What cannot be read any more is as it was.
+                known.process.total.raise_to(&process.total);
+                known.process.waited.raise_to(&process.waited);
+            }
+            self.ended.add(&owed.less(&known.process.waited.less(&former)));
+        }
+        let mut sum = self.ended;
+        self.known.values().for_each(|known| sum.add(&known.process.total));
+        sum
+    }
+}
+
+/// The nearest ancestor of a process that is still there, which may have waited for it.
+fn heir(known: &BTreeMap<u32, Known>, pid: u32, is_there: impl Fn(u32, &Known) -> bool) -> Option<u32> {
+    let parent = |pid: &u32| known.get(pid).map(|known| known.process.parent);
+    let ancestors = std::iter::successors(parent(&pid), parent).take(GENERATIONS);
+    ancestors
+        .map_while(|pid| known.get(&pid).map(|known| (pid, known)))
+        .find_map(|(pid, known)| is_there(pid, known).then_some(pid))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A family of processes as the kernel keeps its accounts: CPU time apart, as the first amount, and I/O, as the last.
+    #[derive(Debug, Default, Clone)]
+    struct Family {
+        alive: BTreeMap<u32, Process>,
+        used: u64,
+        next: u32,
+    }
+
+    const CPU: usize = 0;
+    const IO: usize = AMOUNTS - 1;
+
+    impl Family {
+        fn fork(&mut self, parent: u32) {
+            self.next += 1;
+            let process = Process { parent, started: self.next.into(), ..Process::default() };
+            self.alive.insert(self.next, process);
+        }
+
+        fn nth(&self, number: usize) -> Option<u32> {
+            self.alive.keys().nth(number.checked_rem(self.alive.len())?).copied()
+        }
+
+        fn work(&mut self, number: usize, amount: u64) {
+            let Some(process) = self.nth(number).and_then(|pid| self.alive.get_mut(&pid)) else { return };
+            self.used += amount;
+            for quantity in [CPU, IO] {
+                process.total.0[quantity] += amount;
+            }
+            process.waited.0[IO] += amount;
+        }
+
+        fn exit(&mut self, number: usize, is_waited_for: bool) {
+            let Some(pid) = self.nth(number) else { return };
+            let process = self.alive.remove(&pid).unwrap();
+            if let Some(parent) = self.alive.get_mut(&process.parent).filter(|_| is_waited_for) {
+                parent.total.add(&process.total);
+                for quantity in [CPU, IO] {
+                    parent.waited.0[quantity] += process.total.0[quantity];
+                }
+            }
+            // Orphans go to somebody who is not of the family.
+            self.alive.values_mut().filter(|child| child.parent == pid).for_each(|child| child.parent = 1);
+        }
+    }
+
+    #[test]
+    fn a_child_counts_once_whether_it_is_waited_for_or_not() {
+        for is_waited_for in [true, false] {
+            let mut family = Family { next: 9, ..Family::default() };
+            family.fork(1);
+            family.fork(10);
+            family.work(1, 500);
+            let mut accounts = Accounts::default();
+            let mut sum = || accounts.update(family.alive.clone(), |pid| family.alive.get(&pid).copied()).0;
+            assert_eq!((sum()[CPU], sum()[IO]), (500, 500));
+            let mut after = family.clone();
+            after.exit(1, is_waited_for);
+            after.work(0, 7);
+            let sum = accounts.update(after.alive.clone(), |pid| after.alive.get(&pid).copied()).0;
+            assert_eq!(sum[CPU], 507, "waited for: {is_waited_for}");
+            // The parent's own I/O cannot be told from that of a child that it waited for.
+            assert_eq!(sum[IO], if is_waited_for { 507 } else { 500 });
+        }
+    }
+
+    #[test]
+    fn a_child_that_is_waited_for_while_the_processes_are_read_counts_once() {
+        let mut family = Family { next: 9, ..Family::default() };
+        family.fork(1);
+        family.fork(10);
+        family.work(1, 500);
+        let mut accounts = Accounts::default();
+        accounts.update(family.alive.clone(), |_| None);
+        // The parent is read, then waits for its child, which then is not found.
+        let mut found = family.alive.clone();
+        found.remove(&11);
+        family.exit(1, true);
+        for _ in 0..2 {
+            let sum = accounts.update(found.clone(), |pid| family.alive.get(&pid).copied()).0;
+            assert_eq!((sum[CPU], sum[IO]), (500, 500));
+            found = family.alive.clone();
+        }
+    }
+
+    #[test]
+    fn another_process_with_the_same_number_is_another() {
+        let process = |started, cpu| Process {
+            parent: 1,
+            started,
+            total: Amounts([cpu, 0, 0, 0, 0, 0]),
+            waited: Amounts::default(),
+        };
+        let mut accounts = Accounts::default();
+        assert_eq!(accounts.update([(7, process(1, 90))].into(), |_| None).0[CPU], 90);
+        assert_eq!(accounts.update([(7, process(2, 5))].into(), |_| None).0[CPU], 95);
+        assert_eq!(accounts.update(BTreeMap::new(), |_| None).0[CPU], 95);
+    }
+
+    proptest! {
+        #[test]
+        fn no_sequence_of_forks_and_exits_makes_a_sum_decrease_or_count_anything_twice(
+            steps in prop::collection::vec((0_u8..6, any::<usize>(), 0..1_000_u64), 1..80)
+        ) {
+            let mut family = Family { next: 9, ..Family::default() };
+            family.fork(1);
+            let mut accounts = Accounts::default();
+            let mut last = Amounts::default();
+            for (kind, number, amount) in steps {
+                match kind {
+                    0 | 1 => family.work(number, amount),
+                    2 => if let Some(parent) = family.nth(number) { family.fork(parent) },
+                    3 => family.exit(number, true),
+                    4 => family.exit(number, false),
+                    _ => {
+                        let alive = &family.alive;
+                        let sum = accounts.update(alive.clone(), |pid| alive.get(&pid).copied());
+                        for quantity in [CPU, IO] {
+                            prop_assert!(sum.0[quantity] >= last.0[quantity], "{sum:?} after {last:?}");
+                            prop_assert!(sum.0[quantity] <= family.used, "{sum:?} of {}", family.used);
+                        }
+                        last = sum;
+                    }
+                }
+            }
+        }
+    }
+}
