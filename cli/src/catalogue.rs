@@ -52,12 +52,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn text(metrics: &[&Metric]) -> String {
-    let head = ["METRIC", "UNIT", "KIND", "WHAT IT IS"].map(str::to_owned).to_vec();
+    let head = ["METRIC", "UNIT", "KIND", "GRANULARITY", "WHAT IT IS"].map(str::to_owned).to_vec();
     let row = |metric: &&Metric| {
         vec![
             metric.name.to_owned(),
             metric.unit.as_str().to_owned(),
             metric.kind.as_str().to_owned(),
+            granularity(metric),
             metric.help.to_owned(),
         ]
     };
@@ -71,11 +72,17 @@ fn json(metrics: &[&Metric]) -> String {
             "unit": metric.unit.as_str(),
             "kind": metric.kind.as_str(),
             "scope": scope(metric.scope),
+            "granularity": metric.granularity().map(|time| time.to_string()),
             "help": metric.help,
             "origins": metric.origins.iter().map(origin).collect::<Vec<_>>(),
         })
     };
     format!("{:#}\n", serde_json::Value::from(metrics.iter().map(metric).collect::<Vec<_>>()))
+}
+
+/// The time within which the values are accurate; empty where every read is exact.
+fn granularity(metric: &Metric) -> String {
+    metric.granularity().map_or_else(String::new, |time| time.to_string())
 }
 
 const fn scope(scope: Scope) -> &'static str {
@@ -92,6 +99,10 @@ fn markdown() -> String {
         "# The metrics\n\n\
         Generated from the catalogue by `polymeter metrics --markdown`; a test keeps it so. A name that ends in `*` is a\n\
         family, whose instances the machine knows. What is not measured is absent: it is never 0 and never NaN.\n\n\
+        The granularity is the longest time by which the kernel's value may be behind; it is empty where every read is exact.\n\
+        A rate over a shorter window than that means nothing. CPU time is counted at ticks of the scheduler, 10 ms apart or\n\
+        less (`HZ` of the kernel: 4 ms at 250, 1 ms at 1000), so that over 1 ms a busy CPU reads as 0 or as several CPUs;\n\
+        `perf.task_clock` is exact at any period. `memory.stat` is added up over the CPUs after many changes, or else every 2 s.\n\n\
         On cgroup version 1 `io.*` counts only where blk-throttle counts, which is where a throttle rule is set or was; on\n\
         kernels that leave it out the metrics are absent there. Version 2 always counts.\n",
     );
@@ -101,9 +112,9 @@ fn markdown() -> String {
         page.push_str(&format!("\n## {title}\n\n"));
         let job = wanted == Scope::Job;
         page.push_str(if job {
-            "| metric | unit | kind | what it is | cgroup v2 | cgroup v1 | elsewhere |\n| --- | --- | --- | --- | --- | --- | --- |\n"
+            "| metric | unit | kind | granularity | what it is | cgroup v2 | cgroup v1 | elsewhere |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n"
         } else {
-            "| metric | unit | kind | what it is | where it comes from |\n| --- | --- | --- | --- | --- |\n"
+            "| metric | unit | kind | granularity | what it is | where it comes from |\n| --- | --- | --- | --- | --- | --- |\n"
         });
         for metric in catalogue::all().filter(|metric| metric.scope == wanted) {
             let of = |wanted: fn(&Origin) -> bool| {
@@ -116,10 +127,11 @@ fn markdown() -> String {
                 of(|_| true)
             };
             page.push_str(&format!(
-                "| `{}` | {} | {} | {} | {places} |\n",
+                "| `{}` | {} | {} | {} | {} | {places} |\n",
                 metric.name,
                 metric.unit.as_str(),
                 metric.kind.as_str(),
+                granularity(metric),
                 metric.help
             ));
         }

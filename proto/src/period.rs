@@ -39,6 +39,12 @@ impl Period {
 
     /// One millisecond.
     pub const MILLISECOND: Self = Self { micros: 1_000 };
+    /// Ten milliseconds.
+    pub const TEN_MILLISECONDS: Self = Self { micros: 10_000 };
+    /// A hundred milliseconds.
+    pub const HUNDRED_MILLISECONDS: Self = Self { micros: 100_000 };
+    /// Two seconds.
+    pub const TWO_SECONDS: Self = Self { micros: 2_000_000 };
     /// One hour.
     pub const HOUR: Self = Self { micros: 3_600_000_000 };
 

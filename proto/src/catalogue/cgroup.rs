@@ -3,21 +3,27 @@
 
 use super::Metric;
 use super::text::{Cell, EACH_CPU, EACH_DEVICE, Field, Form, Row, Scale, TextFile};
-use super::{Origin, Scope};
+use super::{Origin, Scope, TICK};
+use crate::period::Period;
 use crate::series::Kind;
 use crate::series::Unit::{Bytes, Count, Nanoseconds, Percent};
 
-static V2_CPU: TextFile = TextFile::v2("cpu.stat", Form::Keyed);
+static V2_CPU: TextFile = TextFile::v2("cpu.stat", Form::Keyed).updated_every(TICK);
 static V2_CPU_LOCAL: TextFile = TextFile::v2("cpu.stat.local", Form::Keyed);
 static V1_CPU: TextFile = TextFile::v1("cpu", "cpu.stat", Form::Keyed);
 static V1_CPU_LOCAL: TextFile = TextFile::v1("cpu", "cpu.stat.local", Form::Keyed);
-static V1_USAGE: TextFile = TextFile::v1("cpuacct", "cpuacct.usage", Form::Values);
-static V1_USER: TextFile = TextFile::v1("cpuacct", "cpuacct.usage_user", Form::Values);
-static V1_SYSTEM: TextFile = TextFile::v1("cpuacct", "cpuacct.usage_sys", Form::Values);
-static V1_PER_CPU: TextFile = TextFile::v1("cpuacct", "cpuacct.usage_percpu", Form::Values);
-static V1_ALL: TextFile = TextFile::v1("cpuacct", "cpuacct.usage_all", Form::Keyed);
+static V1_USAGE: TextFile = TextFile::v1("cpuacct", "cpuacct.usage", Form::Values).updated_every(TICK);
+static V1_USER: TextFile = TextFile::v1("cpuacct", "cpuacct.usage_user", Form::Values).updated_every(TICK);
+static V1_SYSTEM: TextFile = TextFile::v1("cpuacct", "cpuacct.usage_sys", Form::Values).updated_every(TICK);
+static V1_PER_CPU: TextFile =
+    TextFile::v1("cpuacct", "cpuacct.usage_percpu", Form::Values).updated_every(TICK);
+static V1_ALL: TextFile = TextFile::v1("cpuacct", "cpuacct.usage_all", Form::Keyed).updated_every(TICK);
 
 const US: u64 = 1_000;
+
+/// The usual period of the CPU limit (`cpu.cfs_period_us`), at whose end a group that had to wait is let run again and its
+/// wait is counted.
+const LIMIT_PERIOD: Period = Period::HUNDRED_MILLISECONDS;
 
 /// CPU time and its throttling.
 pub(crate) static CPU: &[Metric] = &[
@@ -77,37 +83,43 @@ pub(crate) static CPU: &[Metric] = &[
         Count,
         &[V2_CPU.key("nr_periods"), V1_CPU.key("nr_periods")],
         "Enforcement periods of the CPU limit that have passed.",
-    ),
+    )
+    .updated_every(LIMIT_PERIOD),
     Metric::counter(
         "cpu.throttled.periods",
         Count,
         &[V2_CPU.key("nr_throttled"), V1_CPU.key("nr_throttled")],
         "Enforcement periods in which the job had to wait.",
-    ),
+    )
+    .updated_every(LIMIT_PERIOD),
     Metric::counter(
         "cpu.throttled.time",
         Nanoseconds,
         &[V2_CPU.scaled("throttled_usec", US), V1_CPU.key("throttled_time")],
         "Time that the job had to wait for its CPU limit, summed over CPUs.",
-    ),
+    )
+    .updated_every(LIMIT_PERIOD),
     Metric::counter(
         "cpu.bursts",
         Count,
         &[V2_CPU.key("nr_bursts"), V1_CPU.key("nr_bursts")],
         "Enforcement periods in which the job used CPU time that it had saved.",
-    ),
+    )
+    .updated_every(LIMIT_PERIOD),
     Metric::counter(
         "cpu.burst.time",
         Nanoseconds,
         &[V2_CPU.scaled("burst_usec", US), V1_CPU.key("burst_time")],
         "CPU time above the limit, taken from what was saved.",
-    ),
+    )
+    .updated_every(LIMIT_PERIOD),
     Metric::counter(
         "cpu.local.throttled.time",
         Nanoseconds,
         &[V2_CPU_LOCAL.scaled("throttled_usec", US), V1_CPU_LOCAL.key("throttled_time")],
         "Time that the job had to wait for any CPU limit, its parents' included.",
-    ),
+    )
+    .updated_every(LIMIT_PERIOD),
 ];
 
 static V2_IO: TextFile = TextFile::v2("io.stat", Form::Pairs);

@@ -6,10 +6,15 @@
 
 use super::Metric;
 use super::text::{Form, TextFile, V1_UNLIMITED};
+use crate::period::Period;
 use crate::series::Unit::{Bytes, Count};
 
-static V1_STAT: TextFile = TextFile::v1("memory", "memory.stat", Form::Keyed);
-static V2_STAT: TextFile = TextFile::v2("memory.stat", Form::Keyed);
+/// The kernel adds up the counts of the CPUs when much has changed, and else every two seconds: `FLUSH_TIME` and
+/// `MEMCG_CHARGE_BATCH` of `mm/memcontrol.c`.
+const FLUSH: Period = Period::TWO_SECONDS;
+
+static V1_STAT: TextFile = TextFile::v1("memory", "memory.stat", Form::Keyed).updated_every(FLUSH);
+static V2_STAT: TextFile = TextFile::v2("memory.stat", Form::Keyed).updated_every(FLUSH);
 
 /// The lines of memory.stat.
 pub(crate) static STAT: &[Metric] = &[

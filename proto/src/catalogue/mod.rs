@@ -13,6 +13,7 @@ mod text;
 use std::fmt;
 
 use crate::name::{MetricName, Selector};
+use crate::period::Period;
 use crate::series::{Kind, MetricDescriptor, Number, Unit};
 
 pub use agent::AgentField;
@@ -36,7 +37,13 @@ pub struct Metric {
     pub origins: &'static [Origin],
     /// What it is, in one sentence.
     pub help: &'static str,
+    /// How far its values may be behind what they count, where that is not what its origins say.
+    granularity: Option<Period>,
 }
+
+/// The longest time between two updates of the CPU time of a running task: a tick of the scheduler where the kernel's
+/// `HZ` is 100, which is the lowest. With 250 it is 4 ms, with 1000 it is 1 ms. Values in ticks of `USER_HZ` are as coarse.
+pub(crate) const TICK: Period = Period::TEN_MILLISECONDS;
 
 /// Whose a metric is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +74,19 @@ pub enum Origin {
     Agent(AgentField),
 }
 
+impl Origin {
+    /// How far its values may be behind what they count.
+    fn granularity(&self) -> Option<Period> {
+        match self {
+            Self::Text { field: Field { scale: Scale::Times(text::TICK_NS), .. }, .. } => Some(TICK),
+            Self::Text { file, .. } => file.granularity,
+            Self::Processes(field) => field.granularity(),
+            // A read of a perf event brings it up to date; the agent's counts are its own.
+            Self::Perf(_) | Self::Agent(_) => None,
+        }
+    }
+}
+
 impl Metric {
     const fn new(
         name: &'static str,
@@ -76,7 +96,14 @@ impl Metric {
         origins: &'static [Origin],
         help: &'static str,
     ) -> Self {
-        Self { name, unit, kind, number: Number::Unsigned, scope, origins, help }
+        Self { name, unit, kind, number: Number::Unsigned, scope, origins, help, granularity: None }
+    }
+
+    /// The time within which a counter is accurate: its increase over a window is that of the window's length, give or
+    /// take what happened within this time. A rate over a shorter window means nothing. Of several origins the coarsest
+    /// counts. None where every read is exact, and of gauges that the kernel computes at every read.
+    pub fn granularity(&self) -> Option<Period> {
+        self.granularity.or_else(|| self.origins.iter().filter_map(Origin::granularity).max())
     }
 
     const fn counter(name: &'static str, unit: Unit, origins: &'static [Origin], help: &'static str) -> Self {
@@ -89,6 +116,11 @@ impl Metric {
 
     const fn of_node(self) -> Self {
         Self { scope: Scope::Node, ..self }
+    }
+
+    /// The same metric, updated only so often, whatever else its origins have.
+    const fn updated_every(self, granularity: Period) -> Self {
+        Self { granularity: Some(granularity), ..self }
     }
 
     const fn float(self) -> Self {
@@ -256,6 +288,32 @@ mod tests {
                 );
                 fields.push(origin);
             }
+        }
+    }
+
+    #[test]
+    fn a_counter_says_within_which_time_it_is_accurate() {
+        let granularity = |name: &str| find(name).unwrap().metric.granularity().map(|time| time.to_string());
+        for tick in ["cpu.usage", "cpu.user", "cpu.usage.per_cpu", "process.cpu.usage", "node.cpu.user"] {
+            assert_eq!(granularity(tick).as_deref(), Some("10ms"), "{tick}");
+        }
+        for exact in
+            ["perf.task_clock", "io.read.bytes", "pids.current", "process.io.read.bytes", "node.forks"]
+        {
+            assert_eq!(granularity(exact), None, "{exact}");
+        }
+        assert_eq!(granularity("cpu.throttled.time").as_deref(), Some("100ms"));
+        assert_eq!(granularity("memory.pgfault").as_deref(), Some("2s"));
+        assert_eq!(granularity("node.vm.pgfault").as_deref(), Some("1s"));
+        for metric in all().filter(|metric| metric.kind == Kind::Counter && metric.unit == Unit::Nanoseconds)
+        {
+            let exact = |origin: &Origin| match origin {
+                Origin::Perf(_) | Origin::Agent(_) => true,
+                Origin::Text { file, .. } => file.form == Form::Pairs || file.path == "diskstats",
+                Origin::Processes(_) => false,
+            };
+            let is_exact = metric.origins.iter().all(exact);
+            assert_eq!(metric.granularity().is_none(), is_exact, "{}", metric.name);
         }
     }
 

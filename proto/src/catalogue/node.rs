@@ -3,13 +3,15 @@
 use super::Metric;
 use super::text::{Field, Form, Row, Scale, TextFile};
 use super::{Cell, Origin, Scope};
+use crate::period::Period;
 use crate::series::Kind;
 use crate::series::Unit::{Bytes, Count, Nanoseconds, Pages, Percent, Sectors};
 
 static STAT: TextFile = TextFile::proc("stat", Form::Keyed);
 static LOADAVG: TextFile = TextFile::proc("loadavg", Form::Values);
 static MEMINFO: TextFile = TextFile::proc("meminfo", Form::Keyed);
-static VMSTAT: TextFile = TextFile::proc("vmstat", Form::Keyed);
+/// The counts of the CPUs are added up every `vm.stat_interval`, which is a second.
+static VMSTAT: TextFile = TextFile::proc("vmstat", Form::Keyed).updated_every(Period::SECOND);
 static DISKSTATS: TextFile = TextFile::proc("diskstats", Form::KeyedAt(2));
 static NETWORK: TextFile = TextFile::proc("net/dev", Form::Keyed);
 static PRESSURE_CPU: TextFile = TextFile::proc("pressure/cpu", Form::Pairs);

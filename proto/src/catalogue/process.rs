@@ -2,7 +2,8 @@
 //!
 //! A series with the label `pid` would be one process of a job; there are none yet.
 
-use super::{Metric, Origin};
+use super::{Metric, Origin, TICK};
+use crate::period::Period;
 use crate::series::Unit::{Bytes, Count, Nanoseconds};
 
 /// What is summed over the processes of a job.
@@ -28,6 +29,13 @@ pub enum ProcessField {
     Threads,
     /// Processes.
     Processes,
+}
+
+impl ProcessField {
+    /// How far its values may be behind: proc_pid_stat(5) has CPU time in ticks.
+    pub(super) fn granularity(self) -> Option<Period> {
+        matches!(self, Self::CpuUsage | Self::CpuUser | Self::CpuSystem).then_some(TICK)
+    }
 }
 
 pub(crate) static METRICS: &[Metric] = &[

@@ -1,6 +1,7 @@
 //! How a field is addressed in a kernel file's text.
 
 use super::Origin;
+use crate::period::Period;
 
 /// A kernel file that holds metrics.
 #[derive(Debug, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub struct TextFile {
     pub path_label: Option<&'static str>,
     /// How its lines are built.
     pub form: Form,
+    /// How far its values may be behind what they count; none where they are exact at every read.
+    pub granularity: Option<Period>,
 }
 
 /// Where a file's path begins.
@@ -104,19 +107,24 @@ pub(crate) const TICK_NS: u64 = 10_000_000;
 
 impl TextFile {
     pub(crate) const fn v1(controller: &'static str, path: &'static str, form: Form) -> Self {
-        Self { hierarchy: Hierarchy::V1(controller), path, path_label: None, form }
+        Self { hierarchy: Hierarchy::V1(controller), path, path_label: None, form, granularity: None }
     }
 
     pub(crate) const fn v2(path: &'static str, form: Form) -> Self {
-        Self { hierarchy: Hierarchy::V2, path, path_label: None, form }
+        Self { hierarchy: Hierarchy::V2, path, path_label: None, form, granularity: None }
     }
 
     pub(crate) const fn proc(path: &'static str, form: Form) -> Self {
-        Self { hierarchy: Hierarchy::Proc, path, path_label: None, form }
+        Self { hierarchy: Hierarchy::Proc, path, path_label: None, form, granularity: None }
     }
 
     pub(crate) const fn labelled(self, label: &'static str) -> Self {
         Self { path_label: Some(label), ..self }
+    }
+
+    /// The same file, with values that may be behind by so much.
+    pub(crate) const fn updated_every(self, granularity: Period) -> Self {
+        Self { granularity: Some(granularity), ..self }
     }
 
     /// The first value of the only line.
