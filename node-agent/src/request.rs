@@ -256,7 +256,7 @@ impl fmt::Display for SetError {
             Self::Forbidden => f.write_str("only its owner and administrators may change how it is sampled"),
             Self::Unavailable(missing) => {
                 let reasons: Vec<_> =
-                    missing.iter().map(|(metric, reason)| format!("{metric}: {reason}")).collect();
+                    by_reason(missing).iter().map(|(metrics, reason)| format!("{metrics}: {reason}")).collect();
                 write!(f, "nothing of it can be sampled here: {}", reasons.join("; "))
             }
             Self::TooShort { metric, shortest } => {
@@ -283,6 +283,27 @@ impl fmt::Display for SetError {
 }
 
 impl std::error::Error for SetError {}
+
+/// Metrics that cannot be had, those with the same reason together: at most three names of each, and how many more there
+/// are.
+pub fn by_reason(missing: &[(String, String)]) -> Vec<(String, &str)> {
+    const NAMED: usize = 3;
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (metric, reason) in missing {
+        match groups.iter_mut().find(|(known, _)| known == reason) {
+            Some((_, metrics)) => metrics.push(metric),
+            None => groups.push((reason, vec![metric])),
+        }
+    }
+    let named = |metrics: Vec<&str>| {
+        let names = metrics.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+        match metrics.len().saturating_sub(NAMED) {
+            0 => names,
+            more => format!("{names} and {more} more"),
+        }
+    };
+    groups.into_iter().map(|(reason, metrics)| (named(metrics), reason)).collect()
+}
 
 /// What is asked.
 #[derive(Debug)]
@@ -361,4 +382,21 @@ pub struct SourceView {
     pub read_total_ns: u64,
     /// How long the slowest took, in nanoseconds.
     pub read_most_ns: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_equal_reason_is_told_once() {
+        let missing = |metric: &str, reason: &str| (metric.to_owned(), reason.to_owned());
+        let mut all: Vec<_> =
+            (0..70).map(|number| missing(&format!("perf.e{number}"), "no such event")).collect();
+        all.push(missing("io.read.bytes", "no such file"));
+        assert_eq!(
+            SetError::Unavailable(all).to_string(),
+            "nothing of it can be sampled here: perf.e0, perf.e1, perf.e2 and 67 more: no such event; io.read.bytes: no such file"
+        );
+    }
 }
