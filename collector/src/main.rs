@@ -31,13 +31,13 @@ fn main() -> ExitCode {
     let config = match arguments.resolve() {
         Ok(config) => config,
         Err(faults) => {
-            faults.0.iter().for_each(log::warning);
+            faults.0.iter().for_each(log::error);
             return ExitCode::from(USAGE);
         }
     };
     if arguments.check {
         if let Some(Err(error)) = config.keys.as_ref().map(KeyFiles::read) {
-            log::warning(error);
+            log::error(error);
             return ExitCode::from(USAGE);
         }
         log::info(format_args!(
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            log::warning(log::chain(error.as_ref()));
+            log::error(log::chain(error.as_ref()));
             ExitCode::from(match error.downcast_ref() {
                 Some(
                     StartError::Bind { .. }
