@@ -40,12 +40,23 @@ struct Made {
     _lock: File,
 }
 
-/// A cgroup of a run that died, in which processes still run.
+/// The cgroup of a run that died, in which processes still run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Occupied {
-    pub(crate) directory: PathBuf,
+    /// One in each hierarchy.
+    directories: Vec<PathBuf>,
     /// Empty where the kernel does not list them.
-    pub(crate) processes: Vec<String>,
+    processes: Vec<String>,
+}
+
+impl Occupied {
+    /// Adds what was found of the same run in another hierarchy.
+    fn add(&mut self, other: Self) {
+        self.directories.extend(other.directories);
+        let new: Vec<String> =
+            other.processes.into_iter().filter(|process| !self.processes.contains(process)).collect();
+        self.processes.extend(new);
+    }
 }
 
 impl fmt::Display for Occupied {
@@ -55,10 +66,15 @@ impl fmt::Display for Occupied {
             [pid] => format!("process {pid}"),
             pids => format!("processes {}", pids.join(", ")),
         };
+        let directory = self.directories.first().map(|directory| directory.display().to_string());
+        let more = match self.directories.len() {
+            0 | 1 => String::new(),
+            count => format!(" and {} more", count - 1),
+        };
         write!(
             f,
-            "{processes} of a `polymeter run` that died still in {}: left alone; a later run removes the cgroup when it is empty",
-            self.directory.display()
+            "left alone: {processes} of a `polymeter run` that died; a later run removes its cgroup {}{more} when it is empty",
+            directory.unwrap_or_default()
         )
     }
 }
@@ -104,14 +120,21 @@ impl RunCgroup {
     /// Removes the cgroups of this user's dead runs beside this one. A run is dead when nothing holds the lock of its
     /// directory, and its process is gone. Returns those in which processes still run: they are left alone.
     pub(crate) fn remove_dead(&self, proc: &Path) -> Vec<Occupied> {
-        let mut occupied = Vec::new();
+        let mut occupied: Vec<Occupied> = Vec::new();
         for above in self.made.iter().filter_map(|made| made.directory.parent()) {
             for entry in fs::read_dir(above).into_iter().flatten().flatten() {
                 let is_own = self.made.iter().any(|made| made.directory == entry.path());
                 let name = entry.file_name();
                 let Some(run) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
-                if !is_own && !is_running(proc, run) {
-                    occupied.extend(remove_if_dead(&entry.path()));
+                if is_own || is_running(proc, run) {
+                    continue;
+                }
+                let Some(found) = remove_if_dead(&entry.path()) else { continue };
+                let is_same =
+                    |known: &&mut Occupied| known.directories.iter().any(|path| path.ends_with(&name));
+                match occupied.iter_mut().find(is_same) {
+                    Some(known) => known.add(found),
+                    None => occupied.push(found),
                 }
             }
         }
@@ -188,7 +211,8 @@ fn remove_if_dead(directory: &Path) -> Option<Occupied> {
     let lock = File::open(directory).ok()?;
     // A live run holds it; the kernel lets go of it when the run dies, however it dies.
     flock(&lock, FlockOperation::NonBlockingLockExclusive).ok()?;
-    let occupied = |processes: Vec<String>| Some(Occupied { directory: directory.to_owned(), processes });
+    let occupied =
+        |processes: Vec<String>| Some(Occupied { directories: vec![directory.to_owned()], processes });
     match processes(directory, DEPTH_MAX) {
         Ok(processes) if processes.is_empty() => match remove_tree(directory, DEPTH_MAX) {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => occupied(processes),
