@@ -322,6 +322,30 @@ fn nothing_of_a_short_command_is_missed() {
     drop(user.directory);
 }
 
+/// At 1 ms the kernel's ticks would show several times as many cores as there are.
+#[test]
+fn no_rate_is_above_what_the_cpus_can_do() {
+    if !has("no_rate_is_above_what_the_cpus_can_do", &[Need::Root, Need::Cgroup1, Need::Cgroup2]) {
+        return;
+    }
+    let own = std::env::current_exe().unwrap();
+    let work = format!("{} {}", own.display(), workload::arguments().join(" "));
+    let script = format!("{work} & {work} & {work} & wait");
+    let mut command = polymeter(&["run", "--json", "-m", "cpu.*=1ms", "--", "sh", "-c", &script]);
+    let output = command.env(workload::ROLE, "burn 200").output().unwrap();
+    let told: Value = serde_json::from_slice(&output.stderr).unwrap();
+    let cpus = polymeter_agent::jobs::open::online_cpus(Path::new("/")).unwrap().len() as f64;
+    let series = told["series"].as_array().unwrap();
+    let of_cores: Vec<_> = series.iter().filter(|series| series["rate_unit"] == "cores").collect();
+    assert!(of_cores.iter().any(|series| series["metric"] == "cpu.usage"), "{told:#}");
+    for series in of_cores.iter().filter(|series| !series["most"].is_null()) {
+        let is_of_one = series["metric"].as_str().unwrap().ends_with(".per_cpu");
+        let most = number(series, "/most");
+        assert!(most <= if is_of_one { 1.0 } else { cpus } + 1e-6, "{series:#}");
+        assert!(series["metric"] != "cpu.usage" || number(series, "/window_s") >= 0.04, "{series:#}");
+    }
+}
+
 #[test]
 fn a_signal_that_was_ignored_before_is_ignored_by_the_command() {
     let script = format!(
