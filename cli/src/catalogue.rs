@@ -31,6 +31,12 @@ pub(crate) struct Arguments {
     place: control::Place,
 }
 
+impl Arguments {
+    pub(crate) const fn is_json(&self) -> bool {
+        self.place.json
+    }
+}
+
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.job.is_some() || arguments.node {
         return control::available(&arguments.place, arguments.job.clone(), &arguments.selector);
@@ -43,12 +49,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             .map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
         return Err(Failure::Refused(format!("no metric is called `{selector}`{meant}")));
     }
-    terminal::print(&match (arguments.place.json, arguments.markdown) {
-        (true, _) => json(&chosen),
-        (_, true) => markdown(),
-        _ => text(&chosen),
-    });
-    Ok(())
+    match (arguments.is_json(), arguments.markdown) {
+        (true, _) => terminal::print_json(&json(&chosen)),
+        (_, true) => terminal::print(&markdown()),
+        _ => terminal::print(&text(&chosen)),
+    }
 }
 
 fn text(metrics: &[&Metric]) -> String {

@@ -10,6 +10,7 @@ use polymeter_proto::series::Identifier;
 use serde_json::json;
 
 use crate::failure::Failure;
+use crate::printable::printable;
 use crate::terminal;
 
 /// Bytes of a name. A file system takes 255 with the ending.
@@ -36,6 +37,12 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
+impl Arguments {
+    pub(crate) const fn is_json(&self) -> bool {
+        self.json
+    }
+}
+
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let name = name(arguments)?;
     if zmq::has("curve") != Some(true) {
@@ -58,13 +65,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         fs::remove_file(&secret).ok();
         return Err(failure);
     }
-    terminal::print(&if arguments.json {
+    if arguments.json {
         let told = json!({"name": name, "key": secret, "pub": public, "public": pair.public.to_string()});
-        format!("{told:#}\n")
+        terminal::print_json(&format!("{told:#}\n"))
     } else {
-        text(&name, &secret, &public)
-    });
-    Ok(())
+        terminal::print(&text(&name, &secret, &public))
+    }
 }
 
 fn name(arguments: &Arguments) -> Result<String, Failure> {
@@ -79,9 +85,10 @@ fn name(arguments: &Arguments) -> Result<String, Failure> {
     if usable {
         return Ok(name);
     }
-    let printable: String = name.chars().filter(|c| !c.is_control()).take(100).collect();
+    let shown: String = name.chars().take(100).collect();
+    let shown = printable(&shown);
     Err(Failure::Usage(format!(
-        "`{printable}` cannot be a name of keys: it becomes a node's name and a file's; say another with --name"
+        "`{shown}` cannot be a name of keys: it becomes a node's name and a file's; say another with --name"
     )))
 }
 

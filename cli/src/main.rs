@@ -8,6 +8,7 @@ mod job;
 mod keygen;
 mod manual;
 mod own;
+mod printable;
 mod report;
 mod run;
 mod terminal;
@@ -19,7 +20,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use polymeter_agent::log::Priority;
 
-use failure::Failure;
+use failure::{Failure, Form};
 
 /// Looks at jobs closely and cheaply: each metric at its own period, from 100 µs to a day.
 #[derive(Debug, Parser)]
@@ -78,23 +79,64 @@ enum Command {
 
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
-        Err(error) if error.use_stderr() && job::spares(std::env::args_os()) => {
-            job::report(Priority::Error, error.render().to_string().trim_end());
-            return ExitCode::SUCCESS;
-        }
-        parsed => parsed.unwrap_or_else(|error| error.exit()),
+        Ok(arguments) => arguments,
+        Err(error) => return not_parsed(&error),
     };
-    let done = match arguments.command {
-        None => version::run(arguments.json).map(|()| ExitCode::SUCCESS),
-        Some(command) => command.obey(),
+    let (form, done) = match arguments.command {
+        None => (Form::of(arguments.json), version::run(arguments.json).map(|()| ExitCode::SUCCESS)),
+        Some(command) => (command.form(), command.obey()),
     };
-    done.unwrap_or_else(|failure| {
-        terminal::complain(&format!("polymeter: {failure}\n"));
-        failure.exit_code()
-    })
+    done.unwrap_or_else(|failure| told(&failure, form))
+}
+
+/// Says what failed, and with which exit status.
+fn told(failure: &Failure, form: Form) -> ExitCode {
+    failure.print(form);
+    failure.exit_code()
+}
+
+/// What was typed is wrong, or asks for help.
+fn not_parsed(error: &clap::Error) -> ExitCode {
+    let text = error.render().to_string();
+    if !error.use_stderr() {
+        let printed = terminal::print(&text);
+        return printed.map_or_else(|failure| told(&failure, Form::Text), |()| ExitCode::SUCCESS);
+    }
+    if job::spares(std::env::args_os()) {
+        job::report(Priority::Error, text.trim_end());
+        return ExitCode::SUCCESS;
+    }
+    let mut own = std::env::args_os().skip(1).take_while(|argument| argument != "--").peekable();
+    let runs = own.peek().is_some_and(|verb| verb == "run");
+    let failure = Failure::Usage(text.trim_end().to_owned());
+    match (own.any(|argument| argument == "--json"), runs) {
+        (true, true) => return told(&failure, Form::JsonOnStderr),
+        (true, false) => return told(&failure, Form::Json),
+        (false, _) => terminal::complain(&text),
+    }
+    failure.exit_code()
 }
 
 impl Command {
+    /// How a failure is told.
+    fn form(&self) -> Form {
+        match self {
+            Self::Run(arguments) if arguments.is_json() => Form::JsonOnStderr,
+            Self::Report(arguments) => Form::of(arguments.is_json()),
+            Self::Metrics(arguments) => Form::of(arguments.is_json()),
+            Self::Status(arguments) => Form::of(arguments.is_json()),
+            Self::Jobs(arguments) => Form::of(arguments.is_json()),
+            Self::Plan(arguments) => Form::of(arguments.is_json()),
+            Self::Set(arguments) => Form::of(arguments.is_json()),
+            Self::Reset(arguments) => Form::of(arguments.is_json()),
+            Self::Mark(arguments) => Form::of(arguments.is_json()),
+            Self::Push(arguments) => Form::of(arguments.is_json()),
+            Self::Watch(arguments) => Form::of(arguments.is_json()),
+            Self::Keygen(arguments) => Form::of(arguments.is_json()),
+            Self::Run(_) | Self::Bundle(_) | Self::Completions(_) | Self::Man(_) | Self::Job(_) => Form::Text,
+        }
+    }
+
     fn obey(self) -> Result<ExitCode, Failure> {
         match self {
             // What these end with is not theirs alone to say.

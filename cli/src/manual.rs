@@ -31,8 +31,7 @@ pub(crate) struct ManArguments {
 pub(crate) fn completions(arguments: &CompletionsArguments, command: &mut Command) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, command, "polymeter", &mut script);
-    terminal::print(&String::from_utf8_lossy(&script));
-    Ok(())
+    terminal::print_raw(&script)
 }
 
 /// Prints the page of `command`, or writes all pages.
@@ -40,7 +39,7 @@ pub(crate) fn man(arguments: &ManArguments, command: Command) -> Result<(), Fail
     let everybody = with_subcommands(command).into_iter().map(|command| (command, EVERYBODY));
     let Some(directory) = &arguments.out else {
         for (command, section) in everybody.take(1) {
-            terminal::print(&page(command, section)?.1);
+            terminal::print_raw(page(command, section)?.1.as_bytes())?;
         }
         return Ok(());
     };

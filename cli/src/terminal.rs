@@ -1,9 +1,12 @@
 //! What is printed, and how wide.
 
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 
 use rustix::termios::tcgetwinsize;
+
+use crate::failure::Failure;
+use crate::printable::{printable, printable_json, printable_lines};
 
 /// The width of what has none of its own: a file, or a terminal that does not know.
 pub(crate) const COLUMNS: usize = 100;
@@ -31,14 +34,55 @@ pub(crate) fn bound(stream: &(impl IsTerminal + AsFd)) -> Option<usize> {
     stream.is_terminal().then(width)
 }
 
-/// Prints on stdout. A reader that has gone away, such as `head`, is no error.
-pub(crate) fn print(text: &str) {
-    std::io::stdout().lock().write_all(text.as_bytes()).ok();
+/// Prints lines of text on stdout. A reader that has gone away, such as `head`, is no error.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    print_to_reader(text).map(drop)
 }
 
-/// Prints on stderr, where what is no result belongs.
+/// The same, and returns whether there still was a reader.
+pub(crate) fn print_to_reader(text: &str) -> Result<bool, Failure> {
+    was_read(write_all(printable_lines(text).as_bytes()))
+}
+
+/// Prints JSON on stdout, and returns whether there still was a reader.
+pub(crate) fn print_json_to_reader(json: &str) -> Result<bool, Failure> {
+    was_read(write_all(printable_json(json).as_bytes()))
+}
+
+/// Prints JSON on stdout.
+pub(crate) fn print_json(json: &str) -> Result<(), Failure> {
+    print_json_to_reader(json).map(drop)
+}
+
+/// Prints bytes of this program's own on stdout, such as a script for a shell.
+pub(crate) fn print_raw(bytes: &[u8]) -> Result<(), Failure> {
+    was_read(write_all(bytes)).map(drop)
+}
+
+/// Writes to stdout, and what the standard library still holds with it.
+fn write_all(bytes: &[u8]) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(bytes)?;
+    stdout.flush()
+}
+
+/// Whether there still was a reader.
+fn was_read(written: io::Result<()>) -> Result<bool, Failure> {
+    match written {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::refused("cannot write to the standard output", &error)),
+    }
+}
+
+/// Prints lines of text on stderr, where what is no result belongs. Where that cannot be written there is no other place.
 pub(crate) fn complain(text: &str) {
-    std::io::stderr().lock().write_all(text.as_bytes()).ok();
+    io::stderr().lock().write_all(printable_lines(text).as_bytes()).ok();
+}
+
+/// Prints JSON on stderr.
+pub(crate) fn complain_json(json: &str) {
+    io::stderr().lock().write_all(printable_json(json).as_bytes()).ok();
 }
 
 /// Lines in columns, which fit the terminal where stdout is one.
@@ -49,15 +93,34 @@ pub(crate) fn table(rows: &[Vec<String>]) -> String {
 /// Lines in columns that are as wide as their widest cell, in all at most `bound` where there is one: then the last
 /// column's text goes on below, and where that is not enough the widest cells are shortened.
 pub(crate) fn table_within(rows: &[Vec<String>], bound: Option<usize>) -> String {
+    let safe = |row: &Vec<String>| row.iter().map(|cell| printable(cell).into_owned()).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(safe).collect();
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let mut widths: Vec<usize> = (0..count).map(width).collect();
+    let mut widths: Vec<usize> = (0..count).map(|column| column_width(&rows, column)).collect();
     if let Some(bound) = bound {
         narrow(&mut widths, bound.saturating_sub(GAP.len() * count.saturating_sub(1)));
     }
     rows.iter().map(|row| lines(row, &widths)).collect()
+}
+
+/// What a line of a report says below `label`, in lines where there is a bound.
+pub(crate) fn paragraph(label: &str, text: &str, bound: Option<usize>) -> String {
+    const LABEL: usize = 18;
+    let text = printable(text);
+    let width = bound.map_or(usize::MAX, |bound| bound.saturating_sub(GAP.len() + LABEL).max(TEXT_LEAST));
+    format!("{GAP}{label:LABEL$}{}\n", broken(&text, width).join(&format!("\n{GAP}{:LABEL$}", "")))
+}
+
+/// What is to be known of a table above, in parentheses, in lines where there is a bound.
+pub(crate) fn remark(text: &str, bound: Option<usize>) -> String {
+    let text = printable(text);
+    let width = bound.map_or(usize::MAX, |bound| bound.saturating_sub(GAP.len() + 1).max(TEXT_LEAST));
+    format!("{GAP}{}\n", broken(&format!("({text})"), width).join(&format!("\n{GAP} ")))
+}
+
+/// The width of the widest cell of a column.
+pub(crate) fn column_width(rows: &[Vec<String>], column: usize) -> usize {
+    rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
 }
 
 /// The same, each line two places further in.
@@ -88,7 +151,8 @@ fn lines(row: &[String], widths: &[usize]) -> String {
         if position + 1 == widths.len() {
             text.push_str(&broken(cell, *width).join(&format!("\n{:before$}", "")));
         } else {
-            let cell = shortened(cell, *width);
+            // What tells a series from its neighbours are its labels, at the end of its name.
+            let cell = if position == 0 { without_middle(cell, *width) } else { shortened(cell, *width) };
             text.push_str(&format!("{cell:width$}{GAP}"));
         }
     }
@@ -102,6 +166,37 @@ pub(crate) fn shortened(text: &str, width: usize) -> String {
         return text.to_owned();
     }
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// A name in at most `width` characters: its end, where labels are, matters as much as its beginning.
+pub(crate) fn without_middle(name: &str, width: usize) -> String {
+    let count = name.chars().count();
+    if count <= width {
+        return name.to_owned();
+    }
+    let tail = width.saturating_sub(1) / 2;
+    let head = width.saturating_sub(tail + 1);
+    name.chars().take(head).chain(['…']).chain(name.chars().skip(count - tail)).take(width).collect()
+}
+
+/// Names in at most `width` characters, so that those that differ still do: where two would look the same, what all of
+/// these begin with is left out instead of the middle.
+pub(crate) fn distinct_names(names: &[String], width: usize) -> Vec<String> {
+    let short: Vec<String> = names.iter().map(|name| without_middle(name, width)).collect();
+    let is_ambiguous = |at: usize| {
+        let same = |(other, text): (usize, &String)| {
+            other != at && Some(text) == short.get(at) && names.get(other) != names.get(at)
+        };
+        short.iter().enumerate().any(same)
+    };
+    let name = |(at, name): (usize, &String)| {
+        let count = name.chars().count();
+        if count <= width || !is_ambiguous(at) {
+            return short.get(at).cloned().unwrap_or_default();
+        }
+        std::iter::once('…').chain(name.chars().skip(count - width.saturating_sub(1))).collect()
+    };
+    names.iter().enumerate().map(name).collect()
 }
 
 /// A text in lines of at most `width` characters, broken between words. A word that is too long is shortened.
@@ -166,13 +261,35 @@ mod tests {
     #[test]
     fn what_is_still_too_wide_is_shortened() {
         let text = table_within(&rows(), Some(36));
-        assert!(text.contains("pids.curre…") && text.contains("of the\n"), "{text}");
+        assert!(text.contains("pids.…rrent") && text.contains("of the\n"), "{text}");
         for bound in 24..100 {
             let widest = widest(&table_within(&rows(), Some(bound)));
             assert!(widest <= bound, "{widest} > {bound}");
         }
         assert_eq!(table_within(&[], Some(10)), "");
         assert_eq!(table_within(&[vec![]], Some(10)), "\n");
+    }
+
+    #[test]
+    fn names_that_differ_stay_different() {
+        let names = ["cpu.usage{step=0}", "cpu.usage{step=1}", "cpu.usage{step=batch}", "cpu.user"]
+            .map(str::to_owned);
+        for width in 8..22 {
+            let mut short = distinct_names(&names, width);
+            assert!(short.iter().all(|name| name.chars().count() <= width), "{width}: {short:?}");
+            short.sort();
+            short.dedup();
+            assert_eq!(short.len(), names.len(), "{width}: {short:?}");
+        }
+        let tasks = ["memory.current{step=3,task=7}", "memory.current{step=4,task=7}"].map(str::to_owned);
+        assert_ne!(distinct_names(&tasks, 17)[0], distinct_names(&tasks, 17)[1]);
+    }
+
+    #[test]
+    fn no_cell_reaches_a_terminal_as_it_came() {
+        let rows =
+            vec![vec!["a\u{202e}b".to_owned(), "x\ny".to_owned()], vec!["plain".to_owned(), String::new()]];
+        assert_eq!(table_within(&rows, None), "a\\u{202e}b  x\\u{a}y\nplain\n");
     }
 
     #[test]

@@ -75,14 +75,12 @@ impl Version {
 /// Prints the version, as `--version` does or as JSON.
 pub(crate) fn run(json: bool) -> Result<(), Failure> {
     let version = Version::own();
-    terminal::print(&if json {
-        serde_json::to_string_pretty(&version)
-            .map(|text| text + "\n")
-            .map_err(|error| Failure::refused("cannot write the version", &error))?
-    } else {
-        format!("{} {}\n", version.program, version.version)
-    });
-    Ok(())
+    if !json {
+        return terminal::print(&format!("{} {}\n", version.program, version.version));
+    }
+    let text = serde_json::to_string_pretty(&version)
+        .map_err(|error| Failure::refused("cannot write the version", &error))?;
+    terminal::print_json(&(text + "\n"))
 }
 
 fn build(path: &Path) -> Option<Build> {

@@ -248,25 +248,45 @@ fn the_values_are_those_of_the_command() {
     assert_ne!(serde_json::from_slice::<Value>(&last.stdout).unwrap()["job"], told["job"]);
 }
 
+/// What an ordinary user runs: programs in a place that everybody may read.
+struct Ordinary {
+    polymeter: PathBuf,
+    work: PathBuf,
+    directory: tempfile::TempDir,
+}
+
+impl Ordinary {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        let copy = |from: &Path, name: &str| {
+            let to = directory.path().join(name);
+            fs::copy(from, &to).unwrap();
+            fs::set_permissions(&to, PermissionsExt::from_mode(0o755)).unwrap();
+            to
+        };
+        let polymeter = copy(Path::new(env!("CARGO_BIN_EXE_polymeter")), "polymeter");
+        let work = copy(&std::env::current_exe().unwrap(), "workload");
+        Self { polymeter, work, directory }
+    }
+
+    /// `polymeter run` of this user, who has no cgroup.
+    fn run(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&self.polymeter).arg("run");
+        command.args(arguments).current_dir("/").env("TMPDIR", std::env::temp_dir());
+        command
+    }
+}
+
 #[test]
 fn an_ordinary_user_sees_the_process_tree() {
     if !has("an_ordinary_user_sees_the_process_tree", &[Need::Root]) {
         return;
     }
-    let directory = tempfile::tempdir().unwrap();
-    fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
-    let copy = |from: &Path, name: &str| {
-        let to = directory.path().join(name);
-        fs::copy(from, &to).unwrap();
-        fs::set_permissions(&to, PermissionsExt::from_mode(0o755)).unwrap();
-        to
-    };
-    let polymeter = copy(Path::new(env!("CARGO_BIN_EXE_polymeter")), "polymeter");
-    let work = copy(&std::env::current_exe().unwrap(), "workload");
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&polymeter);
-    command.args(["run", "--json", "--every", "20ms"]).current_dir("/").env("TMPDIR", std::env::temp_dir());
-    let output = with_workload(&mut command, &work).output().unwrap();
+    let user = Ordinary::new();
+    let mut command = user.run(&["--json", "--every", "20ms"]);
+    let output = with_workload(&mut command, &user.work).output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     let told: Value = serde_json::from_slice(&output.stderr).unwrap();
     assert_agrees(&told, own_cpu_s(&output));
@@ -275,4 +295,146 @@ fn an_ordinary_user_sees_the_process_tree() {
     let metrics: Vec<&str> = series.iter().map(|series| series["metric"].as_str().unwrap()).collect();
     assert!(metrics.contains(&"process.cpu.usage") && !metrics.contains(&"cpu.usage"), "{metrics:?}");
     assert_eq!(told["owner"], "uid 65534");
+}
+
+/// The whole CPU time of a command with children, which perf must have counted from its first instruction on.
+#[test]
+fn nothing_of_a_short_command_is_missed() {
+    if !has("nothing_of_a_short_command_is_missed", &[Need::Root]) {
+        return;
+    }
+    let user = Ordinary::new();
+    let work = [&[user.work.to_str().unwrap()], workload::arguments().as_slice()].concat().join(" ");
+    let script = format!("{work} & {work} & wait");
+    for round in 0..8 {
+        let mut command = user.run(&["--json", "--every", "10s", "--", "sh", "-c", &script]);
+        let output = command.env(workload::ROLE, "burn 100").output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let told: Value = serde_json::from_slice(&output.stderr).unwrap();
+        let series = told["series"].as_array().unwrap();
+        let Some(clock) = series.iter().find(|series| series["metric"] == "perf.task_clock") else {
+            return common::skip("nothing_of_a_short_command_is_missed", "perf", "users have no perf events");
+        };
+        let (counted_s, used_s) = (number(clock, "/growth") / 1e9, number(&told, "/used/cpu_s"));
+        assert!(used_s >= 0.2, "{told:#}");
+        assert!((counted_s / used_s - 1.0).abs() < 0.05, "round {round}: {counted_s} s of {used_s} s");
+    }
+    drop(user.directory);
+}
+
+/// At 1 ms the kernel's ticks would show several times as many cores as there are.
+#[test]
+fn no_rate_is_above_what_the_cpus_can_do() {
+    if !has("no_rate_is_above_what_the_cpus_can_do", &[Need::Root, Need::Cgroup1, Need::Cgroup2]) {
+        return;
+    }
+    let own = std::env::current_exe().unwrap();
+    let work = format!("{} {}", own.display(), workload::arguments().join(" "));
+    let script = format!("{work} & {work} & {work} & wait");
+    let mut command = polymeter(&["run", "--json", "-m", "cpu.*=1ms", "--", "sh", "-c", &script]);
+    let output = command.env(workload::ROLE, "burn 200").output().unwrap();
+    let told: Value = serde_json::from_slice(&output.stderr).unwrap();
+    let cpus = polymeter_agent::jobs::open::online_cpus(Path::new("/")).unwrap().len() as f64;
+    let series = told["series"].as_array().unwrap();
+    let of_cores: Vec<_> = series.iter().filter(|series| series["rate_unit"] == "cores").collect();
+    assert!(of_cores.iter().any(|series| series["metric"] == "cpu.usage"), "{told:#}");
+    for series in of_cores.iter().filter(|series| !series["most"].is_null()) {
+        let is_of_one = series["metric"].as_str().unwrap().ends_with(".per_cpu");
+        let most = number(series, "/most");
+        assert!(most <= if is_of_one { 1.0 } else { cpus } + 1e-6, "{series:#}");
+        assert!(series["metric"] != "cpu.usage" || number(series, "/window_s") >= 0.04, "{series:#}");
+    }
+}
+
+#[test]
+fn a_signal_that_was_ignored_before_is_ignored_by_the_command() {
+    let script = format!(
+        "trap '' HUP; exec '{}' run -- sh -c 'kill -HUP $$; echo alive'",
+        env!("CARGO_BIN_EXE_polymeter")
+    );
+    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), "alive\n".to_owned()), "{output:?}");
+}
+
+/// A command that writes its process id and waits, under a `polymeter run`.
+fn started() -> (Ended, u32) {
+    let child = polymeter(&["run", "sh", "-c", "echo $$; exec sleep 600"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut child = Ended(child);
+    let mut line = String::new();
+    BufReader::new(child.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let command = line.trim().parse().unwrap();
+    (child, command)
+}
+
+#[test]
+fn the_cgroups_of_a_killed_run_are_removed_by_the_next_and_those_of_a_live_one_are_not() {
+    let test = "the_cgroups_of_a_killed_run_are_removed_by_the_next_and_those_of_a_live_one_are_not";
+    if !has(test, &[Need::Root, Need::Cgroup1, Need::Cgroup2]) {
+        return;
+    }
+    let (mut dead, survivor) = started();
+    let (live, _) = started();
+    let places = |run: &Ended| cgroups_of(run.0.id());
+    assert!(places(&dead).len() > 1 && places(&live).len() == places(&dead).len());
+    dead.0.kill().unwrap();
+    dead.0.wait().unwrap();
+    let kept = places(&dead);
+    assert!(!kept.is_empty());
+    // The command may have made cgroups of its own.
+    fs::create_dir(kept[0].join("within")).unwrap();
+
+    // What survived it is left alone, and named.
+    let said = text(&run(&["true"]).stderr);
+    let flat = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(places(&dead), kept, "{said}");
+    assert!(flat.contains(&format!("process {survivor} of a `polymeter run` that died")), "{said}");
+    assert!(Path::new(&format!("/proc/{survivor}")).exists());
+
+    kill_process(Pid::from_raw(survivor.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
+    // Runs of other tests may remove them at once.
+    let is_used = |place: &PathBuf| {
+        fs::read_to_string(place.join("cgroup.procs")).is_ok_and(|processes| !processes.is_empty())
+    };
+    common::wait_until("the survivor is gone", || !kept.iter().any(is_used));
+    let before = places(&live);
+    let said = text(&run(&["true"]).stderr);
+    assert!(places(&dead).is_empty(), "{said}");
+    assert_eq!(places(&live), before);
+}
+
+#[test]
+fn a_command_that_leaves_its_cgroup_is_reported_with_what_it_used() {
+    if !has(
+        "a_command_that_leaves_its_cgroup_is_reported_with_what_it_used",
+        &[Need::Root, Need::Cgroup1, Need::Cgroup2],
+    ) {
+        return;
+    }
+    let names = cgroup::V1.iter().chain(&["blkio", "perf_event", cgroup::V2]);
+    let leave: String = names
+        .filter_map(|name| cgroup::root(name))
+        .map(|root| format!("echo $$ > '{}'; ", root.join("cgroup.procs").display()))
+        .collect();
+    let burn = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done";
+    let output = run(&["--json", "sh", "-c", &format!("{leave}{burn}")]);
+    let told: Value = serde_json::from_slice(&output.stderr).unwrap();
+    let seen =
+        told["series"].as_array().unwrap().iter().find(|series| series["metric"] == "cpu.usage").unwrap();
+    let (used_s, seen_s) = (number(&told, "/used/cpu_s"), number(seen, "/growth") / 1e9);
+    assert!(used_s > 0.2 && seen_s < used_s / 2.0, "{used_s} s, {seen_s} s in the cgroup");
+    // Beside it may stand what other tests leave for a moment.
+    let has_left = |report: &Value| {
+        report["notes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|note| note.as_str().unwrap().contains("left its cgroup"))
+    };
+    assert!(has_left(&told), "{}", told["notes"]);
+    let stayed: Value = serde_json::from_slice(&run(&["--json", "sh", "-c", burn]).stderr).unwrap();
+    assert!(!has_left(&stayed), "{}", stayed["notes"]);
 }

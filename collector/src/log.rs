@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use polymeter_proto::text::Unprintable;
 
-/// Something that keeps the collector from doing what it is for.
+/// A failure that ends the program, or part of its work.
 pub fn error(message: impl fmt::Display) {
     line("<3>", "error: ", &message);
 }

@@ -284,6 +284,17 @@ impl Reader {
         })
     }
 
+    /// How many CPUs a node has, by the series that each of them has; none where there are none.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn cpus(&mut self, node: &str) -> Result<Option<u64>, StoreError> {
+        let sql = "SELECT count(DISTINCT CAST(labels AS text)) FROM series
+             WHERE job_key IS NULL AND node = CAST($1 AS text) AND metric LIKE 'node.cpu.%.per_cpu' GROUP BY metric";
+        let counts = self.backend.rows(sql, &[Value::Text(node.to_owned())], |row| row.count())?;
+        Ok(counts.into_iter().max())
+    }
+
     /// The samples of a series from the begin of `span_ns` to before its end, in the order of their times: nanoseconds
     /// since the epoch, and values. What was no number when it was taken is NaN.
     ///

@@ -329,7 +329,7 @@ impl fmt::Display for SetError {
 }
 
 /// Metrics that cannot be had, by the reason, in the order in which the reasons come first.
-pub(crate) fn by_reason(missing: &[(String, String)]) -> Vec<(&str, Vec<&str>)> {
+pub fn by_reason(missing: &[(String, String)]) -> Vec<(&str, Vec<&str>)> {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
     for (metric, reason) in missing {
         match groups.iter_mut().find(|(known, _)| known == reason) {
@@ -343,11 +343,18 @@ pub(crate) fn by_reason(missing: &[(String, String)]) -> Vec<(&str, Vec<&str>)> 
 /// Metrics that one reason names; of more it says how many.
 const NAMED: usize = 3;
 
-fn reason_text((reason, metrics): (&str, Vec<&str>)) -> String {
-    let named = metrics.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
-    let more = metrics.len().saturating_sub(NAMED);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("{named}{more}: {reason}")
+/// One such group as people read it.
+pub fn reason_text((reason, metrics): (&str, Vec<&str>)) -> String {
+    format!("{}: {reason}", named(&metrics))
+}
+
+/// The first metrics of a group, and how many more there are.
+pub fn named(metrics: &[&str]) -> String {
+    let names = metrics.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+    match metrics.len().saturating_sub(NAMED) {
+        0 => names,
+        more => format!("{names} and {more} more"),
+    }
 }
 
 impl std::error::Error for SetError {}

@@ -17,6 +17,7 @@ use polymeter_collector::store::StoreUrl;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::printable::printable_name;
 use crate::report::{self, Detail};
 use crate::terminal;
 use crate::version::Version;
@@ -117,7 +118,7 @@ fn make(arguments: &Arguments, job_id: &str) -> Result<(), Failure> {
     let failed = |error| Failure::refused("cannot read the store", &error);
     let mut reader = Reader::open(&arguments.store).map_err(failed)?;
     let jobs = reader.jobs().map_err(failed)?;
-    let job = report::choose(&jobs, Some(job_id))?;
+    let job = report::choose(&jobs, Some(job_id), &arguments.store)?;
     let changes = reader.plan_changes(Some(job.job_key)).map_err(failed)?;
     let out = arguments.out.clone().unwrap_or_else(|| PathBuf::from(format!("bundle-{}", plain(job_id))));
     let directory = Directory::make(&out)?;
@@ -129,14 +130,14 @@ fn make(arguments: &Arguments, job_id: &str) -> Result<(), Failure> {
     put_origin(&directory, Some(arguments.store.to_string()), |provenance| {
         readme::of_job(&job.job_id, provenance, &changes)
     })?;
-    terminal::print(&format!("{samples} samples of job {} in {}\n", job.job_id, out.display()));
-    Ok(())
+    let job_id = printable_name(&job.job_id);
+    terminal::print(&format!("{samples} samples of job {job_id} in {}\n", out.display()))
 }
 
 /// Everything that the store knows of the job. Says how many samples that is.
 fn put_job(directory: &Directory, reader: &mut Reader, job: &JobRow) -> Result<u64, Failure> {
     let failed = |error| Failure::refused("cannot read the store", &error);
-    let report = report::gather(reader, job).map_err(failed)?;
+    let report = report::gather(reader, job, None).map_err(failed)?;
     directory.text("report.txt", &report::text(&report, Detail::All, None))?;
     directory.text("report.json", &report::json(&report)?)?;
     directory.text(plot::NAME, &plot::render(&report, job.started_ns))?;
@@ -188,8 +189,7 @@ fn put_origin(
 fn seal(results: &Path) -> Result<(), Failure> {
     let directory = Directory::of_results(results)?;
     put_origin(&directory, None, readme::of_results)?;
-    terminal::print(&format!("{} is a bundle\n", results.display()));
-    Ok(())
+    terminal::print(&format!("{} is a bundle\n", results.display()))
 }
 
 fn verify(bundle: &Path) -> Result<(), Failure> {
@@ -197,8 +197,7 @@ fn verify(bundle: &Path) -> Result<(), Failure> {
     let found = directory::found(bundle).map_err(|error| directory::cannot("read", bundle, &error))?;
     let faults = said.faults(&found);
     if faults.is_empty() {
-        terminal::print(&format!("{} files are as they were made\n", said.0.len()));
-        return Ok(());
+        return terminal::print(&format!("{} files are as they were made\n", said.0.len()));
     }
     let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
     Err(Failure::Refused(format!("{}: {}", bundle.display(), faults.join("\npolymeter:   "))))

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::printable::printable;
 use crate::report::units::{seconds_between, to_f64};
 use crate::report::{Report, SeriesReport};
 
@@ -128,7 +129,7 @@ fn column_of(part: f64) -> usize {
 }
 
 fn text(svg: &mut String, at: (f64, f64), anchor: &str, words: &str) {
-    let words = words.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let words = printable(words).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     writeln!(svg, "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{words}</text>", at.0, at.1).ok();
 }
 
@@ -143,6 +144,9 @@ mod tests {
             node: "n1".to_owned(),
             unit: "count".to_owned(),
             kind: "gauge".to_owned(),
+            rate_unit: None,
+            window_s: None,
+            is_clamped: false,
             samples: 3,
             period: None,
             least: points.iter().map(|(_, value)| *value).reduce(f64::min),

@@ -7,6 +7,7 @@ use polymeter_proto::period::Period;
 
 use super::Provenance;
 use super::manifest;
+use crate::printable::printable_name;
 
 /// What the files of a job's bundle are.
 const FILES: [(&str, &str); 12] = [
@@ -30,13 +31,17 @@ const FILES: [(&str, &str); 12] = [
     ("description.toml", "the description of the experiment, where one was given"),
 ];
 
+/// What is done to text in the tables, so that opening one runs nothing.
+const CSV: &str = "\nIn the CSV files a text that begins with `=`, `+`, `-`, `@`, a tab or a carriage return has an apostrophe before it, since a spreadsheet would run it as a formula; characters that control a terminal, change the direction of text or leave no mark are written as `\\u{202e}`. report.json has marks and labels, samples.parquet labels, as they were given.\n";
+
 /// The page of a job's bundle.
 pub(super) fn of_job(job_id: &str, provenance: &Provenance, changes: &[PlanChangeRow]) -> String {
-    let mut text = format!("# Job {job_id}\n\n| file | what is in it |\n| --- | --- |\n");
+    let mut text = format!("# Job {}\n\n| file | what is in it |\n| --- | --- |\n", printable_name(job_id));
     for (file, meaning) in FILES {
         // Writing to a text does not fail.
         writeln!(text, "| {file} | {meaning} |").ok();
     }
+    text.push_str(CSV);
     text.push_str(
         "\n## Again\n\nThe same metrics at the same first periods, of a command on one machine:\n\n",
     );

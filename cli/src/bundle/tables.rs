@@ -3,6 +3,8 @@
 use polymeter_collector::query::{JobRow, Of, Reader};
 use polymeter_collector::store::StoreError;
 
+use crate::printable::spreadsheet_cell;
+
 /// A file's name and its text.
 pub(super) type Table = (&'static str, String);
 
@@ -85,7 +87,7 @@ fn optional(number: Option<i64>) -> String {
     number.map_or_else(String::new, |number| number.to_string())
 }
 
-/// Text by RFC 4180, with the line ends of this system.
+/// Text by RFC 4180, with the line ends of this system. No cell is a formula, nor has what a terminal would obey.
 struct Csv(String);
 
 impl Csv {
@@ -94,13 +96,13 @@ impl Csv {
     }
 
     fn row<const COLUMNS: usize>(&mut self, fields: [String; COLUMNS]) {
-        self.0.push_str(&fields.map(quoted).join(","));
+        self.0.push_str(&fields.map(|field| quoted(&spreadsheet_cell(&field))).join(","));
         self.0.push('\n');
     }
 }
 
-fn quoted(field: String) -> String {
-    if field.contains(['"', ',', '\n', '\r']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field }
+fn quoted(field: &str) -> String {
+    if field.contains(['"', ',']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.to_owned() }
 }
 
 #[cfg(test)]
@@ -112,6 +114,11 @@ mod tests {
         let mut csv = Csv::new(["a", "b"]);
         csv.row(["plain".to_owned(), "cpu=3,device=sda".to_owned()]);
         csv.row([String::new(), "say \"when\"\n".to_owned()]);
-        assert_eq!(csv.0, "a,b\nplain,\"cpu=3,device=sda\"\n,\"say \"\"when\"\"\n\"\n");
+        csv.row(["=1+1".to_owned(), "a\u{202e}b".to_owned()]);
+        csv.row(["-5".to_owned(), "=HYPERLINK(\"x\",1)".to_owned()]);
+        assert_eq!(
+            csv.0,
+            "a,b\nplain,\"cpu=3,device=sda\"\n,\"say \"\"when\"\"\\u{a}\"\n'=1+1,a\\u{202e}b\n-5,\"'=HYPERLINK(\"\"x\"\",1)\"\n"
+        );
     }
 }

@@ -52,6 +52,18 @@ pub(crate) struct PushArguments {
     place: Place,
 }
 
+impl MarkArguments {
+    pub(crate) const fn is_json(&self) -> bool {
+        self.reach.json
+    }
+}
+
+impl PushArguments {
+    pub(crate) const fn is_json(&self) -> bool {
+        self.place.json
+    }
+}
+
 pub(crate) fn mark(arguments: &MarkArguments) -> Result<(), Failure> {
     let kind = match (arguments.begin, arguments.end) {
         (true, _) => MarkKind::Begin,
@@ -95,8 +107,5 @@ fn pair(text: &str, example: &str) -> Result<(String, String), Failure> {
 /// What was asked is done. That needs no words: a job's script says it in every loop.
 fn done(answer: Answer, as_json: bool) -> Result<(), Failure> {
     let Answer::Done {} = &answer else { return Err(refused(answer)) };
-    if as_json {
-        terminal::print(&json(&answer));
-    }
-    Ok(())
+    if as_json { terminal::print_json(&json(&answer)) } else { Ok(()) }
 }

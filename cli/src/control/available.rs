@@ -18,8 +18,11 @@ pub(crate) fn available(place: &Place, job: Option<String>, selector: &Selector)
             "no metric that can be asked for there is called `{selector}`"
         )));
     }
-    terminal::print(&if place.json { json(&Answer::Metrics { metrics }) } else { text(&metrics) });
-    Ok(())
+    if place.json {
+        terminal::print_json(&json(&Answer::Metrics { metrics }))
+    } else {
+        terminal::print(&text(&metrics))
+    }
 }
 
 /// What can be had before what cannot, each in the order in which the agent tells it.

@@ -10,11 +10,12 @@ use std::process::{Command, Stdio};
 use std::str::FromStr;
 use std::time::Duration;
 
-use polymeter_agent::control::Verb;
-use polymeter_collector::control::answer::{Answer, JobAnswer};
+use polymeter_agent::control::{Refusal, Verb};
+use polymeter_collector::control::answer::{self, Answer, JobAnswer};
 use polymeter_collector::control::payload;
 use serde::Deserialize;
 
+use super::is_silence;
 use crate::failure::Failure;
 
 /// The environment's word for where the collector is.
@@ -29,14 +30,23 @@ const SOCKET: &str = "/run/polymeter/collector.sock";
 /// How long a connection may take.
 const CONNECT: Duration = Duration::from_secs(5);
 
+/// How long the greeting may take, which the collector sends of its own accord.
+const GREETING: Duration = Duration::from_secs(5);
+
 /// How long the answer may take; the collector waits some five seconds for the nodes.
 const PATIENCE: Duration = Duration::from_secs(15);
+
+/// The first byte of every ZeroMQ greeting, with which each side of a connection begins: ZMTP 3.1, "signature".
+const ZMTP_SIGNATURE: u8 = 0xff;
 
 /// Bytes of the line with which the collector begins.
 const GREETING_BYTES: u64 = 1024;
 
 /// Bytes of an answer: the collector keeps itself to a quarter.
 const ANSWER_BYTES: u64 = 64 * 1024 * 1024;
+
+/// What is wrong with a peer that does not greet as a collector does.
+const NO_CONTROL: &str = "what listens there is not the control port of a collector of this version; check the port and both versions";
 
 /// Where a collector is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,7 +128,7 @@ impl Collector {
         match self.answer(&line)? {
             Answer::Nodes(answer) => Ok(answer),
             Answer::Done {} => Err(another_version()),
-            Answer::Refused(refusal) => Err(Failure::Refused(refusal.message)),
+            Answer::Refused(refusal) => Err(answered(refusal)),
         }
     }
 
@@ -127,7 +137,7 @@ impl Collector {
         match self.answer(line)? {
             Answer::Done {} => Ok(()),
             Answer::Nodes(_) => Err(another_version()),
-            Answer::Refused(refusal) => Err(Failure::Refused(refusal.message)),
+            Answer::Refused(refusal) => Err(answered(refusal)),
         }
     }
 
@@ -146,21 +156,27 @@ impl Collector {
 
     fn ask_there(&self, address: &str, line: &str) -> io::Result<String> {
         let mut stream = connect(address)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(GREETING))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         let mut read = BufReader::new(stream.try_clone()?);
-        let greeting = read_line(&mut read, GREETING_BYTES)?;
-        let signed = payload::sign(&greeting, line)
-            .ok_or_else(|| io::Error::other("what is there is no collector of this version"))?;
+        let greeting = read_greeting(&mut read)?;
+        let signed = payload::sign(&greeting, line).ok_or_else(|| io::Error::other(NO_CONTROL))?;
         let credential = munge(self.munge_socket.as_deref(), &signed)?;
         stream.write_all(&credential)?;
-        read_line(&mut read, ANSWER_BYTES)
+        stream.set_read_timeout(Some(PATIENCE))?;
+        read_line(&mut read, ANSWER_BYTES).map_err(|error| silence(error, PATIENCE))
     }
 }
 
 fn another_version() -> Failure {
     let message = "the collector answers something else than was asked; is it of another version?";
     Failure::Refused(message.to_owned())
+}
+
+/// A refusal of the collector's, in the form of an agent's.
+fn answered(refusal: answer::Refusal) -> Failure {
+    let answer::Refusal { code, field, message } = refusal;
+    Failure::Answered(Box::new(Refusal::new(&code, field.as_deref(), &message)))
 }
 
 fn read(path: &Path) -> Result<Said, Failure> {
@@ -177,7 +193,37 @@ fn ask_here(path: &Path, line: &str) -> io::Result<String> {
     let mut stream = UnixStream::connect(path)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all(format!("{line}\n").as_bytes())?;
-    read_line(&mut BufReader::new(stream), ANSWER_BYTES)
+    read_line(&mut BufReader::new(stream), ANSWER_BYTES).map_err(|error| silence(error, PATIENCE))
+}
+
+/// The line with which a collector greets users.
+fn read_greeting(stream: &mut impl BufRead) -> io::Result<String> {
+    let bytes = stream.fill_buf().map_err(|error| match silence(error, GREETING) {
+        error if error.kind() == io::ErrorKind::TimedOut => {
+            io::Error::other(format!("{error}; {NO_CONTROL}"))
+        }
+        error => error,
+    })?;
+    if bytes.first() == Some(&ZMTP_SIGNATURE) {
+        return Err(io::Error::other(
+            "this is the port for agents, which speaks ZeroMQ; give the port of `control` in the collector's configuration, 7718 in the example",
+        ));
+    }
+    read_line(stream, GREETING_BYTES).map_err(|error| {
+        if error.kind() == io::ErrorKind::InvalidData {
+            return io::Error::other(NO_CONTROL);
+        }
+        silence(error, GREETING)
+    })
+}
+
+/// What has passed without an answer says so, and not that a "resource is temporarily unavailable".
+fn silence(error: io::Error, patience: Duration) -> io::Error {
+    if !is_silence(&error) {
+        return error;
+    }
+    let message = format!("it did not answer within {} s", patience.as_secs());
+    io::Error::new(io::ErrorKind::TimedOut, message)
 }
 
 /// Connects to the first of the host's addresses that answers.
@@ -235,6 +281,35 @@ mod tests {
         for text in ["", "head:7718", "tcp://head", "tcp://:7718", "tcp://head:x", "c.sock", "ipc:///x"] {
             assert!(text.parse::<Endpoint>().is_err(), "{text}");
         }
+    }
+
+    /// What asking a peer comes to that says so much and then waits.
+    fn asked_of_one_that_says(words: &'static [u8]) -> String {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let peer = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(words).unwrap();
+            // Until the other side is gone.
+            stream.read(&mut [0]).unwrap_or(0)
+        });
+        let collector = Collector { endpoint: Endpoint::Tcp(address.clone()), munge_socket: None };
+        let error = collector.ask_there(&address, "{}").unwrap_err().to_string();
+        peer.join().unwrap();
+        error
+    }
+
+    #[test]
+    fn a_wrong_port_is_recognised() {
+        // The signature of ZMTP, which libzmq sends before it has heard anything.
+        let zmtp = asked_of_one_that_says(b"\xff\0\0\0\0\0\0\0\x01\x7f");
+        assert!(zmtp.contains("port for agents") && zmtp.contains("`control`"), "{zmtp}");
+        for words in [b"HTTP/1.1 400 Bad Request\r\n".as_slice(), b"\x80\x81\n"] {
+            let other = asked_of_one_that_says(words);
+            assert!(other.contains("not the control port"), "{other}");
+        }
+        let silent = silence(io::ErrorKind::WouldBlock.into(), GREETING).to_string();
+        assert_eq!(silent, "it did not answer within 5 s");
     }
 
     #[test]

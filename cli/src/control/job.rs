@@ -40,7 +40,16 @@ impl Job {
             return Ok(Some(job));
         }
         let which = |why: &str| Failure::Usage(format!("which job? --job ID says it; {why}"));
-        let status = ask_status(socket, &Verb::Jobs).map_err(|failure| which(&failure.to_string()))?;
+        let status = ask_status(socket, &Verb::Jobs).map_err(|failure| match failure {
+            Failure::Unreachable(why) | Failure::Nobody(why) => {
+                Failure::Unreachable(format!("cannot find out which job is meant: {why}; --job ID says it"))
+            }
+            other @ (Failure::Refused(_)
+            | Failure::Answered(_)
+            | Failure::Partly(_)
+            | Failure::Usage(_)
+            | Failure::NotRun { .. }) => other,
+        })?;
         let found = job_of(&status.subjects, &own_directories()).map(|id| Some(id.to_owned()));
         found.ok_or_else(|| {
             which("this runs in none that the agent follows for you, and `polymeter jobs` lists those")

@@ -46,12 +46,33 @@ pub(crate) struct ResetArguments {
     reach: Reach,
 }
 
+impl PlanArguments {
+    pub(crate) const fn is_json(&self) -> bool {
+        self.reach.json
+    }
+}
+
+impl SetArguments {
+    pub(crate) const fn is_json(&self) -> bool {
+        self.reach.json
+    }
+}
+
+impl ResetArguments {
+    pub(crate) const fn is_json(&self) -> bool {
+        self.reach.json
+    }
+}
+
 pub(crate) fn plan(arguments: &PlanArguments) -> Result<(), Failure> {
     let verb = Verb::Plan(Subject { job: arguments.job.id(arguments.reach.socket())? });
     let Some(answer) = arguments.reach.ask(&verb, arguments.job.is_one())? else { return Ok(()) };
     let Answer::Plan { plan, refused: requests, .. } = &answer else { return Err(refused(answer)) };
-    terminal::print(&if arguments.reach.json { json(&answer) } else { plan_text(plan, requests) });
-    Ok(())
+    if arguments.is_json() {
+        terminal::print_json(&json(&answer))
+    } else {
+        terminal::print(&plan_text(plan, requests))
+    }
 }
 
 pub(crate) fn set(arguments: &SetArguments) -> Result<(), Failure> {
@@ -73,12 +94,11 @@ pub(crate) fn set(arguments: &SetArguments) -> Result<(), Failure> {
         return Err(refused(answer));
     };
     if arguments.reach.json {
-        terminal::print(&json(&answer));
-        return Ok(());
+        return terminal::print_json(&json(&answer));
     }
     let rows: Vec<_> = metrics.iter().map(|(metric, period)| vec![metric.clone(), period.clone()]).collect();
-    terminal::print(&terminal::table(&rows));
-    terminal::print(&format!("{}; ends in {}\n", cost_text(cost), left(*until_us)));
+    terminal::print(&terminal::table(&rows))?;
+    terminal::print(&format!("{}; ends in {}\n", cost_text(cost), left(*until_us)))?;
     // Of a glob nobody expects all; who named one metric wants to know.
     let named = |metric: &str| arguments.wishes.iter().any(|wish| wish.split('=').next() == Some(metric));
     for (metric, reason) in unavailable.iter().filter(|(metric, _)| named(metric)) {
@@ -91,8 +111,11 @@ pub(crate) fn reset(arguments: &ResetArguments) -> Result<(), Failure> {
     let verb = Verb::Reset(Subject { job: arguments.job.id(arguments.reach.socket())? });
     let Some(answer) = arguments.reach.ask(&verb, arguments.job.is_one())? else { return Ok(()) };
     let Answer::Reset { ended } = &answer else { return Err(refused(answer)) };
-    terminal::print(&if arguments.reach.json { json(&answer) } else { format!("{ended} leases ended\n") });
-    Ok(())
+    if arguments.is_json() {
+        terminal::print_json(&json(&answer))
+    } else {
+        terminal::print(&format!("{ended} leases ended\n"))
+    }
 }
 
 fn cost_text(cost: &Predicted) -> String {

@@ -81,9 +81,11 @@ impl Reach {
             return nodes::show(&collector.ask(verb)?, self.json).map(|()| None);
         }
         let socket = self.socket();
+        let unreachable =
+            |error: &std::io::Error| unreachable_with(socket, error, ", --collector asks all nodes of a job");
         let told = match UnixStream::connect(socket) {
-            Err(error) if is_nobody(&error) => Err(unreachable(socket, &error)),
-            Err(error) => return Err(unreachable(socket, &error)),
+            Err(error) if is_nobody(&error) => Err(unreachable(&error)),
+            Err(error) => return Err(unreachable(&error)),
             Ok(stream) => Ok(converse(stream, socket, verb, PATIENCE)?),
         };
         let elsewhere = match &told {
@@ -98,10 +100,6 @@ impl Reach {
         {
             return nodes::show(&collector.ask(verb)?, self.json).map(|()| None);
         }
-        if let (Ok(answer @ Answer::Refused(_)), true) = (&told, self.json) {
-            // For programs: with the limit that was hit, and what would be granted. People read the message.
-            terminal::print(&json(answer));
-        }
         told.map(Some)
     }
 }
@@ -112,23 +110,41 @@ pub(crate) struct StatusArguments {
     place: Place,
 }
 
+impl StatusArguments {
+    pub(crate) const fn is_json(&self) -> bool {
+        self.place.json
+    }
+}
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct JobsArguments {
     #[command(flatten)]
     place: Place,
 }
 
+impl JobsArguments {
+    pub(crate) const fn is_json(&self) -> bool {
+        self.place.json
+    }
+}
+
 pub(crate) fn status(arguments: &StatusArguments) -> Result<(), Failure> {
     let status = ask_status(&arguments.place.socket, &Verb::Status)?;
-    terminal::print(&if arguments.place.json { json(&status) } else { status_text(&status) });
-    Ok(())
+    if arguments.is_json() {
+        terminal::print_json(&json(&status))
+    } else {
+        terminal::print(&status_text(&status))
+    }
 }
 
 pub(crate) fn jobs(arguments: &JobsArguments) -> Result<(), Failure> {
     let mut status = ask_status(&arguments.place.socket, &Verb::Jobs)?;
     status.subjects.retain(|subject| subject.job.is_some());
-    terminal::print(&if arguments.place.json { json(&status.subjects) } else { jobs_text(&status.subjects) });
-    Ok(())
+    if arguments.is_json() {
+        terminal::print_json(&json(&status.subjects))
+    } else {
+        terminal::print(&jobs_text(&status.subjects))
+    }
 }
 
 fn json<T: serde::Serialize>(value: &T) -> String {
@@ -142,11 +158,11 @@ fn ask_status(socket: &Path, verb: &Verb) -> Result<Box<Status>, Failure> {
 
 /// What was answered is a refusal, or no answer to what was asked.
 pub(crate) fn refused(answer: Answer) -> Failure {
-    Failure::Refused(if let Answer::Refused(refusal) = answer {
-        refusal.message.into()
-    } else {
-        "the agent answers something else than was asked; is it of another version?".to_owned()
-    })
+    if let Answer::Refused(refusal) = answer {
+        return Failure::Answered(Box::new(refusal));
+    }
+    let other = "the agent answers something else than was asked; is it of another version?";
+    Failure::Refused(other.to_owned())
 }
 
 /// Asks one thing and reads the answer.
@@ -181,6 +197,11 @@ fn converse(
     })
 }
 
+/// Whether a time that was set for reading or writing has passed.
+fn is_silence(error: &std::io::Error) -> bool {
+    [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind())
+}
+
 fn is_nobody(error: &std::io::Error) -> bool {
     let kinds = [
         ErrorKind::NotFound,
@@ -193,14 +214,20 @@ fn is_nobody(error: &std::io::Error) -> bool {
 
 /// Why an agent cannot be asked, and what to do.
 pub(crate) fn unreachable(socket: &Path, error: &std::io::Error) -> Failure {
-    let silent = [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind());
-    let advice = match (is_nobody(error), silent) {
-        (true, _) => {
-            "; is polymeter-agent running? --socket names another place, --collector asks all nodes of a job"
-        }
-        (_, true) => "; the agent does not answer",
-        _ => "",
+    unreachable_with(socket, error, "")
+}
+
+/// The same, with what else the command offers.
+fn unreachable_with(socket: &Path, error: &std::io::Error, more: &str) -> Failure {
+    let socket = socket.display();
+    let message = if is_nobody(error) {
+        format!(
+            "cannot ask the agent at {socket}: {error}; is polymeter-agent running? --socket names another place{more}"
+        )
+    } else if is_silence(error) {
+        format!("cannot ask the agent at {socket}: it does not answer in time; is it stopped or overloaded?")
+    } else {
+        format!("cannot ask the agent at {socket}: {error}")
     };
-    let message = format!("cannot ask the agent at {}: {error}{advice}", socket.display());
     if is_nobody(error) { Failure::Nobody(message) } else { Failure::Unreachable(message) }
 }

@@ -6,6 +6,7 @@ use polymeter_collector::control::answer::{JobAnswer, NodeAnswer};
 use super::json;
 use super::lease::{left, plan_text};
 use crate::failure::Failure;
+use crate::printable::printable_name;
 use crate::report::units;
 use crate::terminal;
 
@@ -15,12 +16,12 @@ const NAMED: usize = 4;
 /// Prints what each node says, and fails where one of them refuses or does not answer.
 pub(super) fn show(answer: &JobAnswer, as_json: bool) -> Result<(), Failure> {
     let said: Vec<_> = answer.nodes.iter().map(|node| (node, parsed(node))).collect();
-    terminal::print(&if as_json { json(answer) } else { text(&said) });
+    if as_json { terminal::print_json(&json(answer)) } else { terminal::print(&text(&said)) }?;
     let done = said.iter().filter(|(_, said)| matches!(said, Some(Ok(said)) if is_done(said))).count();
     if done == said.len() {
         return Ok(());
     }
-    Err(Failure::Refused(format!("done on {done} of {} nodes", said.len())))
+    Err(Failure::Partly(format!("done on {done} of {} nodes", said.len())))
 }
 
 /// What a node said: nothing, an answer, or something that is none.
@@ -40,13 +41,11 @@ fn text(said: &[(&NodeAnswer, Said)]) -> String {
     let mut rows = Vec::new();
     for (node, said) in said {
         if let Some(Ok(Answer::Plan { plan, refused, .. })) = said {
-            plans.push_str(&format!("node {}\n", plain(&node.node)));
-            plans.push_str(
-                &plan_text(plan, refused).lines().map(|line| plain(line) + "\n").collect::<String>(),
-            );
+            plans.push_str(&format!("node {}\n", printable_name(&node.node)));
+            plans.push_str(&plan_text(plan, refused));
         } else {
             let (word, more) = line(node, said);
-            rows.push([node.node.as_str(), &word, &more].map(plain).to_vec());
+            rows.push(vec![printable_name(&node.node).into_owned(), word, more]);
         }
     }
     plans + &terminal::table(&rows)
@@ -95,11 +94,6 @@ fn short(node: &NodeAnswer) -> Option<(String, String)> {
     Some((word.to_owned(), format!("ends in {}", left(until_us))))
 }
 
-/// Text of another machine, without what a terminal would obey.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -124,7 +118,7 @@ mod tests {
             shown(&[granted, refused, Value::Null, json!({"answer": "granted", "until_us": 0}), json!(7)]);
         let expected = [
             "n0  granted    cpu.usage 10ms; 0.50 % of a CPU, 100 samples/s; ends in 0 s",
-            "n1  refused    no?[31m",
+            "n1  refused    no\\u{1b}[31m",
             "n2  no answer",
             "n3  granted    ends in 0 s",
             "n4  refused    its answer cannot be read; is the agent of another version?",

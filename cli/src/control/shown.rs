@@ -1,6 +1,7 @@
 //! What an agent says of itself, as people read it.
 
 use polymeter_agent::control::{Status, SubjectStatus};
+use polymeter_agent::request::{by_reason, named};
 
 use crate::report::units;
 use crate::terminal;
@@ -58,15 +59,7 @@ pub(super) fn status_text(status: &Status) -> String {
         }
     }
     text.push_str(&terminal::table(&rows));
-    let missing: Vec<Vec<String>> = status
-        .subjects
-        .iter()
-        .flat_map(|subject| {
-            subject.unavailable.iter().map(|(metric, reason)| {
-                vec![subject.job.clone().unwrap_or_else(|| "node".to_owned()), metric.clone(), reason.clone()]
-            })
-        })
-        .collect();
+    let missing = missing(&status.subjects);
     if !missing.is_empty() {
         text.push_str("\nnot available:\n");
         text.push_str(&terminal::table(&missing));
@@ -102,6 +95,17 @@ fn jobs_left_out(status: &Status) -> String {
     )
 }
 
+/// What cannot be had: a row for each reason of each subject.
+fn missing(subjects: &[SubjectStatus]) -> Vec<Vec<String>> {
+    let of_subject = |subject: &SubjectStatus| {
+        let name = subject.job.clone().unwrap_or_else(|| "node".to_owned());
+        let row =
+            |(reason, metrics): (&str, Vec<&str>)| vec![name.clone(), named(&metrics), reason.to_owned()];
+        by_reason(&subject.unavailable).into_iter().map(row).collect::<Vec<_>>()
+    };
+    subjects.iter().flat_map(of_subject).collect()
+}
+
 pub(super) fn jobs_text(jobs: &[SubjectStatus]) -> String {
     if jobs.is_empty() {
         return "no job is followed\n".to_owned();
@@ -122,4 +126,30 @@ pub(super) fn jobs_text(jobs: &[SubjectStatus]) -> String {
         ]
     };
     terminal::table(&std::iter::once(head).chain(jobs.iter().map(row)).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_file_is_told_once_for_all_its_metrics() {
+        let subject = |job: Option<&str>| SubjectStatus {
+            job: job.map(str::to_owned),
+            uid: None,
+            user: None,
+            started_us: None,
+            cgroups: Vec::new(),
+            sources: Vec::new(),
+            unavailable: (0..80)
+                .map(|number| (format!("node.vm.m{number}"), "/proc/vmstat: No such file".to_owned()))
+                .collect(),
+        };
+        let told = missing(&[subject(None), subject(Some("7"))]);
+        let row = |name: &str| {
+            [name, "node.vm.m0, node.vm.m1, node.vm.m2 and 77 more", "/proc/vmstat: No such file"]
+                .map(str::to_owned)
+        };
+        assert_eq!(told, [row("node").to_vec(), row("7").to_vec()]);
+    }
 }

@@ -5,8 +5,10 @@ use polymeter_collector::store::StoreError;
 use polymeter_proto::ledger::Tally;
 use serde::Serialize;
 
+use super::hardware::{Hardware, Limit};
 use super::history::{self, Instant, Phase, PlanChange, Refused};
 use super::outcome::Outcome;
+use super::rates::{self, Rates};
 use super::units;
 
 /// What is known of a job.
@@ -45,6 +47,8 @@ pub(crate) struct Report {
     /// What was requested at submission and was not granted.
     pub(crate) refused_requests: Vec<Refused>,
     pub(crate) measuring: Option<Measuring>,
+    /// What the reader has to know of how this came about.
+    pub(crate) notes: Vec<String>,
 }
 
 /// What became of the samples of one source.
@@ -138,10 +142,19 @@ pub(crate) struct SeriesReport {
     pub(crate) node: String,
     pub(crate) unit: String,
     pub(crate) kind: String,
+    /// The unit of `least`, `mean` and `most` of a counter; none of a gauge, where it is `unit`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rate_unit: Option<&'static str>,
+    /// The least time over which a counter's rates are taken, in seconds; none where each is taken between two samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) window_s: Option<f64>,
+    /// Whether a rate is above what the node's CPUs can do even over the whole time, and was lowered to that.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_clamped: bool,
     pub(crate) samples: u64,
     /// The period that was last in force, as people write it.
     pub(crate) period: Option<String>,
-    /// Of a gauge the values, of a counter what it grew per second.
+    /// Of a gauge the values, of a counter what it grew per second, in `rate_unit`.
     pub(crate) least: Option<f64>,
     pub(crate) mean: Option<f64>,
     pub(crate) most: Option<f64>,
@@ -164,10 +177,10 @@ impl SeriesReport {
 
     /// One of its points as people read it.
     pub(crate) fn shown(&self, value: Option<f64>) -> String {
-        match (value, self.kind.as_str()) {
+        match (value, self.rate_unit) {
             (None, _) => "-".to_owned(),
-            (Some(value), "counter") => units::rate(&self.metric, &self.unit, value),
-            (Some(value), _) => units::value(&self.unit, value),
+            (Some(value), Some(rate_unit)) => units::rate_in(rate_unit, value),
+            (Some(value), None) => units::value(&self.unit, value),
         }
     }
 
@@ -182,17 +195,20 @@ impl SeriesReport {
 
 impl Report {
     /// Adds exact totals of a command. Where it had a cgroup they only fill what was not sampled, since they leave out
-    /// what nobody has waited for; where it had none they replace what its processes showed while they lived.
+    /// what was never waited for; where it had none they replace what its processes showed while they lived. Where they
+    /// are more than its cgroup saw it has left that.
     pub(crate) fn use_totals(&mut self, totals: &Totals, had_cgroup: bool) {
+        let total_s = totals.user_s + totals.system_s;
+        let has_left = had_cgroup && self.used.cpu_s.is_some_and(|seen_s| exceeds(total_s, seen_s));
+        let used = &mut self.used;
         let put = |place: &mut Option<f64>, total: f64| {
-            if !had_cgroup || place.is_none() {
+            if !had_cgroup || place.is_none() || (has_left && *place < Some(total)) {
                 *place = Some(total);
             }
         };
-        let used = &mut self.used;
         put(&mut used.user_s, totals.user_s);
         put(&mut used.system_s, totals.system_s);
-        put(&mut used.cpu_s, totals.user_s + totals.system_s);
+        put(&mut used.cpu_s, total_s);
         let peak = totals.peak_memory_bytes.max(used.peak_memory_bytes.unwrap_or(0.0));
         put(&mut used.peak_memory_bytes, peak);
         put(&mut used.page_faults, totals.page_faults);
@@ -201,6 +217,12 @@ impl Report {
         if !had_cgroup {
             // Counted in user mode only, where nobody migrates.
             used.cpu_migrations = None;
+        }
+        if has_left {
+            self.notes.push(
+                "the command left its cgroup: the totals above are getrusage's, the series and the remaining totals show only what ran inside"
+                    .to_owned(),
+            );
         }
     }
 
@@ -211,9 +233,18 @@ impl Report {
     }
 }
 
-/// Everything that the store knows of `job`.
-pub(crate) fn gather(reader: &mut Reader, job: &JobRow) -> Result<Report, StoreError> {
+/// Whether the kernel's total of CPU time is more than a cgroup saw, and not only otherwise rounded, or used before the
+/// command entered the cgroup.
+fn exceeds(total_s: f64, seen_s: f64) -> bool {
+    const ABOUT: f64 = 1.05;
+    const BEFORE_S: f64 = 0.05;
+    total_s > seen_s * ABOUT + BEFORE_S
+}
+
+/// Everything that the store knows of `job`. A node has so many CPUs as `cpus` says, or else the store.
+pub(crate) fn gather(reader: &mut Reader, job: &JobRow, cpus: Option<usize>) -> Result<Report, StoreError> {
     let rows = reader.series(Of::Job(job.job_key))?;
+    let hardware = Hardware::gather(reader, job, &rows, cpus)?;
     let changes = reader.plan_changes(Some(job.job_key))?;
     let first_ns = rows.iter().filter_map(|row| row.first_time_ns).min();
     let last_ns = rows.iter().filter_map(|row| row.last_time_ns).max();
@@ -227,7 +258,8 @@ pub(crate) fn gather(reader: &mut Reader, job: &JobRow) -> Result<Report, StoreE
         let period = in_force.and_then(|change| change.new_period_us).and_then(history::period);
         // A device has no line until the job uses it: what it shows first was done since the job began.
         let from_zero = row.metric.starts_with("io.") && row.first_time_ns > first_ns;
-        series.push(summarise(row, &values, period, from_zero));
+        let limit = hardware.limit(&row);
+        series.push(summarise(row, &values, period, from_zero, limit));
     }
     let (mut ledger, mut skipped, mut rejected, mut apart, mut unknown) = (Tally::default(), 0, 0, 0, 0);
     let mut sources = Vec::new();
@@ -265,6 +297,7 @@ pub(crate) fn gather(reader: &mut Reader, job: &JobRow) -> Result<Report, StoreE
         plan_changes: history::changes(&changes, job.started_ns),
         refused_requests: history::refused(reader.refused_requests(job.job_key)?, job.started_ns),
         measuring: None,
+        notes: Vec::new(),
     })
 }
 
@@ -273,10 +306,21 @@ fn is_of_part(row: &SeriesRow) -> bool {
     ["step", "task"].into_iter().any(|label| row.labels.get(label).is_some())
 }
 
-/// A counter that begins `from_zero` had no line before its first sample.
-fn summarise(row: SeriesRow, values: &[(i64, f64)], period: Option<String>, from_zero: bool) -> SeriesReport {
+/// A counter that begins `from_zero` had no line before its first sample. None of its rates is above `limit` per second.
+fn summarise(
+    row: SeriesRow,
+    values: &[(i64, f64)],
+    period: Option<String>,
+    from_zero: bool,
+    limit: Option<Limit>,
+) -> SeriesReport {
     let counter = row.kind == "counter";
-    let points = if counter { rates(values) } else { values.to_vec() };
+    let (rate_unit, factor) = units::rate_unit(&row.metric, &row.unit);
+    let Rates { points, window_ns, is_clamped } = if counter {
+        rates_within(&row.metric, values, limit, factor)
+    } else {
+        Rates { points: values.to_vec(), ..Rates::default() }
+    };
     let all = || points.iter().map(|(_, value)| *value).filter(|value| !value.is_nan());
     let begin = values.first().map(|(_, first)| if from_zero { 0.0 } else { *first });
     let growth = begin.zip(values.last()).filter(|_| counter).map(|(first, (_, last))| last - first);
@@ -285,7 +329,7 @@ fn summarise(row: SeriesRow, values: &[(i64, f64)], period: Option<String>, from
         .zip(values.last())
         .map_or(0.0, |((first, _), (last, _))| units::seconds_between(*first, *last));
     let mean = match growth {
-        Some(growth) => (span_s > 0.0).then(|| growth / span_s),
+        Some(growth) => (span_s > 0.0).then(|| growth / span_s * factor),
         None => (all().count() > 0).then(|| all().sum::<f64>() / units::to_f64(all().count() as u64)),
     };
     SeriesReport {
@@ -294,25 +338,30 @@ fn summarise(row: SeriesRow, values: &[(i64, f64)], period: Option<String>, from
         node: row.node.clone(),
         unit: row.unit.clone(),
         kind: row.kind.clone(),
+        rate_unit: counter.then_some(rate_unit),
+        window_s: window_ns.map(|window_ns| units::seconds_between(0, window_ns)),
+        is_clamped,
         samples: row.count,
         period,
-        least: all().reduce(f64::min),
+        // Windows that overlap may all miss what happens at both ends: a mean outside of them would look wrong.
+        least: all().chain(mean.filter(|_| counter)).reduce(f64::min),
         mean,
-        most: all().reduce(f64::max),
+        most: all().chain(mean.filter(|_| counter && !is_clamped)).reduce(f64::max),
         growth,
         is_of_part: is_of_part(&row),
         points,
     }
 }
 
-/// What a counter grew per second from each sample to the next, dated at the later one.
-fn rates(values: &[(i64, f64)]) -> Vec<(i64, f64)> {
-    let pairs = values.iter().zip(values.iter().skip(1));
-    let rate = |((before_ns, before), (after_ns, after)): (&(i64, f64), &(i64, f64))| {
-        let seconds = units::seconds_between(*before_ns, *after_ns);
-        (seconds > 0.0).then(|| (*after_ns, (after - before) / seconds))
-    };
-    pairs.filter_map(rate).collect()
+/// The rates of a counter, multiplied by `factor`. A job that used more than the scheduler gave it is believed.
+fn rates_within(metric: &str, values: &[(i64, f64)], limit: Option<Limit>, factor: f64) -> Rates {
+    let window_ns = rates::window_ns(metric);
+    let mut found = rates::rates(values, window_ns, limit.map(|limit| limit.rate));
+    if found.is_clamped && limit.is_some_and(|limit| !limit.is_hard) {
+        found = rates::rates(values, window_ns, None);
+    }
+    found.points.iter_mut().for_each(|(_, rate)| *rate *= factor);
+    found
 }
 
 fn used(series: &[SeriesReport]) -> Used {

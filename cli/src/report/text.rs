@@ -1,8 +1,8 @@
 //! A report as people read it.
 
-use super::chart::sparkline;
-use super::gather::{LossReport, Report, SeriesReport, SourceReport};
-use super::{history, units};
+use super::gather::{LossReport, Report, SourceReport};
+use super::{history, series, units};
+use crate::printable::{printable, printable_lines, printable_name};
 use crate::terminal;
 
 /// Which series have a line.
@@ -17,9 +17,6 @@ pub(crate) enum Detail {
 /// Lines of one kind before a note says how many more there are.
 pub(super) const LINES: usize = 30;
 
-/// The least and the greatest width of a chart.
-const CHART: (usize, usize) = (10, 60);
-
 /// The report as text, at most `bound` columns wide where there is a bound.
 pub(crate) fn text(report: &Report, detail: Detail, bound: Option<usize>) -> String {
     let mut text = String::new();
@@ -32,18 +29,21 @@ pub(crate) fn text(report: &Report, detail: Detail, bound: Option<usize>) -> Str
         }
         (true, _) => outcome,
     };
-    text.push_str(&format!("job {}{owner} on {}{state}\n", report.job, report.nodes.join(", ")));
+    let (job, owner) = (printable_name(&report.job), printable(&owner));
+    let nodes: Vec<_> = report.nodes.iter().map(|node| printable_name(node)).collect();
+    text.push_str(&format!("job {job}{owner} on {}{state}\n", nodes.join(", ")));
     text.push_str(&totals(report));
+    text.push_str(&notes(report, bound));
     text.push('\n');
-    text.push_str(&series(report, detail, bound));
+    text.push_str(&series::text(report, detail, bound));
     text.push('\n');
     text.push_str(&history::text(report, detail, bound));
-    text.push_str(&completeness(report));
+    text.push_str(&completeness(report, bound));
     if detail == Detail::All {
         text.push('\n');
         text.push_str(&sources(report, bound));
     }
-    text
+    printable_lines(&text).into_owned()
 }
 
 fn totals(report: &Report) -> String {
@@ -78,37 +78,9 @@ fn totals(report: &Report) -> String {
     rows.into_iter().map(|(name, value)| format!("  {name:<18}{value}\n")).collect()
 }
 
-fn series(report: &Report, detail: Detail, bound: Option<usize>) -> String {
-    let chosen: Vec<&SeriesReport> =
-        report.series.iter().filter(|series| detail == Detail::All || series.changed()).collect();
-    let limit = if detail == Detail::All { usize::MAX } else { LINES };
-    let several_nodes = report.nodes.len() > 1;
-    let head = ["metric", "period", "samples", "least", "mean", "most", ""].map(str::to_owned).to_vec();
-    let row = |series: &&SeriesReport| {
-        vec![
-            series.name(several_nodes),
-            series.period.clone().unwrap_or_else(|| "-".to_owned()),
-            series.samples.to_string(),
-            series.shown(series.least),
-            series.shown(series.mean),
-            series.shown(series.most),
-        ]
-    };
-    let mut rows: Vec<Vec<String>> =
-        std::iter::once(head).chain(chosen.iter().take(limit).map(row)).collect();
-    let taken: usize =
-        terminal::table_within(&rows, None).lines().map(|line| line.chars().count()).max().unwrap_or(0);
-    let width = bound.unwrap_or(terminal::COLUMNS).saturating_sub(taken + 4).clamp(CHART.0, CHART.1);
-    for (row, series) in rows.iter_mut().skip(1).zip(&chosen) {
-        row.push(sparkline(&series.points, width));
-    }
-    let mut text = terminal::indented_table_within(&rows, bound);
-    let constant = report.series.len() - chosen.len();
-    let hidden = chosen.len().saturating_sub(limit);
-    if constant + hidden > 0 {
-        text.push_str(&format!("  ({constant} series that never changed and {hidden} more are left out; `polymeter report --all` shows them)\n"));
-    }
-    text
+/// What the report says beyond numbers.
+fn notes(report: &Report, bound: Option<usize>) -> String {
+    report.notes.iter().map(|note| terminal::paragraph("note", note, bound)).collect()
 }
 
 /// What became of the samples of each source.
@@ -125,11 +97,29 @@ fn sources(report: &Report, bound: Option<usize>) -> String {
         [source.source.clone(), source.node.clone()].into_iter().chain(counts).collect()
     };
     let head = head.map(str::to_owned).to_vec();
-    let rows: Vec<Vec<String>> = std::iter::once(head).chain(report.sources.iter().map(row)).collect();
+    let mut rows: Vec<Vec<String>> = std::iter::once(head).chain(report.sources.iter().map(row)).collect();
+    if bound.is_some() {
+        leave_out_zeros(&mut rows);
+    }
     terminal::indented_table_within(&rows, bound)
 }
 
-fn completeness(report: &Report) -> String {
+/// Leaves out what happened to no sample of any source, so that the rest fits a terminal.
+fn leave_out_zeros(rows: &mut [Vec<String>]) {
+    const ALWAYS: [&str; 5] = ["source", "node", "due", "taken", "stored"];
+    let is_shown = |(column, head): (usize, &String)| {
+        let is_zero = |row: &Vec<String>| row.get(column).is_none_or(|cell| cell == "0");
+        ALWAYS.contains(&head.as_str()) || !rows.iter().skip(1).all(is_zero)
+    };
+    let Some(head) = rows.first() else { return };
+    let shown: Vec<bool> = head.iter().enumerate().map(is_shown).collect();
+    for row in rows {
+        let mut shown = shown.iter();
+        row.retain(|_| shown.next() == Some(&true));
+    }
+}
+
+fn completeness(report: &Report, bound: Option<usize>) -> String {
     let ledger = &report.ledger;
     // What a source does not have, such as a limit that is not set, is no sample that could be taken.
     let takeable = ledger.due.saturating_sub(ledger.absent);
@@ -153,32 +143,27 @@ fn completeness(report: &Report) -> String {
         missing => format!(", {missing} deleted since"),
     };
     let of = if report.losses.iter().any(LossReport::is_gap) { "what is known" } else { "what was there" };
-    let mut text = format!(
-        "  {:<18}{} due, {} taken ({share:.2} % of {of}), {} late, {} missed, {} absent, {} dropped{others}; {} stored{missing}\n",
-        "samples",
-        ledger.due,
-        ledger.taken,
-        ledger.late,
-        ledger.missed,
-        ledger.absent,
-        ledger.dropped,
-        report.stored,
+    let samples = format!(
+        "{} due, {} taken ({share:.2} % of {of}), {} late, {} missed, {} absent, {} dropped{others}; {} stored{missing}",
+        ledger.due, ledger.taken, ledger.late, ledger.missed, ledger.absent, ledger.dropped, report.stored,
     );
+    let mut text = terminal::paragraph("samples", &samples, bound);
     for loss in &report.losses {
         let LossReport { node, source, samples, reason, first_s, last_s } = loss;
+        let (node, reason) = (printable_name(node), printable(reason));
         if loss.is_gap() {
-            text.push_str(&format!(
-                "  {:<18}{:.3} s on {node}, from {first_s:.3} s to {last_s:.3} s: the agent was lost\n",
-                "unknown",
-                last_s - first_s
-            ));
+            let lasted_s = last_s - first_s;
+            let gap = format!(
+                "{lasted_s:.3} s on {node}, from {first_s:.3} s to {last_s:.3} s: the agent was lost"
+            );
+            text.push_str(&terminal::paragraph("unknown", &gap, bound));
             continue;
         }
-        let source = source.as_deref().unwrap_or("nobody knows what");
-        text.push_str(&format!(
-            "  {:<18}{samples} samples of {source} on {node}, from {first_s:.3} s to {last_s:.3} s: {reason}\n",
-            "lost"
-        ));
+        let source = printable(source.as_deref().unwrap_or("nobody knows what"));
+        let lost = format!(
+            "{samples} samples of {source} on {node}, from {first_s:.3} s to {last_s:.3} s: {reason}"
+        );
+        text.push_str(&terminal::paragraph("lost", &lost, bound));
     }
     if let Some(measuring) = &report.measuring {
         text.push_str(&format!(

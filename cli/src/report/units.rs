@@ -71,20 +71,34 @@ pub(crate) fn value(unit: &str, value: f64) -> String {
     }
 }
 
-/// What a counter grew in a second, in its unit. CPU time per second is cores.
-pub(crate) fn rate(metric: &str, unit: &str, per_second: f64) -> String {
+/// The unit of a counter's rate, and what the increase per second is multiplied by to be in it. CPU time per second is
+/// cores.
+pub(crate) fn rate_unit(metric: &str, unit: &str) -> (&'static str, f64) {
     match unit {
-        "bytes" => format!("{}/s", bytes_f64(per_second)),
-        "nanoseconds" if is_cpu_time(metric) => {
-            format!("{} cores", three_digits(per_second / 1e9))
-        }
-        "nanoseconds" => format!("{} s/s", three_digits(per_second / 1e9)),
-        _ => format!("{}/s", number(per_second)),
+        "bytes" => ("bytes/s", 1.0),
+        "nanoseconds" if is_cpu_time(metric) => ("cores", 1e-9),
+        "nanoseconds" => ("s/s", 1e-9),
+        _ => ("1/s", 1.0),
     }
 }
 
+/// A rate in a unit of [`rate_unit`].
+pub(crate) fn rate_in(rate_unit: &str, value: f64) -> String {
+    match rate_unit {
+        "bytes/s" => format!("{}/s", bytes_f64(value)),
+        "1/s" => format!("{}/s", number(value)),
+        unit => format!("{} {unit}", three_digits(value)),
+    }
+}
+
+/// What a counter grew in a second, in the unit of its rate.
+pub(crate) fn rate(metric: &str, unit: &str, per_second: f64) -> String {
+    let (rate_unit, factor) = rate_unit(metric, unit);
+    rate_in(rate_unit, per_second * factor)
+}
+
 /// Whether a time is that of a CPU at work, so that so much of it per second is so many cores.
-fn is_cpu_time(metric: &str) -> bool {
+pub(crate) fn is_cpu_time(metric: &str) -> bool {
     let of_cpu = metric.starts_with("cpu.") || metric.contains(".cpu.") || metric.ends_with("_clock");
     of_cpu && !metric.contains("pressure") && !metric.contains("throttled")
 }
@@ -116,5 +130,15 @@ mod tests {
         assert_eq!(number(1234.0), "1234");
         assert_eq!(number(12_345.0), "12.3k");
         assert_eq!(number(0.25), "0.250");
+    }
+
+    #[test]
+    fn a_rate_does_not_carry_the_unit_of_its_counter() {
+        assert_eq!(rate_unit("cpu.usage", "nanoseconds").0, "cores");
+        assert_eq!(rate_unit("cpu.pressure.some.total", "nanoseconds").0, "s/s");
+        assert_eq!(rate_unit("io.read.bytes", "bytes").0, "bytes/s");
+        assert_eq!(rate_unit("perf.page_faults", "count").0, "1/s");
+        assert_eq!(rate("cpu.usage", "nanoseconds", 1.5e9), "1.50 cores");
+        assert_eq!(rate("perf.page_faults", "count", 25_000.0), "25k/s");
     }
 }

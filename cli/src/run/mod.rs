@@ -5,12 +5,15 @@ mod cgroup;
 mod child;
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use polymeter_agent::config::{self, Config};
 use polymeter_agent::jobs::hierarchy::Mounts;
+use polymeter_agent::jobs::open::online_cpus;
 use polymeter_agent::plan::{Layer, Rule};
 use polymeter_agent::request::JobSpec;
 use polymeter_agent::{Agent, clock};
@@ -21,7 +24,7 @@ use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Form};
 use crate::report::{self, Detail, Totals};
 use crate::terminal;
 use cgroup::RunCgroup;
@@ -71,6 +74,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PERIOD", default_value = "1s", hide = true)]
     flush: Period,
 
+    /// Write the report into this file, and not on stderr.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+
     /// Report as JSON.
     #[arg(long)]
     json: bool,
@@ -84,10 +91,18 @@ pub(crate) struct Arguments {
     command: Vec<OsString>,
 }
 
+impl Arguments {
+    pub(crate) const fn is_json(&self) -> bool {
+        self.json
+    }
+}
+
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let mounts = Mounts::read(Path::new("/"))
         .map_err(|error| Failure::refused("cannot find the cgroup hierarchies", &error))?;
     let baseline = Layer::new(rules(arguments)?);
+    // Before the command runs: afterwards it would be too late for another place.
+    let destination = Destination::open(arguments.report.as_deref())?;
     let place = Place::of(arguments)?;
     let job_id = format!("run-{}-{}", std::process::id(), clock::realtime_us() / 1_000_000);
     let job_id =
@@ -113,7 +128,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
 
     let signals =
         child::Signals::take().map_err(|error| Failure::refused("cannot follow the command", &error))?;
-    let group = RunCgroup::make(&mounts, &format!("polymeter-{job_id}"));
+    let group = RunCgroup::make(&mounts, job_id.as_str());
+    let mut notes: Vec<String> = group.remove_dead(&mounts.proc).iter().map(ToString::to_string).collect();
     let ran = run_sampled(arguments, &agent, &group, signals, &job_id);
     agent.unregister(job_id.clone());
     drop(group);
@@ -121,10 +137,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     collector.stop().map_err(|error| Failure::refused("cannot store samples", &error))?;
     let ran = ran?;
     if !stopped.all_acknowledged {
-        terminal::complain("polymeter: not all samples could be stored in time\n");
+        notes.push("not all samples could be stored in time".to_owned());
     }
-    tell(arguments, &store, &job_id, &ran)?;
-    place.tell(arguments, &job_id);
+    let written = tell(arguments, &store, &job_id, &ran, notes)
+        .and_then(|report| destination.write(&(report + &place.note(arguments, &job_id)), arguments.json));
+    match written {
+        // The status is the command's, where that says that something is wrong.
+        Err(failure) if ran.status != 0 => failure.print(Form::Text),
+        written => written?,
+    }
     Ok(ExitCode::from(ran.status))
 }
 
@@ -159,14 +180,12 @@ fn run_sampled(
     let register =
         |spec| agent.register(spec).map_err(|error| Failure::refused("cannot follow the command", &error));
     let failed = |error: std::io::Error| Failure::refused("cannot follow the command", &error);
-    let (mut child, unavailable) = if cgroups.is_empty() {
-        let child = child::spawn(&arguments.command, Vec::new())?;
-        let unavailable = register(JobSpec { process: Some(child.id()), ..spec })?;
-        (child, unavailable)
-    } else {
-        let unavailable = register(spec)?;
-        (child::spawn(&arguments.command, group.entrances().map_err(failed)?)?, unavailable)
-    };
+    let entrances = group.entrances().map_err(failed)?;
+    // Nothing of the command goes before the first reading: its program begins when all its sources are open.
+    let held = child::hold(&arguments.command, entrances, signals.before())?;
+    let process = cgroups.is_empty().then(|| held.pid());
+    let unavailable = register(JobSpec { process, ..spec })?;
+    let mut child = held.release()?;
     let status = signals.wait(&mut child).map_err(failed)?;
     let totals = child::totals();
     Ok(Ran { status: child::status_code(status), unavailable, totals, had_cgroup: !cgroups.is_empty() })
@@ -192,35 +211,71 @@ fn rules(arguments: &Arguments) -> Result<Vec<Rule>, Failure> {
     Ok(standard.into_iter().chain(asked).collect())
 }
 
-/// Prints the report on stderr, since stdout is the command's.
-fn tell(arguments: &Arguments, store: &StoreUrl, job_id: &Identifier, ran: &Ran) -> Result<(), Failure> {
+/// The report, as text or JSON.
+fn tell(
+    arguments: &Arguments,
+    store: &StoreUrl,
+    job_id: &Identifier,
+    ran: &Ran,
+    notes: Vec<String>,
+) -> Result<String, Failure> {
     let failed = |error| Failure::refused("cannot read the samples", &error);
     let mut reader = Reader::open(store).map_err(failed)?;
     let jobs = reader.jobs().map_err(failed)?;
     let Some(job) = jobs.iter().rfind(|job| job.job_id == job_id.as_str()) else {
         return Err(Failure::Refused("no sample of the command was stored".to_owned()));
     };
-    let mut report = report::gather(&mut reader, job).map_err(failed)?;
+    let cpus = online_cpus(Path::new("/")).ok().map(|cpus| cpus.len());
+    let mut report = report::gather(&mut reader, job, cpus).map_err(failed)?;
     if let Some(totals) = &ran.totals {
         report.use_totals(totals, ran.had_cgroup);
     }
+    report.notes.extend(notes);
     report.measure(cpu_s());
     if arguments.json {
-        terminal::complain(&report::json(&report)?);
-        return Ok(());
+        return report::json(&report);
     }
     let detail = if arguments.all { Detail::All } else { Detail::Changing };
-    let bound = terminal::bound(&std::io::stderr());
-    terminal::complain(&format!("\n{}", report::text(&report, detail, bound)));
+    let bound = terminal::bound(&std::io::stderr()).filter(|_| arguments.report.is_none());
+    let mut text = report::text(&report, detail, bound);
     // Of the standard metrics nobody expects all; who asked for one by name wants to know.
     for (metric, reason) in ran
         .unavailable
         .iter()
         .filter(|(metric, _)| arguments.metrics.iter().any(|asked| asked.split('=').next() == Some(metric)))
     {
-        terminal::complain(&format!("  {:<18}{metric}: {reason}\n", "not available"));
+        text.push_str(&format!("  {:<18}{metric}: {reason}\n", "not available"));
     }
-    Ok(())
+    Ok(text)
+}
+
+/// Where the report goes: not to stdout, which is the command's.
+enum Destination {
+    Stderr,
+    File(PathBuf, File),
+}
+
+impl Destination {
+    fn open(path: Option<&Path>) -> Result<Self, Failure> {
+        let Some(path) = path else { return Ok(Self::Stderr) };
+        let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
+        Ok(Self::File(path.to_owned(), file))
+    }
+
+    fn write(self, report: &str, json: bool) -> Result<(), Failure> {
+        match self {
+            Self::Stderr if json => terminal::complain_json(report),
+            Self::Stderr => terminal::complain(&format!("\n{report}")),
+            Self::File(path, mut file) => {
+                file.write_all(report.as_bytes()).map_err(|error| cannot_write(&path, &error))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::refused(&format!("cannot write the report to {}", path.display()), error)
 }
 
 /// CPU time of this process, which is sampler, collector and all; the command's is not part of it.
@@ -248,9 +303,10 @@ impl Place {
         Ok(Self { path: directory.path().join("run.db"), _temporary: Some(directory) })
     }
 
-    fn tell(&self, arguments: &Arguments, job_id: &Identifier) {
+    /// The line of a report that says so.
+    fn note(&self, arguments: &Arguments, job_id: &Identifier) -> String {
         if arguments.json {
-            return;
+            return String::new();
         }
         let (label, told) = if arguments.output.is_some() {
             (
@@ -264,6 +320,6 @@ impl Place {
         } else {
             ("samples", "not kept; -o FILE keeps them".to_owned())
         };
-        terminal::complain(&format!("  {label:<18}{told}\n"));
+        format!("  {label:<18}{told}\n")
     }
 }

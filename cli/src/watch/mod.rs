@@ -44,6 +44,10 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
+    pub(crate) const fn is_json(&self) -> bool {
+        self.place.json
+    }
+
     fn wants_lines(&self) -> bool {
         let dumb = std::env::var_os("TERM").is_none_or(|terminal| terminal == "dumb");
         let asked = self.plain || self.place.json || self.duration.is_some() || self.count.is_some();
@@ -65,7 +69,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         let first = lines.next().await?;
         // Before the screen changes, so that a refusal is seen.
         if let Answer::Refused(refusal) = first.answer {
-            return Err(Failure::Refused(refusal.message.into()));
+            return Err(Failure::Answered(Box::new(refusal)));
         }
         if !arguments.wants_lines() {
             let view = view::View::new(job, arguments.selectors.clone());

@@ -1,11 +1,10 @@
 //! What is watched as lines of text, for files, pipes and programs.
 
-use std::io::{self, Write};
-
 use polymeter_agent::control::Answer;
 
 use super::lines::{Line, Lines};
 use crate::failure::Failure;
+use crate::printable::printable;
 use crate::terminal;
 
 /// How it is shown.
@@ -23,16 +22,20 @@ pub(super) async fn show(first: Line, mut lines: Lines, form: Form) -> Result<()
     let mut line = first;
     loop {
         if let Answer::Refused(refusal) = line.answer {
-            return Err(Failure::Refused(refusal.message.into()));
+            return Err(Failure::Answered(Box::new(refusal)));
         }
         if let Answer::Lagged { samples } = line.answer {
             terminal::complain(&format!(
                 "polymeter: {samples} samples came faster than they were read, and are not shown\n"
             ));
         }
-        let text = if form.json { format!("{}\n", line.text) } else { text(&line.answer, left) };
-        if print(&text).is_err() {
-            // Whoever read has seen enough, as `head` has.
+        let has_reader = if form.json {
+            terminal::print_json_to_reader(&format!("{}\n", line.text))?
+        } else {
+            terminal::print_to_reader(&text(&line.answer, left))?
+        };
+        if !has_reader {
+            // The reader has seen enough, as `head` has.
             return Ok(());
         }
         left = left.saturating_sub(samples(&line.answer));
@@ -47,12 +50,6 @@ pub(super) async fn show(first: Line, mut lines: Lines, form: Form) -> Result<()
     }
 }
 
-fn print(text: &str) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    stdout.flush()
-}
-
 fn samples(answer: &Answer) -> u64 {
     if let Answer::Samples { values, .. } = answer { values.len() as u64 } else { 0 }
 }
@@ -62,11 +59,13 @@ fn text(answer: &Answer, most: u64) -> String {
     let Answer::Samples { metric, labels, unit, times_us, values, .. } = answer else { return String::new() };
     let labels: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
-    let unit = unit.as_ref().map_or_else(String::new, |unit| format!(" {unit}"));
+    let series = format!("{metric}{labels}");
+    let series = printable(&series);
+    let unit = unit.as_ref().map_or_else(String::new, |unit| format!(" {}", printable(unit)));
     let line = |(time_us, value): (&i64, &Option<f64>)| {
         let (seconds, micros) = (time_us.div_euclid(1_000_000), time_us.rem_euclid(1_000_000));
         let value = value.unwrap_or(f64::NAN);
-        format!("{seconds}.{micros:06} {metric}{labels} {value}{unit}\n")
+        format!("{seconds}.{micros:06} {series} {value}{unit}\n")
     };
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     times_us.iter().zip(values).take(most).map(line).collect()

@@ -50,7 +50,7 @@ pub(super) async fn show(
             line = lines.next(), if !view.has_ended() => {
                 let answer = line?.answer;
                 if let Answer::Refused(refusal) = answer {
-                    return Err(Failure::Refused(refusal.message.into()));
+                    return Err(Failure::Answered(Box::new(refusal)));
                 }
                 view.told(answer);
                 continue;

@@ -202,6 +202,6 @@ async fn serve(doors: Open, desk: Arc<Desk>, mut hears: mpsc::Receiver<Heard>) {
 
 async fn guard(door: impl Future<Output = io::Result<()>>) {
     if let Err(error) = door.await {
-        log::warning(format_args!("nobody can ask any more: {error}"));
+        log::error(format_args!("control listener stopped: {error}"));
     }
 }

@@ -140,7 +140,8 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    pub(super) fn new(code: &str, field: Option<&str>, message: &str) -> Self {
+    /// A refusal with a word for programs, the field that is at fault, and a sentence for people.
+    pub fn new(code: &str, field: Option<&str>, message: &str) -> Self {
         Self {
             code: code.to_owned(),
             field: field.map(|field| Text::of(field).into()),

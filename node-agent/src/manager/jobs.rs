@@ -1,7 +1,10 @@
 //! Jobs come and go: by registration, and by discovery.
 
+use std::time::Duration;
+
 use polymeter_proto::ledger::Event;
 use polymeter_proto::series::{Identifier, JobDescriptor};
+use tokio::sync::oneshot;
 
 use super::followed::Followed;
 use super::owners::uid_of;
@@ -13,6 +16,9 @@ use crate::jobs::open::Subject;
 use crate::plan::Plan;
 use crate::request::{JobSpec, RegisterError};
 use crate::sampler::{Command, Told};
+
+/// The longest wait for the first reading of a registered job.
+const CONFIRM: Duration = Duration::from_secs(2);
 
 impl Manager {
     pub(super) async fn register(&mut self, spec: JobSpec) -> Result<Vec<(String, String)>, RegisterError> {
@@ -49,7 +55,17 @@ impl Manager {
         let plan = Plan { registration: spec.wishes, ..self.standing_plan() };
         self.follow(key.clone(), Some(descriptor), subject, plan, None).await;
         self.look_at(&key).await;
+        self.confirm_first_reading().await;
         Ok(self.followed.get(&key).map(|followed| followed.unavailable.clone()).unwrap_or_default())
+    }
+
+    /// Waits until the sampler has taken the first reading of what was opened: the caller may be holding the job's first
+    /// process until then.
+    async fn confirm_first_reading(&self) {
+        let (reply, taken) = oneshot::channel();
+        self.command(Command::Confirm(reply)).await;
+        // A sampler that has ended does not answer, and takes no readings either.
+        tokio::time::timeout(CONFIRM, taken).await.ok();
     }
 
     /// Takes the last readings of a job and lets it go.

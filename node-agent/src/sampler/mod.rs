@@ -225,6 +225,8 @@ impl Sampler {
             }
             Command::Push(pushed) => self.push(&pushed),
             Command::Tell(told) => self.tell(*told),
+            // The manager may have stopped waiting.
+            Command::Confirm(reply) => drop(reply.send(())),
             Command::Flush => self.flush(true),
             Command::Show => self.flush(self.reports_are_due(clock::monotonic_ns())),
             Command::Stop => return false,

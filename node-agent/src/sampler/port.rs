@@ -10,6 +10,7 @@ use polymeter_proto::limits;
 use polymeter_proto::series::JobHandle;
 use rustix::io::Errno;
 use rustix::thread::Pid;
+use tokio::sync::oneshot;
 
 use super::active::{ActiveSource, Cost, Group, SourceId, SourceKey};
 use super::alarm::Alarm;
@@ -53,6 +54,8 @@ pub enum Command {
     Push(Box<Pushed>),
     /// Put this event behind the samples so far.
     Tell(Box<Told>),
+    /// Answer when everything before this is done.
+    Confirm(oneshot::Sender<()>),
     /// Hand on what there is, and all tallies.
     Flush,
     /// Hand on what there is, because somebody watches; the tallies when it is their time.

@@ -233,7 +233,7 @@ pub fn nearest(name: &str) -> Option<&'static str> {
 }
 
 /// The Levenshtein distance, in bytes.
-fn edit_distance(a: &str, b: &str) -> usize {
+pub fn edit_distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, from) in a.bytes().enumerate() {
         let mut diagonal = i;

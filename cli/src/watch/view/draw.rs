@@ -9,9 +9,10 @@ use ratatui::widgets::Paragraph;
 
 use super::{Mode, Progress, Row, View, shown};
 use crate::control::left_between;
+use crate::printable::{printable, printable_name};
 use crate::report::chart;
 use crate::report::units;
-use crate::terminal::shortened;
+use crate::terminal::{shortened, without_middle};
 
 /// Columns of a value and of a period, and the least of a name.
 const VALUE: usize = 11;
@@ -95,7 +96,8 @@ impl View {
     }
 
     fn title(&self) -> Vec<String> {
-        let job = self.job.as_ref().map_or_else(|| "node".to_owned(), |job| format!("job {job}"));
+        let job =
+            self.job.as_ref().map_or_else(|| "node".to_owned(), |job| format!("job {}", printable_name(job)));
         let state = self.has_ended.then(|| "ended".to_owned());
         let cost = self.progress.map(|Progress { cpu_percent, .. }| format!("agent {cpu_percent:.2} % CPU"));
         let since = self.progress.map(|Progress { seconds, .. }| format!("watched {seconds:.0} s"));
@@ -146,8 +148,8 @@ impl View {
         let now = row.series.map_or_else(|| "-".to_owned(), |series| series.now_text(&row.key.0));
         let bars = row.series.map(|series| chart::bars(&series.columns(self.now_us, widths.chart)));
         let because = row.plan.map(|line| cause(line, None)).unwrap_or_default();
-        let period = row.period().unwrap_or("-");
-        cells(widths, [&shown(&row.key), &now, period, &because, &bars.unwrap_or_default()])
+        let period = printable(row.period().unwrap_or("-"));
+        cells(widths, [&shown(&row.key), &printable(&now), &period, &because, &bars.unwrap_or_default()])
     }
 
     /// All about the selected row that may have been too long for it.
@@ -162,7 +164,7 @@ impl View {
             Mode::Filter => format!("/{}_", self.filter),
             Mode::Help => "any key: back".to_owned(),
             Mode::Rows if self.asked.is_some() => "asking the agent ...".to_owned(),
-            Mode::Rows if !self.message.is_empty() => shortened(&self.message, columns),
+            Mode::Rows if !self.message.is_empty() => shortened(&printable(&self.message), columns),
             Mode::Rows => {
                 let keys = ["? help", "q end", "+ - rate", "r reset", "/ filter", "up down choose"];
                 let mut parts = keys.map(str::to_owned).to_vec();
@@ -182,7 +184,7 @@ fn cause(line: &PlanLine, now_us: Option<i64>) -> String {
     let ends = ends.map_or_else(String::new, |left| format!(", ends in {left}"));
     let asked = line.asked.as_ref().filter(|_| now_us.is_some());
     let asked = asked.map_or_else(String::new, |asked| format!(", stretched from {asked}"));
-    format!("{}{by}{ends}{asked}", line.cause)
+    printable(&format!("{}{by}{ends}{asked}", line.cause)).into_owned()
 }
 
 /// A line of the table.
@@ -198,17 +200,6 @@ fn cells(widths: Widths, [name, now, period, cause, chart]: [&str; 5]) -> String
         line.push_str(&format!(" {}", shortened(chart, chart_width)));
     }
     line
-}
-
-/// A name in at most `width` characters: its end, where labels are, matters as much as its begin.
-fn without_middle(name: &str, width: usize) -> String {
-    let count = name.chars().count();
-    if count <= width {
-        return name.to_owned();
-    }
-    let tail = width.saturating_sub(1) / 2;
-    let head = width.saturating_sub(tail + 1);
-    name.chars().take(head).chain(['…']).chain(name.chars().skip(count - tail)).take(width).collect()
 }
 
 /// As many of the parts as fit, from the first on.

@@ -13,6 +13,7 @@ use polymeter_proto::name::Selector;
 use polymeter_proto::period::Period;
 use ratatui::crossterm::event::{KeyCode, KeyEvent};
 
+use crate::printable::printable;
 use keys::Press;
 use series::Series;
 
@@ -344,7 +345,8 @@ impl View {
 
 /// A metric and its labels, as people read them.
 fn shown((metric, labels): &Key) -> String {
-    if labels.is_empty() { metric.clone() } else { format!("{metric}{{{labels}}}") }
+    let name = if labels.is_empty() { metric.clone() } else { format!("{metric}{{{labels}}}") };
+    printable(&name).into_owned()
 }
 
 #[cfg(test)]

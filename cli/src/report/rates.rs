@@ -1,0 +1,164 @@
+//! Rates of counters, over windows in which the counter is accurate.
+
+use polymeter_proto::catalogue;
+
+use super::units;
+
+/// A window is at least so many times as long as what a counter may be behind. With one tick too many or too few, a rate
+/// is then wrong by a tenth at most.
+const WINDOW_GRANULARITIES: i64 = 10;
+
+/// A window may be shorter by this part, and by half the time between two samples, since those never come exactly at their
+/// deadlines.
+const TOLERANCE_PART: i64 = 20;
+
+/// What a counter increased by per second, over windows.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Rates {
+    /// Each window's rate, dated at its end.
+    pub(super) points: Vec<(i64, f64)>,
+    /// The least length of a window, in nanoseconds; none where each lies between two samples.
+    pub(super) window_ns: Option<i64>,
+    /// Whether a rate was above what the hardware can do even over all samples, and was lowered to that.
+    pub(super) is_clamped: bool,
+}
+
+/// The length of a window for a metric of the catalogue, in nanoseconds; 0 where every reading is exact.
+pub(super) fn window_ns(metric: &str) -> i64 {
+    let granularity = catalogue::find(metric).and_then(|definition| definition.metric.granularity());
+    let granularity_ns = granularity.map_or(0, |period| i64::try_from(period.as_nanos()).unwrap_or(i64::MAX));
+    granularity_ns.saturating_mul(WINDOW_GRANULARITIES)
+}
+
+/// The rates of a counter with these `values` over windows of at least `window_ns`, none of them above `limit` per second:
+/// where one is, windows are made longer, since the counter is less accurate than was thought.
+pub(super) fn rates(values: &[(i64, f64)], window_ns: i64, limit: Option<f64>) -> Rates {
+    let ends = values.first().zip(values.last());
+    let span_ns = ends.map_or(0, |((first_ns, _), (last_ns, _))| last_ns.saturating_sub(*first_ns));
+    let gaps_count = i64::try_from(values.len()).unwrap_or(i64::MAX).saturating_sub(1).max(1);
+    let half_gap_ns = span_ns / gaps_count / 2;
+    let mut window_ns = window_ns.min(span_ns);
+    loop {
+        let mut points = over(values, window_ns, (window_ns / TOLERANCE_PART).min(half_gap_ns));
+        let above = |rate: f64| limit.is_some_and(|limit| rate > limit);
+        let is_above = points.iter().any(|(_, rate)| above(*rate));
+        if is_above && window_ns < span_ns {
+            // At first as long as the windows are that lie between two samples.
+            let shortest_ns = gaps(values).min().unwrap_or(1).max(window_ns);
+            window_ns = shortest_ns.saturating_mul(2).min(span_ns);
+            continue;
+        }
+        if let (true, Some(limit)) = (is_above, limit) {
+            points.iter_mut().for_each(|(_, rate)| *rate = rate.min(limit));
+        }
+        let is_between_samples = points.len() + 1 >= values.len();
+        let window_ns = (window_ns > 0 && !is_between_samples).then_some(window_ns);
+        return Rates { points, window_ns, is_clamped: is_above };
+    }
+}
+
+/// The rate over the shortest window of at least `window_ns` that ends at each of the values; none where that would begin
+/// before the first.
+fn over(values: &[(i64, f64)], window_ns: i64, tolerance_ns: i64) -> Vec<(i64, f64)> {
+    let enough_ns = window_ns - tolerance_ns;
+    let mut begins = values.iter().peekable();
+    let mut begin: Option<&(i64, f64)> = None;
+    let mut points = Vec::new();
+    for (end_ns, end) in values {
+        let fits = |(begin_ns, _): &(i64, f64)| begin_ns < end_ns && end_ns - begin_ns >= enough_ns;
+        while let Some(next) = begins.next_if(|next| fits(next)) {
+            begin = Some(next);
+        }
+        // A counter that fell began anew.
+        if let Some((begin_ns, begin)) = begin.filter(|(_, begin)| end >= begin) {
+            points.push((*end_ns, (end - begin) / units::seconds_between(*begin_ns, *end_ns)));
+        }
+    }
+    points
+}
+
+/// The time between each two values, in nanoseconds.
+fn gaps(values: &[(i64, f64)]) -> impl Iterator<Item = i64> {
+    let pairs = values.iter().zip(values.iter().skip(1));
+    pairs.map(|((before_ns, _), (after_ns, _))| after_ns - before_ns).filter(|gap_ns| *gap_ns > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: i64 = 1_000_000;
+
+    /// What a group of two busy CPUs shows at 1 ms: nothing for three, and then the ticks of both.
+    fn ticks(count: i64) -> Vec<(i64, f64)> {
+        let charged = |ms: i64| units::to_f64(8_000_000 * u64::try_from(ms / 4).unwrap());
+        (0..count).map(|ms| (ms * MS, charged(ms))).collect()
+    }
+
+    fn most(rates: &Rates) -> f64 {
+        rates.points.iter().map(|(_, rate)| *rate).fold(0.0, f64::max)
+    }
+
+    #[test]
+    fn ticks_make_no_impossible_rate() {
+        let between_samples = rates(&ticks(1000), 0, None);
+        assert_eq!((most(&between_samples), between_samples.window_ns), (8e9, None));
+        let over_windows = rates(&ticks(1000), 30 * MS, None);
+        assert!((2e9..2.3e9).contains(&most(&over_windows)), "{}", most(&over_windows));
+        let limited = rates(&ticks(1000), 30 * MS, Some(2.02e9));
+        assert!(most(&limited) <= 2.02e9 && !limited.is_clamped, "{}", most(&limited));
+        assert!(
+            limited.window_ns > Some(30 * MS) && limited.window_ns < Some(500 * MS),
+            "{:?}",
+            limited.window_ns
+        );
+    }
+
+    #[test]
+    fn without_a_window_of_its_own_one_is_found_for_the_limit() {
+        let limited = rates(&ticks(1000), 0, Some(2.2e9));
+        assert!(most(&limited) <= 2.2e9 && limited.window_ns.is_some() && !limited.is_clamped, "{limited:?}");
+    }
+
+    #[test]
+    fn what_is_impossible_over_all_samples_is_lowered_and_said() {
+        let values = [(0, 0.0), (100 * MS, 5e8), (200 * MS, 1e9)];
+        let limited = rates(&values, 40 * MS, Some(2e9));
+        assert_eq!(
+            limited,
+            Rates { points: vec![(200 * MS, 2e9)], window_ns: Some(200 * MS), is_clamped: true }
+        );
+    }
+
+    #[test]
+    fn a_job_shorter_than_a_window_has_one_rate() {
+        let short = rates(&ticks(5), 40 * MS, None);
+        assert_eq!((short.points.len(), short.window_ns), (1, Some(4 * MS)));
+        assert!((1.99e9..2.01e9).contains(&most(&short)), "{short:?}");
+        assert_eq!(rates(&ticks(1), 40 * MS, None).points, []);
+        assert_eq!(rates(&[], 40 * MS, Some(1.0)).points, []);
+        assert_eq!(rates(&[(7, 1.0), (7, 2.0)], 0, Some(1.0)).points, []);
+    }
+
+    #[test]
+    fn samples_at_the_period_of_the_window_are_compared_one_with_the_next() {
+        let values = [(0, 0.0), (99 * MS, 1.0), (201 * MS, 3.0), (300 * MS, 4.0)];
+        let between_samples = rates(&values, 100 * MS, None);
+        let times: Vec<i64> = between_samples.points.iter().map(|(at, _)| *at / MS).collect();
+        assert_eq!((times.as_slice(), between_samples.window_ns), ([99, 201, 300].as_slice(), None));
+    }
+
+    #[test]
+    fn a_counter_that_begins_anew_has_no_negative_rate() {
+        let values = [(0, 5.0), (10 * MS, 9.0), (20 * MS, 1.0), (30 * MS, 2.0)];
+        assert!(rates(&values, 0, None).points.iter().all(|(_, rate)| *rate > 0.0));
+    }
+
+    #[test]
+    fn windows_follow_the_catalogue() {
+        assert_eq!(window_ns("perf.task_clock"), 0);
+        assert_eq!(window_ns("user.loss"), 0);
+        assert!(window_ns("cpu.usage") >= 40 * MS);
+        assert!(window_ns("process.cpu.usage") >= 100 * MS);
+    }
+}
