@@ -121,4 +121,13 @@ fn what_is_wrong_shows_in_the_exit_status() {
     assert!(status == Some(3) && said.contains("/nowhere/at/all.db"), "{said}");
     let (status, said) = run(&["--store", "host=/nowhere user=u", "--listen", "tcp://127.0.0.1:*"]);
     assert!(status == Some(3) && said.contains("connecting"), "{said}");
+    for arguments in [
+        &["--store", "mysql:x"][..],
+        &["--config", "/nowhere/collector.toml", "--check"],
+        &["--store", &store, "--listen", "ipc:///nowhere/at/all"],
+        &["--store", "sqlite:/nowhere/at/all.db", "--listen", "tcp://127.0.0.1:*"],
+    ] {
+        let said = run(arguments).1;
+        assert!(said.lines().all(|line| line.starts_with("error: ")), "what ends it is no warning: {said}");
+    }
 }
