@@ -313,7 +313,7 @@ fn open_stores(config: &Config) -> Result<Vec<Store>, StartError> {
         StoreUrl::Sqlite(_) => 1,
         StoreUrl::Postgres(_) => config.writers.max(1),
     };
-    let open = |_| Store::open(&config.store, config.timescaledb);
+    let open = |_| Store::open(&config.store, config.timescaledb, true);
     let stores = (0..writers).map(open).collect::<Result<_, _>>();
     stores.map_err(|source| StartError::Store { store: config.store.to_string(), source })
 }

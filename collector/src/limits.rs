@@ -74,6 +74,9 @@ pub const REFUSAL_LINES: u32 = 20;
 /// The first and the longest time between two attempts to reach the store.
 pub const RECONNECT: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 
+/// How long the file of an SQLite store may be missing before another one is made: it may be on its way back.
+pub const STORE_MISSING: Duration = Duration::from_secs(5);
+
 /// How long a stopping collector tries to commit what it took. The agents keep what it does not acknowledge.
 pub const STOP_COMMIT: Duration = Duration::from_secs(10);
 

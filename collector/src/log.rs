@@ -3,6 +3,11 @@
 use std::fmt;
 use std::sync::LazyLock;
 
+/// Data are lost or cannot be kept.
+pub fn error(message: impl fmt::Display) {
+    line("<3>", "error: ", &message);
+}
+
 /// Something that somebody should look after.
 pub fn warning(message: impl fmt::Display) {
     line("<4>", "warning: ", &message);

@@ -21,7 +21,7 @@ use crate::ingest::{Ingest, Verdict, session_of};
 use crate::metrics::WriterMetrics;
 use crate::refusal::Refusal;
 use crate::stop::Stop;
-use crate::store::{Store, StoreError};
+use crate::store::{Origin, Store, StoreError};
 use crate::{limits, log};
 
 /// What one writer, or all of them, did.
@@ -62,6 +62,8 @@ enum NotStored {
     GivenUp,
     /// The store does not take these data, and never will.
     Refused(StoreError),
+    /// The store is not what it was: nothing counts that was remembered of it.
+    StoreLost,
 }
 
 /// What a writer takes from and gives to.
@@ -91,6 +93,10 @@ pub(crate) struct Writer {
     clocks: Clocks,
     /// None while it is away.
     store: Option<Store>,
+    /// Where it led when it was there last.
+    origin: Origin,
+    /// Since when its file is missing.
+    missing_since: Option<Duration>,
     ingest: Ingest,
     /// What the next transaction is to hold.
     gathered: Vec<Accepted>,
@@ -112,6 +118,7 @@ impl Writer {
         store: Store,
     ) -> Self {
         let ingest = Ingest::new(config.clock);
+        let origin = store.origin();
         Self {
             config,
             clock,
@@ -121,6 +128,8 @@ impl Writer {
             directory,
             clocks,
             store: Some(store),
+            origin,
+            missing_since: None,
             ingest,
             gathered: Vec::new(),
             rows: 0,
@@ -203,6 +212,10 @@ impl Writer {
         match self.persist(|store| store.last_sequence(session)) {
             Ok(last) => self.ingest.open(session, peer, last, self.clock.now()),
             Err(NotStored::GivenUp) => false,
+            Err(NotStored::StoreLost) => {
+                self.begin_anew();
+                false
+            }
             Err(NotStored::Refused(error)) => {
                 log::warning(format_args!("cannot look up session {session}: {}", log::chain(&error)));
                 false
@@ -254,7 +267,16 @@ impl Writer {
             Err(NotStored::Refused(_)) => self.commit_one_by_one(frames),
             Ok(()) => {}
             Err(NotStored::GivenUp) => self.give_up(frames.len()),
+            Err(NotStored::StoreLost) => self.begin_anew(),
         }
+    }
+
+    /// Forgets what was remembered of a store that is gone, ids included. The agents have what was not acknowledged, and
+    /// say of the rest that it was: it is counted as lost where the store does not have it.
+    fn begin_anew(&mut self) {
+        self.gathered.clear();
+        self.rows = 0;
+        self.ingest.forget_all();
     }
 
     /// One frame that the store refuses must not keep the others out: each goes alone, and of the one that is refused
@@ -266,33 +288,41 @@ impl Writer {
             let session = frame.session.id;
             if self.given_up {
                 self.totals.given_up += 1;
-            } else if !stuck.contains(&session) && !self.commit_alone(&frame) {
-                stuck.insert(session);
-                self.ingest.forget(session);
+                continue;
+            }
+            if stuck.contains(&session) {
+                continue;
+            }
+            match self.commit_alone(&frame) {
+                Ok(true) => {}
+                Ok(false) => {
+                    stuck.insert(session);
+                    self.ingest.forget(session);
+                }
+                // The other frames bear ids of the store that is gone.
+                Err(NotStored::StoreLost) => return self.begin_anew(),
+                Err(NotStored::GivenUp | NotStored::Refused(_)) => self.give_up(1),
             }
         }
     }
 
     /// Stores a frame, or else what was in it as a loss, or else that something was lost. Says whether it did.
-    fn commit_alone(&mut self, frame: &Accepted) -> bool {
+    fn commit_alone(&mut self, frame: &Accepted) -> Result<bool, NotStored> {
         let losses =
             [frame.as_loss(LossReason::StoreRefused), frame.as_loss_of_nobody(LossReason::StoreRefused)];
         for attempt in std::iter::once(frame).chain(&losses) {
             match self.store_all(std::slice::from_ref(attempt)) {
-                Ok(()) => return true,
+                Ok(()) => return Ok(true),
                 Err(NotStored::Refused(error)) => log::warning(format_args!(
                     "the store refuses frame {} of session {}: {}",
                     frame.sequence,
                     frame.session.id,
                     log::chain(&error)
                 )),
-                Err(NotStored::GivenUp) => {
-                    self.give_up(1);
-                    return false;
-                }
+                Err(not_stored) => return Err(not_stored),
             }
         }
-        false
+        Ok(false)
     }
 
     fn give_up(&mut self, frames: usize) {
@@ -338,6 +368,11 @@ impl Writer {
                     return Ok(value);
                 }
                 Err(error) if error.is_refusal() => return Err(NotStored::Refused(error)),
+                Err(error) if error.is_loss() => {
+                    log::error(log::chain(&error));
+                    self.metrics.store_failures.add(1);
+                    return Err(NotStored::StoreLost);
+                }
                 Err(error) => error,
             };
             self.metrics.store_failures.add(1);
@@ -369,10 +404,30 @@ impl Writer {
         // After a fault the connection may be in any state: a new one is in a known state.
         let mut store = match self.store.take() {
             Some(store) => store,
-            None => Store::open(&self.config.store, self.config.timescaledb)?,
+            None => self.reconnect()?,
         };
         let value = operation(&mut store)?;
         self.store = Some(store);
         Ok(value)
+    }
+
+    /// Opens the store again. Where that is another one, nothing counts that was remembered.
+    fn reconnect(&mut self) -> Result<Store, StoreError> {
+        let now = self.clock.now().since_start;
+        let patience_over =
+            self.missing_since.is_some_and(|since| now.saturating_sub(since) >= limits::STORE_MISSING);
+        let opened = Store::open(&self.config.store, self.config.timescaledb, patience_over);
+        if matches!(opened, Err(StoreError::Missing { .. })) {
+            self.missing_since.get_or_insert(now);
+        }
+        let store = opened?;
+        self.missing_since = None;
+        let before = std::mem::replace(&mut self.origin, store.origin());
+        if before.is_same(self.origin) {
+            return Ok(store);
+        }
+        let origin = self.origin;
+        self.store = Some(store);
+        Err(StoreError::Another { is_new: origin.is_new() })
     }
 }

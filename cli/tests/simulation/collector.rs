@@ -105,7 +105,14 @@ impl Collector {
         let gathered: Vec<_> = writer.gathered.drain(..frames).collect();
         let mut through = Vec::new();
         for _ in 0..times {
-            through = store.commit(&gathered);
+            match store.commit(&gathered) {
+                Ok(stored) => through = stored,
+                Err(_) => {
+                    // As a writer does: nothing counts that was remembered.
+                    *writer = Writer::default();
+                    return Vec::new();
+                }
+            }
         }
         let acknowledge = |(session, through)| writer.ingest.committed(session, through);
         let answers: Vec<_> = through.into_iter().filter_map(acknowledge).collect();

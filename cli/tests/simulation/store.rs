@@ -1,9 +1,9 @@
 //! A database in memory: what is committed stays, and a transaction is all or nothing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use polymeter_collector::commit::{Accepted, Job};
+use polymeter_collector::commit::{Accepted, Job, LossReason, MissingFrames, check_gaps};
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::series::{Identifier, SessionId};
 
@@ -11,14 +11,14 @@ use polymeter_proto::series::{Identifier, SessionId};
 pub(crate) type Source = (SessionId, Option<String>, String);
 
 /// What the ledger has of one source.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Account {
     pub(crate) tally: Tally,
     pub(crate) lost: u64,
     pub(crate) stored: u64,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Store {
     /// The last sequence number of each session.
     pub(crate) last: HashMap<SessionId, u64>,
@@ -29,6 +29,8 @@ pub(crate) struct Store {
     pub(crate) ledger: HashMap<Source, Account>,
     /// Each event, by its time, which is its name.
     pub(crate) events: HashMap<i64, SessionId>,
+    /// Sessions of which it is known that frames are missing.
+    pub(crate) incomplete: HashSet<SessionId>,
 }
 
 impl Store {
@@ -36,8 +38,10 @@ impl Store {
         self.last.get(&session).copied().unwrap_or_default()
     }
 
-    /// Stores what is not stored yet, and says up to where each session is stored.
-    pub(crate) fn commit(&mut self, frames: &[Accepted]) -> Vec<(SessionId, u64)> {
+    /// Stores what is not stored yet, and says up to where each session is stored. Takes nothing where it does not have what
+    /// comes before.
+    pub(crate) fn commit(&mut self, frames: &[Accepted]) -> Result<Vec<(SessionId, u64)>, MissingFrames> {
+        check_gaps(frames, &self.last)?;
         let mut through = HashMap::new();
         for frame in frames {
             let last = self.last.entry(frame.session.id).or_default();
@@ -49,7 +53,7 @@ impl Store {
         }
         let mut through: Vec<_> = through.into_iter().collect();
         through.sort_by_key(|(session, _)| session.0);
-        through
+        Ok(through)
     }
 
     fn put(&mut self, frame: &Accepted) {
@@ -65,6 +69,10 @@ impl Store {
             account.stored += samples.values.len() as u64;
         }
         for loss in &frame.losses {
+            if loss.reason == LossReason::StoreReplaced {
+                self.incomplete.insert(session);
+                continue;
+            }
             *self.lost.entry(session).or_default() += loss.samples;
             let name = loss.source.as_ref().expect("an honest agent says whose samples are lost");
             self.ledger.entry(source(loss.job.as_ref(), name)).or_default().lost += loss.samples;

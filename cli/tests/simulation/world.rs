@@ -45,6 +45,10 @@ pub(crate) struct World {
     damaged: HashMap<(SessionId, u64), u32>,
     /// Samples of agents that were killed, by session.
     killed: HashMap<SessionId, u64>,
+    /// The store as somebody copied it, and the sessions that were there when a copy was put back: what they had
+    /// acknowledged since is gone.
+    copy: Store,
+    struck: HashSet<SessionId>,
     /// Frames that were on the disk of an agent when it was killed, and their samples.
     spooled: Vec<(SessionId, u64, Vec<u64>)>,
 }
@@ -69,6 +73,8 @@ impl World {
             seen: HashSet::new(),
             damaged: HashMap::new(),
             killed: HashMap::new(),
+            copy: Store::default(),
+            struck: HashSet::new(),
             spooled: Vec::new(),
             random,
         };
@@ -104,6 +110,7 @@ impl World {
             95..96 => self.kill_agent(agent),
             96..97 => self.commit_without_a_word(),
             97..98 => self.fault_of_disk(agent),
+            98..99 => self.replace_store(),
             _ => self.wait_long(),
         }
     }
@@ -235,6 +242,21 @@ impl World {
     fn fault_of_disk(&mut self, agent: usize) {
         if let Some(disk) = &mut self.agents[agent].disk {
             disk.is_faulty = !disk.is_faulty;
+        }
+    }
+
+    /// The store is copied, or gives way to the copy, or to a new one: under a collector that runs, or does not.
+    fn replace_store(&mut self) {
+        match self.random.below(10) {
+            0 => self.copy = Store::default(),
+            1..8 => return self.copy = self.store.clone(),
+            _ => {}
+        }
+        let sessions = self.store.last.keys().chain(self.store.lost.keys());
+        self.struck.extend(sessions);
+        self.store = self.copy.clone();
+        if self.random.percent(30) {
+            self.restart_collector();
         }
     }
 

@@ -75,8 +75,7 @@ struct Asked {
 /// What a Skipped says of the samples that will never come.
 #[derive(Debug)]
 struct Skipped {
-    /// None where they are stored.
-    reason: Option<LossReason>,
+    reason: LossReason,
     span_us: (i64, i64),
     lost: Vec<Lost>,
 }
@@ -141,6 +140,13 @@ impl Ingest {
         }
     }
 
+    /// Forgets all sessions, because the store does not have what it had. Each begins again from what it has.
+    pub fn forget_all(&mut self) {
+        self.sessions.clear();
+        self.dictionary_bytes = 0;
+        self.news = None;
+    }
+
     fn forget_quietest(&mut self, which: impl Fn(&State) -> bool) -> bool {
         let forgettable =
             self.sessions.iter().filter(|(_, state)| state.received == state.committed && which(state));
@@ -178,10 +184,11 @@ impl Ingest {
             ToCollector::Dictionary { session, entries } => state.learn(session, entries),
             ToCollector::Skipped { first, last, reason, span_us, lost, .. } => {
                 let reason = match reason {
-                    SkipReason::OutboxFull => Some(LossReason::OutboxFull),
-                    SkipReason::Refused => Some(LossReason::Refused),
-                    SkipReason::Damaged => Some(LossReason::SpoolDamaged),
-                    SkipReason::AlreadyAcknowledged => None,
+                    SkipReason::OutboxFull => LossReason::OutboxFull,
+                    SkipReason::Refused => LossReason::Refused,
+                    SkipReason::Damaged => LossReason::SpoolDamaged,
+                    // Where the store has them, it does not take this, and no loss is recorded.
+                    SkipReason::AlreadyAcknowledged => LossReason::StoreReplaced,
                 };
                 state.skip(id, (first, last), Skipped { reason, span_us, lost }, now)
             }
@@ -364,6 +371,7 @@ impl State {
         {
             Ok((known, losses)) => {
                 let mut accepted = Accepted::nothing(known, last, now.wall_us);
+                accepted.follows = self.received;
                 losses.into_iter().for_each(|loss| accepted.lose(loss));
                 self.advance(last);
                 Verdict::Accepted(accepted)
@@ -374,7 +382,7 @@ impl State {
 
     /// The losses that a Skipped tells of. Of a job that nobody explains they are nobody's, once that is `hopeless`.
     fn losses(&self, skipped: Skipped, hopeless: bool, now_us: i64) -> Result<Vec<Loss>, Fault> {
-        let Some(reason) = skipped.reason else { return Ok(Vec::new()) };
+        let reason = skipped.reason;
         let loss = |Lost { job, source, samples }| {
             let job = match job.map(|handle| self.dictionary.job(handle)).transpose() {
                 Err(_) if hopeless => None,
@@ -382,7 +390,7 @@ impl State {
             };
             Ok(Loss { job, source: Some(Arc::new(source)), samples, reason, span_us: skipped.span_us })
         };
-        if reason == LossReason::SpoolDamaged {
+        if reason.is_uncounted() {
             let span_us = (now_us, now_us);
             return Ok(vec![Loss { job: None, source: None, samples: 0, reason, span_us }]);
         }

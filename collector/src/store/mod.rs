@@ -4,6 +4,7 @@
 //! last sequence numbers, so that a frame that comes twice is stored once, whoever brings it.
 
 pub(crate) mod copy;
+mod file;
 pub(crate) mod postgres;
 mod rows;
 pub(crate) mod sqlite;
@@ -14,14 +15,16 @@ mod url;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::hash::Hash;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::series::{Identifier, Labels, SessionId};
 
+pub use self::file::Displaced;
 pub use self::url::{InvalidStoreUrl, StoreUrl};
-use crate::commit::{Accepted, Committed, Job, Series, Session};
+use crate::commit::{Accepted, Committed, Job, MissingFrames, Series, Session, check_gaps};
 
 /// The newest version of the schema that this program knows. Each version has a file per store in `schema/`.
 pub const SCHEMA_VERSION: i32 = 4;
@@ -112,6 +115,25 @@ pub enum StoreError {
         /// Its version.
         found: i32,
     },
+    /// There is no such file, and none is to be made.
+    Missing {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The files of an open store are not what they were: what was written last is in none that is there.
+    Displaced {
+        /// The store's file.
+        path: PathBuf,
+        /// What became of it.
+        how: Displaced,
+    },
+    /// The store does not have what it had.
+    WentBack(MissingFrames),
+    /// The connection leads to another store than the one before.
+    Another {
+        /// It was made just now, since there was none.
+        is_new: bool,
+    },
     /// The store cannot be used as it is.
     Unusable(String),
     /// The machine gave no thread or event loop.
@@ -132,6 +154,20 @@ impl fmt::Display for StoreError {
                 f,
                 "the store's schema has version {found}, and this program reads {SCHEMA_VERSION}: start this version's polymeter-collector on it once"
             ),
+            Self::Missing { path } => write!(f, "cannot open the store {}: there is no such file", path.display()),
+            Self::Displaced { path, how } => {
+                write!(f, "cannot acknowledge what was written to {}: {how}", path.display())
+            }
+            Self::WentBack(MissingFrames { session, stored, expected }) => write!(
+                f,
+                "cannot store what follows frame {expected} of session {session}: the store had that frame, and ends at {stored} now; if an older copy was restored, nothing needs to be done"
+            ),
+            Self::Another { is_new: true } => f.write_str(
+                "cannot go on where the store ended: it is gone, and a new one was made in its place; what only the old one had is recorded as a loss (store_replaced)",
+            ),
+            Self::Another { is_new: false } => f.write_str(
+                "cannot go on where the store ended: another store is in its place; what only the old one had is recorded as a loss (store_replaced)",
+            ),
             Self::Unusable(why) => f.write_str(why),
             Self::Runtime(_) => f.write_str("the store's event loop cannot start"),
         }
@@ -144,12 +180,23 @@ impl std::error::Error for StoreError {
             Self::Sqlite { source, .. } => Some(source),
             Self::Postgres { source, .. } => Some(source),
             Self::Runtime(source) => Some(source),
-            Self::NewerSchema { .. } | Self::OlderSchema { .. } | Self::Unusable(_) => None,
+            Self::NewerSchema { .. }
+            | Self::OlderSchema { .. }
+            | Self::Missing { .. }
+            | Self::Displaced { .. }
+            | Self::WentBack(_)
+            | Self::Another { .. }
+            | Self::Unusable(_) => None,
         }
     }
 }
 
 impl StoreError {
+    /// Whether the store does not have what it had: nothing counts that was remembered of it, such as its ids.
+    pub(crate) const fn is_loss(&self) -> bool {
+        matches!(self, Self::Displaced { .. } | Self::WentBack(_) | Self::Another { .. })
+    }
+
     /// Whether the store refuses the data themselves, so that to try again is of no use.
     pub(crate) fn is_refusal(&self) -> bool {
         match self {
@@ -163,9 +210,14 @@ impl StoreError {
             Self::Sqlite { source, .. } => {
                 source.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation)
             }
-            Self::NewerSchema { .. } | Self::OlderSchema { .. } | Self::Unusable(_) | Self::Runtime(_) => {
-                false
-            }
+            Self::NewerSchema { .. }
+            | Self::OlderSchema { .. }
+            | Self::Missing { .. }
+            | Self::Displaced { .. }
+            | Self::WentBack(_)
+            | Self::Another { .. }
+            | Self::Unusable(_)
+            | Self::Runtime(_) => false,
         }
     }
 }
@@ -187,6 +239,29 @@ impl<T> Doing<T> for Result<T, tokio_postgres::Error> {
     }
 }
 
+/// Which store a connection leads to, as far as that can be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// The file of SQLite.
+    file: Option<file::FileId>,
+    /// The object id of a table of PostgreSQL, which another database or another table would not have.
+    table: Option<u32>,
+    /// There was no schema: all that it has came by this connection.
+    is_new: bool,
+}
+
+impl Origin {
+    /// Whether a connection of origin `later` leads to what this one led to.
+    pub(crate) fn is_same(self, later: Self) -> bool {
+        (self.file, self.table) == (later.file, later.table) && !later.is_new
+    }
+
+    /// Whether there was no schema before.
+    pub(crate) const fn is_new(self) -> bool {
+        self.is_new
+    }
+}
+
 /// One connection to a store.
 #[derive(Debug)]
 pub(crate) enum Store {
@@ -195,14 +270,26 @@ pub(crate) enum Store {
 }
 
 impl Store {
-    /// Connects, and brings the schema up to date.
-    pub(crate) fn open(url: &StoreUrl, timescale: TimescaleMode) -> Result<Self, StoreError> {
+    /// Connects, and brings the schema up to date. A file that is missing is made where it `may_create`.
+    pub(crate) fn open(
+        url: &StoreUrl,
+        timescale: TimescaleMode,
+        may_create: bool,
+    ) -> Result<Self, StoreError> {
         Ok(match url {
-            StoreUrl::Sqlite(path) => Self::Sqlite(Box::new(sqlite::SqliteStore::open(path)?)),
+            StoreUrl::Sqlite(path) => Self::Sqlite(Box::new(sqlite::SqliteStore::open(path, may_create)?)),
             StoreUrl::Postgres(config) => {
                 Self::Postgres(Box::new(postgres::PostgresStore::open(config, timescale)?))
             }
         })
+    }
+
+    /// Where the connection leads to.
+    pub(crate) fn origin(&self) -> Origin {
+        match self {
+            Self::Sqlite(store) => store.origin(),
+            Self::Postgres(store) => store.origin(),
+        }
     }
 
     /// How samples are written.
@@ -295,17 +382,21 @@ pub(crate) fn sessions(frames: &[Accepted]) -> Vec<Arc<Session>> {
 }
 
 /// The frames that are not stored yet, given up to where each session is; and where each session is with them.
+///
+/// # Errors
+/// When the store lacks frames that come before them.
 pub(crate) fn not_stored(
     frames: &[Accepted],
     mut last: HashMap<SessionId, u64>,
-) -> (Vec<&Accepted>, HashMap<SessionId, u64>) {
+) -> Result<(Vec<&Accepted>, HashMap<SessionId, u64>), StoreError> {
+    check_gaps(frames, &last).map_err(StoreError::WentBack)?;
     let is_new = |frame: &&Accepted| {
         let last = last.entry(frame.session.id).or_default();
         let is_new = frame.sequence > *last;
         *last = frame.sequence.max(*last);
         is_new
     };
-    (frames.iter().filter(is_new).collect(), last)
+    Ok((frames.iter().filter(is_new).collect(), last))
 }
 
 /// A tally with what identifies it.

@@ -12,8 +12,8 @@ use tokio_postgres::{Client, Config, NoTls};
 
 use super::copy::Timestamp;
 use super::{
-    Choice, DAY_US, Doing, SCHEMA_VERSION, StoreError, TimescaleMode, Way, jobs_without_key, not_stored,
-    rows, rows_by_session, series_without_id, sessions, stored_us, timescale,
+    Choice, DAY_US, Doing, Origin, SCHEMA_VERSION, StoreError, TimescaleMode, Way, jobs_without_key,
+    not_stored, rows, rows_by_session, series_without_id, sessions, stored_us, timescale,
 };
 use crate::commit::{Accepted, Committed, Job, Series};
 use crate::limits;
@@ -41,6 +41,7 @@ pub(crate) struct PostgresStore {
     runtime: Runtime,
     client: Client,
     choice: Choice,
+    origin: Origin,
     /// The days, counted from the epoch, whose partitions are known to be there.
     days: BTreeSet<i64>,
 }
@@ -48,12 +49,19 @@ pub(crate) struct PostgresStore {
 impl PostgresStore {
     pub(crate) fn open(config: &Config, mode: TimescaleMode) -> Result<Self, StoreError> {
         let runtime = event_loop()?;
-        let (client, choice) = runtime.block_on(async {
+        let (client, choice, origin) = runtime.block_on(async {
             let mut client = connect(config).await?;
-            let choice = migrate(&mut client, mode).await?;
-            Ok::<_, StoreError>((client, choice))
+            let (choice, is_new) = migrate(&mut client, mode).await?;
+            let table =
+                client.query_one("SELECT 'session'::regclass::oid", &[]).await.doing("looking for tables")?;
+            let origin = Origin { file: None, table: Some(table.get(0)), is_new };
+            Ok::<_, StoreError>((client, choice, origin))
         })?;
-        Ok(Self { runtime, client, choice, days: BTreeSet::new() })
+        Ok(Self { runtime, client, choice, origin, days: BTreeSet::new() })
+    }
+
+    pub(crate) const fn origin(&self) -> Origin {
+        self.origin
     }
 
     pub(crate) const fn choice(&self) -> &Choice {
@@ -70,7 +78,7 @@ impl PostgresStore {
     }
 
     pub(crate) fn commit(&mut self, frames: &[Accepted]) -> Result<Committed, StoreError> {
-        let Self { runtime, client, choice, days } = self;
+        let Self { runtime, client, choice, days, .. } = self;
         runtime.block_on(async {
             // Ids are handed out in transactions of their own: short ones, so that writers do not wait for each other,
             // and committed before an id is remembered.
@@ -79,7 +87,7 @@ impl PostgresStore {
             if choice.way == Way::Partitions {
                 create_partitions(client, frames, days).await.doing("creating a partition")?;
             }
-            write(client, frames).await.doing("storing samples")
+            write(client, frames).await.doing("storing samples")?
         })
     }
 }
@@ -106,7 +114,8 @@ pub(crate) async fn connect(config: &Config) -> Result<Client, StoreError> {
 }
 
 /// Brings the schema up to date; of several collectors that start together, one does.
-async fn migrate(client: &mut Client, mode: TimescaleMode) -> Result<Choice, StoreError> {
+/// Says whether there was none.
+async fn migrate(client: &mut Client, mode: TimescaleMode) -> Result<(Choice, bool), StoreError> {
     let doing = "bringing the schema up to date";
     client.execute("SELECT pg_advisory_lock($1)", &[&SCHEMA_LOCK]).await.doing(doing)?;
     let offer = timescale::look(client).await?;
@@ -134,7 +143,8 @@ async fn migrate(client: &mut Client, mode: TimescaleMode) -> Result<Choice, Sto
     }
     transaction.commit().await.doing(doing)?;
     client.execute("SELECT pg_advisory_unlock($1)", &[&SCHEMA_LOCK]).await.doing(doing)?;
-    timescale::choose(client, &offer, mode, found == 0).await
+    let is_new = found == 0;
+    Ok((timescale::choose(client, &offer, mode, is_new).await?, is_new))
 }
 
 async fn schema_version(client: &Client) -> Result<i32, tokio_postgres::Error> {
@@ -207,14 +217,21 @@ async fn create_partitions(
     Ok(())
 }
 
-async fn write(client: &mut Client, frames: &[Accepted]) -> Result<Committed, tokio_postgres::Error> {
+/// The inner error is the store's own.
+async fn write(
+    client: &mut Client,
+    frames: &[Accepted],
+) -> Result<Result<Committed, StoreError>, tokio_postgres::Error> {
     let sessions = sessions(frames);
     let seen_us = frames.iter().map(|frame| frame.received_us).max().unwrap_or_default();
     let transaction = client.transaction().await?;
     // The rows of sessions, then of jobs, each in the order of their keys: who locks in one order never waits in a circle.
     rows::insert_sessions(&transaction, &sessions, Timestamp(stored_us(seen_us))).await?;
     let last = rows::lock_sessions(&transaction, &sessions).await?;
-    let (new, last) = not_stored(frames, last);
+    let (new, last) = match not_stored(frames, last) {
+        Ok(split) => split,
+        Err(error) => return Ok(Err(error)),
+    };
     let rows = rows::copy_samples(&transaction, &new).await?;
     let apart = rows::insert_apart(&transaction, &new).await?;
     rows::upsert_tallies(&transaction, &new).await?;
@@ -228,5 +245,5 @@ async fn write(client: &mut Client, frames: &[Accepted]) -> Result<Committed, to
         .await?;
     transaction.commit().await?;
     let repeated = frames.len() - new.len();
-    Ok(Committed { through: last.into_iter().collect(), rows, apart, repeated: repeated as u64 })
+    Ok(Ok(Committed { through: last.into_iter().collect(), rows, apart, repeated: repeated as u64 }))
 }

@@ -1,18 +1,22 @@
 //! The embedded store. One file, one writer.
 
 use std::collections::HashMap;
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
 use polymeter_proto::series::{Identifier, SessionId};
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params};
 
+use super::file::{self, Displaced, FileFault, StoreFiles};
 use super::{
-    Doing, SCHEMA_VERSION, StoreError, elsewhere_by_source, job_key, jobs_without_key, key_of, labels_json,
-    latest_tallies, not_stored, rows_by_session, series_without_id, sessions, stored_count, stored_us,
+    Doing, Origin, SCHEMA_VERSION, StoreError, elsewhere_by_source, job_key, jobs_without_key, key_of,
+    labels_json, latest_tallies, not_stored, rows_by_session, series_without_id, sessions, stored_count,
+    stored_us,
 };
 use crate::commit::{Accepted, Committed, Job, Series};
-use crate::limits;
+use crate::{limits, log};
 
 /// Version by version, what makes the schema.
 const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
@@ -26,33 +30,109 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
 #[derive(Debug)]
 pub(crate) struct SqliteStore {
     connection: Connection,
+    files: StoreFiles,
+    origin: Origin,
 }
 
 impl SqliteStore {
-    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
+    pub(crate) fn open(path: &Path, may_create: bool) -> Result<Self, StoreError> {
         let cannot_open =
             |source| StoreError::Unusable(format!("cannot open {} with SQLite: {source}", path.display()));
-        let mut connection = Connection::open(path).map_err(cannot_open)?;
+        let cannot_make =
+            |error| StoreError::Unusable(format!("cannot make the store {}: {error}", path.display()));
+        if may_create {
+            file::create(path).map_err(cannot_make)?;
+        } else if fs::metadata(path).is_err_and(|error| file::is_gone(&error)) {
+            return Err(StoreError::Missing { path: path.to_owned() });
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut connection = Connection::open_with_flags(path, flags).map_err(cannot_open)?;
         connection.busy_timeout(limits::SQLITE_BUSY).map_err(cannot_open)?;
+        let mode: String =
+            connection.query_row("PRAGMA journal_mode = WAL", (), |row| row.get(0)).map_err(cannot_open)?;
         // An acknowledgement promises that the samples outlive a power cut: FULL, one fsync per commit.
         connection
-            .execute_batch(
-                "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA cache_size = -65536;",
-            )
+            .execute_batch("PRAGMA synchronous = FULL; PRAGMA cache_size = -65536;")
             .map_err(cannot_open)?;
-        migrate(&mut connection)?;
-        Ok(Self { connection })
+        let is_new = migrate(&mut connection)?;
+        let resolved = connection.path().map_or_else(|| path.to_owned(), Into::into);
+        let files = StoreFiles::of_open(path, &resolved, mode == "wal").map_err(cannot_make)?;
+        let origin = Origin { file: Some(files.database()), table: None, is_new };
+        Ok(Self { connection, files, origin })
     }
 
-    pub(crate) fn last_sequence(&self, session: SessionId) -> Result<u64, StoreError> {
+    pub(crate) const fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    pub(crate) fn last_sequence(&mut self, session: SessionId) -> Result<u64, StoreError> {
+        self.check_files()?;
         last_sequence(&self.connection, session).doing("looking up a session")
     }
 
     pub(crate) fn commit(&mut self, frames: &[Accepted]) -> Result<Committed, StoreError> {
+        // Before as well: to write behind a hole would hide it.
+        self.check_files()?;
         // Ids are handed out in transactions of their own, so that an id that is remembered is one that is committed.
         self.give_job_keys(&jobs_without_key(frames)).doing("storing jobs")?;
         self.give_series_ids(&series_without_id(frames)).doing("storing series")?;
-        self.write(frames).doing("storing samples")
+        let committed = self.write(frames).doing("storing samples")??;
+        self.check_files()?;
+        match self.files.check_log_head() {
+            Ok(()) => Ok(committed),
+            Err(fault) => Err(self.leave(fault)),
+        }
+    }
+
+    /// Checks that what is open is what others will find at the path.
+    fn check_files(&mut self) -> Result<(), StoreError> {
+        let connection = &self.connection;
+        let is_sound = || {
+            let said: rusqlite::Result<String> =
+                connection.query_row("PRAGMA quick_check(1)", (), |row| row.get(0));
+            // What it lacks may be in the log alone, which a crash would not leave there.
+            said.is_ok_and(|said| said == "ok") && checkpoint(connection)
+        };
+        match self.files.check(is_sound) {
+            Ok(()) => Ok(()),
+            Err(fault) => Err(self.leave(fault)),
+        }
+    }
+
+    /// Leaves the files so that the next connection finds what can be saved, and says what is wrong.
+    fn leave(&self, fault: FileFault) -> StoreError {
+        let path = self.files.path();
+        let how = match fault {
+            FileFault::Displaced(how) => how,
+            FileFault::Io(error) => {
+                return StoreError::Unusable(format!("cannot look at the store {}: {error}", path.display()));
+            }
+        };
+        match how {
+            Displaced::Deleted | Displaced::Replaced | Displaced::LogDeleted => {
+                // A file that was only moved gets what the log has of it.
+                let is_whole = checkpoint(&self.connection);
+                if how != Displaced::LogDeleted
+                    && let Err(error) = self.files.put_log_aside(is_whole)
+                {
+                    log::warning(format_args!(
+                        "cannot put the write-ahead log of {} aside: {error}",
+                        path.display()
+                    ));
+                }
+            }
+            Displaced::Truncated | Displaced::LogTruncated => {
+                // To copy half of a log would destroy the other half.
+                let kept = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+                if let Err(error) = kept {
+                    log::warning(format_args!(
+                        "cannot leave the log of {} as it is: {error}",
+                        path.display()
+                    ));
+                }
+            }
+        }
+        StoreError::Displaced { path: path.to_owned(), how }
     }
 
     fn begin(&mut self) -> rusqlite::Result<Transaction<'_>> {
@@ -89,13 +169,17 @@ impl SqliteStore {
         Ok(())
     }
 
-    fn write(&mut self, frames: &[Accepted]) -> rusqlite::Result<Committed> {
+    /// The inner error is the store's own.
+    fn write(&mut self, frames: &[Accepted]) -> rusqlite::Result<Result<Committed, StoreError>> {
         let transaction = self.begin()?;
         let mut last = HashMap::new();
         for session in sessions(frames) {
             last.insert(session.id, last_sequence(&transaction, session.id)?);
         }
-        let (new, last) = not_stored(frames, last);
+        let (new, last) = match not_stored(frames, last) {
+            Ok(split) => split,
+            Err(error) => return Ok(Err(error)),
+        };
         let rows = write_samples(&transaction, &new)?;
         let apart = write_apart(&transaction, &new)?;
         write_tallies(&transaction, &new)?;
@@ -110,11 +194,19 @@ impl SqliteStore {
         write_sessions(&transaction, frames, &last, &rows_by_session(&new))?;
         transaction.commit()?;
         let repeated = frames.len() - new.len();
-        Ok(Committed { through: last.into_iter().collect(), rows, apart, repeated: repeated as u64 })
+        Ok(Ok(Committed { through: last.into_iter().collect(), rows, apart, repeated: repeated as u64 }))
     }
 }
 
-fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
+/// Moves all of the log into the database, and says whether that was done.
+fn checkpoint(connection: &Connection) -> bool {
+    let busy: rusqlite::Result<i64> =
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get(0));
+    busy.is_ok_and(|busy| busy == 0)
+}
+
+/// Brings the schema up to date, and says whether there was none.
+fn migrate(connection: &mut Connection) -> Result<bool, StoreError> {
     let doing = "bringing the schema up to date";
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).doing(doing)?;
     transaction
@@ -132,7 +224,8 @@ fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
         transaction.execute_batch(migration).doing(doing)?;
         transaction.execute("INSERT INTO schema_version VALUES (?1)", [version]).doing(doing)?;
     }
-    transaction.commit().doing(doing)
+    transaction.commit().doing(doing)?;
+    Ok(found == 0)
 }
 
 fn last_sequence(connection: &Connection, session: SessionId) -> rusqlite::Result<u64> {
