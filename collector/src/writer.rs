@@ -235,13 +235,25 @@ impl Writer {
             }
             Verdict::Repeated(ack) => {
                 self.totals.repeated += 1;
-                if let Some(ack) = ack {
+                if let Some(ack) = ack.filter(|_| self.is_store_there()) {
                     self.answers.send(Answer::Message(peer, ack));
                 }
             }
             Verdict::Ask(request) => self.answers.send(Answer::Message(peer, request)),
             Verdict::Refused(why) => self.answers.send(Answer::Refusal(peer, why, None)),
             Verdict::Nothing => {}
+        }
+    }
+
+    /// Whether what was committed can still be acknowledged.
+    fn is_store_there(&mut self) -> bool {
+        match self.persist(Store::check) {
+            Ok(()) => true,
+            Err(NotStored::StoreLost) => {
+                self.begin_anew();
+                false
+            }
+            Err(NotStored::GivenUp | NotStored::Refused(_)) => false,
         }
     }
 

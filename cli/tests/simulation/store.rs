@@ -29,11 +29,30 @@ pub(crate) struct Store {
     pub(crate) ledger: HashMap<Source, Account>,
     /// Each event, by its time, which is its name.
     pub(crate) events: HashMap<i64, SessionId>,
-    /// Sessions of which it is known that frames are missing.
+    /// Sessions of which the store says that frames are missing.
     pub(crate) incomplete: HashSet<SessionId>,
+    /// Another file has another one.
+    pub(crate) file: u64,
+    /// What it had before it was replaced, and the session of each.
+    pub(crate) gone: HashMap<u64, SessionId>,
+    /// Sessions that were there when it was replaced, and whether some of their samples were lost by then.
+    pub(crate) struck: HashMap<SessionId, bool>,
 }
 
 impl Store {
+    /// Gives way to `copy`, which is in the same file or not.
+    pub(crate) fn replace(&mut self, copy: &Self, is_same_file: bool) {
+        let mut before = std::mem::replace(self, copy.clone());
+        before.samples.retain(|sample, _| !self.samples.contains_key(sample));
+        self.gone = before.gone;
+        self.gone.extend(before.samples);
+        self.struck = before.struck;
+        for session in before.last.keys() {
+            *self.struck.entry(*session).or_default() |= before.lost.contains_key(session);
+        }
+        self.file = before.file + u64::from(!is_same_file);
+    }
+
     pub(crate) fn last_sequence(&self, session: SessionId) -> u64 {
         self.last.get(&session).copied().unwrap_or_default()
     }

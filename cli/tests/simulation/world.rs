@@ -45,10 +45,8 @@ pub(crate) struct World {
     damaged: HashMap<(SessionId, u64), u32>,
     /// Samples of agents that were killed, by session.
     killed: HashMap<SessionId, u64>,
-    /// The store as somebody copied it, and the sessions that were there when a copy was put back: what they had
-    /// acknowledged since is gone.
+    /// The store as it was copied.
     copy: Store,
-    struck: HashSet<SessionId>,
     /// Frames that were on the disk of an agent when it was killed, and their samples.
     spooled: Vec<(SessionId, u64, Vec<u64>)>,
 }
@@ -74,7 +72,6 @@ impl World {
             damaged: HashMap::new(),
             killed: HashMap::new(),
             copy: Store::default(),
-            struck: HashSet::new(),
             spooled: Vec::new(),
             random,
         };
@@ -245,16 +242,15 @@ impl World {
         }
     }
 
-    /// The store is copied, or gives way to the copy, or to a new one: under a collector that runs, or does not.
+    /// The store is copied, or gives way to the copy or to nothing, under a collector that runs or does not.
     fn replace_store(&mut self) {
         match self.random.below(10) {
-            0 => self.copy = Store::default(),
-            1..8 => return self.copy = self.store.clone(),
+            0..5 => return self.copy = self.store.clone(),
+            5 => self.copy = Store::default(),
             _ => {}
         }
-        let sessions = self.store.last.keys().chain(self.store.lost.keys());
-        self.struck.extend(sessions);
-        self.store = self.copy.clone();
+        let is_same_file = self.random.percent(50);
+        self.store.replace(&self.copy, is_same_file);
         if self.random.percent(30) {
             self.restart_collector();
         }
@@ -297,6 +293,10 @@ impl World {
 
     fn check(&self) {
         for agent in &self.agents {
+            if self.store.struck.contains_key(&agent.session) {
+                self.check_struck(agent);
+                continue;
+            }
             let stored = self.stored(agent.session);
             let lost = self.store.lost.get(&agent.session).copied().unwrap_or_default();
             assert_eq!(stored + lost, agent.samples, "session {}: {stored} + {lost}", agent.session);
@@ -313,7 +313,8 @@ impl World {
                 assert!(self.store.events.contains_key(event), "event {event} is not stored");
             }
         }
-        for (session, sequence, samples) in &self.spooled {
+        let spooled = self.spooled.iter().filter(|(session, ..)| !self.store.struck.contains_key(session));
+        for (session, sequence, samples) in spooled {
             let is_poisoned = self.poisoned.contains(&(*session, *sequence));
             let is_stored = |sample| is_poisoned != self.store.samples.contains_key(sample);
             assert!(samples.iter().all(is_stored), "frame {sequence} of session {session} was on the disk");
@@ -322,6 +323,24 @@ impl World {
             let lost = self.store.lost.get(session).copied().unwrap_or_default();
             assert!(self.stored(*session) + lost <= *samples, "session {session} has too much");
         }
+    }
+
+    /// What the store had before it was replaced may be missing, and nothing else; and it knows that something is.
+    fn check_struck(&self, agent: &Agent) {
+        let session = agent.session;
+        let stored = self.stored(session);
+        let lost = self.store.lost.get(&session).copied().unwrap_or_default();
+        let is_gone =
+            |(sample, of): &(&u64, &SessionId)| **of == session && !self.store.samples.contains_key(*sample);
+        let gone = self.store.gone.iter().filter(is_gone).count() as u64;
+        assert!(stored + lost + gone <= agent.samples, "session {session} has too much");
+        if !self.store.struck[&session] {
+            assert_eq!(stored + lost + gone, agent.samples, "session {session}: {stored} + {lost} + {gone}");
+        }
+        assert!(gone == 0 || self.store.incomplete.contains(&session), "session {session} is incomplete");
+        let is_whole = |event| self.store.events.contains_key(event);
+        let is_known = self.store.incomplete.contains(&session);
+        assert!(is_known || agent.events.iter().all(is_whole), "session {session} lacks events");
     }
 
     fn stored(&self, session: SessionId) -> u64 {

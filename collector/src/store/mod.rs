@@ -300,6 +300,14 @@ impl Store {
         }
     }
 
+    /// Checks that what was committed is where others will find it, as far as that can be told at once.
+    pub(crate) fn check(&mut self) -> Result<(), StoreError> {
+        match self {
+            Self::Sqlite(store) => store.check_files(),
+            Self::Postgres(_) => Ok(()),
+        }
+    }
+
     /// The newest frame that is stored of a session; 0 where there is none.
     pub(crate) fn last_sequence(&mut self, session: SessionId) -> Result<u64, StoreError> {
         match self {

@@ -85,7 +85,7 @@ impl SqliteStore {
     }
 
     /// Checks that what is open is what others will find at the path.
-    fn check_files(&mut self) -> Result<(), StoreError> {
+    pub(crate) fn check_files(&mut self) -> Result<(), StoreError> {
         let connection = &self.connection;
         let is_sound = || {
             let said: rusqlite::Result<String> =
