@@ -276,3 +276,15 @@ fn an_ordinary_user_sees_the_process_tree() {
     assert!(metrics.contains(&"process.cpu.usage") && !metrics.contains(&"cpu.usage"), "{metrics:?}");
     assert_eq!(told["owner"], "uid 65534");
 }
+
+#[test]
+fn what_is_kept_is_the_users_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("run.db");
+    let output = run(&["--output", store.to_str().unwrap(), "--", "true"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(fs::metadata(&store).unwrap().permissions().mode() & 0o777, 0o600);
+    let report =
+        polymeter(&["report", "--store"]).arg(format!("sqlite:{}", store.display())).output().unwrap();
+    assert!(report.status.success(), "{}", text(&report.stderr));
+}
