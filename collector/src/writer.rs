@@ -3,6 +3,8 @@
 //! While the store is away a writer takes nothing: its inbox fills, the receiver stops reading, and the data wait in the
 //! agents' outboxes, where they belong. Nothing is acknowledged before it is committed.
 
+mod persist;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +13,7 @@ use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::frame::{self, Frame};
 use polymeter_proto::wire::message::ToCollector;
 
+use self::persist::NotStored;
 use crate::clock::Clock;
 use crate::clocks::Clocks;
 use crate::commit::{Accepted, LossReason, Losses};
@@ -20,9 +23,10 @@ use crate::inbox::{Answer, AnswerSender, Inbox, Peer, Received, Taken};
 use crate::ingest::{Ingest, Verdict, session_of};
 use crate::metrics::WriterMetrics;
 use crate::refusal::Refusal;
+use crate::settings::{Settings, SharedSettings};
 use crate::stop::Stop;
-use crate::store::{Origin, Store, StoreError};
-use crate::{limits, log};
+use crate::store::{Origin, Store};
+use crate::{limits, log, memory};
 
 /// What one writer, or all of them, did.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -56,16 +60,6 @@ impl Totals {
     }
 }
 
-/// Why something is not in the store.
-enum NotStored {
-    /// The collector stops, and the store did not come back in time.
-    GivenUp,
-    /// The store does not take these data, and never will.
-    Refused(StoreError),
-    /// The store is not what it was: nothing counts that was remembered of it.
-    StoreLost,
-}
-
 /// What a writer takes from and gives to.
 #[derive(Debug)]
 pub(crate) struct Ways {
@@ -79,6 +73,8 @@ pub(crate) struct Ways {
     pub(crate) clocks: Clocks,
     /// What it counts.
     pub(crate) metrics: Arc<WriterMetrics>,
+    /// What may change while it works.
+    pub(crate) settings: SharedSettings,
 }
 
 /// One writer with its connection.
@@ -103,10 +99,16 @@ pub(crate) struct Writer {
     rows: usize,
     /// When the first of it was gathered.
     since: Duration,
+    /// When it last looked after strangers, and how many bytes were freed since the allocator was asked to give memory back.
+    tidied: Duration,
+    freed_bytes: usize,
     /// The stop's patience is over: what still comes is left to the agents.
     given_up: bool,
     totals: Totals,
     metrics: Arc<WriterMetrics>,
+    shared_settings: SharedSettings,
+    /// Those in force.
+    settings: Settings,
 }
 
 impl Writer {
@@ -114,10 +116,11 @@ impl Writer {
         config: Config,
         clock: Clock,
         stop: Stop,
-        Ways { inbox, answers, directory, clocks, metrics }: Ways,
+        Ways { inbox, answers, directory, clocks, metrics, settings }: Ways,
         store: Store,
     ) -> Self {
-        let ingest = Ingest::new(config.clock);
+        let (shared_settings, settings) = (settings.clone(), settings.get());
+        let ingest = Ingest::new(settings.clock);
         let origin = store.origin();
         Self {
             config,
@@ -134,45 +137,88 @@ impl Writer {
             gathered: Vec::new(),
             rows: 0,
             since: Duration::ZERO,
+            tidied: Duration::ZERO,
+            freed_bytes: 0,
             given_up: false,
             totals: Totals::default(),
             metrics,
+            shared_settings,
+            settings,
         }
     }
 
     /// Works until the receiver has gone and its inbox is empty.
     pub(crate) fn run(mut self) -> Totals {
         loop {
-            match self.inbox.take(self.patience()) {
-                Taken::Message(message) => self.judge(message),
+            match self.inbox.take(self.pause()) {
+                Taken::Message(message) => {
+                    self.look_up_settings();
+                    let (peer, len) = (message.peer.clone(), message.bytes.len());
+                    let is_useful = self.judge(message);
+                    self.inbox.note(&peer, len, is_useful, self.clock.now().since_start);
+                    self.freed_bytes += if is_useful { 0 } else { len };
+                }
                 Taken::Nothing => {}
                 Taken::Closed => break,
             }
             if self.is_due() {
                 self.commit();
             }
+            self.tidy();
             self.metrics.show(&self.totals, self.ingest.sessions());
         }
         self.commit();
         self.totals
     }
 
+    fn look_up_settings(&mut self) {
+        let settings = self.shared_settings.get();
+        if settings != self.settings {
+            self.settings = settings;
+            self.ingest.set_range(settings.clock);
+        }
+    }
+
+    /// How long to wait for the next message.
+    fn pause(&self) -> Option<Duration> {
+        let is_untidy = self.ingest.has_strangers() || self.freed_bytes >= limits::TRIM_BYTES;
+        let tidying = is_untidy.then_some(limits::TIDY_EVERY);
+        self.patience().into_iter().chain(tidying).min()
+    }
+
+    /// Forgets now and then who sends nothing that can be stored.
+    fn tidy(&mut self) {
+        let now = self.clock.now();
+        if now.since_start.saturating_sub(self.tidied) < limits::TIDY_EVERY {
+            return;
+        }
+        self.tidied = now.since_start;
+        self.ingest.forget_silent_strangers(now);
+        self.freed_bytes += self.ingest.take_freed();
+        self.inbox.tidy(now.since_start);
+        if self.freed_bytes >= limits::TRIM_BYTES {
+            memory::trim();
+            self.freed_bytes = 0;
+        }
+    }
+
     /// How long the gathered may still wait for more.
     fn patience(&self) -> Option<Duration> {
         let waited = || self.clock.now().since_start.saturating_sub(self.since);
-        (!self.gathered.is_empty()).then(|| self.config.commit_interval.saturating_sub(waited()))
+        (!self.gathered.is_empty()).then(|| self.settings.commit_interval.saturating_sub(waited()))
     }
 
     fn is_due(&self) -> bool {
-        self.rows >= self.config.commit_rows
+        self.rows >= self.settings.commit_rows
             || self.gathered.len() >= limits::COMMIT_FRAMES
             || self.patience() == Some(Duration::ZERO)
     }
 
-    fn judge(&mut self, Received { peer, bytes }: Received) {
+    /// Does what follows from a message, and says whether it was of any use: whether something of it is to be stored.
+    fn judge(&mut self, Received { peer, bytes }: Received) -> bool {
         if self.given_up {
             self.totals.given_up += 1;
-            return;
+            return true;
         }
         let verdict = if bytes.starts_with(&frame::MAGIC) {
             Frame::decode(&bytes).map(|frame| self.judge_frame(&peer, frame))
@@ -183,9 +229,14 @@ impl Writer {
             self.directory.learn(presence);
         }
         match verdict {
-            Ok(verdict) => self.follow(peer, verdict),
+            Ok(verdict) => {
+                let is_useful = matches!(verdict, Verdict::Accepted(_) | Verdict::Rejected(..));
+                self.follow(peer, verdict);
+                is_useful
+            }
             Err(error) => {
                 self.answers.send(Answer::Refusal(peer, Refusal::from(error), Frame::peek(&bytes)));
+                false
             }
         }
     }
@@ -245,24 +296,12 @@ impl Writer {
         }
     }
 
-    /// Whether what was committed can still be acknowledged.
-    fn is_store_there(&mut self) -> bool {
-        match self.persist(Store::check) {
-            Ok(()) => true,
-            Err(NotStored::StoreLost) => {
-                self.begin_anew();
-                false
-            }
-            Err(NotStored::GivenUp | NotStored::Refused(_)) => false,
-        }
-    }
-
     fn gather(&mut self, accepted: Accepted) {
         if self.gathered.is_empty() {
             self.since = self.clock.now().since_start;
         }
         if accepted.outside.is_some() {
-            self.clocks.report(&accepted, self.clock.now().since_start);
+            self.clocks.report(&accepted, self.settings.clock, self.clock.now().since_start);
         }
         self.rows += accepted.rows() + accepted.rows_apart();
         self.gathered.push(accepted);
@@ -357,89 +396,5 @@ impl Writer {
             }
         }
         Ok(())
-    }
-
-    /// Does `operation`, however long the store is away; but not much longer than a stop may take.
-    fn persist<T>(
-        &mut self,
-        operation: impl Fn(&mut Store) -> Result<T, StoreError>,
-    ) -> Result<T, NotStored> {
-        let mut away_since = None;
-        let mut pause = limits::RECONNECT.0;
-        loop {
-            let error = match self.attempt(&operation) {
-                Ok(value) => {
-                    self.metrics.store_away.set(0);
-                    if let Some(since) = away_since {
-                        let away = self.clock.now().since_start.saturating_sub(since);
-                        log::info(format_args!(
-                            "the store is back after {:.1} s; nothing was lost here",
-                            away.as_secs_f64()
-                        ));
-                    }
-                    return Ok(value);
-                }
-                Err(error) if error.is_refusal() => return Err(NotStored::Refused(error)),
-                Err(error) if error.is_loss() => {
-                    log::error(log::chain(&error));
-                    self.metrics.store_failures.add(1);
-                    return Err(NotStored::StoreLost);
-                }
-                Err(error) => error,
-            };
-            self.metrics.store_failures.add(1);
-            self.metrics.store_away.set(1);
-            let now = self.clock.now().since_start;
-            if away_since.is_none() {
-                away_since = Some(now);
-                log::warning(format_args!(
-                    "{}; trying again until it works, and meanwhile the agents keep their data",
-                    log::chain(&error)
-                ));
-            }
-            if self.stop.since().is_some_and(|since| now.saturating_sub(since) >= limits::STOP_COMMIT) {
-                log::warning(
-                    "the store did not come back before the stop; the agents keep what is not acknowledged",
-                );
-                self.given_up = true;
-                return Err(NotStored::GivenUp);
-            }
-            self.stop.pause(pause);
-            pause = (pause * 2).min(limits::RECONNECT.1);
-        }
-    }
-
-    fn attempt<T>(
-        &mut self,
-        operation: impl Fn(&mut Store) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        // After a fault the connection may be in any state: a new one is in a known state.
-        let mut store = match self.store.take() {
-            Some(store) => store,
-            None => self.reconnect()?,
-        };
-        let value = operation(&mut store)?;
-        self.store = Some(store);
-        Ok(value)
-    }
-
-    /// Opens the store again. Where that is another one, nothing counts that was remembered.
-    fn reconnect(&mut self) -> Result<Store, StoreError> {
-        let now = self.clock.now().since_start;
-        let patience_over =
-            self.missing_since.is_some_and(|since| now.saturating_sub(since) >= limits::STORE_MISSING);
-        let opened = Store::open(&self.config.store, self.config.timescaledb, patience_over);
-        if matches!(opened, Err(StoreError::Missing { .. })) {
-            self.missing_since.get_or_insert(now);
-        }
-        let store = opened?;
-        self.missing_since = None;
-        let before = std::mem::replace(&mut self.origin, store.origin());
-        if before.is_same(self.origin) {
-            return Ok(store);
-        }
-        let origin = self.origin;
-        self.store = Some(store);
-        Err(StoreError::Another { is_new: origin.is_new() })
     }
 }

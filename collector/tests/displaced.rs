@@ -193,6 +193,27 @@ fn checkpoint(path: &Path) {
     assert_eq!(busy, 0);
 }
 
+#[test]
+fn a_new_store_is_its_owners_alone() {
+    let site = Site::new("displaced", Kind::Sqlite).unwrap();
+    let path = path(&site);
+    let mode = |suffix: &str| fs::metadata(suffixed(&path, suffix)).unwrap().permissions().mode() & 0o777;
+    let collector = site.collector();
+    let mut agent = Agent::to(&site.context, &collector, "n1", 5);
+    send(&mut agent, now_us(), 0..FRAMES);
+    for suffix in ["", "-wal", "-shm"] {
+        assert_eq!(mode(suffix), 0o600, "{suffix}");
+    }
+    collector.stop().unwrap();
+    // Who wants others to read it has it so, from then on.
+    fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
+    let collector = site.collector();
+    for suffix in ["", "-wal", "-shm"] {
+        assert_eq!(mode(suffix), 0o640, "{suffix}");
+    }
+    collector.stop().unwrap();
+}
+
 fn truncate(path: &Path, bytes: u64) {
     OpenOptions::new().write(true).open(path).unwrap().set_len(bytes).unwrap();
 }

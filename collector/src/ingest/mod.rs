@@ -4,6 +4,7 @@
 //! again, so that any session may be forgotten whenever all that was accepted of it is committed.
 
 mod dictionary;
+mod memory;
 #[cfg(test)]
 mod tests;
 mod times;
@@ -87,6 +88,11 @@ pub struct Ingest {
     range: TimeRange,
     sessions: HashMap<SessionId, State>,
     dictionary_bytes: usize,
+    /// Sessions of which nothing was ever accepted, and the bytes of their dictionaries.
+    strangers: usize,
+    strangers_bytes: usize,
+    /// Bytes of dictionaries that were forgotten, until somebody takes note.
+    freed_bytes: usize,
     /// What a session has told of itself, until somebody takes it.
     news: Option<Presence>,
 }
@@ -95,6 +101,11 @@ impl Ingest {
     /// Without a session yet. Samples are to be dated within `range`.
     pub fn new(range: TimeRange) -> Self {
         Self { range, ..Self::default() }
+    }
+
+    /// From now on, samples are to be dated within `range`.
+    pub const fn set_range(&mut self, range: TimeRange) {
+        self.range = range;
     }
 
     /// Whether the session is known. One that is not must be looked up in the store and [opened](Self::open).
@@ -124,6 +135,7 @@ impl Ingest {
             dictionary_wanted: false,
             heard: now.since_start,
         };
+        self.strangers += usize::from(state.is_stranger());
         self.sessions.insert(session, state);
         true
     }
@@ -131,31 +143,6 @@ impl Ingest {
     /// What the session that spoke last says of itself, where that is new.
     pub fn take_news(&mut self) -> Option<Presence> {
         self.news.take()
-    }
-
-    /// Forgets a session of which something cannot be stored. It begins again from what the store has.
-    pub fn forget(&mut self, session: SessionId) {
-        if let Some(state) = self.sessions.remove(&session) {
-            self.dictionary_bytes -= state.dictionary.bytes();
-        }
-    }
-
-    /// Forgets all sessions, because the store does not have what it had. Each begins again from what it has.
-    pub fn forget_all(&mut self) {
-        self.sessions.clear();
-        self.dictionary_bytes = 0;
-        self.news = None;
-    }
-
-    fn forget_quietest(&mut self, which: impl Fn(&State) -> bool) -> bool {
-        let forgettable =
-            self.sessions.iter().filter(|(_, state)| state.received == state.committed && which(state));
-        let Some(quietest) = forgettable.min_by_key(|(_, state)| state.heard).map(|(session, _)| *session)
-        else {
-            return false;
-        };
-        self.forget(quietest);
-        true
     }
 
     /// Judges a frame of an open session.
@@ -234,22 +221,22 @@ impl Ingest {
             state.peer = peer.clone();
             state.asked = Asked::default();
         }
-        let before = state.dictionary.bytes();
+        let (before, was_stranger) = (state.dictionary.bytes(), state.is_stranger());
         let verdict = judge(state);
-        self.dictionary_bytes = self.dictionary_bytes - before + state.dictionary.bytes();
-        if state.dictionary.take_news() || moved {
+        let bytes = state.dictionary.bytes();
+        self.dictionary_bytes = self.dictionary_bytes - before + bytes;
+        if was_stranger {
+            self.strangers_bytes -= before;
+            self.strangers -= 1;
+        }
+        if state.is_stranger() {
+            self.strangers_bytes += bytes;
+            self.strangers += 1;
+        } else if state.dictionary.take_news() || moved || was_stranger {
+            // Of a session that has sent nothing to be stored, nobody need know.
             self.news = state.presence(id);
         }
         verdict
-    }
-
-    fn bound_memory(&mut self, speaking: SessionId) {
-        while self.dictionary_bytes > limits::DICTIONARY_BYTES {
-            let speaking = self.sessions.get(&speaking).map(|state| state.heard);
-            if !self.forget_quietest(|state| Some(state.heard) != speaking) {
-                break;
-            }
-        }
     }
 
     /// Notes that the store has `session` up to `through`, and says who must hear it.
@@ -272,6 +259,11 @@ pub const fn session_of(message: &ToCollector) -> SessionId {
 }
 
 impl State {
+    /// Whether nothing of the session was ever accepted, by this collector or another.
+    const fn is_stranger(&self) -> bool {
+        self.received == 0
+    }
+
     /// What the session says of itself; none where it has not said yet who it is.
     fn presence(&self, session: SessionId) -> Option<Presence> {
         let said = &self.dictionary.session().ok()?.descriptor;

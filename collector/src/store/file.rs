@@ -199,7 +199,8 @@ pub(crate) fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
-fn suffixed(path: &Path, suffix: &str) -> PathBuf {
+/// `path` with `suffix` behind its last component.
+pub(crate) fn suffixed(path: &Path, suffix: &str) -> PathBuf {
     let mut path = path.as_os_str().to_owned();
     path.push(suffix);
     path.into()

@@ -1,22 +1,24 @@
 //! The embedded store. One file, one writer.
 
+mod files;
+
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
 use polymeter_proto::series::{Identifier, SessionId};
-use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params};
 
-use super::file::{self, Displaced, FileFault, StoreFiles};
+use super::diagnosis::explain;
+use super::file::{self, StoreFiles};
 use super::{
-    Doing, Origin, SCHEMA_VERSION, StoreError, elsewhere_by_source, job_key, jobs_without_key, key_of,
-    labels_json, latest_tallies, not_stored, rows_by_session, series_without_id, sessions, stored_count,
-    stored_us,
+    Doing, FileProblem, Origin, SCHEMA_VERSION, StoreError, elsewhere_by_source, job_key, jobs_without_key,
+    key_of, labels_json, latest_tallies, not_stored, rows_by_session, series_without_id, sessions,
+    stored_count, stored_us,
 };
 use crate::commit::{Accepted, Committed, Job, Series};
-use crate::{limits, log};
+use crate::limits;
 
 /// Version by version, what makes the schema.
 const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
@@ -36,8 +38,7 @@ pub(crate) struct SqliteStore {
 
 impl SqliteStore {
     pub(crate) fn open(path: &Path, may_create: bool) -> Result<Self, StoreError> {
-        let cannot_open =
-            |source| StoreError::Unusable(format!("cannot open {} with SQLite: {source}", path.display()));
+        let cannot_open = |source| explain(path, "opening", source);
         let cannot_make =
             |error| StoreError::Unusable(format!("cannot make the store {}: {error}", path.display()));
         if may_create {
@@ -54,7 +55,7 @@ impl SqliteStore {
         connection
             .execute_batch("PRAGMA synchronous = FULL; PRAGMA cache_size = -65536;")
             .map_err(cannot_open)?;
-        let is_new = migrate(&mut connection)?;
+        let is_new = migrate(&mut connection, path)?;
         let resolved = connection.path().map_or_else(|| path.to_owned(), Into::into);
         let files = StoreFiles::of_open(path, &resolved, mode == "wal").map_err(cannot_make)?;
         let origin = Origin { file: Some(files.database()), table: None, is_new };
@@ -78,61 +79,8 @@ impl SqliteStore {
         self.give_series_ids(&series_without_id(frames)).doing("storing series")?;
         let committed = self.write(frames).doing("storing samples")??;
         self.check_files()?;
-        match self.files.check_log_head() {
-            Ok(()) => Ok(committed),
-            Err(fault) => Err(self.leave(fault)),
-        }
-    }
-
-    /// Checks that what is open is what others will find at the path.
-    pub(crate) fn check_files(&mut self) -> Result<(), StoreError> {
-        let connection = &self.connection;
-        let is_sound = || {
-            let said: rusqlite::Result<String> =
-                connection.query_row("PRAGMA quick_check(1)", (), |row| row.get(0));
-            // What it lacks may be in the log alone, which a crash would not leave there.
-            said.is_ok_and(|said| said == "ok") && checkpoint(connection)
-        };
-        match self.files.check(is_sound) {
-            Ok(()) => Ok(()),
-            Err(fault) => Err(self.leave(fault)),
-        }
-    }
-
-    /// Leaves the files so that the next connection finds what can be saved, and says what is wrong.
-    fn leave(&self, fault: FileFault) -> StoreError {
-        let path = self.files.path();
-        let how = match fault {
-            FileFault::Displaced(how) => how,
-            FileFault::Io(error) => {
-                return StoreError::Unusable(format!("cannot look at the store {}: {error}", path.display()));
-            }
-        };
-        match how {
-            Displaced::Deleted | Displaced::Replaced | Displaced::LogDeleted => {
-                // A file that was only moved gets what the log has of it.
-                let is_whole = checkpoint(&self.connection);
-                if how != Displaced::LogDeleted
-                    && let Err(error) = self.files.put_log_aside(is_whole)
-                {
-                    log::warning(format_args!(
-                        "cannot put the write-ahead log of {} aside: {error}",
-                        path.display()
-                    ));
-                }
-            }
-            Displaced::Truncated | Displaced::LogTruncated => {
-                // To copy half of a log would destroy the other half.
-                let kept = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
-                if let Err(error) = kept {
-                    log::warning(format_args!(
-                        "cannot leave the log of {} as it is: {error}",
-                        path.display()
-                    ));
-                }
-            }
-        }
-        StoreError::Displaced { path: path.to_owned(), how }
+        self.check_log_head()?;
+        Ok(committed)
     }
 
     fn begin(&mut self) -> rusqlite::Result<Transaction<'_>> {
@@ -198,17 +146,16 @@ impl SqliteStore {
     }
 }
 
-/// Moves all of the log into the database, and says whether that was done.
-fn checkpoint(connection: &Connection) -> bool {
-    let busy: rusqlite::Result<i64> =
-        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get(0));
-    busy.is_ok_and(|busy| busy == 0)
-}
-
 /// Brings the schema up to date, and says whether there was none.
-fn migrate(connection: &mut Connection) -> Result<bool, StoreError> {
+fn migrate(connection: &mut Connection, path: &Path) -> Result<bool, StoreError> {
     let doing = "bringing the schema up to date";
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).doing(doing)?;
+    let transaction = connection
+        .transaction_with_behavior(TransactionBehavior::Immediate)
+        .map_err(|source| explain(path, doing, source))?;
+    let is_foreign = "SELECT count(*) > 0 AND NOT max(name = 'schema_version') FROM sqlite_master";
+    if transaction.query_row(is_foreign, (), |row| row.get(0)).doing(doing)? {
+        return Err(StoreError::File { path: path.to_owned(), problem: FileProblem::Foreign });
+    }
     transaction
         .execute_batch("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL)")
         .doing(doing)?;
