@@ -275,3 +275,34 @@ fn an_end_without_a_collector_is_told() {
     let (status, said) = agent.daemon.end(Signal::TERM);
     assert!(status.success() && said.contains("did not acknowledge everything"), "{status}: {said}");
 }
+
+#[test]
+fn a_store_that_is_deleted_is_not_acknowledged_into() {
+    let Some(scene) = Scene::set("a_store_that_is_deleted_is_not_acknowledged_into") else { return };
+    let Scene { site, collector: running, agent, job, .. } = scene;
+    wait_for_samples(&agent);
+    wait_until("frames are acknowledged", || agent.count("frames_acknowledged") > 3);
+    let store = site.path("store.db");
+    for suffix in ["", "-wal", "-shm"] {
+        std::fs::remove_file(format!("{}{suffix}", store.display())).unwrap();
+    }
+    wait_until("the collector has another store", || {
+        running.said().contains("a new one was made in its place")
+    });
+    let acknowledged = agent.count("frames_acknowledged");
+    wait_until("frames are acknowledged again", || agent.count("frames_acknowledged") > acknowledged + 3);
+    job.remove();
+    stored::wait_for_end(&site, "1");
+    wait_until("no frame waits", || agent.count("outbox_bytes") == 0);
+    let (taken, dropped) = (agent.count("taken"), agent.count("dropped"));
+    let rows = all_rows(&site);
+    assert!(dropped == 0 && 0 < rows && rows < taken, "{rows} of {taken}");
+    let losses = site.reader().losses(None).unwrap();
+    let reasons: Vec<_> = losses.iter().map(|loss| loss.reason.as_str()).collect();
+    assert_eq!(reasons, ["store_replaced"]);
+    let said = running.terminate();
+    let why =
+        format!("error: cannot acknowledge what was written to {}: the file was deleted", store.display());
+    assert!(said.contains(&why), "{said}");
+    agent.daemon.terminate();
+}

@@ -438,3 +438,15 @@ fn a_command_that_leaves_its_cgroup_is_reported_with_what_it_used() {
     let stayed: Value = serde_json::from_slice(&run(&["--json", "sh", "-c", burn]).stderr).unwrap();
     assert!(!has_left(&stayed), "{}", stayed["notes"]);
 }
+
+#[test]
+fn what_is_kept_is_the_users_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("run.db");
+    let output = run(&["--output", store.to_str().unwrap(), "--", "true"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(fs::metadata(&store).unwrap().permissions().mode() & 0o777, 0o600);
+    let report =
+        polymeter(&["report", "--store"]).arg(format!("sqlite:{}", store.display())).output().unwrap();
+    assert!(report.status.success(), "{}", text(&report.stderr));
+}

@@ -10,24 +10,18 @@ use crate::log;
 use crate::quiet::Quiet;
 
 /// The nodes whose clocks were spoken of. All writers share it, for a node may have sessions with several.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Clocks {
-    range: TimeRange,
     quiet: Arc<Mutex<Quiet>>,
 }
 
 impl Clocks {
-    /// Of a collector that takes samples within `range`.
-    pub(crate) fn new(range: TimeRange) -> Self {
-        Self { range, quiet: Arc::default() }
-    }
-
-    /// Says in the log that samples of `accepted` lie outside of the range, unless it said so of the node a moment ago.
-    pub(crate) fn report(&self, accepted: &Accepted, now: Duration) {
+    /// Says in the log that samples of `accepted` lie outside of `range`, unless it said so of the node a moment ago.
+    pub(crate) fn report(&self, accepted: &Accepted, range: TimeRange, now: Duration) {
         let Some(outside) = &accepted.outside else { return };
         let node = accepted.session.descriptor.node.as_str();
         if self.quiet.lock().unwrap_or_else(PoisonError::into_inner).may_say(node, now) {
-            log::warning(complaint(node, outside, accepted.received_us, self.range));
+            log::warning(complaint(node, outside, accepted.received_us, range));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What one transaction holds: accepted frames, resolved from the ids of their sessions to what they mean.
 
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use polymeter_proto::ledger::{JobFacts, JobOwner, Mark, PlanChange, RequestRefused, Tally};
@@ -151,6 +152,8 @@ pub enum LossReason {
     UnknownId,
     /// The store does not take their frame.
     StoreRefused,
+    /// They were acknowledged, and this store does not have them: it was lost or replaced since, or another one has them.
+    StoreReplaced,
 }
 
 /// How many samples were lost, by reason.
@@ -187,7 +190,7 @@ impl Losses {
 
 impl LossReason {
     /// All there are.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::OutboxFull,
         Self::Refused,
         Self::SpoolDamaged,
@@ -195,6 +198,7 @@ impl LossReason {
         Self::Contradiction,
         Self::UnknownId,
         Self::StoreRefused,
+        Self::StoreReplaced,
     ];
 
     /// The reason as it stands in the database.
@@ -207,7 +211,13 @@ impl LossReason {
             Self::Contradiction => "contradiction",
             Self::UnknownId => "unknown_id",
             Self::StoreRefused => "store_refused",
+            Self::StoreReplaced => "store_replaced",
         }
+    }
+
+    /// Whether the number of the lost samples is unknown.
+    pub const fn is_uncounted(self) -> bool {
+        matches!(self, Self::SpoolDamaged | Self::StoreReplaced)
     }
 
     /// Whether they were lost here, and not at the agent.
@@ -223,6 +233,8 @@ pub struct Accepted {
     pub session: Arc<Session>,
     /// The session's last sequence number once this is stored.
     pub sequence: u64,
+    /// The session's last sequence number before it. A store that does not have that frame has lost it.
+    pub follows: u64,
     /// When it arrived, in microseconds since the epoch.
     pub received_us: i64,
     /// Its samples.
@@ -257,6 +269,7 @@ impl Accepted {
         Self {
             session,
             sequence,
+            follows: sequence.saturating_sub(1),
             received_us,
             samples: Vec::new(),
             apart: Vec::new(),
@@ -275,8 +288,8 @@ impl Accepted {
 
     /// Adds a loss, to a like one where there is one.
     pub fn lose(&mut self, loss: Loss) {
-        // Of what was damaged nobody knows how much it was, and that it was must be known all the same.
-        if loss.samples == 0 && loss.reason != LossReason::SpoolDamaged {
+        // Some losses have an unknown number of samples, and must be recorded all the same.
+        if loss.samples == 0 && !loss.reason.is_uncounted() {
             return;
         }
         match self.losses.iter_mut().find(|known| known.is_alike(&loss)) {
@@ -288,6 +301,7 @@ impl Accepted {
     /// The same frame, but for its content, which counts as lost for `reason`.
     pub fn as_loss(&self, reason: LossReason) -> Self {
         let mut nothing = Self::nothing(Arc::clone(&self.session), self.sequence, self.received_us);
+        nothing.follows = self.follows;
         nothing.losses.clone_from(&self.losses);
         for samples in self.samples.iter().chain(&self.apart) {
             let times = || samples.times_us.iter().copied();
@@ -384,6 +398,34 @@ pub fn split_by_and_reason(joined: &str) -> (Option<String>, String) {
         Some((by, reason)) => (Some(by.to_owned()), reason.to_owned()),
         None => (None, joined.to_owned()),
     }
+}
+
+/// A store that lacks frames which it had committed: it was replaced by an older copy, or begins anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MissingFrames {
+    /// Whose frames.
+    pub session: SessionId,
+    /// The newest frame that the store has.
+    pub stored: u64,
+    /// The newest frame that it had.
+    pub expected: u64,
+}
+
+/// Checks that a store whose sessions end at `last` can take `frames` without a gap.
+///
+/// # Errors
+/// When frames are missing in the store.
+pub fn check_gaps(frames: &[Accepted], last: &HashMap<SessionId, u64>) -> Result<(), MissingFrames> {
+    let mut last = last.clone();
+    for frame in frames {
+        let (session, expected) = (frame.session.id, frame.follows);
+        let stored = last.entry(session).or_default();
+        if *stored < expected {
+            return Err(MissingFrames { session, stored: *stored, expected });
+        }
+        *stored = frame.sequence.max(*stored);
+    }
+    Ok(())
 }
 
 /// What a store has done.

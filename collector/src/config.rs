@@ -28,6 +28,9 @@ use crate::store::{StoreUrl, TimescaleMode};
 /// Where agents reach a collector for which nothing else is said.
 pub const LISTEN: &str = "tcp://127.0.0.1:7717";
 
+/// Where the configuration is looked for.
+pub const DEFAULT_PATH: &str = "/etc/polymeter/collector.toml";
+
 /// The store of a collector for which nothing else is said.
 pub const STORE: &str = "sqlite:polymeter.db";
 
@@ -104,12 +107,16 @@ pub struct Arguments {
     /// Let other machines connect although nothing is encrypted and nobody is asked who they are.
     #[arg(long)]
     insecure: bool,
-    /// A file with these and further settings; what the command line says goes before.
+    /// A file with these and further settings, which the command line overrides; without it, /etc/polymeter/collector.toml
+    /// where that exists.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Only say whether the configuration is valid.
     #[arg(long)]
     pub check: bool,
+    /// With --check: as this user, whether it can read the keys and write to the store.
+    #[arg(long, value_name = "NAME", requires = "check")]
+    pub user: Option<String>,
 }
 
 /// Something wrong in a configuration.
@@ -146,9 +153,15 @@ impl Arguments {
     /// # Errors
     /// All that is wrong in either.
     pub fn resolve(&self) -> Result<Config, Faults> {
+        self.resolve_with(Path::new(DEFAULT_PATH))
+    }
+
+    /// The same, where the configuration is looked for at `default`.
+    fn resolve_with(&self, default: &Path) -> Result<Config, Faults> {
         let mut faults = Vec::new();
         let file = match &self.config {
             Some(path) => file::read(path, &mut faults),
+            None if default.exists() => file::read(default, &mut faults),
             None => Said::default(),
         };
         let store = option("--store", self.store.as_deref(), &mut faults).or(file.store);
@@ -216,6 +229,23 @@ mod tests {
     fn nothing_said_means_one_machine() {
         let config = resolve(&[]).unwrap();
         assert_eq!(config, Config::new("tcp://127.0.0.1:7717", StoreUrl::Sqlite("polymeter.db".into())));
+    }
+
+    #[test]
+    fn the_file_is_looked_for_where_none_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("collector.toml");
+        let resolve = |more: &[&str]| {
+            let arguments = std::iter::once(&"polymeter-collector").chain(more);
+            Arguments::try_parse_from(arguments).unwrap().resolve_with(&path)
+        };
+        assert_eq!(resolve(&[]).unwrap().writers, 2);
+        std::fs::write(&path, "writers = 3\nstore = 'sqlite:a.db'\n").unwrap();
+        assert_eq!(resolve(&[]).unwrap().writers, 3);
+        let config = resolve(&["--store", "sqlite:b.db"]).unwrap();
+        assert_eq!((config.writers, config.store), (3, StoreUrl::Sqlite("b.db".into())));
+        std::fs::write(&path, "writers = none\n").unwrap();
+        assert!(resolve(&["--check"]).unwrap_err().to_string().contains("collector.toml:1: "));
     }
 
     #[test]

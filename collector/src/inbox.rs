@@ -4,15 +4,16 @@
 //! wait for the receiver, which always takes what it is given.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use polymeter_proto::series::{Identifier, SessionId};
 use polymeter_proto::wire::control::ControlLine;
 use rustix::event::{EventfdFlags, eventfd};
 
+use crate::fair_queue::{FairQueue, Offered};
 use crate::limits;
 use crate::refusal::Refusal;
 
@@ -102,33 +103,51 @@ impl Waker {
     }
 }
 
-/// What both ends of an inbox know.
+/// What both ends of an inbox share.
 #[derive(Debug, Default)]
-struct Fill {
+struct Shared {
+    state: Mutex<State>,
+    /// A message has come, or the receiver has gone.
+    changed: Condvar,
     bytes: AtomicUsize,
     messages: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    queue: FairQueue,
     /// The receiver found no room and wants to be called.
-    wanted: AtomicBool,
+    wanted: bool,
+    /// Nothing will come any more.
+    closed: bool,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Shows how full the queue is to whoever wants to know.
+    fn show(&self, state: &State) {
+        self.bytes.store(state.queue.bytes(), Ordering::Relaxed);
+        self.messages.store(state.queue.messages(), Ordering::Relaxed);
+    }
 }
 
 /// The receiver's end of a writer's inbox.
 #[derive(Debug)]
-pub(crate) struct InboxSender {
-    queue: SyncSender<Received>,
-    fill: Arc<Fill>,
-}
+pub(crate) struct InboxSender(Arc<Shared>);
 
 /// A writer's inbox.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    queue: Receiver<Received>,
-    fill: Arc<Fill>,
+    shared: Arc<Shared>,
     waker: Waker,
 }
 
 /// How full an inbox is, for whoever wants to know.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Depth(Arc<Fill>);
+pub(crate) struct Depth(Arc<Shared>);
 
 impl Depth {
     pub(crate) fn bytes(&self) -> usize {
@@ -152,68 +171,71 @@ pub(crate) enum Taken {
 
 /// An inbox whose sender's `waker` is called when there is room after there was none.
 pub(crate) fn inbox(waker: Waker) -> (InboxSender, Inbox) {
-    let (sender, receiver) = sync_channel(limits::INBOX_MESSAGES);
-    let fill = Arc::new(Fill::default());
-    (InboxSender { queue: sender, fill: Arc::clone(&fill) }, Inbox { queue: receiver, fill, waker })
+    let shared = Arc::new(Shared::default());
+    (InboxSender(Arc::clone(&shared)), Inbox { shared, waker })
 }
 
 impl InboxSender {
     pub(crate) fn depth(&self) -> Depth {
-        Depth(Arc::clone(&self.fill))
+        Depth(Arc::clone(&self.0))
     }
 
-    /// Gives the message back when there is no room; the waker is called when there is.
-    pub(crate) fn offer(&self, message: Received) -> Result<(), Received> {
-        // First say that a call is wanted, then look: the writer takes first, and looks then.
-        self.fill.wanted.store(true, Ordering::SeqCst);
-        let len = message.bytes.len();
-        let waiting = self.fill.bytes.load(Ordering::SeqCst);
-        // Into an empty inbox goes everything, however large.
-        if waiting > 0 && waiting + len > limits::INBOX_BYTES {
-            return Err(message);
-        }
-        self.fill.bytes.fetch_add(len, Ordering::SeqCst);
-        self.fill.messages.fetch_add(1, Ordering::Relaxed);
-        match self.queue.try_send(message) {
-            Ok(()) => {
-                self.fill.wanted.store(false, Ordering::SeqCst);
-                Ok(())
+    /// Puts a message in, unless its peer is to wait. The waker is called when there is room where there was none.
+    pub(crate) fn offer(&self, message: Received, now: Duration) -> Offered {
+        let mut state = self.0.lock();
+        let offered = state.queue.offer(message, now);
+        match &offered {
+            Offered::Taken => {
+                self.0.show(&state);
+                drop(state);
+                self.0.changed.notify_one();
             }
-            // A writer that is gone takes nothing; what comes for it stays with the agents.
-            Err(TrySendError::Full(message) | TrySendError::Disconnected(message)) => {
-                self.fill.bytes.fetch_sub(len, Ordering::SeqCst);
-                self.fill.messages.fetch_sub(1, Ordering::Relaxed);
-                Err(message)
-            }
+            Offered::NoRoom(_) => state.wanted = true,
+            Offered::TooMany | Offered::Muted => {}
         }
+        offered
+    }
+}
+
+impl Drop for InboxSender {
+    fn drop(&mut self) {
+        self.0.lock().closed = true;
+        self.0.changed.notify_one();
     }
 }
 
 impl Inbox {
     /// The next message, waiting for it for `patience` at most, or for ever.
     pub(crate) fn take(&self, patience: Option<Duration>) -> Taken {
-        let taken = match patience {
-            None => self.queue.recv().map_err(|_disconnected| Taken::Closed),
-            Some(Duration::ZERO) => self.queue.try_recv().map_err(|error| match error {
-                TryRecvError::Empty => Taken::Nothing,
-                TryRecvError::Disconnected => Taken::Closed,
-            }),
-            Some(patience) => self.queue.recv_timeout(patience).map_err(|error| match error {
-                RecvTimeoutError::Timeout => Taken::Nothing,
-                RecvTimeoutError::Disconnected => Taken::Closed,
-            }),
-        };
-        match taken {
-            Ok(message) => {
-                self.fill.bytes.fetch_sub(message.bytes.len(), Ordering::SeqCst);
-                self.fill.messages.fetch_sub(1, Ordering::Relaxed);
-                if self.fill.wanted.swap(false, Ordering::SeqCst) {
-                    self.waker.wake();
-                }
-                Taken::Message(message)
+        let waits = |state: &mut State| state.queue.messages() == 0 && !state.closed;
+        let state = self.shared.lock();
+        let mut state = match patience {
+            None => self.shared.changed.wait_while(state, waits).unwrap_or_else(PoisonError::into_inner),
+            Some(patience) => {
+                let waited = self.shared.changed.wait_timeout_while(state, patience, waits);
+                waited.unwrap_or_else(PoisonError::into_inner).0
             }
-            Err(nothing) => nothing,
+        };
+        let Some(message) = state.queue.take() else {
+            return if state.closed { Taken::Closed } else { Taken::Nothing };
+        };
+        self.shared.show(&state);
+        let is_wanted = std::mem::take(&mut state.wanted);
+        drop(state);
+        if is_wanted {
+            self.waker.wake();
         }
+        Taken::Message(message)
+    }
+
+    /// Notes that a message of `len` bytes was of use, or was not: that decides how much more of its peer is heard.
+    pub(crate) fn note(&self, peer: &Peer, len: usize, is_useful: bool, now: Duration) {
+        self.shared.lock().queue.note(peer, len, is_useful, now);
+    }
+
+    /// Gives back memory, and forgets what is known of peers that behave.
+    pub(crate) fn tidy(&self, now: Duration) {
+        self.shared.lock().queue.tidy(now);
     }
 }
 
@@ -253,8 +275,10 @@ impl Drop for AnswerSender {
 mod tests {
     use super::*;
 
-    fn message(bytes: usize) -> Received {
-        Received { peer: Peer::from(b"a".as_slice()), bytes: zmq::Message::from(vec![0; bytes]) }
+    fn offer(sender: &InboxSender, peer: u8, bytes: usize) -> bool {
+        let message =
+            Received { peer: Peer::from([peer].as_slice()), bytes: zmq::Message::from(vec![0; bytes]) };
+        matches!(sender.offer(message, Duration::ZERO), Offered::Taken)
     }
 
     fn is_awake(waker: &Waker) -> bool {
@@ -265,31 +289,30 @@ mod tests {
     fn a_full_inbox_says_so_and_calls_when_there_is_room() {
         let waker = Waker::new().unwrap();
         let (sender, inbox) = inbox(waker.clone());
-        let half = || message(limits::INBOX_BYTES / 2);
-        assert!(sender.offer(half()).is_ok());
-        assert!(sender.offer(half()).is_ok());
-        assert_eq!((sender.depth().messages(), sender.depth().bytes()), (2, limits::INBOX_BYTES));
+        let peers = u8::try_from(limits::INBOX_BYTES / limits::PEER_INBOX_BYTES).unwrap();
+        assert!((0..peers).all(|peer| offer(&sender, peer, limits::PEER_INBOX_BYTES)));
+        let depth = sender.depth();
+        assert_eq!((depth.messages(), depth.bytes()), (peers.into(), limits::INBOX_BYTES));
         assert!(matches!(inbox.take(None), Taken::Message(_)));
         assert!(!is_awake(&waker), "nobody was turned away");
-        assert!(sender.offer(half()).is_ok());
-        assert!(sender.offer(message(1)).is_err());
+        assert!(offer(&sender, 100, limits::PEER_INBOX_BYTES));
+        assert!(!offer(&sender, 101, 1));
         assert!(matches!(inbox.take(None), Taken::Message(_)));
         assert!(is_awake(&waker));
-        assert!(sender.offer(message(1)).is_ok());
+        assert!(offer(&sender, 101, 1));
         drop(sender);
-        assert!(matches!(inbox.take(Some(Duration::ZERO)), Taken::Message(_)));
-        assert!(matches!(inbox.take(None), Taken::Message(_)));
+        assert!(
+            (0..=peers).filter(|_| matches!(inbox.take(Some(Duration::ZERO)), Taken::Message(_))).count() > 0
+        );
         assert!(matches!(inbox.take(None), Taken::Closed));
     }
 
     #[test]
-    fn small_messages_are_bounded_too_and_one_that_is_too_large_goes_alone() {
+    fn one_message_that_is_too_large_goes_alone() {
         let (sender, inbox) = inbox(Waker::new().unwrap());
-        assert!(sender.offer(message(limits::INBOX_BYTES + 1)).is_ok());
-        assert!(sender.offer(message(0)).is_err());
+        assert!(offer(&sender, 1, limits::INBOX_BYTES + 1));
+        assert!(!offer(&sender, 2, 0) || !offer(&sender, 2, 1));
         assert!(matches!(inbox.take(None), Taken::Message(_)));
-        let taken = (0..2 * limits::INBOX_MESSAGES).take_while(|_| sender.offer(message(0)).is_ok()).count();
-        assert_eq!(taken, limits::INBOX_MESSAGES);
     }
 
     #[test]
@@ -298,6 +321,6 @@ mod tests {
         let (sender, answers) = answers(waker.clone());
         drop(sender);
         assert!(is_awake(&waker));
-        assert!(matches!(answers.try_recv(), Err(TryRecvError::Disconnected)));
+        assert!(matches!(answers.try_recv(), Err(std::sync::mpsc::TryRecvError::Disconnected)));
     }
 }

@@ -6,7 +6,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use polymeter_proto::key::{Guard, KeyFileError, KeyPair, PublicKey};
+use nix::unistd::User;
+use polymeter_proto::key::{Guard, KeyFileError, KeyPair, PublicKey, SERVICE_USER};
 use rustix::process::geteuid;
 
 /// Why keys cannot be used. No secret is in it.
@@ -79,7 +80,13 @@ pub(crate) fn check_directory(path: &Path) -> Result<Metadata, KeyFileError> {
 }
 
 fn guard(metadata: &Metadata) -> Guard {
-    Guard { owner: metadata.uid(), mode: metadata.mode(), user: geteuid().as_raw() }
+    let user = geteuid().as_raw();
+    let mut guard = Guard { owner: metadata.uid(), mode: metadata.mode(), user, service: None };
+    if guard.asks_for_service() {
+        // A name service that does not answer knows nobody.
+        guard.service = User::from_name(SERVICE_USER).ok().flatten().map(|user| user.uid.as_raw());
+    }
+    guard
 }
 
 fn open(path: &Path) -> Result<(File, Guard), KeyFileError> {

@@ -10,12 +10,14 @@
 //! The invariant: what is acknowledged is committed, and what is committed is committed once. Frames that are not
 //! acknowledged are the agents' to keep, so that the collector holds nothing that it could not lose.
 
+pub mod check;
 pub mod clock;
 mod clocks;
 pub mod commit;
 pub mod config;
 pub mod control;
 pub mod directory;
+mod fair_queue;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod gate;
@@ -24,11 +26,13 @@ pub mod ingest;
 pub mod keys;
 pub mod limits;
 pub mod log;
+mod memory;
 mod metrics;
 pub mod query;
 mod quiet;
 mod receiver;
 pub mod refusal;
+mod settings;
 mod stop;
 pub mod store;
 mod writer;
@@ -51,6 +55,7 @@ use crate::inbox::Waker;
 use crate::keys::{KeyFiles, KeysError};
 use crate::metrics::Metrics;
 use crate::receiver::Receiver;
+use crate::settings::SharedSettings;
 use crate::stop::Stop;
 use crate::store::upkeep::Upkeep;
 use crate::store::{Choice, Store, StoreError, StoreUrl};
@@ -72,6 +77,8 @@ pub struct Collector {
     /// Let go after the receiver, whose socket it guards.
     gate: Option<Gate>,
     metrics: Option<metrics::Server>,
+    config: Config,
+    settings: SharedSettings,
 }
 
 /// Why a collector does not start.
@@ -184,7 +191,8 @@ impl Collector {
         let upkeep = Upkeep::start(config, choice.way)?;
         let server = config.metrics.map(|address| metrics::Server::start(address, Arc::clone(&metrics)));
         let server = server.transpose()?;
-        let (directory, clocks) = (Directory::default(), Clocks::new(config.clock));
+        let (directory, clocks) = (Directory::default(), Clocks::default());
+        let settings = SharedSettings::new(config);
         let mut writers = Vec::new();
         // One writer stores how jobs ended; without control nobody tells.
         let (outcome_sender, outcomes) = control::outcome::queue();
@@ -193,8 +201,9 @@ impl Collector {
             stores.into_iter().zip(outlets).zip(metrics.writers()).enumerate()
         {
             let (answers, directory) = (answer_sender.clone(), directory.clone());
-            let (clocks, metrics) = (clocks.clone(), Arc::clone(counts));
-            let ways = Ways { inbox, answers, directory, clocks, metrics, outcomes: outcomes.take() };
+            let (clocks, metrics, settings) = (clocks.clone(), Arc::clone(counts), settings.clone());
+            let outcomes = outcomes.take();
+            let ways = Ways { inbox, answers, directory, clocks, metrics, outcomes, settings };
             let writer = Writer::new(config.clone(), clock, stop.clone(), ways, store, number == 0);
             writers.push(spawn("writer", move || writer.run())?);
         }
@@ -227,6 +236,8 @@ impl Collector {
             control,
             gate,
             metrics: server,
+            config: config.clone(),
+            settings,
         })
     }
 
@@ -248,6 +259,13 @@ impl Collector {
     /// How samples are written, and why.
     pub const fn choice(&self) -> &Choice {
         &self.choice
+    }
+
+    /// Puts into force what of `config` can change while the collector runs: `commit_interval`, `commit_rows` and
+    /// `[clock]`. Returns the other keys whose values have changed: they count after a restart.
+    pub fn reload(&self, config: &Config) -> Vec<&'static str> {
+        self.settings.set(config);
+        settings::fixed_changes(&self.config, config)
     }
 
     /// Takes what lies in the socket, commits and acknowledges it, and ends the threads. Takes no longer than
@@ -319,7 +337,7 @@ fn open_stores(config: &Config) -> Result<Vec<Store>, StartError> {
         StoreUrl::Sqlite(_) => 1,
         StoreUrl::Postgres(_) => config.writers.max(1),
     };
-    let open = |_| Store::open(&config.store, config.timescaledb);
+    let open = |_| Store::open(&config.store, config.timescaledb, true);
     let stores = (0..writers).map(open).collect::<Result<_, _>>();
     stores.map_err(|source| StartError::Store { store: config.store.to_string(), source })
 }

@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
-/// Messages that ZeroMQ queues per agent in each direction. What does not fit waits in the agent's outbox.
-pub const SOCKET_MESSAGES: i32 = 256;
+/// Messages that ZeroMQ queues per agent on its way here. What does not fit waits in the agent's outbox. Each may have 4 MiB,
+/// and they lie here while the inboxes are full.
+pub const SOCKET_MESSAGES_IN: i32 = 32;
+
+/// Messages that ZeroMQ queues per agent on its way there.
+pub const SOCKET_MESSAGES_OUT: i32 = 256;
 
 /// Connections that wait to be accepted: after a power cut all nodes come at once, and those that find no room try again
 /// and again, which takes minutes with thousands of them. The kernel allows no more than its net.core.somaxconn.
@@ -15,6 +19,39 @@ pub const INBOX_BYTES: usize = 64 * 1024 * 1024;
 
 /// Messages that wait for one writer, however small they are.
 pub const INBOX_MESSAGES: usize = 16 * 1024;
+
+/// Bytes of one peer that wait for one writer: a whole dictionary on the wire, and what an agent has under way at most. What is
+/// beyond it is dropped.
+pub const PEER_INBOX_BYTES: usize = 32 * 1024 * 1024;
+
+/// Messages of one peer that wait for one writer, however small they are.
+pub const PEER_INBOX_MESSAGES: usize = 4 * 1024;
+
+/// Bytes that one peer may take in its turn while others wait.
+pub const TURN_BYTES: usize = 64 * 1024;
+
+/// Bytes that a peer may send without anything in them that can be stored: twice a whole dictionary. Beyond it, it is not
+/// heard but for [`USELESS_BYTES_PER_S`], until something of it can be stored.
+pub const USELESS_BYTES: usize = 128 * 1024 * 1024;
+
+/// See [`USELESS_BYTES`].
+pub const USELESS_BYTES_PER_S: usize = 1024 * 1024;
+
+/// What a message that is of no use counts for beside its bytes.
+pub const USELESS_MESSAGE_BYTES: usize = 512;
+
+/// How long a session of which nothing was ever accepted may be silent before it is forgotten.
+pub const STRANGER_SILENCE: Duration = Duration::from_secs(10);
+
+/// Memory that the dictionaries of such sessions may take together, whoever they belong to. With a new store all agents send
+/// theirs at once.
+pub const STRANGERS_DICTIONARY_BYTES: usize = 256 * 1024 * 1024;
+
+/// How often a writer that has such sessions looks after them.
+pub const TIDY_EVERY: Duration = Duration::from_secs(2);
+
+/// Bytes that must have been freed until the allocator is asked to give memory back.
+pub const TRIM_BYTES: usize = 4 * 1024 * 1024;
 
 /// Answers that wait to be sent. The receiver never waits for a writer, so that a writer may wait for it here.
 pub const ANSWERS: usize = 16 * 1024;
@@ -45,7 +82,7 @@ pub const SESSIONS: usize = 16 * 1024;
 /// Sessions of one peer: an agent has one, and its predecessor's while the outbox drains.
 pub const SESSIONS_PER_PEER: usize = 8;
 
-/// Memory that the dictionary of one session may take: about 300 000 series.
+/// Memory that the dictionary of one session may take, and all those of one peer: about 300 000 series.
 pub const SESSION_DICTIONARY_BYTES: usize = 64 * 1024 * 1024;
 
 /// Memory that the dictionaries of one writer's sessions may take together. The sessions that were quiet for longest are
@@ -89,6 +126,9 @@ pub const REFUSAL_LINES: u32 = 20;
 
 /// The first and the longest time between two attempts to reach the store.
 pub const RECONNECT: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+
+/// How long the file of an SQLite store may be missing before another one is made: it may be on its way back.
+pub const STORE_MISSING: Duration = Duration::from_secs(5);
 
 /// How long a stopping collector tries to commit what it took. The agents keep what it does not acknowledge.
 pub const STOP_COMMIT: Duration = Duration::from_secs(10);

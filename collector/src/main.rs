@@ -7,8 +7,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use polymeter_collector::config::Arguments;
-use polymeter_collector::keys::KeyFiles;
-use polymeter_collector::{Collector, Config, StartError, Totals, log};
+use polymeter_collector::{Collector, Config, StartError, Totals, check, log};
 use tokio::signal::unix::{SignalKind, signal};
 
 const BROKEN: u8 = 1;
@@ -28,6 +27,11 @@ fn main() -> ExitCode {
             };
         }
     };
+    // Before the configuration is read: whether that user can, is part of the question.
+    if let Some(Err(error)) = arguments.user.as_deref().map(check::become_user) {
+        log::error(error);
+        return ExitCode::from(USAGE);
+    }
     let config = match arguments.resolve() {
         Ok(config) => config,
         Err(faults) => {
@@ -36,17 +40,9 @@ fn main() -> ExitCode {
         }
     };
     if arguments.check {
-        if let Some(Err(error)) = config.keys.as_ref().map(KeyFiles::read) {
-            log::error(error);
-            return ExitCode::from(USAGE);
-        }
-        log::info(format_args!(
-            "the configuration is valid: listen at {}, store in {}",
-            config.listen, config.store
-        ));
-        return ExitCode::SUCCESS;
+        return checked(&config, arguments.user.is_some());
     }
-    match run(&config) {
+    match run(&arguments, &config) {
         Ok(totals) => {
             log::info(format_args!(
                 "stopped: {} frames with {} samples stored, {} repeated, {} samples rejected, {} stored apart, {} messages refused",
@@ -75,11 +71,29 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(config: &Config) -> Result<Totals, Box<dyn std::error::Error>> {
+fn checked(config: &Config, as_user: bool) -> ExitCode {
+    let faults = check::faults(config, as_user);
+    if !faults.is_empty() {
+        faults.iter().for_each(log::error);
+        return ExitCode::from(USAGE);
+    }
+    log::info(format_args!(
+        "the configuration is valid: listen at {}, store in {}",
+        config.listen, config.store
+    ));
+    ExitCode::SUCCESS
+}
+
+fn run(arguments: &Arguments, config: &Config) -> Result<Totals, Box<dyn std::error::Error>> {
     let event_loop = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Before anything starts, so that no signal is lost.
-    let (mut terminate, mut interrupt) = event_loop.block_on(async {
-        Ok::<_, std::io::Error>((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
+    let (mut terminate, mut interrupt, mut hangup) = event_loop.block_on(async {
+        let signals = (
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::interrupt())?,
+            signal(SignalKind::hangup())?,
+        );
+        Ok::<_, std::io::Error>(signals)
     })?;
     let collector = Collector::start(config, &zmq::Context::new())?;
     log::info(format_args!(
@@ -96,10 +110,32 @@ fn run(config: &Config) -> Result<Totals, Box<dyn std::error::Error>> {
         log::info(format_args!("own metrics at http://{address}/metrics"));
     }
     event_loop.block_on(async {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => return,
+                _ = interrupt.recv() => return,
+                _ = hangup.recv() => reload(arguments, &collector),
+            }
         }
     });
     Ok(collector.stop()?)
+}
+
+/// Reads the configuration again. A bad one leaves the old one in force.
+fn reload(arguments: &Arguments, collector: &Collector) {
+    let config = match arguments.resolve() {
+        Ok(config) => config,
+        Err(faults) => {
+            faults.0.iter().for_each(log::error);
+            return log::error("cannot use the new configuration: see above; the old one stays in force");
+        }
+    };
+    let unchanged = collector.reload(&config);
+    log::info("the configuration was read again");
+    if !unchanged.is_empty() {
+        log::warning(format_args!(
+            "cannot change while the collector runs: {}; restart it",
+            unchanged.join(", ")
+        ));
+    }
 }

@@ -1,6 +1,7 @@
 //! Reading back what was stored, for reports. The same statements for every store, but for how each writes times.
 
 mod backend;
+mod file;
 
 use std::collections::HashMap;
 use std::ops::Range;

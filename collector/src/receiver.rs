@@ -22,6 +22,7 @@ use zmq::{DONTWAIT, POLLIN, PollItem, Socket};
 use self::refusals::Refusals;
 pub(crate) use self::socket::make as make_socket;
 use crate::clock::Clock;
+use crate::fair_queue::Offered;
 use crate::gate::Admission;
 use crate::inbox::{Answer, Heard, InboxSender, Peer, Received, Waker};
 use crate::ingest::session_of;
@@ -137,7 +138,7 @@ impl Receiver {
     /// read until it has found some.
     fn receive(&self, held: &mut Option<(usize, Received)>, refusals: &mut Refusals) -> usize {
         if let Some((writer, message)) = held.take() {
-            *held = self.hand_on(writer, message);
+            *held = self.hand_on(writer, message, refusals);
         }
         let mut came = 0;
         while held.is_none() && came < limits::RECEIVE_BURST && !self.inboxes.is_empty() {
@@ -145,7 +146,7 @@ impl Receiver {
             came += 1;
             match payload.and_then(|bytes| Ok((peek(&bytes)?, bytes))) {
                 Ok((For::Writer(session), bytes)) => {
-                    *held = self.hand_on(self.writer_for(session), Received { peer, bytes });
+                    *held = self.hand_on(self.writer_for(session), Received { peer, bytes }, refusals);
                 }
                 Ok((For::Control(session, ask, line), _)) => {
                     let heard = Heard { peer, session, ask, line };
@@ -160,8 +161,28 @@ impl Receiver {
         came
     }
 
-    fn hand_on(&self, writer: usize, message: Received) -> Option<(usize, Received)> {
-        self.inboxes.get(writer)?.offer(message).err().map(|message| (writer, message))
+    fn hand_on(
+        &self,
+        writer: usize,
+        message: Received,
+        refusals: &mut Refusals,
+    ) -> Option<(usize, Received)> {
+        let peer = message.peer.clone();
+        match self.inboxes.get(writer)?.offer(message, self.clock.now().since_start) {
+            Offered::Taken => None,
+            Offered::NoRoom(message) => Some((writer, message)),
+            // An agent sends it again: it may send its window twice while the store is away.
+            Offered::TooMany => {
+                self.metrics.dropped.add(1);
+                None
+            }
+            Offered::Muted => {
+                self.metrics.dropped.add(1);
+                let why = "it sends more than it should that is of no use".to_owned();
+                self.refuse(&peer, &Refusal { kind: RefusalKind::Useless, why }, None, refusals);
+                None
+            }
+        }
     }
 
     /// The next message and who sent it, if there is one.
@@ -221,12 +242,18 @@ fn peek(bytes: &[u8]) -> Result<For, DecodeError> {
             let session = rest.first_chunk::<8>().ok_or(DecodeError::Truncated)?;
             Ok(For::Writer(SessionId(u64::from_le_bytes(*session))))
         }
-        (message::MAGIC, VERSION) => Ok(match ToCollector::decode(bytes)? {
-            ToCollector::Answered { session, ask, line } => For::Control(session, ask, line),
-            message @ (ToCollector::Dictionary { .. } | ToCollector::Skipped { .. }) => {
-                For::Writer(session_of(&message))
+        (message::MAGIC, VERSION) => {
+            // The writer decodes what is for it: no message is decoded twice, and none here that is not for control.
+            if let Some(session) = ToCollector::peek(bytes)? {
+                return Ok(For::Writer(session));
             }
-        }),
+            Ok(match ToCollector::decode(bytes)? {
+                ToCollector::Answered { session, ask, line } => For::Control(session, ask, line),
+                message @ (ToCollector::Dictionary { .. } | ToCollector::Skipped { .. }) => {
+                    For::Writer(session_of(&message))
+                }
+            })
+        }
         (frame::MAGIC | message::MAGIC, found) => Err(DecodeError::Version { found }),
         _ => Err(DecodeError::Magic),
     }

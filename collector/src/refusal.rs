@@ -15,11 +15,14 @@ pub enum RefusalKind {
     Key,
     /// It speaks for a node that the key of its connection is not for.
     Node,
+    /// Its peer has sent too much that is of no use.
+    Useless,
 }
 
 impl RefusalKind {
     /// All there are.
-    pub const ALL: [Self; 5] = [Self::Undecodable, Self::Version, Self::Contradiction, Self::Key, Self::Node];
+    pub const ALL: [Self; 6] =
+        [Self::Undecodable, Self::Version, Self::Contradiction, Self::Key, Self::Node, Self::Useless];
 
     /// The word for it in the collector's own metrics.
     pub const fn as_str(self) -> &'static str {
@@ -29,6 +32,7 @@ impl RefusalKind {
             Self::Contradiction => "contradiction",
             Self::Key => "key",
             Self::Node => "node",
+            Self::Useless => "useless",
         }
     }
 
@@ -38,6 +42,7 @@ impl RefusalKind {
             Self::Undecodable | Self::Version | Self::Contradiction => {
                 "is it a polymeter-agent of this version?"
             }
+            Self::Useless => "no agent does that; use keys, so that only your nodes can send",
             Self::Key => {
                 "the agent keeps its data until its key is back in the directory of authorised agents"
             }

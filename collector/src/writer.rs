@@ -3,6 +3,8 @@
 //! While the store is away a writer takes nothing: its inbox fills, the receiver stops reading, and the data wait in the
 //! agents' outboxes, where they belong. Nothing is acknowledged before it is committed.
 
+mod persist;
+
 use std::collections::HashSet;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -11,6 +13,7 @@ use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::frame::{self, Frame};
 use polymeter_proto::wire::message::ToCollector;
 
+use self::persist::NotStored;
 use crate::clock::Clock;
 use crate::clocks::Clocks;
 use crate::commit::{Accepted, LossReason, Losses};
@@ -21,9 +24,10 @@ use crate::inbox::{Answer, AnswerSender, Inbox, Peer, Received, Taken};
 use crate::ingest::{Ingest, Verdict, micros, session_of};
 use crate::metrics::WriterMetrics;
 use crate::refusal::Refusal;
+use crate::settings::{Settings, SharedSettings};
 use crate::stop::Stop;
-use crate::store::{Store, StoreError};
-use crate::{limits, log};
+use crate::store::{Origin, Store};
+use crate::{limits, log, memory};
 
 /// What one writer, or all of them, did.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -57,14 +61,6 @@ impl Totals {
     }
 }
 
-/// Why something is not in the store.
-enum NotStored {
-    /// The collector stops, and the store did not come back in time.
-    GivenUp,
-    /// The store does not take these data, and never will.
-    Refused(StoreError),
-}
-
 /// What a writer takes from and gives to.
 #[derive(Debug)]
 pub(crate) struct Ways {
@@ -80,6 +76,8 @@ pub(crate) struct Ways {
     pub(crate) metrics: Arc<WriterMetrics>,
     /// How jobs ended, where this writer is the one to store that.
     pub(crate) outcomes: Option<mpsc::Receiver<Told>>,
+    /// What may change while it works.
+    pub(crate) settings: SharedSettings,
 }
 
 /// One writer with its connection.
@@ -94,6 +92,10 @@ pub(crate) struct Writer {
     clocks: Clocks,
     /// None while it is away.
     store: Option<Store>,
+    /// Where it led when it was there last.
+    origin: Origin,
+    /// Since when its file is missing.
+    missing_since: Option<Duration>,
     ingest: Ingest,
     /// What the next transaction is to hold.
     gathered: Vec<Accepted>,
@@ -102,11 +104,17 @@ pub(crate) struct Writer {
     since: Duration,
     /// When silent sessions are looked for again; none where another writer does.
     next_look: Option<Duration>,
+    /// When it last looked after strangers, and how many bytes were freed since the allocator was asked to give memory back.
+    tidied: Duration,
+    freed_bytes: usize,
     /// The stop's patience is over: what still comes is left to the agents.
     given_up: bool,
     totals: Totals,
     metrics: Arc<WriterMetrics>,
     outcomes: Option<mpsc::Receiver<Told>>,
+    shared_settings: SharedSettings,
+    /// Those in force.
+    settings: Settings,
 }
 
 impl Writer {
@@ -114,11 +122,13 @@ impl Writer {
         config: Config,
         clock: Clock,
         stop: Stop,
-        Ways { inbox, answers, directory, clocks, metrics, outcomes }: Ways,
+        Ways { inbox, answers, directory, clocks, metrics, outcomes, settings }: Ways,
         store: Store,
         looks_for_silence: bool,
     ) -> Self {
-        let ingest = Ingest::new(config.clock);
+        let (shared_settings, settings) = (settings.clone(), settings.get());
+        let ingest = Ingest::new(settings.clock);
+        let origin = store.origin();
         // Agents that are still there have that long to reach a collector that was away.
         let next_look = looks_for_silence.then(|| clock.now().since_start + config.silent_after);
         Self {
@@ -130,15 +140,21 @@ impl Writer {
             directory,
             clocks,
             store: Some(store),
+            origin,
+            missing_since: None,
             ingest,
             gathered: Vec::new(),
             rows: 0,
             since: Duration::ZERO,
             next_look,
+            tidied: Duration::ZERO,
+            freed_bytes: 0,
             given_up: false,
             totals: Totals::default(),
             metrics,
             outcomes,
+            shared_settings,
+            settings,
         }
     }
 
@@ -146,7 +162,13 @@ impl Writer {
     pub(crate) fn run(mut self) -> Totals {
         loop {
             match self.inbox.take(self.next_wake()) {
-                Taken::Message(message) => self.judge(message),
+                Taken::Message(message) => {
+                    self.look_up_settings();
+                    let (peer, len) = (message.peer.clone(), message.bytes.len());
+                    let is_useful = self.judge(message);
+                    self.inbox.note(&peer, len, is_useful, self.clock.now().since_start);
+                    self.freed_bytes += if is_useful { 0 } else { len };
+                }
                 Taken::Nothing => {}
                 Taken::Closed => break,
             }
@@ -155,6 +177,7 @@ impl Writer {
             }
             self.end_silent();
             self.tell_outcomes();
+            self.tidy();
             self.metrics.show(&self.totals, self.ingest.sessions());
         }
         self.commit();
@@ -173,10 +196,34 @@ impl Writer {
         }
     }
 
+    fn look_up_settings(&mut self) {
+        let settings = self.shared_settings.get();
+        if settings != self.settings {
+            self.settings = settings;
+            self.ingest.set_range(settings.clock);
+        }
+    }
+
+    /// Forgets now and then who sends nothing that can be stored.
+    fn tidy(&mut self) {
+        let now = self.clock.now();
+        if now.since_start.saturating_sub(self.tidied) < limits::TIDY_EVERY {
+            return;
+        }
+        self.tidied = now.since_start;
+        self.ingest.forget_silent_strangers(now);
+        self.freed_bytes += self.ingest.take_freed();
+        self.inbox.tidy(now.since_start);
+        if self.freed_bytes >= limits::TRIM_BYTES {
+            memory::trim();
+            self.freed_bytes = 0;
+        }
+    }
+
     /// How long the gathered may still wait for more.
     fn patience(&self) -> Option<Duration> {
         let waited = || self.clock.now().since_start.saturating_sub(self.since);
-        (!self.gathered.is_empty()).then(|| self.config.commit_interval.saturating_sub(waited()))
+        (!self.gathered.is_empty()).then(|| self.settings.commit_interval.saturating_sub(waited()))
     }
 
     /// How long to wait for a message.
@@ -184,7 +231,9 @@ impl Writer {
         let now = self.clock.now().since_start;
         let until_look = self.next_look.map(|look| look.saturating_sub(now));
         let until_told = self.outcomes.is_some().then_some(limits::OUTCOMES_EVERY);
-        self.patience().into_iter().chain(until_look).chain(until_told).min()
+        let is_untidy = self.ingest.has_strangers() || self.freed_bytes >= limits::TRIM_BYTES;
+        let until_tidy = is_untidy.then_some(limits::TIDY_EVERY);
+        self.patience().into_iter().chain(until_look).chain(until_told).chain(until_tidy).min()
     }
 
     /// Ends the sessions of which nothing was heard for too long, now and then.
@@ -193,24 +242,35 @@ impl Writer {
         if self.next_look.is_none_or(|look| now.since_start < look) || self.store.is_none() {
             return;
         }
-        let silent_after = self.config.silent_after;
+        let silent_after = self.settings.silent_after;
         self.next_look = Some(now.since_start + silent_after.min(limits::SILENCE_LOOK));
         let cutoff_us = now.wall_us.saturating_sub(micros(silent_after));
-        if let Err(error) = self.attempt(|store| store.end_silent(cutoff_us, now.wall_us)) {
-            log::warning(format_args!("cannot end silent sessions: {}; trying again", log::chain(&error)));
+        match self.attempt(|store| store.end_silent(cutoff_us, now.wall_us)) {
+            Ok(()) => {}
+            Err(error) if error.is_loss() => {
+                log::error(log::chain(&error));
+                self.begin_anew();
+            }
+            Err(error) => {
+                log::warning(format_args!(
+                    "cannot end silent sessions: {}; trying again",
+                    log::chain(&error)
+                ));
+            }
         }
     }
 
     fn is_due(&self) -> bool {
-        self.rows >= self.config.commit_rows
+        self.rows >= self.settings.commit_rows
             || self.gathered.len() >= limits::COMMIT_FRAMES
             || self.patience() == Some(Duration::ZERO)
     }
 
-    fn judge(&mut self, Received { peer, bytes }: Received) {
+    /// Does what follows from a message, and says whether it was of any use: whether something of it is to be stored.
+    fn judge(&mut self, Received { peer, bytes }: Received) -> bool {
         if self.given_up {
             self.totals.given_up += 1;
-            return;
+            return true;
         }
         let verdict = if bytes.starts_with(&frame::MAGIC) {
             Frame::decode(&bytes).map(|frame| self.judge_frame(&peer, frame))
@@ -221,9 +281,14 @@ impl Writer {
             self.directory.learn(presence);
         }
         match verdict {
-            Ok(verdict) => self.follow(peer, verdict),
+            Ok(verdict) => {
+                let is_useful = matches!(verdict, Verdict::Accepted(_) | Verdict::Rejected(..));
+                self.follow(peer, verdict);
+                is_useful
+            }
             Err(error) => {
                 self.answers.send(Answer::Refusal(peer, Refusal::from(error), Frame::peek(&bytes)));
+                false
             }
         }
     }
@@ -250,6 +315,10 @@ impl Writer {
         match self.persist(|store| store.last_sequence(session)) {
             Ok(last) => self.ingest.open(session, peer, last, self.clock.now()),
             Err(NotStored::GivenUp) => false,
+            Err(NotStored::StoreLost) => {
+                self.begin_anew();
+                false
+            }
             Err(NotStored::Refused(error)) => {
                 log::warning(format_args!("cannot look up session {session}: {}", log::chain(&error)));
                 false
@@ -269,7 +338,7 @@ impl Writer {
             }
             Verdict::Repeated(ack) => {
                 self.totals.repeated += 1;
-                if let Some(ack) = ack {
+                if let Some(ack) = ack.filter(|_| self.is_store_there()) {
                     self.answers.send(Answer::Message(peer, ack));
                 }
             }
@@ -284,7 +353,7 @@ impl Writer {
             self.since = self.clock.now().since_start;
         }
         if accepted.outside.is_some() {
-            self.clocks.report(&accepted, self.clock.now().since_start);
+            self.clocks.report(&accepted, self.settings.clock, self.clock.now().since_start);
         }
         self.rows += accepted.rows() + accepted.rows_apart();
         self.gathered.push(accepted);
@@ -301,7 +370,16 @@ impl Writer {
             Err(NotStored::Refused(_)) => self.commit_one_by_one(frames),
             Ok(()) => {}
             Err(NotStored::GivenUp) => self.give_up(frames.len()),
+            Err(NotStored::StoreLost) => self.begin_anew(),
         }
+    }
+
+    /// Forgets what was remembered of a store that is gone, ids included. The agents have what was not acknowledged, and
+    /// say of the rest that it was: it is counted as lost where the store does not have it.
+    fn begin_anew(&mut self) {
+        self.gathered.clear();
+        self.rows = 0;
+        self.ingest.forget_all();
     }
 
     /// One frame that the store refuses must not keep the others out: each goes alone, and of the one that is refused
@@ -313,33 +391,41 @@ impl Writer {
             let session = frame.session.id;
             if self.given_up {
                 self.totals.given_up += 1;
-            } else if !stuck.contains(&session) && !self.commit_alone(&frame) {
-                stuck.insert(session);
-                self.ingest.forget(session);
+                continue;
+            }
+            if stuck.contains(&session) {
+                continue;
+            }
+            match self.commit_alone(&frame) {
+                Ok(true) => {}
+                Ok(false) => {
+                    stuck.insert(session);
+                    self.ingest.forget(session);
+                }
+                // The other frames bear ids of the store that is gone.
+                Err(NotStored::StoreLost) => return self.begin_anew(),
+                Err(NotStored::GivenUp | NotStored::Refused(_)) => self.give_up(1),
             }
         }
     }
 
     /// Stores a frame, or else what was in it as a loss, or else that something was lost. Says whether it did.
-    fn commit_alone(&mut self, frame: &Accepted) -> bool {
+    fn commit_alone(&mut self, frame: &Accepted) -> Result<bool, NotStored> {
         let losses =
             [frame.as_loss(LossReason::StoreRefused), frame.as_loss_of_nobody(LossReason::StoreRefused)];
         for attempt in std::iter::once(frame).chain(&losses) {
             match self.store_all(std::slice::from_ref(attempt)) {
-                Ok(()) => return true,
+                Ok(()) => return Ok(true),
                 Err(NotStored::Refused(error)) => log::warning(format_args!(
                     "the store refuses frame {} of session {}: {}",
                     frame.sequence,
                     frame.session.id,
                     log::chain(&error)
                 )),
-                Err(NotStored::GivenUp) => {
-                    self.give_up(1);
-                    return false;
-                }
+                Err(not_stored) => return Err(not_stored),
             }
         }
-        false
+        Ok(false)
     }
 
     fn give_up(&mut self, frames: usize) {
@@ -362,67 +448,5 @@ impl Writer {
             }
         }
         Ok(())
-    }
-
-    /// Does `operation`, however long the store is away; but not much longer than a stop may take.
-    fn persist<T>(
-        &mut self,
-        operation: impl Fn(&mut Store) -> Result<T, StoreError>,
-    ) -> Result<T, NotStored> {
-        let mut away_since = None;
-        let mut pause = limits::RECONNECT.0;
-        loop {
-            let error = match self.attempt(&operation) {
-                Ok(value) => {
-                    self.metrics.store_away.set(0);
-                    if let Some(since) = away_since {
-                        let now = self.clock.now().since_start;
-                        let away = now.saturating_sub(since);
-                        // Nobody was silent: nothing could be stored of anybody.
-                        self.next_look = self.next_look.map(|_| now + self.config.silent_after);
-                        log::info(format_args!(
-                            "the store is back after {:.1} s; nothing was lost here",
-                            away.as_secs_f64()
-                        ));
-                    }
-                    return Ok(value);
-                }
-                Err(error) if error.is_refusal() => return Err(NotStored::Refused(error)),
-                Err(error) => error,
-            };
-            self.metrics.store_failures.add(1);
-            self.metrics.store_away.set(1);
-            let now = self.clock.now().since_start;
-            if away_since.is_none() {
-                away_since = Some(now);
-                log::warning(format_args!(
-                    "{}; trying again until it works, and meanwhile the agents keep their data",
-                    log::chain(&error)
-                ));
-            }
-            if self.stop.since().is_some_and(|since| now.saturating_sub(since) >= limits::STOP_COMMIT) {
-                log::warning(
-                    "the store did not come back before the stop; the agents keep what is not acknowledged",
-                );
-                self.given_up = true;
-                return Err(NotStored::GivenUp);
-            }
-            self.stop.pause(pause);
-            pause = (pause * 2).min(limits::RECONNECT.1);
-        }
-    }
-
-    fn attempt<T>(
-        &mut self,
-        operation: impl Fn(&mut Store) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        // After a fault the connection may be in any state: a new one is in a known state.
-        let mut store = match self.store.take() {
-            Some(store) => store,
-            None => Store::open(&self.config.store, self.config.timescaledb)?,
-        };
-        let value = operation(&mut store)?;
-        self.store = Some(store);
-        Ok(value)
     }
 }

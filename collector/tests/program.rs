@@ -34,11 +34,15 @@ fn run(arguments: &[&str]) -> (Option<i32>, String) {
 }
 
 fn terminate(child: &Child) {
-    kill_process(Pid::from_raw(child.id().try_into().unwrap()).unwrap(), Signal::TERM).unwrap();
+    signal(child, Signal::TERM);
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_raw(child.id().try_into().unwrap()).unwrap(), signal).unwrap();
 }
 
 /// Starts the program with a new store, and says where it listens. What it writes further comes line by line.
-fn start(store: &str, more: &[&str]) -> (Child, impl Iterator<Item = String> + use<>, String) {
+fn start(store: &str, more: &[&str]) -> (Running, impl Iterator<Item = String> + use<>, String) {
     let mut child = program()
         .args(["--listen", "tcp://127.0.0.1:*", "--store", store])
         .args(more)
@@ -53,7 +57,17 @@ fn start(store: &str, more: &[&str]) -> (Child, impl Iterator<Item = String> + u
         .unwrap_or_else(|| panic!("{first}"));
     assert!(!endpoint.ends_with('*') && first.contains("SQLite"), "{first}");
     let endpoint = endpoint.to_owned();
-    (child, lines, endpoint)
+    (Running(child), lines, endpoint)
+}
+
+/// A program that ends with its test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
 }
 
 #[test]
@@ -66,10 +80,10 @@ fn it_stores_until_it_is_told_to_stop() {
     agent.frame(&[(&shape(1, None), now_us(), &values(1).0)], &[], &[]);
     agent.send(1);
     agent.settle();
-    terminate(&child);
+    terminate(&child.0);
     let last = lines.last().unwrap();
     assert!(last.contains("1 frames with 3 samples stored"), "{last}");
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(child.0.wait().unwrap().code(), Some(0));
 }
 
 #[test]
@@ -89,7 +103,7 @@ fn a_clock_that_is_far_off_is_reported_once() {
         agent.send_from(0);
         agent.settle();
     }
-    terminate(&child);
+    terminate(&child.0);
     let lines: Vec<_> = lines.collect();
     let of = |node: &str| lines.iter().filter(|line| line.contains(node)).collect::<Vec<_>>();
     for node in ["n1", "n2"] {
@@ -103,7 +117,47 @@ fn a_clock_that_is_far_off_is_reported_once() {
         lines.last().unwrap().contains("0 samples stored")
             && lines.last().unwrap().contains("18 stored apart")
     );
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(child.0.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_hangup_has_the_configuration_read_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = format!("sqlite:{}", directory.path().join("p.db").display());
+    let config = directory.path().join("collector.toml");
+    let write = |text: &str| std::fs::write(&config, text).unwrap();
+    write("[clock]\nahead = '1h'\n");
+    let (mut child, mut lines, endpoint) = start(&store, &["--config", config.to_str().unwrap()]);
+    let context = zmq::Context::new();
+    let mut agent = Agent::new(&context, &endpoint, "n1", 1);
+    let mut in_two_hours = |seed| {
+        let time_us = now_us() + 7200 * 1_000_000;
+        agent.frame(&[(&shape(1, None), time_us, &values(seed).0)], &[], &[]);
+        agent.send_from(0);
+        agent.settle();
+    };
+    in_two_hours(1);
+    assert!(lines.next().unwrap().contains("node n1 dates samples"));
+    let hang_up = |child: &Running| signal(&child.0, Signal::HUP);
+    // A bad file changes nothing, and its faults are told.
+    write("writers = 0\n[clock]\nahead = '1y'\n");
+    hang_up(&child);
+    let said: Vec<_> = lines.by_ref().take(3).collect();
+    for line in ["collector.toml:1: ", "collector.toml:3: "] {
+        assert!(said[..2].iter().any(|fault| fault.contains(line)), "{said:?}");
+    }
+    assert!(said[2].starts_with("error: ") && said[2].contains("the old one stays in force"), "{said:?}");
+    in_two_hours(2);
+    write("commit_interval = '100ms'\nwriters = 3\nmetrics = '127.0.0.1:9'\n[clock]\nahead = '3h'\n");
+    hang_up(&child);
+    assert_eq!(lines.next().unwrap(), "the configuration was read again");
+    let said = lines.next().unwrap();
+    assert!(said.ends_with("cannot change while the collector runs: writers, metrics; restart it"), "{said}");
+    in_two_hours(3);
+    terminate(&child.0);
+    let last = lines.last().unwrap();
+    assert!(last.contains("3 samples stored") && last.contains("6 samples rejected"), "{last}");
+    assert_eq!(child.0.wait().unwrap().code(), Some(0));
 }
 
 #[test]

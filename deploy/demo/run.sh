@@ -25,6 +25,11 @@ clean_up() {
         while read -r pid; do kill -9 "$pid" 2>/dev/null || true; done <"$group/cgroup.procs"
         for _ in 1 2 3 4 5 6 7 8 9 10; do rmdir "$group" 2>/dev/null && break || sleep 0.05; done
     done
+    give_back
+}
+
+give_back() { # made with sudo, and yet the user's own: the store is readable by its owner only
+    [ -z "${SUDO_UID:-}" ] || chown -R "$SUDO_UID:${SUDO_GID:-$SUDO_UID}" "$data"
 }
 trap clean_up EXIT
 trap 'exit 130' INT TERM
@@ -70,8 +75,7 @@ kill "$agent" && wait "$agent"
 kill "$collector" && wait "$collector"
 agent="" collector=""
 rm -f "$data/scratch"
-# Made with sudo, and yet the user's own.
-[ -z "${SUDO_UID:-}" ] || chown -R "$SUDO_UID:${SUDO_GID:-$SUDO_UID}" "$data"
+give_back
 
 "$bin/polymeter" report --store "$store" --job "$job"
 echo

@@ -22,6 +22,10 @@ pub struct Arguments {
     #[arg(long)]
     pub check: bool,
 
+    /// With --check: as this user, whether it can read the keys and write where it must.
+    #[arg(long, value_name = "NAME", requires = "check")]
+    pub user: Option<String>,
+
     /// The collector's endpoint, instead of the configuration's.
     #[arg(long, value_name = "ENDPOINT", value_parser = config::endpoint)]
     collector: Option<String>,

@@ -6,8 +6,10 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use polymeter_proto::key::{Guard, KeyFileError, KeyPair, PublicKey};
+use polymeter_proto::key::{Guard, KeyFileError, KeyPair, PublicKey, SERVICE_USER};
 use rustix::process::geteuid;
+
+use crate::accounts::uid_of;
 
 /// Where the agent's keys are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,5 +106,10 @@ fn open(path: &Path) -> Result<(File, Guard), KeyFileError> {
     let file = File::open(path).map_err(cannot_read)?;
     // Of the file that is open, whatever the path has become meanwhile.
     let metadata = file.metadata().map_err(cannot_read)?;
-    Ok((file, Guard { owner: metadata.uid(), mode: metadata.mode(), user: geteuid().as_raw() }))
+    let user = geteuid().as_raw();
+    let mut guard = Guard { owner: metadata.uid(), mode: metadata.mode(), user, service: None };
+    if guard.asks_for_service() {
+        guard.service = uid_of(SERVICE_USER);
+    }
+    Ok((file, guard))
 }

@@ -10,6 +10,7 @@ mod agent;
 mod allowance;
 pub mod arguments;
 pub mod asker;
+pub mod check;
 pub mod clock;
 pub mod config;
 pub mod control;

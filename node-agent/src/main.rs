@@ -8,8 +8,7 @@ use clap::Parser;
 use polymeter_agent::arguments::Arguments;
 use polymeter_agent::config::Config;
 use polymeter_agent::delivery::spool::SpoolError;
-use polymeter_agent::keys::KeyFiles;
-use polymeter_agent::{Agent, StartError, detach, kernel, log};
+use polymeter_agent::{Agent, StartError, check, detach, kernel, log};
 use rustix::event::{Timespec, poll};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -34,6 +33,11 @@ fn main() -> ExitCode {
     kernel::keep_memory_small();
     kernel::raise_descriptor_limit();
     let arguments = Arguments::parse();
+    // Before the configuration is read: whether that user can, is part of the question.
+    if let Some(Err(error)) = arguments.user.as_deref().map(check::become_user) {
+        log::error(&error);
+        return ExitCode::from(EXIT_CONFIGURATION);
+    }
     let config = match arguments.load() {
         Ok(config) => config,
         Err(error) => {
@@ -42,8 +46,9 @@ fn main() -> ExitCode {
         }
     };
     if arguments.check {
-        if let Some(Err(error)) = config.keys.as_ref().map(KeyFiles::read) {
-            log::error(&format!("the keys cannot be used: {error}"));
+        let faults = check::faults(&config);
+        if !faults.is_empty() {
+            faults.iter().for_each(|fault| log::error(fault));
             return ExitCode::from(EXIT_CONFIGURATION);
         }
         log::info("the configuration is good");

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use polymeter_agent::control::{Answer, Verb, beside};
+use polymeter_agent::log::Priority;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::control::ask_within;
@@ -113,13 +114,19 @@ impl Starting {
         if let Some(collector) = &self.collector {
             command.arg("--collector").arg(collector);
         }
-        // What is wrong with it comes on stderr.
-        let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status();
+        // What is wrong with it comes on stderr, which it lets go of when it is ready. It belongs where this program's own
+        // messages go: a scheduler may keep no more than syslog does.
+        let ended = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).output();
         let failed = |why: String| Failure::Refused(format!("cannot start {}: {why}", program.display()));
-        match status {
-            Ok(status) if status.success() => Ok(()),
-            Ok(status) => Err(failed(format!("it ended with {status}"))),
-            Err(error) => Err(failed(error.to_string())),
+        let ended = ended.map_err(|error| failed(error.to_string()))?;
+        let said = String::from_utf8_lossy(&ended.stderr);
+        let said: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        if !ended.status.success() {
+            let why = if said.is_empty() { String::new() } else { format!(": {}", said.join("; ")) };
+            return Err(failed(format!("it ended with {}{why}", ended.status)));
         }
+        let grave = said.into_iter().filter(|line| !line.contains(": info: "));
+        grave.for_each(|line| super::report(Priority::Warning, line));
+        Ok(())
     }
 }

@@ -1,8 +1,8 @@
 //! A database in memory: what is committed stays, and a transaction is all or nothing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use polymeter_collector::commit::{Accepted, Account as Line};
+use polymeter_collector::commit::{Accepted, Account as Line, LossReason, MissingFrames, check_gaps};
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::series::SessionId;
 
@@ -10,7 +10,7 @@ use polymeter_proto::series::SessionId;
 pub(crate) type Source = (SessionId, Option<(u32, String)>, String);
 
 /// What the ledger has of one source.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Account {
     pub(crate) tally: Tally,
     pub(crate) lost: u64,
@@ -19,7 +19,7 @@ pub(crate) struct Account {
     pub(crate) excess: u64,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Store {
     /// The last sequence number of each session.
     pub(crate) last: HashMap<SessionId, u64>,
@@ -30,15 +30,38 @@ pub(crate) struct Store {
     pub(crate) ledger: HashMap<Source, Account>,
     /// Each event, by its time, which is its name.
     pub(crate) events: HashMap<i64, SessionId>,
+    /// Sessions of which the store says that frames are missing.
+    pub(crate) incomplete: HashSet<SessionId>,
+    /// Another file has another one.
+    pub(crate) file: u64,
+    /// What it had before it was replaced, and the session of each.
+    pub(crate) gone: HashMap<u64, SessionId>,
+    /// Sessions that were there when it was replaced, and whether some of their samples were lost by then.
+    pub(crate) struck: HashMap<SessionId, bool>,
 }
 
 impl Store {
+    /// Gives way to `copy`, which is in the same file or not.
+    pub(crate) fn replace(&mut self, copy: &Self, is_same_file: bool) {
+        let mut before = std::mem::replace(self, copy.clone());
+        before.samples.retain(|sample, _| !self.samples.contains_key(sample));
+        self.gone = before.gone;
+        self.gone.extend(before.samples);
+        self.struck = before.struck;
+        for session in before.last.keys() {
+            *self.struck.entry(*session).or_default() |= before.lost.contains_key(session);
+        }
+        self.file = before.file + u64::from(!is_same_file);
+    }
+
     pub(crate) fn last_sequence(&self, session: SessionId) -> u64 {
         self.last.get(&session).copied().unwrap_or_default()
     }
 
-    /// Stores what is not stored yet, and says up to where each session is stored.
-    pub(crate) fn commit(&mut self, frames: &[Accepted]) -> Vec<(SessionId, u64)> {
+    /// Stores what is not stored yet, and says up to where each session is stored. Takes nothing where it does not have what
+    /// comes before.
+    pub(crate) fn commit(&mut self, frames: &[Accepted]) -> Result<Vec<(SessionId, u64)>, MissingFrames> {
+        check_gaps(frames, &self.last)?;
         let mut through = HashMap::new();
         for frame in frames {
             let last = self.last.entry(frame.session.id).or_default();
@@ -50,7 +73,7 @@ impl Store {
         }
         let mut through: Vec<_> = through.into_iter().collect();
         through.sort_by_key(|(session, _)| session.0);
-        through
+        Ok(through)
     }
 
     fn put(&mut self, frame: &Accepted) {
@@ -67,6 +90,10 @@ impl Store {
             account.stored += samples.values.len() as u64;
         }
         for loss in &frame.losses {
+            if loss.reason == LossReason::StoreReplaced {
+                self.incomplete.insert(session);
+                continue;
+            }
             *self.lost.entry(session).or_default() += loss.samples;
             let account = loss.account.as_ref().expect("an honest agent says whose samples are lost");
             self.ledger.entry(source(account)).or_default().lost += loss.samples;

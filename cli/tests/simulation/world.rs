@@ -45,6 +45,8 @@ pub(crate) struct World {
     damaged: HashMap<(SessionId, u64), u32>,
     /// Samples of agents that were killed, by session.
     killed: HashMap<SessionId, u64>,
+    /// The store as it was copied.
+    copy: Store,
     /// Frames that were on the disk of an agent when it was killed, and their samples.
     spooled: Vec<(SessionId, u64, Vec<u64>)>,
 }
@@ -69,6 +71,7 @@ impl World {
             seen: HashSet::new(),
             damaged: HashMap::new(),
             killed: HashMap::new(),
+            copy: Store::default(),
             spooled: Vec::new(),
             random,
         };
@@ -104,6 +107,7 @@ impl World {
             95..96 => self.kill_agent(agent),
             96..97 => self.commit_without_a_word(),
             97..98 => self.fault_of_disk(agent),
+            98..99 => self.replace_store(),
             _ => self.wait_long(),
         }
     }
@@ -238,6 +242,20 @@ impl World {
         }
     }
 
+    /// The store is copied, or gives way to the copy or to nothing, under a collector that runs or does not.
+    fn replace_store(&mut self) {
+        match self.random.below(10) {
+            0..5 => return self.copy = self.store.clone(),
+            5 => self.copy = Store::default(),
+            _ => {}
+        }
+        let is_same_file = self.random.percent(50);
+        self.store.replace(&self.copy, is_same_file);
+        if self.random.percent(30) {
+            self.restart_collector();
+        }
+    }
+
     fn wait_long(&mut self) {
         self.now_ns += self.random.below(70) * 1_000_000_000;
     }
@@ -275,6 +293,10 @@ impl World {
 
     fn check(&self) {
         for agent in &self.agents {
+            if self.store.struck.contains_key(&agent.session) {
+                self.check_struck(agent);
+                continue;
+            }
             let stored = self.stored(agent.session);
             let lost = self.store.lost.get(&agent.session).copied().unwrap_or_default();
             assert_eq!(stored + lost, agent.samples, "session {}: {stored} + {lost}", agent.session);
@@ -295,7 +317,8 @@ impl World {
                 assert!(self.store.events.contains_key(event), "event {event} is not stored");
             }
         }
-        for (session, sequence, samples) in &self.spooled {
+        let spooled = self.spooled.iter().filter(|(session, ..)| !self.store.struck.contains_key(session));
+        for (session, sequence, samples) in spooled {
             let is_poisoned = self.poisoned.contains(&(*session, *sequence));
             let is_stored = |sample| is_poisoned != self.store.samples.contains_key(sample);
             assert!(samples.iter().all(is_stored), "frame {sequence} of session {session} was on the disk");
@@ -307,6 +330,24 @@ impl World {
                 assert!(account.excess == 0, "{whose:?} {account:?}");
             }
         }
+    }
+
+    /// What the store had before it was replaced may be missing, and nothing else; and it knows that something is.
+    fn check_struck(&self, agent: &Agent) {
+        let session = agent.session;
+        let stored = self.stored(session);
+        let lost = self.store.lost.get(&session).copied().unwrap_or_default();
+        let is_gone =
+            |(sample, of): &(&u64, &SessionId)| **of == session && !self.store.samples.contains_key(*sample);
+        let gone = self.store.gone.iter().filter(is_gone).count() as u64;
+        assert!(stored + lost + gone <= agent.samples, "session {session} has too much");
+        if !self.store.struck[&session] {
+            assert_eq!(stored + lost + gone, agent.samples, "session {session}: {stored} + {lost} + {gone}");
+        }
+        assert!(gone == 0 || self.store.incomplete.contains(&session), "session {session} is incomplete");
+        let is_whole = |event| self.store.events.contains_key(event);
+        let is_known = self.store.incomplete.contains(&session);
+        assert!(is_known || agent.events.iter().all(is_whole), "session {session} lacks events");
     }
 
     fn stored(&self, session: SessionId) -> u64 {

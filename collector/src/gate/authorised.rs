@@ -146,7 +146,7 @@ fn judge(files: &[PathBuf], read: impl Fn(&Path) -> Result<PublicKey, KeyFileErr
 /// file the name and the content.
 #[cfg(fuzzing)]
 pub fn authorise(files: &[(PathBuf, &[u8])]) -> (Vec<Arc<Identifier>>, Vec<String>) {
-    let guard = polymeter_proto::key::Guard { owner: 0, mode: 0o644, user: 0 };
+    let guard = polymeter_proto::key::Guard { owner: 0, mode: 0o644, user: 0, service: None };
     let content =
         |path: &Path| files.iter().find(|(file, _)| file == path).map_or(&b""[..], |(_, text)| text);
     let paths: Vec<_> = files.iter().map(|(path, _)| path.clone()).collect();

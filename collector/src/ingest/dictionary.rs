@@ -326,12 +326,12 @@ impl Dictionary {
         }
         if self.ended.len() > ENDED_JOBS
             && let Some(oldest) = self.ended.pop_front()
-            && self.jobs.remove(&oldest).is_some()
+            && let Some(job) = self.jobs.remove(&oldest)
         {
             let before = self.accounts.len();
             self.accounts.retain(|(job, _), _| *job != Some(oldest));
             self.owners.remove(&oldest);
-            freed += ENTRY_BYTES * (1 + before - self.accounts.len());
+            freed += job_cost(&job.descriptor) + ENTRY_BYTES * (before - self.accounts.len());
         }
         self.bytes = self.bytes.saturating_sub(freed);
     }
@@ -380,10 +380,19 @@ const ENTRY_BYTES: usize = 256;
 
 fn cost(entry: &Entry) -> usize {
     match entry {
-        Entry::Session(_) | Entry::Metric(..) | Entry::Job(..) => ENTRY_BYTES,
+        Entry::Session(session) => {
+            ENTRY_BYTES + session.node.as_str().len() + session.agent_version.as_str().len()
+        }
+        Entry::Metric(_, metric) => ENTRY_BYTES + metric.name.as_str().len(),
+        Entry::Job(_, job) => job_cost(job),
         Entry::Series(_, series) => series_cost(series.labels.iter()),
         Entry::Shape(_, shape) => shape_cost(shape.series.len()),
     }
+}
+
+fn job_cost(job: &JobDescriptor) -> usize {
+    let names = [Some(&job.job_id), job.cluster.as_ref(), job.owner.as_ref()];
+    ENTRY_BYTES + names.into_iter().flatten().map(|name| name.as_str().len()).sum::<usize>()
 }
 
 fn series_cost<'a>(labels: impl Iterator<Item = (&'a str, &'a str)>) -> usize {

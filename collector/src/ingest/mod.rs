@@ -4,6 +4,7 @@
 //! again, so that any session may be forgotten whenever all that was accepted of it is committed.
 
 mod dictionary;
+mod memory;
 #[cfg(test)]
 mod tests;
 mod times;
@@ -75,8 +76,7 @@ struct Asked {
 /// What a Skipped says of the samples that will never come.
 #[derive(Debug)]
 struct Skipped {
-    /// None where they are stored.
-    reason: Option<LossReason>,
+    reason: LossReason,
     span_us: (i64, i64),
     lost: Vec<Lost>,
 }
@@ -88,6 +88,11 @@ pub struct Ingest {
     range: TimeRange,
     sessions: HashMap<SessionId, State>,
     dictionary_bytes: usize,
+    /// Sessions of which nothing was ever accepted, and the bytes of their dictionaries.
+    strangers: usize,
+    strangers_bytes: usize,
+    /// Bytes of dictionaries that were forgotten, until somebody takes note.
+    freed_bytes: usize,
     /// What a session has told of itself, until somebody takes it.
     news: Option<Presence>,
 }
@@ -96,6 +101,11 @@ impl Ingest {
     /// Without a session yet. Samples are to be dated within `range`.
     pub fn new(range: TimeRange) -> Self {
         Self { range, ..Self::default() }
+    }
+
+    /// From now on, samples are to be dated within `range`.
+    pub const fn set_range(&mut self, range: TimeRange) {
+        self.range = range;
     }
 
     /// Whether the session is known. One that is not must be looked up in the store and [opened](Self::open).
@@ -125,6 +135,7 @@ impl Ingest {
             dictionary_wanted: false,
             heard: now.since_start,
         };
+        self.strangers += usize::from(state.is_stranger());
         self.sessions.insert(session, state);
         true
     }
@@ -132,24 +143,6 @@ impl Ingest {
     /// What the session that spoke last says of itself, where that is new.
     pub fn take_news(&mut self) -> Option<Presence> {
         self.news.take()
-    }
-
-    /// Forgets a session of which something cannot be stored. It begins again from what the store has.
-    pub fn forget(&mut self, session: SessionId) {
-        if let Some(state) = self.sessions.remove(&session) {
-            self.dictionary_bytes -= state.dictionary.bytes();
-        }
-    }
-
-    fn forget_quietest(&mut self, which: impl Fn(&State) -> bool) -> bool {
-        let forgettable =
-            self.sessions.iter().filter(|(_, state)| state.received == state.committed && which(state));
-        let Some(quietest) = forgettable.min_by_key(|(_, state)| state.heard).map(|(session, _)| *session)
-        else {
-            return false;
-        };
-        self.forget(quietest);
-        true
     }
 
     /// Judges a frame of an open session.
@@ -178,10 +171,11 @@ impl Ingest {
             ToCollector::Dictionary { session, entries } => state.learn(session, entries),
             ToCollector::Skipped { first, last, reason, span_us, lost, .. } => {
                 let reason = match reason {
-                    SkipReason::OutboxFull => Some(LossReason::OutboxFull),
-                    SkipReason::Refused => Some(LossReason::Refused),
-                    SkipReason::Damaged => Some(LossReason::SpoolDamaged),
-                    SkipReason::AlreadyAcknowledged => None,
+                    SkipReason::OutboxFull => LossReason::OutboxFull,
+                    SkipReason::Refused => LossReason::Refused,
+                    SkipReason::Damaged => LossReason::SpoolDamaged,
+                    // Where the store has them, it does not take this, and no loss is recorded.
+                    SkipReason::AlreadyAcknowledged => LossReason::StoreReplaced,
                 };
                 state.skip(id, (first, last), Skipped { reason, span_us, lost }, now)
             }
@@ -227,22 +221,22 @@ impl Ingest {
             state.peer = peer.clone();
             state.asked = Asked::default();
         }
-        let before = state.dictionary.bytes();
+        let (before, was_stranger) = (state.dictionary.bytes(), state.is_stranger());
         let verdict = judge(state);
-        self.dictionary_bytes = self.dictionary_bytes - before + state.dictionary.bytes();
-        if state.dictionary.take_news() || moved {
+        let bytes = state.dictionary.bytes();
+        self.dictionary_bytes = self.dictionary_bytes - before + bytes;
+        if was_stranger {
+            self.strangers_bytes -= before;
+            self.strangers -= 1;
+        }
+        if state.is_stranger() {
+            self.strangers_bytes += bytes;
+            self.strangers += 1;
+        } else if state.dictionary.take_news() || moved || was_stranger {
+            // Of a session that has sent nothing to be stored, nobody need know.
             self.news = state.presence(id);
         }
         verdict
-    }
-
-    fn bound_memory(&mut self, speaking: SessionId) {
-        while self.dictionary_bytes > limits::DICTIONARY_BYTES {
-            let speaking = self.sessions.get(&speaking).map(|state| state.heard);
-            if !self.forget_quietest(|state| Some(state.heard) != speaking) {
-                break;
-            }
-        }
     }
 
     /// Notes that the store has `session` up to `through`, and says who must hear it.
@@ -265,6 +259,11 @@ pub const fn session_of(message: &ToCollector) -> SessionId {
 }
 
 impl State {
+    /// Whether nothing of the session was ever accepted, by this collector or another.
+    const fn is_stranger(&self) -> bool {
+        self.received == 0
+    }
+
     /// What the session says of itself; none where it has not said yet who it is.
     fn presence(&self, session: SessionId) -> Option<Presence> {
         let said = &self.dictionary.session().ok()?.descriptor;
@@ -367,6 +366,7 @@ impl State {
         {
             Ok((known, losses)) => {
                 let mut accepted = Accepted::nothing(known, last, now.wall_us);
+                accepted.follows = self.received;
                 losses.into_iter().for_each(|loss| accepted.lose(loss));
                 self.advance(last);
                 Verdict::Accepted(accepted)
@@ -377,7 +377,7 @@ impl State {
 
     /// The losses that a Skipped tells of. Of a job that nobody explains they are nobody's, once that is `hopeless`.
     fn losses(&mut self, skipped: Skipped, hopeless: bool, now_us: i64) -> Result<Vec<Loss>, Fault> {
-        let Some(reason) = skipped.reason else { return Ok(Vec::new()) };
+        let reason = skipped.reason;
         let loss = |Lost { job, source, samples }| {
             let account = match self.dictionary.account(job, source) {
                 Err(_) if hopeless => None,
@@ -385,7 +385,7 @@ impl State {
             };
             Ok(Loss { account, samples, reason, span_us: skipped.span_us })
         };
-        if reason == LossReason::SpoolDamaged {
+        if reason.is_uncounted() {
             let span_us = (now_us, now_us);
             return Ok(vec![Loss { account: None, samples: 0, reason, span_us }]);
         }

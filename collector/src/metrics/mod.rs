@@ -43,6 +43,8 @@ pub(crate) struct Metrics {
     pub(crate) received: Number,
     /// Their bytes.
     pub(crate) received_bytes: Number,
+    /// Messages that were dropped unread, because their peer sends too much.
+    pub(crate) dropped: Number,
     /// Messages that were sent to agents.
     pub(crate) sent: Number,
     /// Connections whose key was found to be authorised.
@@ -82,6 +84,7 @@ impl Metrics {
         Self {
             received: Number::default(),
             received_bytes: Number::default(),
+            dropped: Number::default(),
             sent: Number::default(),
             admitted: Number::default(),
             authorised: Number::default(),

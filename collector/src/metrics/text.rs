@@ -106,6 +106,10 @@ impl Metrics {
             counter("sent_messages", "", "Messages to agents: acknowledgements and others."),
             self.sent.get(),
         );
+        page.single(
+            counter("dropped_messages", "", "Messages that were dropped unread: their peer sends too much."),
+            self.dropped.get(),
+        );
         let refused = self.refused.iter().map(|(kind, count)| (reason(kind.as_str()), count.get()));
         page.samples(counter("refused_messages", "", "Messages that cannot be used, by reason."), refused);
         page.single(

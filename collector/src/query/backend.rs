@@ -1,15 +1,16 @@
 //! One way to ask either kind of store.
 
 use std::error::Error;
+use std::path::PathBuf;
 
 use bytes::BytesMut;
-use rusqlite::OpenFlags;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use tokio::runtime::Runtime;
 use tokio_postgres::Client;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
 
-use crate::limits;
+use super::file;
+use crate::store::diagnosis::{explain, without_tables};
 use crate::store::{
     Doing, SCHEMA_VERSION, StoreError, StoreUrl, TimescaleMode, postgres, stored_us, timescale,
 };
@@ -70,24 +71,15 @@ impl Row {
 /// A connection that only reads.
 #[derive(Debug)]
 pub(super) enum Backend {
-    Sqlite(rusqlite::Connection),
+    /// The connection, and the file.
+    Sqlite(rusqlite::Connection, PathBuf),
     Postgres(Runtime, Client),
 }
 
 impl Backend {
     pub(super) fn open(url: &StoreUrl) -> Result<Self, StoreError> {
         let mut backend = match url {
-            StoreUrl::Sqlite(path) => {
-                let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-                let cannot_open = |source| {
-                    StoreError::Unusable(format!("cannot open {} with SQLite: {source}", path.display()))
-                };
-                let connection = rusqlite::Connection::open_with_flags(path, flags).map_err(cannot_open)?;
-                connection.busy_timeout(limits::SQLITE_BUSY).map_err(cannot_open)?;
-                // Not opened read-only, because a reader of a WAL may have to recover it.
-                connection.pragma_update(None, "query_only", true).map_err(cannot_open)?;
-                Self::Sqlite(connection)
-            }
+            StoreUrl::Sqlite(path) => Self::Sqlite(file::open(path)?, path.clone()),
             StoreUrl::Postgres(config) => {
                 let runtime = postgres::event_loop()?;
                 let client = runtime.block_on(postgres::connect(config))?;
@@ -109,11 +101,9 @@ impl Backend {
                 return Err(StoreError::OlderSchema { found: i32::try_from(version).unwrap_or_default() });
             }
             Ok(Some(_)) => {}
-            Ok(None) | Err(_) => {
-                return Err(StoreError::Unusable(
-                    "this is no store of Polymeter: a collector makes one when it first starts".to_owned(),
-                ));
-            }
+            Ok(None) => return Err(self.no_store()),
+            Err(error) if is_without_table(&error) => return Err(self.no_store()),
+            Err(error) => return Err(error),
         }
         if let Self::Postgres(runtime, client) = self {
             // A hypertable that the server does not know for one looks empty: better to say so.
@@ -125,10 +115,21 @@ impl Backend {
         Ok(())
     }
 
+    /// That there are no tables of Polymeter's.
+    fn no_store(&self) -> StoreError {
+        match self {
+            Self::Sqlite(_, path) => without_tables(path),
+            Self::Postgres(..) => StoreError::Unusable(
+                "cannot read the database: it has no tables of Polymeter; a collector makes them when it first starts"
+                    .to_owned(),
+            ),
+        }
+    }
+
     /// An expression that gives a time in nanoseconds since the epoch.
     pub(super) fn ns(&self, time: &str) -> String {
         match self {
-            Self::Sqlite(_) => time.to_owned(),
+            Self::Sqlite(..) => time.to_owned(),
             Self::Postgres(..) => format!("CAST(extract(epoch FROM {time}) * 1000000 AS bigint) * 1000"),
         }
     }
@@ -136,7 +137,7 @@ impl Backend {
     /// An expression that gives the time that the parameter says, as [`Self::bound`] made it.
     pub(super) fn time(&self, parameter: &str) -> String {
         match self {
-            Self::Sqlite(_) => format!("CAST({parameter} AS bigint)"),
+            Self::Sqlite(..) => format!("CAST({parameter} AS bigint)"),
             Self::Postgres(..) => {
                 format!("timestamptz 'epoch' + CAST({parameter} AS bigint) * interval '1 microsecond'")
             }
@@ -147,7 +148,7 @@ impl Backend {
     pub(super) fn bound(&self, time_ns: i64) -> i64 {
         let time_us = stored_us(time_ns.div_euclid(1000) + i64::from(time_ns.rem_euclid(1000) > 0));
         match self {
-            Self::Sqlite(_) => time_us * 1000,
+            Self::Sqlite(..) => time_us * 1000,
             Self::Postgres(..) => time_us,
         }
     }
@@ -160,7 +161,10 @@ impl Backend {
         mut read: impl FnMut(&mut Row) -> T,
     ) -> Result<Vec<T>, StoreError> {
         match self {
-            Self::Sqlite(connection) => sqlite_rows(connection, sql, parameters, read).doing(READING),
+            Self::Sqlite(connection, path) => {
+                let rows = sqlite_rows(connection, sql, parameters, read);
+                rows.map_err(|source| explain(path, READING, source))
+            }
             Self::Postgres(runtime, client) => {
                 let parameters: Vec<_> =
                     parameters.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
@@ -173,6 +177,15 @@ impl Backend {
             }
         }
     }
+}
+
+/// Whether a table is missing.
+fn is_without_table(error: &StoreError) -> bool {
+    if let StoreError::Sqlite { source, .. } = error {
+        return source.to_string().starts_with("no such table");
+    }
+    let StoreError::Postgres { source, .. } = error else { return false };
+    source.code() == Some(&tokio_postgres::error::SqlState::UNDEFINED_TABLE)
 }
 
 fn sqlite_rows<T>(

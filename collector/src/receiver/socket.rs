@@ -8,8 +8,8 @@ use crate::limits;
 /// Makes the socket. With `keys` it takes encrypted connections, and no others.
 pub(crate) fn make(context: &Context, keys: Option<&KeyPair>) -> zmq::Result<Socket> {
     let socket = context.socket(zmq::ROUTER)?;
-    socket.set_rcvhwm(limits::SOCKET_MESSAGES)?;
-    socket.set_sndhwm(limits::SOCKET_MESSAGES)?;
+    socket.set_rcvhwm(limits::SOCKET_MESSAGES_IN)?;
+    socket.set_sndhwm(limits::SOCKET_MESSAGES_OUT)?;
     socket.set_backlog(limits::BACKLOG)?;
     socket.set_maxmsgsize(i64::try_from(polymeter_proto::limits::FRAME_BYTES).unwrap_or(i64::MAX))?;
     socket.set_linger(limits::LINGER_MS)?;

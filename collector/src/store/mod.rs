@@ -4,6 +4,9 @@
 //! last sequence numbers, so that a frame that comes twice is stored once, whoever brings it.
 
 pub(crate) mod copy;
+pub(crate) mod diagnosis;
+mod error;
+pub(crate) mod file;
 mod job_rows;
 mod ledger;
 pub(crate) mod postgres;
@@ -16,7 +19,7 @@ pub(crate) mod timescale;
 pub(crate) mod upkeep;
 mod url;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -24,8 +27,12 @@ use std::time::Duration;
 
 use polymeter_proto::series::{Labels, SessionId};
 
+pub use self::diagnosis::FileProblem;
+pub(crate) use self::error::Doing;
+pub use self::error::StoreError;
+pub use self::file::Displaced;
 pub use self::url::{InvalidStoreUrl, StoreUrl};
-use crate::commit::{Accepted, Account, Committed, Job, Outcome, Series, Session};
+use crate::commit::{Accepted, Account, Committed, Job, Outcome, Series, Session, check_gaps};
 
 /// The newest version of the schema that this program knows. Each version has a file per store in `schema/`.
 pub const SCHEMA_VERSION: i32 = 5;
@@ -89,120 +96,26 @@ impl fmt::Display for Choice {
     }
 }
 
-/// What went wrong with a store.
-#[derive(Debug)]
-pub enum StoreError {
-    /// SQLite reports a fault.
-    Sqlite {
-        /// What was being done.
-        doing: &'static str,
-        /// The fault.
-        source: rusqlite::Error,
-    },
-    /// PostgreSQL, or the connection to it, reports a fault.
-    Postgres {
-        /// What was being done.
-        doing: &'static str,
-        /// The fault.
-        source: tokio_postgres::Error,
-    },
-    /// The schema was made by a newer program.
-    NewerSchema {
-        /// Its version.
-        found: i32,
-    },
-    /// The schema was made by an older program, and nobody has brought it up to date.
-    OlderSchema {
-        /// Its version.
-        found: i32,
-    },
-    /// The store cannot be used as it is.
-    Unusable(String),
-    /// The machine gave no thread or event loop.
-    Runtime(std::io::Error),
+/// Which store a connection leads to, as far as that can be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// The file of SQLite.
+    file: Option<file::FileId>,
+    /// The object id of a table of PostgreSQL, which another database or another table would not have.
+    table: Option<u32>,
+    /// There was no schema: all that it has came by this connection.
+    is_new: bool,
 }
 
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Sqlite { doing, .. } | Self::Postgres { doing, .. } => {
-                write!(f, "the store failed while {doing}")
-            }
-            Self::NewerSchema { found } => write!(
-                f,
-                "the store's schema has version {found}, and this program knows {SCHEMA_VERSION} and older: use a newer polymeter-collector, or another store"
-            ),
-            Self::OlderSchema { found } => write!(
-                f,
-                "the store's schema has version {found}, and this program reads {SCHEMA_VERSION}: start this version's polymeter-collector on it once"
-            ),
-            Self::Unusable(why) => f.write_str(why),
-            Self::Runtime(_) => f.write_str("the store's event loop cannot start"),
-        }
+impl Origin {
+    /// Whether a connection of origin `later` leads to what this one led to.
+    pub(crate) fn is_same(self, later: Self) -> bool {
+        (self.file, self.table) == (later.file, later.table) && !later.is_new
     }
-}
 
-impl std::error::Error for StoreError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Sqlite { source, .. } => Some(source),
-            Self::Postgres { source, .. } => Some(source),
-            Self::Runtime(source) => Some(source),
-            Self::NewerSchema { .. } | Self::OlderSchema { .. } | Self::Unusable(_) => None,
-        }
-    }
-}
-
-impl StoreError {
-    /// Whether a row is the cause, so that to try again is of no use.
-    ///
-    /// Only what cannot have another cause counts: a value that cannot be stored, or that a named check forbids. An exhausted
-    /// sequence (2200H), a full disk, a missing partition or an administrator's trigger must not cost a row.
-    pub(crate) fn is_refusal(&self) -> bool {
-        match self {
-            Self::Postgres { source, .. } => source.as_db_error().is_some_and(|error| {
-                let code = error.code().code();
-                // A violation that names no constraint is of partitions: one was dropped, and is made again.
-                ROW_ERRORS.contains(&code) || code == "23514" && error.constraint().is_some()
-            }),
-            Self::Sqlite { source, .. } => source.sqlite_error().is_some_and(|error| {
-                matches!(error.code, rusqlite::ErrorCode::TooBig)
-                    || error.extended_code == rusqlite::ffi::SQLITE_CONSTRAINT_NOTNULL
-            }),
-            Self::NewerSchema { .. } | Self::OlderSchema { .. } | Self::Unusable(_) | Self::Runtime(_) => {
-                false
-            }
-        }
-    }
-}
-
-/// The SQLSTATEs of which a value is the only possible cause.
-const ROW_ERRORS: [&str; 9] = [
-    "22001", // string_data_right_truncation
-    "22003", // numeric_value_out_of_range
-    "22007", // invalid_datetime_format
-    "22008", // datetime_field_overflow
-    "22021", // character_not_in_repertoire
-    "22P02", // invalid_text_representation
-    "22P03", // invalid_binary_representation
-    "22P05", // untranslatable_character
-    "23502", // not_null_violation
-];
-
-/// Says for either kind of fault what was being done.
-pub(crate) trait Doing<T> {
-    fn doing(self, what: &'static str) -> Result<T, StoreError>;
-}
-
-impl<T> Doing<T> for rusqlite::Result<T> {
-    fn doing(self, doing: &'static str) -> Result<T, StoreError> {
-        self.map_err(|source| StoreError::Sqlite { doing, source })
-    }
-}
-
-impl<T> Doing<T> for Result<T, tokio_postgres::Error> {
-    fn doing(self, doing: &'static str) -> Result<T, StoreError> {
-        self.map_err(|source| StoreError::Postgres { doing, source })
+    /// Whether there was no schema before.
+    pub(crate) const fn is_new(self) -> bool {
+        self.is_new
     }
 }
 
@@ -214,14 +127,26 @@ pub(crate) enum Store {
 }
 
 impl Store {
-    /// Connects, and brings the schema up to date.
-    pub(crate) fn open(url: &StoreUrl, timescale: TimescaleMode) -> Result<Self, StoreError> {
+    /// Connects, and brings the schema up to date. A file that is missing is made where it `may_create`.
+    pub(crate) fn open(
+        url: &StoreUrl,
+        timescale: TimescaleMode,
+        may_create: bool,
+    ) -> Result<Self, StoreError> {
         Ok(match url {
-            StoreUrl::Sqlite(path) => Self::Sqlite(Box::new(sqlite::SqliteStore::open(path)?)),
+            StoreUrl::Sqlite(path) => Self::Sqlite(Box::new(sqlite::SqliteStore::open(path, may_create)?)),
             StoreUrl::Postgres(config) => {
                 Self::Postgres(Box::new(postgres::PostgresStore::open(config, timescale)?))
             }
         })
+    }
+
+    /// Where the connection leads to.
+    pub(crate) fn origin(&self) -> Origin {
+        match self {
+            Self::Sqlite(store) => store.origin(),
+            Self::Postgres(store) => store.origin(),
+        }
     }
 
     /// How samples are written.
@@ -229,6 +154,14 @@ impl Store {
         match self {
             Self::Sqlite(_) => Choice { way: Way::Sqlite, why: "the default".to_owned() },
             Self::Postgres(store) => store.choice().clone(),
+        }
+    }
+
+    /// Checks that what was committed is where others will find it, as far as that can be told at once.
+    pub(crate) fn check(&mut self) -> Result<(), StoreError> {
+        match self {
+            Self::Sqlite(store) => store.check_files(),
+            Self::Postgres(_) => Ok(()),
         }
     }
 
@@ -373,10 +306,15 @@ pub(crate) fn sessions(frames: &[Accepted]) -> Vec<Arc<Session>> {
 }
 
 /// The frames that are not stored yet, given up to where each session is.
-pub(crate) fn not_stored(
-    frames: &[Accepted],
-    last: impl Fn(SessionId) -> u64,
-) -> (Vec<&Accepted>, BTreeMap<SessionId, Progress>) {
+///
+/// # Errors
+/// When the store lacks frames that come before them.
+pub(crate) fn not_stored<'a>(
+    frames: &'a [Accepted],
+    last: &HashMap<SessionId, u64>,
+) -> Result<(Vec<&'a Accepted>, BTreeMap<SessionId, Progress>), StoreError> {
+    check_gaps(frames, last).map_err(StoreError::WentBack)?;
+    let last = |id| last.get(&id).copied().unwrap_or_default();
     let mut progress: BTreeMap<SessionId, Progress> = BTreeMap::new();
     let is_new = |frame: &&Accepted| {
         let id = frame.session.id;
@@ -387,7 +325,7 @@ pub(crate) fn not_stored(
         }
         is_new
     };
-    (frames.iter().filter(is_new).collect(), progress)
+    Ok((frames.iter().filter(is_new).collect(), progress))
 }
 
 /// How far a transaction brings a session.

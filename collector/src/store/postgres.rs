@@ -12,9 +12,9 @@ use tokio_postgres::{Client, Config, NoTls};
 
 use super::copy::Timestamp;
 use super::{
-    Choice, DAY_US, Doing, SCHEMA_VERSION, StoreError, TimescaleMode, Way, accounts_without_id, job_ends,
-    job_rows, jobs_without_key, ledger, not_stored, rows, series_without_id, session_rows, sessions,
-    stored_us, through, timescale,
+    Choice, DAY_US, Doing, Origin, SCHEMA_VERSION, StoreError, TimescaleMode, Way, accounts_without_id,
+    job_ends, job_rows, jobs_without_key, ledger, not_stored, rows, series_without_id, session_rows,
+    sessions, stored_us, through, timescale,
 };
 use crate::commit::{Accepted, Account, Committed, Job, Outcome, Series};
 use crate::limits;
@@ -49,6 +49,7 @@ pub(crate) struct PostgresStore {
     runtime: Runtime,
     client: Client,
     choice: Choice,
+    origin: Origin,
     /// The days, counted from the epoch, whose partitions are known to be there.
     days: BTreeSet<i64>,
 }
@@ -56,12 +57,19 @@ pub(crate) struct PostgresStore {
 impl PostgresStore {
     pub(crate) fn open(config: &Config, mode: TimescaleMode) -> Result<Self, StoreError> {
         let runtime = event_loop()?;
-        let (client, choice) = runtime.block_on(async {
+        let (client, choice, origin) = runtime.block_on(async {
             let mut client = connect(config).await?;
-            let choice = migrate(&mut client, mode).await?;
-            Ok::<_, StoreError>((client, choice))
+            let (choice, is_new) = migrate(&mut client, mode).await?;
+            let table =
+                client.query_one("SELECT 'session'::regclass::oid", &[]).await.doing("looking for tables")?;
+            let origin = Origin { file: None, table: Some(table.get(0)), is_new };
+            Ok::<_, StoreError>((client, choice, origin))
         })?;
-        Ok(Self { runtime, client, choice, days: BTreeSet::new() })
+        Ok(Self { runtime, client, choice, origin, days: BTreeSet::new() })
+    }
+
+    pub(crate) const fn origin(&self) -> Origin {
+        self.origin
     }
 
     pub(crate) const fn choice(&self) -> &Choice {
@@ -94,7 +102,7 @@ impl PostgresStore {
     }
 
     pub(crate) fn commit(&mut self, frames: &[Accepted]) -> Result<Committed, StoreError> {
-        let Self { runtime, client, choice, days } = self;
+        let Self { runtime, client, choice, days, .. } = self;
         runtime.block_on(async {
             // Ids are handed out in transactions of their own: short ones, so that writers do not wait for each other,
             // and committed before an id is remembered.
@@ -106,7 +114,7 @@ impl PostgresStore {
             if choice.way == Way::Partitions {
                 create_partitions(client, frames, days).await.doing("creating a partition")?;
             }
-            write(client, frames).await.doing("storing samples")
+            write(client, frames).await.doing("storing samples")?
         })
     }
 }
@@ -133,7 +141,8 @@ pub(crate) async fn connect(config: &Config) -> Result<Client, StoreError> {
 }
 
 /// Brings the schema up to date; of several collectors that start together, one does.
-async fn migrate(client: &mut Client, mode: TimescaleMode) -> Result<Choice, StoreError> {
+/// Says whether there was none.
+async fn migrate(client: &mut Client, mode: TimescaleMode) -> Result<(Choice, bool), StoreError> {
     let doing = "bringing the schema up to date";
     client.execute("SELECT pg_advisory_lock($1)", &[&SCHEMA_LOCK]).await.doing(doing)?;
     let offer = timescale::look(client).await?;
@@ -163,7 +172,8 @@ async fn migrate(client: &mut Client, mode: TimescaleMode) -> Result<Choice, Sto
     }
     transaction.commit().await.doing(doing)?;
     client.execute("SELECT pg_advisory_unlock($1)", &[&SCHEMA_LOCK]).await.doing(doing)?;
-    timescale::choose(client, &offer, mode, found == 0).await
+    let is_new = found == 0;
+    Ok((timescale::choose(client, &offer, mode, is_new).await?, is_new))
 }
 
 async fn schema_version(client: &Client) -> Result<i32, tokio_postgres::Error> {
@@ -250,7 +260,11 @@ async fn create_partitions(
     Ok(())
 }
 
-async fn write(client: &mut Client, frames: &[Accepted]) -> Result<Committed, tokio_postgres::Error> {
+/// The inner error is the store's own.
+async fn write(
+    client: &mut Client,
+    frames: &[Accepted],
+) -> Result<Result<Committed, StoreError>, tokio_postgres::Error> {
     let sessions = sessions(frames);
     let seen_us = frames.iter().map(|frame| frame.received_us).max().unwrap_or_default();
     let seen = Timestamp(stored_us(seen_us));
@@ -258,7 +272,11 @@ async fn write(client: &mut Client, frames: &[Accepted]) -> Result<Committed, to
     // The rows of sessions, then of jobs, each in the order of their keys: who locks in one order never waits in a circle.
     let introduced = session_rows::insert_sessions(&transaction, &sessions, seen).await?;
     let mut known = session_rows::lock_sessions(&transaction, &sessions).await?;
-    let (new, progress) = not_stored(frames, |id| known.get(&id).map_or(0, |known| known.last));
+    let last = known.iter().map(|(id, known)| (*id, known.last)).collect();
+    let (new, progress) = match not_stored(frames, &last) {
+        Ok(split) => split,
+        Err(error) => return Ok(Err(error)),
+    };
     let mut pending = known.iter_mut().map(|(id, known)| (*id, std::mem::take(&mut known.pending))).collect();
     let settled = ledger::settle(ledger::line_changes(&new), &mut pending);
     let rows = rows::copy_samples(&transaction, &new).await?;
@@ -281,5 +299,5 @@ async fn write(client: &mut Client, frames: &[Accepted]) -> Result<Committed, to
     session_rows::supersede_sessions(&transaction, &nodes, seen).await?;
     transaction.commit().await?;
     let repeated = frames.len() - new.len();
-    Ok(Committed { through: through(&progress), rows, apart, repeated: repeated as u64 })
+    Ok(Ok(Committed { through: through(&progress), rows, apart, repeated: repeated as u64 }))
 }

@@ -1,16 +1,21 @@
 //! The embedded store. One file, one writer.
 
+mod files;
+
 use std::collections::HashMap;
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
 use polymeter_proto::series::{Identifier, SessionId};
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params};
 
+use super::diagnosis::explain;
+use super::file::{self, StoreFiles};
 use super::{
-    Doing, SCHEMA_VERSION, StoreError, accounts_without_id, job_ends, job_key, jobs_without_key, key_of,
-    labels_json, ledger, not_stored, series_without_id, sessions, sqlite_jobs, sqlite_sessions, stored_count,
-    stored_us, through,
+    Doing, FileProblem, Origin, SCHEMA_VERSION, StoreError, accounts_without_id, job_ends, job_key,
+    jobs_without_key, key_of, labels_json, ledger, not_stored, series_without_id, sessions, sqlite_jobs,
+    sqlite_sessions, stored_count, stored_us, through,
 };
 use crate::commit::{Accepted, Account, Committed, Job, Outcome, REFUSED, Series, by_and_reason};
 use crate::limits;
@@ -28,35 +33,57 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
 #[derive(Debug)]
 pub(crate) struct SqliteStore {
     connection: Connection,
+    files: StoreFiles,
+    origin: Origin,
 }
 
 impl SqliteStore {
-    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
-        let cannot_open =
-            |source| StoreError::Unusable(format!("cannot open {} with SQLite: {source}", path.display()));
-        let mut connection = Connection::open(path).map_err(cannot_open)?;
+    pub(crate) fn open(path: &Path, may_create: bool) -> Result<Self, StoreError> {
+        let cannot_open = |source| explain(path, "opening", source);
+        let cannot_make =
+            |error| StoreError::Unusable(format!("cannot make the store {}: {error}", path.display()));
+        if may_create {
+            file::create(path).map_err(cannot_make)?;
+        } else if fs::metadata(path).is_err_and(|error| file::is_gone(&error)) {
+            return Err(StoreError::Missing { path: path.to_owned() });
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut connection = Connection::open_with_flags(path, flags).map_err(cannot_open)?;
         connection.busy_timeout(limits::SQLITE_BUSY).map_err(cannot_open)?;
+        let mode: String =
+            connection.query_row("PRAGMA journal_mode = WAL", (), |row| row.get(0)).map_err(cannot_open)?;
         // An acknowledgement promises that the samples outlive a power cut: FULL, one fsync per commit.
         connection
-            .execute_batch(
-                "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA cache_size = -65536;",
-            )
+            .execute_batch("PRAGMA synchronous = FULL; PRAGMA cache_size = -65536;")
             .map_err(cannot_open)?;
-        migrate(&mut connection)?;
-        Ok(Self { connection })
+        let is_new = migrate(&mut connection, path)?;
+        let resolved = connection.path().map_or_else(|| path.to_owned(), Into::into);
+        let files = StoreFiles::of_open(path, &resolved, mode == "wal").map_err(cannot_make)?;
+        let origin = Origin { file: Some(files.database()), table: None, is_new };
+        Ok(Self { connection, files, origin })
     }
 
-    pub(crate) fn last_sequence(&self, session: SessionId) -> Result<u64, StoreError> {
+    pub(crate) const fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    pub(crate) fn last_sequence(&mut self, session: SessionId) -> Result<u64, StoreError> {
+        self.check_files()?;
         let known = sqlite_sessions::known(&self.connection, session).doing("looking up a session")?;
         Ok(known.map_or(0, |known| known.last))
     }
 
     pub(crate) fn commit(&mut self, frames: &[Accepted]) -> Result<Committed, StoreError> {
+        // Before as well: to write behind a hole would hide it.
+        self.check_files()?;
         // Ids are handed out in transactions of their own, so that an id that is remembered is one that is committed.
         self.give_job_keys(&jobs_without_key(frames), frames).doing("storing jobs")?;
         self.give_account_ids(&accounts_without_id(frames)).doing("storing the ledger's lines")?;
         self.give_series_ids(&series_without_id(frames)).doing("storing series")?;
-        self.write(frames).doing("storing samples")
+        let committed = self.write(frames).doing("storing samples")??;
+        self.check_files()?;
+        self.check_log_head()?;
+        Ok(committed)
     }
 
     pub(crate) fn tell_outcome(&self, outcome: &Outcome) -> Result<bool, StoreError> {
@@ -134,15 +161,20 @@ impl SqliteStore {
         Ok(())
     }
 
-    fn write(&mut self, frames: &[Accepted]) -> rusqlite::Result<Committed> {
+    /// The inner error is the store's own.
+    fn write(&mut self, frames: &[Accepted]) -> rusqlite::Result<Result<Committed, StoreError>> {
         let seen_us = frames.iter().map(|frame| frame.received_us).max().unwrap_or_default();
         let transaction = self.begin()?;
         let mut known = HashMap::new();
         for session in sessions(frames) {
             known.insert(session.id, sqlite_sessions::known(&transaction, session.id)?);
         }
-        let last = |id: SessionId| known.get(&id).copied().flatten().map_or(0, |known| known.last);
-        let (new, progress) = not_stored(frames, last);
+        let last = |known: Option<sqlite_sessions::Known>| known.map_or(0, |known| known.last);
+        let last = known.iter().map(|(id, known)| (*id, last(*known))).collect();
+        let (new, progress) = match not_stored(frames, &last) {
+            Ok(split) => split,
+            Err(error) => return Ok(Err(error)),
+        };
         let rows = write_samples(&transaction, &new)?;
         let apart = write_apart(&transaction, &new)?;
         sqlite_sessions::update_ledger(&transaction, &ledger::line_changes(&new))?;
@@ -174,13 +206,20 @@ impl SqliteStore {
         }
         transaction.commit()?;
         let repeated = frames.len() - new.len();
-        Ok(Committed { through: through(&progress), rows, apart, repeated: repeated as u64 })
+        Ok(Ok(Committed { through: through(&progress), rows, apart, repeated: repeated as u64 }))
     }
 }
 
-fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
+/// Brings the schema up to date, and says whether there was none.
+fn migrate(connection: &mut Connection, path: &Path) -> Result<bool, StoreError> {
     let doing = "bringing the schema up to date";
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).doing(doing)?;
+    let transaction = connection
+        .transaction_with_behavior(TransactionBehavior::Immediate)
+        .map_err(|source| explain(path, doing, source))?;
+    let is_foreign = "SELECT count(*) > 0 AND NOT max(name = 'schema_version') FROM sqlite_master";
+    if transaction.query_row(is_foreign, (), |row| row.get(0)).doing(doing)? {
+        return Err(StoreError::File { path: path.to_owned(), problem: FileProblem::Foreign });
+    }
     transaction
         .execute_batch("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL)")
         .doing(doing)?;
@@ -196,7 +235,8 @@ fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
         transaction.execute_batch(migration).doing(doing)?;
         transaction.execute("INSERT INTO schema_version VALUES (?1)", [version]).doing(doing)?;
     }
-    transaction.commit().doing(doing)
+    transaction.commit().doing(doing)?;
+    Ok(found == 0)
 }
 
 /// Nanoseconds, from the microseconds that an agent said.

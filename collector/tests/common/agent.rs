@@ -15,7 +15,7 @@ use polymeter_proto::series::{
 };
 use polymeter_proto::wire::dictionary::{Announced, Entry};
 use polymeter_proto::wire::frame::{Encoder, Extras};
-use polymeter_proto::wire::message::{ToAgent, ToCollector};
+use polymeter_proto::wire::message::{SkipReason, ToAgent, ToCollector};
 
 /// How long the agent waits for an answer before it sends again what is not acknowledged.
 const PATIENCE_MS: i64 = 500;
@@ -96,6 +96,18 @@ impl Agent {
         self.outbox.range(first..).for_each(|(_, bytes)| self.send_bytes(bytes));
     }
 
+    /// Sends everything from `from` on, with a note in the place of what was acknowledged before.
+    fn resend(&self, from: u64) {
+        let oldest = self.outbox.keys().next().map_or(self.sequence + 1, |oldest| *oldest);
+        if from < oldest {
+            let (session, reason) = (self.session, SkipReason::AlreadyAcknowledged);
+            let (last, lost) = (oldest - 1, Vec::new());
+            let note = ToCollector::Skipped { session, first: from, last, reason, span_us: (0, 0), lost };
+            self.send_bytes(&note.encode());
+        }
+        self.send_from(from);
+    }
+
     /// Says that the frames up to `last` will never come, and forgets them.
     pub fn skip(&mut self, message: &ToCollector) {
         if let ToCollector::Skipped { last, .. } = message {
@@ -139,7 +151,7 @@ impl Agent {
                     self.send_bytes(&self.dictionary().encode());
                     self.send_from(0);
                 }
-                Some(ToAgent::Resend { from, .. }) => self.send_from(from),
+                Some(ToAgent::Resend { from, .. }) => self.resend(from),
                 Some(ToAgent::Refused { reason, .. }) => panic!("refused: {reason}"),
                 Some(ToAgent::Ask { ask, .. }) => panic!("asked: {ask}"),
                 None => self.send_from(0),

@@ -65,7 +65,7 @@ fn read(path: &Path, file: impl Read) -> Result<String, KeyFileError> {
 mod tests {
     use super::*;
 
-    const OPEN: Guard = Guard { owner: 1, mode: 0o644, user: 1 };
+    const OPEN: Guard = Guard { owner: 1, mode: 0o644, user: 1, service: None };
 
     #[test]
     fn a_file_is_judged_before_it_is_read() {

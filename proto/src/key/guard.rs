@@ -18,9 +18,20 @@ pub struct Guard {
     pub mode: u32,
     /// The user id of this process.
     pub user: u32,
+    /// The user id of [`SERVICE_USER`], where there is one. Root, as whom a prolog starts an agent, takes that user's files for
+    /// its own.
+    pub service: Option<u32>,
 }
 
+/// As whom the daemons run where they are services (`deploy/systemd`).
+pub const SERVICE_USER: &str = "polymeter";
+
 impl Guard {
+    /// Whether it takes to know who [`SERVICE_USER`] is to judge the file.
+    pub const fn asks_for_service(self) -> bool {
+        self.user == 0 && self.owner != 0
+    }
+
     /// Whether nobody but root and this user can know what the file at `path` holds.
     ///
     /// # Errors
@@ -44,9 +55,12 @@ impl Guard {
         chmod: &'static str,
         what: &'static str,
     ) -> Result<(), Exposed> {
-        let foreign = self.owner != 0 && self.owner != self.user;
+        let is_services = self.user == 0 && Some(self.owner) == self.service;
+        let foreign = self.owner != 0 && self.owner != self.user && !is_services;
         let (what, remedy) = match (foreign, self.mode & forbidden) {
-            (true, _) => ("it belongs to another user", format!("chown {}", self.user)),
+            (true, _) => {
+                ("it belongs neither to root nor to the user who runs this", format!("chown {}", self.user))
+            }
             (false, 0) => return Ok(()),
             (false, _) => (what, format!("chmod {chmod}")),
         };
@@ -75,11 +89,15 @@ mod tests {
     use super::*;
 
     fn secret(owner: u32, mode: u32, user: u32) -> Result<(), String> {
-        Guard { owner, mode, user }.keeps_secret(Path::new("/k")).map_err(|exposed| exposed.to_string())
+        Guard { owner, mode, user, service: Some(9) }
+            .keeps_secret(Path::new("/k"))
+            .map_err(|exposed| exposed.to_string())
     }
 
     fn intact(owner: u32, mode: u32, user: u32) -> Result<(), String> {
-        Guard { owner, mode, user }.keeps_intact(Path::new("/k")).map_err(|exposed| exposed.to_string())
+        Guard { owner, mode, user, service: Some(9) }
+            .keeps_intact(Path::new("/k"))
+            .map_err(|exposed| exposed.to_string())
     }
 
     #[test]
@@ -90,8 +108,20 @@ mod tests {
             let said = secret(7, mode, 7).unwrap_err();
             assert_eq!(said, "others can read or change it; type: chmod 600 /k", "{mode:o}");
         }
-        assert_eq!(secret(8, 0o600, 7).unwrap_err(), "it belongs to another user; type: chown 7 /k");
+        assert_eq!(
+            secret(8, 0o600, 7).unwrap_err(),
+            "it belongs neither to root nor to the user who runs this; type: chown 7 /k"
+        );
         assert!(secret(8, 0o600, 0).is_err());
+    }
+
+    #[test]
+    fn root_takes_the_services_files_and_nobody_else_does() {
+        assert_eq!((secret(9, 0o600, 0), secret(9, 0o600, 9), secret(0, 0o600, 9)), (Ok(()), Ok(()), Ok(())));
+        assert!(secret(9, 0o600, 7).is_err());
+        assert!(secret(9, 0o640, 0).is_err() && intact(9, 0o664, 0).is_err());
+        let nobody = Guard { owner: 9, mode: 0o600, user: 0, service: None };
+        assert!(nobody.keeps_secret(Path::new("/k")).is_err());
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::fmt;
 use std::str::FromStr;
 
 pub use file::KeyFileError;
-pub use guard::{Exposed, Guard};
+pub use guard::{Exposed, Guard, SERVICE_USER};
 
 /// Bytes of a key.
 pub const KEY_BYTES: usize = 32;

@@ -26,6 +26,15 @@ pub(crate) fn put<T: Serialize>(out: &mut Vec<u8>, value: &T) {
     debug_assert!(serialised.is_ok(), "plain data into memory: {serialised:?}");
 }
 
+/// Reads a `T` from the beginning of `bytes`, whatever follows.
+pub(crate) fn get_first<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
+    let read = bincode::serde::decode_from_slice(bytes, config());
+    match read {
+        Ok((value, _)) => Ok(value),
+        Err(_) => Err(DecodeError::Serialised),
+    }
+}
+
 /// Reads a `T` from all of `bytes`. A length in it beyond [`limits::MESSAGE_BYTES`] is refused before memory is taken.
 pub(crate) fn get<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     match bincode::serde::decode_from_slice(bytes, config()) {

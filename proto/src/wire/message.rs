@@ -147,6 +147,17 @@ impl ToCollector {
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         decode(bytes)
     }
+
+    /// The session of a dictionary or of skipped frames, without decoding the rest; none of an answer.
+    ///
+    /// # Errors
+    /// When the bytes do not begin as such a message, or are too long for one.
+    pub fn peek(bytes: &[u8]) -> Result<Option<SessionId>, DecodeError> {
+        /// The variant of [`Self::Answered`].
+        const ANSWERED: u32 = 2;
+        let (variant, session): (u32, SessionId) = envelope::get_first(body(bytes)?)?;
+        Ok((variant != ANSWERED).then_some(session))
+    }
 }
 
 impl ToAgent {
@@ -172,6 +183,11 @@ fn encode<T: Serialize>(message: &T) -> Vec<u8> {
 }
 
 fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
+    envelope::get(body(bytes)?)
+}
+
+/// What follows the head of a message of this version.
+fn body(bytes: &[u8]) -> Result<&[u8], DecodeError> {
     if bytes.len() > limits::MESSAGE_BYTES {
         return Err(DecodeError::Limit {
             what: "bytes in a message",
@@ -185,7 +201,7 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     }
     match rest.split_first() {
         None => Err(DecodeError::Truncated),
-        Some((&VERSION, body)) => envelope::get(body),
+        Some((&VERSION, body)) => Ok(body),
         Some((&found, _)) => Err(DecodeError::Version { found }),
     }
 }
@@ -225,6 +241,27 @@ mod tests {
         bytes[length..length + 4].copy_from_slice(&u32::try_from(long.len() + 1).unwrap().to_le_bytes());
         bytes.push(b'x');
         assert_eq!(ToCollector::decode(&bytes), Err(DecodeError::Serialised));
+    }
+
+    #[test]
+    fn the_session_is_found_without_the_rest() {
+        let session = SessionId(0x1234_5678_9abc);
+        let skipped = ToCollector::Skipped {
+            session,
+            first: 1,
+            last: 2,
+            reason: SkipReason::OutboxFull,
+            span_us: (0, 0),
+            lost: Vec::new(),
+        };
+        for message in [ToCollector::Dictionary { session, entries: Vec::new() }, skipped] {
+            let bytes = message.encode();
+            assert_eq!(ToCollector::peek(&bytes), Ok(Some(session)));
+            assert_eq!(ToCollector::peek(&bytes[..5]), Err(DecodeError::Serialised));
+        }
+        let answered = ToCollector::Answered { session, ask: 1, line: line("{}") };
+        assert_eq!(ToCollector::peek(&answered.encode()), Ok(None));
+        assert_eq!(ToCollector::peek(b"PLC\x02\x00\x01"), Err(DecodeError::Version { found: 2 }));
     }
 
     #[test]

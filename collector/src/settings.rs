@@ -1,0 +1,82 @@
+//! What of the configuration can change while the collector runs.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use crate::Config;
+use crate::ingest::TimeRange;
+
+/// The settings that each writer looks up before it takes the next message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// See [`Config::commit_interval`].
+    pub(crate) commit_interval: Duration,
+    /// See [`Config::commit_rows`].
+    pub(crate) commit_rows: usize,
+    /// See [`Config::silent_after`].
+    pub(crate) silent_after: Duration,
+    /// See [`Config::clock`].
+    pub(crate) clock: TimeRange,
+}
+
+impl From<&Config> for Settings {
+    fn from(config: &Config) -> Self {
+        let Config { commit_interval, commit_rows, silent_after, clock, .. } = *config;
+        Self { commit_interval, commit_rows, silent_after, clock }
+    }
+}
+
+/// The settings in force, which all threads share.
+#[derive(Debug, Clone)]
+pub(crate) struct SharedSettings(Arc<RwLock<Settings>>);
+
+impl SharedSettings {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self(Arc::new(RwLock::new(config.into())))
+    }
+
+    pub(crate) fn get(&self) -> Settings {
+        *self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set(&self, config: &Config) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = config.into();
+    }
+}
+
+/// The keys whose values in `wanted` are others than in `running`, and count only after a restart.
+pub(crate) fn fixed_changes(running: &Config, wanted: &Config) -> Vec<&'static str> {
+    // Every field is named, so that a new one is decided upon.
+    let Config {
+        listen,
+        store,
+        timescaledb,
+        writers,
+        commit_interval: _,
+        commit_rows: _,
+        silent_after: _,
+        clock: _,
+        control,
+        keys,
+        bind_node_to_key,
+        metrics,
+    } = wanted;
+    let key = |of: &Config| of.keys.as_ref().map(|keys| keys.key.clone());
+    let agents = |of: &Config| of.keys.as_ref().map(|keys| keys.authorised_agents.clone());
+    let network = |of: &Config| of.control.network.clone();
+    let changes = [
+        ("listen", *listen != running.listen),
+        ("store", *store != running.store),
+        ("timescaledb", *timescaledb != running.timescaledb),
+        ("writers", *writers != running.writers),
+        ("control_socket", control.socket != running.control.socket),
+        ("control_requests", control.requests != running.control.requests),
+        ("scheduler_user", control.scheduler_user != running.control.scheduler_user),
+        ("control, auth, unmunge, munge_socket", network(wanted) != network(running)),
+        ("key", key(wanted) != key(running)),
+        ("authorised_agents", keys.is_some() && agents(wanted) != agents(running)),
+        ("bind_node_to_key", *bind_node_to_key != running.bind_node_to_key),
+        ("metrics", *metrics != running.metrics),
+    ];
+    changes.into_iter().filter(|(_, is_changed)| *is_changed).map(|(key, _)| key).collect()
+}

@@ -1,0 +1,116 @@
+//! A writer and its store, which may be away for a while, or come back as another one.
+
+use super::Writer;
+use crate::store::{Store, StoreError};
+use crate::{limits, log};
+
+/// Why something is not in the store.
+pub(super) enum NotStored {
+    /// The collector stops, and the store did not come back in time.
+    GivenUp,
+    /// The store does not take these data, and never will.
+    Refused(StoreError),
+    /// The store is not what it was: nothing counts that was remembered of it.
+    StoreLost,
+}
+
+impl Writer {
+    /// Whether what was committed can still be acknowledged.
+    pub(super) fn is_store_there(&mut self) -> bool {
+        match self.persist(Store::check) {
+            Ok(()) => true,
+            Err(NotStored::StoreLost) => {
+                self.begin_anew();
+                false
+            }
+            Err(NotStored::GivenUp | NotStored::Refused(_)) => false,
+        }
+    }
+
+    /// Does `operation`, however long the store is away; but not much longer than a stop may take.
+    pub(super) fn persist<T>(
+        &mut self,
+        operation: impl Fn(&mut Store) -> Result<T, StoreError>,
+    ) -> Result<T, NotStored> {
+        let mut away_since = None;
+        let mut pause = limits::RECONNECT.0;
+        loop {
+            let error = match self.attempt(&operation) {
+                Ok(value) => {
+                    self.metrics.store_away.set(0);
+                    if let Some(since) = away_since {
+                        let now = self.clock.now().since_start;
+                        let away = now.saturating_sub(since);
+                        // Nobody was silent: nothing could be stored of anybody.
+                        self.next_look = self.next_look.map(|_| now + self.settings.silent_after);
+                        log::info(format_args!(
+                            "the store is back after {:.1} s; nothing was lost here",
+                            away.as_secs_f64()
+                        ));
+                    }
+                    return Ok(value);
+                }
+                Err(error) if error.is_refusal() => return Err(NotStored::Refused(error)),
+                Err(error) if error.is_loss() => {
+                    log::error(log::chain(&error));
+                    self.metrics.store_failures.add(1);
+                    return Err(NotStored::StoreLost);
+                }
+                Err(error) => error,
+            };
+            self.metrics.store_failures.add(1);
+            self.metrics.store_away.set(1);
+            let now = self.clock.now().since_start;
+            if away_since.is_none() {
+                away_since = Some(now);
+                log::warning(format_args!(
+                    "{}; trying again until it works, and meanwhile the agents keep their data",
+                    log::chain(&error)
+                ));
+            }
+            if self.stop.since().is_some_and(|since| now.saturating_sub(since) >= limits::STOP_COMMIT) {
+                log::warning(
+                    "the store did not come back before the stop; the agents keep what is not acknowledged",
+                );
+                self.given_up = true;
+                return Err(NotStored::GivenUp);
+            }
+            self.stop.pause(pause);
+            pause = (pause * 2).min(limits::RECONNECT.1);
+        }
+    }
+
+    pub(super) fn attempt<T>(
+        &mut self,
+        operation: impl Fn(&mut Store) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        // After a fault the connection may be in any state: a new one is in a known state.
+        let mut store = match self.store.take() {
+            Some(store) => store,
+            None => self.reconnect()?,
+        };
+        let value = operation(&mut store)?;
+        self.store = Some(store);
+        Ok(value)
+    }
+
+    /// Opens the store again. Where that is another one, nothing counts that was remembered.
+    fn reconnect(&mut self) -> Result<Store, StoreError> {
+        let now = self.clock.now().since_start;
+        let patience_over =
+            self.missing_since.is_some_and(|since| now.saturating_sub(since) >= limits::STORE_MISSING);
+        let opened = Store::open(&self.config.store, self.config.timescaledb, patience_over);
+        if matches!(opened, Err(StoreError::Missing { .. })) {
+            self.missing_since.get_or_insert(now);
+        }
+        let store = opened?;
+        self.missing_since = None;
+        let before = std::mem::replace(&mut self.origin, store.origin());
+        if before.is_same(self.origin) {
+            return Ok(store);
+        }
+        let origin = self.origin;
+        self.store = Some(store);
+        Err(StoreError::Another { is_new: origin.is_new() })
+    }
+}

@@ -1,0 +1,228 @@
+//! A store whose file is deleted, moved, replaced or truncated under a collector that runs: nothing is acknowledged that is
+//! not in the file at the path, and what went with the file is recorded.
+
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a fault of a test is a failed test"
+)]
+
+mod common;
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use common::agent::{Agent, job, shape, values};
+use common::{Kind, Site, now_us};
+use polymeter_collector::query::Reader;
+use polymeter_collector::store::StoreUrl;
+use polymeter_proto::wire::message::ToAgent;
+use rusqlite::Connection;
+
+/// Frames before the fault and behind it.
+const FRAMES: i64 = 5;
+/// Samples of one frame.
+const SAMPLES: i64 = 3;
+
+fn path(site: &Site) -> PathBuf {
+    match site.url() {
+        StoreUrl::Sqlite(path) => path,
+        StoreUrl::Postgres(_) => panic!("a file is wanted"),
+    }
+}
+
+fn suffixed(path: &Path, suffix: &str) -> PathBuf {
+    format!("{}{suffix}", path.display()).into()
+}
+
+fn number(path: &Path, sql: &str) -> i64 {
+    Connection::open(path).unwrap().query_row(sql, (), |row| row.get(0)).unwrap()
+}
+
+/// Sends frames of a job, and returns when all are acknowledged.
+fn send(agent: &mut Agent, begin_us: i64, seeds: std::ops::Range<i64>) {
+    let shape = shape(1, Some(&job(1, "4711", begin_us)));
+    let first = seeds.start;
+    for seed in seeds {
+        let sequence = agent.frame(&[(&shape, begin_us + seed * 1000, &values(seed).0)], &[], &[]);
+        agent.send(sequence);
+    }
+    println!("frames from {first} on");
+    agent.settle();
+}
+
+/// Stores frames, has `fault` happen to the store, and stores more. Returns the site and how many samples of the first half
+/// are at the path afterwards; those of the second half must all be.
+fn strike(fault: impl FnOnce(&Path)) -> (Site, i64) {
+    let site = Site::new("displaced", Kind::Sqlite).unwrap();
+    let (path, begin_us) = (path(&site), now_us());
+    let collector = site.collector();
+    let mut agent = Agent::to(&site.context, &collector, "n1", 5);
+    send(&mut agent, begin_us, 0..FRAMES);
+    fault(&path);
+    send(&mut agent, begin_us, FRAMES..2 * FRAMES);
+    collector.stop().unwrap();
+    // Of the samples at the path each series and job is what it says: nothing bears an id of a store that is gone.
+    let joined = "SELECT count(*) FROM samples JOIN series USING (series_id) JOIN job USING (job_key)
+        WHERE node = 'n1' AND job.job_id = '4711'";
+    assert_eq!(number(&path, joined), number(&path, "SELECT count(*) FROM samples"));
+    let before = format!("SELECT count(*) FROM samples WHERE time < {}", (begin_us + FRAMES * 1000) * 1000);
+    let (all, first) = (number(&path, "SELECT count(*) FROM samples"), number(&path, &before));
+    assert_eq!(all - first, FRAMES * SAMPLES, "what was acknowledged after the fault is stored");
+    let mut reader = Reader::open(&site.url()).unwrap();
+    let losses = reader.losses(None).unwrap();
+    let is_told = losses.iter().any(|loss| loss.reason == "store_replaced" && loss.node == "n1");
+    assert_eq!(is_told, first < FRAMES * SAMPLES, "{first} of the first samples are there: {losses:?}");
+    drop(reader);
+    (site, first)
+}
+
+#[test]
+fn a_deleted_store_is_made_anew() {
+    let (site, first) = strike(|path| {
+        for suffix in ["", "-wal", "-shm"] {
+            fs::remove_file(suffixed(path, suffix)).unwrap();
+        }
+    });
+    assert_eq!(first, 0);
+    let mode = fs::metadata(path(&site)).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn a_deleted_database_takes_its_log_with_it() {
+    let (_site, first) = strike(|path| fs::remove_file(path).unwrap());
+    assert_eq!(first, 0);
+}
+
+#[test]
+fn a_moved_store_keeps_what_was_acknowledged() {
+    let (site, first) = strike(|path| fs::rename(path, suffixed(path, ".moved")).unwrap());
+    assert_eq!(first, 0);
+    let moved = suffixed(&path(&site), ".moved");
+    assert!(number(&moved, "SELECT count(*) FROM samples") >= FRAMES * SAMPLES);
+    let check = "SELECT integrity_check = 'ok' FROM pragma_integrity_check";
+    assert_eq!(number(&moved, check), 1);
+}
+
+#[test]
+fn an_older_copy_is_gone_on_with() {
+    let (_site, first) = strike(|path| {
+        let copy = suffixed(path, ".copy");
+        // As it was before the last frame, in one file.
+        Connection::open(path).unwrap().execute("VACUUM INTO ?1", [copy.to_str().unwrap()]).unwrap();
+        let connection = Connection::open(&copy).unwrap();
+        connection.execute_batch("DELETE FROM samples; UPDATE session SET last_sequence = 0").unwrap();
+        drop(connection);
+        fs::rename(copy, path).unwrap();
+    });
+    assert_eq!(first, 0);
+}
+
+#[test]
+fn a_store_that_went_back_is_noticed_in_the_same_file() {
+    let (_site, first) = strike(|path| {
+        let connection = Connection::open(path).unwrap();
+        connection.execute_batch("DELETE FROM samples; UPDATE session SET last_sequence = 2").unwrap();
+    });
+    assert_eq!(first, 0);
+}
+
+#[test]
+fn a_deleted_log_loses_nothing() {
+    let (_site, first) = strike(|path| {
+        fs::remove_file(suffixed(path, "-wal")).unwrap();
+    });
+    assert_eq!(first, FRAMES * SAMPLES);
+}
+
+#[test]
+fn a_truncated_log_is_no_place_for_more() {
+    strike(|path| truncate(&suffixed(path, "-wal"), 0));
+    strike(|path| {
+        let log = suffixed(path, "-wal");
+        let bytes = fs::metadata(&log).unwrap().len();
+        truncate(&log, bytes / 2);
+    });
+}
+
+#[test]
+fn an_emptied_database_is_made_anew() {
+    let (_site, first) = strike(|path| {
+        checkpoint(path);
+        truncate(path, 0);
+    });
+    assert_eq!(first, 0);
+    // All that is missing is still in the log.
+    let (_site, first) = strike(|path| truncate(path, 0));
+    assert_eq!(first, FRAMES * SAMPLES);
+}
+
+#[test]
+fn a_store_cut_in_two_takes_no_more() {
+    let site = Site::new("displaced", Kind::Sqlite).unwrap();
+    let (path, begin_us) = (path(&site), now_us());
+    let collector = site.collector();
+    let mut agent = Agent::to(&site.context, &collector, "n1", 5);
+    send(&mut agent, begin_us, 0..FRAMES);
+    checkpoint(&path);
+    let bytes = fs::metadata(&path).unwrap().len();
+    truncate(&path, bytes / 2);
+    let sequence = agent.frame(&[(&shape(1, None), begin_us, &values(1).0)], &[], &[]);
+    for _ in 0..10 {
+        agent.send(sequence);
+        let heard = agent.hear(200);
+        assert!(!matches!(heard, Some(ToAgent::Ack { through, .. }) if through == sequence), "{heard:?}");
+    }
+    // Whoever moves it away has a store again.
+    fs::rename(&path, suffixed(&path, ".broken")).unwrap();
+    agent.settle();
+    collector.stop().unwrap();
+    assert_eq!(number(&path, "SELECT count(*) FROM samples"), SAMPLES);
+}
+
+/// Moves all of the log into the database.
+fn checkpoint(path: &Path) {
+    let connection = Connection::open(path).unwrap();
+    let busy: i64 = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get(0)).unwrap();
+    assert_eq!(busy, 0);
+}
+
+#[test]
+fn a_new_store_is_its_owners_alone() {
+    let site = Site::new("displaced", Kind::Sqlite).unwrap();
+    let path = path(&site);
+    let mode = |suffix: &str| fs::metadata(suffixed(&path, suffix)).unwrap().permissions().mode() & 0o777;
+    let collector = site.collector();
+    let mut agent = Agent::to(&site.context, &collector, "n1", 5);
+    send(&mut agent, now_us(), 0..FRAMES);
+    for suffix in ["", "-wal", "-shm"] {
+        assert_eq!(mode(suffix), 0o600, "{suffix}");
+    }
+    collector.stop().unwrap();
+    // Who wants others to read it has it so, from then on.
+    fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
+    let collector = site.collector();
+    for suffix in ["", "-wal", "-shm"] {
+        assert_eq!(mode(suffix), 0o640, "{suffix}");
+    }
+    collector.stop().unwrap();
+}
+
+fn truncate(path: &Path, bytes: u64) {
+    OpenOptions::new().write(true).open(path).unwrap().set_len(bytes).unwrap();
+}
+
+#[test]
+fn what_another_program_may_do_is_no_fault() {
+    let (_site, first) = strike(|path| {
+        Connection::open(path).unwrap().execute_batch("VACUUM").unwrap();
+        checkpoint(path);
+    });
+    assert_eq!(first, FRAMES * SAMPLES);
+}
