@@ -83,11 +83,17 @@ impl Scene {
         lines.iter().find(|line| line["metric"] == metric).cloned().unwrap_or_default()
     }
 
-    fn end(self) {
+    fn end(self) -> Site {
         assert_eq!(self.agent.ask(&json!({"verb": "unregister", "job": "x"}))["answer"], "done");
-        stored::wait_for_end(&self.site, "x");
+        // Jobs of different owners that reuse an id are different jobs.
+        let mut reader = self.site.reader();
+        wait_until("the store knows the ends of all jobs", || {
+            let jobs = reader.jobs().unwrap();
+            !jobs.is_empty() && jobs.iter().all(|job| job.ended_ns.is_some())
+        });
         self.agent.daemon.terminate();
         self.collector.terminate();
+        self.site
     }
 }
 
@@ -355,7 +361,9 @@ fn a_job_that_ends_takes_its_leases_along() {
     scene.register(&json!({"uid": BOB}));
     assert_eq!(scene.plan_line("cpu.usage")["cause"], "baseline");
     assert_eq!(scene.ask_as((ADA, ADA), &wish)["code"], "unknown_job");
-    scene.end();
+    let site = scene.end();
+    let owners: Vec<_> = site.reader().jobs().unwrap().iter().map(|job| job.owner_uid).collect();
+    assert_eq!(owners, [Some(i64::from(ADA)), Some(i64::from(BOB))]);
 }
 
 #[test]

@@ -105,7 +105,9 @@ fn what_is_on_the_disk_outlives_every_kill_and_is_stored_once() {
         number(&store, "SELECT count(*) FROM samples"),
         number(&store, "SELECT count(*) FROM (SELECT DISTINCT time, series_id FROM samples)")
     );
-    assert_eq!(number(&store, "SELECT count(*) FROM loss"), 0);
+    // Nothing that was taken is lost; what the killed might have taken afterwards is unknown.
+    let lost = "SELECT count(*) FROM loss JOIN session USING (session_id) WHERE reason <> 'unknown' OR end_reason <> 'superseded'";
+    assert_eq!(number(&store, lost), 0);
     agent.daemon.terminate();
     running.terminate();
 }

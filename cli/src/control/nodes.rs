@@ -118,7 +118,7 @@ mod tests {
             shown(&[granted, refused, Value::Null, json!({"answer": "granted", "until_us": 0}), json!(7)]);
         let expected = [
             "n0  granted    cpu.usage 10ms; 0.50 % of a CPU, 100 samples/s; ends in 0 s",
-            "n1  refused    no\\u{1b}[31m",
+            "n1  refused    no?[31m",
             "n2  no answer",
             "n3  granted    ends in 0 s",
             "n4  refused    its answer cannot be read; is the agent of another version?",
