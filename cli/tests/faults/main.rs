@@ -1,7 +1,8 @@
 //! Every part is killed, stopped, restarted and cut off in turn, while somebody else reads the same kernel files. Afterwards
 //! sums, duplicates and ledger are compared in SQL.
 //!
-//! The order follows from a seed, which is printed. `POLYMETER_SEED=N` runs with that one.
+//! The order follows from a seed, which is printed. `POLYMETER_SEED=N` runs with that one. `POLYMETER_FAULT_SECONDS=N` goes on
+//! for so long.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -14,6 +15,7 @@
 )]
 
 mod balance;
+mod comings;
 #[path = "../common/mod.rs"]
 mod common;
 mod observer;
@@ -135,6 +137,23 @@ impl Fault {
     }
 }
 
+/// Lets each fault happen once, in an order of its own.
+fn all_faults(scene: &mut Scene, random: &mut Random) {
+    let mut faults = Fault::ALL;
+    random.shuffle(&mut faults);
+    for fault in faults {
+        // Now and then one agent sees nothing of it.
+        let cut = random.below(4) == 0;
+        println!("{fault:?}{}", if cut { ", and the link is cut" } else { "" });
+        if cut {
+            scene.network.cut();
+        }
+        fault.strike(scene, random);
+        scene.network.mend();
+        scene.must_recover();
+    }
+}
+
 #[test]
 fn nothing_is_lost_silently_whatever_fails() {
     if !has(TEST, &NEEDS) {
@@ -143,21 +162,16 @@ fn nothing_is_lost_silently_whatever_fails() {
     let seed = std::env::var("POLYMETER_SEED")
         .map_or_else(|_| common::now_us() as u64, |seed| seed.parse().unwrap());
     let mut random = Random(seed.max(1));
-    let mut faults = Fault::ALL;
-    random.shuffle(&mut faults);
-    println!("POLYMETER_SEED={seed}: {faults:?}");
+    println!("POLYMETER_SEED={seed}");
+    let seconds = std::env::var("POLYMETER_FAULT_SECONDS").map_or(0, |seconds| seconds.parse().unwrap());
+    let until_us = common::now_us() + seconds * 1_000_000;
 
-    let Some(mut scene) = Scene::set(TEST) else { return };
-    for fault in faults {
-        // Now and then one agent sees nothing of it.
-        let cut = random.below(4) == 0;
-        println!("{fault:?}{}", if cut { ", and the link is cut" } else { "" });
-        if cut {
-            scene.network.cut();
+    let Some(mut scene) = Scene::set(TEST, seed) else { return };
+    loop {
+        all_faults(&mut scene, &mut random);
+        if common::now_us() >= until_us {
+            break;
         }
-        fault.strike(&mut scene, &mut random);
-        scene.network.mend();
-        scene.must_recover();
     }
     let mut ended = scene.end();
     balance::nothing_twice(&mut ended);

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::sync::Arc;
 
+use crate::comings::Comings;
 use crate::common::cgroup::Yard;
 use crate::common::daemons::{Agent, Daemon, Plan, collector_within, keygen};
 use crate::common::network::{Network, Place};
@@ -53,7 +55,8 @@ pub(crate) struct Scene {
     agents: [Option<Agent>; COUNTED],
     collector: Option<Daemon>,
     observer: Option<Observer>,
-    yard: Yard,
+    comings: Option<Comings>,
+    yard: Arc<Yard>,
     pub(crate) network: Network,
     nodes: [Site; COUNTED],
     /// Where the collector and the database are, and everybody's keys.
@@ -78,7 +81,7 @@ pub(crate) struct Ended {
 
 impl Scene {
     /// None where the machine has no database.
-    pub(crate) fn set(test: &str) -> Option<Self> {
+    pub(crate) fn set(test: &str, seed: u64) -> Option<Self> {
         let hub = Site::best_postgres(test)?;
         let nodes = [(); COUNTED].map(|()| Site::new());
         fs::create_dir(hub.path("agents.d")).unwrap();
@@ -88,12 +91,13 @@ impl Scene {
             let public = format!("{}.pub", node.node);
             fs::copy(hub.path(&public), hub.path("agents.d").join(public)).unwrap();
         }
-        let (network, yard) = (Network::make().unwrap(), Yard::new());
+        let (network, yard) = (Network::make().unwrap(), Arc::new(Yard::new()));
         let job = yard.job(JOB);
         let mut scene = Self {
             agents: [const { None }; COUNTED],
             collector: None,
             observer: Some(Observer::start(job)),
+            comings: Some(Comings::start(&yard, seed)),
             yard,
             network,
             nodes,
@@ -220,9 +224,13 @@ impl Scene {
     pub(crate) fn end(mut self) -> Ended {
         let (job, snapshots) = self.observer.take().unwrap().end();
         job.remove();
-        let ended = "SELECT count(*) FROM job_node WHERE ended IS NOT NULL";
+        let lives = self.comings.take().unwrap().end();
+        assert!(lives > 20, "the other job came {lives} times only");
+        let ended = format!(
+            "SELECT count(*) FROM job_node JOIN job USING (job_key) WHERE job_id = '{JOB}' AND job_node.ended IS NOT NULL"
+        );
         wait_until("the store knows on all nodes that the job has ended", || {
-            self.hub.server().query(ended) == COUNTED.to_string()
+            self.hub.server().query(&ended) == COUNTED.to_string()
         });
         for agent in self.running() {
             wait_until("nothing waits on a disk", || agent.count("spool_bytes") == 0);
