@@ -78,22 +78,27 @@ pub(crate) fn ledger_is_whole(ended: &mut Ended) {
     }
 }
 
-/// Of each node, job and source there is what the ledger says, also of lives that were killed, whose last tallies are
-/// missing.
+/// Of each node and job, and of each source of what is there all the time, there is what the ledger says, also of lives that
+/// were killed, whose last tallies are missing.
 pub(crate) fn stored_is_what_was_taken(ended: &mut Ended) {
-    let by_source = format!(
-        "WITH {}, ledger AS (
-             SELECT node, coalesce(job_key, 0) AS job, source, sum(ledger_balance.stored) AS reckoned
-             FROM ledger_balance JOIN session USING (session_id) GROUP BY 1, 2, 3
-         ), there AS (
-             SELECT node, coalesce(job_key, 0) AS job, source, count(*) AS counted
-             FROM samples JOIN series USING (series_id) JOIN of USING (metric) GROUP BY 1, 2, 3
-         )
-         SELECT * FROM ledger FULL JOIN there USING (node, job, source)
-         WHERE coalesce(counted, 0) IS DISTINCT FROM reckoned",
-        sources()
-    );
-    ended.must_be_empty("not what the ledger says", &by_source);
+    let compare = |columns: &str, join: &str, which: &str| {
+        format!(
+            "WITH {}, ledger AS (
+                 SELECT {columns}, sum(ledger_balance.stored) AS reckoned FROM ledger_balance JOIN session USING (session_id)
+                 LEFT JOIN job USING (job_key) WHERE {which} GROUP BY {columns}
+             ), there AS (
+                 SELECT {columns}, count(*) AS counted FROM samples JOIN series USING (series_id) {join}
+                 LEFT JOIN job USING (job_key) WHERE {which} GROUP BY {columns}
+             )
+             SELECT * FROM ledger NATURAL FULL JOIN there WHERE coalesce(counted, 0) IS DISTINCT FROM reckoned",
+            sources()
+        )
+    };
+    let is_the_job = format!("coalesce(job.job_id, '{0}') = '{0}'", ended.job);
+    let by_source = compare("node, source", "JOIN of USING (metric)", &is_the_job);
+    ended.must_be_empty("not what the ledger says of a source", &by_source);
+    let by_job = compare("node, coalesce(job_key, 0)", "", "true");
+    ended.must_be_empty("not what the ledger says of a job", &by_job);
     let by_session = "SELECT session_id, node, session.stored, sum(ledger_balance.stored) AS reckoned
          FROM session LEFT JOIN ledger_balance USING (session_id) GROUP BY 1, 2, 3
          HAVING session.stored IS DISTINCT FROM coalesce(sum(ledger_balance.stored), 0)";
@@ -138,7 +143,7 @@ pub(crate) fn no_life_has_a_hole(ended: &mut Ended) {
 /// memory alone went with it where it was killed: at most 5 s of samples while the collector was away, by the design of the
 /// spool. Of one that ended in order nothing did, and its ledger agrees with it besides.
 pub(crate) fn the_dead_left_what_they_had(ended: &mut Ended) {
-    assert!(!ended.dead.is_empty() && ended.dead.len() % 3 == 0, "{:?}", ended.dead);
+    assert!(!ended.dead.is_empty() && ended.dead.len().is_multiple_of(3), "{:?}", ended.dead);
     for (session, left) in std::mem::take(&mut ended.dead) {
         let sql = format!("SELECT last_sequence, stored FROM session WHERE session_id = '{session}'");
         let row = ended.hub.server().query(&sql);

@@ -78,6 +78,13 @@ pub(super) struct Entry {
 }
 
 impl Entry {
+    /// Whether it belongs on the disk where memory has no room for it, or the agent ends. A note that frames were acknowledged
+    /// once does not: it may begin with the number of a segment that is there, whose name it would take, and the next life
+    /// writes it anew when it is asked for them.
+    pub(super) const fn is_worth_keeping(&self) -> bool {
+        !matches!(self.what, What::Skipped { reason: SkipReason::AlreadyAcknowledged, .. })
+    }
+
     /// What it weighs against the window.
     pub(super) const fn weight(&self) -> usize {
         match &self.what {

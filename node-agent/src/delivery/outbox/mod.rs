@@ -271,7 +271,7 @@ impl Outbox {
     /// What is to go to the disk next: the oldest entries that are not there, of `most_bytes` or a little more. What is
     /// under way is no exception, so that what lies there has no gaps.
     pub fn spill(&self, most_bytes: usize) -> Option<Spill<'_>> {
-        let is_new = |entry: &Entry| entry.segment.is_none();
+        let is_new = |entry: &Entry| entry.segment.is_none() && entry.is_worth_keeping();
         let begin = self.entries.iter().position(is_new)?;
         let first = self.entries.get(begin)?.first;
         let mut bytes = 0;
@@ -316,7 +316,7 @@ impl Outbox {
 
     /// Whether all that is not acknowledged lies in segments.
     pub fn is_spilled(&self) -> bool {
-        self.entries.iter().all(|entry| entry.segment.is_some())
+        self.entries.iter().all(|entry| entry.segment.is_some() || !entry.is_worth_keeping())
     }
 
     /// What was read back of `segment`, in order. What is missing of it was damaged, and leaves a note; returns how many
