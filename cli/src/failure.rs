@@ -101,7 +101,13 @@ fn own(code: &str, message: &str) -> Refusal {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Answered(refusal) => refusal.message.fmt(f),
+            Self::Answered(refusal) => match &refusal.field {
+                // Such a message goes on from the field: "it is blank".
+                Some(field) if refusal.message.as_str().starts_with("it ") => {
+                    write!(f, "invalid {field}: {}", refusal.message)
+                }
+                _ => refusal.message.fmt(f),
+            },
             Self::Refused(message)
             | Self::Partly(message)
             | Self::Usage(message)

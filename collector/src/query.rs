@@ -443,7 +443,7 @@ impl Reader {
         let [time, first, last] = columns;
         let sql = format!(
             "SELECT {time}, node, session_id, job_key, source, samples, reason, {first}, {last} FROM loss
-             WHERE CAST($1 AS bigint) = 0 OR job_key = CAST($1 AS bigint) OR source IS NULL AND EXISTS (
+             WHERE CAST($1 AS bigint) = 0 OR job_key = CAST($1 AS bigint) OR source IS NULL AND reason <> 'unknown' AND EXISTS (
                  SELECT 1 FROM job_node WHERE job_node.job_key = CAST($1 AS bigint) AND job_node.node = loss.node
                      AND loss.last_time >= job_node.started AND loss.first_time <= coalesce(job_node.ended, loss.first_time))
              ORDER BY time, node, session_id"
