@@ -93,9 +93,9 @@ impl Failure {
     }
 }
 
-/// A refusal of this command's own.
+/// A refusal of this command's own, on one line.
 fn own(code: &str, message: &str) -> Refusal {
-    Refusal::new(code, None, message)
+    Refusal::new(code, None, &message.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 impl fmt::Display for Failure {

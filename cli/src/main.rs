@@ -108,7 +108,7 @@ fn not_parsed(error: &clap::Error) -> ExitCode {
     }
     let mut own = std::env::args_os().skip(1).take_while(|argument| argument != "--").peekable();
     let runs = own.peek().is_some_and(|verb| verb == "run");
-    let failure = Failure::Usage(text.trim_end().to_owned());
+    let failure = Failure::Usage(text.trim_start_matches("error: ").trim_end().to_owned());
     match (own.any(|argument| argument == "--json"), runs) {
         (true, true) => return told(&failure, Form::JsonOnStderr),
         (true, false) => return told(&failure, Form::Json),
