@@ -32,6 +32,7 @@ scenarios! {
     owners_of_one_job_id_have_jobs_of_their_own,
     a_job_has_ended_when_its_last_node_has,
     lives_of_one_transaction_are_told_apart,
+    a_life_keeps_its_job_when_the_collector_restarts,
 }
 
 const SECOND_US: i64 = 1_000_000;
@@ -258,4 +259,37 @@ fn lives_of_one_transaction_are_told_apart(site: &mut Site) {
     let lasted: Vec<_> = jobs.iter().map(|job| job.ended_ns.map(|ended| ended - job.started_ns)).collect();
     assert_eq!(lasted, [Some(2_000_000_000); 3]);
     assert_balanced(site);
+}
+
+fn a_life_keeps_its_job_when_the_collector_restarts(site: &mut Site) {
+    let begin_us = now_us() - 3600 * SECOND_US;
+    let at = |seconds: i64| begin_us + seconds * SECOND_US;
+    let collector = site.collector();
+    let mut other = Agent::to(&site.context, &collector, "n2", 2);
+    tick(&mut other, &shape(1, Some(&job(1, "7", at(1)))), begin_us, 2);
+    settle(&mut other);
+    // Its cgroups go and return on one node, while it runs on the other.
+    let mut agent = Agent::new(&site.context, &site.config().listen, "n1", 1);
+    tick(&mut agent, &shape(1, Some(&job(1, "7", at(0)))), begin_us, 1);
+    tell(&mut agent, Some(1), 1, &[ended(1, at(5))]);
+    tick(&mut agent, &shape(2, Some(&job(2, "7", at(10)))), begin_us, 11);
+    settle(&mut agent);
+    other.frame(&[], &[], &[ended(1, at(30))]);
+    agent.frame(&[], &[], &[ended(2, at(20))]);
+    settle(&mut agent);
+    settle(&mut other);
+    // It comes again as another job, before the last tally of the life before has arrived.
+    tick(&mut other, &shape(2, Some(&job(2, "7", at(100)))), begin_us, 101);
+    settle(&mut other);
+    collector.stop().unwrap();
+    let collector = site.collector();
+    tell(&mut agent, Some(2), 1, &[]);
+    settle(&mut agent);
+    collector.stop().unwrap();
+    assert_balanced(site);
+    assert_eq!(site.reader().jobs().unwrap().len(), 2);
+    assert_eq!(site.number("SELECT sum(unknown) FROM ledger_balance"), 0);
+    // Each handle has one job.
+    let of_handle = "SELECT count(*) FROM (SELECT session_id, handle FROM ledger GROUP BY 1, 2 HAVING count(DISTINCT job_key) > 1) AS wrong";
+    assert_eq!(site.number(of_handle), 0);
 }

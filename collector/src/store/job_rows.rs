@@ -29,11 +29,16 @@ pub(super) async fn give_job_keys(
     Ok(keys)
 }
 
-/// The job's row: the one that this node began at that time, else the one of the same owner that still runs, or did when
-/// this node began, or of which only the agent was lost.
+/// The job's row: the one that this handle has rows of already, else the one that this node began at that time, else the one
+/// of the same owner that still runs, or did when this node began, or of which only the agent was lost.
 async fn find_job(transaction: &Transaction<'_>, job: &Job) -> Result<Option<i64>, Error> {
     let said = &job.descriptor;
     let (cluster, owner) = (said.cluster.as_ref().map(Identifier::as_str), said.owner.as_ref());
+    let (session, handle) = (job.session.id.to_string(), i64::from(job.handle.0));
+    let has_rows = "SELECT job_key FROM ledger WHERE session_id = $1 AND coalesce(handle, -1) = $2 AND job_key IS NOT NULL LIMIT 1";
+    if let Some(row) = transaction.query_opt(has_rows, &[&session, &handle]).await? {
+        return Ok(Some(row.get(0)));
+    }
     let row = transaction
         .query_opt(
             "SELECT job_key FROM job LEFT JOIN job_node AS mine USING (job_key)
@@ -43,7 +48,8 @@ async fn find_job(transaction: &Transaction<'_>, job: &Job) -> Result<Option<i64
                  AND (mine.node = $3 AND mine.started = $4 OR job.ended IS NULL OR job.ended >= $4
                       OR job.ended >= $4 - $7::text::interval
                          AND EXISTS (SELECT FROM job_node AS other WHERE other.job_key = job.job_key AND other.lost))
-             ORDER BY coalesce(mine.node = $3 AND mine.started = $4, false) DESC, job.started DESC LIMIT 1",
+             ORDER BY coalesce(mine.session_id = $8 AND mine.handle = $9, false) DESC,
+                 coalesce(mine.node = $3 AND mine.started = $4, false) DESC, job.started DESC LIMIT 1",
             &[
                 &said.job_id.as_str(),
                 &cluster,
@@ -52,6 +58,8 @@ async fn find_job(transaction: &Transaction<'_>, job: &Job) -> Result<Option<i64
                 &said.owner_uid.map(i64::from),
                 &owner.map(Identifier::as_str),
                 &format!("{} seconds", REVIVAL.as_secs()),
+                &session,
+                &handle,
             ],
         )
         .await?;

@@ -29,11 +29,21 @@ pub(super) fn give_job_keys(
     Ok(keys)
 }
 
-/// The job's row: the one that this node began at that time, else the one of the same owner that still runs, or did when
-/// this node began, or of which only the agent was lost.
+/// The job's row: the one that this handle has rows of already, else the one that this node began at that time, else the one
+/// of the same owner that still runs, or did when this node began, or of which only the agent was lost.
 fn find_job(connection: &Connection, job: &Job) -> rusqlite::Result<Option<i64>> {
     let said = &job.descriptor;
     let revival_ns = i64::try_from(REVIVAL.as_nanos()).unwrap_or(i64::MAX);
+    let (session, handle) = (job.session.id.to_string(), job.handle.0);
+    let of_rows: Option<i64> = connection
+        .prepare_cached(
+            "SELECT job_key FROM ledger WHERE session_id = ?1 AND coalesce(handle, -1) = ?2 AND job_key IS NOT NULL LIMIT 1",
+        )?
+        .query_row(params![session, handle], |row| row.get(0))
+        .optional()?;
+    if of_rows.is_some() {
+        return Ok(of_rows);
+    }
     connection
         .prepare_cached(
             "SELECT job_key FROM job LEFT JOIN job_node AS mine USING (job_key)
@@ -43,7 +53,8 @@ fn find_job(connection: &Connection, job: &Job) -> rusqlite::Result<Option<i64>>
                  AND (mine.node = ?3 AND mine.started = ?4 OR job.ended IS NULL OR job.ended >= ?4
                       OR job.ended >= ?4 - ?7
                          AND EXISTS (SELECT 1 FROM job_node AS other WHERE other.job_key = job.job_key AND other.lost))
-             ORDER BY (mine.node = ?3 AND mine.started = ?4) DESC, job.started DESC LIMIT 1",
+             ORDER BY (mine.session_id = ?8 AND mine.handle = ?9) DESC, (mine.node = ?3 AND mine.started = ?4) DESC,
+                 job.started DESC LIMIT 1",
         )?
         .query_row(
             params![
@@ -54,6 +65,8 @@ fn find_job(connection: &Connection, job: &Job) -> rusqlite::Result<Option<i64>>
                 said.owner_uid,
                 said.owner.as_ref().map(Identifier::as_str),
                 revival_ns,
+                session,
+                handle,
             ],
             |row| row.get(0),
         )
