@@ -255,7 +255,7 @@ pub struct Accepted {
     pub job_ends: Vec<(Arc<Job>, i64)>,
     /// What schedulers told of jobs.
     pub job_facts: Vec<(Arc<Job>, JobFacts)>,
-    /// When the agent stopped in order, in microseconds since the epoch: this is the session's last frame.
+    /// The time at which the agent stopped in order, in microseconds since the epoch; none if it did not say so.
     pub session_end_us: Option<i64>,
     /// Owners of jobs that were announced without one.
     pub job_owners: Vec<(Arc<Job>, JobOwner)>,

@@ -49,7 +49,7 @@ pub struct Config {
     pub commit_interval: Duration,
     /// How many samples are committed together at most, but for the frame that goes beyond it.
     pub commit_rows: usize,
-    /// How long nothing may be heard of an agent until its session, and the jobs that it followed, count as ended.
+    /// The silence after which an agent's session, and the jobs that it followed, count as ended.
     pub silent_after: Duration,
     /// When samples may be dated, and what becomes of others.
     pub clock: TimeRange,

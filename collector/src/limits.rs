@@ -95,7 +95,7 @@ pub const REQUEST_AGAIN: Duration = Duration::from_secs(1);
 /// Dictionaries that an agent may send for one frame. When it still speaks of unknown ids, it always will.
 pub const DICTIONARIES_PER_FRAME: u32 = 3;
 
-/// How long nothing may be heard of a session until it counts as ended, where nothing else is said. Agents send something every
+/// The silence after which a session counts as ended, unless configured. Agents send something every
 /// 30 s, and may have to wait a minute until they send it again.
 pub const SILENT_AFTER: Duration = Duration::from_secs(300);
 

@@ -102,7 +102,7 @@ pub(crate) struct Writer {
     rows: usize,
     /// When the first of it was gathered.
     since: Duration,
-    /// When silent sessions are looked for again; none where another writer does.
+    /// The next search for silent sessions; none where another writer does it.
     next_look: Option<Duration>,
     /// When it last looked after strangers, and how many bytes were freed since the allocator was asked to give memory back.
     tidied: Duration,

@@ -227,7 +227,7 @@ pub(super) async fn lock_jobs(transaction: &Transaction<'_>, frames: &[&Accepted
     Ok(())
 }
 
-/// What is known of an owner stays: of two nodes that say different things the first is believed.
+/// Stores owners that became known later. A known owner is never replaced: if two nodes disagree, the first one counts.
 pub(super) async fn own_jobs(transaction: &Transaction<'_>, frames: &[&Accepted]) -> Result<(), Error> {
     let mut owners: Vec<_> = frames.iter().flat_map(|frame| &frame.job_owners).collect();
     // Their writers lock in one order, as above.

@@ -1,4 +1,4 @@
-//! What a transaction changes of the ledger. Pure.
+//! The changes that a transaction makes to the ledger. Pure.
 //!
 //! A tally travels every ten seconds at most, samples come with every frame. So that `ledger_balance` agrees with the rows
 //! at any time, also after an agent was killed, the stores count the rows that they write. PostgreSQL adds the counts to
@@ -12,7 +12,7 @@ use polymeter_proto::series::SessionId;
 
 use crate::commit::{Accepted, Account};
 
-/// What changes of one line.
+/// The changes of one ledger line.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct LineChange {
     /// The newest tally, if one came.
@@ -28,13 +28,13 @@ pub(crate) struct LineChange {
 }
 
 impl LineChange {
-    /// Whether nothing but stored samples is new.
+    /// Returns true if only the count of stored samples changes.
     pub(crate) const fn is_only_stored(&self) -> bool {
         self.tally.is_none() && self.skipped + self.rejected + self.apart == 0
     }
 }
 
-/// What `frames` change, by session and by the ids of the lines.
+/// Returns the changes that `frames` make, by session and ledger id.
 pub(crate) fn line_changes(frames: &[&Accepted]) -> BTreeMap<(SessionId, i64), LineChange> {
     let mut changes: BTreeMap<_, LineChange> = BTreeMap::new();
     let mut of = |account: &Account, change: &mut dyn FnMut(&mut LineChange)| {
@@ -72,7 +72,7 @@ const fn add(count: &mut u64, more: u64) {
 pub(crate) struct Pending(BTreeMap<i64, u64>);
 
 impl Pending {
-    /// What a JSON object of counts by id says. What is none says nothing: only this program writes them.
+    /// Parses a JSON object of counts by ledger id. Other text gives no counts: only this program writes the column.
     pub(crate) fn parse(json: &str) -> Self {
         let counts: BTreeMap<String, u64> = serde_json::from_str(json).unwrap_or_default();
         Self(counts.into_iter().filter_map(|(id, count)| Some((id.parse().ok()?, count))).collect())

@@ -14,7 +14,7 @@ use super::rows::timestamp;
 use super::{Progress, handle_of, key_of, stored_count};
 use crate::commit::{Account, Session};
 
-/// What the database has of a session.
+/// The stored state of a session.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     /// The newest frame that is stored.
@@ -115,7 +115,7 @@ pub(super) async fn insert_sessions(
     Ok(introduced.iter().map(|row| row.get(0)).collect())
 }
 
-/// What is known of each of `sessions`; nobody else can store of them until this transaction ends.
+/// Returns the stored state of each of `sessions`, and locks their rows until the transaction ends.
 pub(super) async fn lock_sessions(
     transaction: &Transaction<'_>,
     sessions: &[Arc<Session>],
@@ -209,7 +209,8 @@ pub(super) async fn advance_sessions(
     Ok(())
 }
 
-/// Takes back what was believed of `sessions`, which have ended to all appearance and send again. Returns their nodes.
+/// Reopens `sessions` that were recorded as ended and send again: removes their intervals of unknown state, and marks their lost
+/// jobs as running. Returns their nodes.
 pub(super) async fn reopen_sessions(
     transaction: &Transaction<'_>,
     sessions: &[String],

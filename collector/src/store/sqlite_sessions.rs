@@ -13,7 +13,7 @@ use super::sqlite_jobs::end_whole_job;
 use super::{Progress, handle_of, key_of, stored_count};
 use crate::commit::{Account, Session};
 
-/// What the store has of a session.
+/// The stored state of a session.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Known {
     /// The newest frame that is stored.
@@ -22,7 +22,7 @@ pub(super) struct Known {
     pub(super) is_ended: bool,
 }
 
-/// What is known of the session; none where nothing is stored of it.
+/// Returns the stored state of the session; none where nothing is stored of it.
 pub(super) fn known(connection: &Connection, session: SessionId) -> rusqlite::Result<Option<Known>> {
     let mut statement = connection
         .prepare_cached("SELECT last_sequence, ended IS NOT NULL FROM session WHERE session_id = ?1")?;
@@ -128,7 +128,8 @@ pub(super) fn write_sessions(
     Ok(())
 }
 
-/// Takes back what was believed of a session that has ended to all appearance and sends again.
+/// Reopens a session that was recorded as ended and sends again: removes its intervals of unknown state, and marks its lost jobs
+/// as running.
 pub(super) fn reopen_session(connection: &Connection, session: SessionId) -> rusqlite::Result<()> {
     let id = session.to_string();
     connection
