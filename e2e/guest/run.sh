@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs test.sh in a machine of its own, with real cgroups of version 2 and a kernel of Debian's: cli/tests/guest/run.sh
+# Runs test.sh in a machine of its own, with real cgroups of version 2 and a kernel of Debian's: e2e/guest/run.sh
 # DIRECTORY_WITH_PROGRAMS WORK_DIRECTORY. Needs qemu-system-x86, busybox-static, e2fsprogs, cpio is busybox's; downloads
 # Debian's cloud kernel once, and installs nothing on this machine. The guest's CPU is emulated, since not every /dev/kvm
 # works that is there; GUEST_ACCEL=kvm says that this one does.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{pause, unique, wait_until};
+use crate::{pause, unique, wait_until};
 
 /// The controllers of version 1 in which jobs are made.
 pub const V1: [&str; 4] = ["cpu", "cpuacct", "memory", "pids"];

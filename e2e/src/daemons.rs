@@ -9,7 +9,7 @@ use std::process::{Child, Command, ExitStatus};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::{Site, program, unique, wait_until};
+use crate::{Site, program, unique, wait_until};
 
 /// A program that runs until it is told to stop, and what it said.
 pub struct Daemon {

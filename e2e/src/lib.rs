@@ -1,7 +1,22 @@
 //! What the end-to-end tests share: the real programs, real cgroups, jobs that do what they are told, and a reader of
 //! kernel files that knows nothing of the agent's.
 
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    clippy::indexing_slicing,
+    clippy::missing_errors_doc,
+    clippy::missing_panics_doc,
+    clippy::new_without_default,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    missing_debug_implementations,
+    missing_docs,
+    reason = "a fault of a test is a failed test"
+)]
 
 pub mod cgroup;
 pub mod daemons;
@@ -12,16 +27,19 @@ pub mod oar;
 pub mod random;
 pub mod reference;
 pub mod scene;
-#[path = "../../../collector/tests/common/server.rs"]
+#[path = "../../collector/tests/common/server.rs"]
 pub mod server;
 pub mod slurm;
 pub mod spooled;
 pub mod stored;
 pub mod workload;
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use polymeter_collector::clock::Clock;
@@ -62,14 +80,38 @@ pub fn unique() -> String {
     format!("polymeter-e2e-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A program that was built together with this test.
+/// A program of this workspace, from the target directory that this test was built in.
+///
+/// # Panics
+/// If it is not built, or if one of its sources is newer than it.
 pub fn program(name: &str) -> Command {
-    let polymeter = Path::new(env!("CARGO_BIN_EXE_polymeter"));
-    let path = polymeter.with_file_name(name);
-    assert!(path.is_file(), "{} is missing: run `cargo build --workspace --bins` first", path.display());
+    static CHECKED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let own = std::env::current_exe().unwrap();
+    let directory = own.parent().unwrap();
+    // Tests lie in `deps`, programs above it.
+    let directory = if directory.ends_with("deps") { directory.parent().unwrap() } else { directory };
+    let path = directory.join(name);
+    let mut checked = CHECKED.lock().unwrap_or_else(PoisonError::into_inner);
+    if !checked.contains(name) {
+        assert!(path.is_file(), "{} is missing: run `cargo build --workspace` first", path.display());
+        if let Some(source) = newer_source(&path) {
+            panic!("{} is older than {source}: run `cargo build --workspace` first", path.display());
+        }
+        checked.insert(name.to_owned());
+    }
     let mut command = Command::new(path);
     command.env_remove("JOURNAL_STREAM");
     command
+}
+
+/// A source of a program that is newer than it, according to the list that cargo leaves beside it.
+fn newer_source(program: &Path) -> Option<String> {
+    let list = fs::read_to_string(program.with_extension("d")).ok()?;
+    let built = fs::metadata(program).ok()?.modified().ok()?;
+    let is_newer = |source: &&str| {
+        fs::metadata(source).and_then(|metadata| metadata.modified()).is_ok_and(|modified| modified > built)
+    };
+    list.split_once(": ")?.1.split_whitespace().find(is_newer).map(str::to_owned)
 }
 
 /// What becomes `command` through `outer`, with the changes to its environment.

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-use super::wait_until;
+use crate::wait_until;
 
 /// munged, until it is dropped.
 pub struct Munged {

@@ -81,7 +81,7 @@ impl Namespace {
     fn within(&self, command: &Command) -> Command {
         let mut within = Command::new("nsenter");
         within.arg(format!("--net=/proc/{}/ns/net", self.holder.id())).arg("--");
-        super::wrap(within, command)
+        crate::wrap(within, command)
     }
 
     fn ip(&self, arguments: &[&str]) -> Result<(), String> {

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-use super::cgroup;
+use crate::cgroup;
 
 /// Names OAR's `job_resource_manager_cgroups.pl`. `make test-oar` takes it out of Debian's package.
 const SCRIPT: &str = "POLYMETER_OAR_SCRIPT";

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use super::cgroup::{Job, V2};
-use super::now_us;
-use super::stored::{Key, Series};
+use crate::cgroup::{Job, V2};
+use crate::now_us;
+use crate::stored::{Key, Series};
 
 /// What version 1 writes for a limit that is none.
 const UNLIMITED: f64 = 9_223_372_036_854_771_712.0;

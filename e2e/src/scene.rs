@@ -9,10 +9,10 @@ use std::process::{Command, Output, Stdio};
 use polymeter_collector::query::Of;
 use serde_json::{Value, json};
 
-use super::cgroup::{Job, Yard};
-use super::daemons::{Agent, Daemon, Plan, collector};
-use super::workload::Sleeper;
-use super::{Need, Site, program, stored};
+use crate::cgroup::{Job, Yard};
+use crate::daemons::{Agent, Daemon, Plan, collector};
+use crate::workload::Sleeper;
+use crate::{Need, Site, program, stored};
 
 /// What a scene needs of the machine.
 pub const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];

@@ -11,8 +11,8 @@ use std::process::{Child, Command, Output, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use super::munge::{self, Munged};
-use super::{cgroup, pause, program, unique, wait_until};
+use crate::munge::{self, Munged};
+use crate::{cgroup, pause, program, unique, wait_until};
 
 /// The hierarchies of version 1 in which Slurm makes cgroups.
 const HIERARCHIES: [&str; 5] = ["memory", "cpuacct", "cpuset", "freezer", "cpu"];

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use polymeter_collector::query::{JobRow, Of, Reader, SeriesRow};
 use polymeter_proto::ledger::Tally;
 
-use super::{Site, wait_until};
+use crate::{Site, wait_until};
 
 /// A metric's name and its labels.
 pub type Key = (String, String);

@@ -1,37 +1,36 @@
-//! A process that does what it is told: this test binary once more, in its test `workload`.
+//! The program `e2e-workload`: a process that uses CPU time and memory on command.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Signal, getpid, kill_process};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::wait_until;
-
-/// Set where the process is to be a workload. Its words, if there are any, are done at once instead of those on stdin.
-pub const ROLE: &str = "POLYMETER_E2E_WORKLOAD";
+use crate::wait_until;
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
 
-/// What a test binary runs to be a workload.
-pub fn arguments() -> [&'static str; 5] {
-    ["--ignored", "--exact", "workload", "--nocapture", "--test-threads=1"]
+/// The program that [`main`] is the body of.
+pub fn program() -> PathBuf {
+    crate::program("e2e-workload").get_program().into()
 }
 
-/// The body of the test `workload`. Does nothing where nobody asked for it.
+/// Executes the commands of the first argument, separated by `;`, or without one those on standard input, and ends with the
+/// CPU time that it used.
 pub fn main() {
-    let Ok(words) = std::env::var(ROLE) else { return };
+    let commands = std::env::args().nth(1);
     // So that every page is a fault of its own.
     rustix::thread::disable_transparent_huge_pages(true).unwrap();
     let mut held = Vec::new();
-    if words.is_empty() {
-        println!("\nworkload: ready");
-        std::io::stdin().lines().map_while(Result::ok).for_each(|line| obey(&line, &mut held));
+    if let Some(commands) = commands {
+        commands.split(';').for_each(|command| execute(command, &mut held));
     } else {
-        words.split(';').for_each(|line| obey(line, &mut held));
+        println!("\nworkload: ready");
+        std::io::stdin().lines().map_while(Result::ok).for_each(|command| execute(&command, &mut held));
     }
     println!("\nworkload: cpu_ns {}", cpu().as_nanos());
 }
@@ -40,15 +39,15 @@ fn cpu() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap()
 }
 
-fn obey(line: &str, held: &mut Vec<Vec<u8>>) {
-    let (word, number) = line.trim().split_once(' ').unwrap_or((line.trim(), "0"));
-    if word == "ask" {
+fn execute(command: &str, held: &mut Vec<Vec<u8>>) {
+    let (verb, number) = command.trim().split_once(' ').unwrap_or((command.trim(), "0"));
+    if verb == "ask" {
         let (socket, request) = number.split_once(' ').unwrap();
-        println!("\nworkload: answer {}", super::daemons::ask(socket.as_ref(), &format!("{request}\n")));
+        println!("\nworkload: answer {}", crate::daemons::ask(socket.as_ref(), &format!("{request}\n")));
         return;
     }
     let number: u64 = number.parse().unwrap();
-    match word {
+    match verb {
         "touch" => {
             let mut block = vec![0_u8; usize::try_from(number).unwrap() * PAGE];
             block.iter_mut().step_by(PAGE).for_each(|byte| *byte = 1);
@@ -60,7 +59,7 @@ fn obey(line: &str, held: &mut Vec<Vec<u8>>) {
                 std::hint::spin_loop();
             }
         }
-        "rest" => super::pause(number),
+        "rest" => crate::pause(number),
         "stop" => {
             println!("workload: done");
             kill_process(getpid(), Signal::STOP).unwrap();
@@ -71,7 +70,7 @@ fn obey(line: &str, held: &mut Vec<Vec<u8>>) {
     println!("workload: done");
 }
 
-/// A workload that runs beside the test. It ends with it.
+/// A workload that runs beside the test and ends with it.
 pub struct Workload {
     child: Child,
     stdin: ChildStdin,
@@ -80,16 +79,10 @@ pub struct Workload {
 
 impl Workload {
     pub fn start() -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(arguments())
-            .env(ROLE, "")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = Command::new(program()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         let mut workload = Self { child, stdin, stdout: BufReader::new(stdout) };
-        workload.hear("workload: ready");
+        workload.wait_for("workload: ready");
         workload
     }
 
@@ -97,15 +90,15 @@ impl Workload {
         self.child.id()
     }
 
-    /// Has it do something, and waits until it has.
-    pub fn obey(&mut self, line: &str) {
-        writeln!(self.stdin, "{line}").unwrap();
-        self.hear("workload: done");
+    /// Sends a command and waits until it is done.
+    pub fn execute(&mut self, command: &str) {
+        writeln!(self.stdin, "{command}").unwrap();
+        self.wait_for("workload: done");
     }
 
-    /// Has it stop itself, and waits until every thread of it has.
+    /// Has it stop itself, and waits until each of its threads is stopped.
     pub fn stop(&mut self) {
-        self.obey("stop");
+        self.execute("stop");
         let tasks = format!("/proc/{}/task", self.pid());
         wait_until("the workload has stopped", || {
             std::fs::read_dir(&tasks).unwrap().flatten().all(|task| {
@@ -115,7 +108,7 @@ impl Workload {
         });
     }
 
-    fn hear(&mut self, wanted: &str) {
+    fn wait_for(&mut self, wanted: &str) {
         let mut line = String::new();
         while !line.contains(wanted) {
             line.clear();
@@ -131,7 +124,7 @@ impl Drop for Workload {
     }
 }
 
-/// A plain process that only lives.
+/// A process that sleeps.
 pub struct Sleeper(Child);
 
 impl Sleeper {
@@ -139,7 +132,7 @@ impl Sleeper {
         Self(Command::new("sleep").arg("600").spawn().unwrap())
     }
 
-    /// One that is a user's.
+    /// Starts one as another user.
     pub fn start_as(uid: u32) -> Self {
         Self(Command::new("sleep").arg("600").uid(uid).gid(uid).spawn().unwrap())
     }

@@ -1,23 +1,13 @@
 //! `polymeter bundle`: what is in it is what the store has, and what was changed since is said.
 
-#![allow(
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "a fault of a test is a failed test"
-)]
-
-mod common;
-
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use common::program;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use polymeter_collector::query::{Of, Reader};
+use polymeter_e2e::program;
 use serde_json::Value;
 use tempfile::TempDir;
 

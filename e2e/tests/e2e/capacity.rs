@@ -1,22 +1,12 @@
 //! What an agent does where there is not enough: descriptors, places for jobs, a collector; and jobs whose names it must find out.
 
-#![allow(
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "a fault of a test is a failed test"
-)]
-
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use common::cgroup::{self, V2, Yard};
-use common::daemons::{Agent, Plan, collector, configure};
-use common::{Need, Site, has, program, unique, wait_until};
+use polymeter_e2e::cgroup::{self, V2, Yard};
+use polymeter_e2e::daemons::{Agent, Plan, collector, configure};
+use polymeter_e2e::{Need, Site, has, program, unique, wait_until};
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 

@@ -1,33 +1,16 @@
 //! The control socket: who may what, what comes into the data by it, and that nothing that is written to it does harm.
 
-#![allow(
-    clippy::cast_possible_truncation,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "a fault of a test is a failed test"
-)]
-
-mod common;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
-use common::cgroup::{Job, Yard};
-use common::daemons::{Agent, Daemon, Plan, collector, configure_with};
-use common::workload::{self, Sleeper};
-use common::{Need, Site, has, stored, wait_until};
+use polymeter_e2e::cgroup::{Job, Yard};
+use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector, configure_with};
+use polymeter_e2e::workload::Sleeper;
+use polymeter_e2e::{Need, Site, has, stored, wait_until};
 use rustix::process::Signal;
 use rustix::thread::{Gid, Uid};
 use serde_json::{Value, json};
-
-#[test]
-#[ignore = "no test: what the tests run as a job"]
-fn workload() {
-    workload::main();
-}
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 const ADA: u32 = 64_001;

@@ -1,32 +1,16 @@
 //! Counters: they never decrease, count what has ended, and agree with one another.
 
-#![allow(
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "a fault of a test is a failed test"
-)]
-
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use common::cgroup::{self, V2, Yard};
-use common::daemons::{Agent, Daemon, Plan, collector};
-use common::stored::{self, Key, Series};
-use common::workload::{self, Workload};
-use common::{Need, Site, has, skip, wait_until};
 use polymeter_collector::query::Of;
-
-#[test]
-#[ignore = "no test: what the tests run as a job"]
-fn workload() {
-    workload::main();
-}
+use polymeter_e2e::cgroup::{self, V2, Yard};
+use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector};
+use polymeter_e2e::stored::{self, Key, Series};
+use polymeter_e2e::workload::{self, Workload};
+use polymeter_e2e::{Need, Site, has, skip, wait_until};
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 
@@ -110,13 +94,13 @@ fn cpu_time_goes_on_when_cgroups_of_the_other_version_come() {
     let node = Node::start(&[("cpu.usage", "20ms")]);
     let (job, mut workload) = (node.yard.job_under("1", "cpuacct"), Workload::start());
     job.enter(workload.pid());
-    workload.obey("burn 200");
+    workload.execute("burn 200");
     wait_until("version 1 has counted it", || node.last("1", "cpu.usage") >= 200e6);
     let later = Extra::new(V2, &node.yard, "1");
     later.enter("1", workload.pid());
     node.agent.must_follow("1", &["v2/cpu.stat"]);
     let before = node.last("1", "cpu.usage");
-    workload.obey("burn 100");
+    workload.execute("burn 100");
     wait_until("version 2 goes on from there", || node.last("1", "cpu.usage") >= before + 90e6);
     must_not_decrease(&node.values("1", "cpu.usage"));
     drop((workload, job, later));
@@ -133,8 +117,8 @@ fn user_and_system_time_are_the_cpu_time() {
     job.enter(workload.pid());
     // Work that ends before the tick that would count it, and work that is counted as a whole tick.
     for _ in 0..40 {
-        workload.obey("burn 5");
-        workload.obey("touch 300");
+        workload.execute("burn 5");
+        workload.execute("touch 300");
     }
     workload.stop();
     let directory = job.directory("cpuacct");
@@ -166,9 +150,7 @@ fn processes_killed_for_memory_in_a_step_are_the_jobs() {
         let limit = step.directory_below("memory");
         fs::write(limit.join("memory.limit_in_bytes"), "16M").unwrap();
         fs::write(limit.join("memory.memsw.limit_in_bytes"), "16M").ok();
-        let binary = std::env::current_exe().unwrap();
-        let words = workload::arguments().join(" ");
-        let script = format!("{}='touch 16384' {} {words}; :", workload::ROLE, binary.display());
+        let script = format!("{} 'touch 16384'; :", workload::program().display());
         let mut shell = shell_in(&task.places, &script);
         shell.wait().unwrap();
         let killed = fs::read_to_string(task.directory_below("memory").join("memory.oom_control")).unwrap();

@@ -1,30 +1,16 @@
 //! From the agent to the database: whatever is killed, restarted or attacked on the way, each sample is stored once.
 
-#![allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
-    clippy::cast_precision_loss,
-    clippy::cast_sign_loss,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "a fault of a test is a failed test"
-)]
-
-mod common;
-
 use std::collections::HashSet;
 use std::io::Write;
 use std::net::TcpStream;
 
-use common::cgroup::{Job, Yard};
-use common::daemons::{Agent, Daemon, Plan, collector};
-use common::random::Random;
-use common::stored;
-use common::workload::Sleeper;
-use common::{Need, Site, has, pause, wait_until};
 use polymeter_collector::query::Of;
+use polymeter_e2e::cgroup::{Job, Yard};
+use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector};
+use polymeter_e2e::random::Random;
+use polymeter_e2e::stored;
+use polymeter_e2e::workload::Sleeper;
+use polymeter_e2e::{Need, Site, has, pause, wait_until};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -245,7 +231,7 @@ fn an_agent_does_without_a_collector_and_gives_it_everything_later() {
     wait_for_samples(&agent);
     assert_eq!((agent.count("frames_sent"), agent.count("dropped")), (0, 0));
     assert!(agent.count("outbox_bytes") > 0);
-    let without_us = common::now_us();
+    let without_us = polymeter_e2e::now_us();
     let (running, _) = collector(&site, &site.endpoint());
     wait_until("frames are acknowledged", || agent.count("frames_acknowledged") > 0);
     job.remove();

@@ -1,28 +1,12 @@
 //! What users type every day, as users, with what becomes of it.
 
-#![allow(
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "a fault of a test is a failed test"
-)]
-
-mod common;
-
 use std::fs;
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
-use common::scene::{ADA, BOB, NEEDS, Scene};
-use common::{Site, has, program, skip, stored, wait_until, workload};
+use polymeter_e2e::scene::{ADA, BOB, NEEDS, Scene};
+use polymeter_e2e::{Site, has, program, skip, stored, wait_until};
 use serde_json::Value;
-
-#[test]
-#[ignore = "no test: what the tests run as a job"]
-fn workload() {
-    workload::main();
-}
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()

@@ -1,22 +1,11 @@
 //! A store on a disk that is full: the data wait with the agents, and nothing is lost or said again and again.
 
-#![allow(
-    clippy::cast_sign_loss,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "a fault of a test is a failed test"
-)]
-
-mod common;
-
 use std::fs;
 use std::process::Command;
 
-use common::cgroup::Yard;
-use common::daemons::{Agent, Daemon, Plan};
-use common::{Need, Site, disk, has, program, wait_until};
+use polymeter_e2e::cgroup::Yard;
+use polymeter_e2e::daemons::{Agent, Daemon, Plan};
+use polymeter_e2e::{Need, Site, disk, has, program, wait_until};
 use rusqlite::Connection;
 
 const TEST: &str = "a_full_disk_holds_the_data_back_and_loses_none";

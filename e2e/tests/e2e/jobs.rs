@@ -1,15 +1,5 @@
 //! What a scheduler's prolog and epilog say, and what an agent makes of it: `polymeter job start` and `job end`.
 
-#![allow(
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "a fault of a test is a failed test"
-)]
-
-mod common;
-
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -17,19 +7,13 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use common::cgroup::{self, Frozen, Job, Yard};
-use common::daemons::{Agent, Daemon, Plan, ask, collector, configure_with};
-use common::workload::{self, Sleeper, Workload};
-use common::{Need, Site, has, now_us, pause, program, skip, stored, wait_until};
 use polymeter_collector::query::Of;
+use polymeter_e2e::cgroup::{self, Frozen, Job, Yard};
+use polymeter_e2e::daemons::{Agent, Daemon, Plan, ask, collector, configure_with};
+use polymeter_e2e::workload::{Sleeper, Workload};
+use polymeter_e2e::{Need, Site, has, now_us, pause, program, skip, stored, wait_until};
 use rustix::process::{Pid, Signal, getsid, kill_process, kill_process_group, test_kill_process};
 use serde_json::{Value, json};
-
-#[test]
-#[ignore = "no test: what the tests run as a job"]
-fn workload() {
-    workload::main();
-}
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 const ADA: u32 = 64_001;
@@ -372,7 +356,7 @@ fn the_end_of_a_jobs_processes_is_read_while_its_cgroups_are_there() {
         let task = step.as_ref().map(|step| step.step("task_0"));
         let mut process = Workload::start();
         task.as_ref().unwrap_or(&job).enter(process.pid());
-        process.obey("burn 30");
+        process.execute("burn 30");
         drop(process);
         let used_ns = cpu_ns(&job);
         // Nothing but the agent's own attention makes it read now: the next deadline is tomorrow's.

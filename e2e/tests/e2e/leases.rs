@@ -1,26 +1,9 @@
 //! Users change how their own jobs are sampled, for a while, and nothing else.
 
-#![allow(
-    clippy::cast_possible_truncation,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "a fault of a test is a failed test"
-)]
-
-mod common;
-
-use common::scene::{ADA, BOB, NEEDS, Scene};
-use common::{has, stored, wait_until, workload};
+use polymeter_e2e::scene::{ADA, BOB, NEEDS, Scene};
+use polymeter_e2e::{has, stored, wait_until};
 use polymeter_proto::period::Period;
 use serde_json::{Value, json};
-
-#[test]
-#[ignore = "no test: what the tests run as a job"]
-fn workload() {
-    workload::main();
-}
 
 #[test]
 fn a_lease_is_in_force_at_once_and_ends_by_itself() {

@@ -1,22 +1,11 @@
 //! The ledger against the samples, in SQL: of each sample that was due it is known what became of it, whatever is killed,
 //! stopped or overflows on the way.
 
-#![allow(
-    clippy::cast_sign_loss,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "a fault of a test is a failed test"
-)]
-
-mod common;
-
-use common::cgroup::Yard;
-use common::daemons::{Agent, Plan, collector, collector_with};
-use common::stored;
-use common::workload::Sleeper;
-use common::{Need, Site, has, pause, program, wait_until};
+use polymeter_e2e::cgroup::Yard;
+use polymeter_e2e::daemons::{Agent, Plan, collector, collector_with};
+use polymeter_e2e::stored;
+use polymeter_e2e::workload::Sleeper;
+use polymeter_e2e::{Need, Site, has, pause, program, wait_until};
 use rusqlite::Connection;
 use rustix::process::Signal;
 

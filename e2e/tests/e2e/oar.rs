@@ -1,33 +1,17 @@
 //! OAR's scripts of `deploy/`, run as OAR runs them.
 
-#![allow(
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "a fault of a test is a failed test"
-)]
-
-mod common;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::cgroup::{self, Yard};
-use common::daemons::{Plan, ask, collector, configure};
-use common::workload::{self, Sleeper, Workload};
-use common::{Need, Site, has, oar, program, stored, wait_until};
 use polymeter_collector::query::Of;
+use polymeter_e2e::cgroup::{self, Yard};
+use polymeter_e2e::daemons::{Plan, ask, collector, configure};
+use polymeter_e2e::workload::{Sleeper, Workload};
+use polymeter_e2e::{Need, Site, has, oar, program, stored, wait_until};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
-
-#[test]
-#[ignore = "no test: what the tests run as a job"]
-fn workload() {
-    workload::main();
-}
 
 fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/oar").join(name)
@@ -105,7 +89,7 @@ impl Running {
         for place in &places {
             fs::write(place.join("cgroup.procs"), process.pid().to_string()).unwrap();
         }
-        process.obey("burn 30");
+        process.execute("burn 30");
         Self { id, places, process }
     }
 

@@ -1,38 +1,18 @@
 //! The agent in the hands of its administrator: configuration, signals, and the control socket.
 
-#![allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
-    clippy::cast_precision_loss,
-    clippy::cast_sign_loss,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "a fault of a test is a failed test"
-)]
-
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Output};
 
-use common::cgroup::{Job, Yard};
-use common::daemons::{Agent, Daemon, Plan, collector, configure};
-use common::workload::{self, Sleeper};
-use common::{Need, Site, has, program, stored, wait_until};
 use polymeter_collector::query::{Of, PlanChangeRow};
+use polymeter_e2e::cgroup::{Job, Yard};
+use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector, configure};
+use polymeter_e2e::workload::{self, Sleeper};
+use polymeter_e2e::{Need, Site, has, program, stored, wait_until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
-
-#[test]
-#[ignore = "no test: what the tests run as a job"]
-fn workload() {
-    workload::main();
-}
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 
@@ -317,15 +297,14 @@ fn an_ordinary_user_is_refused() {
         &Plan { collector: &site.endpoint(), jobs: &[], baseline: &[("node.load1", "1s")] },
     );
     let asker = site.path("asker");
-    fs::copy(std::env::current_exe().unwrap(), &asker).unwrap();
+    fs::copy(workload::program(), &asker).unwrap();
     open(&asker);
     let register = json!({"verb": "register", "job": "x", "uid": 0, "process": agent.daemon.pid()});
     for request in [register.to_string(), r#"{"verb": "flush"}"#.to_owned()] {
         let output = Command::new("setpriv")
             .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
             .arg(&asker)
-            .args(workload::arguments())
-            .env(workload::ROLE, format!("ask {} {request}", agent.socket.display()))
+            .arg(format!("ask {} {request}", agent.socket.display()))
             .current_dir("/")
             .output()
             .unwrap();

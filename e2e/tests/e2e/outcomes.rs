@@ -1,33 +1,17 @@
 //! What becomes of a job beside its samples: its owner, how it ended, what of its owner's requests was refused; and which
 //! names are let in.
 
-#![allow(
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "a fault of a test is a failed test"
-)]
-
-mod common;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use common::cgroup::{Job, Yard};
-use common::daemons::{Agent, Daemon, Plan, ask, collector_with};
-use common::workload::{self, Sleeper};
-use common::{Need, Site, has, program, stored, wait_until};
 use polymeter_collector::query::JobRow;
+use polymeter_e2e::cgroup::{Job, Yard};
+use polymeter_e2e::daemons::{Agent, Daemon, Plan, ask, collector_with};
+use polymeter_e2e::workload::Sleeper;
+use polymeter_e2e::{Need, Site, has, program, stored, wait_until};
 use serde_json::{Value, json};
-
-#[test]
-#[ignore = "no test: what the tests run as a job"]
-fn workload() {
-    workload::main();
-}
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 /// A user of every Debian, as whom the scheduler's controller runs.

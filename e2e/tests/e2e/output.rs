@@ -1,21 +1,11 @@
 //! What programs and people are told, and where: results, errors, and text that came from elsewhere.
 
-#![allow(
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "a fault of a test is a failed test"
-)]
-
-mod common;
-
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use common::program;
+use polymeter_e2e::program;
 use serde_json::Value;
 
 fn polymeter(arguments: &[&str]) -> Command {
@@ -241,11 +231,13 @@ fn reports_fit_eighty_columns_and_keep_what_tells_series_apart() {
     let directory = tempfile::tempdir().unwrap();
     let (store, _) = store(directory.path());
     // A terminal of 80 columns, where the machine has a program that makes one.
-    let command =
-        format!("stty cols 80; '{}' report --all --store '{store}'", env!("CARGO_BIN_EXE_polymeter"));
+    let command = format!(
+        "stty cols 80; '{}' report --all --store '{store}'",
+        program("polymeter").get_program().display()
+    );
     let shown = Command::new("script").args(["-qec", &command, "/dev/null"]).stdin(Stdio::null()).output();
     let Ok(shown) = shown.map(|shown| text(&shown.stdout)) else {
-        return common::skip("reports_fit_eighty_columns", "script", "there is no such program");
+        return polymeter_e2e::skip("reports_fit_eighty_columns", "script", "there is no such program");
     };
     let series: Vec<&str> = shown
         .lines()

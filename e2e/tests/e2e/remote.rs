@@ -1,15 +1,5 @@
 //! A job's owner reaches all its nodes through the collector, and nobody else does.
 
-#![allow(
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "a fault of a test is a failed test"
-)]
-
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -17,21 +7,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::cgroup::{Job, Yard};
-use common::daemons::{Agent, Daemon, Plan, ask, collector_with};
-use common::munge::Munged;
-use common::workload::{self, Sleeper};
-use common::{Need, Site, has, pause, program, stored, wait_until};
 use polymeter_collector::control::payload;
+use polymeter_e2e::cgroup::{Job, Yard};
+use polymeter_e2e::daemons::{Agent, Daemon, Plan, ask, collector_with};
+use polymeter_e2e::munge::Munged;
+use polymeter_e2e::workload::Sleeper;
+use polymeter_e2e::{Need, Site, has, pause, program, stored, wait_until};
 use rustix::process::Signal;
 use rustix::thread::{Gid, Uid};
 use serde_json::{Value, json};
-
-#[test]
-#[ignore = "no test: what the tests run as a job"]
-fn workload() {
-    workload::main();
-}
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 const ADA: u32 = 64_001;

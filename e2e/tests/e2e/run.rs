@@ -1,34 +1,14 @@
 //! `polymeter run`: the command is as if nobody watched, and what it used is reported.
 
-#![allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
-    clippy::cast_precision_loss,
-    clippy::cast_sign_loss,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "a fault of a test is a failed test"
-)]
-
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use common::{Need, cgroup, has, program, workload};
+use polymeter_e2e::{Need, cgroup, has, program, workload};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-
-#[test]
-#[ignore = "no test: what the tests run as a job"]
-fn workload() {
-    workload::main();
-}
 
 /// Bytes that the workload touches.
 const TOUCHED: usize = 100 << 20;
@@ -50,7 +30,7 @@ fn text(bytes: &[u8]) -> String {
 /// Adds the workload to a command, and says it what to do.
 fn with_workload<'a>(command: &'a mut Command, executable: &Path) -> &'a mut Command {
     let words = format!("touch {};burn 500;rest 400", TOUCHED / workload::PAGE);
-    command.arg("--").arg(executable).args(workload::arguments()).env(workload::ROLE, words)
+    command.arg("--").arg(executable).arg(words)
 }
 
 /// What the workload says of its own CPU time.
@@ -211,7 +191,7 @@ fn the_values_are_those_of_the_command() {
     let store = directory.path().join("kept.db");
     let mut command =
         polymeter(&["run", "--json", "-o", store.to_str().unwrap(), "-m", "memory.current=20ms"]);
-    let child = with_workload(&mut command, &std::env::current_exe().unwrap())
+    let child = with_workload(&mut command, &workload::program())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -265,8 +245,8 @@ impl Ordinary {
             fs::set_permissions(&to, PermissionsExt::from_mode(0o755)).unwrap();
             to
         };
-        let polymeter = copy(Path::new(env!("CARGO_BIN_EXE_polymeter")), "polymeter");
-        let work = copy(&std::env::current_exe().unwrap(), "workload");
+        let polymeter = copy(Path::new(program("polymeter").get_program()), "polymeter");
+        let work = copy(&workload::program(), "workload");
         Self { polymeter, work, directory }
     }
 
@@ -304,16 +284,20 @@ fn nothing_of_a_short_command_is_missed() {
         return;
     }
     let user = Ordinary::new();
-    let work = [&[user.work.to_str().unwrap()], workload::arguments().as_slice()].concat().join(" ");
+    let work = format!("{} 'burn 100'", user.work.display());
     let script = format!("{work} & {work} & wait");
     for round in 0..8 {
         let mut command = user.run(&["--json", "--every", "10s", "--", "sh", "-c", &script]);
-        let output = command.env(workload::ROLE, "burn 100").output().unwrap();
+        let output = command.output().unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
         let told: Value = serde_json::from_slice(&output.stderr).unwrap();
         let series = told["series"].as_array().unwrap();
         let Some(clock) = series.iter().find(|series| series["metric"] == "perf.task_clock") else {
-            return common::skip("nothing_of_a_short_command_is_missed", "perf", "users have no perf events");
+            return polymeter_e2e::skip(
+                "nothing_of_a_short_command_is_missed",
+                "perf",
+                "users have no perf events",
+            );
         };
         let (counted_s, used_s) = (number(clock, "/growth") / 1e9, number(&told, "/used/cpu_s"));
         assert!(used_s >= 0.2, "{told:#}");
@@ -328,11 +312,10 @@ fn no_rate_is_above_what_the_cpus_can_do() {
     if !has("no_rate_is_above_what_the_cpus_can_do", &[Need::Root, Need::Cgroup1, Need::Cgroup2]) {
         return;
     }
-    let own = std::env::current_exe().unwrap();
-    let work = format!("{} {}", own.display(), workload::arguments().join(" "));
+    let work = format!("{} 'burn 200'", workload::program().display());
     let script = format!("{work} & {work} & {work} & wait");
     let mut command = polymeter(&["run", "--json", "-m", "cpu.*=1ms", "--", "sh", "-c", &script]);
-    let output = command.env(workload::ROLE, "burn 200").output().unwrap();
+    let output = command.output().unwrap();
     let told: Value = serde_json::from_slice(&output.stderr).unwrap();
     let cpus = polymeter_agent::jobs::open::online_cpus(Path::new("/")).unwrap().len() as f64;
     let series = told["series"].as_array().unwrap();
@@ -350,7 +333,7 @@ fn no_rate_is_above_what_the_cpus_can_do() {
 fn a_signal_that_was_ignored_before_is_ignored_by_the_command() {
     let script = format!(
         "trap '' HUP; exec '{}' run -- sh -c 'kill -HUP $$; echo alive'",
-        env!("CARGO_BIN_EXE_polymeter")
+        program("polymeter").get_program().display()
     );
     let output = Command::new("sh").args(["-c", &script]).output().unwrap();
     assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), "alive\n".to_owned()), "{output:?}");
@@ -399,7 +382,7 @@ fn the_cgroups_of_a_killed_run_are_removed_by_the_next_and_those_of_a_live_one_a
     let is_used = |place: &PathBuf| {
         fs::read_to_string(place.join("cgroup.procs")).is_ok_and(|processes| !processes.is_empty())
     };
-    common::wait_until("the survivor is gone", || !kept.iter().any(is_used));
+    polymeter_e2e::wait_until("the survivor is gone", || !kept.iter().any(is_used));
     let before = places(&live);
     let said = text(&run(&["true"]).stderr);
     assert!(places(&dead).is_empty(), "{said}");

@@ -1,40 +1,20 @@
 //! From the kernel to the database: every value is the kernel's, and every deadline is accounted for.
 
-#![allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
-    clippy::cast_precision_loss,
-    clippy::cast_sign_loss,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "a fault of a test is a failed test"
-)]
-
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::cgroup::Yard;
-use common::daemons::{Agent, Plan, collector};
-use common::reference::{Snapshot, assert_between};
-use common::stored::{self, Key};
-use common::workload::{Sleeper, Workload};
-use common::{Need, Site, has, pause, skip, wait_until};
 use polymeter_collector::query::Of;
+use polymeter_e2e::cgroup::Yard;
+use polymeter_e2e::daemons::{Agent, Plan, collector};
+use polymeter_e2e::reference::{Snapshot, assert_between};
+use polymeter_e2e::stored::{self, Key};
+use polymeter_e2e::workload::{Sleeper, Workload};
+use polymeter_e2e::{Need, Site, has, pause, skip, wait_until};
 use polymeter_proto::ledger::Tally;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::json;
-
-#[test]
-#[ignore = "no test: what the tests run as a job"]
-fn workload() {
-    common::workload::main();
-}
 
 /// What a job's sources are called when all of them are open.
 const SOURCES: [&str; 5] =
@@ -72,23 +52,23 @@ fn values(test: &str, site: impl Fn() -> Option<Site>) {
     let (step, mut other) = (job.step("step_0"), Workload::start());
     step.enter(workload.pid());
     job.enter(other.pid());
-    other.obey("touch 300");
-    other.obey("burn 20");
+    other.execute("touch 300");
+    other.execute("burn 20");
     other.stop();
 
     let faults_before = stored_now(&site, "1", "perf.page_faults");
-    workload.obey("touch 2000");
+    workload.execute("touch 2000");
     let mut snapshots = Vec::new();
     for step in 0..60 {
         snapshots.push(Snapshot::take(&job));
-        workload.obey(["touch 100", "burn 5", "rest 10"][step % 3]);
+        workload.execute(["touch 100", "burn 5", "rest 10"][step % 3]);
     }
-    workload.obey("touch 500");
+    workload.execute("touch 500");
     workload.stop();
     stands_still(&site, &job);
     snapshots.push(Snapshot::take(&job));
     let pid = workload.pid();
-    let before_us = common::now_us();
+    let before_us = polymeter_e2e::now_us();
     wait_until("the last faults are stored", || newest(&site, "1", "perf.page_faults").0 > before_us);
     let faults = newest(&site, "1", "perf.page_faults").1 - faults_before;
     // 20 times 100 pages beside the 2000 and the 500, and a few of the workload's own.
@@ -115,14 +95,14 @@ fn newest(site: &Site, job: &str, metric: &str) -> (i64, f64) {
 
 /// The value of a metric of a job that was read after this call began.
 fn stored_now(site: &Site, job: &str, metric: &str) -> f64 {
-    let began_us = common::now_us();
+    let began_us = polymeter_e2e::now_us();
     wait_until("a newer value is stored", || newest(site, job, metric).0 > began_us);
     newest(site, job, metric).1
 }
 
 /// Of a job that has stopped, everything that is stored is what stands in the files, and everything that stands in the
 /// files is stored.
-fn stands_still(site: &Site, job: &common::cgroup::Job) {
+fn stands_still(site: &Site, job: &polymeter_e2e::cgroup::Job) {
     let mut wrong = Vec::new();
     for _ in 0..ROUNDS {
         let before = Snapshot::take(job);

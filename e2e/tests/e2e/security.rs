@@ -1,24 +1,14 @@
 //! Who may send to a collector with keys, and who may not: the real programs over real connections.
 
-#![allow(
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "a fault of a test is a failed test"
-)]
-
-mod common;
-
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use common::daemons::{Daemon, keygen};
-use common::{Site, program, stored, wait_until};
 use polymeter_collector::query::Of;
+use polymeter_e2e::daemons::{Daemon, keygen};
+use polymeter_e2e::{Site, program, stored, wait_until};
 use polymeter_proto::key::{KeyPair, PublicKey};
 use rustix::process::Signal;
 use serde_json::Value;

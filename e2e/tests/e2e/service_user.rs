@@ -1,22 +1,12 @@
 //! The service's user: whose keys root takes for its own, and as whom `--check` can look.
 
-#![allow(
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "a fault of a test is a failed test"
-)]
-
-mod common;
-
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use common::daemons::keygen;
-use common::{Need, Site, has, program};
+use polymeter_e2e::daemons::keygen;
+use polymeter_e2e::{Need, Site, has, program};
 
 const NEEDS: [Need; 2] = [Need::Root, Need::Mounts];
 /// `polymeter`, on the machine that the tests pretend to be on.

@@ -1,37 +1,19 @@
 //! Under a real Slurm, with the prolog and the epilog of `deploy/`: whatever becomes of a job, its first and its last reading
 //! are stored, and what the prolog told.
 
-#![allow(
-    clippy::cast_precision_loss,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "a fault of a test is a failed test"
-)]
-
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-use common::cgroup;
-use common::daemons::{Daemon, collector_with};
-use common::slurm::{Cluster, USER};
-use common::stored::{self, Key, Series};
-use common::workload;
-use common::{Need, Site, has, now_us, wait_until};
 use polymeter_collector::query::{JobRow, Of};
+use polymeter_e2e::cgroup;
+use polymeter_e2e::daemons::{Daemon, collector_with};
+use polymeter_e2e::slurm::{Cluster, USER};
+use polymeter_e2e::stored::{self, Key, Series};
+use polymeter_e2e::{Need, Site, has, now_us, wait_until};
 use rusqlite::Connection;
-
-#[test]
-#[ignore = "no test: what the tests run as a job"]
-fn workload() {
-    workload::main();
-}
 
 /// The last metric is due once a day, so that its samples are the first and the last readings alone.
 const BASELINE: &str = "[baseline]\n\"cpu.usage\" = \"1s\"\n\"memory.peak\" = \"1s\"\n\"memory.failures\" = \"1s\"\n\"cpu.user\" = \"1d\"\n\

@@ -1,23 +1,12 @@
 //! The spool, with real programs that are killed: what was on the disk is stored, once, by the next life of the agent.
 
-#![allow(
-    clippy::cast_sign_loss,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "a fault of a test is a failed test"
-)]
-
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Stdio;
 
-use common::cgroup::{Job, Yard};
-use common::daemons::{Agent, Plan, collector};
-use common::{Need, Site, has, program, spooled, wait_until};
+use polymeter_e2e::cgroup::{Job, Yard};
+use polymeter_e2e::daemons::{Agent, Plan, collector};
+use polymeter_e2e::{Need, Site, has, program, spooled, wait_until};
 use rusqlite::Connection;
 use rustix::process::Signal;
 

@@ -1,22 +1,12 @@
 //! Stores that cannot be read, and ones that can although nobody may write there: what is wrong is said, each in its words.
 
-#![allow(
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "a fault of a test is a failed test"
-)]
-
-mod common;
-
 use std::fs::{self, OpenOptions, Permissions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::scene::ADA;
-use common::{Need, Site, has, program};
+use polymeter_e2e::scene::ADA;
+use polymeter_e2e::{Need, Site, has, program};
 use rusqlite::Connection;
 
 /// A store with a job, and the command where everybody can run it.

@@ -1,31 +1,15 @@
 //! What is sampled is seen as it is sampled: over the socket, in lines and in a terminal, by whom it belongs to.
 
-#![allow(
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "a fault of a test is a failed test"
-)]
-
-mod common;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
 
-use common::scene::{ADA, BOB, NEEDS, Scene};
-use common::{has, now_us, skip, wait_until, workload};
+use polymeter_e2e::scene::{ADA, BOB, NEEDS, Scene};
+use polymeter_e2e::{has, now_us, skip, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-
-#[test]
-#[ignore = "no test: what the tests run as a job"]
-fn workload() {
-    workload::main();
-}
 
 /// A connection on which root watches, and what comes of it.
 struct Watcher {

@@ -1,8 +1,8 @@
 //! What is in the database, held against what the agents counted, what they left on their disks and what the kernel said.
 
-use crate::common::reference::assert_between;
-use crate::common::stored;
-use crate::scene::{Ended, METRICS};
+use super::scene::{Ended, METRICS};
+use polymeter_e2e::reference::assert_between;
+use polymeter_e2e::stored;
 
 impl Ended {
     /// Whatever `sql` finds is wrong.

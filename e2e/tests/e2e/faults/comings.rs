@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
-use crate::common::cgroup::Yard;
-use crate::common::pause;
-use crate::common::random::Random;
+use polymeter_e2e::cgroup::Yard;
+use polymeter_e2e::pause;
+use polymeter_e2e::random::Random;
 
 /// Its id.
 pub(crate) const ID: &str = "2";

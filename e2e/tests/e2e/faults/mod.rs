@@ -4,36 +4,18 @@
 //! The order follows from a seed, which is printed. `POLYMETER_SEED=N` runs with that one. `POLYMETER_FAULT_SECONDS=N` goes on
 //! for so long.
 
-#![allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "a fault of a test is a failed test"
-)]
-
 mod balance;
 mod comings;
-#[path = "../common/mod.rs"]
-mod common;
 mod observer;
 mod scene;
 
-use common::random::Random;
-use common::{Need, has, workload};
+use self::scene::{COUNTED, FAR, MORTAL, Scene};
+use polymeter_e2e::random::Random;
+use polymeter_e2e::{Need, has};
 use rustix::process::Signal;
-use scene::{COUNTED, FAR, MORTAL, Scene};
 
 const TEST: &str = "nothing_is_lost_silently_whatever_fails";
 const NEEDS: [Need; 5] = [Need::Root, Need::Cgroup1, Need::Cgroup2, Need::Mounts, Need::Network];
-
-#[test]
-#[ignore = "no test: what the tests run as a job"]
-fn workload() {
-    workload::main();
-}
 
 /// What happens, to one part at a time.
 #[derive(Debug, Clone, Copy)]
@@ -160,16 +142,16 @@ fn nothing_is_lost_silently_whatever_fails() {
         return;
     }
     let seed = std::env::var("POLYMETER_SEED")
-        .map_or_else(|_| common::now_us() as u64, |seed| seed.parse().unwrap());
+        .map_or_else(|_| polymeter_e2e::now_us() as u64, |seed| seed.parse().unwrap());
     let mut random = Random(seed.max(1));
     println!("POLYMETER_SEED={seed}");
     let seconds = std::env::var("POLYMETER_FAULT_SECONDS").map_or(0, |seconds| seconds.parse().unwrap());
-    let until_us = common::now_us() + seconds * 1_000_000;
+    let until_us = polymeter_e2e::now_us() + seconds * 1_000_000;
 
     let Some(mut scene) = Scene::set(TEST, seed) else { return };
     loop {
         all_faults(&mut scene, &mut random);
-        if common::now_us() >= until_us {
+        if polymeter_e2e::now_us() >= until_us {
             break;
         }
     }

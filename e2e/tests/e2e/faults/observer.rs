@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
-use crate::common::cgroup::Job;
-use crate::common::reference::Snapshot;
-use crate::common::workload::Workload;
+use polymeter_e2e::cgroup::Job;
+use polymeter_e2e::reference::Snapshot;
+use polymeter_e2e::workload::Workload;
 
 /// What the job does between two looks, again and again.
 const WORK: [&str; 3] = ["touch 20", "burn 5", "rest 40"];
@@ -30,7 +30,7 @@ impl Observer {
                     break;
                 }
                 snapshots.push(Snapshot::take(&job));
-                workload.obey(work);
+                workload.execute(work);
             }
             (job, snapshots)
         });

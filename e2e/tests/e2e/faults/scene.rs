@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::sync::Arc;
 
-use crate::comings::Comings;
-use crate::common::cgroup::Yard;
-use crate::common::daemons::{Agent, Daemon, Plan, collector_within, keygen};
-use crate::common::network::{Network, Place};
-use crate::common::reference::Snapshot;
-use crate::common::{Site, disk, spooled, wait_until};
-use crate::observer::Observer;
+use super::comings::Comings;
+use super::observer::Observer;
+use polymeter_e2e::cgroup::Yard;
+use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector_within, keygen};
+use polymeter_e2e::network::{Network, Place};
+use polymeter_e2e::reference::Snapshot;
+use polymeter_e2e::{Site, disk, spooled, wait_until};
 use rustix::process::Signal;
 
 /// Its spool lies on a disk that is full at once. It lives as long as the test.
