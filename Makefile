@@ -24,7 +24,7 @@ test: test-deps
 	$(CARGO) test --workspace --locked --no-fail-fast
 
 # A cluster of two nodes on this machine, as root, with cgroups of version 1.
-SLURM_TEST := POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,slurm" $(CARGO) test --locked -p polymeter-e2e --test e2e -- slurm::
+SLURM_TEST := POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,slurm" $(CARGO) test --locked --workspace --test e2e -- slurm::
 test-slurm: slurm-deps
 	$(CARGO) build --workspace --locked
 	$(SLURM_TEST) --test-threads 1
@@ -34,7 +34,7 @@ OAR_SCRIPT := target/oar/usr/share/oar/oar-server/job_resource_manager_cgroups.p
 test-oar: test-deps $(OAR_SCRIPT)
 	$(CARGO) build --workspace --locked
 	POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,oar" POLYMETER_OAR_SCRIPT=$(CURDIR)/$(OAR_SCRIPT) \
-	    $(CARGO) test --locked -p polymeter-e2e --test e2e -- oar::
+	    $(CARGO) test --locked --workspace --test e2e -- oar::
 
 $(OAR_SCRIPT):
 	@mkdir -p target/oar
