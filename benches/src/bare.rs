@@ -12,9 +12,9 @@ use crate::histogram::Histogram;
 use crate::job::Job;
 use crate::plan::EVENTS;
 use crate::table::{say, to_f64};
-use polymeter_agent::jobs::open::online_cpus;
-use polymeter_agent::source;
-use polymeter_agent::source::perf::{PerfSource, Target};
+use polymeter_agent::sources;
+use polymeter_agent::sources::online_cpus;
+use polymeter_agent::sources::perf::{PerfSource, PerfTarget};
 use polymeter_proto::catalogue;
 use polymeter_proto::period::Period;
 use rustix::fd::AsFd;
@@ -161,7 +161,7 @@ impl Bare {
             }
             let v2 = directories.iter().find(|directory| directory.join("cgroup.controllers").exists());
             if let Some(directory) = v2.filter(|_| self.perf) {
-                let target = Target::Cgroup(directory.clone());
+                let target = PerfTarget::Cgroup(directory.clone());
                 open.groups
                     .extend(PerfSource::open(&target, &events, &cpus, Path::new("/sys/kernel/tracing")).0);
             }
