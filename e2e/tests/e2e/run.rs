@@ -317,7 +317,7 @@ fn no_rate_is_above_what_the_cpus_can_do() {
     let mut command = polymeter(&["run", "--json", "-m", "cpu.*=1ms", "--", "sh", "-c", &script]);
     let output = command.output().unwrap();
     let told: Value = serde_json::from_slice(&output.stderr).unwrap();
-    let cpus = polymeter_agent::jobs::open::online_cpus(Path::new("/")).unwrap().len() as f64;
+    let cpus = polymeter_agent::sources::online_cpus(Path::new("/")).unwrap().len() as f64;
     let series = told["series"].as_array().unwrap();
     let of_cores: Vec<_> = series.iter().filter(|series| series["rate_unit"] == "cores").collect();
     assert!(of_cores.iter().any(|series| series["metric"] == "cpu.usage"), "{told:#}");

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use polymeter_agent::delivery::link::{Link, Send};
-use polymeter_agent::sampler::{Cost, Flushed, SourceKey, SourceReport, Told};
+use polymeter_agent::lanes::{Cost, EventRecord, SampleBatch, SourceKey, SourceReport};
 use polymeter_collector::inbox::Peer;
 use polymeter_proto::batch::{Column, Instant, Job, Shape};
 use polymeter_proto::ledger::{Cause, Event, PlanChange, Tally};
@@ -134,7 +134,7 @@ impl Agent {
 
     /// Samples, begins and ends jobs, and hands on what came of it.
     pub(crate) fn flush(&mut self, random: &mut Random, now_ns: u64) {
-        let mut flushed = Flushed::default();
+        let mut flushed = SampleBatch::default();
         if self.jobs.len() < JOBS && random.percent(20) {
             self.begin_job(random, &mut flushed);
         }
@@ -149,7 +149,7 @@ impl Agent {
             self.report(&shape, &mut flushed, true);
             let at_us = self.event();
             let event = Event::JobEnded { job: job.handle, at_us };
-            flushed.events.push(Told { job: Some(job), event });
+            flushed.events.push(EventRecord { job: Some(job), event });
         }
         if random.percent(30) {
             self.report_all(&mut flushed, false);
@@ -196,24 +196,24 @@ impl Agent {
 
     /// Says the last word on all sources, as an agent does at its end.
     pub(crate) fn end(&mut self, now_ns: u64) {
-        let mut flushed = Flushed::default();
+        let mut flushed = SampleBatch::default();
         self.report_all(&mut flushed, true);
         self.link.take(&flushed, now_ns);
     }
 
-    fn report_all(&self, flushed: &mut Flushed, last: bool) {
+    fn report_all(&self, flushed: &mut SampleBatch, last: bool) {
         for shape in self.jobs.iter().map(|(_, shape)| shape).chain([&self.own]) {
             self.report(shape, flushed, last);
         }
     }
 
-    fn report(&self, shape: &Arc<Shape>, flushed: &mut Flushed, last: bool) {
+    fn report(&self, shape: &Arc<Shape>, flushed: &mut SampleBatch, last: bool) {
         let key = SourceKey { job: shape.job.clone(), name: shape.source.clone() };
         let tally = self.truth.get(&whose(shape)).copied().unwrap_or_default();
         flushed.reports.push(SourceReport { key: Arc::new(key), tally, cost: Cost::default(), last });
     }
 
-    fn begin_job(&mut self, random: &mut Random, flushed: &mut Flushed) {
+    fn begin_job(&mut self, random: &mut Random, flushed: &mut SampleBatch) {
         self.next_id += 1;
         // Some cgroups that went come back: the same job under another handle.
         let name = if random.percent(30) { random.below(3) as u32 } else { self.next_id };
@@ -236,7 +236,7 @@ impl Agent {
             by: None,
             until_us: None,
         };
-        flushed.events.push(Told { job: Some(Arc::clone(&job)), event: Event::PlanChange(change) });
+        flushed.events.push(EventRecord { job: Some(Arc::clone(&job)), event: Event::PlanChange(change) });
         self.jobs.push((job, shape));
     }
 
@@ -246,7 +246,7 @@ impl Agent {
         at_us
     }
 
-    fn sample(&mut self, shape: &Arc<Shape>, flushed: &mut Flushed, now_ns: u64) {
+    fn sample(&mut self, shape: &Arc<Shape>, flushed: &mut SampleBatch, now_ns: u64) {
         let index = flushed.batch.add_shape(shape);
         let values: Vec<_> = shape.columns.iter().map(|_| Some(self.name())).collect();
         let count = values.len() as u64;

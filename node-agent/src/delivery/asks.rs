@@ -7,7 +7,7 @@ use crossbeam_queue::ArrayQueue;
 use polymeter_proto::wire::control::ControlLine;
 use tokio::sync::mpsc;
 
-use crate::sampler::Port;
+use crate::lanes::Channels;
 
 /// Requests that may wait for control, which takes them at once unless it is opening files.
 const WAITING: usize = 16;
@@ -51,14 +51,14 @@ pub(crate) struct Asked {
 #[derive(Debug, Clone)]
 pub(crate) struct Answers {
     queue: Queue,
-    port: Arc<Port>,
+    channels: Arc<Channels>,
 }
 
-/// Both ends. The port's doorbell calls the sender, which waits for it anyway.
-pub(crate) fn asks(port: Arc<Port>) -> (Asks, Asked) {
+/// Both ends. The channels's event calls the sender, which waits for it anyway.
+pub(crate) fn asks(channels: Arc<Channels>) -> (Asks, Asked) {
     let (sender, receiver) = mpsc::channel(WAITING);
     let queue = Arc::new(ArrayQueue::new(ANSWERS));
-    let answers = Answers { queue: Arc::clone(&queue), port };
+    let answers = Answers { queue: Arc::clone(&queue), channels };
     (Asks { asks: sender, answers: queue, held: None }, Asked { asks: receiver, answers })
 }
 
@@ -96,7 +96,7 @@ impl Answers {
     pub(crate) fn give(&self, id: u64, line: ControlLine) {
         // Without room it is dropped, and the user reads that there was no answer.
         if self.queue.push((id, line)).is_ok() {
-            self.port.full_doorbell().ring();
+            self.channels.full_event().notify();
         }
     }
 }
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_flood_finds_no_room_and_stops_nobody() {
-        let (mut asks, asked) = asks(Arc::new(Port::new().unwrap()));
+        let (mut asks, asked) = asks(Arc::new(Channels::new().unwrap()));
         let ask = |id| Ask { id, uid: 0, at_us: 0, line: line("{}") };
         let taken = (0..1000).filter(|id| asks.hand_on(ask(*id))).count();
         assert_eq!(taken, WAITING);

@@ -1,4 +1,4 @@
-//! What goes into the sampler and what comes out of it: bounded queues without locks, and doorbells.
+//! What goes into the sampler and what comes out of it: bounded queues without locks, and events.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -12,10 +12,10 @@ use rustix::io::Errno;
 use rustix::thread::Pid;
 use tokio::sync::oneshot;
 
-use super::active::{ActiveSource, Cost, Group, SourceId, SourceKey};
-use super::alarm::Alarm;
-use crate::doorbell::Doorbell;
-use crate::source::Outcome;
+use super::active_source::{ActiveSource, Cost, Group, SourceId, SourceKey};
+use super::futex_timer::FutexTimer;
+use crate::event_fd::EventFd;
+use crate::sources::Outcome;
 
 /// Batches in all: one that is being filled, one that is being encoded, and two for a sender that was held up.
 const BATCHES: usize = 4;
@@ -51,15 +51,15 @@ pub enum Command {
     /// Read all sources of this job once, now.
     ReadJob(JobHandle),
     /// Put this value, which a user gave, behind the samples so far.
-    Push(Box<Pushed>),
+    RecordUserValue(Box<UserValue>),
     /// Put this event behind the samples so far.
-    Tell(Box<Told>),
+    RecordEvent(Box<EventRecord>),
     /// Answer when everything before this is done.
     Confirm(oneshot::Sender<()>),
     /// Hand on what there is, and all tallies.
     Flush,
     /// Hand on what there is, because somebody watches; the tallies when it is their time.
-    Show,
+    FlushForWatch,
     /// Hand on what there is, and end.
     Stop,
 }
@@ -92,7 +92,7 @@ impl Notice {
 
 /// A value that a user gave.
 #[derive(Debug)]
-pub struct Pushed {
+pub struct UserValue {
     /// The source that counts it.
     pub source: SourceId,
     /// Its series.
@@ -105,7 +105,7 @@ pub struct Pushed {
 
 /// An event, with the job that it speaks of: the receiver may not have heard of it by a sample.
 #[derive(Debug, Clone)]
-pub struct Told {
+pub struct EventRecord {
     /// The job.
     pub job: Option<Arc<Job>>,
     /// The event.
@@ -133,18 +133,18 @@ impl SourceReport {
 
 /// What the sampler hands to the sender.
 #[derive(Debug, Default)]
-pub struct Flushed {
+pub struct SampleBatch {
     /// The samples.
     pub batch: Batch,
     /// The tallies, once a second.
     pub reports: Vec<SourceReport>,
     /// What happened, in its order with the samples.
-    pub events: Vec<Told>,
+    pub events: Vec<EventRecord>,
     /// The sum of all tallies since the beginning.
     pub sum: Tally,
 }
 
-impl Flushed {
+impl SampleBatch {
     /// Whether there is nothing to send.
     pub fn is_empty(&self) -> bool {
         self.batch.is_empty() && self.reports.is_empty() && self.events.is_empty()
@@ -164,18 +164,18 @@ impl Flushed {
 
 /// The sampler's connections to the manager and the sender.
 #[derive(Debug)]
-pub struct Port {
+pub struct Channels {
     commands: ArrayQueue<Command>,
-    pub(super) commands_alarm: Alarm,
+    pub(super) commands_timer: FutexTimer,
     notices: ArrayQueue<Notice>,
-    notices_doorbell: Doorbell,
-    full: ArrayQueue<Flushed>,
-    full_doorbell: Doorbell,
-    empty: ArrayQueue<Flushed>,
-    fixed_thread: OnceLock<Pid>,
+    notices_event: EventFd,
+    full: ArrayQueue<SampleBatch>,
+    full_event: EventFd,
+    empty: ArrayQueue<SampleBatch>,
+    realtime_thread: OnceLock<Pid>,
 }
 
-impl Port {
+impl Channels {
     /// Connections with empty queues and a stock of empty batches.
     ///
     /// # Errors
@@ -185,17 +185,17 @@ impl Port {
         while !empty.is_full() {
             let batch = Batch::with_capacity(limits::BATCH_VALUES / 8);
             // The queue has room: it was asked a line above.
-            drop(empty.push(Flushed { batch, ..Flushed::default() }));
+            drop(empty.push(SampleBatch { batch, ..SampleBatch::default() }));
         }
         Ok(Self {
             commands: ArrayQueue::new(COMMANDS),
-            commands_alarm: Alarm::default(),
+            commands_timer: FutexTimer::default(),
             notices: ArrayQueue::new(NOTICES),
-            notices_doorbell: Doorbell::new()?,
+            notices_event: EventFd::new()?,
             full: ArrayQueue::new(BATCHES),
-            full_doorbell: Doorbell::new()?,
+            full_event: EventFd::new()?,
             empty,
-            fixed_thread: OnceLock::new(),
+            realtime_thread: OnceLock::new(),
         })
     }
 
@@ -205,19 +205,19 @@ impl Port {
     /// Gives the command back when too many wait.
     pub fn command(&self, command: Command) -> Result<(), Command> {
         self.commands.push(command)?;
-        self.commands_alarm.ring();
+        self.commands_timer.notify();
         Ok(())
     }
 
     /// Says that the sampler's thread is one that the kernel leaves where it is.
-    pub(crate) fn tell_fixed_thread(&self, thread: Pid) {
-        // Told once, by the thread itself.
-        self.fixed_thread.set(thread).ok();
+    pub(crate) fn set_realtime_thread(&self, thread: Pid) {
+        // EventRecord once, by the thread itself.
+        self.realtime_thread.set(thread).ok();
     }
 
     /// The sampler's thread, if it is one that the kernel leaves where it is.
-    pub(crate) fn fixed_thread(&self) -> Option<Pid> {
-        self.fixed_thread.get().copied()
+    pub(crate) fn realtime_thread(&self) -> Option<Pid> {
+        self.realtime_thread.get().copied()
     }
 
     pub(super) fn next_command(&self) -> Option<Command> {
@@ -227,7 +227,7 @@ impl Port {
     /// Whether the manager will get it.
     pub(super) fn notify(&self, notice: Notice) -> bool {
         let fits = self.notices.push(notice).is_ok();
-        self.notices_doorbell.ring();
+        self.notices_event.notify();
         fits
     }
 
@@ -237,34 +237,34 @@ impl Port {
     }
 
     /// Rings when there are notices.
-    pub fn notices_doorbell(&self) -> &Doorbell {
-        &self.notices_doorbell
+    pub fn notices_event(&self) -> &EventFd {
+        &self.notices_event
     }
 
-    pub(super) fn take_empty(&self) -> Option<Flushed> {
+    pub(super) fn take_empty(&self) -> Option<SampleBatch> {
         self.empty.pop()
     }
 
-    pub(super) fn hand_on(&self, flushed: Flushed) {
+    pub(super) fn hand_on(&self, flushed: SampleBatch) {
         // There are as many places as batches.
         drop(self.full.push(flushed));
-        self.full_doorbell.ring();
+        self.full_event.notify();
     }
 
     /// What the sampler has handed on.
-    pub fn next_flushed(&self) -> Option<Flushed> {
+    pub fn next_batch(&self) -> Option<SampleBatch> {
         self.full.pop()
     }
 
     /// Gives a batch back when it has been encoded.
-    pub fn give_back(&self, mut flushed: Flushed) {
+    pub fn give_back(&self, mut flushed: SampleBatch) {
         flushed.clear();
         // There are as many places as batches.
         drop(self.empty.push(flushed));
     }
 
     /// Rings when something has been handed on.
-    pub fn full_doorbell(&self) -> &Doorbell {
-        &self.full_doorbell
+    pub fn full_event(&self) -> &EventFd {
+        &self.full_event
     }
 }

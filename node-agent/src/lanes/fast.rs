@@ -4,11 +4,6 @@
 //! themselves: the wait. What it has read it appends to a batch; full batches go to the sender, and empty ones come
 //! back, through queues that neither side can make the other wait on.
 
-mod active;
-mod alarm;
-mod port;
-mod progress;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -17,16 +12,12 @@ use polymeter_proto::batch::Full;
 use polymeter_proto::ledger::Event;
 use polymeter_proto::period::Period;
 
-pub use active::{ActiveSource, Cost, Group, SourceId, SourceKey};
-pub use port::{Command, Flushed, Notice, Port, Pushed, SourceReport, Told};
-pub use progress::SeriesProgress;
-
-use active::Tick;
-
+use super::active_source::{ActiveSource, Group, SourceId, Tick};
+use super::channels::{Channels, Command, EventRecord, Notice, SampleBatch, SourceReport, UserValue};
+use super::schedule::{Due, Schedule};
 use crate::clock;
 use crate::counters::Counters;
-use crate::schedule::{Due, Schedule};
-use crate::source::Text;
+use crate::sources::ReadBuffer;
 
 /// A sample is late when it is read after this part of its period has passed since the deadline.
 const LATE_PART: u64 = 10;
@@ -50,12 +41,12 @@ enum Item {
 /// The state of the sampler's thread.
 #[derive(Debug)]
 pub struct Sampler {
-    port: Arc<Port>,
+    channels: Arc<Channels>,
     counters: Arc<Counters>,
     schedule: Schedule<Item>,
     sources: Vec<Option<Box<ActiveSource>>>,
-    text: Text,
-    flushed: Flushed,
+    text: ReadBuffer,
+    flushed: SampleBatch,
     batch_number: u64,
     tick_number: u64,
     reported_ns: u64,
@@ -68,18 +59,18 @@ pub struct Sampler {
 
 impl Sampler {
     /// A sampler without sources, that hands its batch on every `flush`.
-    pub fn new(port: Arc<Port>, counters: Arc<Counters>, flush: Period) -> Self {
+    pub fn new(channels: Arc<Channels>, counters: Arc<Counters>, flush: Period) -> Self {
         let monotonic_ns = clock::monotonic_ns();
         let grid_offset_ns = clock::realtime_ns().saturating_sub(monotonic_ns);
         let mut schedule = Schedule::default();
         schedule.insert(Item::Flush, flush, monotonic_ns + grid_offset_ns);
-        let flushed = port.take_empty().unwrap_or_default();
+        let flushed = channels.take_empty().unwrap_or_default();
         Self {
-            port,
+            channels,
             counters,
             schedule,
             sources: Vec::new(),
-            text: Text::default(),
+            text: ReadBuffer::default(),
             flushed,
             batch_number: 1,
             tick_number: 0,
@@ -103,7 +94,7 @@ impl Sampler {
             }
             // After what is due, so that a change of plan never costs a deadline.
             while let Some(command) = self.next_command() {
-                if !self.obey(command) {
+                if !self.handle_command(command) {
                     self.end();
                     return;
                 }
@@ -115,7 +106,7 @@ impl Sampler {
     /// Sleeps until the next deadline or command.
     fn wait(&self) {
         let next_ns = self.schedule.next_ns().map(|grid_ns| grid_ns.saturating_sub(self.grid_offset_ns));
-        self.port.commands_alarm.wait(next_ns);
+        self.channels.commands_timer.wait(next_ns);
     }
 
     fn tick(&mut self, began_ns: u64, realtime_us: i64, due: &[Due<Item>]) {
@@ -145,14 +136,17 @@ impl Sampler {
         let period_ns = source.groups.get(group).map_or(0, |group| group.period().as_nanos());
         let outcome = source.read(&mut self.text, tick, now_ns);
         let late = due.lateness_ns > period_ns / LATE_PART;
-        let recorder =
-            Recorder { port: &self.port, flushed: &mut self.flushed, batch_number: &mut self.batch_number };
+        let recorder = Recorder {
+            channels: &self.channels,
+            flushed: &mut self.flushed,
+            batch_number: &mut self.batch_number,
+        };
         let recorded = recorder.record(source, group, Some(due.deadline));
         self.flushed.sum.add(&source.count(group, due.missed, late, recorded));
         if !source.noticed
             && let Some(notice) = Notice::of(id, outcome)
         {
-            source.noticed = self.port.notify(notice);
+            source.noticed = self.channels.notify(notice);
         }
     }
 
@@ -179,7 +173,7 @@ impl Sampler {
             let reports = self.sources.iter().flatten().map(|source| SourceReport::of(source, false));
             self.flushed.reports.extend(reports);
         }
-        if !self.flushed.is_empty() && hand_over(&self.port, &mut self.flushed) {
+        if !self.flushed.is_empty() && hand_over(&self.channels, &mut self.flushed) {
             self.batch_number += 1;
         }
     }
@@ -189,10 +183,10 @@ impl Sampler {
         let reports = self.sources.iter().flatten().map(|source| SourceReport::of(source, true));
         self.flushed.reports.extend(reports);
         let event = Event::SessionEnded { at_us: clock::realtime_us() };
-        self.flushed.events.push(Told { job: None, event });
+        self.flushed.events.push(EventRecord { job: None, event });
         // Nothing is due any more, so that there is time to wait for the sender to give a batch back.
         for _ in 0..END_WAITS {
-            if self.flushed.is_empty() || hand_over(&self.port, &mut self.flushed) {
+            if self.flushed.is_empty() || hand_over(&self.channels, &mut self.flushed) {
                 return;
             }
             clock::sleep(END_WAIT);
@@ -204,11 +198,11 @@ impl Sampler {
         if self.flushed.is_full_of_events() {
             self.flush(false);
         }
-        if self.flushed.is_full_of_events() { None } else { self.port.next_command() }
+        if self.flushed.is_full_of_events() { None } else { self.channels.next_command() }
     }
 
     /// Does what the manager wants; false when that is to stop.
-    fn obey(&mut self, command: Command) -> bool {
+    fn handle_command(&mut self, command: Command) -> bool {
         match command {
             Command::Add(id, source) => self.add(id, source),
             Command::Remove(id) => self.remove(id),
@@ -223,18 +217,18 @@ impl Sampler {
                 let all = (0..).map(SourceId).take(self.sources.len());
                 self.read_now(all, |source| source.is_of(job));
             }
-            Command::Push(pushed) => self.push(&pushed),
-            Command::Tell(told) => self.tell(*told),
+            Command::RecordUserValue(pushed) => self.push(&pushed),
+            Command::RecordEvent(told) => self.tell(*told),
             // The manager may have stopped waiting.
             Command::Confirm(reply) => drop(reply.send(())),
             Command::Flush => self.flush(true),
-            Command::Show => self.flush(self.reports_are_due(clock::monotonic_ns())),
+            Command::FlushForWatch => self.flush(self.reports_are_due(clock::monotonic_ns())),
             Command::Stop => return false,
         }
         true
     }
 
-    fn tell(&mut self, told: Told) {
+    fn tell(&mut self, told: EventRecord) {
         let mut told = told;
         if let Event::JobEnded { at_us, .. } = &mut told.event {
             // Only here is known when its last reading was.
@@ -259,7 +253,7 @@ impl Sampler {
         schedule_groups(&mut self.schedule, id, &source, self.looked_ns);
         *place = Some(source);
         if let Some(replaced) = replaced {
-            self.port.notify(Notice::Replaced(replaced));
+            self.channels.notify(Notice::Replaced(replaced));
         }
     }
 
@@ -269,7 +263,7 @@ impl Sampler {
             source.leave();
             self.flushed.reports.push(SourceReport::of(&source, true));
             // Closing files, and perf events above all, takes long: that is the manager's affair.
-            self.port.notify(Notice::Removed(id, source));
+            self.channels.notify(Notice::Removed(id, source));
         }
     }
 
@@ -281,10 +275,13 @@ impl Sampler {
     }
 
     /// Records a value that a user gave.
-    fn push(&mut self, pushed: &Pushed) {
+    fn push(&mut self, pushed: &UserValue) {
         let Some(Some(source)) = self.sources.get_mut(pushed.source.0 as usize) else { return };
-        let recorder =
-            Recorder { port: &self.port, flushed: &mut self.flushed, batch_number: &mut self.batch_number };
+        let recorder = Recorder {
+            channels: &self.channels,
+            flushed: &mut self.flushed,
+            batch_number: &mut self.batch_number,
+        };
         let recorded = recorder.record_given(source, pushed);
         self.flushed.sum.add(&source.count_given(recorded));
     }
@@ -303,7 +300,7 @@ impl Sampler {
             source.read(&mut self.text, tick, &mut now_ns);
             for group in 0..source.groups.len() {
                 let recorder = Recorder {
-                    port: &self.port,
+                    channels: &self.channels,
                     flushed: &mut self.flushed,
                     batch_number: &mut self.batch_number,
                 };
@@ -323,24 +320,24 @@ fn schedule_groups(schedule: &mut Schedule<Item>, id: SourceId, source: &ActiveS
 
 /// Where rows go: the batch at hand, or the next when that is full.
 struct Recorder<'a> {
-    port: &'a Port,
-    flushed: &'a mut Flushed,
+    channels: &'a Channels,
+    flushed: &'a mut SampleBatch,
     batch_number: &'a mut u64,
 }
 
 impl Recorder<'_> {
     fn record(self, source: &mut ActiveSource, group: usize, deadline: Option<u64>) -> Result<u64, Full> {
         let recorded = source.record(group, deadline, &mut self.flushed.batch, *self.batch_number);
-        if recorded.is_ok() || !hand_over(self.port, self.flushed) {
+        if recorded.is_ok() || !hand_over(self.channels, self.flushed) {
             return recorded;
         }
         *self.batch_number += 1;
         source.record(group, deadline, &mut self.flushed.batch, *self.batch_number)
     }
 
-    fn record_given(self, source: &mut ActiveSource, pushed: &Pushed) -> Result<u64, Full> {
+    fn record_given(self, source: &mut ActiveSource, pushed: &UserValue) -> Result<u64, Full> {
         let recorded = source.record_given(pushed, &mut self.flushed.batch, *self.batch_number);
-        if recorded.is_ok() || !hand_over(self.port, self.flushed) {
+        if recorded.is_ok() || !hand_over(self.channels, self.flushed) {
             return recorded;
         }
         *self.batch_number += 1;
@@ -349,9 +346,9 @@ impl Recorder<'_> {
 }
 
 /// Gives the batch to the sender and takes an empty one; false when there is none, and the batch stays.
-fn hand_over(port: &Port, flushed: &mut Flushed) -> bool {
-    let Some(mut empty) = port.take_empty() else { return false };
+fn hand_over(channels: &Channels, flushed: &mut SampleBatch) -> bool {
+    let Some(mut empty) = channels.take_empty() else { return false };
     empty.sum = flushed.sum;
-    port.hand_on(std::mem::replace(flushed, empty));
+    channels.hand_on(std::mem::replace(flushed, empty));
     true
 }

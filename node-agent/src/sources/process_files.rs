@@ -5,7 +5,7 @@ use std::path::Path;
 
 use polymeter_proto::catalogue::ProcessField;
 
-use super::accounts::{Amounts, Process};
+use super::process_accounts::{Amounts, Process};
 
 const TICK_NS: u64 = 10_000_000;
 

@@ -6,21 +6,21 @@ use std::sync::atomic::Ordering::Relaxed;
 use polymeter_proto::catalogue::{AgentField, Definition, Origin};
 use polymeter_proto::series::Labels;
 
-use super::file::Outcome;
 use super::layout::Slot;
 use super::reading::Reading;
+use super::text_file::Outcome;
 use crate::clock;
 use crate::counters::Counters;
 
 /// The agent itself, as a source.
 #[derive(Debug)]
-pub struct OwnSource {
+pub struct AgentSelfSource {
     counters: Arc<Counters>,
     slots: Vec<Slot>,
     fields: Vec<AgentField>,
 }
 
-impl OwnSource {
+impl AgentSelfSource {
     /// The wanted metrics of the agent.
     pub fn new(counters: Arc<Counters>, wanted: &[Definition]) -> Self {
         let mut slots = Vec::new();

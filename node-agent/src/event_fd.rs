@@ -7,11 +7,11 @@ use rustix::event::{EventfdFlags, eventfd};
 
 /// Rings without blocking; rings that nobody has heard yet are one.
 #[derive(Debug)]
-pub struct Doorbell {
+pub struct EventFd {
     event: OwnedFd,
 }
 
-impl Doorbell {
+impl EventFd {
     /// A silent one.
     ///
     /// # Errors
@@ -21,25 +21,25 @@ impl Doorbell {
     }
 
     /// Wakes the listener.
-    pub fn ring(&self) {
+    pub fn notify(&self) {
         // The only failure is a counter at its end, which means that it rings already.
         rustix::io::write(&self.event, &1_u64.to_ne_bytes()).ok();
     }
 
     /// Forgets the rings so far.
-    pub fn silence(&self) {
+    pub fn clear(&self) {
         // The only failure is that it did not ring.
         rustix::io::read(&self.event, &mut [0; 8]).ok();
     }
 }
 
-impl AsFd for Doorbell {
+impl AsFd for EventFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
 }
 
-impl AsRawFd for Doorbell {
+impl AsRawFd for EventFd {
     fn as_raw_fd(&self) -> RawFd {
         self.event.as_raw_fd()
     }

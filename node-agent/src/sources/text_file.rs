@@ -10,8 +10,8 @@ use polymeter_proto::catalogue::{Form, Row};
 use rustix::io::{Errno, pread};
 
 use super::layout::{Fit, Layout, ParseError, Slot, Wanted};
+use super::read_buffer::ReadBuffer;
 use super::reading::Reading;
-use super::text::Text;
 
 /// The room that a file begins with; most fit.
 const ROOM_BYTES: usize = 4096;
@@ -21,7 +21,7 @@ const TEXT_BYTES: usize = 4 * 1024 * 1024;
 
 /// A kernel file, open, with the places of its wanted values.
 #[derive(Debug)]
-pub struct FileSource {
+pub struct TextFileSource {
     file: File,
     path: PathBuf,
     /// The room for its text; one that it fills may have cut it off.
@@ -67,7 +67,7 @@ pub enum Outcome {
     Failed(Errno),
 }
 
-impl FileSource {
+impl TextFileSource {
     /// Opens `path`, reads it, and finds the `wanted` values. A file whose lines come and go may have none yet: it is
     /// dormant, without slots, until a read says that it has changed.
     ///
@@ -83,7 +83,7 @@ impl FileSource {
         let file = File::open(path).map_err(io_error)?;
         let mut source =
             Self { file, path: path.to_owned(), room: ROOM_BYTES, reads: 0, layout: Layout::default() };
-        let mut text = Text::default();
+        let mut text = ReadBuffer::default();
         let len = source.read_whole(&mut text).map_err(io_error)?;
         let text = text.room(source.room).get(..len).unwrap_or_default();
         let layout = Layout::discover(form, text, wanted, path_labels);
@@ -98,7 +98,7 @@ impl FileSource {
     }
 
     /// Reads to the end, and learns how many reads that takes.
-    fn read_whole(&mut self, text: &mut Text) -> io::Result<usize> {
+    fn read_whole(&mut self, text: &mut ReadBuffer) -> io::Result<usize> {
         let mut len = 0;
         self.reads = 0;
         loop {
@@ -122,12 +122,12 @@ impl FileSource {
     }
 
     /// Makes sure that `text` has room for this file.
-    pub(crate) fn reserve(&self, text: &mut Text) {
+    pub(crate) fn reserve(&self, text: &mut ReadBuffer) {
         text.room(self.room);
     }
 
     /// Reads the file once more, into `text`. Does not allocate once that has grown.
-    pub fn read(&mut self, text: &mut Text, reading: &mut Reading) -> Outcome {
+    pub fn read(&mut self, text: &mut ReadBuffer, reading: &mut Reading) -> Outcome {
         let room = text.room(self.room);
         let mut len = 0;
         for _ in 0..self.reads {

@@ -16,10 +16,10 @@ use crossbeam_queue::ArrayQueue;
 use polymeter_proto::catalogue::Form;
 use polymeter_proto::series::Kind;
 
-use super::file::{FileSource, OpenError, Outcome};
 use super::layout::{Slot, Wanted};
+use super::read_buffer::ReadBuffer;
 use super::reading::Reading;
-use super::text::Text;
+use super::text_file::{OpenError, Outcome, TextFileSource};
 
 /// Files of one source, each of which takes a descriptor and less than a microsecond of a reading.
 const FILES: usize = 256;
@@ -30,13 +30,13 @@ const WAITING: usize = 32;
 /// One cgroup's file, and what it said last.
 #[derive(Debug)]
 struct Member {
-    file: FileSource,
+    file: TextFileSource,
     reading: Reading,
 }
 
 /// The files of a cgroup and of all below it.
 #[derive(Debug)]
-pub struct SummedSource {
+pub struct SummedFileSource {
     members: Vec<Member>,
     slots: Vec<Slot>,
     /// What the files counted that are gone, by slot.
@@ -67,7 +67,7 @@ pub struct Descendants {
 
 /// What became of a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Looked {
+pub enum ScanResult {
     /// All cgroups that are there are read, or it was said before that they are too many.
     All,
     /// More came at once than can wait: look again soon.
@@ -76,11 +76,11 @@ pub enum Looked {
     TooMany,
 }
 
-impl SummedSource {
+impl SummedFileSource {
     /// How many cgroups are read together.
     pub const CGROUPS: usize = FILES;
 
-    /// The file `name` in the cgroup `top`, and in those below it as [`Descendants::look`] finds them.
+    /// The file `name` in the cgroup `top`, and in those below it as [`Descendants::scan`] finds them.
     ///
     /// # Errors
     /// When that of `top` cannot be used.
@@ -91,7 +91,7 @@ impl SummedSource {
         wanted: Vec<Wanted>,
         labels: &[(String, String)],
     ) -> Result<(Self, Descendants), OpenError> {
-        let file = FileSource::open(&top.join(name), form, &wanted, labels)?;
+        let file = TextFileSource::open(&top.join(name), form, &wanted, labels)?;
         let slots = file.slots().to_vec();
         let exchange = Arc::new(Exchange { came: ArrayQueue::new(WAITING), left: ArrayQueue::new(WAITING) });
         let mut source = Self {
@@ -110,12 +110,12 @@ impl SummedSource {
     }
 
     /// Makes sure that `text` has room for its files.
-    pub(crate) fn reserve(&self, text: &mut Text) {
+    pub(crate) fn reserve(&self, text: &mut ReadBuffer) {
         self.members.iter().for_each(|member| member.file.reserve(text));
     }
 
     /// Reads all files. Does not allocate.
-    pub fn read(&mut self, text: &mut Text, reading: &mut Reading) -> Outcome {
+    pub fn read(&mut self, text: &mut ReadBuffer, reading: &mut Reading) -> Outcome {
         while self.members.len() < FILES
             && let Some(member) = self.exchange.came.pop()
         {
@@ -170,28 +170,28 @@ impl SummedSource {
 
 impl Member {
     /// A file with what it says now: its cgroup may be gone before it is read again.
-    fn new(mut file: FileSource) -> Self {
+    fn new(mut file: TextFileSource) -> Self {
         let mut reading = Reading::absent(file.slots().len());
-        file.read(&mut Text::default(), &mut reading);
+        file.read(&mut ReadBuffer::default(), &mut reading);
         Self { reading, file }
     }
 }
 
 impl Descendants {
     /// Opens the files of cgroups that came since, and closes those of cgroups that are gone.
-    pub fn look(&mut self) -> Looked {
+    pub fn scan(&mut self) -> ScanResult {
         while let Some(gone) = self.exchange.left.pop() {
             drop(gone);
         }
         let exchange = Arc::clone(&self.exchange);
         let looked = self.find(|member| exchange.came.push(member).is_ok());
-        let is_news = looked == Looked::TooMany && !self.is_full;
-        self.is_full |= looked == Looked::TooMany;
-        if looked == Looked::TooMany && !is_news { Looked::All } else { looked }
+        let is_news = looked == ScanResult::TooMany && !self.is_full;
+        self.is_full |= looked == ScanResult::TooMany;
+        if looked == ScanResult::TooMany && !is_news { ScanResult::All } else { looked }
     }
 
     /// Hands the files of cgroups that came since to `take`, until that takes no more.
-    fn find(&mut self, mut take: impl FnMut(Box<Member>) -> bool) -> Looked {
+    fn find(&mut self, mut take: impl FnMut(Box<Member>) -> bool) -> ScanResult {
         let found = below(&self.top);
         self.known.retain(|known| found.contains(known));
         for cgroup in found {
@@ -200,21 +200,21 @@ impl Descendants {
             }
             // One place is the cgroup's own.
             if self.known.len() + 1 >= FILES {
-                return Looked::TooMany;
+                return ScanResult::TooMany;
             }
             let path = cgroup.0.join(self.name);
             // What went meanwhile has nothing to be read.
-            let Ok(file) = FileSource::open(&path, self.form, &self.wanted, &[]) else { continue };
+            let Ok(file) = TextFileSource::open(&path, self.form, &self.wanted, &[]) else { continue };
             let same = file.slots().iter().map(|slot| &slot.definition);
             if !same.eq(self.slots.iter().map(|slot| &slot.definition)) {
                 continue;
             }
             if !take(Box::new(Member::new(file))) {
-                return Looked::Some;
+                return ScanResult::Some;
             }
             self.known.insert(cgroup);
         }
-        Looked::All
+        ScanResult::All
     }
 
     /// How many cgroups below the first one are read with it.
@@ -274,9 +274,9 @@ mod tests {
     }
 
     /// Kills and whether there is an out-of-memory state.
-    fn read(source: &mut SummedSource) -> (u64, u64) {
+    fn read(source: &mut SummedFileSource) -> (u64, u64) {
         let mut reading = Reading::absent(2);
-        source.read(&mut Text::default(), &mut reading);
+        source.read(&mut ReadBuffer::default(), &mut reading);
         let value = |name: &str| {
             let slot = source.slots().iter().position(|slot| slot.definition.name() == name).unwrap();
             reading.get(u32::try_from(slot).unwrap()).unwrap()
@@ -293,15 +293,15 @@ mod tests {
         write(&job.join("step_0"), 0, 2);
         let (form, wanted) = wanted();
         let (mut source, mut below) =
-            SummedSource::open(&job, "memory.oom_control", form, wanted, &[]).unwrap();
+            SummedFileSource::open(&job, "memory.oom_control", form, wanted, &[]).unwrap();
         assert_eq!(read(&mut source), (3, 0));
         write(&task, 1, 4);
         assert_eq!(read(&mut source), (3, 0), "nobody has looked");
-        assert_eq!(below.look(), Looked::All);
+        assert_eq!(below.scan(), ScanResult::All);
         assert_eq!((read(&mut source), below.len()), ((7, 1), 2));
         write(&task, 0, 5);
         assert_eq!(read(&mut source), (8, 0));
-        below.look();
+        below.scan();
         assert_eq!(read(&mut source), (8, 0), "each is read once");
     }
 
@@ -315,8 +315,8 @@ mod tests {
         }
         let (form, wanted) = wanted();
         let (mut source, mut below) =
-            SummedSource::open(&job, "memory.oom_control", form, wanted, &[]).unwrap();
+            SummedFileSource::open(&job, "memory.oom_control", form, wanted, &[]).unwrap();
         assert_eq!(read(&mut source).0, FILES as u64 - 1);
-        assert_eq!([below.look(), below.look()], [Looked::TooMany, Looked::All], "it is said once");
+        assert_eq!([below.scan(), below.scan()], [ScanResult::TooMany, ScanResult::All], "it is said once");
     }
 }

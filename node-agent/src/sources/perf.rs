@@ -15,9 +15,9 @@ use polymeter_proto::catalogue::{self, Definition};
 use polymeter_proto::series::Labels;
 use rustix::io::Errno;
 
-use super::file::Outcome;
 use super::layout::Slot;
 use super::reading::Reading;
+use super::text_file::Outcome;
 
 /// Hardware counters of one group. Most CPUs have four that any event can use; a larger group would never be counted.
 const HARDWARE_EVENTS: usize = 4;
@@ -27,7 +27,7 @@ const SOFTWARE_EVENTS: usize = 32;
 
 /// Whose events are counted.
 #[derive(Debug, Clone)]
-pub enum Target {
+pub enum PerfTarget {
     /// All processes of a cgroup of version 2, or of the `perf_event` controller of version 1.
     Cgroup(PathBuf),
     /// A process and all that it starts from now on.
@@ -152,7 +152,7 @@ const GROUP_WORDS: usize = 3;
 impl PerfSource {
     /// Opens `wanted`, one group, for `target` on each of `cpus`. What cannot be counted is left out and told.
     pub fn open(
-        target: &Target,
+        target: &PerfTarget,
         wanted: &[Definition],
         cpus: &[usize],
         tracefs: &Path,
@@ -165,11 +165,11 @@ impl PerfSource {
                 Err(reason) => unavailable.push(Unavailable { definition: definition.clone(), reason }),
             }
         }
-        let opener = Opener { target, cgroup: None, user_only: false };
+        let opener = SourceFactory { target, cgroup: None, user_only: false };
         let opener = match target {
-            Target::Process(_) => Ok(opener),
-            Target::Cgroup(path) => File::open(path)
-                .map(|file| Opener { cgroup: Some(file), ..opener })
+            PerfTarget::Process(_) => Ok(opener),
+            PerfTarget::Cgroup(path) => File::open(path)
+                .map(|file| SourceFactory { cgroup: Some(file), ..opener })
                 .map_err(|error| format!("{}: {error}", path.display())),
         };
         let opened = opener.and_then(|mut opener| {
@@ -272,14 +272,14 @@ impl PerfSource {
 }
 
 /// Opens events for one target.
-struct Opener<'a> {
-    target: &'a Target,
+struct SourceFactory<'a> {
+    target: &'a PerfTarget,
     cgroup: Option<File>,
     /// Whether the kernel may be seen only from outside: kernel.perf_event_paranoid is 2 or more for this user.
     user_only: bool,
 }
 
-impl Opener<'_> {
+impl SourceFactory<'_> {
     /// Whether an event can be opened at all; finds out as well whether the kernel may be counted.
     fn probe(&mut self, config: Config, cpus: &[usize]) -> io::Result<()> {
         let cpu = cpus.first().copied();
@@ -293,7 +293,7 @@ impl Opener<'_> {
     }
 
     fn open_all(&self, events: &[(Definition, Config)], cpus: &[usize]) -> io::Result<Vec<Group>> {
-        if matches!(self.target, Target::Process(_)) {
+        if matches!(self.target, PerfTarget::Process(_)) {
             let single = |(position, (_, config)): (usize, &(Definition, Config))| {
                 let leader = self.open_one(*config, None, None)?;
                 Ok(Group { leader, _members: Vec::new(), single: Some(position) })
@@ -339,11 +339,11 @@ impl Opener<'_> {
                 // Set directly, because the builder would ask for the events' ids too, which double what is read.
                 builder.attrs_mut().read_format = (ReadFormat::GROUP | times).bits();
             }
-            (None, Target::Process(pid)) => {
+            (None, PerfTarget::Process(pid)) => {
                 builder.observe_pid(i32::try_from(*pid).unwrap_or(-1)).inherit(true);
                 builder.attrs_mut().read_format = times.bits();
             }
-            (None, Target::Cgroup(_)) => return Err(io::ErrorKind::NotFound.into()),
+            (None, PerfTarget::Cgroup(_)) => return Err(io::ErrorKind::NotFound.into()),
         }
         match cpu.filter(|_| self.cgroup.is_some()) {
             Some(cpu) => builder.one_cpu(cpu),

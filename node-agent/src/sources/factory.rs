@@ -6,18 +6,18 @@ use std::sync::Arc;
 
 use polymeter_proto::catalogue::{self, Definition, Field, Hierarchy, Metric, Origin, TextFile};
 
-use super::hierarchy::{JobCgroups, Mounts};
-use super::parts::Part;
 use crate::counters::Counters;
-use crate::source::perf::{self, Target, Unavailable};
-use crate::source::{
-    Descendants, FileSource, OwnSource, PerfSource, ProcessesSource, Reading, Source, SummedSource, Text,
-    Wanted,
+use crate::jobs::hierarchy::{JobCgroups, Mounts};
+use crate::jobs::parts::Part;
+use crate::sources::perf::{self, PerfTarget, Unavailable};
+use crate::sources::{
+    AgentSelfSource, Descendants, PerfSource, ProcessSumSource, ReadBuffer, Reading, Source,
+    SummedFileSource, TextFileSource, Wanted,
 };
 
 /// Whose sources are opened.
 #[derive(Debug, Clone)]
-pub enum Subject {
+pub enum Target {
     /// A job with cgroups.
     Cgroups(JobCgroups),
     /// A job that is a process and its descendants.
@@ -41,16 +41,16 @@ pub struct Opened {
 
 /// Opens sources on one machine.
 #[derive(Debug)]
-pub struct Opener<'a> {
+pub struct SourceFactory<'a> {
     /// Where things are mounted.
     pub mounts: &'a Mounts,
     /// The CPUs on which perf events are opened.
     pub cpus: &'a [usize],
-    /// How many descriptors perf events may take for this subject.
+    /// How many descriptors perf events may take for this target.
     pub perf_descriptors: usize,
     /// The number of the first perf group that is opened, where others are open already.
     pub first_perf_group: usize,
-    /// The part of a job that is opened; none for all of a subject.
+    /// The part of a job that is opened; none for all of a target.
     pub part: Option<&'a Arc<Part>>,
 }
 
@@ -66,15 +66,15 @@ struct Candidate {
 /// The fields that are wanted of each kernel file.
 type ByFile = BTreeMap<PathBuf, (&'static TextFile, Vec<(String, String)>, Vec<Wanted>)>;
 
-impl Opener<'_> {
+impl SourceFactory<'_> {
     /// Opens everything that `definitions` need. What cannot be had is told, once, with the reason.
-    pub fn open(&self, subject: &Subject, definitions: &[Definition]) -> (Vec<Opened>, Vec<Unavailable>) {
+    pub fn open(&self, target: &Target, definitions: &[Definition]) -> (Vec<Opened>, Vec<Unavailable>) {
         let mut unavailable = Vec::new();
-        let falls_back = definitions.iter().any(may_be_of_processes) && self.falls_back_on_processes(subject);
+        let falls_back = definitions.iter().any(may_be_of_processes) && self.falls_back_on_processes(target);
         let (by_processes, of_files): (Vec<_>, Vec<_>) =
             definitions.iter().cloned().partition(|definition| falls_back && may_be_of_processes(definition));
-        let mut opened = self.open_files(subject, &of_files, &mut unavailable);
-        self.open_perf(subject, definitions, &mut opened, &mut unavailable);
+        let mut opened = self.open_files(target, &of_files, &mut unavailable);
+        self.open_perf(target, definitions, &mut opened, &mut unavailable);
         let has = |wanted: fn(&Origin) -> bool| -> Vec<Definition> {
             definitions
                 .iter()
@@ -84,18 +84,18 @@ impl Opener<'_> {
         };
         let of_processes = has(|origin| matches!(origin, Origin::Processes(_)));
         let of_agent = has(|origin| matches!(origin, Origin::Agent(_)));
-        match subject {
-            Subject::Processes(root) if !of_processes.is_empty() => {
-                let source = ProcessesSource::of_tree(&self.mounts.proc, *root);
+        match target {
+            Target::Processes(root) if !of_processes.is_empty() => {
+                let source = ProcessSumSource::of_tree(&self.mounts.proc, *root);
                 opened.push(self.opened(PROCESSES.to_owned(), Source::Processes(source)));
             }
-            Subject::Node(counters) if !of_agent.is_empty() => {
-                let source = Source::Own(OwnSource::new(Arc::clone(counters), &of_agent));
+            Target::Node(counters) if !of_agent.is_empty() => {
+                let source = Source::Own(AgentSelfSource::new(Arc::clone(counters), &of_agent));
                 opened.push(self.opened("agent".to_owned(), source));
             }
-            Subject::Cgroups(cgroups) => {
+            Target::Cgroups(cgroups) => {
                 if let Some(directory) = cgroups.of_processes().filter(|_| !by_processes.is_empty()) {
-                    let source = ProcessesSource::of_cgroup(&self.mounts.proc, directory);
+                    let source = ProcessSumSource::of_cgroup(&self.mounts.proc, directory);
                     opened.push(self.opened(PROCESSES.to_owned(), Source::Processes(source)));
                 }
                 let reason = "the job has a cgroup; these sums are for jobs without one".to_owned();
@@ -105,7 +105,7 @@ impl Opener<'_> {
                         .map(|definition| Unavailable { definition, reason: reason.clone() }),
                 );
             }
-            Subject::Processes(_) | Subject::Node(_) => {}
+            Target::Processes(_) | Target::Node(_) => {}
         }
         (opened, unavailable)
     }
@@ -113,14 +113,14 @@ impl Opener<'_> {
     /// Whether what the files of a job's cgroups should count is to be had of its processes alone. On version 1 the files may be
     /// there and count nothing: they are believed when any of them has counted something, and then all of them, since both
     /// beside each other would count twice.
-    fn falls_back_on_processes(&self, subject: &Subject) -> bool {
-        if !matches!(subject, Subject::Cgroups(_)) {
+    fn falls_back_on_processes(&self, target: &Target) -> bool {
+        if !matches!(target, Target::Cgroups(_)) {
             return false;
         }
         let counts = |definition: &Definition, file: &'static TextFile, field: Field| {
-            self.paths(subject, file).iter().any(|(path, labels)| {
+            self.paths(target, file).iter().any(|(path, labels)| {
                 let wanted = [Wanted { definition: definition.clone(), field }];
-                let source = FileSource::open(path, file.form, &wanted, labels);
+                let source = TextFileSource::open(path, file.form, &wanted, labels);
                 source.is_ok_and(|source| file.hierarchy == Hierarchy::V2 || has_counted(source))
             })
         };
@@ -147,11 +147,11 @@ impl Opener<'_> {
 
     fn open_files(
         &self,
-        subject: &Subject,
+        target: &Target,
         definitions: &[Definition],
         unavailable: &mut Vec<Unavailable>,
     ) -> Vec<Opened> {
-        let mut opened: BTreeMap<PathBuf, FileSource> = BTreeMap::new();
+        let mut opened: BTreeMap<PathBuf, TextFileSource> = BTreeMap::new();
         let mut wanted: ByFile = BTreeMap::new();
         let has_file = |definition: &&Definition| {
             definition.metric.origins.iter().any(|origin| matches!(origin, Origin::Text { .. }))
@@ -168,9 +168,9 @@ impl Opener<'_> {
             let mut failures: BTreeMap<PathBuf, String> = BTreeMap::new();
             let mut tried: Vec<(Candidate, Vec<PathBuf>)> = Vec::new();
             for mut candidate in candidates.drain(..) {
-                match self.next_text_origin(subject, &mut candidate) {
+                match self.next_text_origin(target, &mut candidate) {
                     Some((file, field)) => {
-                        let paths = self.paths(subject, file);
+                        let paths = self.paths(target, file);
                         for (path, labels) in &paths {
                             let (_, _, fields) = wanted
                                 .entry(path.clone())
@@ -187,7 +187,7 @@ impl Opener<'_> {
             }
             for (path, (file, labels, fields)) in &wanted {
                 if !opened.contains_key(path) {
-                    match FileSource::open(path, file.form, fields, labels) {
+                    match TextFileSource::open(path, file.form, fields, labels) {
                         Ok(source) => drop(opened.insert(path.clone(), source)),
                         Err(error) => drop(failures.insert(path.clone(), error.to_string())),
                     }
@@ -211,7 +211,7 @@ impl Opener<'_> {
                 }
             }
         }
-        let named = |(path, source): (PathBuf, FileSource)| match wanted.get(&path) {
+        let named = |(path, source): (PathBuf, TextFileSource)| match wanted.get(&path) {
             None => self.opened(String::new(), Source::File(source)),
             Some((file, labels, _)) => self.opened_file(file, &path, labels, source),
         };
@@ -224,11 +224,11 @@ impl Opener<'_> {
         file: &'static TextFile,
         path: &Path,
         labels: &[(String, String)],
-        source: FileSource,
+        source: TextFileSource,
     ) -> Opened {
         let name = source_name(file, path);
         let top = path.parent().filter(|_| file.counts_apart);
-        match top.map(|top| SummedSource::open(top, file.path, file.form, all_of(file), labels)) {
+        match top.map(|top| SummedFileSource::open(top, file.path, file.form, all_of(file), labels)) {
             Some(Ok((summed, below))) => {
                 Opened { below: Some(below), ..self.opened(name, Source::Summed(summed)) }
             }
@@ -237,16 +237,16 @@ impl Opener<'_> {
         }
     }
 
-    /// The next origin of a candidate that is a file of this subject.
+    /// The next origin of a candidate that is a file of this target.
     fn next_text_origin(
         &self,
-        subject: &Subject,
+        target: &Target,
         candidate: &mut Candidate,
     ) -> Option<(&'static TextFile, Field)> {
         while let Some(origin) = candidate.definition.metric.origins.get(candidate.next_origin) {
             candidate.next_origin += 1;
             if let Origin::Text { file, field } = origin
-                && !self.paths(subject, file).is_empty()
+                && !self.paths(target, file).is_empty()
             {
                 return Some((file, *field));
             }
@@ -254,12 +254,12 @@ impl Opener<'_> {
         None
     }
 
-    /// Where a file of the catalogue is for a subject, with the labels that the part and its path give.
-    fn paths(&self, subject: &Subject, file: &TextFile) -> Vec<(PathBuf, Vec<(String, String)>)> {
-        let directory = match (subject, file.hierarchy) {
-            (Subject::Node(_), Hierarchy::Proc) => Some(self.mounts.proc.as_path()),
-            (Subject::Cgroups(cgroups), hierarchy) => cgroups.directory(hierarchy),
-            (Subject::Node(_) | Subject::Processes(_), _) => None,
+    /// Where a file of the catalogue is for a target, with the labels that the part and its path give.
+    fn paths(&self, target: &Target, file: &TextFile) -> Vec<(PathBuf, Vec<(String, String)>)> {
+        let directory = match (target, file.hierarchy) {
+            (Target::Node(_), Hierarchy::Proc) => Some(self.mounts.proc.as_path()),
+            (Target::Cgroups(cgroups), hierarchy) => cgroups.directory(hierarchy),
+            (Target::Node(_) | Target::Processes(_), _) => None,
         };
         let Some(directory) = directory else { return Vec::new() };
         let of_part = self.part.map(|part| part.labels.clone()).unwrap_or_default();
@@ -279,17 +279,17 @@ impl Opener<'_> {
 
     fn open_perf(
         &self,
-        subject: &Subject,
+        target: &Target,
         definitions: &[Definition],
         opened: &mut Vec<Opened>,
         unavailable: &mut Vec<Unavailable>,
     ) {
-        let target = match subject {
-            Subject::Cgroups(cgroups) => {
-                cgroups.perf_directory(self.mounts).map(|path| Target::Cgroup(path.to_owned()))
+        let target = match target {
+            Target::Cgroups(cgroups) => {
+                cgroups.perf_directory(self.mounts).map(|path| PerfTarget::Cgroup(path.to_owned()))
             }
-            Subject::Processes(root) => Some(Target::Process(*root)),
-            Subject::Node(_) => return,
+            Target::Processes(root) => Some(PerfTarget::Process(*root)),
+            Target::Node(_) => return,
         };
         let mut descriptors = 0;
         for (number, group) in perf::groups(definitions).into_iter().enumerate() {
@@ -308,7 +308,8 @@ impl Opener<'_> {
                 ));
                 continue;
             };
-            let needed = group.len() * if matches!(target, Target::Process(_)) { 1 } else { self.cpus.len() };
+            let needed =
+                group.len() * if matches!(target, PerfTarget::Process(_)) { 1 } else { self.cpus.len() };
             if descriptors + needed > self.perf_descriptors {
                 unavailable.extend(refuse("the job's budget of perf descriptors is used up; raise perf_descriptors, or LimitNOFILE where that is less, or sample fewer events"));
                 continue;
@@ -350,9 +351,9 @@ fn all_of(file: &'static TextFile) -> Vec<Wanted> {
 }
 
 /// Whether any value of a file is more than 0.
-fn has_counted(mut source: FileSource) -> bool {
+fn has_counted(mut source: TextFileSource) -> bool {
     let mut reading = Reading::absent(source.slots().len());
-    source.read(&mut Text::default(), &mut reading);
+    source.read(&mut ReadBuffer::default(), &mut reading);
     reading.iter().flatten().any(|value| value > 0)
 }
 
@@ -371,7 +372,7 @@ fn source_name(file: &TextFile, path: &Path) -> String {
     format!("{hierarchy}/{}", name.unwrap_or(file.path))
 }
 
-fn gives(source: &FileSource, definition: &Definition) -> bool {
+fn gives(source: &TextFileSource, definition: &Definition) -> bool {
     source.slots().iter().any(|slot| {
         slot.definition.metric == definition.metric
             && (definition.is_family() || slot.definition.instance == definition.instance)

@@ -14,14 +14,14 @@ const ANY: NonZeroU32 = NonZeroU32::MAX;
 /// serves the sleep and the waking, and no clock is read to reckon how long is left; a descriptor to be polled costs the kernel
 /// more at each wait.
 #[derive(Debug, Default)]
-pub(super) struct Alarm {
+pub(super) struct FutexTimer {
     /// 1 from a ring until the waiter has heard it.
     rung: AtomicU32,
 }
 
-impl Alarm {
+impl FutexTimer {
     /// Wakes the waiter, or lets its next wait end at once.
-    pub(super) fn ring(&self) {
+    pub(super) fn notify(&self) {
         if self.rung.swap(1, Ordering::Release) == 0 {
             // It cannot fail on a word of this process.
             futex::wake(&self.rung, Flags::PRIVATE, 1).ok();
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn a_ring_is_heard_once_whether_it_comes_before_the_wait_or_during_it() {
-        let alarm = Alarm::default();
+        let alarm = FutexTimer::default();
         let (asleep, rings) = (AtomicBool::new(false), AtomicU32::new(0));
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -59,19 +59,19 @@ mod tests {
                 }
             });
             // The first comes before the wait, or during it; the second when the first has been heard.
-            alarm.ring();
+            alarm.notify();
             while rings.load(Ordering::Relaxed) == 0 || !asleep.load(Ordering::Relaxed) {
                 std::thread::yield_now();
             }
-            alarm.ring();
+            alarm.notify();
         });
         assert_eq!(rings.into_inner(), 2);
     }
 
     #[test]
     fn a_wait_sleeps_until_its_deadline_and_ends_there() {
-        let alarm = Alarm::default();
-        alarm.ring();
+        let alarm = FutexTimer::default();
+        alarm.notify();
         alarm.wait(None);
         let deadline_ns = monotonic_ns() + 20_000_000;
         let mut waits = 0;

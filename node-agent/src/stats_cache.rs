@@ -6,14 +6,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::series::JobHandle;
 
-use crate::sampler::{Cost, SourceReport};
+use crate::lanes::{Cost, SourceReport};
 
 /// What is known of each source, by its job and name.
-type Reports = BTreeMap<(Option<JobHandle>, String), Pinned>;
+type Reports = BTreeMap<(Option<JobHandle>, String), SourceStats>;
 
 /// The newest report of a source.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Pinned {
+pub struct SourceStats {
     /// What became of its samples.
     pub tally: Tally,
     /// What its reads cost since it was opened.
@@ -22,7 +22,7 @@ pub struct Pinned {
     pub recent_ns: f64,
 }
 
-impl Pinned {
+impl SourceStats {
     /// What the next report makes of this one: half of what is recent is what came since, so that a file that becomes
     /// slow is noticed within a few seconds, and one slow read is not much.
     fn go_on(&self, report: &SourceReport) -> Self {
@@ -40,11 +40,11 @@ impl Pinned {
 
 /// The newest reports of all sources. The sampler never touches it.
 #[derive(Debug, Default)]
-pub struct Board {
+pub struct StatsCache {
     reports: Mutex<Reports>,
 }
 
-impl Board {
+impl StatsCache {
     /// Pins new reports over the old ones, and takes down those of sources that are gone.
     pub fn update(&self, reports: &[SourceReport]) {
         let mut pinned = lock(&self.reports);
@@ -60,7 +60,7 @@ impl Board {
     }
 
     /// The newest reports of one job, or of the node.
-    pub fn of(&self, job: Option<JobHandle>) -> Vec<(String, Pinned)> {
+    pub fn of(&self, job: Option<JobHandle>) -> Vec<(String, SourceStats)> {
         let pinned = lock(&self.reports);
         let of_job = pinned.iter().filter(|((of, _), _)| *of == job);
         of_job.map(|((_, name), pinned)| (name.clone(), *pinned)).collect()

@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 use polymeter_proto::catalogue::{self, Definition, Metric, Origin, ProcessField};
 use polymeter_proto::series::Labels;
 
-use super::accounts::{Accounts, Process};
-use super::file::Outcome;
 use super::layout::Slot;
-use super::process::{Levels, read_process, value};
+use super::process_accounts::{Accounts, Process};
+use super::process_files::{Levels, read_process, value};
 use super::reading::Reading;
+use super::text_file::Outcome;
 
 /// Processes that are followed; a fork bomb is somebody else's affair.
 const PROCESSES: usize = 4096;
@@ -41,7 +41,7 @@ enum Members {
 
 /// The processes of one job.
 #[derive(Debug)]
-pub struct ProcessesSource {
+pub struct ProcessSumSource {
     proc: PathBuf,
     members: Members,
     slots: Vec<Slot>,
@@ -52,7 +52,7 @@ pub struct ProcessesSource {
     has_io: bool,
 }
 
-impl ProcessesSource {
+impl ProcessSumSource {
     /// The process `root` and its descendants, below `proc`.
     pub fn of_tree(proc: &Path, root: u32) -> Self {
         let field = |origin: &Origin| match origin {
@@ -231,12 +231,12 @@ mod tests {
 
     use super::*;
 
-    fn place(source: &ProcessesSource, name: &str) -> u32 {
+    fn place(source: &ProcessSumSource, name: &str) -> u32 {
         let position = source.slots().iter().position(|slot| slot.definition.name() == name);
         u32::try_from(position.unwrap()).unwrap()
     }
 
-    fn read(source: &mut ProcessesSource, name: &str) -> u64 {
+    fn read(source: &mut ProcessSumSource, name: &str) -> u64 {
         let mut reading = Reading::absent(source.slots().len());
         assert_eq!(source.read(&mut reading), Outcome::Read);
         reading.get(place(source, name)).unwrap()
@@ -244,10 +244,10 @@ mod tests {
 
     #[test]
     fn follows_this_process_and_sees_its_end() {
-        let mut here = ProcessesSource::of_tree(Path::new("/proc"), std::process::id());
+        let mut here = ProcessSumSource::of_tree(Path::new("/proc"), std::process::id());
         assert!(read(&mut here, "process.count") >= 1);
         assert!(read(&mut here, "process.memory.resident") > 100_000);
-        let mut nobody = ProcessesSource::of_tree(Path::new("/proc"), u32::MAX);
+        let mut nobody = ProcessSumSource::of_tree(Path::new("/proc"), u32::MAX);
         assert_eq!(nobody.read(&mut Reading::absent(nobody.slots().len())), Outcome::Gone);
     }
 
@@ -274,7 +274,7 @@ mod tests {
             .spawn()
             .unwrap();
         BufReader::new(root.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
-        let mut source = ProcessesSource::of_tree(Path::new("/proc"), root.id());
+        let mut source = ProcessSumSource::of_tree(Path::new("/proc"), root.id());
         let names = ["process.faults.minor", "process.io.write.bytes", "process.cpu.usage"];
         let mut last = names.map(|name| read(&mut source, name));
         assert_eq!(read(&mut source, "process.count"), 3);
@@ -301,7 +301,7 @@ mod tests {
         fs::create_dir_all(&job).unwrap();
         fs::create_dir_all(proc.join("7")).unwrap();
         fs::write(job.join("cgroup.procs"), "").unwrap();
-        let mut source = ProcessesSource::of_cgroup(&proc, &job);
+        let mut source = ProcessSumSource::of_cgroup(&proc, &job);
         assert_eq!(read(&mut source, "io.write.bytes"), 0, "no process yet");
         fs::write(job.join("cgroup.procs"), "7\n").unwrap();
         fs::write(proc.join("7/stat"), "7 (a) S 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1 0 7 0 0 0").unwrap();
@@ -332,7 +332,7 @@ mod tests {
         (1..=count).for_each(|pid| write(pid, 1));
         fs::write(job.join("cgroup.procs"), "").unwrap();
         fs::write(job.join("step_0/cgroup.procs"), list(&mut (1..=count))).unwrap();
-        let mut source = ProcessesSource::of_cgroup(&proc, &job);
+        let mut source = ProcessSumSource::of_cgroup(&proc, &job);
         assert_eq!(read(&mut source, "io.write.bytes"), AT_A_TIME as u64);
         assert_eq!(read(&mut source, "io.write.bytes"), u64::from(count));
         (1..=count).for_each(|pid| write(pid, 2));

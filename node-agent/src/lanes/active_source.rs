@@ -7,10 +7,10 @@ use polymeter_proto::ledger::Tally;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{Identifier, JobHandle};
 
-use super::port::Pushed;
-use super::progress::{Counters, SeriesProgress};
+use super::channels::UserValue;
+use super::series_progress::{Counters, SeriesProgress};
 use crate::clock;
-use crate::source::{Outcome, Reading, Slot, Source, Text};
+use crate::sources::{Outcome, ReadBuffer, Reading, Slot, Source};
 
 /// The place of a source in the sampler; reused when the source is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -116,7 +116,7 @@ impl ActiveSource {
     }
 
     /// Lets its counters go on from what their series have come to, so that they never decrease.
-    pub fn going_on(self, progress: impl FnMut(&Slot) -> Arc<SeriesProgress>) -> Self {
+    pub fn with_progress(self, progress: impl FnMut(&Slot) -> Arc<SeriesProgress>) -> Self {
         let counters = Counters::new(self.key.name.as_str(), self.source.slots(), progress);
         Self { counters, ..self }
     }
@@ -149,7 +149,7 @@ impl ActiveSource {
 
     /// Reads the source, unless another group has done so at this tick. `now_ns` is the time, and becomes the time
     /// after the read: one clock reading serves as the end of one window and the beginning of the next.
-    pub(super) fn read(&mut self, text: &mut Text, tick: Tick, now_ns: &mut u64) -> Outcome {
+    pub(super) fn read(&mut self, text: &mut ReadBuffer, tick: Tick, now_ns: &mut u64) -> Outcome {
         if self.read_at_tick == tick.number {
             return self.outcome;
         }
@@ -203,7 +203,7 @@ impl ActiveSource {
     /// Puts a value that a user gave into the batch with the number `batch_number`.
     pub(super) fn record_given(
         &mut self,
-        pushed: &Pushed,
+        pushed: &UserValue,
         batch: &mut Batch,
         batch_number: u64,
     ) -> Result<u64, Full> {

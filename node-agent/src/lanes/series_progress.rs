@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use polymeter_proto::series::{Kind, Number};
 
-use crate::source::{Reading, Slot};
+use crate::sources::{Reading, Slot};
 
 /// What a series has come to when its source is closed, for the source that gives it next. Only the sampler's thread writes and
 /// reads it; the manager merely keeps it.
