@@ -19,10 +19,10 @@ use crate::clock;
 use crate::config::Config;
 use crate::control;
 use crate::counters::Counters;
-use crate::delivery::asks::{Asked, asks};
-use crate::delivery::keeper::Place;
+use crate::delivery::remote_requests::{self, RemoteRequestReceiver};
 use crate::delivery::sender::{self, ConnectError, Ending, Sender, Settings};
 use crate::delivery::spool::SpoolError;
+use crate::delivery::spool_manager::SpoolConfig;
 use crate::delivery::tap::Tap;
 use crate::jobs::hierarchy::Mounts;
 use crate::jobs::lookout::Lookout;
@@ -129,7 +129,7 @@ impl Agent {
             Arc::new(Port::new().map_err(|error| StartError::System("cannot make an eventfd", error))?);
         let (rights, told_rights) = watch::channel(Rights::of(&config));
         let (counters, board) = (Arc::new(Counters::default()), Arc::new(Board::default()));
-        let (asks, asked) = asks(Arc::clone(&port));
+        let (remote_requests, remote_receiver) = remote_requests::channel(Arc::clone(&port));
         let tap = Arc::new(Tap::default());
         let keys = config.keys.as_ref().map(KeyFiles::read).transpose().map_err(StartError::Keys)?;
         let settings = Settings {
@@ -138,8 +138,8 @@ impl Agent {
             session,
             descriptor: descriptor(&config)?,
             outbox_bytes: config.outbox_bytes,
-            spool: config.spool.clone().map(|directory| Place { directory, bytes: config.spool_bytes }),
-            asks,
+            spool: config.spool.clone().map(|directory| SpoolConfig { directory, bytes: config.spool_bytes }),
+            remote_requests,
             tap: Arc::clone(&tap),
         };
         let sender =
@@ -172,9 +172,16 @@ impl Agent {
             rights: told_rights,
         };
         let (requests_in, port_in) = (requests.clone(), Arc::clone(&port));
-        let doors = Doors { listener, asked, remote_control, requests: requests_in, context, port: port_in };
+        let endpoints = ControlEndpoints {
+            listener,
+            remote_requests: remote_receiver,
+            remote_control,
+            requests: requests_in,
+            context,
+            port: port_in,
+        };
         let (ready, is_ready) = sync_channel(1);
-        let manager = spawn("manager", move || manage(manager, received, doors, &ready))?;
+        let manager = spawn("manager", move || manage(manager, received, endpoints, &ready))?;
         let agent = Self { requests, manager, sampler, lookout, sender, ending, port, counters, session };
         match is_ready.recv().unwrap_or_else(|gone| Err(io::Error::other(gone))) {
             Ok(()) => Ok(agent),
@@ -313,11 +320,11 @@ fn raise_priority() {
 }
 
 /// Where users' requests come in, and what answering them needs.
-struct Doors {
+struct ControlEndpoints {
     /// The control socket.
     listener: Option<control::Listener>,
     /// What comes through the collector.
-    asked: Asked,
+    remote_requests: RemoteRequestReceiver,
     /// Whether it is wanted.
     remote_control: bool,
     requests: mpsc::Sender<Request>,
@@ -329,13 +336,13 @@ struct Doors {
 fn manage(
     manager: Manager,
     received: mpsc::Receiver<Request>,
-    doors: Doors,
+    endpoints: ControlEndpoints,
     ready: &SyncSender<io::Result<()>>,
 ) {
     // It does little, and the cgroups of a short job must be opened soon.
     raise_priority();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
-    let ended = runtime.and_then(|runtime| runtime.block_on(managed(manager, received, doors, ready)));
+    let ended = runtime.and_then(|runtime| runtime.block_on(managed(manager, received, endpoints, ready)));
     if let Err(error) = ended {
         // It waits for this.
         ready.send(Err(error)).ok();
@@ -345,17 +352,22 @@ fn manage(
 async fn managed(
     manager: Manager,
     received: mpsc::Receiver<Request>,
-    doors: Doors,
+    endpoints: ControlEndpoints,
     ready: &SyncSender<io::Result<()>>,
 ) -> io::Result<()> {
-    let notices = waitable(doors.port.notices_doorbell().as_fd())?;
-    let listener = doors.listener.map(control::Listener::wait_on).transpose()?;
+    let notices = waitable(endpoints.port.notices_doorbell().as_fd())?;
+    let listener = endpoints.listener.map(control::Listener::wait_on).transpose()?;
     ready.send(Ok(())).ok();
     // Both end with the runtime, when the manager has ended.
-    let (asking, context) = (doors.requests.clone(), doors.context.clone());
-    tokio::spawn(control::remote::serve(doors.asked, doors.remote_control, asking, context));
+    let (asking, context) = (endpoints.requests.clone(), endpoints.context.clone());
+    tokio::spawn(control::remote::serve(
+        endpoints.remote_requests,
+        endpoints.remote_control,
+        asking,
+        context,
+    ));
     if let Some(listener) = listener {
-        tokio::spawn(control::serve(listener, doors.requests, doors.context));
+        tokio::spawn(control::serve(listener, endpoints.requests, endpoints.context));
     }
     manager.run(received, notices).await;
     Ok(())

@@ -7,9 +7,7 @@
 
 mod accounts;
 mod agent;
-mod allowance;
 pub mod arguments;
-pub mod asker;
 pub mod check;
 pub mod clock;
 pub mod config;
@@ -24,10 +22,12 @@ pub mod keys;
 pub mod log;
 mod manager;
 pub mod plan;
+pub mod principal;
 pub mod request;
 pub mod sampler;
 pub mod schedule;
 pub mod source;
 pub mod status;
+mod token_bucket;
 
 pub use agent::{Agent, StartError, Stopped};

@@ -8,8 +8,8 @@ use polymeter_proto::name::Selector;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
 
-use crate::asker::Asker;
 use crate::jobs::parts::PartKind;
+use crate::principal::Principal;
 
 /// One wish: these metrics, at this period.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub struct Lease {
     /// At which period at the longest.
     pub period: Period,
     /// Who wants it.
-    pub asker: Asker,
+    pub principal: Principal,
     /// When it ends by itself, in microseconds since the epoch: what people are told.
     pub until_us: i64,
     /// When it ends by itself on the monotonic clock, in nanoseconds: what counts, since the wall clock may be set.
@@ -146,7 +146,7 @@ impl Plan {
         Some(InForce {
             period,
             cause,
-            by: lease.and_then(|lease| lease.asker.name()),
+            by: lease.and_then(|lease| lease.principal.name()),
             until_us: lease.map(|lease| lease.until_us),
             asked: lease.map(|lease| lease.period).filter(|asked| *asked != period),
         })
@@ -234,7 +234,7 @@ mod tests {
         let lease = |selector: &str, text: &str, until_us| Lease {
             selector: selector.parse().unwrap(),
             period: text.parse().unwrap(),
-            asker: Asker { uid: 7, administrator: false },
+            principal: Principal { uid: 7, administrator: false },
             until_us,
             ends_ns: 0,
         };
@@ -258,11 +258,11 @@ mod tests {
 
     #[test]
     fn the_governor_stretches_leases_and_nothing_else() {
-        let asker = Asker { uid: 7, administrator: false };
+        let principal = Principal { uid: 7, administrator: false };
         let lease = |selector: &str| Lease {
             selector: selector.parse().unwrap(),
             period: "10ms".parse().unwrap(),
-            asker,
+            principal,
             until_us: 1,
             ends_ns: 1,
         };

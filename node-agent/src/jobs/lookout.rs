@@ -13,9 +13,9 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::{Errno, pread};
 
-use crate::allowance::Allowance;
 use crate::clock;
 use crate::doorbell::Doorbell;
+use crate::token_bucket::TokenBucket;
 
 /// How often it has a job read: per second in the long run, and at once. What ends meanwhile is seen together. All jobs of a node
 /// may end at once; and who may make cgroups of version 2 may empty them as often as she likes.
@@ -73,7 +73,7 @@ impl Lookout {
 
     /// Calls `ended` for the job of which something has ended, until told to stop.
     pub fn run(&self, mut ended: impl FnMut(JobHandle)) {
-        let mut allowance = Allowance::new(READS.0.into(), READS.1.into());
+        let mut bucket = TokenBucket::new(READS.0.into(), READS.1.into());
         let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
         loop {
             events.clear();
@@ -90,9 +90,9 @@ impl Lookout {
             for event in &events {
                 let Ok(job) = u32::try_from(event.data.u64()) else { return };
                 ended(JobHandle(job));
-                allowance.charge(1.0, now_ns);
+                bucket.charge(1.0, now_ns);
             }
-            let owed = Duration::from_nanos(allowance.owed_ns(now_ns));
+            let owed = Duration::from_nanos(bucket.debt_ns(now_ns));
             if !owed.is_zero() {
                 clock::sleep(owed);
             }

@@ -9,11 +9,11 @@ use polymeter_proto::series::{Identifier, Kind, Labels, MetricDescriptor, Number
 
 use super::access::Access;
 use super::{Key, Manager};
-use crate::allowance::Allowance;
 use crate::clock;
 use crate::request::{AccessError, AnnotateError, MarkSpec, PushSpec};
 use crate::sampler::{ActiveSource, Command, Pushed, SourceId, SourceKey, Told};
 use crate::source::Source;
+use crate::token_bucket::TokenBucket;
 
 use super::followed::{Followed, OpenSource};
 
@@ -32,15 +32,15 @@ const VALUES: (u32, u32) = (1_000, 5_000);
 /// What a user has put into the data of one job.
 #[derive(Debug)]
 pub(super) struct Annotations {
-    marks: Allowance,
-    values: Allowance,
+    marks: TokenBucket,
+    values: TokenBucket,
     source: Option<SourceId>,
     series: BTreeMap<(String, Labels), Arc<Shape>>,
 }
 
 impl Default for Annotations {
     fn default() -> Self {
-        let full = |(per_second, at_once)| Allowance::new(f64::from(per_second), f64::from(at_once));
+        let full = |(per_second, at_once)| TokenBucket::new(f64::from(per_second), f64::from(at_once));
         Self { marks: full(MARKS), values: full(VALUES), source: None, series: BTreeMap::new() }
     }
 }
@@ -48,9 +48,9 @@ impl Default for Annotations {
 impl Manager {
     /// Puts a mark into the data, behind the samples so far.
     pub(super) async fn mark(&mut self, spec: MarkSpec) -> Result<(), AnnotateError> {
-        self.access(spec.asker, &spec.job_id, Access::Change)?;
+        self.access(spec.principal, &spec.job_id, Access::Change)?;
         let followed = self.followed.get_mut(&spec.job_id).ok_or(AccessError::Unknown)?;
-        if !followed.annotations.marks.take(1.0, clock::monotonic_ns()) {
+        if !followed.annotations.marks.try_take(1.0, clock::monotonic_ns()) {
             return Err(AnnotateError::TooFast { per_second: MARKS.0 });
         }
         let job = followed.job.clone();
@@ -59,7 +59,7 @@ impl Manager {
             job: job.as_ref().map(|job| job.handle),
             name: spec.name,
             kind: spec.kind,
-            by: spec.asker.name(),
+            by: spec.principal.name(),
         };
         self.command(Command::Tell(Box::new(Told { job, event: Event::Mark(mark) }))).await;
         Ok(())
@@ -68,9 +68,9 @@ impl Manager {
     /// Puts a value into the data, dated now.
     pub(super) async fn push(&mut self, spec: PushSpec) -> Result<(), AnnotateError> {
         let time_us = clock::realtime_us();
-        self.access(spec.asker, &spec.job_id, Access::Change)?;
+        self.access(spec.principal, &spec.job_id, Access::Change)?;
         let followed = self.followed.get_mut(&spec.job_id).ok_or(AccessError::Unknown)?;
-        if !followed.annotations.values.take(1.0, clock::monotonic_ns()) {
+        if !followed.annotations.values.try_take(1.0, clock::monotonic_ns()) {
             return Err(AnnotateError::TooFast { per_second: VALUES.0 });
         }
         let identity = (spec.metric.as_str().to_owned(), spec.labels.clone());

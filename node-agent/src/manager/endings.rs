@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::allowance::Allowance;
 use crate::clock;
 use crate::jobs::ends::Ends;
 use crate::jobs::open::Subject;
 use crate::log;
 use crate::sampler::Command;
+use crate::token_bucket::TokenBucket;
 
 use super::followed::Followed;
 use super::{Key, Manager};
@@ -20,15 +20,15 @@ const STIRS: (u32, u32) = (20, 200);
 /// How often a job was stirred of late.
 #[derive(Debug)]
 pub(super) struct Stirs {
-    allowance: Allowance,
+    bucket: TokenBucket,
     /// Whether something happened that was not looked at.
     missed: bool,
 }
 
 impl Default for Stirs {
     fn default() -> Self {
-        let allowance = Allowance::new(f64::from(STIRS.0), f64::from(STIRS.1));
-        Self { allowance, missed: false }
+        let bucket = TokenBucket::new(f64::from(STIRS.0), f64::from(STIRS.1));
+        Self { bucket, missed: false }
     }
 }
 
@@ -69,7 +69,7 @@ impl Manager {
                 *self.stirred.entry(key).or_default() |= ended;
                 continue;
             };
-            if !followed.stirs.allowance.take(1.0, clock::monotonic_ns()) {
+            if !followed.stirs.bucket.try_take(1.0, clock::monotonic_ns()) {
                 followed.stirs.missed = true;
                 continue;
             }

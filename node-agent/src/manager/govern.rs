@@ -66,7 +66,7 @@ impl Manager {
                 relaxed_percent: plain(&relaxed, key),
                 baseline_percent: plain(&baseline, key),
                 stretch: followed.plan.stretch,
-                of_user: leases.iter().any(|lease| !lease.asker.administrator),
+                of_user: leases.iter().any(|lease| !lease.principal.administrator),
             });
         }
         self.governor.learn(used_percent, predicted_percent);

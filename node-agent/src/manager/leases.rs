@@ -10,9 +10,9 @@ use super::access::Access;
 use super::cost::{Read, Sum};
 use super::followed::Followed;
 use super::{Key, Manager};
-use crate::asker::Asker;
 use crate::clock;
 use crate::plan::{Lease, Plan};
+use crate::principal::Principal;
 use crate::request::{AccessError, Availability, Cost, Granted, SetError, SetSpec};
 
 /// Why a metric is not sampled that can be had in principle.
@@ -25,7 +25,7 @@ impl Manager {
     /// Grants a lease, or says why not and what would be granted.
     pub(super) async fn set(&mut self, set: SetSpec) -> Result<Granted, SetError> {
         let key: Key = set.job_id.clone();
-        let followed = self.access(set.asker, &key, Access::Change)?;
+        let followed = self.access(set.principal, &key, Access::Change)?;
         let duration_us = self.duration_us(&set)?;
         let chosen = set.wishes.iter().flat_map(|(selector, _)| followed.choose(selector));
         let chosen: BTreeSet<String> = chosen.map(|definition| definition.name()).collect();
@@ -39,9 +39,10 @@ impl Manager {
         let mut plan = followed.plan.clone();
         for (selector, period) in &set.wishes {
             // Asked once more, the same wish is another one in its place.
-            plan.leases.retain(|lease| lease.asker.uid != set.asker.uid || lease.selector != *selector);
-            let (selector, period, asker) = (selector.clone(), *period, set.asker);
-            plan.leases.push(Lease { selector, period, asker, until_us, ends_ns });
+            plan.leases
+                .retain(|lease| lease.principal.uid != set.principal.uid || lease.selector != *selector);
+            let (selector, period, principal) = (selector.clone(), *period, set.principal);
+            plan.leases.push(Lease { selector, period, principal, until_us, ends_ns });
         }
         if plan.leases.len() > LEASES {
             return Err(SetError::TooMany(LEASES));
@@ -49,7 +50,7 @@ impl Manager {
         let Some(mut followed) = self.followed.remove(&key) else { return Err(AccessError::Unknown.into()) };
         let wished = set.wishes.iter().flat_map(|(selector, _)| followed.choose(selector)).collect();
         self.probe(&mut followed, wished);
-        if !set.asker.administrator
+        if !set.principal.administrator
             && let Err(error) = self.check_budget(&key, &followed, &plan, &set)
         {
             self.followed.insert(key, followed);
@@ -80,7 +81,7 @@ impl Manager {
     fn duration_us(&self, set: &SetSpec) -> Result<u64, SetError> {
         let longest = self.config.limits.longest_lease;
         let duration_us = set.duration_us.unwrap_or(longest.as_micros());
-        if !set.asker.administrator && duration_us > longest.as_micros() {
+        if !set.principal.administrator && duration_us > longest.as_micros() {
             return Err(SetError::TooLong(longest));
         }
         let Some(since_us) = set.since_us else { return Ok(duration_us) };
@@ -91,7 +92,7 @@ impl Manager {
 
     /// Whether no metric would be sampled at a shorter period than users may ask for.
     fn check_floors(&self, set: &SetSpec, followed: &Followed) -> Result<(), SetError> {
-        if set.asker.administrator {
+        if set.principal.administrator {
             return Ok(());
         }
         let floors = set.wishes.iter().flat_map(|(selector, period)| {
@@ -209,11 +210,11 @@ impl Manager {
     /// Ends the leases of one person on a job; an administrator's word ends all. Says how many ended.
     pub(super) async fn reset(
         &mut self,
-        asker: Asker,
+        principal: Principal,
         job_id: Option<Identifier>,
     ) -> Result<usize, AccessError> {
-        self.access(asker, &job_id, Access::Change)?;
-        Ok(self.drop_leases(&job_id, |lease| asker.is_or_stands_for(Some(lease.asker.uid))).await)
+        self.access(principal, &job_id, Access::Change)?;
+        Ok(self.drop_leases(&job_id, |lease| principal.can_access(Some(lease.principal.uid))).await)
     }
 
     /// When the next lease ends, in nanoseconds of the monotonic clock.

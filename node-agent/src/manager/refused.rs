@@ -8,9 +8,9 @@ use polymeter_proto::series::Identifier;
 use polymeter_proto::text::Text;
 
 use super::{Key, Manager};
-use crate::asker::Asker;
 use crate::clock;
 use crate::log;
+use crate::principal::Principal;
 use crate::request::{Granted, RefusedRequest, SetError};
 use crate::sampler::{Command, Told};
 
@@ -55,7 +55,7 @@ impl Manager {
             let asked = period.map_or_else(|| request.to_string(), |period| format!("{request}={period}"));
             log::warning(&format!("cannot grant request `{asked}` of the owner of job {job_id}: {reason}"));
             let Some(job) = followed.job.clone() else { return };
-            let by = followed.owner_uid.and_then(|uid| Asker { uid, administrator: false }.name());
+            let by = followed.owner_uid.and_then(|uid| Principal { uid, administrator: false }.name());
             let at_us = clock::realtime_us();
             let event =
                 Event::RequestRefused(RequestRefused { at_us, job: job.handle, request, period, by, reason });

@@ -14,9 +14,9 @@ use tokio::time::Instant;
 use super::jobs::owner_uid;
 use super::refused::refused_of;
 use super::{Key, Manager};
-use crate::asker::Asker;
 use crate::clock;
 use crate::jobs::discovery;
+use crate::principal::Principal;
 use crate::request::{Granted, RefusedRequest, RegisterError, SetError, SetSpec, StartSpec, Wishes};
 use crate::sampler::{Command, Told};
 
@@ -172,8 +172,8 @@ impl Manager {
         let Wishes { wishes, duration_us } = self.started.0.get(job_id)?.wishes.clone()?;
         let key: Key = Some(job_id.clone());
         // Whatever she may do elsewhere, a wish at submission is an ordinary user's.
-        let asker = Asker { uid: self.followed.get(&key)?.owner_uid?, administrator: false };
-        let set = SetSpec { asker, job_id: key, wishes: wishes.clone(), since_us: None, duration_us };
+        let principal = Principal { uid: self.followed.get(&key)?.owner_uid?, administrator: false };
+        let set = SetSpec { principal, job_id: key, wishes: wishes.clone(), since_us: None, duration_us };
         let granted = self.set(set).await;
         let refused = refused_of(&wishes, &granted);
         if matches!(granted, Err(SetError::Unavailable(_))) {

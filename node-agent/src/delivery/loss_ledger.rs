@@ -1,4 +1,4 @@
-//! The book of tallies: what became of the samples of every source since the session began, and what of it the collector
+//! The ledger of tallies: what became of the samples of every source since the session began, and what of it the collector
 //! was told. Pure.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ const TELL_NS: u64 = 10_000_000_000;
 
 /// The tally of one source.
 #[derive(Debug, Default)]
-struct Account {
+struct SourceTallies {
     job: Option<Arc<Job>>,
     /// Of sources of this name that have ended: one that is opened again begins to count anew.
     ended: Tally,
@@ -30,7 +30,7 @@ struct Account {
     has_ended: bool,
 }
 
-impl Account {
+impl SourceTallies {
     fn tally(&self) -> Tally {
         let mut tally = self.ended;
         tally.add(&self.open);
@@ -40,7 +40,7 @@ impl Account {
 
 /// A tally that must be told.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct DueEntry {
     pub(super) entry: LedgerEntry,
     pub(super) job: Option<Arc<Job>>,
     /// It was told before, in a frame that is lost.
@@ -49,27 +49,27 @@ pub(super) struct Line {
 
 /// All tallies of a session.
 #[derive(Debug, Default)]
-pub(super) struct Book {
-    accounts: BTreeMap<(Option<JobHandle>, Identifier), Account>,
+pub(super) struct LossLedger {
+    tallies: BTreeMap<(Option<JobHandle>, Identifier), SourceTallies>,
     told_ns: u64,
 }
 
-impl Book {
+impl LossLedger {
     pub(super) const fn new(now_ns: u64) -> Self {
-        Self { accounts: BTreeMap::new(), told_ns: now_ns }
+        Self { tallies: BTreeMap::new(), told_ns: now_ns }
     }
 
     /// Enters what the sampler reports. Returns the tallies that must travel with the frame `sequence`: of losses, of
     /// sources that end and of what was told in vain at once, of others now and then.
-    pub(super) fn enter(&mut self, reports: &[SourceReport], sequence: u64, now_ns: u64) -> Vec<Line> {
+    pub(super) fn enter(&mut self, reports: &[SourceReport], sequence: u64, now_ns: u64) -> Vec<DueEntry> {
         for report in reports {
             let key = (report.key.job.as_ref().map(|job| job.handle), report.key.name.clone());
-            let account = self.accounts.entry(key).or_default();
-            account.job.clone_from(&report.key.job);
-            account.open = report.tally;
+            let tallies_of = self.tallies.entry(key).or_default();
+            tallies_of.job.clone_from(&report.key.job);
+            tallies_of.open = report.tally;
             if report.last {
-                account.ended.add(&std::mem::take(&mut account.open));
-                account.has_ended = true;
+                tallies_of.ended.add(&std::mem::take(&mut tallies_of.open));
+                tallies_of.has_ended = true;
             }
         }
         let all = !reports.is_empty() && now_ns.saturating_sub(self.told_ns) >= TELL_NS;
@@ -78,21 +78,21 @@ impl Book {
         }
         let lost = |tally: &Tally| tally.missed + tally.dropped + tally.absent;
         let mut lines = Vec::new();
-        for (key, account) in &mut self.accounts {
-            let tally = account.tally();
-            let has_changed = tally != account.told;
-            let is_urgent = account.has_ended || lost(&tally) != lost(&account.told);
-            if !account.is_untold && !(has_changed && (all || is_urgent)) {
+        for (key, tallies_of) in &mut self.tallies {
+            let tally = tallies_of.tally();
+            let has_changed = tally != tallies_of.told;
+            let is_urgent = tallies_of.has_ended || lost(&tally) != lost(&tallies_of.told);
+            if !tallies_of.is_untold && !(has_changed && (all || is_urgent)) {
                 continue;
             }
             let (job, source) = key.clone();
-            let is_again = std::mem::take(&mut account.is_untold);
-            account.has_ended = false;
-            account.told = tally;
-            account.told_in = (sequence, sequence);
-            lines.push(Line {
+            let is_again = std::mem::take(&mut tallies_of.is_untold);
+            tallies_of.has_ended = false;
+            tallies_of.told = tally;
+            tallies_of.told_in = (sequence, sequence);
+            lines.push(DueEntry {
                 entry: LedgerEntry { job, source, tally },
-                job: account.job.clone(),
+                job: tallies_of.job.clone(),
                 is_again,
             });
         }
@@ -101,28 +101,28 @@ impl Book {
 
     /// What was to go into the frame `first` was divided among it and the following up to `last`.
     pub(super) fn divided(&mut self, first: u64, last: u64) {
-        for account in self.accounts.values_mut().filter(|account| account.told_in.0 == first) {
-            account.told_in.1 = last;
+        for tallies_of in self.tallies.values_mut().filter(|tallies_of| tallies_of.told_in.0 == first) {
+            tallies_of.told_in.1 = last;
         }
     }
 
     /// The frames are lost, and what they said must be told again.
     pub(super) fn lost(&mut self, frames: &[u64]) {
-        for account in self.accounts.values_mut() {
-            let (first, last) = account.told_in;
-            account.is_untold |= frames.iter().any(|frame| (first..=last).contains(frame));
+        for tallies_of in self.tallies.values_mut() {
+            let (first, last) = tallies_of.told_in;
+            tallies_of.is_untold |= frames.iter().any(|frame| (first..=last).contains(frame));
         }
     }
 
     /// Whether something was told in vain.
     pub(super) fn has_untold(&self) -> bool {
-        self.accounts.values().any(|account| account.is_untold)
+        self.tallies.values().any(|tallies_of| tallies_of.is_untold)
     }
 
     /// Forgets what was told of a job that has ended.
     pub(super) fn retire(&mut self, job: JobHandle) {
-        self.accounts.retain(|(of, _), account| {
-            *of != Some(job) || account.is_untold || account.tally() != account.told
+        self.tallies.retain(|(of, _), tallies_of| {
+            *of != Some(job) || tallies_of.is_untold || tallies_of.tally() != tallies_of.told
         });
     }
 }
@@ -138,31 +138,31 @@ mod tests {
         SourceReport { key, tally, cost: Cost::default(), last }
     }
 
-    fn told(lines: &[Line]) -> Vec<u64> {
+    fn told(lines: &[DueEntry]) -> Vec<u64> {
         lines.iter().map(|line| line.entry.tally.taken).collect()
     }
 
     #[test]
     fn a_source_that_is_opened_again_goes_on_counting() {
-        let mut book = Book::new(0);
-        assert!(book.enter(&[report(5, false)], 1, 0).is_empty());
-        assert_eq!(told(&book.enter(&[report(7, true)], 2, 0)), [7]);
-        assert_eq!(told(&book.enter(&[report(2, true)], 3, 0)), [9]);
-        assert_eq!(told(&book.enter(&[report(1, false)], 4, TELL_NS)), [10]);
+        let mut ledger = LossLedger::new(0);
+        assert!(ledger.enter(&[report(5, false)], 1, 0).is_empty());
+        assert_eq!(told(&ledger.enter(&[report(7, true)], 2, 0)), [7]);
+        assert_eq!(told(&ledger.enter(&[report(2, true)], 3, 0)), [9]);
+        assert_eq!(told(&ledger.enter(&[report(1, false)], 4, TELL_NS)), [10]);
     }
 
     #[test]
     fn what_was_told_in_a_frame_that_is_lost_is_told_again() {
-        let mut book = Book::new(0);
-        assert_eq!(told(&book.enter(&[report(7, true)], 2, 0)), [7]);
-        book.divided(2, 4);
-        book.lost(&[1, 5]);
-        assert!(!book.has_untold());
-        book.lost(&[4]);
-        assert!(book.has_untold());
-        let again = book.enter(&[], 6, 0);
+        let mut ledger = LossLedger::new(0);
+        assert_eq!(told(&ledger.enter(&[report(7, true)], 2, 0)), [7]);
+        ledger.divided(2, 4);
+        ledger.lost(&[1, 5]);
+        assert!(!ledger.has_untold());
+        ledger.lost(&[4]);
+        assert!(ledger.has_untold());
+        let again = ledger.enter(&[], 6, 0);
         assert!(again.iter().all(|line| line.is_again));
         assert_eq!(told(&again), [7]);
-        assert!(book.enter(&[], 7, 0).is_empty());
+        assert!(ledger.enter(&[], 7, 0).is_empty());
     }
 }

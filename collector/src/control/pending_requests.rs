@@ -31,9 +31,9 @@ pub(super) struct Entry {
     pub(super) told: HashSet<SessionId>,
 }
 
-/// What is remembered, the oldest first.
+/// What is pending, the oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Remembered {
+pub(super) struct PendingRequests {
     entries: Vec<Entry>,
     bytes: usize,
     next: u64,
@@ -53,7 +53,7 @@ pub(super) struct Passed {
     pub(super) told: HashSet<SessionId>,
 }
 
-impl Remembered {
+impl PendingRequests {
     /// Remembers a request that was passed on, in place of those that it replaces.
     pub(super) fn add(&mut self, passed: Passed, now_us: i64) {
         self.forget(|entry| entry.until_us <= now_us);
@@ -80,7 +80,7 @@ impl Remembered {
         self.restore(Entry { again, job, kind, until_us, told });
     }
 
-    /// What is remembered, the oldest first.
+    /// What is pending, the oldest first.
     pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter()
     }
@@ -161,58 +161,58 @@ mod tests {
         passed(job, uid, Kind::Set { selectors: vec![selector.to_owned()], lasts_us: None }, until_us, told)
     }
 
-    fn lines(remembered: &Remembered, session: u64, now_us: i64) -> Vec<String> {
-        let missed = remembered.missed(&"7".try_into().unwrap(), SessionId(session), now_us);
+    fn lines(pending: &PendingRequests, session: u64, now_us: i64) -> Vec<String> {
+        let missed = pending.missed(&"7".try_into().unwrap(), SessionId(session), now_us);
         missed.into_iter().map(|again| again.line.as_str().to_owned()).collect()
     }
 
     #[test]
     fn who_was_away_is_told_while_the_lease_lasts() {
-        let mut remembered = Remembered::default();
-        remembered.add(set("7", ADA, "cpu.*", 100, &[1]), 0);
-        remembered.add(set("8", ADA, "cpu.*", 100, &[]), 0);
-        assert_eq!(lines(&remembered, 1, 50), [""; 0], "it has answered");
-        assert_eq!(lines(&remembered, 2, 50), ["cpu.*"]);
-        assert_eq!(lines(&remembered, 2, 100), [""; 0], "the lease has ended");
-        let again = remembered.missed(&"7".try_into().unwrap(), SessionId(2), 50).remove(0);
+        let mut pending = PendingRequests::default();
+        pending.add(set("7", ADA, "cpu.*", 100, &[1]), 0);
+        pending.add(set("8", ADA, "cpu.*", 100, &[]), 0);
+        assert_eq!(lines(&pending, 1, 50), [""; 0], "it has answered");
+        assert_eq!(lines(&pending, 2, 50), ["cpu.*"]);
+        assert_eq!(lines(&pending, 2, 100), [""; 0], "the lease has ended");
+        let again = pending.missed(&"7".try_into().unwrap(), SessionId(2), 50).remove(0);
         assert_eq!((again.uid, again.at_us), (ADA, 7));
-        remembered.told(again.number, SessionId(2));
-        assert_eq!(lines(&remembered, 2, 50), [""; 0]);
+        pending.told(again.number, SessionId(2));
+        assert_eq!(lines(&pending, 2, 50), [""; 0]);
     }
 
     #[test]
     fn a_later_request_takes_the_place_of_an_earlier_one() {
-        let mut remembered = Remembered::default();
-        remembered.add(set("7", ADA, "cpu.*", 100, &[1]), 0);
-        remembered.add(set("7", ADA, "memory.*", 100, &[1]), 0);
-        remembered.add(set("7", ADA, "cpu.*", 90, &[]), 0);
-        remembered.add(set("7", BOB, "cpu.*", 120, &[]), 0);
-        assert_eq!(lines(&remembered, 1, 50), ["cpu.*", "cpu.*"]);
-        remembered.add(passed("7", ADA, Kind::Reset, 0, &[1]), 0);
-        assert_eq!(lines(&remembered, 2, 50), ["cpu.*", "reset"], "Bob's is not Ada's to end");
-        assert_eq!(lines(&remembered, 2, 101), ["cpu.*"], "what Ada had has ended by itself");
-        remembered.add(passed("7", 0, Kind::Reset, 0, &[1]), 0);
-        assert_eq!(lines(&remembered, 2, 50), ["reset"]);
-        assert_eq!(lines(&remembered, 2, 120), [""; 0]);
-        remembered.add(passed("7", 0, Kind::Reset, 0, &[]), 130);
-        assert!(remembered.entries.is_empty(), "there is nothing to end");
-        assert_eq!(remembered.bytes, 0);
+        let mut pending = PendingRequests::default();
+        pending.add(set("7", ADA, "cpu.*", 100, &[1]), 0);
+        pending.add(set("7", ADA, "memory.*", 100, &[1]), 0);
+        pending.add(set("7", ADA, "cpu.*", 90, &[]), 0);
+        pending.add(set("7", BOB, "cpu.*", 120, &[]), 0);
+        assert_eq!(lines(&pending, 1, 50), ["cpu.*", "cpu.*"]);
+        pending.add(passed("7", ADA, Kind::Reset, 0, &[1]), 0);
+        assert_eq!(lines(&pending, 2, 50), ["cpu.*", "reset"], "Bob's is not Ada's to end");
+        assert_eq!(lines(&pending, 2, 101), ["cpu.*"], "what Ada had has ended by itself");
+        pending.add(passed("7", 0, Kind::Reset, 0, &[1]), 0);
+        assert_eq!(lines(&pending, 2, 50), ["reset"]);
+        assert_eq!(lines(&pending, 2, 120), [""; 0]);
+        pending.add(passed("7", 0, Kind::Reset, 0, &[]), 130);
+        assert!(pending.entries.is_empty(), "there is nothing to end");
+        assert_eq!(pending.bytes, 0);
     }
 
     #[test]
     fn the_memory_is_bounded_and_what_ends_first_goes() {
-        let mut remembered = Remembered::default();
+        let mut pending = PendingRequests::default();
         for number in 0..=limits::REMEMBERED {
             let until_us = 1000 + i64::try_from(number).unwrap();
-            remembered.add(set("7", ADA, &format!("m{number}"), until_us, &[]), 0);
+            pending.add(set("7", ADA, &format!("m{number}"), until_us, &[]), 0);
         }
-        let left = lines(&remembered, 1, 0);
+        let left = lines(&pending, 1, 0);
         assert_eq!(left.len(), limits::REMEMBERED);
         assert!(!left.contains(&"m0".to_owned()));
         let long = "x".repeat(200 * 1024);
         for number in 0..2 * limits::REMEMBERED_BYTES / long.len() {
-            remembered.add(set("7", ADA, &format!("{long}{number}"), 10_000, &[]), 0);
+            pending.add(set("7", ADA, &format!("{long}{number}"), 10_000, &[]), 0);
         }
-        assert!(remembered.bytes <= limits::REMEMBERED_BYTES);
+        assert!(pending.bytes <= limits::REMEMBERED_BYTES);
     }
 }

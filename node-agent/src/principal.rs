@@ -4,16 +4,16 @@ use polymeter_proto::series::Identifier;
 
 /// Who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Asker {
+pub struct Principal {
     /// The numeric id.
     pub uid: u32,
     /// Whether root, the agent's own user, or one whom the configuration names: all may be asked, and no limit binds.
     pub administrator: bool,
 }
 
-impl Asker {
+impl Principal {
     /// Whether this is somebody who may look at and change what belongs to `owner`.
-    pub fn is_or_stands_for(self, owner: Option<u32>) -> bool {
+    pub fn can_access(self, owner: Option<u32>) -> bool {
         self.administrator || owner == Some(self.uid)
     }
 

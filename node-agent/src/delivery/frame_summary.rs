@@ -27,12 +27,12 @@ enum Whose {
 
 /// What was known of a frame when it was made, or read back.
 #[derive(Debug, Clone, Default)]
-pub struct Content {
+pub struct FrameSummary {
     samples: Box<[(Whose, u64)]>,
     span_us: (i64, i64),
 }
 
-impl Content {
+impl FrameSummary {
     /// What is in `batch`.
     pub fn of(batch: &Batch) -> Self {
         let samples = batch.shapes().iter().cloned().zip(batch.samples_by_shape());
@@ -100,16 +100,16 @@ impl Sources {
 
 /// What was in frames that went.
 #[derive(Debug, Default)]
-pub struct Losses {
+pub struct LostSamples {
     samples: BTreeMap<(Option<JobHandle>, Identifier), u64>,
     /// When the oldest and the newest of the samples were taken, in microseconds since the epoch.
     pub span_us: (i64, i64),
 }
 
-impl From<&Content> for Losses {
-    fn from(content: &Content) -> Self {
-        let mut losses = Self { samples: BTreeMap::new(), span_us: content.span_us };
-        for (whose, samples) in &content.samples {
+impl From<&FrameSummary> for LostSamples {
+    fn from(summary: &FrameSummary) -> Self {
+        let mut losses = Self { samples: BTreeMap::new(), span_us: summary.span_us };
+        for (whose, samples) in &summary.samples {
             let whose = match whose {
                 Whose::Shape(shape) => (shape.job.as_ref().map(|job| job.handle), shape.source.clone()),
                 Whose::Source(job, source) => (*job, source.clone()),
@@ -120,7 +120,7 @@ impl From<&Content> for Losses {
     }
 }
 
-impl Losses {
+impl LostSamples {
     fn add(&mut self, whose: (Option<JobHandle>, Identifier), samples: u64) {
         let others = || Identifier::try_from(OTHERS).map(|others| (None, others));
         let is_full = self.samples.len() >= SOURCES && !self.samples.contains_key(&whose);
@@ -169,8 +169,8 @@ impl Losses {
 mod tests {
     use super::*;
 
-    fn losses(sources: std::ops::Range<usize>, at_us: i64) -> Losses {
-        let mut losses = Losses { span_us: (at_us, at_us), ..Losses::default() };
+    fn losses(sources: std::ops::Range<usize>, at_us: i64) -> LostSamples {
+        let mut losses = LostSamples { span_us: (at_us, at_us), ..LostSamples::default() };
         for source in sources {
             losses.add((None, format!("s{source}").as_str().try_into().unwrap()), 1);
         }

@@ -1,13 +1,13 @@
-//! A link and the spool: what goes to the disk and when, and how an earlier life's frames are sent. Still pure: whoever
+//! A delivery and the spool: what goes to the disk and when, and how an earlier life's frames are sent. Still pure: whoever
 //! has the disk asks what to write, and says what became of it.
 
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::message::ToCollector;
 
-use super::{Link, LinkCounts, RESEND_NS};
+use super::{DeliveryCounts, DeliverySession, RESEND_NS};
+use crate::delivery::frame_builder::FrameBuilder;
 use crate::delivery::outbox::{Outbox, Outgoing, Spill};
-use crate::delivery::packer::Packer;
 use crate::delivery::spool::segment::{self, Segment};
 use crate::delivery::spool::{Batch, SEGMENT_BYTES};
 
@@ -15,7 +15,7 @@ use crate::delivery::spool::{Batch, SEGMENT_BYTES};
 /// the agent costs when the collector is away, and how often the disk is bothered.
 const SPILL_NS: u64 = 5_000_000_000;
 
-/// Whether and how a link uses the spool.
+/// Whether and how a delivery uses the spool.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Spooling {
     /// There is none.
@@ -29,21 +29,21 @@ pub(super) enum Spooling {
     Replay(Vec<Entry>),
 }
 
-impl Link {
+impl DeliverySession {
     /// What an earlier life of the agent left of a session: segments, each with its first and its last number.
     pub fn replay(session: SessionId, outbox_bytes: usize, segments: &[(u64, u64)], now_ns: u64) -> Self {
         let outbox = Outbox::of_segments(session, outbox_bytes, segments);
-        Self::with(outbox, Packer::default(), outbox_bytes, now_ns, Spooling::Replay(Vec::new()))
+        Self::with(outbox, FrameBuilder::default(), outbox_bytes, now_ns, Spooling::Replay(Vec::new()))
     }
 
-    /// From now on what finds no room is not dropped, but for [`Link::spill`] to give.
+    /// From now on what finds no room is not dropped, but for [`DeliverySession::spill`] to give.
     pub fn use_spool(&mut self) {
         self.spooling = Spooling::On { written: None };
     }
 
     pub(super) fn all_entries(&self) -> Vec<Entry> {
         match &self.spooling {
-            Spooling::Off | Spooling::On { .. } => self.packer.all_entries(),
+            Spooling::Off | Spooling::On { .. } => self.builder.all_entries(),
             Spooling::Replay(entries) => entries.clone(),
         }
     }
@@ -70,10 +70,10 @@ impl Link {
             return None;
         };
         let continues = continues.filter(|continues| open == Some(*continues));
-        let version = self.packer.version();
+        let version = self.builder.version();
         let mut bytes = Vec::new();
         if continues.is_none() || written != continues.map(|segment| (segment, version)) {
-            for message in ToCollector::dictionaries(self.session, &self.packer.all_entries()) {
+            for message in ToCollector::dictionaries(self.session, &self.builder.all_entries()) {
                 segment::put(&mut bytes, &message);
             }
         }
@@ -87,13 +87,13 @@ impl Link {
         Some(Batch { session: self.session, first, entries, continues, bytes })
     }
 
-    /// What [`Link::spill`] gave is in `segment`.
+    /// What [`DeliverySession::spill`] gave is in `segment`.
     pub fn spilled(&mut self, batch: &Batch, segment: u64) {
-        self.spooling = Spooling::On { written: Some((segment, self.packer.version())) };
+        self.spooling = Spooling::On { written: Some((segment, self.builder.version())) };
         self.outbox.spilled(batch.first, batch.entries, segment);
     }
 
-    /// What [`Link::spill`] gave could not be written: what has no room is dropped, and the disk left alone for a while.
+    /// What [`DeliverySession::spill`] gave could not be written: what has no room is dropped, and the disk left alone for a while.
     pub fn not_spilled(&mut self, now_ns: u64) {
         self.quiet_since_ns = now_ns;
         self.make_room();
@@ -113,7 +113,7 @@ impl Link {
         SEGMENT_BYTES.min(self.window_bytes / 2)
     }
 
-    /// Whose link it is.
+    /// Whose delivery it is.
     pub const fn session(&self) -> SessionId {
         self.session
     }
@@ -125,7 +125,7 @@ impl Link {
 
     pub(super) fn with(
         outbox: Outbox,
-        packer: Packer,
+        builder: FrameBuilder,
         outbox_bytes: usize,
         now_ns: u64,
         spooling: Spooling,
@@ -135,7 +135,7 @@ impl Link {
             // What was sent is not dropped: it may be stored. So half of the outbox must be left for what was not.
             window_bytes: super::WINDOW_BYTES.min(outbox_bytes / 2),
             outbox,
-            packer,
+            builder,
             encoder: Default::default(),
             retiring: Vec::new(),
             dictionary: Default::default(),
@@ -143,7 +143,7 @@ impl Link {
             resend_after_ns: RESEND_NS,
             refused: (0, 0),
             complained: false,
-            counts: LinkCounts::default(),
+            counts: DeliveryCounts::default(),
             spooling,
             framed_ns: now_ns,
             quiet_since_ns: now_ns,

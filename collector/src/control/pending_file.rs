@@ -1,4 +1,4 @@
-//! What is remembered, in a file: a collector that is started anew tells agents that were away what its last life promised.
+//! What is pending, in a file: a collector that is started anew tells agents that were away what its last life promised.
 //!
 //! One line of JSON for each request. What a line means is found out of the request itself, as when it came.
 
@@ -16,7 +16,7 @@ use polymeter_proto::wire::control::ControlLine;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
-use super::remembered::{Again, Entry, Remembered};
+use super::pending_requests::{Again, Entry, PendingRequests};
 use super::request;
 use crate::{limits, log};
 
@@ -39,38 +39,38 @@ struct Line {
 
 /// The file, and whether what it says is old.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct PendingFile {
     path: PathBuf,
     is_old: AtomicBool,
     turn: Mutex<()>,
 }
 
-impl Kept {
+impl PendingFile {
     pub(super) fn at(path: PathBuf) -> Self {
         Self { path, is_old: AtomicBool::new(false), turn: Mutex::new(()) }
     }
 
     /// What the file says. A file that cannot be used is told of and left alone until there is something to write.
-    pub(super) fn read(&self) -> Remembered {
+    pub(super) fn read(&self) -> PendingRequests {
         let is_new = || self.path.parent().is_some_and(Path::is_dir);
         let text = match read(&self.path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound && is_new() => {
-                return Remembered::default();
+                return PendingRequests::default();
             }
             Err(error) => {
                 log::warning(format_args!(
                     "{}: {error}; agents that were away are not told what was asked before",
                     self.path.display()
                 ));
-                return Remembered::default();
+                return PendingRequests::default();
             }
         };
-        let (remembered, unreadable) = parse(&text);
+        let (pending, unreadable) = parse(&text);
         if unreadable > 0 {
             log::warning(format_args!("{}: {unreadable} lines are no requests", self.path.display()));
         }
-        remembered
+        pending
     }
 
     /// Writes what `text` says, once it is this caller's turn and unless another has written the same meanwhile.
@@ -117,11 +117,11 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
 }
 
-/// The text of a file that says what is remembered.
-pub(super) fn text(remembered: &Remembered) -> String {
+/// The text of a file that says what is pending.
+pub(super) fn text(pending: &PendingRequests) -> String {
     let mut room = limits::KEPT_BYTES - limits::REMEMBERED_BYTES * 2;
     let mut text = format!("{HEAD}\n");
-    for entry in remembered.entries() {
+    for entry in pending.entries() {
         let mut told: Vec<u64> = entry.told.iter().map(|session| session.0).collect();
         told.sort_unstable();
         told.truncate(room / TOLD_BYTES);
@@ -143,20 +143,20 @@ const TOLD_BYTES: usize = 21;
 const LINE_BYTES: usize = 128;
 
 /// What a text says, and how many of its lines say nothing that can be understood.
-pub(super) fn parse(text: &str) -> (Remembered, usize) {
+pub(super) fn parse(text: &str) -> (PendingRequests, usize) {
     let mut lines = text.lines();
-    let (mut remembered, mut unreadable) = (Remembered::default(), 0);
+    let (mut pending, mut unreadable) = (PendingRequests::default(), 0);
     if lines.next() != Some(HEAD) {
-        return (remembered, text.lines().count());
+        return (pending, text.lines().count());
     }
     for line in lines {
         let entry = serde_json::from_str(line).ok().and_then(entry);
         match entry {
-            Some(entry) => remembered.restore(entry),
+            Some(entry) => pending.restore(entry),
             None => unreadable += 1,
         }
     }
-    (remembered, unreadable)
+    (pending, unreadable)
 }
 
 /// For the fuzzer: what a file would say that says what was understood of `file`.
@@ -179,26 +179,25 @@ mod tests {
 
     use polymeter_proto::series::Identifier;
 
-    use super::super::remembered::Passed;
+    use super::super::pending_requests::Passed;
     use super::*;
 
-    fn remembered() -> Remembered {
-        let mut remembered = Remembered::default();
+    fn pending() -> PendingRequests {
+        let mut pending = PendingRequests::default();
         let mut add = |line: &str, until_us: i64, told: &[u64]| {
             let request = request::parse(line.as_bytes()).unwrap();
             let told = told.iter().copied().map(SessionId).collect();
             let (job, kind, line) = (request.job, request.kind, request.line);
-            remembered
-                .add(Passed { job, kind, uid: 1000, at_us: 7, line, until_us: Some(until_us), told }, 0);
+            pending.add(Passed { job, kind, uid: 1000, at_us: 7, line, until_us: Some(until_us), told }, 0);
         };
         add(r#"{"verb":"set","job":"7","plan":{"cpu.*":"10ms"}}"#, 100, &[1, 2]);
         add(r#"{"verb":"reset","job":"7"}"#, 0, &[2]);
         add(r#"{"verb":"set","job":"7","plan":{"memory.*":"10ms"}}"#, 200, &[]);
-        remembered
+        pending
     }
 
-    fn missed(remembered: &Remembered, session: u64) -> Vec<String> {
-        let missed = remembered.missed(&Identifier::try_from("7").unwrap(), SessionId(session), 50);
+    fn missed(pending: &PendingRequests, session: u64) -> Vec<String> {
+        let missed = pending.missed(&Identifier::try_from("7").unwrap(), SessionId(session), 50);
         missed
             .into_iter()
             .map(|again| format!("{} {} {}", again.uid, again.at_us, again.line.as_str()))
@@ -207,7 +206,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let before = remembered();
+        let before = pending();
         let (after, unreadable) = parse(&text(&before));
         assert_eq!(unreadable, 0);
         for session in [1, 2, 3] {
@@ -220,7 +219,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_understood_is_left_out() {
-        let good = text(&remembered());
+        let good = text(&pending());
         let (after, unreadable) = parse(&format!("{good}{{}}\nnonsense\n{{\"uid\":1}}\n"));
         assert_eq!((missed(&after, 3).len(), unreadable), (2, 3));
         assert_eq!(parse("other\nlines\n").1, 2);
@@ -234,12 +233,12 @@ mod tests {
     fn a_file_that_others_can_write_is_not_believed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("requests.json");
-        let kept = Kept::at(path.clone());
-        assert_eq!(missed(&kept.read(), 3), [""; 0], "there is none");
-        replace(&path, &text(&remembered())).unwrap();
+        let pending_file = PendingFile::at(path.clone());
+        assert_eq!(missed(&pending_file.read(), 3), [""; 0], "there is none");
+        replace(&path, &text(&pending())).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
-        assert_eq!(missed(&kept.read(), 3).len(), 2);
+        assert_eq!(missed(&pending_file.read(), 3).len(), 2);
         fs::set_permissions(&path, PermissionsExt::from_mode(0o620)).unwrap();
-        assert_eq!(missed(&kept.read(), 3), [""; 0]);
+        assert_eq!(missed(&pending_file.read(), 3), [""; 0]);
     }
 }

@@ -12,21 +12,21 @@ const NO_DESCRIPTORS: Duration = Duration::from_millis(100);
 
 /// The connections at one door.
 #[derive(Debug, Default)]
-pub(super) struct Doors {
+pub(super) struct ConnectionLimits {
     all: Arc<()>,
     users: HashMap<u32, Weak<()>>,
 }
 
-/// One connection's place, until it is dropped.
+/// One connection's permit, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ConnectionPermit {
     _all: Arc<()>,
     _user: Arc<()>,
 }
 
-impl Doors {
-    /// A place for a connection of user `uid`; none where there are too many.
-    pub(super) fn enter(&mut self, uid: u32) -> Option<Place> {
+impl ConnectionLimits {
+    /// A permit for a connection of user `uid`; none where there are too many.
+    pub(super) fn acquire(&mut self, uid: u32) -> Option<ConnectionPermit> {
         if Arc::strong_count(&self.all) > limits::CONTROL_CONNECTIONS {
             return None;
         }
@@ -37,12 +37,12 @@ impl Doors {
             return None;
         }
         self.users.insert(uid, Arc::downgrade(&user));
-        Some(Place { _all: Arc::clone(&self.all), _user: user })
+        Some(ConnectionPermit { _all: Arc::clone(&self.all), _user: user })
     }
 }
 
-/// A connection that was accepted. When it could not be, waits a moment and gives none.
-pub(super) async fn accepted<T>(connection: io::Result<T>) -> Option<T> {
+/// A connection that was accept. When it could not be, waits a moment and gives none.
+pub(super) async fn accept<T>(connection: io::Result<T>) -> Option<T> {
     if connection.is_err() {
         tokio::time::sleep(NO_DESCRIPTORS).await;
     }
@@ -55,15 +55,15 @@ mod tests {
 
     #[test]
     fn one_user_does_not_keep_the_others_out() {
-        let mut doors = Doors::default();
-        let places: Vec<_> = (0..100).filter_map(|_| doors.enter(1000)).collect();
-        assert_eq!(places.len(), limits::CONTROL_PER_USER);
-        assert!(doors.enter(1001).is_some());
-        drop(places);
-        assert!(doors.enter(1000).is_some());
-        let many: Vec<_> = (0..1000).filter_map(|uid| doors.enter(uid)).collect();
+        let mut limits_by_user = ConnectionLimits::default();
+        let permits: Vec<_> = (0..100).filter_map(|_| limits_by_user.acquire(1000)).collect();
+        assert_eq!(permits.len(), limits::CONTROL_PER_USER);
+        assert!(limits_by_user.acquire(1001).is_some());
+        drop(permits);
+        assert!(limits_by_user.acquire(1000).is_some());
+        let many: Vec<_> = (0..1000).filter_map(|uid| limits_by_user.acquire(uid)).collect();
         assert_eq!(many.len(), limits::CONTROL_CONNECTIONS);
         drop(many);
-        assert!(doors.enter(7).is_some());
+        assert!(limits_by_user.acquire(7).is_some());
     }
 }

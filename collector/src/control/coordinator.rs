@@ -12,11 +12,11 @@ use serde_json::Value;
 use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::ToOthers;
+use super::CoordinatorLinks;
 use super::answer::{Answer, Budget, JobAnswer, NodeAnswer, Refusal};
-use super::kept::{self, Kept};
 use super::outcome::{self, OutcomeSender, Told};
-use super::remembered::{Again, Passed, Remembered};
+use super::pending_file::{self, PendingFile};
+use super::pending_requests::{Again, Passed, PendingRequests};
 use super::request::{self, Kind, Request};
 use crate::clock::Clock;
 use crate::commit::Outcome;
@@ -27,15 +27,15 @@ use crate::limits;
 /// Root, on this machine or by its credential.
 const ROOT: u32 = 0;
 
-/// The desk. One for all doors.
+/// The coordinator. One for all doors.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct Coordinator {
     directory: Directory,
     receiver: AnswerSender,
     clock: Clock,
     outcomes: OutcomeSender,
-    /// Where what is remembered outlives this process; none where it does not.
-    kept: Option<Kept>,
+    /// Where what is pending outlives this process; none where it does not.
+    pending_file: Option<PendingFile>,
     /// The user who may tell how jobs ended, beside root.
     scheduler_uid: Option<u32>,
     state: Mutex<State>,
@@ -52,7 +52,7 @@ struct State {
     /// Whose turn it is to change how a job is sampled. One after the other: else an agent that is told late of one
     /// change could hear of it behind the next.
     turns: HashMap<Identifier, Weak<AsyncMutex<()>>>,
-    remembered: Remembered,
+    pending: PendingRequests,
 }
 
 /// A question to an agent.
@@ -66,7 +66,7 @@ struct Open {
 }
 
 /// One request that is being answered; makes room when it is dropped.
-struct Busy<'a>(&'a Desk, u32);
+struct Busy<'a>(&'a Coordinator, u32);
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
@@ -80,17 +80,17 @@ impl Drop for Busy<'_> {
     }
 }
 
-impl Desk {
+impl Coordinator {
     pub(super) fn new(
-        others: ToOthers,
+        others: CoordinatorLinks,
         clock: Clock,
-        kept: Option<Kept>,
+        pending_file: Option<PendingFile>,
         scheduler_uid: Option<u32>,
     ) -> Self {
-        let ToOthers { directory, receiver, outcomes } = others;
-        let remembered = kept.as_ref().map(Kept::read).unwrap_or_default();
-        let state = Mutex::new(State { remembered, ..State::default() });
-        Self { directory, receiver, clock, outcomes, kept, scheduler_uid, state }
+        let CoordinatorLinks { directory, receiver, outcomes } = others;
+        let pending = pending_file.as_ref().map(PendingFile::read).unwrap_or_default();
+        let state = Mutex::new(State { pending, ..State::default() });
+        Self { directory, receiver, clock, outcomes, pending_file, scheduler_uid, state }
     }
 
     /// The answer to one line from user `uid`.
@@ -222,7 +222,7 @@ impl Desk {
     fn remember(self: &Arc<Self>, passed: Passed, asked: &[Place]) {
         let job = passed.job.clone();
         let now_us = self.clock.now().wall_us;
-        self.lock().remembered.add(passed, now_us);
+        self.lock().pending.add(passed, now_us);
         // Agents that came while the others were being asked.
         let asked: HashSet<_> = asked.iter().map(|place| place.session).collect();
         let came = |place: &Place| !asked.contains(&place.session);
@@ -231,10 +231,10 @@ impl Desk {
         }
     }
 
-    /// Writes down what is remembered, where it is to outlive this process.
+    /// Writes down what is pending, where it is to outlive this process.
     async fn keep(&self) {
-        if let Some(kept) = &self.kept {
-            kept.write(|| kept::text(&self.lock().remembered)).await;
+        if let Some(pending_file) = &self.pending_file {
+            pending_file.write(|| pending_file::text(&self.lock().pending)).await;
         }
     }
 
@@ -252,27 +252,27 @@ impl Desk {
         if self.missed(&job, &place).is_empty() {
             return;
         }
-        let desk = Arc::clone(self);
+        let coordinator = Arc::clone(self);
         tokio::spawn(async move {
-            let turn = desk.turn(&job);
+            let turn = coordinator.turn(&job);
             let _turn = turn.lock().await;
-            for again in desk.missed(&job, &place) {
+            for again in coordinator.missed(&job, &place) {
                 let at = std::slice::from_ref(&place);
-                let answers = desk.ask_all(at, again.uid, again.at_us, &again.line).await;
+                let answers = coordinator.ask_all(at, again.uid, again.at_us, &again.line).await;
                 if !answers.iter().flatten().any(is_final) {
                     // It has gone again. When it comes back it is told again.
                     return;
                 }
-                desk.lock().remembered.told(again.number, place.session);
+                coordinator.lock().pending.told(again.number, place.session);
             }
-            desk.keep().await;
+            coordinator.keep().await;
         });
     }
 
     /// What a place has to be told.
     fn missed(&self, job: &Identifier, place: &Place) -> Vec<Again> {
         let now_us = self.clock.now().wall_us;
-        let mut missed = self.lock().remembered.missed(job, place.session, now_us);
+        let mut missed = self.lock().pending.missed(job, place.session, now_us);
         missed.retain(|again| may(again.uid, place));
         missed
     }

@@ -11,9 +11,9 @@ use tokio::io::BufReader;
 use tokio::net::{UnixListener, UnixStream};
 
 use super::answer::{Answer, Refusal};
-use super::desk::Desk;
-use super::doors::{Doors, accepted};
-use super::line;
+use super::connection_limits::{ConnectionLimits, accept};
+use super::coordinator::Coordinator;
+use super::line_io;
 use crate::limits;
 
 /// Opens the socket at `path`. One that nobody listens on, left by a collector that was killed, is replaced.
@@ -36,17 +36,17 @@ pub(super) fn listen(path: &Path) -> io::Result<StdListener> {
 }
 
 /// Answers until the runtime ends.
-pub(super) async fn serve(listener: StdListener, desk: Arc<Desk>) -> io::Result<()> {
+pub(super) async fn serve(listener: StdListener, coordinator: Arc<Coordinator>) -> io::Result<()> {
     let listener = UnixListener::from_std(listener)?;
-    let mut doors = Doors::default();
+    let mut limits = ConnectionLimits::default();
     loop {
-        let Some((stream, _)) = accepted(listener.accept().await).await else { continue };
+        let Some((stream, _)) = accept(listener.accept().await).await else { continue };
         let Ok(uid) = stream.peer_cred().map(|peer| peer.uid()) else { continue };
-        let (desk, place) = (Arc::clone(&desk), doors.enter(uid));
+        let (coordinator, permit) = (Arc::clone(&coordinator), limits.acquire(uid));
         tokio::spawn(async move {
             // A client that goes away in the middle has no use for an error.
-            match place {
-                Some(_place) => converse(stream, uid, &desk).await.ok(),
+            match permit {
+                Some(_permit) => serve_connection(stream, uid, &coordinator).await.ok(),
                 None => turn_away(stream).await.ok(),
             };
         });
@@ -55,19 +55,21 @@ pub(super) async fn serve(listener: StdListener, desk: Arc<Desk>) -> io::Result<
 
 async fn turn_away(mut stream: UnixStream) -> io::Result<()> {
     let busy = Refusal::new("busy", None, "too many connections of yours; try again in a moment");
-    line::write(&mut stream, &Answer::Refused(busy).line()).await
+    line_io::write(&mut stream, &Answer::Refused(busy).line()).await
 }
 
-async fn converse(stream: UnixStream, uid: u32, desk: &Arc<Desk>) -> io::Result<()> {
+async fn serve_connection(stream: UnixStream, uid: u32, coordinator: &Arc<Coordinator>) -> io::Result<()> {
     // The collector's own user is as good as root.
     let uid = if uid == rustix::process::geteuid().as_raw() { 0 } else { uid };
     let (read, mut write) = stream.into_split();
     let mut lines = BufReader::new(read);
     loop {
-        match line::read(&mut lines, limits::REQUEST_BYTES).await? {
+        match line_io::read(&mut lines, limits::REQUEST_BYTES).await? {
             Ok(None) => return Ok(()),
-            Ok(Some(request)) => line::write(&mut write, &desk.answer(uid, &request).await.line()).await?,
-            Err(refusal) => return line::write(&mut write, &Answer::Refused(refusal).line()).await,
+            Ok(Some(request)) => {
+                line_io::write(&mut write, &coordinator.answer(uid, &request).await.line()).await?
+            }
+            Err(refusal) => return line_io::write(&mut write, &Answer::Refused(refusal).line()).await,
         }
     }
 }

@@ -6,7 +6,7 @@ use polymeter_proto::ledger::{Event, LedgerEntry};
 use polymeter_proto::series::{JobHandle, SessionDescriptor};
 use polymeter_proto::wire::dictionary::{Announced, Entry};
 
-use super::book::Book;
+use super::loss_ledger::LossLedger;
 use crate::sampler::{Flushed, Told};
 
 /// Events that are told again with one frame. Few, so that such a frame finds room where a full outbox made them untold.
@@ -18,7 +18,7 @@ const UNTOLD_EVENTS: usize = 64 * 1024;
 
 /// What goes with the samples of one flush.
 #[derive(Debug, Default)]
-pub(super) struct Packed {
+pub(super) struct FrameParts {
     pub(super) dictionary: Vec<Entry>,
     pub(super) ledger: Vec<LedgerEntry>,
     pub(super) told: Vec<Told>,
@@ -28,38 +28,38 @@ pub(super) struct Packed {
 
 /// Remembers what the collector was told.
 #[derive(Debug, Default)]
-pub(super) struct Packer {
+pub(super) struct FrameBuilder {
     /// None where another life spoke, and all that it said is on the disk.
     descriptor: Option<SessionDescriptor>,
     announced: Announced,
     introduced: bool,
-    book: Book,
+    ledger: LossLedger,
     /// Events of frames that had to go, to be told again.
     untold: VecDeque<Told>,
 }
 
-impl Packer {
+impl FrameBuilder {
     pub(super) fn new(descriptor: SessionDescriptor, now_ns: u64) -> Self {
         let announced = Announced::default();
         Self {
             descriptor: Some(descriptor),
             announced,
             introduced: false,
-            book: Book::new(now_ns),
+            ledger: LossLedger::new(now_ns),
             untold: VecDeque::new(),
         }
     }
 
     /// What must go with the samples of `flushed` into the frame `sequence`; none where there is nothing to send and no
     /// frame `is_owed`.
-    pub(super) fn pack(
+    pub(super) fn build(
         &mut self,
         flushed: &Flushed,
         sequence: u64,
         is_owed: bool,
         now_ns: u64,
-    ) -> Option<Packed> {
-        let lines = self.book.enter(&flushed.reports, sequence, now_ns);
+    ) -> Option<FrameParts> {
+        let lines = self.ledger.enter(&flushed.reports, sequence, now_ns);
         let again = self.untold.len().min(AGAIN_IN_FRAME);
         let mut told: Vec<Told> = self.untold.drain(..again).collect();
         let again = told.iter().filter_map(|told| told.job.as_ref());
@@ -87,19 +87,19 @@ impl Packer {
             }
         }
         let ledger = lines.into_iter().map(|line| line.entry).collect();
-        Some(Packed { dictionary, ledger, told, revived })
+        Some(FrameParts { dictionary, ledger, told, revived })
     }
 
-    /// What was packed for the frame `first` was divided among it and the following up to `last`.
+    /// What was parts for the frame `first` was divided among it and the following up to `last`.
     pub(super) fn divided(&mut self, first: u64, last: u64) {
-        self.book.divided(first, last);
+        self.ledger.divided(first, last);
     }
 
     /// Frames had to go, and these events with them: they and the tallies in them are told again. Returns how many
     /// events cannot even be remembered.
     pub(super) fn lost(&mut self, frames: &[u64], events: Vec<Told>) -> u64 {
         self.untold.extend(events);
-        self.book.lost(frames);
+        self.ledger.lost(frames);
         let too_many = self.untold.len().saturating_sub(UNTOLD_EVENTS);
         self.untold.drain(..too_many);
         too_many as u64
@@ -107,7 +107,7 @@ impl Packer {
 
     /// Whether events or tallies wait for a frame to be told in.
     pub(super) fn has_untold(&self) -> bool {
-        !self.untold.is_empty() || self.book.has_untold()
+        !self.untold.is_empty() || self.ledger.has_untold()
     }
 
     /// All that was announced and is still in use.
@@ -115,7 +115,7 @@ impl Packer {
         self.descriptor.as_ref().map_or_else(Vec::new, |descriptor| self.announced.all(descriptor))
     }
 
-    /// Another number whenever [`Packer::all_entries`] would say something else.
+    /// Another number whenever [`FrameBuilder::all_entries`] would say something else.
     pub(super) const fn version(&self) -> u64 {
         self.announced.version()
     }
@@ -123,6 +123,6 @@ impl Packer {
     /// Forgets a job of which everything is acknowledged.
     pub(super) fn retire(&mut self, job: JobHandle) {
         self.announced.retire_job(job);
-        self.book.retire(job);
+        self.ledger.retire(job);
     }
 }

@@ -16,9 +16,9 @@ use polymeter_proto::wire::frame::{Encoder, Extras};
 use polymeter_proto::wire::message::{ToAgent, ToCollector};
 
 use self::spooling::Spooling;
-use crate::delivery::content::Content;
+use crate::delivery::frame_builder::{FrameBuilder, FrameParts};
+use crate::delivery::frame_summary::FrameSummary;
 use crate::delivery::outbox::{Dropped, Outbox, Outgoing};
-use crate::delivery::packer::{Packed, Packer};
 use crate::sampler::{Flushed, Told};
 
 /// Bytes that may be under way without an acknowledgement. More would only fill buffers that a restart loses.
@@ -38,16 +38,16 @@ pub const REFUSALS: u32 = 3;
 
 /// What is to be sent.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Send<'a> {
+pub enum NextSend<'a> {
     /// A frame.
     Frame(&'a [u8]),
     /// A message.
     Message(Vec<u8>),
-    /// Nothing, before this segment was [restored](Link::restored).
+    /// Nothing, before this segment was [restored](DeliverySession::restored).
     Restore(u64),
 }
 
-impl Send<'_> {
+impl NextSend<'_> {
     /// The bytes; none of a segment.
     pub fn bytes(&self) -> &[u8] {
         match self {
@@ -60,7 +60,7 @@ impl Send<'_> {
 
 /// What of an answer the administrator should hear of.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum SessionNotice {
     /// Nothing.
     Ordinary,
     /// The collector refuses what this agent sends, and has not said so since it last took something.
@@ -83,7 +83,7 @@ pub enum Heard {
 
 /// What became of samples and frames, since the beginning.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct LinkCounts {
+pub struct DeliveryCounts {
     /// Frames that were acknowledged.
     pub frames_acknowledged: u64,
     /// Samples that went because the outbox was full.
@@ -96,11 +96,11 @@ pub struct LinkCounts {
 
 /// The agent's side of one session.
 #[derive(Debug)]
-pub struct Link {
+pub struct DeliverySession {
     session: SessionId,
     window_bytes: usize,
     outbox: Outbox,
-    packer: Packer,
+    builder: FrameBuilder,
     encoder: Encoder,
     /// Jobs that have ended, with the frame that says so.
     retiring: Vec<(JobHandle, u64)>,
@@ -111,7 +111,7 @@ pub struct Link {
     /// The frame that was refused last, and how often.
     refused: (u64, u32),
     complained: bool,
-    counts: LinkCounts,
+    counts: DeliveryCounts,
     spooling: Spooling,
     /// When the newest frame was made.
     framed_ns: u64,
@@ -121,26 +121,26 @@ pub struct Link {
     released: Vec<u64>,
 }
 
-impl Link {
+impl DeliverySession {
     /// A new session, with an outbox of `outbox_bytes`.
     pub fn new(session: SessionId, descriptor: SessionDescriptor, outbox_bytes: usize, now_ns: u64) -> Self {
-        let (outbox, packer) = (Outbox::new(session, outbox_bytes), Packer::new(descriptor, now_ns));
-        Self::with(outbox, packer, outbox_bytes, now_ns, Spooling::Off)
+        let (outbox, builder) = (Outbox::new(session, outbox_bytes), FrameBuilder::new(descriptor, now_ns));
+        Self::with(outbox, builder, outbox_bytes, now_ns, Spooling::Off)
     }
 
     /// Takes what the sampler has flushed into the outbox.
     pub fn take(&mut self, flushed: &Flushed, now_ns: u64) {
         let first = self.outbox.next_sequence();
         let is_owed = now_ns.saturating_sub(self.framed_ns) >= HEARTBEAT_NS;
-        let Some(packed) = self.packer.pack(flushed, first, is_owed, now_ns) else { return };
+        let Some(parts) = self.builder.build(flushed, first, is_owed, now_ns) else { return };
         self.framed_ns = now_ns;
-        let Packed { dictionary, ledger, told, revived } = packed;
+        let FrameParts { dictionary, ledger, told, revived } = parts;
         if self.outbox.is_empty() {
             self.quiet_since_ns = now_ns;
         }
         self.push(&flushed.batch, &dictionary, &ledger, told);
         let last = self.outbox.next_sequence() - 1;
-        self.packer.divided(first, last);
+        self.builder.divided(first, last);
         revived.into_iter().for_each(|job| self.retire_after(job, last));
         if self.spooling == Spooling::Off {
             self.make_room();
@@ -174,7 +174,7 @@ impl Link {
                 self.retire_after(job.handle, sequence);
             }
         }
-        self.outbox.push(bytes, Content::of(batch), told);
+        self.outbox.push(bytes, FrameSummary::of(batch), told);
     }
 
     fn push_divided(&mut self, batch: &Batch, dictionary: &[Entry], ledger: &[LedgerEntry], told: Vec<Told>) {
@@ -198,7 +198,7 @@ impl Link {
         } else {
             // One batch alone is always within the limits, which were chosen so.
             self.counts.samples_refused += batch.samples() as u64;
-            self.outbox.push_nothing(&Content::of(batch));
+            self.outbox.push_nothing(&FrameSummary::of(batch));
         }
     }
 
@@ -215,25 +215,25 @@ impl Link {
             self.counts.events_dropped += dropped.events.len() as u64;
             return;
         }
-        self.counts.events_dropped += self.packer.lost(&dropped.frames, dropped.events);
+        self.counts.events_dropped += self.builder.lost(&dropped.frames, dropped.events);
     }
 
     /// What is to be sent next; none where there is nothing, or enough is under way.
-    pub fn next_send(&self) -> Option<Send<'_>> {
+    pub fn next_send(&self) -> Option<NextSend<'_>> {
         if let Some(message) = self.dictionary.front() {
-            return Some(Send::Message(message.clone()));
+            return Some(NextSend::Message(message.clone()));
         }
         if self.outbox.bytes_under_way() >= self.window_bytes {
             return None;
         }
         Some(match self.outbox.next_outgoing()? {
-            Outgoing::Frame(bytes) => Send::Frame(bytes),
-            Outgoing::Note(note) => Send::Message(note.encode()),
-            Outgoing::Segment(segment) => Send::Restore(segment),
+            Outgoing::Frame(bytes) => NextSend::Frame(bytes),
+            Outgoing::Note(note) => NextSend::Message(note.encode()),
+            Outgoing::Segment(segment) => NextSend::Restore(segment),
         })
     }
 
-    /// What [`Link::next_send`] gave has been sent.
+    /// What [`DeliverySession::next_send`] gave has been sent.
     pub fn sent(&mut self, now_ns: u64) {
         if self.dictionary.pop_front().is_none() {
             self.outbox.sent();
@@ -242,7 +242,7 @@ impl Link {
     }
 
     /// Does what the collector says.
-    pub fn hear(&mut self, message: ToAgent, now_ns: u64) -> Heard {
+    pub fn hear(&mut self, message: ToAgent, now_ns: u64) -> SessionNotice {
         match message {
             ToAgent::Ack { session, through } if session == self.session => {
                 self.acknowledged(through, now_ns)
@@ -263,7 +263,7 @@ impl Link {
             | ToAgent::NeedDictionary { .. }
             | ToAgent::Ask { .. } => {}
         }
-        Heard::Ordinary
+        SessionNotice::Ordinary
     }
 
     fn acknowledged(&mut self, through: u64, now_ns: u64) {
@@ -275,17 +275,22 @@ impl Link {
         self.resend_after_ns = RESEND_NS;
         self.resend_at_ns = self.outbox.awaits_answer().then_some(now_ns + RESEND_NS);
         let oldest = self.outbox.oldest();
-        let packer = &mut self.packer;
+        let builder = &mut self.builder;
         self.retiring.retain(|(job, sequence)| {
             let is_safe = *sequence < oldest;
             if is_safe {
-                packer.retire(*job);
+                builder.retire(*job);
             }
             !is_safe
         });
     }
 
-    fn refused(&mut self, reason: String, versions: (u8, u8), frame: Option<(SessionId, u64)>) -> Heard {
+    fn refused(
+        &mut self,
+        reason: String,
+        versions: (u8, u8),
+        frame: Option<(SessionId, u64)>,
+    ) -> SessionNotice {
         // Only of the oldest frame: the others are judged when their turn comes.
         if let Some((_, sequence)) = frame.filter(|(_, sequence)| *sequence == self.outbox.oldest()) {
             let times = if self.refused.0 == sequence { self.refused.1 + 1 } else { 1 };
@@ -295,15 +300,15 @@ impl Link {
                 let samples = dropped.samples;
                 self.counts.samples_refused += samples;
                 self.lost(dropped);
-                return Heard::GivenUp { sequence, samples, reason };
+                return SessionNotice::GivenUp { sequence, samples, reason };
             }
             // At once: behind it nothing will be taken.
             self.outbox.resend_all();
         }
         if std::mem::replace(&mut self.complained, true) {
-            return Heard::Ordinary;
+            return SessionNotice::Ordinary;
         }
-        Heard::Refused { reason, versions }
+        SessionNotice::Refused { reason, versions }
     }
 
     /// A connection to a collector came about. It may be another collector, or the same without its memory, and what was
@@ -324,7 +329,7 @@ impl Link {
         }
     }
 
-    /// When [`Link::passed`] must be called, and [`Link::spill`] where there is a spool, at the latest.
+    /// When [`DeliverySession::passed`] must be called, and [`DeliverySession::spill`] where there is a spool, at the latest.
     pub fn wake_at_ns(&self) -> Option<u64> {
         let spill_at_ns = self.spill_at_ns();
         self.resend_at_ns.into_iter().chain(spill_at_ns).min()
@@ -332,14 +337,14 @@ impl Link {
 
     /// Puts what must be told and is in no frame into one. For the end, when nothing else comes that it could go with.
     pub fn tell_all(&mut self, now_ns: u64) {
-        if self.packer.has_untold() && self.outbox.is_empty() {
+        if self.builder.has_untold() && self.outbox.is_empty() {
             self.take(&Flushed::default(), now_ns);
         }
     }
 
     /// Whether something must be told that is in no frame yet.
     pub fn has_untold(&self) -> bool {
-        self.packer.has_untold()
+        self.builder.has_untold()
     }
 
     /// Whether everything is acknowledged.
@@ -358,7 +363,7 @@ impl Link {
     }
 
     /// What became of samples and frames.
-    pub const fn counts(&self) -> LinkCounts {
+    pub const fn counts(&self) -> DeliveryCounts {
         self.counts
     }
 }

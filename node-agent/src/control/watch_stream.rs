@@ -13,8 +13,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::answer::Answer;
-use super::crowd::{Crowd, Place};
-use super::office::{Denied, Office};
+use super::client_quota::{ClientQuota, QuotaPermit};
+use super::request_handler::{Denied, RequestHandler};
 use super::verb::Watch;
 use super::write_lines;
 use crate::clock;
@@ -24,23 +24,23 @@ use crate::request::SourceView;
 /// How often is told how sampling goes, and the plan where it has changed.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Shows what is wanted until the job or the asker goes, and returns the last answer.
+/// Shows what is wanted until the job or the principal goes, and returns the last answer.
 pub(super) async fn stream(
-    office: &Office<'_>,
-    place: &Place<'_>,
-    watchers: &Crowd,
+    handler: &RequestHandler<'_>,
+    permit: &QuotaPermit<'_>,
+    watchers: &ClientQuota,
     wanted: Watch,
     write: &mut (impl AsyncWriteExt + Unpin),
 ) -> io::Result<Answer> {
-    // Until the watcher's place is given up, which is when she goes.
-    let (job, watching, _watcher) = match office.watch(wanted, watchers).await {
+    // Until the watcher's permit is given up, which is when she goes.
+    let (job, watching, _watcher) = match handler.watch(wanted, watchers).await {
         Ok(begun) => begun,
         Err(refusal) => return Ok(Answer::refused(refusal)),
     };
-    let mut show = Show { office, job, watching, progress: Progress::begin(), plan: None };
+    let mut stream = WatchStream { handler, job, watching, progress: Progress::begin(), plan: None };
     // The plan before the first sample.
     let mut lines = Vec::new();
-    let mut is_there = match show.look(&mut lines).await {
+    let mut is_there = match stream.look(&mut lines).await {
         Ok(there) => there,
         Err(refused) => return Ok(refused),
     };
@@ -49,12 +49,12 @@ pub(super) async fn stream(
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let seen = tokio::select! {
-            shown = show.watching.next() => Seen::Samples(shown),
+            shown = stream.watching.next() => Seen::Samples(shown),
             _ = looks.tick(), if is_there => Seen::Time,
         };
-        place.turn().await;
+        permit.throttle().await;
         let mut lines = Vec::new();
-        show.passed_by(&mut lines);
+        stream.passed_by(&mut lines);
         match seen {
             Seen::Samples(None) => {
                 write_lines(write, &lines).await?;
@@ -63,10 +63,10 @@ pub(super) async fn stream(
             Seen::Samples(Some(excerpts)) => {
                 let began_ns = clock::thread_cpu_ns();
                 excerpts.iter().filter_map(samples).for_each(|samples| lines.extend(samples.line()));
-                place.charge(clock::thread_cpu_ns().saturating_sub(began_ns));
+                permit.charge(clock::thread_cpu_ns().saturating_sub(began_ns));
             }
             // A job that is not there any more has samples on their way yet.
-            Seen::Time => match show.look(&mut lines).await {
+            Seen::Time => match stream.look(&mut lines).await {
                 Ok(there) => is_there = there,
                 Err(refused) => return Ok(refused),
             },
@@ -82,8 +82,8 @@ enum Seen {
 }
 
 /// What one watcher is shown.
-struct Show<'a> {
-    office: &'a Office<'a>,
+struct WatchStream<'a> {
+    handler: &'a RequestHandler<'a>,
     job: Option<Identifier>,
     watching: Watching,
     progress: Progress,
@@ -91,7 +91,7 @@ struct Show<'a> {
     plan: Option<Answer>,
 }
 
-impl Show<'_> {
+impl WatchStream<'_> {
     /// A word on what passed by, where something did.
     fn passed_by(&self, lines: &mut Vec<u8>) {
         let samples = self.watching.passed_by();
@@ -102,7 +102,7 @@ impl Show<'_> {
 
     /// How it goes, and the plan where it is another than was told. False when the job is there no more.
     async fn look(&mut self, lines: &mut Vec<u8>) -> Result<bool, Answer> {
-        let view = match self.office.look(&self.job).await {
+        let view = match self.handler.look(&self.job).await {
             Ok(view) => view,
             Err(Denied::Unknown(_)) => return Ok(false),
             // Another configuration may hide what was shown before.

@@ -1,4 +1,4 @@
-//! The spool at work: writes what the link has no room for, reads back what its turn has come for, and sends what an
+//! The spool at work: writes what the delivery has no room for, reads back what its turn has come for, and sends what an
 //! earlier life of the agent has left, one session after the other. No fault of the disk stops anything: it is said, and
 //! what cannot be written is dropped and counted, as if there were no spool.
 
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use polymeter_proto::series::SessionId;
 
-use super::link::Link;
+use super::session::DeliverySession;
 use super::spool::segment::Segment;
 use super::spool::{Spool, SpoolError};
 use crate::log;
@@ -17,36 +17,36 @@ const SAY_AGAIN_NS: u64 = 60_000_000_000;
 
 /// Where the spool is, and how much may lie there.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct SpoolConfig {
     pub(crate) directory: PathBuf,
     pub(crate) bytes: u64,
 }
 
-/// The spool and those who use it beside the agent's own link.
+/// The spool and those who use it beside the agent's own delivery.
 #[derive(Debug, Default)]
-pub(super) struct Keeper {
+pub(super) struct SpoolManager {
     spool: Option<Spool>,
     outbox_bytes: usize,
     /// Sessions of earlier lives whose turn has not come, with their segments.
     waiting: VecDeque<(SessionId, Vec<u64>)>,
     /// The one whose turn it is.
-    earlier: Option<Link>,
+    earlier: Option<DeliverySession>,
     said_ns: Option<u64>,
 }
 
-impl Keeper {
-    /// Takes the spool into use, and makes `link` use it.
+impl SpoolManager {
+    /// Takes the spool into use, and makes `delivery` use it.
     ///
     /// # Errors
     /// When it cannot be used.
     pub(super) fn open(
-        place: Option<&Place>,
-        link: &mut Link,
+        place: Option<&SpoolConfig>,
+        delivery: &mut DeliverySession,
         outbox_bytes: usize,
     ) -> Result<Self, SpoolError> {
         let Some(place) = place else { return Ok(Self::default()) };
         let spool = Spool::open(&place.directory, place.bytes)?;
-        link.use_spool();
+        delivery.use_spool();
         let waiting: VecDeque<_> = spool.sessions().into();
         if !waiting.is_empty() {
             log::info(&format!(
@@ -64,18 +64,18 @@ impl Keeper {
         self.spool.as_ref().map_or(0, Spool::bytes)
     }
 
-    /// The link of an earlier life whose turn it is.
-    pub(super) const fn earlier(&mut self) -> Option<&mut Link> {
+    /// The delivery of an earlier life whose turn it is.
+    pub(super) const fn earlier(&mut self) -> Option<&mut DeliverySession> {
         self.earlier.as_mut()
     }
 
-    /// Takes that link away for a while.
-    pub(super) const fn take_earlier(&mut self) -> Option<Link> {
+    /// Takes that delivery away for a while.
+    pub(super) const fn take_earlier(&mut self) -> Option<DeliverySession> {
         self.earlier.take()
     }
 
     /// Puts it back.
-    pub(super) fn put_back(&mut self, earlier: Option<Link>) {
+    pub(super) fn put_back(&mut self, earlier: Option<DeliverySession>) {
         self.earlier = earlier;
     }
 
@@ -84,20 +84,20 @@ impl Keeper {
         self.earlier.is_none() && self.waiting.is_empty()
     }
 
-    /// Writes what must be written of `link`, all where the agent `ends`, and removes what is not wanted any more.
-    pub(super) fn attend(&mut self, link: &mut Link, ends: bool, now_ns: u64) {
+    /// Writes what must be written of `delivery`, all where the agent `ends`, and removes what is not wanted any more.
+    pub(super) fn attend(&mut self, delivery: &mut DeliverySession, ends: bool, now_ns: u64) {
         if self.spool.is_none() {
             return;
         }
-        self.release(link, now_ns);
+        self.release(delivery, now_ns);
         while let Some(spool) = &mut self.spool
-            && let Some(batch) = link.spill(spool.open_segment(link.segment_bytes()), ends, now_ns)
+            && let Some(batch) = delivery.spill(spool.open_segment(delivery.segment_bytes()), ends, now_ns)
         {
             match spool.append(&batch) {
-                Ok(segment) => link.spilled(&batch, segment),
+                Ok(segment) => delivery.spilled(&batch, segment),
                 Err(error) => {
                     self.say(&format!("{error}; what memory has no room for is dropped and counted"), now_ns);
-                    link.not_spilled(now_ns);
+                    delivery.not_spilled(now_ns);
                     break;
                 }
             }
@@ -111,9 +111,9 @@ impl Keeper {
         }
     }
 
-    fn release(&mut self, link: &mut Link, now_ns: u64) {
-        for segment in link.released() {
-            let removed = self.spool.as_mut().map(|spool| spool.remove(link.session(), segment));
+    fn release(&mut self, delivery: &mut DeliverySession, now_ns: u64) {
+        for segment in delivery.released() {
+            let removed = self.spool.as_mut().map(|spool| spool.remove(delivery.session(), segment));
             if let Some(Err(error)) = removed {
                 self.say(&error.to_string(), now_ns);
             }
@@ -121,7 +121,7 @@ impl Keeper {
     }
 
     /// The next session of an earlier life of which anything is left.
-    fn next_earlier(&mut self, now_ns: u64) -> Option<Link> {
+    fn next_earlier(&mut self, now_ns: u64) -> Option<DeliverySession> {
         while let Some((session, firsts)) = self.waiting.pop_front() {
             let newest = *firsts.last()?;
             // A segment ends where the next one begins, but for the newest.
@@ -139,7 +139,7 @@ impl Keeper {
                 self.remove(session, newest, now_ns);
             }
             if !segments.is_empty() {
-                return Some(Link::replay(session, self.outbox_bytes, &segments, now_ns));
+                return Some(DeliverySession::replay(session, self.outbox_bytes, &segments, now_ns));
             }
         }
         None
@@ -151,9 +151,9 @@ impl Keeper {
         }
     }
 
-    /// Reads a segment back for `link`. Says false where that is not possible now, and may be later.
-    pub(super) fn restore(&mut self, link: &mut Link, segment: u64, now_ns: u64) -> bool {
-        let session = link.session();
+    /// Reads a segment back for `delivery`. Says false where that is not possible now, and may be later.
+    pub(super) fn restore(&mut self, delivery: &mut DeliverySession, segment: u64, now_ns: u64) -> bool {
+        let session = delivery.session();
         let read = match self.spool.as_ref().map(|spool| spool.read(session, segment)) {
             Some(Ok(read)) => read,
             Some(Err(SpoolError::Disk { source, .. })) if source.kind() != std::io::ErrorKind::NotFound => {
@@ -163,7 +163,7 @@ impl Keeper {
             Some(Err(_)) | None => Segment::default(),
         };
         let (damaged, cut_bytes) = (read.damaged, read.cut_bytes);
-        let missing = link.restored(segment, read);
+        let missing = delivery.restored(segment, read);
         if missing > 0 {
             log::warning(&format!(
                 "the spool is damaged: {missing} frames of session {session} cannot be read back ({damaged} records are damaged, {cut_bytes} bytes cut off); the collector is told"

@@ -8,22 +8,22 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::Context;
 use super::answer::{Answer, CollectorStatus, Counts, Missing, Predicted, Refusal, Status};
-use super::crowd::{Crowd, Place};
-use super::life::{End, Start};
+use super::client_quota::{ClientQuota, QuotaPermit};
+use super::scheduler_hooks::{End, Start};
 use super::verb::{Lease, Mark, Push, Register, Subject, Verb, Watch};
-use crate::asker::Asker;
 use crate::clock;
 use crate::counters::Counters;
 use crate::delivery::tap::Watching;
 use crate::manager::ask;
+use crate::principal::Principal;
 use crate::request::{
     AccessError, AnnotateError, Granted, JobView, RegisterError, Request, SetError, SetSpec, View, by_reason,
 };
 use crate::source::own::resident_bytes;
 
-/// One asker's side of the agent.
-pub(super) struct Office<'a> {
-    asker: Asker,
+/// One principal's side of the agent.
+pub(super) struct RequestHandler<'a> {
+    principal: Principal,
     /// From when on her leases count, in microseconds since the epoch; none for now.
     since_us: Option<i64>,
     requests: &'a mpsc::Sender<Request>,
@@ -33,9 +33,13 @@ pub(super) struct Office<'a> {
 /// What is answered when something is wrong.
 type Answered = Result<Answer, Refusal>;
 
-impl<'a> Office<'a> {
-    pub(super) const fn new(asker: Asker, requests: &'a mpsc::Sender<Request>, context: &'a Context) -> Self {
-        Self { asker, since_us: None, requests, context }
+impl<'a> RequestHandler<'a> {
+    pub(super) const fn new(
+        principal: Principal,
+        requests: &'a mpsc::Sender<Request>,
+        context: &'a Context,
+    ) -> Self {
+        Self { principal, since_us: None, requests, context }
     }
 
     /// Counts the time of leases from `at_us`, in microseconds since the epoch, and not from now.
@@ -74,14 +78,14 @@ impl<'a> Office<'a> {
 
     fn administrators_only(&self) -> Result<(), Refusal> {
         let message = "only root, the agent's own user and the configured administrators may ask that";
-        if self.asker.administrator { Ok(()) } else { Err(Refusal::new("forbidden", None, message)) }
+        if self.principal.administrator { Ok(()) } else { Err(Refusal::new("forbidden", None, message)) }
     }
 
     /// Everything for administrators, for others the jobs that they may look at.
     async fn view(&self) -> Result<View, Refusal> {
         let mut view = self.ask(Request::View).await?;
         let rights = self.context.rights.borrow();
-        view.subjects.retain(|subject| rights.may_look(self.asker, subject.owner_uid));
+        view.subjects.retain(|subject| rights.may_look(self.principal, subject.owner_uid));
         Ok(view)
     }
 
@@ -95,7 +99,7 @@ impl<'a> Office<'a> {
 
     /// A job or the node, if this principal may see it.
     pub(super) async fn look(&self, job: &Option<Identifier>) -> Result<JobView, Denied> {
-        let view = self.ask(|reply| Request::Look(self.asker, job.clone(), reply)).await;
+        let view = self.ask(|reply| Request::Look(self.principal, job.clone(), reply)).await;
         view.map_err(Denied::Refused)?.map_err(|error| match error {
             AccessError::Unknown => Denied::Unknown(self.denied(job.as_ref(), error)),
             AccessError::Hidden | AccessError::Forbidden => Denied::Refused(self.denied(job.as_ref(), error)),
@@ -116,7 +120,7 @@ impl<'a> Office<'a> {
                 let message = format!("cannot change job {job}: it belongs to another user");
                 Refusal::new("forbidden", Some("job"), &message)
             }
-            AccessError::Unknown | AccessError::Hidden if self.asker.administrator => {
+            AccessError::Unknown | AccessError::Hidden if self.principal.administrator => {
                 let message = format!(
                     "unknown job {job}: this agent does not track it; `polymeter jobs` lists the jobs"
                 );
@@ -132,7 +136,7 @@ impl<'a> Office<'a> {
 
     async fn metrics(&self, of: &Subject) -> Answered {
         let job = of.id()?;
-        let metrics = self.ask(|reply| Request::Metrics(self.asker, job.clone(), reply)).await?;
+        let metrics = self.ask(|reply| Request::Metrics(self.principal, job.clone(), reply)).await?;
         metrics.map(Answer::metrics).map_err(|error| self.denied(job.as_ref(), error))
     }
 
@@ -141,29 +145,30 @@ impl<'a> Office<'a> {
         Ok(Answer::plan(&view))
     }
 
-    /// Lets this person watch if there is a place for her.
+    /// Lets this client watch if there is a permit for her.
     pub(super) async fn watch<'w>(
         &self,
         wanted: Watch,
-        watchers: &'w Crowd,
-    ) -> Result<(Option<Identifier>, Watching, Place<'w>), Refusal> {
+        watchers: &'w ClientQuota,
+    ) -> Result<(Option<Identifier>, Watching, QuotaPermit<'w>), Refusal> {
         let (job, selectors) = wanted.spec()?;
-        // Before the place: whether there is one must not depend on whether there is a job.
+        // Before the permit: whether there is one must not depend on whether there is a job.
         self.look(&job).await?;
-        let place = watchers.enter(self.asker).ok_or_else(|| {
+        let permit = watchers.acquire(self.principal).ok_or_else(|| {
             Refusal::new(
                 "busy",
                 None,
                 "too many are watching already; end one, or choose more metrics in one",
             )
         })?;
-        let watching = self.ask(|reply| Request::Watch(self.asker, job.clone(), selectors, reply)).await?;
+        let watching =
+            self.ask(|reply| Request::Watch(self.principal, job.clone(), selectors, reply)).await?;
         let watching = watching.map_err(|error| self.denied(job.as_ref(), error))?;
-        Ok((job, watching, place))
+        Ok((job, watching, permit))
     }
 
     async fn set(&self, lease: Lease) -> Answered {
-        let set = SetSpec { since_us: self.since_us, ..lease.spec(self.asker)? };
+        let set = SetSpec { since_us: self.since_us, ..lease.spec(self.principal)? };
         let job = set.job_id.clone();
         let granted = self.ask(|reply| Request::Set(Box::new(set), reply)).await?;
         granted.map(Answer::granted).map_err(|error| self.refuse_set(job.as_ref(), &error))
@@ -171,19 +176,19 @@ impl<'a> Office<'a> {
 
     async fn reset(&self, of: &Subject) -> Answered {
         let job = of.id()?;
-        let ended = self.ask(|reply| Request::Reset(self.asker, job.clone(), reply)).await?;
+        let ended = self.ask(|reply| Request::Reset(self.principal, job.clone(), reply)).await?;
         ended.map(|ended| Answer::Reset { ended }).map_err(|error| self.denied(job.as_ref(), error))
     }
 
     async fn mark(&self, mark: Mark) -> Answered {
-        let spec = mark.spec(self.asker)?;
+        let spec = mark.spec(self.principal)?;
         let job = spec.job_id.clone();
         let marked = self.ask(|reply| Request::Mark(Box::new(spec), reply)).await?;
         marked.map(|()| Answer::Done {}).map_err(|error| self.refuse_annotation(job.as_ref(), error))
     }
 
     async fn push(&self, push: Push) -> Answered {
-        let spec = push.spec(self.asker)?;
+        let spec = push.spec(self.principal)?;
         let job = spec.job_id.clone();
         let pushed = self.ask(|reply| Request::Push(Box::new(spec), reply)).await?;
         pushed.map(|()| Answer::Done {}).map_err(|error| self.refuse_annotation(job.as_ref(), error))

@@ -13,9 +13,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 use super::answer::{Answer, Refusal};
-use super::desk::Desk;
-use super::doors::accepted;
-use super::line;
+use super::connection_limits::accept;
+use super::coordinator::Coordinator;
+use super::line_io;
 use super::munge::Unmunge;
 use super::payload;
 use crate::{limits, log};
@@ -28,43 +28,48 @@ pub(super) fn listen(address: &str) -> io::Result<StdListener> {
 }
 
 /// Answers until the runtime ends.
-pub(super) async fn serve(listener: StdListener, unmunge: Unmunge, desk: Arc<Desk>) -> io::Result<()> {
+pub(super) async fn serve(
+    listener: StdListener,
+    unmunge: Unmunge,
+    coordinator: Arc<Coordinator>,
+) -> io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
     let unmunges = Arc::new(Semaphore::new(limits::UNMUNGES));
     let places = Arc::new(Semaphore::new(limits::CONTROL_CONNECTIONS));
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return Ok(()) };
-        let Some((stream, _)) = accepted(listener.accept().await).await else { continue };
-        let (desk, unmunge, unmunges) = (Arc::clone(&desk), unmunge.clone(), Arc::clone(&unmunges));
+        let Some((stream, _)) = accept(listener.accept().await).await else { continue };
+        let (coordinator, unmunge, unmunges) =
+            (Arc::clone(&coordinator), unmunge.clone(), Arc::clone(&unmunges));
         tokio::spawn(async move {
             // A client that goes away in the middle has no use for an error.
-            converse(stream, &unmunge, &unmunges, &desk).await.ok();
+            serve_connection(stream, &unmunge, &unmunges, &coordinator).await.ok();
             drop(place);
         });
     }
 }
 
-async fn converse(
+async fn serve_connection(
     stream: TcpStream,
     unmunge: &Unmunge,
     unmunges: &Semaphore,
-    desk: &Arc<Desk>,
+    coordinator: &Arc<Coordinator>,
 ) -> io::Result<()> {
     let (read, mut write) = stream.into_split();
     let nonce = payload::nonce()?;
-    line::write(&mut write, payload::greeting(&nonce).as_bytes()).await?;
-    let answer = match line::read(&mut BufReader::new(read), limits::CREDENTIAL_BYTES).await? {
+    line_io::write(&mut write, payload::greeting(&nonce).as_bytes()).await?;
+    let answer = match line_io::read(&mut BufReader::new(read), limits::CREDENTIAL_BYTES).await? {
         Ok(None) => return Ok(()),
         Err(refusal) => Answer::Refused(refusal),
         Ok(Some(credential)) => match check(&credential, &nonce, unmunge, unmunges).await {
-            Ok((uid, request)) => desk.answer(uid, &request).await,
+            Ok((uid, request)) => coordinator.answer(uid, &request).await,
             Err(refusal) => {
                 log::info(format_args!("a request is refused: {}", refusal.message));
                 Answer::Refused(refusal)
             }
         },
     };
-    line::write(&mut write, &answer.line()).await
+    line_io::write(&mut write, &answer.line()).await
 }
 
 /// Who asks, and what.
