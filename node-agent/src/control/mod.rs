@@ -24,12 +24,12 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use crate::accounts::Rights;
 use crate::clock;
 use crate::counters::Counters;
 use crate::log;
 use crate::principal::Principal;
 use crate::request::Request;
+use crate::user_database::Rights;
 
 pub use answer::{
     Answer, CollectorStatus, Counts, MetricLine, Missing, PlanLine, Predicted, Refusal, RefusedLine,

@@ -19,7 +19,7 @@ use crate::principal::Principal;
 use crate::request::{
     AccessError, AnnotateError, Granted, JobView, RegisterError, Request, SetError, SetSpec, View, by_reason,
 };
-use crate::source::own::resident_bytes;
+use crate::sources::agent_self::resident_bytes;
 
 /// One principal's side of the agent.
 pub(super) struct RequestHandler<'a> {

@@ -7,7 +7,7 @@ use polymeter_proto::series::{JobHandle, SessionDescriptor};
 use polymeter_proto::wire::dictionary::{Announced, Entry};
 
 use super::loss_ledger::LossLedger;
-use crate::sampler::{Flushed, Told};
+use crate::lanes::{EventRecord, SampleBatch};
 
 /// Events that are told again with one frame. Few, so that such a frame finds room where a full outbox made them untold.
 const AGAIN_IN_FRAME: usize = 16;
@@ -21,7 +21,7 @@ const UNTOLD_EVENTS: usize = 64 * 1024;
 pub(super) struct FrameParts {
     pub(super) dictionary: Vec<Entry>,
     pub(super) ledger: Vec<LedgerEntry>,
-    pub(super) told: Vec<Told>,
+    pub(super) told: Vec<EventRecord>,
     /// Jobs that were forgotten already, and are spoken of once more.
     pub(super) revived: Vec<JobHandle>,
 }
@@ -35,7 +35,7 @@ pub(super) struct FrameBuilder {
     introduced: bool,
     ledger: LossLedger,
     /// Events of frames that had to go, to be told again.
-    untold: VecDeque<Told>,
+    untold: VecDeque<EventRecord>,
 }
 
 impl FrameBuilder {
@@ -54,14 +54,14 @@ impl FrameBuilder {
     /// frame `is_owed`.
     pub(super) fn build(
         &mut self,
-        flushed: &Flushed,
+        flushed: &SampleBatch,
         sequence: u64,
         is_owed: bool,
         now_ns: u64,
     ) -> Option<FrameParts> {
         let lines = self.ledger.enter(&flushed.reports, sequence, now_ns);
         let again = self.untold.len().min(AGAIN_IN_FRAME);
-        let mut told: Vec<Told> = self.untold.drain(..again).collect();
+        let mut told: Vec<EventRecord> = self.untold.drain(..again).collect();
         let again = told.iter().filter_map(|told| told.job.as_ref());
         let again =
             again.chain(lines.iter().filter(|line| line.is_again).filter_map(|line| line.job.as_ref()));
@@ -97,7 +97,7 @@ impl FrameBuilder {
 
     /// Frames had to go, and these events with them: they and the tallies in them are told again. Returns how many
     /// events cannot even be remembered.
-    pub(super) fn lost(&mut self, frames: &[u64], events: Vec<Told>) -> u64 {
+    pub(super) fn lost(&mut self, frames: &[u64], events: Vec<EventRecord>) -> u64 {
         self.untold.extend(events);
         self.ledger.lost(frames);
         let too_many = self.untold.len().saturating_sub(UNTOLD_EVENTS);

@@ -10,7 +10,7 @@ use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::Frame;
 use polymeter_proto::wire::message::Lost;
 
-use crate::sampler::Told;
+use crate::lanes::EventRecord;
 
 /// Sources of which one note tells. With names of ordinary length its message stays far below what a message may have.
 const SOURCES: usize = 1024;
@@ -86,9 +86,9 @@ impl Sources {
     }
 
     /// The event with its job, as it was told at first.
-    pub(super) fn told(&self, event: &Event) -> Told {
+    pub(super) fn told(&self, event: &Event) -> EventRecord {
         let job = event.job().and_then(|job| self.jobs.get(&job)).cloned();
-        Told { job, event: event.clone() }
+        EventRecord { job, event: event.clone() }
     }
 
     /// Whose the shape is. Where nobody says, it belongs to others.

@@ -8,7 +8,7 @@ use polymeter_proto::batch::Job;
 use polymeter_proto::ledger::{LedgerEntry, Tally};
 use polymeter_proto::series::{Identifier, JobHandle};
 
-use crate::sampler::SourceReport;
+use crate::lanes::SourceReport;
 
 /// How often tallies travel when nothing was lost. A loss travels at once.
 const TELL_NS: u64 = 10_000_000_000;
@@ -130,7 +130,7 @@ impl LossLedger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sampler::{Cost, SourceKey};
+    use crate::lanes::{Cost, SourceKey};
 
     fn report(taken: u64, last: bool) -> SourceReport {
         let key = Arc::new(SourceKey { job: None, name: "stat".try_into().unwrap() });

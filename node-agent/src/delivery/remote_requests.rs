@@ -8,7 +8,7 @@ use crossbeam_queue::ArrayQueue;
 use polymeter_proto::wire::control::ControlLine;
 use tokio::sync::mpsc;
 
-use crate::sampler::Port;
+use crate::lanes::Channels;
 
 /// Requests that may wait for control, which takes them at once unless it is opening files.
 const REQUESTS: usize = 16;
@@ -52,14 +52,14 @@ pub(crate) struct RemoteRequestReceiver {
 #[derive(Debug, Clone)]
 pub(crate) struct RemoteAnswerSender {
     queue: AnswerQueue,
-    port: Arc<Port>,
+    channels: Arc<Channels>,
 }
 
-/// Creates both ends. An answer wakes the sender through the port's doorbell, on which the sender waits anyway.
-pub(crate) fn channel(port: Arc<Port>) -> (RemoteRequestSender, RemoteRequestReceiver) {
+/// Creates both ends. An answer wakes the sender through the event on which the sender waits anyway.
+pub(crate) fn channel(channels: Arc<Channels>) -> (RemoteRequestSender, RemoteRequestReceiver) {
     let (sender, requests) = mpsc::channel(REQUESTS);
     let queue = Arc::new(ArrayQueue::new(ANSWERS));
-    let answers = RemoteAnswerSender { queue: Arc::clone(&queue), port };
+    let answers = RemoteAnswerSender { queue: Arc::clone(&queue), channels };
     let sender = RemoteRequestSender { requests: sender, answers: queue, held: None };
     (sender, RemoteRequestReceiver { requests, answers })
 }
@@ -98,7 +98,7 @@ impl RemoteAnswerSender {
     pub(crate) fn give(&self, id: u64, line: ControlLine) {
         // Without room it is dropped, and the user reads that there was no answer.
         if self.queue.push((id, line)).is_ok() {
-            self.port.full_doorbell().ring();
+            self.channels.full_event().notify();
         }
     }
 }
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn drops_requests_and_answers_without_room() {
-        let (mut sender, receiver) = channel(Arc::new(Port::new().unwrap()));
+        let (mut sender, receiver) = channel(Arc::new(Channels::new().unwrap()));
         let request = |id| RemoteRequest { id, uid: 0, at_us: 0, line: line("{}") };
         let taken = (0..1000).filter(|id| sender.offer(request(*id))).count();
         assert_eq!(taken, REQUESTS);

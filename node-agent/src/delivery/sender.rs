@@ -21,9 +21,9 @@ use crate::agent::Stopped;
 use crate::clock;
 use crate::counters::Counters;
 use crate::keys::Keys;
+use crate::lanes::{Channels, SampleBatch};
 use crate::log;
-use crate::sampler::{Flushed, Port};
-use crate::status::Board;
+use crate::stats_cache::StatsCache;
 
 /// The longest wait without a look at what may have been missed.
 const LONGEST_WAIT_NS: u64 = 1_000_000_000;
@@ -31,9 +31,9 @@ const LONGEST_WAIT_NS: u64 = 1_000_000_000;
 /// The sender's thread.
 pub(crate) struct Sender {
     connection: Connection,
-    port: Arc<Port>,
+    channels: Arc<Channels>,
     counters: Arc<Counters>,
-    board: Arc<Board>,
+    stats_cache: Arc<StatsCache>,
     tap: Arc<Tap>,
     session: SessionId,
     remote_requests: RemoteRequestSender,
@@ -86,9 +86,9 @@ impl Sender {
     pub(crate) fn connect(
         context: &zmq::Context,
         settings: Settings,
-        port: Arc<Port>,
+        channels: Arc<Channels>,
         counters: Arc<Counters>,
-        board: Arc<Board>,
+        stats_cache: Arc<StatsCache>,
     ) -> Result<Self, ConnectError> {
         let Settings { collector, keys, session, descriptor, outbox_bytes, spool, remote_requests, tap } =
             settings;
@@ -101,9 +101,9 @@ impl Sender {
             SpoolManager::open(spool.as_ref(), &mut delivery, outbox_bytes).map_err(ConnectError::Spool)?;
         Ok(Self {
             connection,
-            port,
+            channels,
             counters,
-            board,
+            stats_cache,
             tap,
             session,
             remote_requests,
@@ -162,30 +162,30 @@ impl Sender {
         let until_ns = wake_at_ns.min(give_up_at_ns).min(now_ns + LONGEST_WAIT_NS);
         let timeout_ms = i64::try_from(until_ns.saturating_sub(now_ns).div_ceil(1_000_000)).unwrap_or(1000);
         let wanted = if room { zmq::POLLIN } else { zmq::POLLIN | zmq::POLLOUT };
-        let doorbell = self.port.full_doorbell();
+        let event = self.channels.full_event();
         let mut items = [
             self.connection.socket().as_poll_item(wanted),
-            zmq::PollItem::from_fd(doorbell.as_raw_fd(), zmq::POLLIN),
+            zmq::PollItem::from_fd(event.as_raw_fd(), zmq::POLLIN),
             self.connection.as_poll_item(),
         ];
         // An interrupted wait is a wake-up like any other.
         zmq::poll(&mut items, timeout_ms).ok();
-        doorbell.silence();
+        event.clear();
     }
 
     fn take_all(&mut self) {
-        while let Some(flushed) = self.port.next_flushed() {
-            self.board.update(&flushed.reports);
+        while let Some(flushed) = self.channels.next_batch() {
+            self.stats_cache.update(&flushed.reports);
             self.show(&flushed);
             let now_ns = clock::monotonic_ns();
             self.delivery.take(&flushed, now_ns);
-            self.port.give_back(flushed);
+            self.channels.give_back(flushed);
             self.spool_manager.attend(&mut self.delivery, false, now_ns);
         }
     }
 
     /// Lets those who watch see what there is, up to the end of their job.
-    fn show(&self, flushed: &Flushed) {
+    fn show(&self, flushed: &SampleBatch) {
         self.tap.show(&flushed.batch);
         for told in &flushed.events {
             if let Event::JobEnded { job, .. } = told.event {

@@ -10,8 +10,8 @@ use polymeter_proto::series::{
     Identifier, JobDescriptor, JobHandle, Labels, MetricDescriptor, MetricId, SeriesId, ShapeId,
 };
 
-use crate::sampler::Group;
-use crate::source::Slot;
+use crate::lanes::Group;
+use crate::sources::Slot;
 
 /// Ids that have been handed out.
 #[derive(Debug, Default)]

@@ -14,7 +14,7 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::{Errno, pread};
 
 use crate::clock;
-use crate::doorbell::Doorbell;
+use crate::event_fd::EventFd;
 use crate::token_bucket::TokenBucket;
 
 /// How often it has a job read: per second in the long run, and at once. What ends meanwhile is seen together. All jobs of a node
@@ -31,7 +31,7 @@ const BELL: u64 = u64::MAX;
 #[derive(Debug)]
 pub struct Lookout {
     epoll: OwnedFd,
-    bell: Doorbell,
+    bell: EventFd,
 }
 
 impl Lookout {
@@ -41,7 +41,7 @@ impl Lookout {
     /// When no descriptor can be had.
     pub fn new() -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let bell = Doorbell::new()?;
+        let bell = EventFd::new()?;
         epoll::add(&epoll, &bell, epoll::EventData::new_u64(BELL), epoll::EventFlags::IN)?;
         Ok(Self { epoll, bell })
     }
@@ -101,7 +101,7 @@ impl Lookout {
 
     /// Lets [`Self::run`] return.
     pub fn stop(&self) {
-        self.bell.ring();
+        self.bell.notify();
     }
 }
 
@@ -145,8 +145,8 @@ mod tests {
     fn what_ends_together_is_one_reading_of_each_job() {
         let lookout = Lookout::new().unwrap();
         let ended = [7, 3, 7, 5, 3].map(|job| {
-            let descriptor = Doorbell::new().unwrap();
-            descriptor.ring();
+            let descriptor = EventFd::new().unwrap();
+            descriptor.notify();
             lookout.add_process(&descriptor, JobHandle(job)).unwrap();
             descriptor
         });

@@ -5,7 +5,6 @@ pub mod ends;
 pub mod hierarchy;
 pub mod ids;
 pub mod lookout;
-pub mod open;
 pub mod parts;
 pub mod pattern;
 pub(crate) mod share;

@@ -10,9 +10,9 @@ use polymeter_proto::series::{Identifier, Kind, Labels, MetricDescriptor, Number
 use super::access::Access;
 use super::{Key, Manager};
 use crate::clock;
+use crate::lanes::{ActiveSource, Command, EventRecord, SourceId, SourceKey, UserValue};
 use crate::request::{AccessError, AnnotateError, MarkSpec, PushSpec};
-use crate::sampler::{ActiveSource, Command, Pushed, SourceId, SourceKey, Told};
-use crate::source::Source;
+use crate::sources::Source;
 use crate::token_bucket::TokenBucket;
 
 use super::followed::{Followed, OpenSource};
@@ -61,7 +61,7 @@ impl Manager {
             kind: spec.kind,
             by: spec.principal.name(),
         };
-        self.command(Command::Tell(Box::new(Told { job, event: Event::Mark(mark) }))).await;
+        self.command(Command::RecordEvent(Box::new(EventRecord { job, event: Event::Mark(mark) }))).await;
         Ok(())
     }
 
@@ -98,8 +98,8 @@ impl Manager {
             }
         };
         let source = self.pushed_source(&spec.job_id).await.ok_or(AccessError::Unknown)?;
-        let pushed = Pushed { source, shape, time_us, bits: spec.value.to_bits() };
-        self.command(Command::Push(Box::new(pushed))).await;
+        let pushed = UserValue { source, shape, time_us, bits: spec.value.to_bits() };
+        self.command(Command::RecordUserValue(Box::new(pushed))).await;
         Ok(())
     }
 
@@ -111,7 +111,7 @@ impl Manager {
         }
         let source_key = SourceKey { job: followed.job.clone(), name: Identifier::try_from(PUSHED).ok()? };
         let id = self.new_source_id();
-        let active = ActiveSource::new(Arc::new(source_key), Source::Given, Vec::new());
+        let active = ActiveSource::new(Arc::new(source_key), Source::UserSupplied, Vec::new());
         self.owners.insert(id, key.clone());
         self.command(Command::Add(id, Box::new(active))).await;
         let followed: &mut Followed = self.followed.get_mut(key)?;

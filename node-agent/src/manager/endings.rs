@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use crate::clock;
 use crate::jobs::ends::Ends;
-use crate::jobs::open::Subject;
+use crate::lanes::Command;
 use crate::log;
-use crate::sampler::Command;
+use crate::sources::Target;
 use crate::token_bucket::TokenBucket;
 
 use super::followed::Followed;
@@ -100,8 +100,8 @@ impl Manager {
     /// there now.
     pub(super) async fn look_at(&mut self, key: &Key) {
         let (Some(job_id), Some(followed)) = (key, self.followed.get(key)) else { return };
-        if let (Subject::Cgroups(cgroups), Some(ends), Some(job)) =
-            (&followed.subject, &mut self.ends, &followed.job)
+        if let (Target::Cgroups(cgroups), Some(ends), Some(job)) =
+            (&followed.target, &mut self.ends, &followed.job)
             && ends.look(job_id, job.handle, cgroups)
         {
             self.read_once(followed).await;

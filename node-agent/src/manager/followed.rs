@@ -19,11 +19,11 @@ use super::refused::RefusedRequests;
 use crate::clock;
 use crate::jobs::hierarchy::Mounts;
 use crate::jobs::ids::SeriesIds;
-use crate::jobs::open::Subject;
 use crate::jobs::parts::{Part, Roll};
+use crate::lanes::{SeriesProgress, SourceId};
 use crate::plan::{InForce, Plan};
-use crate::sampler::{SeriesProgress, SourceId};
-use crate::source::{Descendants, Slot, Source};
+use crate::sources::Target;
+use crate::sources::{Descendants, Slot, Source};
 
 /// A source that the sampler has.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ pub(super) struct PerfOpened {
 #[derive(Debug)]
 pub(super) struct Followed {
     pub(super) job: Option<Arc<Job>>,
-    pub(super) subject: Subject,
+    pub(super) target: Target,
     pub(super) plan: Plan,
     pub(super) series: SeriesIds,
     /// What its counters have come to, by metric and labels.
@@ -94,16 +94,11 @@ pub(super) struct Followed {
 }
 
 impl Followed {
-    pub(super) fn new(
-        job: Option<Arc<Job>>,
-        subject: Subject,
-        plan: Plan,
-        found_at: Option<PathBuf>,
-    ) -> Self {
+    pub(super) fn new(job: Option<Arc<Job>>, target: Target, plan: Plan, found_at: Option<PathBuf>) -> Self {
         let owner_uid = job.as_ref().and_then(|job| job.descriptor.owner_uid);
         Self {
             job,
-            subject,
+            target,
             plan,
             series: SeriesIds::new(),
             progress: BTreeMap::new(),
@@ -156,9 +151,9 @@ impl Followed {
 
     /// What its perf events would be counted for now.
     pub(super) fn perf_target(&self, mounts: &Mounts) -> Option<PathBuf> {
-        match &self.subject {
-            Subject::Cgroups(cgroups) => cgroups.perf_directory(mounts).map(ToOwned::to_owned),
-            Subject::Processes(_) | Subject::Node(_) => None,
+        match &self.target {
+            Target::Cgroups(cgroups) => cgroups.perf_directory(mounts).map(ToOwned::to_owned),
+            Target::Processes(_) | Target::Node(_) => None,
         }
     }
 

@@ -16,7 +16,7 @@ const TELLING_PERCENT: f64 = 0.5;
 /// How much of what is known of the slowness is what came last.
 const NEWEST: f64 = 0.3;
 
-/// What the leases of one subject cost.
+/// What the leases of one target cost.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Load {
     /// Percent of a CPU for all of it, as predicted without slowness.
@@ -38,7 +38,7 @@ pub(super) struct Budgets {
     pub(super) job_percent: f64,
 }
 
-/// What is to be done about one subject.
+/// What is to be done about one target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// Double the periods of its leases.

@@ -109,7 +109,7 @@ impl Manager {
         }
     }
 
-    /// Whether a plan of one subject is within the budgets, and how short the periods of what is wished might be.
+    /// Whether a plan of one target is within the budgets, and how short the periods of what is wished might be.
     fn check_budget(
         &self,
         key: &Key,
@@ -155,7 +155,7 @@ impl Manager {
         }
     }
 
-    /// What sampling a subject by a plan costs, as it was found to be on this machine.
+    /// What sampling a target by a plan costs, as it was found to be on this machine.
     pub(super) fn cost(&self, followed: &Followed, plan: &Plan) -> Cost {
         self.sum(followed, plan).cost(self.governor.slowness())
     }

@@ -37,7 +37,6 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use crate::accounts::Rights;
 use crate::clock;
 use crate::config::Config;
 use crate::counters::Counters;
@@ -47,13 +46,14 @@ use crate::jobs::ends::Ends;
 use crate::jobs::hierarchy::Mounts;
 use crate::jobs::ids::Ids;
 use crate::jobs::lookout::Lookout;
-use crate::jobs::open::Subject;
 use crate::kernel;
+use crate::lanes::{Channels, Command, EventRecord, Notice, SourceId};
 use crate::log;
 use crate::plan::Plan;
 use crate::request::{AccessError, Request};
-use crate::sampler::{Command, Notice, Port, SourceId, Told};
-use crate::status::Board;
+use crate::sources::Target;
+use crate::stats_cache::StatsCache;
+use crate::user_database::Rights;
 
 use access::Access;
 use capacity::Capacity;
@@ -77,9 +77,9 @@ const SHOW_EVERY: Duration = Duration::from_millis(200);
 
 /// What the manager shares with the sampler and the sender.
 pub(crate) struct Shared {
-    pub(crate) port: Arc<Port>,
+    pub(crate) channels: Arc<Channels>,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) board: Arc<Board>,
+    pub(crate) stats_cache: Arc<StatsCache>,
     pub(crate) tap: Arc<Tap>,
 }
 
@@ -88,9 +88,9 @@ pub(crate) struct Manager {
     config: Config,
     mounts: Mounts,
     cpus: Vec<usize>,
-    port: Arc<Port>,
+    channels: Arc<Channels>,
     counters: Arc<Counters>,
-    board: Arc<Board>,
+    stats_cache: Arc<StatsCache>,
     tap: Arc<Tap>,
     ids: Ids,
     followed: BTreeMap<Key, Followed>,
@@ -119,16 +119,16 @@ impl Manager {
         shared: Shared,
         rights: watch::Sender<Rights>,
     ) -> Self {
-        let Shared { port, counters, board, tap } = shared;
+        let Shared { channels, counters, stats_cache, tap } = shared;
         let discovery = discovery_of(&config, &mounts);
-        let placement = Placement::new(Arc::clone(&port));
+        let placement = Placement::new(Arc::clone(&channels));
         Self {
             config,
             mounts,
             cpus,
-            port,
+            channels,
             counters,
-            board,
+            stats_cache,
             tap,
             ids: Ids::default(),
             followed: BTreeMap::new(),
@@ -164,7 +164,7 @@ impl Manager {
         self.follow_node().await;
         self.capacity.begin();
         self.look_for_jobs().await;
-        let port = Arc::clone(&self.port);
+        let channels = Arc::clone(&self.channels);
         let mut watched = changes_of(&self.discovery);
         let ends = self.ends.as_ref().and_then(|ends| waitable(ends.descriptor()).ok());
         let mut governing = tokio::time::interval(govern::EVERY);
@@ -191,7 +191,7 @@ impl Manager {
                 },
                 ready = notices.readable() => {
                     if let Ok(mut guard) = ready {
-                        port.notices_doorbell().silence();
+                        channels.notices_event().clear();
                         guard.clear_ready();
                     }
                     self.heed_notices().await;
@@ -218,7 +218,7 @@ impl Manager {
                 }
                 _ = feeling.tick() => self.pulse.take(),
                 () = until(self.placement.next_ns()) => self.placement.look(),
-                _ = showing.tick(), if self.tap.is_watched() => self.command(Command::Show).await,
+                _ = showing.tick(), if self.tap.is_watched() => self.command(Command::FlushForWatch).await,
             }
         }
     }
@@ -230,7 +230,7 @@ impl Manager {
 
     async fn command(&self, command: Command) {
         let mut command = command;
-        while let Err(refused) = self.port.command(command) {
+        while let Err(refused) = self.channels.command(command) {
             command = refused;
             tokio::time::sleep(COMMAND_RETRY).await;
         }
@@ -302,20 +302,20 @@ impl Manager {
 
     async fn follow_node(&mut self) {
         let plan = Plan { baseline: self.config.baseline.clone(), ..Plan::default() };
-        let subject = Subject::Node(Arc::clone(&self.counters));
-        self.follow(None, None, subject, plan, None).await;
+        let target = Target::Node(Arc::clone(&self.counters));
+        self.follow(None, None, target, plan, None).await;
     }
 
     async fn follow(
         &mut self,
         key: Key,
         descriptor: Option<JobDescriptor>,
-        subject: Subject,
+        target: Target,
         plan: Plan,
         found_at: Option<PathBuf>,
     ) {
         let job = descriptor.map(|descriptor| self.ids.job(descriptor));
-        let mut followed = Followed::new(job, subject, plan, found_at);
+        let mut followed = Followed::new(job, target, plan, found_at);
         self.open(&key, &mut followed, true).await;
         self.tell_plan(&mut followed, None).await;
         self.followed.insert(key, followed);
@@ -325,8 +325,8 @@ impl Manager {
     /// Puts into the data which periods are in force from now on.
     async fn tell_plan(&self, followed: &mut Followed, cause: Option<Cause>) {
         for change in followed.plan_changes(cause) {
-            let told = Told { job: followed.job.clone(), event: Event::PlanChange(change) };
-            self.command(Command::Tell(Box::new(told))).await;
+            let told = EventRecord { job: followed.job.clone(), event: Event::PlanChange(change) };
+            self.command(Command::RecordEvent(Box::new(told))).await;
         }
     }
 
@@ -337,7 +337,7 @@ impl Manager {
 
     async fn heed_notices(&mut self) {
         let mut look = false;
-        while let Some(notice) = self.port.next_notice() {
+        while let Some(notice) = self.channels.next_notice() {
             match notice {
                 Notice::Removed(id, source) => {
                     drop(source);
@@ -353,8 +353,8 @@ impl Manager {
                 }
                 Notice::Changed(id) => self.reopen_later(id),
                 Notice::Failed(id, errno) => {
-                    let subject = self.owners.get(&id).map_or_else(String::new, describe);
-                    log::warning(&format!("a source of {subject} cannot be read any more: {errno}"));
+                    let target = self.owners.get(&id).map_or_else(String::new, describe);
+                    log::warning(&format!("a source of {target} cannot be read any more: {errno}"));
                     if let Some(followed) = self.owners.get(&id).and_then(|key| self.followed.get_mut(key)) {
                         // Should it be a perf group, it is no longer worth keeping.
                         followed.perf = PerfOpened::default();

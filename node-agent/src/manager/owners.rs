@@ -12,9 +12,9 @@ use polymeter_proto::series::Identifier;
 use tokio::time::Instant;
 
 use super::{Key, Manager};
-use crate::accounts;
-use crate::jobs::open::Subject;
-use crate::sampler::{Command, Told};
+use crate::lanes::{Command, EventRecord};
+use crate::sources::Target;
+use crate::user_database;
 
 /// How long a name service may take. One that is slower knows nobody, this time.
 const NAME_SERVICE: Duration = Duration::from_secs(2);
@@ -34,18 +34,18 @@ impl Manager {
         for key in keys {
             let Some(followed) = self.followed.get(&key) else { continue };
             let name = followed.job.as_ref().and_then(|job| job.descriptor.owner.clone());
-            let owner = match (name, &followed.subject) {
+            let owner = match (name, &followed.target) {
                 // A name that was told is believed, and nobody else's process in the job makes it another's.
                 (Some(_), _) if followed.owner_asked_at.is_some_and(|at| at.elapsed() < NAME_AGAIN) => {
                     continue;
                 }
                 (Some(name), _) => uid_of(name.as_str().to_owned()).await,
-                (None, Subject::Cgroups(cgroups)) => cgroups
+                (None, Target::Cgroups(cgroups)) => cgroups
                     .directories()
                     .into_iter()
                     .find_map(|path| owner_of_processes(&self.mounts.proc, path)),
-                (None, Subject::Processes(root)) => owner_of(&self.mounts.proc, *root),
-                (None, Subject::Node(_)) => None,
+                (None, Target::Processes(root)) => owner_of(&self.mounts.proc, *root),
+                (None, Target::Node(_)) => None,
             };
             if let Some(followed) = self.followed.get_mut(&key) {
                 followed.owner_asked_at = Some(Instant::now());
@@ -70,19 +70,19 @@ impl Manager {
         let name = if announced { None } else { name_of(uid).await };
         let name = name.and_then(|name| Identifier::try_from(name).ok());
         let event = Event::JobOwner(JobOwner { job: job.handle, uid: Some(uid), name });
-        self.command(Command::Tell(Box::new(Told { job: Some(job), event }))).await;
+        self.command(Command::RecordEvent(Box::new(EventRecord { job: Some(job), event }))).await;
     }
 }
 
 /// The number of a user's name. The name service is asked on a thread of its own, since it may not answer.
 pub(super) async fn uid_of(name: String) -> Option<u32> {
-    let asked = tokio::task::spawn_blocking(move || accounts::uid_of(&name));
+    let asked = tokio::task::spawn_blocking(move || user_database::uid_of(&name));
     tokio::time::timeout(NAME_SERVICE, asked).await.ok()?.ok()?
 }
 
 /// The name of a user, likewise.
 async fn name_of(uid: u32) -> Option<String> {
-    let asked = tokio::task::spawn_blocking(move || accounts::name_of(uid));
+    let asked = tokio::task::spawn_blocking(move || user_database::name_of(uid));
     tokio::time::timeout(NAME_SERVICE, asked).await.ok()?.ok()?
 }
 

@@ -7,9 +7,9 @@ use polymeter_proto::series::{Identifier, Labels};
 
 use super::followed::Followed;
 use super::{Key, Manager};
-use crate::jobs::open::{Opened, Opener, Subject};
 use crate::jobs::parts::{self, Admission, Part, Roll};
 use crate::log;
+use crate::sources::{Opened, SourceFactory, Target};
 
 impl Manager {
     /// Follows the parts that all jobs have now, where the plan wants that.
@@ -28,9 +28,9 @@ impl Manager {
             return;
         }
         let Some(mut followed) = self.followed.remove(key) else { return };
-        let now = match &followed.subject {
-            Subject::Cgroups(cgroups) if followed.plan.wants_parts() => parts::find(cgroups),
-            Subject::Cgroups(_) | Subject::Processes(_) | Subject::Node(_) => BTreeMap::new(),
+        let now = match &followed.target {
+            Target::Cgroups(cgroups) if followed.plan.wants_parts() => parts::find(cgroups),
+            Target::Cgroups(_) | Target::Processes(_) | Target::Node(_) => BTreeMap::new(),
         };
         followed.parts.retain(|name, part| now.get(name) == Some(&**part));
         let (kept, stale): (BTreeMap<_, _>, BTreeMap<_, _>) =
@@ -61,10 +61,14 @@ impl Manager {
         if Identifier::try_from(part.name.as_str()).is_err() || Labels::new(part.labels.clone()).is_err() {
             return Vec::new();
         }
-        let opener =
-            Opener { perf_descriptors: 0, first_perf_group: 0, part: Some(part), ..self.opener(followed) };
-        let subject = Subject::Cgroups(part.cgroups.clone());
-        opener.open(&subject, &followed.plan.definitions_of_part(part.kind)).0
+        let opener = SourceFactory {
+            perf_descriptors: 0,
+            first_perf_group: 0,
+            part: Some(part),
+            ..self.source_factory(followed)
+        };
+        let target = Target::Cgroups(part.cgroups.clone());
+        opener.open(&target, &followed.plan.definitions_of_part(part.kind)).0
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a subject could give that is not sampled now: found out by opening it, reading it a few times, and closing it.
+//! What a target could give that is not sampled now: found out by opening it, reading it a few times, and closing it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use super::followed::Followed;
 use super::{Key, Manager};
 use crate::clock;
 use crate::request::{Availability, MetricView};
-use crate::source::perf::Unavailable;
-use crate::source::{Reading, Text};
+use crate::sources::perf::Unavailable;
+use crate::sources::{ReadBuffer, Reading};
 
 /// Reads of a source that was opened for trial. The first finds out where its lines are, and does not count.
 const READS: u32 = 5;
@@ -20,7 +20,7 @@ const READS: u32 = 5;
 /// How long is believed what was found out: devices and events come and go seldom.
 const BELIEVED: Duration = Duration::from_secs(60);
 
-/// What was found out of a subject, by the names of metrics.
+/// What was found out of a target, by the names of metrics.
 #[derive(Debug, Default)]
 pub(super) struct Probe {
     since: Option<Instant>,
@@ -28,7 +28,7 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// Forgets everything: the subject's files have changed.
+    /// Forgets everything: the target's files have changed.
     pub(super) fn forget(&mut self) {
         self.found.clear();
         self.since = None;
@@ -53,11 +53,11 @@ impl Manager {
         if unknown.is_empty() {
             return;
         }
-        let (opened, unavailable) = self.opener(followed).open(&followed.subject, &unknown);
+        let (opened, unavailable) = self.source_factory(followed).open(&followed.target, &unknown);
         // What was opened and has no line of a metric may get one later.
         let mut found: BTreeMap<String, Availability> =
             unknown.iter().map(|definition| (definition.name(), Availability::NotNow)).collect();
-        let mut text = Text::default();
+        let mut text = ReadBuffer::default();
         for mut opened in opened {
             let mut reading = Reading::absent(opened.source.slots().len());
             opened.source.read(&mut text, &mut reading);
@@ -76,7 +76,7 @@ impl Manager {
         followed.probe.found.append(&mut found);
     }
 
-    /// What of the catalogue a subject has.
+    /// What of the catalogue a target has.
     fn metrics(&self, followed: &mut Followed) -> Vec<MetricView> {
         let Ok(everything) = "*".parse::<Selector>() else { return Vec::new() };
         self.probe(followed, followed.choose(&everything));
@@ -109,7 +109,7 @@ impl Manager {
 
     /// What a read of each open source took of late, in nanoseconds.
     pub(super) fn recent_ns(&self, followed: &Followed) -> BTreeMap<String, f64> {
-        let pinned = self.board.of(followed.job.as_ref().map(|job| job.handle));
+        let pinned = self.stats_cache.of(followed.job.as_ref().map(|job| job.handle));
         let measured = pinned.into_iter().filter(|(_, pinned)| pinned.recent_ns > 0.0);
         measured.map(|(name, pinned)| (name, pinned.recent_ns)).collect()
     }
@@ -136,7 +136,7 @@ impl Followed {
         slots.any(|slot| slot.definition.name() == name)
     }
 
-    /// The metrics of this subject that a selector chooses.
+    /// The metrics of this target that a selector chooses.
     pub(super) fn choose(&self, selector: &Selector) -> Vec<Definition> {
         let of_job = self.job.is_some();
         let mut chosen = catalogue::select(selector);

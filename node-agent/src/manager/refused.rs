@@ -9,10 +9,10 @@ use polymeter_proto::text::Text;
 
 use super::{Key, Manager};
 use crate::clock;
+use crate::lanes::{Command, EventRecord};
 use crate::log;
 use crate::principal::Principal;
 use crate::request::{Granted, RefusedRequest, SetError};
-use crate::sampler::{Command, Told};
 
 /// Requests of one job that are kept. A comment has room for more, and nobody reads them.
 const REFUSED: usize = 64;
@@ -59,7 +59,7 @@ impl Manager {
             let at_us = clock::realtime_us();
             let event =
                 Event::RequestRefused(RequestRefused { at_us, job: job.handle, request, period, by, reason });
-            self.command(Command::Tell(Box::new(Told { job: Some(job), event }))).await;
+            self.command(Command::RecordEvent(Box::new(EventRecord { job: Some(job), event }))).await;
         }
     }
 

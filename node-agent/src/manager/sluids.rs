@@ -18,7 +18,7 @@ use crate::clock;
 use crate::jobs::discovery::Found;
 use crate::jobs::hierarchy::JobCgroups;
 use crate::log;
-use crate::source::processes::listed;
+use crate::sources::process_sum::listed;
 
 /// How long a job may be without a process that says its number: a step comes right after its cgroups.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! Opens the sources of a subject, gives them their periods, and puts new ones in the place of old ones.
+//! Opens the sources of a target, gives them their periods, and puts new ones in the place of old ones.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use tokio::time::Instant;
 
 use super::followed::{Followed, OpenSource, PerfOpened};
 use super::{Key, Manager};
-use crate::jobs::open::{Opened, Opener, Subject};
+use crate::lanes::{ActiveSource, Command, Group, SourceId, SourceKey};
 use crate::log;
-use crate::sampler::{ActiveSource, Command, Group, SourceId, SourceKey};
-use crate::source::perf::Unavailable;
-use crate::source::{Descendants, Looked, Outcome, Reading, Source, SummedSource, Text};
+use crate::sources::perf::Unavailable;
+use crate::sources::{Descendants, Outcome, ReadBuffer, Reading, ScanResult, Source, SummedFileSource};
+use crate::sources::{Opened, SourceFactory, Target};
 
-/// How long after a change the sources of a subject are opened anew at the earliest, so that a device that comes and
+/// How long after a change the sources of a target are opened anew at the earliest, so that a device that comes and
 /// goes all the time costs little.
 const REOPEN_AFTER: Duration = Duration::from_secs(2);
 
 impl Manager {
-    /// Brings the sources of a subject in line with its plan. Files are opened anew where others are wanted, or where
+    /// Brings the sources of a target in line with its plan. Files are opened anew where others are wanted, or where
     /// that is asked for because something came or went; else they only get other periods. perf events that are open
     /// go on counting in any case. A job's new sources are read at once: its first reading waits for no deadline, also
     /// where its cgroups come one after the other.
@@ -41,7 +41,7 @@ impl Manager {
         let anew = anew || files != followed.files;
         let wanted_files = files.iter().filter(|definition| anew && !followed.has_lasting(definition));
         let wanted: Vec<_> = wanted_files.chain(new_perf.iter()).cloned().collect();
-        let (opened, unavailable) = self.opener(followed).open(&followed.subject, &wanted);
+        let (opened, unavailable) = self.source_factory(followed).open(&followed.target, &wanted);
         self.read_ended().await;
         followed.perf.groups += opened.iter().filter(|opened| is_perf(&opened.name)).count();
         followed.perf.definitions.extend(new_perf);
@@ -57,9 +57,9 @@ impl Manager {
         self.replace(key, followed, opened, before, anew).await;
     }
 
-    /// What opens sources of a subject beside those that it has.
-    pub(super) fn opener(&self, followed: &Followed) -> Opener<'_> {
-        Opener {
+    /// What opens sources of a target beside those that it has.
+    pub(super) fn source_factory(&self, followed: &Followed) -> SourceFactory<'_> {
+        SourceFactory {
             mounts: &self.mounts,
             cpus: &self.cpus,
             perf_descriptors: self.config.perf_descriptors.min(self.capacity.spare()),
@@ -115,7 +115,7 @@ impl Manager {
             let groups = self.groups(followed, &called, &open);
             let source_key = SourceKey { job: followed.job.clone(), name: called };
             let active = ActiveSource::new(Arc::new(source_key), source, groups);
-            let active = active.going_on(|slot| followed.progress(slot));
+            let active = active.with_progress(|slot| followed.progress(slot));
             self.owners.insert(id, key.clone());
             added.push((id, Box::new(active)));
             followed.sources.insert(name, open);
@@ -146,7 +146,7 @@ impl Manager {
     /// cgroup do not come again, and their numbers may be others'.
     pub(super) fn end_lasting(&mut self, id: SourceId) {
         let Some(followed) = self.owners.get(&id).and_then(|key| self.followed.get_mut(key)) else { return };
-        if matches!(followed.subject, Subject::Cgroups(_)) {
+        if matches!(followed.target, Target::Cgroups(_)) {
             let ended =
                 followed.sources.iter_mut().filter(|(name, source)| source.id == id && !is_perf(name));
             ended.for_each(|(_, source)| source.is_lasting = false);
@@ -161,12 +161,12 @@ impl Manager {
             return again;
         }
         for (name, source) in &mut followed.sources {
-            match source.below.as_mut().map(Descendants::look) {
-                None | Some(Looked::All) => {}
-                Some(Looked::Some) => again = true,
-                Some(Looked::TooMany) => {
+            match source.below.as_mut().map(Descendants::scan) {
+                None | Some(ScanResult::All) => {}
+                Some(ScanResult::Some) => again = true,
+                Some(ScanResult::TooMany) => {
                     let job = followed.job.as_ref().map_or("", |job| job.descriptor.job_id.as_str());
-                    let most = SummedSource::CGROUPS;
+                    let most = SummedFileSource::CGROUPS;
                     log::warning(&format!(
                         "job {job} has more than {most} cgroups: {name} is the sum over {most} of them"
                     ));
@@ -184,7 +184,7 @@ impl Manager {
 
     pub(super) async fn reopen_due(&mut self) {
         let now = Instant::now();
-        let (mut text, mut nothing) = (Text::default(), Reading::default());
+        let (mut text, mut nothing) = (ReadBuffer::default(), Reading::default());
         for followed in self.followed.values_mut() {
             let woken = |source: &mut Source| source.read(&mut text, &mut nothing) == Outcome::Changed;
             if followed.dormant.iter_mut().any(woken) {

@@ -16,9 +16,9 @@ use super::refused::refused_of;
 use super::{Key, Manager};
 use crate::clock;
 use crate::jobs::discovery;
+use crate::lanes::{Command, EventRecord};
 use crate::principal::Principal;
 use crate::request::{Granted, RefusedRequest, RegisterError, SetError, SetSpec, StartSpec, Wishes};
-use crate::sampler::{Command, Told};
 
 /// How long a job is remembered after its cgroups went, for the scheduler to say that it has ended. An epilog that was not
 /// set up says so never.
@@ -163,7 +163,7 @@ impl Manager {
 
     async fn tell_of(&self, job: Arc<Job>, facts: JobFacts, is_over: bool) {
         let event = Event::JobTold(JobTold { job: job.handle, is_over, facts });
-        self.command(Command::Tell(Box::new(Told { job: Some(job), event }))).await;
+        self.command(Command::RecordEvent(Box::new(EventRecord { job: Some(job), event }))).await;
     }
 
     /// Makes a lease of what the owner of a job that is followed wished when she submitted it, as if she asked now. Where

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use polymeter_agent::delivery::session::DeliverySession;
-use polymeter_agent::sampler::Flushed;
+use polymeter_agent::delivery::link::Link;
+use polymeter_agent::lanes::SampleBatch;
 use polymeter_proto::batch::{Column, Instant, Shape};
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
@@ -25,8 +25,8 @@ pub fn delivery() -> DeliverySession {
 }
 
 /// A row of a shape with so many columns, of series that no other shape has.
-pub fn flushed(shapes: u32, columns: u32) -> Flushed {
-    let mut flushed = Flushed::default();
+pub fn flushed(shapes: u32, columns: u32) -> SampleBatch {
+    let mut flushed = SampleBatch::default();
     for id in 0..shapes {
         let column = |number| {
             let name = MetricName::new("node.vm.pgfault").unwrap();

@@ -3,7 +3,7 @@
 use polymeter_proto::wire::message::{SkipReason, ToCollector};
 
 use super::super::frame_summary::{FrameSummary, LostSamples};
-use crate::sampler::Told;
+use crate::lanes::EventRecord;
 
 /// What a note weighs against the window: about what its message takes on the wire.
 const NOTE_BYTES: usize = 64;
@@ -14,7 +14,7 @@ pub struct Dropped {
     /// Samples, which are counted.
     pub samples: u64,
     /// Events, which go into a later frame: whoever reads the data must know them.
-    pub events: Vec<Told>,
+    pub events: Vec<EventRecord>,
     /// The frames. What else was in them must be told again, too.
     pub frames: Vec<u64>,
 }
@@ -32,7 +32,7 @@ pub struct Acknowledged {
 #[derive(Debug)]
 pub enum Restored {
     /// A frame: its number, its bytes, and what is in it: samples, events.
-    Frame(u64, Vec<u8>, FrameSummary, Vec<Told>),
+    Frame(u64, Vec<u8>, FrameSummary, Vec<EventRecord>),
     /// A note: the first and the last of the frames that will never come, what was in them, and why.
     Skipped(u64, u64, LostSamples, SkipReason),
 }
@@ -57,7 +57,7 @@ pub(super) enum What {
     Frame {
         bytes: Vec<u8>,
         summary: FrameSummary,
-        events: Vec<Told>,
+        events: Vec<EventRecord>,
     },
     Skipped {
         losses: LostSamples,

@@ -23,7 +23,7 @@ use polymeter_proto::wire::message::{SkipReason, ToCollector};
 pub use self::entry::{Acknowledged, Dropped, Outgoing, Restored, Spill};
 use self::entry::{Entry, What};
 use super::frame_summary::{FrameSummary, LostSamples};
-use crate::sampler::Told;
+use crate::lanes::EventRecord;
 
 /// Frames in the order of their sequence numbers, bounded in bytes.
 #[derive(Debug)]
@@ -108,7 +108,7 @@ impl Outbox {
 
     /// Puts in the frame [`Outbox::next_sequence`], with the events that are in it. There may be no room for it:
     /// [`Outbox::is_over`] says so, and then something must be [spilled](Self::spill) or [dropped](Self::make_room).
-    pub fn push(&mut self, bytes: Vec<u8>, summary: FrameSummary, events: Vec<Told>) {
+    pub fn push(&mut self, bytes: Vec<u8>, summary: FrameSummary, events: Vec<EventRecord>) {
         self.bytes += bytes.len();
         self.own_bytes += bytes.len();
         self.push_entry(What::Frame { bytes, summary, events });

@@ -19,7 +19,7 @@ use self::spooling::Spooling;
 use crate::delivery::frame_builder::{FrameBuilder, FrameParts};
 use crate::delivery::frame_summary::FrameSummary;
 use crate::delivery::outbox::{Dropped, Outbox, Outgoing};
-use crate::sampler::{Flushed, Told};
+use crate::lanes::{EventRecord, SampleBatch};
 
 /// Bytes that may be under way without an acknowledgement. More would only fill buffers that a restart loses.
 const WINDOW_BYTES: usize = 8 * 1024 * 1024;
@@ -129,7 +129,7 @@ impl DeliverySession {
     }
 
     /// Takes what the sampler has flushed into the outbox.
-    pub fn take(&mut self, flushed: &Flushed, now_ns: u64) {
+    pub fn take(&mut self, flushed: &SampleBatch, now_ns: u64) {
         let first = self.outbox.next_sequence();
         let is_owed = now_ns.saturating_sub(self.framed_ns) >= HEARTBEAT_NS;
         let Some(parts) = self.builder.build(flushed, first, is_owed, now_ns) else { return };
@@ -156,7 +156,7 @@ impl DeliverySession {
 
     /// Puts a frame into the outbox, or several where one would be beyond the limits: the dictionary before the samples,
     /// tallies and events behind them.
-    fn push(&mut self, batch: &Batch, dictionary: &[Entry], ledger: &[LedgerEntry], told: Vec<Told>) {
+    fn push(&mut self, batch: &Batch, dictionary: &[Entry], ledger: &[LedgerEntry], told: Vec<EventRecord>) {
         let events: Vec<Event> = told.iter().map(|told| told.event.clone()).collect();
         let sequence = self.outbox.next_sequence();
         let mut bytes = Vec::new();
@@ -177,7 +177,13 @@ impl DeliverySession {
         self.outbox.push(bytes, FrameSummary::of(batch), told);
     }
 
-    fn push_divided(&mut self, batch: &Batch, dictionary: &[Entry], ledger: &[LedgerEntry], told: Vec<Told>) {
+    fn push_divided(
+        &mut self,
+        batch: &Batch,
+        dictionary: &[Entry],
+        ledger: &[LedgerEntry],
+        told: Vec<EventRecord>,
+    ) {
         let nothing = Batch::default();
         let mut told = told;
         if dictionary.len() > 1 {
@@ -338,7 +344,7 @@ impl DeliverySession {
     /// Puts what must be told and is in no frame into one. For the end, when nothing else comes that it could go with.
     pub fn tell_all(&mut self, now_ns: u64) {
         if self.builder.has_untold() && self.outbox.is_empty() {
-            self.take(&Flushed::default(), now_ns);
+            self.take(&SampleBatch::default(), now_ns);
         }
     }
 
