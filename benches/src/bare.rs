@@ -116,7 +116,7 @@ impl Bare {
     /// When a file cannot be opened or read.
     pub fn run(&self) -> Result<(), Box<dyn Error>> {
         let mut open = self.open()?;
-        let mut counts = source::Reading::absent(EVENTS.len());
+        let mut counts = sources::Reading::absent(EVENTS.len());
         let mut buffer = vec![0; 16 * 1024];
         // Where it is refused the agent goes without it, too.
         rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1)).ok();
