@@ -14,6 +14,7 @@ use polymeter_proto::series::{Identifier, SessionDescriptor, SessionId};
 use rustix::thread::set_current_timer_slack;
 use tokio::sync::{mpsc, watch};
 
+use crate::cgroups::Mounts;
 use crate::clock;
 use crate::config::Config;
 use crate::control;
@@ -23,11 +24,10 @@ use crate::delivery::sender::{self, ConnectError, Ending, Sender, Settings};
 use crate::delivery::spool::SpoolError;
 use crate::delivery::spool_manager::SpoolConfig;
 use crate::delivery::tap::Tap;
-use crate::jobs::hierarchy::Mounts;
-use crate::jobs::lookout::Lookout;
 use crate::kernel;
 use crate::keys::{KeyFiles, KeysError};
 use crate::lanes::{Channels, Command, Sampler};
+use crate::lifecycle::exit_watcher::ExitWatcher;
 use crate::log;
 use crate::manager::capacity::FEWEST;
 use crate::manager::{Manager, Shared, ask, waitable};
@@ -309,7 +309,7 @@ fn sample(channels: Arc<Channels>, counters: Arc<Counters>, flush: Period, prior
     Sampler::new(channels, counters, flush).run();
 }
 
-fn look_out(lookout: &Lookout, channels: &Channels, priority: Option<u8>) {
+fn look_out(lookout: &ExitWatcher, channels: &Channels, priority: Option<u8>) {
     // The sampler has said so, should it be refused.
     if priority.is_none_or(|priority| kernel::set_fifo_priority(priority).is_err()) {
         raise_priority();

@@ -8,7 +8,7 @@ use polymeter_proto::name::Selector;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
 
-use crate::jobs::parts::PartKind;
+use crate::cgroups::StepLevel;
 use crate::principal::Principal;
 
 /// One wish: these metrics, at this period.
@@ -107,27 +107,27 @@ pub struct Plan {
 
 impl Plan {
     /// Whether steps or tasks are sampled.
-    pub fn wants_parts(&self) -> bool {
+    pub fn wants_steps(&self) -> bool {
         !self.steps.is_empty() || !self.tasks.is_empty()
     }
 
     /// The period of a metric of a part of a job, which knows no leases.
-    pub fn period_of_part(&self, kind: PartKind, name: &str) -> Option<Period> {
-        self.of_part(kind).period(name)
+    pub fn step_period(&self, kind: StepLevel, name: &str) -> Option<Period> {
+        self.step_layer(kind).period(name)
     }
 
     /// Everything that is sampled of a part of a job.
-    pub fn definitions_of_part(&self, kind: PartKind) -> Vec<Definition> {
-        let plan = Self { baseline: self.of_part(kind).clone(), ..Self::default() };
+    pub fn step_definitions(&self, kind: StepLevel) -> Vec<Definition> {
+        let plan = Self { baseline: self.step_layer(kind).clone(), ..Self::default() };
         let mut definitions = plan.definitions(Scope::Job);
         definitions.retain(Definition::is_of_file);
         definitions
     }
 
-    const fn of_part(&self, kind: PartKind) -> &Layer {
+    const fn step_layer(&self, kind: StepLevel) -> &Layer {
         match kind {
-            PartKind::Step => &self.steps,
-            PartKind::Task => &self.tasks,
+            StepLevel::Step => &self.steps,
+            StepLevel::Task => &self.tasks,
         }
     }
 
@@ -288,16 +288,16 @@ mod tests {
             steps: layer(&[("*", "10s"), ("cpu.user", "off")]),
             ..Plan::default()
         };
-        assert!(plan.wants_parts() && !Plan::default().wants_parts());
-        let names = |kind| plan.definitions_of_part(kind).iter().map(Definition::name).collect::<Vec<_>>();
-        let of_step = names(PartKind::Step);
+        assert!(plan.wants_steps() && !Plan::default().wants_steps());
+        let names = |kind| plan.step_definitions(kind).iter().map(Definition::name).collect::<Vec<_>>();
+        let of_step = names(StepLevel::Step);
         assert!(of_step.contains(&"cpu.usage".to_owned()) && !of_step.contains(&"cpu.user".to_owned()));
         assert!(
             !of_step.iter().any(|name| name.starts_with("perf") || name.starts_with("node")),
             "{of_step:?}"
         );
-        assert_eq!(plan.period_of_part(PartKind::Step, "cpu.usage"), "10s".parse().ok());
-        assert_eq!(names(PartKind::Task), [""; 0]);
+        assert_eq!(plan.step_period(StepLevel::Step, "cpu.usage"), "10s".parse().ok());
+        assert_eq!(names(StepLevel::Task), [""; 0]);
     }
 
     #[test]

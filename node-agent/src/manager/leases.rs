@@ -7,9 +7,9 @@ use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
 
 use super::access::Access;
-use super::cost::{Read, Sum};
-use super::followed::Followed;
-use super::{Key, Manager};
+use super::tracked_target::TrackedTarget;
+use super::{Manager, TargetKey};
+use crate::admission::cost::{Read, Sum};
 use crate::clock;
 use crate::plan::{Lease, Plan};
 use crate::principal::Principal;
@@ -24,7 +24,7 @@ const LEASES: usize = 64;
 impl Manager {
     /// Grants a lease, or says why not and what would be granted.
     pub(super) async fn set(&mut self, set: SetSpec) -> Result<Granted, SetError> {
-        let key: Key = set.job_id.clone();
+        let key: TargetKey = set.job_id.clone();
         let followed = self.access(set.principal, &key, Access::Change)?;
         let duration_us = self.duration_us(&set)?;
         let chosen = set.wishes.iter().flat_map(|(selector, _)| followed.choose(selector));
@@ -91,7 +91,7 @@ impl Manager {
     }
 
     /// Whether no metric would be sampled at a shorter period than users may ask for.
-    fn check_floors(&self, set: &SetSpec, followed: &Followed) -> Result<(), SetError> {
+    fn check_floors(&self, set: &SetSpec, followed: &TrackedTarget) -> Result<(), SetError> {
         if set.principal.administrator {
             return Ok(());
         }
@@ -112,8 +112,8 @@ impl Manager {
     /// Whether a plan of one target is within the budgets, and how short the periods of what is wished might be.
     fn check_budget(
         &self,
-        key: &Key,
-        followed: &Followed,
+        key: &TargetKey,
+        followed: &TrackedTarget,
         plan: &Plan,
         set: &SetSpec,
     ) -> Result<(), SetError> {
@@ -156,13 +156,13 @@ impl Manager {
     }
 
     /// What sampling a target by a plan costs, as it was found to be on this machine.
-    pub(super) fn cost(&self, followed: &Followed, plan: &Plan) -> Cost {
+    pub(super) fn cost(&self, followed: &TrackedTarget, plan: &Plan) -> Cost {
         self.sum(followed, plan).cost(self.governor.slowness())
     }
 
     /// The parts of the cost. What a read takes is known from the data where the source is read at that period already,
     /// else from the probe; perf events that count already were not probed again.
-    pub(super) fn sum(&self, followed: &Followed, plan: &Plan) -> Sum {
+    pub(super) fn sum(&self, followed: &TrackedTarget, plan: &Plan) -> Sum {
         let mut periods: BTreeMap<&str, Vec<Period>> = BTreeMap::new();
         let mut warm_ns: BTreeMap<&str, f64> = BTreeMap::new();
         let period = |plan: &Plan, name: &str| plan.period(name).map(|(period, _)| period);
@@ -207,7 +207,7 @@ impl Manager {
         sum
     }
 
-    /// Ends the leases of one person on a job; an administrator's word ends all. Says how many ended.
+    /// ExitEvents the leases of one person on a job; an administrator's word ends all. Says how many ended.
     pub(super) async fn reset(
         &mut self,
         principal: Principal,
@@ -223,16 +223,16 @@ impl Manager {
         leases.map(|lease| lease.ends_ns).min()
     }
 
-    /// Ends the leases whose time has come.
+    /// ExitEvents the leases whose time has come.
     pub(super) async fn end_leases(&mut self) {
         let now_ns = clock::monotonic_ns();
-        let keys: Vec<Key> = self.followed.keys().cloned().collect();
+        let keys: Vec<TargetKey> = self.followed.keys().cloned().collect();
         for key in keys {
             self.drop_leases(&key, |lease| lease.ends_ns <= now_ns).await;
         }
     }
 
-    async fn drop_leases(&mut self, key: &Key, ends: impl Fn(&Lease) -> bool) -> usize {
+    async fn drop_leases(&mut self, key: &TargetKey, ends: impl Fn(&Lease) -> bool) -> usize {
         let has_some = self.followed.get(key).is_some_and(|followed| followed.plan.leases.iter().any(&ends));
         if !has_some {
             return 0;
@@ -253,7 +253,7 @@ impl Manager {
 }
 
 /// What the wishes have come to: the metrics that are sampled, and those that cannot be.
-fn granted(followed: &Followed, set: &SetSpec, until_us: i64) -> Granted {
+fn granted(followed: &TrackedTarget, set: &SetSpec, until_us: i64) -> Granted {
     let chosen = |name: &str| set.wishes.iter().any(|(selector, _)| selector.matches(name));
     let in_force = followed.plan_in_force().into_iter().filter(|(name, _)| chosen(name));
     let unavailable = followed.unavailable.iter().filter(|(name, _)| chosen(name)).cloned();

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use polymeter_agent::delivery::link::Link;
+use polymeter_agent::delivery::session::DeliverySession;
 use polymeter_agent::lanes::SampleBatch;
 use polymeter_proto::batch::{Column, Instant, Shape};
 use polymeter_proto::name::MetricName;

@@ -15,7 +15,7 @@ use crate::sources::Slot;
 
 /// Ids that have been handed out.
 #[derive(Debug, Default)]
-pub struct Ids {
+pub(crate) struct Ids {
     metrics: BTreeMap<String, MetricId>,
     next_series: u32,
     next_shape: u32,
@@ -23,11 +23,11 @@ pub struct Ids {
 }
 
 /// The series of one job, or of the node: a source that is opened anew finds its ids again.
-pub type SeriesIds = BTreeMap<(MetricId, Labels), SeriesId>;
+pub(crate) type SeriesIds = BTreeMap<(MetricId, Labels), SeriesId>;
 
 impl Ids {
     /// A job with a handle of its own.
-    pub fn job(&mut self, descriptor: JobDescriptor) -> Arc<Job> {
+    pub(crate) fn job(&mut self, descriptor: JobDescriptor) -> Arc<Job> {
         let handle = JobHandle(self.next_job);
         self.next_job += 1;
         Arc::new(Job { handle, descriptor })
@@ -35,7 +35,7 @@ impl Ids {
 
     /// Divides the slots of `source` into groups by their periods: `period` says that of each metric. Slots of which no
     /// period is known are not wanted, and are in no group.
-    pub fn groups(
+    pub(crate) fn groups(
         &mut self,
         job: Option<&Arc<Job>>,
         source: &Identifier,
@@ -68,7 +68,7 @@ impl Ids {
     }
 
     /// A shape of one series that comes when it pleases: a user's own.
-    pub fn shape_of(
+    pub(crate) fn shape_of(
         &mut self,
         job: Option<&Arc<Job>>,
         source: Identifier,

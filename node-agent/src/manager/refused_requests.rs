@@ -7,7 +7,7 @@ use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
 use polymeter_proto::text::Text;
 
-use super::{Key, Manager};
+use super::{Manager, TargetKey};
 use crate::clock;
 use crate::lanes::{Command, EventRecord};
 use crate::log;
@@ -45,7 +45,7 @@ impl RefusedRequests {
 impl Manager {
     /// Keeps requests that are refused for good, and puts them into the data and the log.
     pub(super) async fn refuse_requests(&mut self, job_id: &Identifier, refused: Vec<RefusedRequest>) {
-        let key: Key = Some(job_id.clone());
+        let key: TargetKey = Some(job_id.clone());
         for refused in refused {
             let Some(followed) = self.followed.get_mut(&key) else { return };
             if !followed.refused.add(&refused) {

@@ -8,14 +8,14 @@ use polymeter_proto::ledger::{Event, Mark};
 use polymeter_proto::series::{Identifier, Kind, Labels, MetricDescriptor, Number, Unit};
 
 use super::access::Access;
-use super::{Key, Manager};
+use super::{Manager, TargetKey};
 use crate::clock;
 use crate::lanes::{ActiveSource, Command, EventRecord, SourceId, SourceKey, UserValue};
 use crate::request::{AccessError, AnnotateError, MarkSpec, PushSpec};
 use crate::sources::Source;
 use crate::token_bucket::TokenBucket;
 
-use super::followed::{Followed, OpenSource};
+use super::tracked_target::{OpenSource, TrackedTarget};
 
 /// What users' values are called as a source.
 pub(super) const PUSHED: &str = "pushed";
@@ -104,7 +104,7 @@ impl Manager {
     }
 
     /// The source that counts the values which a job's user gives; made when the first comes.
-    async fn pushed_source(&mut self, key: &Key) -> Option<SourceId> {
+    async fn pushed_source(&mut self, key: &TargetKey) -> Option<SourceId> {
         let followed = self.followed.get(key)?;
         if let Some(id) = followed.annotations.source {
             return Some(id);
@@ -114,7 +114,7 @@ impl Manager {
         let active = ActiveSource::new(Arc::new(source_key), Source::UserSupplied, Vec::new());
         self.owners.insert(id, key.clone());
         self.command(Command::Add(id, Box::new(active))).await;
-        let followed: &mut Followed = self.followed.get_mut(key)?;
+        let followed: &mut TrackedTarget = self.followed.get_mut(key)?;
         followed.annotations.source = Some(id);
         let open = OpenSource { id, slots: Vec::new(), part: None, is_lasting: true, below: None };
         followed.sources.insert(PUSHED.to_owned(), open);

@@ -30,7 +30,7 @@ const VALUE_BYTES: f64 = 0.5;
 
 /// What is known of how long a read of a source takes, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Read {
+pub(crate) enum Read {
     /// It was measured at the period that is asked about.
     Measured(f64),
     /// It was measured reading over and over.
@@ -41,11 +41,11 @@ pub(super) enum Read {
 
 /// How many times as long as the constants here say things take that are done every so many microseconds: points of a
 /// curve.
-pub(super) type Slowness = [(f64, f64); 2];
+pub(crate) type Slowness = [(f64, f64); 2];
 
 /// Adds up what sources cost.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sum {
+pub(crate) struct Sum {
     machine: Slowness,
     ns_per_s: f64,
     samples_per_s: f64,
@@ -54,13 +54,13 @@ pub(super) struct Sum {
 
 impl Sum {
     /// Nothing yet, on a machine that is as slow as this.
-    pub(super) const fn on(machine: Slowness) -> Self {
+    pub(crate) const fn on(machine: Slowness) -> Self {
         Self { machine, ns_per_s: 0.0, samples_per_s: 0.0, wakes_per_s: 0.0 }
     }
 
     /// A source whose metrics have these periods. Periods that divide one another share reads, as all that people
     /// write do.
-    pub(super) fn add(&mut self, periods: &[Period], read: Read) {
+    pub(crate) fn add(&mut self, periods: &[Period], read: Read) {
         let per_second = |period: &Period| 1e6 / micros(*period);
         let Some(fastest) = periods.iter().min() else { return };
         let slowness = between(&self.machine, micros(*fastest));
@@ -76,7 +76,7 @@ impl Sum {
     }
 
     /// The cost of all that was added, where it was learnt that all takes `learnt` times as long as that.
-    pub(super) fn cost(&self, learnt: f64) -> Cost {
+    pub(crate) fn cost(&self, learnt: f64) -> Cost {
         let wake_ns = if self.wakes_per_s > 0.0 {
             let period_us = 1e6 / self.wakes_per_s;
             between(&WAKE_NS, period_us) * between(&self.machine, period_us)

@@ -11,7 +11,7 @@ use polymeter_proto::ledger::{Event, JobOwner};
 use polymeter_proto::series::Identifier;
 use tokio::time::Instant;
 
-use super::{Key, Manager};
+use super::{Manager, TargetKey};
 use crate::lanes::{Command, EventRecord};
 use crate::sources::Target;
 use crate::user_database;
@@ -30,7 +30,7 @@ impl Manager {
     pub(super) async fn learn_owners(&mut self) {
         let unknown =
             self.followed.iter().filter(|(key, followed)| key.is_some() && followed.owner_uid.is_none());
-        let keys: Vec<Key> = unknown.map(|(key, _)| key.clone()).collect();
+        let keys: Vec<TargetKey> = unknown.map(|(key, _)| key.clone()).collect();
         for key in keys {
             let Some(followed) = self.followed.get(&key) else { continue };
             let name = followed.job.as_ref().and_then(|job| job.descriptor.owner.clone());
@@ -59,7 +59,7 @@ impl Manager {
     }
 
     /// Sets the owner of a job of which none was known, and puts it into the data: the job was announced without.
-    pub(super) async fn set_owner(&mut self, key: &Key, uid: u32) {
+    pub(super) async fn set_owner(&mut self, key: &TargetKey, uid: u32) {
         let Some(followed) = self.followed.get_mut(key).filter(|followed| followed.owner_uid.is_none())
         else {
             return;

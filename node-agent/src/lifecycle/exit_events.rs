@@ -23,8 +23,8 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::hierarchy::JobCgroups;
-use super::lookout::Lookout;
+use crate::cgroups::JobCgroups;
+use crate::lifecycle::exit_watcher::ExitWatcher;
 
 /// Directories of one job that are watched: its own, its steps' and its tasks'.
 const DIRECTORIES: usize = 256;
@@ -55,11 +55,11 @@ const ROUNDS: usize = 64;
 
 /// Watches for the ends of the parts of all jobs.
 #[derive(Debug)]
-pub struct Ends {
+pub(crate) struct ExitEvents {
     epoll: OwnedFd,
     inotify: Option<Inotify>,
-    lookout: Arc<Lookout>,
-    jobs: BTreeMap<Identifier, OfJob>,
+    lookout: Arc<ExitWatcher>,
+    jobs: BTreeMap<Identifier, WatchedJob>,
     watches: BTreeMap<WatchDescriptor, (Identifier, Watched)>,
     leaders: BTreeMap<u64, Identifier>,
     next_leader: u64,
@@ -68,7 +68,7 @@ pub struct Ends {
 
 /// What is watched of one job.
 #[derive(Debug, Default)]
-struct OfJob {
+struct WatchedJob {
     watched: BTreeMap<Watched, WatchDescriptor>,
     leaders: BTreeMap<u64, Leader>,
     /// The files of version 2 of which the lookout is told, by their cgroups. Closing one ends that.
@@ -92,12 +92,12 @@ struct Leader {
     _pidfd: OwnedFd,
 }
 
-impl Ends {
+impl ExitEvents {
     /// Watches nothing yet. Without inotify only processes that are there when a job is looked at are known.
     ///
     /// # Errors
     /// When no descriptor can be had.
-    pub fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let inotify = Inotify::init().ok();
         if let Some(inotify) = &inotify {
@@ -106,7 +106,7 @@ impl Ends {
         Ok(Self {
             epoll,
             inotify,
-            lookout: Arc::new(Lookout::new()?),
+            lookout: Arc::new(ExitWatcher::new()?),
             jobs: BTreeMap::new(),
             watches: BTreeMap::new(),
             leaders: BTreeMap::new(),
@@ -116,18 +116,18 @@ impl Ends {
     }
 
     /// The descriptor that is readable when something has happened.
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
 
     /// What sees the same ends at once.
-    pub const fn lookout(&self) -> &Arc<Lookout> {
+    pub(crate) const fn lookout(&self) -> &Arc<ExitWatcher> {
         &self.lookout
     }
 
     /// Looks through a job's cgroups, and watches what is new there. Says whether something ended meanwhile. The lookout
     /// knows the job by its handle.
-    pub fn look(&mut self, job: &Identifier, handle: JobHandle, cgroups: &JobCgroups) -> bool {
+    pub(crate) fn look(&mut self, job: &Identifier, handle: JobHandle, cgroups: &JobCgroups) -> bool {
         let mut of_job = self.jobs.remove(job).unwrap_or_default();
         let former = std::mem::take(&mut of_job.watched);
         if let Some(v2) = cgroups.directory(Hierarchy::V2) {
@@ -157,7 +157,7 @@ impl Ends {
     }
 
     /// Forgets a job that is gone.
-    pub fn forget(&mut self, job: &Identifier) {
+    pub(crate) fn forget(&mut self, job: &Identifier) {
         let Some(of_job) = self.jobs.remove(job) else { return };
         of_job.watched.into_values().for_each(|watch| self.unwatch(watch));
         of_job.leaders.keys().for_each(|id| drop(self.leaders.remove(id)));
@@ -174,7 +174,7 @@ impl Ends {
 
     /// The jobs in which something has happened since the last call, and whether a part of the job has ended. All of them
     /// should be looked at again.
-    pub fn happened(&mut self) -> BTreeMap<Identifier, bool> {
+    pub(crate) fn happened(&mut self) -> BTreeMap<Identifier, bool> {
         let mut happened: BTreeMap<Identifier, bool> = BTreeMap::new();
         for _ in 0..ROUNDS {
             let ready = self.ready();
@@ -232,7 +232,7 @@ impl Ends {
     }
 
     /// Watches a cgroup and all below it, and says which those are.
-    fn watch_tree(&mut self, job: &Identifier, of_job: &mut OfJob, top: &Path) -> Vec<PathBuf> {
+    fn watch_tree(&mut self, job: &Identifier, of_job: &mut WatchedJob, top: &Path) -> Vec<PathBuf> {
         let (mut found, mut next) = (vec![top.to_owned()], 0);
         while let Some(directory) = found.get(next).cloned() {
             next += 1;
@@ -246,7 +246,7 @@ impl Ends {
         found
     }
 
-    fn watch(&mut self, job: &Identifier, of_job: &mut OfJob, wanted: Watched) {
+    fn watch(&mut self, job: &Identifier, of_job: &mut WatchedJob, wanted: Watched) {
         let Some(inotify) = &self.inotify else { return };
         if self.watches.len() >= WATCHES || of_job.watched.contains_key(&wanted) {
             return;
@@ -265,7 +265,7 @@ impl Ends {
     }
 
     /// Tells the lookout of a cgroup of version 2, unless that is done already or the job has too many.
-    fn make_urgent(&self, of_job: &mut OfJob, handle: JobHandle, directory: PathBuf) {
+    fn make_urgent(&self, of_job: &mut WatchedJob, handle: JobHandle, directory: PathBuf) {
         if of_job.urgent.contains_key(&directory) || of_job.urgent.len() >= URGENT {
             return;
         }
@@ -282,7 +282,7 @@ impl Ends {
         &mut self,
         job: &Identifier,
         handle: JobHandle,
-        of_job: &mut OfJob,
+        of_job: &mut WatchedJob,
         pid: Pid,
     ) -> Result<(), Errno> {
         let is_known = of_job.leaders.values().any(|leader| leader.pid == pid);
@@ -328,13 +328,13 @@ mod tests {
     }
 
     /// Waits for something to happen, for as long as a test may take.
-    fn happened(ends: &mut Ends) -> BTreeMap<Identifier, bool> {
+    fn happened(ends: &mut ExitEvents) -> BTreeMap<Identifier, bool> {
         let long = Timespec { tv_sec: 60, tv_nsec: 0 };
         assert_eq!(poll(&mut [PollFd::new(&ends.descriptor(), PollFlags::IN)], Some(&long)), Ok(1));
         ends.happened()
     }
 
-    fn ends_after(ends: &mut Ends, mut process: Child) {
+    fn ends_after(ends: &mut ExitEvents, mut process: Child) {
         process.kill().unwrap();
         process.wait().unwrap();
         assert_eq!(happened(ends), BTreeMap::from([(job(), true)]));
@@ -352,7 +352,7 @@ mod tests {
             v1: [("cpuacct".to_owned(), directory.path().to_owned())].into(),
             ..JobCgroups::default()
         };
-        let mut ends = Ends::new().unwrap();
+        let mut ends = ExitEvents::new().unwrap();
         assert!(!ends.look(&job(), JobHandle(1), &cgroups));
         fs::create_dir(&step).unwrap();
         assert_eq!(happened(&mut ends), BTreeMap::from([(job(), false)]), "a step came");
@@ -380,7 +380,7 @@ mod tests {
         let events = directory.path().join("cgroup.events");
         fs::write(&events, "populated 1\nfrozen 0\n").unwrap();
         let cgroups = JobCgroups { v2: Some(directory.path().to_owned()), ..JobCgroups::default() };
-        let mut ends = Ends::new().unwrap();
+        let mut ends = ExitEvents::new().unwrap();
         ends.look(&job(), JobHandle(1), &cgroups);
         fs::write(&events, "populated 0\nfrozen 0\n").unwrap();
         assert_eq!(happened(&mut ends), BTreeMap::from([(job(), true)]));
@@ -407,7 +407,7 @@ mod tests {
             fs::create_dir(directory.path().join(step.to_string())).unwrap();
         }
         let cgroups = JobCgroups { v2: Some(directory.path().to_owned()), ..JobCgroups::default() };
-        let mut ends = Ends::new().unwrap();
+        let mut ends = ExitEvents::new().unwrap();
         ends.look(&job(), JobHandle(1), &cgroups);
         assert_eq!(ends.jobs[&job()].watched.len(), DIRECTORIES);
     }

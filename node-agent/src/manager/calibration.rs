@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use super::cost::Slowness;
+use crate::admission::cost::Slowness;
 use crate::clock;
 use crate::log;
 
@@ -21,7 +21,7 @@ pub(super) const EVERY: Duration = Duration::from_secs(30);
 const FILE: &str = "/proc/self/stat";
 
 /// A sleep that is tried.
-struct Beat {
+struct Exercise {
     period_us: f64,
     sleep: Duration,
     times: u32,
@@ -30,12 +30,12 @@ struct Beat {
 }
 
 /// Where most of the cost is wake-ups.
-const SHORT: Beat =
-    Beat { period_us: 1_000.0, sleep: Duration::from_millis(1), times: 16, reference_ns: 8_400.0 };
+const SHORT: Exercise =
+    Exercise { period_us: 1_000.0, sleep: Duration::from_millis(1), times: 16, reference_ns: 8_400.0 };
 
 /// Where most of it is what has grown cold.
-const LONG: Beat =
-    Beat { period_us: 10_000.0, sleep: Duration::from_millis(10), times: 6, reference_ns: 14_500.0 };
+const LONG: Exercise =
+    Exercise { period_us: 10_000.0, sleep: Duration::from_millis(10), times: 6, reference_ns: 14_500.0 };
 
 /// How often all beats are tried, and the pause between: CPUs differ, and so do moments.
 const ROUNDS: u32 = 4;
@@ -53,9 +53,9 @@ struct Found {
 
 /// What was found, shared with the thread that finds it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Pulse(Arc<Found>);
+pub(super) struct Calibration(Arc<Found>);
 
-impl Pulse {
+impl Calibration {
     /// Takes the pulse, in a thread that ends within a second, nearly all of which it sleeps.
     pub(super) fn take(&self) {
         const STACK_BYTES: usize = 64 * 1024;
@@ -84,7 +84,7 @@ impl Pulse {
     }
 }
 
-impl Beat {
+impl Exercise {
     /// CPU time of all its times, in nanoseconds.
     fn cpu_ns(&self, file: &File) -> u64 {
         let mut text = [0; 1024];
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_machine_is_as_slow_as_was_found_last() {
-        let pulse = Pulse::default();
+        let pulse = Calibration::default();
         assert_eq!(pulse.slowness(), [(1_000.0, 1.0), (10_000.0, 1.0)], "nothing is known yet");
         pulse.feel();
         let found = [pulse.0.short.load(Relaxed), pulse.0.long.load(Relaxed)];

@@ -18,29 +18,29 @@ const NEWEST: f64 = 0.3;
 
 /// What the leases of one target cost.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Load {
+pub(crate) struct Load {
     /// Percent of a CPU for all of it, as predicted without slowness.
-    pub(super) percent: f64,
+    pub(crate) percent: f64,
     /// The same if its leases were stretched half as much.
-    pub(super) relaxed_percent: f64,
+    pub(crate) relaxed_percent: f64,
     /// The same without its leases.
-    pub(super) baseline_percent: f64,
+    pub(crate) baseline_percent: f64,
     /// How often its leases have been stretched.
-    pub(super) stretch: u8,
+    pub(crate) stretch: u8,
     /// Whether any of its leases is an ordinary user's: administrators' are not held against the job's budget.
-    pub(super) of_user: bool,
+    pub(crate) of_user: bool,
 }
 
 /// What must not be exceeded, in percent of a CPU.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Budgets {
-    pub(super) node_percent: f64,
-    pub(super) job_percent: f64,
+pub(crate) struct Budgets {
+    pub(crate) node_percent: f64,
+    pub(crate) job_percent: f64,
 }
 
 /// What is to be done about one target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     /// Double the periods of its leases.
     Stretch(usize),
     /// Halve them again.
@@ -49,7 +49,7 @@ pub(super) enum Step {
 
 /// What was learnt of the machine.
 #[derive(Debug)]
-pub(super) struct Governor {
+pub(crate) struct Governor {
     slowness: f64,
 }
 
@@ -61,12 +61,12 @@ impl Default for Governor {
 
 impl Governor {
     /// How many times the predicted cost the real one is.
-    pub(super) const fn slowness(&self) -> f64 {
+    pub(crate) const fn slowness(&self) -> f64 {
         self.slowness
     }
 
     /// Learns from what was really used, in percent of a CPU, where `predicted` was expected without slowness.
-    pub(super) fn learn(&mut self, used_percent: f64, predicted_percent: f64) {
+    pub(crate) fn learn(&mut self, used_percent: f64, predicted_percent: f64) {
         if predicted_percent >= TELLING_PERCENT {
             let now = (used_percent / predicted_percent).clamp(SLOWNESS.0, SLOWNESS.1);
             self.slowness += (now - self.slowness) * NEWEST;
@@ -74,7 +74,7 @@ impl Governor {
     }
 
     /// The next step, if one is needed: one at a time, so that its effect is seen before the next.
-    pub(super) fn step(&self, used_percent: f64, budgets: Budgets, loads: &[Load]) -> Option<Step> {
+    pub(crate) fn step(&self, used_percent: f64, budgets: Budgets, loads: &[Load]) -> Option<Step> {
         let may_stretch = |load: &Load| load.stretch < STRETCH_MOST && load.percent > load.baseline_percent;
         let of_leases = |load: &Load| load.percent - load.baseline_percent;
         // Users' leases go before administrators', and of those the dearest.

@@ -12,18 +12,18 @@ use polymeter_proto::period::Period;
 use polymeter_proto::series::Labels;
 use tokio::time::Instant;
 
-use super::annotate::Annotations;
-use super::endings::Stirs;
+use super::final_sample::RescanBudget;
 use super::probe::Probe;
-use super::refused::RefusedRequests;
+use super::refused_requests::RefusedRequests;
+use super::user_events::Annotations;
+use crate::cgroups::Mounts;
+use crate::cgroups::{SeenSteps, Step};
 use crate::clock;
-use crate::jobs::hierarchy::Mounts;
-use crate::jobs::ids::SeriesIds;
-use crate::jobs::parts::{Part, Roll};
 use crate::lanes::{SeriesProgress, SourceId};
 use crate::plan::{InForce, Plan};
 use crate::sources::Target;
 use crate::sources::{Descendants, Slot, Source};
+use crate::targets::ids::SeriesIds;
 
 /// A source that the sampler has.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(super) struct OpenSource {
     pub(super) id: SourceId,
     pub(super) slots: Vec<Slot>,
     /// The part of the job that it is of; none for the whole job.
-    pub(super) part: Option<Arc<Part>>,
+    pub(super) part: Option<Arc<Step>>,
     /// Whether it stays when files are opened anew: [`Source::is_lasting`].
     pub(super) is_lasting: bool,
     /// What finds the cgroups that are to be read with it.
@@ -43,7 +43,7 @@ impl OpenSource {
     pub(super) fn period(&self, plan: &Plan, name: &str) -> Option<Period> {
         match &self.part {
             None => plan.period(name).map(|(period, _)| period),
-            Some(part) => plan.period_of_part(part.kind, name),
+            Some(part) => plan.step_period(part.kind, name),
         }
     }
 }
@@ -60,7 +60,7 @@ pub(super) struct PerfOpened {
 
 /// One job, or the node.
 #[derive(Debug)]
-pub(super) struct Followed {
+pub(super) struct TrackedTarget {
     pub(super) job: Option<Arc<Job>>,
     pub(super) target: Target,
     pub(super) plan: Plan,
@@ -69,9 +69,9 @@ pub(super) struct Followed {
     progress: BTreeMap<(String, Labels), Arc<SeriesProgress>>,
     pub(super) sources: BTreeMap<String, OpenSource>,
     /// Its parts whose files are open, by name.
-    pub(super) parts: BTreeMap<String, Arc<Part>>,
+    pub(super) parts: BTreeMap<String, Arc<Step>>,
     /// All parts that were followed.
-    pub(super) parts_roll: Roll,
+    pub(super) seen_steps: SeenSteps,
     /// Files without a line of what is wanted, which is no reason to read them at any period but the rescan's.
     pub(super) dormant: Vec<Source>,
     pub(super) unavailable: Vec<(String, String)>,
@@ -83,7 +83,7 @@ pub(super) struct Followed {
     pub(super) owner_asked_at: Option<Instant>,
     pub(super) annotations: Annotations,
     pub(super) refused: RefusedRequests,
-    pub(super) stirs: Stirs,
+    pub(super) stirs: RescanBudget,
     pub(super) probe: Probe,
     pub(super) reopen_at: Option<Instant>,
     pub(super) perf: PerfOpened,
@@ -93,7 +93,7 @@ pub(super) struct Followed {
     told: BTreeMap<String, Period>,
 }
 
-impl Followed {
+impl TrackedTarget {
     pub(super) fn new(job: Option<Arc<Job>>, target: Target, plan: Plan, found_at: Option<PathBuf>) -> Self {
         let owner_uid = job.as_ref().and_then(|job| job.descriptor.owner_uid);
         Self {
@@ -104,7 +104,7 @@ impl Followed {
             progress: BTreeMap::new(),
             sources: BTreeMap::new(),
             parts: BTreeMap::new(),
-            parts_roll: Roll::default(),
+            seen_steps: SeenSteps::default(),
             dormant: Vec::new(),
             unavailable: Vec::new(),
             found_at,
@@ -112,7 +112,7 @@ impl Followed {
             owner_asked_at: None,
             annotations: Annotations::default(),
             refused: RefusedRequests::default(),
-            stirs: Stirs::default(),
+            stirs: RescanBudget::default(),
             probe: Probe::default(),
             reopen_at: None,
             perf: PerfOpened { target: None, definitions: Vec::new(), groups: 0 },

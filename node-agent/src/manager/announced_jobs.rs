@@ -12,11 +12,11 @@ use polymeter_proto::series::Identifier;
 use tokio::time::Instant;
 
 use super::jobs::owner_uid;
-use super::refused::refused_of;
-use super::{Key, Manager};
+use super::refused_requests::refused_of;
+use super::{Manager, TargetKey};
 use crate::clock;
-use crate::jobs::discovery;
 use crate::lanes::{Command, EventRecord};
+use crate::lifecycle::discovery;
 use crate::principal::Principal;
 use crate::request::{Granted, RefusedRequest, RegisterError, SetError, SetSpec, StartSpec, Wishes};
 
@@ -32,7 +32,7 @@ const IDLE: Duration = Duration::from_secs(5);
 
 /// What was told of one job.
 #[derive(Debug, Clone)]
-pub(super) struct Said {
+pub(super) struct JobMetadata {
     pub(super) cluster: Option<Identifier>,
     pub(super) owner_uid: Option<u32>,
     pub(super) owner: Option<Identifier>,
@@ -43,8 +43,8 @@ pub(super) struct Said {
 }
 
 #[derive(Debug)]
-struct Started {
-    said: Said,
+struct AnnouncedJob {
+    said: JobMetadata,
     alias: Option<Identifier>,
     /// The job as the data name it, since it was there.
     job: Option<Arc<Job>>,
@@ -60,17 +60,17 @@ struct Started {
 
 /// All of them, by their ids.
 #[derive(Debug, Default)]
-pub(super) struct StartedJobs(BTreeMap<Identifier, Started>);
+pub(super) struct AnnouncedJobs(BTreeMap<Identifier, AnnouncedJob>);
 
-impl StartedJobs {
+impl AnnouncedJobs {
     /// Remembers what was told. What is told again of a job that is not over is the same job.
     fn tell(&mut self, spec: StartSpec, now: Instant) -> Result<(), RegisterError> {
         let known = self.0.remove(&spec.job_id).filter(|known| !known.is_over);
         if known.is_none() && self.0.len() >= discovery::JOBS {
             return Err(RegisterError::TooMany);
         }
-        let mut started = known.unwrap_or_else(|| Started {
-            said: Said {
+        let mut started = known.unwrap_or_else(|| AnnouncedJob {
+            said: JobMetadata {
                 cluster: None,
                 owner_uid: None,
                 owner: None,
@@ -104,7 +104,7 @@ impl StartedJobs {
     }
 
     /// Its cgroups are there: what was told of it.
-    pub(super) fn came(&mut self, job_id: &Identifier) -> Option<Said> {
+    pub(super) fn came(&mut self, job_id: &Identifier) -> Option<JobMetadata> {
         let started = self.0.get_mut(job_id)?;
         (started.forget_at, started.is_over) = (None, false);
         Some(started.said.clone())
@@ -170,7 +170,7 @@ impl Manager {
     /// nothing of it can be sampled yet, the wishes are kept: the cgroup of another controller may come.
     pub(super) async fn grant_wishes(&mut self, job_id: &Identifier) -> Option<Result<Granted, SetError>> {
         let Wishes { wishes, duration_us } = self.started.0.get(job_id)?.wishes.clone()?;
-        let key: Key = Some(job_id.clone());
+        let key: TargetKey = Some(job_id.clone());
         // Whatever she may do elsewhere, a wish at submission is an ordinary user's.
         let principal = Principal { uid: self.followed.get(&key)?.owner_uid?, administrator: false };
         let set = SetSpec { principal, job_id: key, wishes: wishes.clone(), since_us: None, duration_us };
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn what_is_told_twice_is_one_job_and_a_job_that_comes_again_is_another() {
-        let (mut jobs, now) = (StartedJobs::default(), Instant::now());
+        let (mut jobs, now) = (AnnouncedJobs::default(), Instant::now());
         jobs.tell(spec("1", None), now).unwrap();
         let since = jobs.came(&name("1")).unwrap().since_us;
         jobs.tell(spec("1", None), now).unwrap();
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn cgroups_may_carry_another_name() {
-        let mut jobs = StartedJobs::default();
+        let mut jobs = AnnouncedJobs::default();
         jobs.tell(spec("42", Some("s9K2")), Instant::now()).unwrap();
         assert_eq!(jobs.id_of(name("s9K2")), name("42"));
         assert_eq!(jobs.id_of(name("43")), name("43"));
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn what_is_over_is_forgotten_and_what_runs_is_not() {
-        let (mut jobs, now) = (StartedJobs::default(), Instant::now());
+        let (mut jobs, now) = (AnnouncedJobs::default(), Instant::now());
         for job in ["runs", "over", "never came"] {
             jobs.tell(spec(job, None), now).unwrap();
         }
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn there_is_a_bound() {
-        let (mut jobs, now) = (StartedJobs::default(), Instant::now());
+        let (mut jobs, now) = (AnnouncedJobs::default(), Instant::now());
         for job in 0..discovery::JOBS {
             jobs.tell(spec(&job.to_string(), None), now).unwrap();
         }

@@ -29,17 +29,17 @@ const BELL: u64 = u64::MAX;
 
 /// Waits for ends in one thread, and takes what it is to wait for from others.
 #[derive(Debug)]
-pub struct Lookout {
+pub(crate) struct ExitWatcher {
     epoll: OwnedFd,
     bell: EventFd,
 }
 
-impl Lookout {
+impl ExitWatcher {
     /// Waits for nothing yet.
     ///
     /// # Errors
     /// When no descriptor can be had.
-    pub fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let bell = EventFd::new()?;
         epoll::add(&epoll, &bell, epoll::EventData::new_u64(BELL), epoll::EventFlags::IN)?;
@@ -50,7 +50,7 @@ impl Lookout {
     ///
     /// # Errors
     /// When the kernel has no memory for it.
-    pub fn add_process(&self, pidfd: impl AsFd, job: JobHandle) -> Result<(), Errno> {
+    pub(crate) fn add_process(&self, pidfd: impl AsFd, job: JobHandle) -> Result<(), Errno> {
         // Once: the kernel tells of the end, and again when somebody has waited for the process.
         self.add(pidfd, job, epoll::EventFlags::IN | epoll::EventFlags::ONESHOT)
     }
@@ -60,7 +60,7 @@ impl Lookout {
     ///
     /// # Errors
     /// When the kernel has no memory for it, or the file is not a cgroup's.
-    pub fn add_events(&self, file: impl AsFd, job: JobHandle) -> Result<(), Errno> {
+    pub(crate) fn add_events(&self, file: impl AsFd, job: JobHandle) -> Result<(), Errno> {
         // What was never read has changed, to the kernel (kernfs_generic_poll, fs/kernfs/file.c).
         pread(&file, &mut [0_u8; 64], 0)?;
         // Each change once, though nobody reads the file.
@@ -72,7 +72,7 @@ impl Lookout {
     }
 
     /// Calls `ended` for the job of which something has ended, until told to stop.
-    pub fn run(&self, mut ended: impl FnMut(JobHandle)) {
+    pub(crate) fn run(&self, mut ended: impl FnMut(JobHandle)) {
         let mut bucket = TokenBucket::new(READS.0.into(), READS.1.into());
         let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
         loop {
@@ -100,7 +100,7 @@ impl Lookout {
     }
 
     /// Lets [`Self::run`] return.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.bell.notify();
     }
 }
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn the_end_of_a_process_is_told_once_and_with_its_job() {
-        let lookout = Lookout::new().unwrap();
+        let lookout = ExitWatcher::new().unwrap();
         let mut sleepers = [1, 2].map(|job| {
             let process = Command::new("sleep").arg("600").spawn().unwrap();
             let pid = Pid::from_raw(process.id().try_into().unwrap()).unwrap();
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn what_ends_together_is_one_reading_of_each_job() {
-        let lookout = Lookout::new().unwrap();
+        let lookout = ExitWatcher::new().unwrap();
         let ended = [7, 3, 7, 5, 3].map(|job| {
             let descriptor = EventFd::new().unwrap();
             descriptor.notify();
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn what_tells_no_ends_is_refused() {
-        let lookout = Lookout::new().unwrap();
+        let lookout = ExitWatcher::new().unwrap();
         let file = File::open("/proc/self/exe").unwrap();
         assert_eq!(lookout.add_events(&file, JobHandle(1)), Err(Errno::PERM));
     }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::hierarchy::JobCgroups;
 
 /// How many parts of a job are known at a time. Each is read as often as the plan says.
-const PARTS: usize = 256;
+const STEPS_LIMIT: usize = 256;
 
 const STEP: &str = "step";
 const TASK: &str = "task";
@@ -19,7 +19,7 @@ const USER: &str = "user";
 
 /// What a part is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PartKind {
+pub enum StepLevel {
     /// A step of a job.
     Step,
     /// A task of a step.
@@ -28,9 +28,9 @@ pub enum PartKind {
 
 /// A step, or a task of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
+pub struct Step {
     /// Which of both.
-    pub kind: PartKind,
+    pub kind: StepLevel,
     /// `step_0`, `step_0/task_1`.
     pub name: String,
     /// `step`, and of a task `task`, as the scheduler numbers or calls them.
@@ -39,14 +39,14 @@ pub struct Part {
     pub cgroups: JobCgroups,
 }
 
-/// The names of the parts that a job has had so far: at most [`Roll::PLACES`], since each leaves its tallies and series
+/// The names of the parts that a job has had so far: at most [`SeenSteps::LIMIT`], since each leaves its tallies and series
 /// behind until the job ends, and whoever may run a job may run many steps.
 #[derive(Debug, Default)]
-pub struct Roll(BTreeSet<String>);
+pub struct SeenSteps(BTreeSet<String>);
 
 /// Whether a part may be followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Admission {
+pub enum StepAdmission {
     /// It may, as one more or once more.
     Admitted,
     /// It may, and has taken the last place.
@@ -55,26 +55,26 @@ pub enum Admission {
     Refused,
 }
 
-impl Roll {
+impl SeenSteps {
     /// How many parts of one job are followed in all.
-    pub const PLACES: usize = 1024;
+    pub const LIMIT: usize = 1024;
 
     /// Puts a part on the roll, unless it is there.
-    pub fn admit(&mut self, part: &str) -> Admission {
+    pub fn admit(&mut self, part: &str) -> StepAdmission {
         if self.0.contains(part) {
-            return Admission::Admitted;
+            return StepAdmission::Admitted;
         }
-        if self.0.len() >= Self::PLACES {
-            return Admission::Refused;
+        if self.0.len() >= Self::LIMIT {
+            return StepAdmission::Refused;
         }
         self.0.insert(part.to_owned());
-        if self.0.len() == Self::PLACES { Admission::Last } else { Admission::Admitted }
+        if self.0.len() == Self::LIMIT { StepAdmission::Last } else { StepAdmission::Admitted }
     }
 }
 
 /// The parts of a job that are there now, by name. Names are taken as they are: whoever makes series of them checks them.
-pub fn find(job: &JobCgroups) -> BTreeMap<String, Part> {
-    let mut parts: BTreeMap<String, Part> = BTreeMap::new();
+pub fn find(job: &JobCgroups) -> BTreeMap<String, Step> {
+    let mut parts: BTreeMap<String, Step> = BTreeMap::new();
     let v1 = job.v1.iter().map(|(controller, path)| (Some(controller.as_str()), path));
     for (controller, top) in v1.chain(job.v2.iter().map(|path| (None, path))) {
         for (step, path) in below(top, STEP) {
@@ -84,9 +84,9 @@ pub fn find(job: &JobCgroups) -> BTreeMap<String, Part> {
             for (task, path) in tasks {
                 let mut labels = labels.clone();
                 labels.push((TASK.to_owned(), task.clone()));
-                add(&mut parts, PartKind::Task, format!("{name}/{TASK}_{task}"), labels, controller, path);
+                add(&mut parts, StepLevel::Task, format!("{name}/{TASK}_{task}"), labels, controller, path);
             }
-            add(&mut parts, PartKind::Step, name, labels, controller, path);
+            add(&mut parts, StepLevel::Step, name, labels, controller, path);
         }
     }
     parts
@@ -100,21 +100,21 @@ fn below(directory: &Path, kind: &str) -> Vec<(String, PathBuf)> {
         let name = entry.file_name().to_str()?.strip_prefix(kind)?.strip_prefix('_')?.to_owned();
         (!name.is_empty()).then(|| (name, entry.path()))
     });
-    named.take(PARTS).collect()
+    named.take(STEPS_LIMIT).collect()
 }
 
 fn add(
-    parts: &mut BTreeMap<String, Part>,
-    kind: PartKind,
+    parts: &mut BTreeMap<String, Step>,
+    kind: StepLevel,
     name: String,
     labels: Vec<(String, String)>,
     controller: Option<&str>,
     path: PathBuf,
 ) {
-    if parts.len() >= PARTS && !parts.contains_key(&name) {
+    if parts.len() >= STEPS_LIMIT && !parts.contains_key(&name) {
         return;
     }
-    let new = || Part { kind, name: name.clone(), labels, cgroups: JobCgroups::default() };
+    let new = || Step { kind, name: name.clone(), labels, cgroups: JobCgroups::default() };
     let part = parts.entry(name.clone()).or_insert_with(new);
     match controller {
         None => part.cgroups.v2 = Some(path),
@@ -128,20 +128,20 @@ mod tests {
 
     use super::*;
 
-    fn labels(part: &Part) -> Vec<(&str, &str)> {
+    fn labels(part: &Step) -> Vec<(&str, &str)> {
         part.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
     }
 
     #[test]
     fn a_job_has_so_many_parts_in_all_and_each_as_often_as_it_comes() {
-        let mut roll = Roll::default();
+        let mut roll = SeenSteps::default();
         let admitted =
-            (1..Roll::PLACES).all(|step| roll.admit(&format!("step_{step}")) == Admission::Admitted);
+            (1..SeenSteps::LIMIT).all(|step| roll.admit(&format!("step_{step}")) == StepAdmission::Admitted);
         assert!(admitted);
-        assert_eq!(roll.admit("step_0"), Admission::Last);
-        assert_eq!(roll.admit("step_batch"), Admission::Refused);
-        assert_eq!(roll.admit("step_0"), Admission::Admitted, "one that comes again takes no place");
-        assert_eq!(roll.admit("step_batch"), Admission::Refused);
+        assert_eq!(roll.admit("step_0"), StepAdmission::Last);
+        assert_eq!(roll.admit("step_batch"), StepAdmission::Refused);
+        assert_eq!(roll.admit("step_0"), StepAdmission::Admitted, "one that comes again takes no place");
+        assert_eq!(roll.admit("step_batch"), StepAdmission::Refused);
     }
 
     #[test]
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(parts["step_0/task_3"].cgroups.v2, Some(place("v2/step_0/user/task_3")));
         assert_eq!(
             (labels(&parts["step_batch"]), parts["step_batch"].kind),
-            (vec![("step", "batch")], PartKind::Step)
+            (vec![("step", "batch")], StepLevel::Step)
         );
         assert_eq!(parts["step_batch"].cgroups.v1.len(), 2, "both controllers' directories are the step's");
         assert_eq!(parts["step_batch/task_0"].cgroups.v1.len(), 1);
@@ -175,10 +175,10 @@ mod tests {
     #[test]
     fn the_number_of_parts_is_bounded() {
         let directory = tempfile::tempdir().unwrap();
-        for step in 0..PARTS + 10 {
+        for step in 0..STEPS_LIMIT + 10 {
             fs::create_dir_all(directory.path().join(format!("step_{step}/task_0"))).unwrap();
         }
         let job = JobCgroups { v2: Some(directory.path().to_owned()), ..JobCgroups::default() };
-        assert_eq!(find(&job).len(), PARTS);
+        assert_eq!(find(&job).len(), STEPS_LIMIT);
     }
 }

@@ -1,7 +1,6 @@
 //! Which job cgroups exist: a walk along the patterns, and inotify to know when to walk again.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::DirEntryExt;
@@ -9,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use inotify::{EventMask, Inotify, WatchDescriptor, WatchMask};
 
-use super::hierarchy::{JobCgroups, Mounts};
-use super::pattern::{Captured, Pattern};
+use crate::cgroups::{Captured, Pattern};
+use crate::cgroups::{JobCgroups, Mounts};
 
 /// Directories that are watched. Beyond that the rescan finds what comes.
 const WATCHES: usize = 16 * 1024;
@@ -23,13 +22,13 @@ const FOUND: usize = 4 * JOBS;
 
 /// A job that was found by its cgroups.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub(crate) struct Found {
     /// What its path tells.
-    pub captured: Captured,
+    pub(crate) captured: Captured,
     /// Its path relative to the hierarchies' roots.
-    pub relative: PathBuf,
+    pub(crate) relative: PathBuf,
     /// Its directories.
-    pub cgroups: JobCgroups,
+    pub(crate) cgroups: JobCgroups,
 }
 
 /// A pattern of which the parts so far fit.
@@ -67,7 +66,7 @@ impl Walk<'_> {
 
 /// Walks and watches.
 #[derive(Debug)]
-pub struct Discovery {
+pub(crate) struct Discovery {
     mounts: Mounts,
     patterns: Vec<Pattern>,
     inotify: Option<Inotify>,
@@ -78,7 +77,7 @@ pub struct Discovery {
 
 impl Discovery {
     /// Looks for `patterns` below `mounts`. Without inotify, only the rescan finds jobs.
-    pub fn new(mounts: Mounts, patterns: Vec<Pattern>) -> (Self, Option<io::Error>) {
+    pub(crate) fn new(mounts: Mounts, patterns: Vec<Pattern>) -> (Self, Option<io::Error>) {
         let (inotify, error) = match Inotify::init() {
             Ok(inotify) => (Some(inotify), None),
             Err(error) => (None, Some(error)),
@@ -97,13 +96,13 @@ impl Discovery {
     }
 
     /// The descriptor that is readable when something has changed.
-    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.inotify.as_ref().map(AsFd::as_fd)
     }
 
     /// Reads what inotify has to say, and says whether a walk is due. An overflow of its queue means that events were
     /// lost: the walk that follows makes up for them.
-    pub fn changed(&mut self) -> bool {
+    pub(crate) fn changed(&mut self) -> bool {
         let Some(inotify) = &mut self.inotify else { return false };
         let mut changed = false;
         while let Ok(events) = inotify.read_events(&mut self.buffer) {
@@ -121,13 +120,13 @@ impl Discovery {
     }
 
     /// How many directories of jobs the last walk has seen and not given, because there are too many: a job may have several.
-    pub const fn passed_over(&self) -> usize {
+    pub(crate) const fn passed_over(&self) -> usize {
         self.passed_over
     }
 
     /// All jobs that exist now, by their relative path. Watches every directory in which a job or a part of its path
     /// may appear.
-    pub fn walk(&mut self) -> BTreeMap<PathBuf, Found> {
+    pub(crate) fn walk(&mut self) -> BTreeMap<PathBuf, Found> {
         let mut found = BTreeMap::new();
         let (mut seen, mut owners, mut passed_over) = (BTreeSet::new(), BTreeMap::new(), 0);
         let roots: Vec<PathBuf> = self.mounts.roots().into_iter().map(Path::to_owned).collect();
@@ -209,11 +208,6 @@ impl Discovery {
             }
             is_seen
         });
-    }
-
-    /// The last part of a job's path, for messages.
-    pub fn name(found: &Found) -> &str {
-        found.relative.file_name().and_then(OsStr::to_str).unwrap_or_default()
     }
 }
 

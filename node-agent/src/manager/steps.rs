@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use polymeter_proto::series::{Identifier, Labels};
 
-use super::followed::Followed;
-use super::{Key, Manager};
-use crate::jobs::parts::{self, Admission, Part, Roll};
+use super::tracked_target::TrackedTarget;
+use super::{Manager, TargetKey};
+use crate::cgroups::{SeenSteps, Step, StepAdmission, steps};
 use crate::log;
 use crate::sources::{Opened, SourceFactory, Target};
 
@@ -15,7 +15,7 @@ impl Manager {
     /// Follows the parts that all jobs have now, where the plan wants that.
     pub(super) async fn follow_all_parts(&mut self) {
         let with_parts = self.followed.iter().filter(|(_, followed)| followed.may_have_parts());
-        let keys: Vec<Key> = with_parts.map(|(key, _)| key.clone()).collect();
+        let keys: Vec<TargetKey> = with_parts.map(|(key, _)| key.clone()).collect();
         for key in keys {
             self.follow_parts(&key).await;
         }
@@ -23,13 +23,13 @@ impl Manager {
 
     /// Follows the parts that a job has now: opens the files of those that are new, or have got another controller's
     /// directory since, and closes those of parts that are gone.
-    pub(super) async fn follow_parts(&mut self, key: &Key) {
-        if !self.followed.get(key).is_some_and(Followed::may_have_parts) {
+    pub(super) async fn follow_parts(&mut self, key: &TargetKey) {
+        if !self.followed.get(key).is_some_and(TrackedTarget::may_have_parts) {
             return;
         }
         let Some(mut followed) = self.followed.remove(key) else { return };
         let now = match &followed.target {
-            Target::Cgroups(cgroups) if followed.plan.wants_parts() => parts::find(cgroups),
+            Target::Cgroups(cgroups) if followed.plan.wants_steps() => steps::find(cgroups),
             Target::Cgroups(_) | Target::Processes(_) | Target::Node(_) => BTreeMap::new(),
         };
         followed.parts.retain(|name, part| now.get(name) == Some(&**part));
@@ -57,7 +57,7 @@ impl Manager {
     }
 
     /// Opens the files of a part that the plan wants. What a part does not have is no news: its job says what is missing.
-    fn open_part(&self, followed: &Followed, part: &Arc<Part>) -> Vec<Opened> {
+    fn open_part(&self, followed: &TrackedTarget, part: &Arc<Step>) -> Vec<Opened> {
         if Identifier::try_from(part.name.as_str()).is_err() || Labels::new(part.labels.clone()).is_err() {
             return Vec::new();
         }
@@ -68,24 +68,24 @@ impl Manager {
             ..self.source_factory(followed)
         };
         let target = Target::Cgroups(part.cgroups.clone());
-        opener.open(&target, &followed.plan.definitions_of_part(part.kind)).0
+        opener.open(&target, &followed.plan.step_definitions(part.kind)).0
     }
 }
 
-impl Followed {
+impl TrackedTarget {
     /// Whether its parts have to be looked at: some are wanted, or some are open.
     fn may_have_parts(&self) -> bool {
-        self.plan.wants_parts() || self.sources.values().any(|source| source.part.is_some())
+        self.plan.wants_steps() || self.sources.values().any(|source| source.part.is_some())
     }
 
     /// Whether a part may be followed: a job has a bounded number of them.
     fn takes_in(&mut self, part: &str) -> bool {
-        let admission = self.parts_roll.admit(part);
-        if admission == Admission::Last {
+        let admission = self.seen_steps.admit(part);
+        if admission == StepAdmission::Last {
             let job = self.job.as_ref().map_or("", |job| job.descriptor.job_id.as_str());
-            let places = Roll::PLACES;
+            let places = SeenSteps::LIMIT;
             log::warning(&format!("job {job} has had {places} steps and tasks; of more there are no series"));
         }
-        admission != Admission::Refused
+        admission != StepAdmission::Refused
     }
 }

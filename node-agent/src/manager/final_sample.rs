@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 
 use crate::clock;
-use crate::jobs::ends::Ends;
 use crate::lanes::Command;
+use crate::lifecycle::exit_events::ExitEvents;
 use crate::log;
 use crate::sources::Target;
 use crate::token_bucket::TokenBucket;
 
-use super::followed::Followed;
-use super::{Key, Manager};
+use super::tracked_target::TrackedTarget;
+use super::{Manager, TargetKey};
 
 /// How often one job is looked at because something happened in it: per second in the long run, and at once. To begin and to
 /// end a step is some ten such times. A job in which more happens is looked at with the next rescan.
@@ -19,13 +19,13 @@ const STIRS: (u32, u32) = (20, 200);
 
 /// How often a job was stirred of late.
 #[derive(Debug)]
-pub(super) struct Stirs {
+pub(super) struct RescanBudget {
     bucket: TokenBucket,
     /// Whether something happened that was not looked at.
     missed: bool,
 }
 
-impl Default for Stirs {
+impl Default for RescanBudget {
     fn default() -> Self {
         let bucket = TokenBucket::new(f64::from(STIRS.0), f64::from(STIRS.1));
         Self { bucket, missed: false }
@@ -33,16 +33,16 @@ impl Default for Stirs {
 }
 
 /// Jobs in which something has happened that are to be looked at, and whether they are still to be read.
-pub(super) type Stirred = BTreeMap<Key, bool>;
+pub(super) type PendingRescans = BTreeMap<TargetKey, bool>;
 
 /// Watches for the ends of jobs.
-pub(super) fn watch() -> Option<Ends> {
+pub(super) fn watch() -> Option<ExitEvents> {
     let told = |error| {
         log::warning(&format!(
             "cannot watch for the ends of jobs ({error}): what they do after the last deadline is not seen"
         ));
     };
-    Ends::new().map_err(told).ok()
+    ExitEvents::new().map_err(told).ok()
 }
 
 impl Manager {
@@ -61,7 +61,7 @@ impl Manager {
     /// Reads the jobs of which a part has ended, and leaves the rest for later. To open the files of one job takes about as
     /// long as a scheduler takes to remove the cgroups of another: so this stands wherever that is done.
     pub(super) async fn read_ended(&mut self) {
-        let happened = self.ends.as_mut().map(Ends::happened).unwrap_or_default();
+        let happened = self.ends.as_mut().map(ExitEvents::happened).unwrap_or_default();
         for (job_id, ended) in happened {
             let key = Some(job_id);
             let Some(followed) = self.followed.get_mut(&key) else {
@@ -85,7 +85,7 @@ impl Manager {
         // What was too much for one round of looking is fetched here, too.
         self.heed_ends().await;
         let missed = self.followed.iter_mut().filter(|(_, followed)| followed.stirs.missed);
-        let keys: Vec<Key> = missed
+        let keys: Vec<TargetKey> = missed
             .map(|(key, followed)| {
                 followed.stirs.missed = false;
                 key.clone()
@@ -98,7 +98,7 @@ impl Manager {
 
     /// Looks for what of a job will end, and reads the job if something has ended meanwhile. Then its parts are what is
     /// there now.
-    pub(super) async fn look_at(&mut self, key: &Key) {
+    pub(super) async fn look_at(&mut self, key: &TargetKey) {
         let (Some(job_id), Some(followed)) = (key, self.followed.get(key)) else { return };
         if let (Target::Cgroups(cgroups), Some(ends), Some(job)) =
             (&followed.target, &mut self.ends, &followed.job)
@@ -116,7 +116,7 @@ impl Manager {
     }
 
     /// Reads all of a job once, out of turn.
-    pub(super) async fn read_once(&self, followed: &Followed) {
+    pub(super) async fn read_once(&self, followed: &TrackedTarget) {
         if let Some(job) = &followed.job {
             self.command(Command::ReadJob(job.handle)).await;
         }
