@@ -175,7 +175,7 @@ fn run_sampled(
         owner: None,
         cgroups: cgroups.clone(),
         process: None,
-        wishes: Layer::default(),
+        sampling: Layer::default(),
     };
     let register =
         |spec| agent.register(spec).map_err(|error| Failure::refused("cannot follow the command", &error));
