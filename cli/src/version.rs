@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use polymeter_collector::store::SCHEMA_VERSION;
+use polymeter_store::SCHEMA_VERSION;
 use polymeter_proto::wire;
 use serde::{Deserialize, Serialize};
 

@@ -17,7 +17,7 @@ use std::process::Output;
 use common::program;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
-use polymeter_collector::query::{Of, Reader};
+use polymeter_store::reader::{Of, Reader};
 use serde_json::Value;
 use tempfile::TempDir;
 

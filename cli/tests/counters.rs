@@ -20,7 +20,7 @@ use common::daemons::{Agent, Daemon, Plan, collector};
 use common::stored::{self, Key, Series};
 use common::workload::{self, Workload};
 use common::{Need, Site, has, skip, wait_until};
-use polymeter_collector::query::Of;
+use polymeter_store::reader::Of;
 
 #[test]
 #[ignore = "no test: what the tests run as a job"]

@@ -24,7 +24,7 @@ use common::random::Random;
 use common::stored;
 use common::workload::Sleeper;
 use common::{Need, Site, has, pause, wait_until};
-use polymeter_collector::query::Of;
+use polymeter_store::reader::Of;
 use rustix::process::Signal;
 use serde_json::json;
 

@@ -21,7 +21,7 @@ use common::cgroup::{self, Frozen, Job, Yard};
 use common::daemons::{Agent, Daemon, Plan, ask, collector, configure_with};
 use common::workload::{self, Sleeper, Workload};
 use common::{Need, Site, has, now_us, pause, program, skip, stored, wait_until};
-use polymeter_collector::query::Of;
+use polymeter_store::reader::Of;
 use rustix::process::{Pid, Signal, getsid, kill_process, kill_process_group, test_kill_process};
 use serde_json::{Value, json};
 

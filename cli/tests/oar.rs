@@ -20,7 +20,7 @@ use common::cgroup::{self, Yard};
 use common::daemons::{Plan, ask, collector, configure};
 use common::workload::{self, Sleeper, Workload};
 use common::{Need, Site, has, oar, program, stored, wait_until};
-use polymeter_collector::query::Of;
+use polymeter_store::reader::Of;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 #[test]

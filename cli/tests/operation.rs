@@ -24,7 +24,7 @@ use common::cgroup::{Job, Yard};
 use common::daemons::{Agent, Daemon, Plan, collector, configure};
 use common::workload::{self, Sleeper};
 use common::{Need, Site, has, program, stored, wait_until};
-use polymeter_collector::query::{Of, PlanChangeRow};
+use polymeter_store::reader::{Of, PlanChangeRow};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 

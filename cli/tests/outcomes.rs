@@ -20,7 +20,7 @@ use common::cgroup::{Job, Yard};
 use common::daemons::{Agent, Daemon, Plan, ask, collector_with};
 use common::workload::{self, Sleeper};
 use common::{Need, Site, has, program, stored, wait_until};
-use polymeter_collector::query::JobRow;
+use polymeter_store::reader::JobRow;
 use serde_json::{Value, json};
 
 #[test]

@@ -24,7 +24,7 @@ use common::reference::{Snapshot, assert_between};
 use common::stored::{self, Key};
 use common::workload::{Sleeper, Workload};
 use common::{Need, Site, has, pause, skip, wait_until};
-use polymeter_collector::query::Of;
+use polymeter_store::reader::Of;
 use polymeter_proto::ledger::Tally;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 use common::daemons::{Daemon, keygen};
 use common::{Site, program, stored, wait_until};
-use polymeter_collector::query::Of;
+use polymeter_store::reader::Of;
 use polymeter_proto::key::{KeyPair, PublicKey};
 use rustix::process::Signal;
 use serde_json::Value;

@@ -24,7 +24,7 @@ use common::slurm::{Cluster, USER};
 use common::stored::{self, Key, Series};
 use common::workload;
 use common::{Need, Site, has, now_us, wait_until};
-use polymeter_collector::query::{JobRow, Of};
+use polymeter_store::reader::{JobRow, Of};
 use rusqlite::Connection;
 
 #[test]

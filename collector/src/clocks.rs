@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::commit::{Accepted, Outside};
+use polymeter_store::accepted::{Accepted, Outside};
 use crate::ingest::{Beyond, TimeRange};
 use crate::log;
 use crate::quiet::Quiet;

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use common::agent::{Agent, job, shape, values};
 use common::{Site, now_us};
-use polymeter_collector::query::{JobRow, Of};
+use polymeter_store::reader::{JobRow, Of};
 use polymeter_collector::{Collector, Config};
 use polymeter_proto::batch::Job;
 use polymeter_proto::ledger::{Event, JobFacts, JobOwner, JobTold, RequestRefused};

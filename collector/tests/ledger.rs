@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use common::agent::{Agent, job, shape, values};
 use common::{Site, now_us, wait_until};
-use polymeter_collector::query::JobRow;
+use polymeter_store::reader::JobRow;
 use polymeter_collector::{Collector, Config};
 use polymeter_proto::batch::{Job, Shape};
 use polymeter_proto::ledger::{Event, LedgerEntry, Tally};

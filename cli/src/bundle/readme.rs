@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use polymeter_collector::query::PlanChangeRow;
+use polymeter_store::reader::PlanChangeRow;
 use polymeter_proto::period::Period;
 
 use super::Provenance;

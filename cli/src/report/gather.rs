@@ -1,7 +1,7 @@
 //! Gathers a report out of a store.
 
-use polymeter_collector::query::{JobRow, LedgerRow, LossRow, Of, Reader, SeriesRow};
-use polymeter_collector::store::StoreError;
+use polymeter_store::reader::{JobRow, LedgerRow, LossRow, Of, Reader, SeriesRow};
+use polymeter_store::StoreError;
 use polymeter_proto::ledger::Tally;
 use serde::Serialize;
 

@@ -1,6 +1,6 @@
 //! What happened while a job ran: what its user marked, and who changed what was sampled.
 
-use polymeter_collector::query::{MarkRow, PlanChangeRow, RefusedRow};
+use polymeter_store::reader::{MarkRow, PlanChangeRow, RefusedRow};
 use polymeter_proto::period::Period;
 use serde::Serialize;
 

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use polymeter_collector::clock::Clock;
-use polymeter_collector::query::Reader;
+use polymeter_store::reader::Reader;
 use tempfile::TempDir;
 
 use self::server::Server;

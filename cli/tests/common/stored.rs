@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use polymeter_collector::query::{JobRow, Of, Reader, SeriesRow};
+use polymeter_store::reader::{JobRow, Of, Reader, SeriesRow};
 use polymeter_proto::ledger::Tally;
 
 use super::{Site, wait_until};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use polymeter_collector::clock::Now;
-use polymeter_collector::commit::Accepted;
+use polymeter_store::accepted::Accepted;
 use polymeter_collector::inbox::Peer;
 use polymeter_collector::ingest::{Ingest, Verdict, session_of};
 use polymeter_proto::series::SessionId;

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use polymeter_collector::commit::{Accepted, Account as Line, LossReason, MissingFrames, check_gaps};
+use polymeter_store::accepted::{Accepted, Account as Line, LossReason, MissingFrames, check_gaps};
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::series::SessionId;
 

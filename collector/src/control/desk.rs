@@ -19,7 +19,7 @@ use super::outcome::{self, OutcomeSender, Told};
 use super::remembered::{Again, Passed, Remembered};
 use super::request::{self, Kind, Request};
 use crate::clock::Clock;
-use crate::commit::Outcome;
+use polymeter_store::accepted::Outcome;
 use crate::directory::{Directory, Place, Presence};
 use crate::inbox::{Answer as ToPeer, AnswerSender, Heard, Peer};
 use crate::limits;

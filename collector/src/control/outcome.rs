@@ -9,7 +9,7 @@ use serde::Deserialize;
 use tokio::sync::oneshot;
 
 use super::answer::Refusal;
-use crate::commit::Outcome;
+use polymeter_store::accepted::Outcome;
 use crate::limits;
 
 /// What is asked.

@@ -22,7 +22,7 @@ use self::dictionary::{Dictionary, Fault};
 pub(crate) use self::times::micros;
 pub use self::times::{Beyond, TimeRange};
 use crate::clock::Now;
-use crate::commit::{Accepted, Loss, LossReason};
+use polymeter_store::accepted::{Accepted, Loss, LossReason};
 use crate::directory::Presence;
 use crate::inbox::Peer;
 use crate::limits;

@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::commit::{Accepted, Loss, LossReason, Outside, Samples};
+use polymeter_store::accepted::{Accepted, Loss, LossReason, Outside, Samples};
 use crate::limits;
 
 /// What becomes of samples that are dated outside of what is possible.

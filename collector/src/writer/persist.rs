@@ -1,7 +1,7 @@
 //! A writer and its store, which may be away for a while, or come back as another one.
 
 use super::Writer;
-use crate::store::{Store, StoreError};
+use polymeter_store::{Store, StoreError};
 use crate::{limits, log};
 
 /// Why something is not in the store.

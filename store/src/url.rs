@@ -1,10 +1,13 @@
 //! Where the store is, as it is written in a configuration.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use tokio_postgres::config::Host;
+
+use crate::error::chain;
+use crate::{StoreError, postgres};
 
 /// Where the store is: `sqlite:PATH`, a `postgres://` URL, or libpq's `key=value` words.
 #[derive(Clone, PartialEq, Eq)]
@@ -42,7 +45,7 @@ impl FromStr for StoreUrl {
             return Err(InvalidStoreUrl { why: "it begins as none of them".to_owned() });
         }
         let config: tokio_postgres::Config = text.parse().map_err(|error: tokio_postgres::Error| {
-            InvalidStoreUrl { why: crate::log::chain(&error).to_string() }
+            InvalidStoreUrl { why: chain(&error) }
         })?;
         if config.get_hosts().is_empty() {
             return Err(InvalidStoreUrl {
@@ -50,6 +53,37 @@ impl FromStr for StoreUrl {
             });
         }
         Ok(Self::Postgres(Box::new(config)))
+    }
+}
+
+impl StoreUrl {
+    /// Returns the URL of a file of SQLite.
+    pub fn sqlite(path: impl Into<PathBuf>) -> Self {
+        Self::Sqlite(path.into())
+    }
+
+    /// Returns the file; none where the store is on a server.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Sqlite(path) => Some(path),
+            Self::Postgres(_) => None,
+        }
+    }
+
+    /// Returns true if several connections can write at the same time.
+    pub const fn has_parallel_writers(&self) -> bool {
+        matches!(self, Self::Postgres(_))
+    }
+
+    /// Connects to the server and disconnects. Does nothing where the store is a file.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, or refuses this user.
+    pub fn probe(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Sqlite(_) => Ok(()),
+            Self::Postgres(config) => postgres::event_loop()?.block_on(postgres::connect(config)).map(drop),
+        }
     }
 }
 

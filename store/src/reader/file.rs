@@ -6,9 +6,9 @@ use std::path::Path;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::limits;
-use crate::store::StoreError;
-use crate::store::diagnosis::explain;
-use crate::store::file::suffixed;
+use crate::StoreError;
+use crate::diagnosis::explain;
+use crate::file::suffixed;
 
 const OPENING: &str = "opening";
 
