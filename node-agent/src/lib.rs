@@ -11,7 +11,6 @@ mod allowance;
 pub mod arguments;
 pub mod asker;
 pub mod check;
-pub mod clock;
 pub mod config;
 pub mod control;
 pub mod counters;
@@ -29,5 +28,7 @@ pub mod sampler;
 pub mod schedule;
 pub mod source;
 pub mod status;
+
+pub use polymeter_service::clock;
 
 pub use agent::{Agent, StartError, Stopped};
