@@ -13,6 +13,7 @@ lib.fileset.toSource {
     ../node-agent
     ../collector
     ../cli
+    ../e2e
     (lib.fileset.difference ../benches ../benches/results)
     ../deploy
     ../docs

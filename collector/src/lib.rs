@@ -48,7 +48,7 @@ pub use writer::Totals;
 
 use crate::clock::Clock;
 use crate::clocks::Clocks;
-use crate::control::{Control, NoDoor, Open, ToOthers};
+use crate::control::{Control, CoordinatorLinks, ListenError, Open};
 use crate::directory::Directory;
 use crate::gate::{Admission, Gate};
 use crate::inbox::Waker;
@@ -99,7 +99,7 @@ pub enum StartError {
         source: StoreError,
     },
     /// Users cannot be given a door.
-    Control(NoDoor),
+    Control(ListenError),
     /// The keys cannot be used.
     Keys(KeysError),
     /// ZeroMQ does not make a socket as it is wanted.
@@ -125,7 +125,7 @@ impl fmt::Display for StartError {
         match self {
             Self::Bind { endpoint, .. } => write!(f, "cannot listen at {endpoint}"),
             Self::Store { store, .. } => write!(f, "cannot use the store {store}"),
-            Self::Control(NoDoor { place, .. }) => {
+            Self::Control(ListenError { place, .. }) => {
                 write!(
                     f,
                     "users cannot ask at {place}; see `control_socket` and `control` in the configuration"
@@ -144,7 +144,7 @@ impl std::error::Error for StartError {
         match self {
             Self::Bind { source, .. } => Some(source),
             Self::Store { source, .. } => Some(source),
-            Self::Control(NoDoor { source, .. }) => Some(source),
+            Self::Control(ListenError { source, .. }) => Some(source),
             Self::Keys(source) => Some(source),
             Self::Socket { source, .. } => Some(source),
             Self::Metrics { source, .. } => Some(source),
@@ -208,8 +208,9 @@ impl Collector {
             writers.push(spawn("writer", move || writer.run())?);
         }
         // The writers and control alone hold the answers' sender now: when the last has gone, the receiver goes.
-        let to_others = ToOthers { directory, receiver: answer_sender, outcomes: outcome_sender };
-        let control = Control::start(open, to_others, clock).map_err(StartError::Machine)?;
+        let coordinator_links =
+            CoordinatorLinks { directory, receiver: answer_sender, outcomes: outcome_sender };
+        let control = Control::start(open, coordinator_links, clock).map_err(StartError::Machine)?;
         let (control, heard) = control.unzip();
         let receiver = Receiver {
             socket,

@@ -146,7 +146,10 @@ fn a_hangup_has_the_configuration_read_again() {
     for line in ["collector.toml:1: ", "collector.toml:3: "] {
         assert!(said[..2].iter().any(|fault| fault.contains(line)), "{said:?}");
     }
-    assert!(said[2].starts_with("polymeter-collector: error: ") && said[2].contains("the old one stays in force"), "{said:?}");
+    assert!(
+        said[2].starts_with("polymeter-collector: error: ") && said[2].contains("the old one stays in force"),
+        "{said:?}"
+    );
     in_two_hours(2);
     write("commit_interval = '100ms'\nwriters = 3\nmetrics = '127.0.0.1:9'\n[clock]\nahead = '3h'\n");
     hang_up(&child);
@@ -182,6 +185,9 @@ fn what_is_wrong_shows_in_the_exit_status() {
         &["--store", "sqlite:/nowhere/at/all.db", "--listen", "tcp://127.0.0.1:*"],
     ] {
         let said = run(arguments).1;
-        assert!(said.lines().all(|line| line.starts_with("polymeter-collector: error: ")), "what ends it is no warning: {said}");
+        assert!(
+            said.lines().all(|line| line.starts_with("polymeter-collector: error: ")),
+            "what ends it is no warning: {said}"
+        );
     }
 }

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::cgroups::all_roots;
 use crate::clock;
-use crate::jobs::hierarchy::all_roots;
 use crate::kernel;
 use crate::log;
 

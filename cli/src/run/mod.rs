@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use polymeter_agent::cgroups::Mounts;
 use polymeter_agent::config::{self, Config};
-use polymeter_agent::jobs::hierarchy::Mounts;
-use polymeter_agent::jobs::open::online_cpus;
 use polymeter_agent::plan::{Layer, Rule};
 use polymeter_agent::request::JobSpec;
+use polymeter_agent::sources::online_cpus;
 use polymeter_agent::{Agent, clock};
 use polymeter_collector::Collector;
 use polymeter_collector::query::Reader;
