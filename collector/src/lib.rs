@@ -11,7 +11,6 @@
 //! acknowledged are the agents' to keep, so that the collector holds nothing that it could not lose.
 
 pub mod check;
-pub mod clock;
 mod clocks;
 pub mod config;
 pub mod control;
@@ -41,6 +40,7 @@ use std::thread::{Builder, JoinHandle};
 
 pub use config::Config;
 use polymeter_proto::key::KeyPair;
+pub use polymeter_service::clock;
 pub use writer::Totals;
 
 use crate::clock::Clock;
