@@ -54,8 +54,8 @@ use crate::metrics::Metrics;
 use crate::receiver::Receiver;
 use crate::settings::SharedSettings;
 use crate::stop::Stop;
-use polymeter_store::{Choice, Store, StoreError, Upkeep, Way};
 use crate::writer::{Ways, Writer};
+use polymeter_store::{Choice, Store, StoreError, Upkeep, Way};
 
 /// A collector at work, until [`Collector::stop`].
 #[derive(Debug)]
@@ -170,10 +170,8 @@ impl Collector {
         let (clock, stop) = (Clock::start(), Stop::default());
         let pair = config.keys.as_ref().map(KeyFiles::read).transpose().map_err(StartError::Keys)?;
         let stores = open_stores(config)?;
-        let choice = stores
-            .first()
-            .map(Store::choice)
-            .unwrap_or(Choice { way: Way::Sqlite, why: String::new() });
+        let choice =
+            stores.first().map(Store::choice).unwrap_or(Choice { way: Way::Sqlite, why: String::new() });
         let open = Open::doors(&config.control).map_err(StartError::Control)?;
         let doors = open.places();
         let waker = Waker::new().map_err(StartError::Machine)?;

@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 
 use common::agent::{Agent, job, shape, values};
 use common::{Kind, Site, now_us};
-use polymeter_store::reader::Reader;
 use polymeter_proto::wire::message::ToAgent;
+use polymeter_store::reader::Reader;
 use rusqlite::Connection;
 
 /// Frames before the fault and behind it.

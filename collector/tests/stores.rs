@@ -20,8 +20,6 @@ use std::sync::Arc;
 use common::agent::{Agent, job, shape, values};
 use common::{Site, now_us, wait_until};
 use polymeter_collector::ingest::{Beyond, TimeRange};
-use polymeter_store::reader::{JobRow, LedgerRow, Of, Reader};
-use polymeter_store::StoreError;
 use polymeter_collector::{Collector, Config, StartError};
 use polymeter_proto::batch::Shape;
 use polymeter_proto::ledger::{Cause, Event, JobFacts, JobTold, LedgerEntry, PlanChange, Tally};
@@ -29,6 +27,8 @@ use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{JobHandle, SessionId};
 use polymeter_proto::wire::message::{Lost, SkipReason, ToAgent, ToCollector};
+use polymeter_store::StoreError;
+use polymeter_store::reader::{JobRow, LedgerRow, Of, Reader};
 
 scenarios! {
     what_is_sampled_is_what_is_read,

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::{Displaced, FileProblem, SCHEMA_VERSION};
 use crate::accepted::MissingFrames;
+use crate::{Displaced, FileProblem, SCHEMA_VERSION};
 
 /// What went wrong with a store.
 #[derive(Debug)]

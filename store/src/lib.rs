@@ -140,11 +140,7 @@ impl Store {
     ///
     /// # Errors
     /// When the store cannot be opened, or its schema is not known.
-    pub fn open(
-        url: &StoreUrl,
-        timescale: TimescaleMode,
-        may_create: bool,
-    ) -> Result<Self, StoreError> {
+    pub fn open(url: &StoreUrl, timescale: TimescaleMode, may_create: bool) -> Result<Self, StoreError> {
         Ok(Self(match url {
             StoreUrl::Sqlite(path) => {
                 Connection::Sqlite(Box::new(sqlite::SqliteStore::open(path, may_create)?))

@@ -39,8 +39,10 @@ impl Upkeep {
         let postgres = postgres.clone();
         let event_loop = event_loop()?;
         let (stop, mut stopped) = oneshot::channel();
-        let work = move || event_loop.block_on(async { while !attend(&postgres, way, &mut stopped).await {} });
-        let thread = Builder::new().name("maintenance".to_owned()).spawn(work).map_err(StoreError::Runtime)?;
+        let work =
+            move || event_loop.block_on(async { while !attend(&postgres, way, &mut stopped).await {} });
+        let thread =
+            Builder::new().name("maintenance".to_owned()).spawn(work).map_err(StoreError::Runtime)?;
         Ok(Some(Self { stop, thread }))
     }
 

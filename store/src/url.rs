@@ -44,9 +44,8 @@ impl FromStr for StoreUrl {
             // It may hold a password, so that it is not repeated.
             return Err(InvalidStoreUrl { why: "it begins as none of them".to_owned() });
         }
-        let config: tokio_postgres::Config = text.parse().map_err(|error: tokio_postgres::Error| {
-            InvalidStoreUrl { why: chain(&error) }
-        })?;
+        let config: tokio_postgres::Config =
+            text.parse().map_err(|error: tokio_postgres::Error| InvalidStoreUrl { why: chain(&error) })?;
         if config.get_hosts().is_empty() {
             return Err(InvalidStoreUrl {
                 why: "it names no host; for a Unix socket write host=/run/postgresql".to_owned(),

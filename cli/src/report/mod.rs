@@ -10,9 +10,9 @@ mod series;
 mod text;
 pub(crate) mod units;
 
-use polymeter_store::reader::{JobRow, Reader};
-use polymeter_store::StoreUrl;
 use polymeter_proto::catalogue::edit_distance;
+use polymeter_store::StoreUrl;
+use polymeter_store::reader::{JobRow, Reader};
 
 use crate::failure::Failure;
 use crate::printable::{printable_json, printable_name};

@@ -18,10 +18,10 @@ use polymeter_agent::request::JobSpec;
 use polymeter_agent::sources::online_cpus;
 use polymeter_agent::{Agent, clock};
 use polymeter_collector::Collector;
-use polymeter_store::reader::Reader;
-use polymeter_store::StoreUrl;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
+use polymeter_store::StoreUrl;
+use polymeter_store::reader::Reader;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::failure::{Failure, Form};

@@ -11,9 +11,7 @@ use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checke
 
 use super::file;
 use crate::diagnosis::{explain, without_tables};
-use crate::{
-    Doing, SCHEMA_VERSION, StoreError, StoreUrl, TimescaleMode, postgres, stored_us, timescale,
-};
+use crate::{Doing, SCHEMA_VERSION, StoreError, StoreUrl, TimescaleMode, postgres, stored_us, timescale};
 
 const READING: &str = "reading";
 

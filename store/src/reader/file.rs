@@ -5,10 +5,10 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
 
-use crate::limits;
 use crate::StoreError;
 use crate::diagnosis::explain;
 use crate::file::suffixed;
+use crate::limits;
 
 const OPENING: &str = "opening";
 
