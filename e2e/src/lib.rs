@@ -43,7 +43,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use polymeter_collector::clock::Clock;
-use polymeter_collector::query::Reader;
+use polymeter_store::reader::Reader;
 use tempfile::TempDir;
 
 use self::server::Server;

@@ -5,12 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use polymeter_collector::query::Of;
 use polymeter_e2e::cgroup::{self, V2, Yard};
 use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector};
 use polymeter_e2e::stored::{self, Key, Series};
 use polymeter_e2e::workload::{self, Workload};
 use polymeter_e2e::{Need, Site, has, skip, wait_until};
+use polymeter_store::reader::Of;
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 

@@ -4,13 +4,13 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::net::TcpStream;
 
-use polymeter_collector::query::Of;
 use polymeter_e2e::cgroup::{Job, Yard};
 use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector};
 use polymeter_e2e::random::Random;
 use polymeter_e2e::stored;
 use polymeter_e2e::workload::Sleeper;
 use polymeter_e2e::{Need, Site, has, pause, wait_until};
+use polymeter_store::reader::Of;
 use rustix::process::Signal;
 use serde_json::json;
 

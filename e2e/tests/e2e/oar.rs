@@ -6,11 +6,11 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use polymeter_collector::query::Of;
 use polymeter_e2e::cgroup::{self, Yard};
 use polymeter_e2e::daemons::{Plan, ask, collector, configure};
 use polymeter_e2e::workload::{Sleeper, Workload};
 use polymeter_e2e::{Need, Site, has, oar, program, stored, wait_until};
+use polymeter_store::reader::Of;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 fn script(name: &str) -> PathBuf {

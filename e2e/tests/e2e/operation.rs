@@ -6,11 +6,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Output};
 
-use polymeter_collector::query::{Of, PlanChangeRow};
 use polymeter_e2e::cgroup::{Job, Yard};
 use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector, configure};
 use polymeter_e2e::workload::{self, Sleeper};
 use polymeter_e2e::{Need, Site, has, program, stored, wait_until};
+use polymeter_store::reader::{Of, PlanChangeRow};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 

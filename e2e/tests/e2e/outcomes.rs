@@ -6,11 +6,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use polymeter_collector::query::JobRow;
 use polymeter_e2e::cgroup::{Job, Yard};
 use polymeter_e2e::daemons::{Agent, Daemon, Plan, ask, collector_with};
 use polymeter_e2e::workload::Sleeper;
 use polymeter_e2e::{Need, Site, has, program, stored, wait_until};
+use polymeter_store::reader::JobRow;
 use serde_json::{Value, json};
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];

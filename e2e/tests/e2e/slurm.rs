@@ -7,12 +7,12 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-use polymeter_collector::query::{JobRow, Of};
 use polymeter_e2e::cgroup;
 use polymeter_e2e::daemons::{Daemon, collector_with};
 use polymeter_e2e::slurm::{Cluster, USER};
 use polymeter_e2e::stored::{self, Key, Series};
 use polymeter_e2e::{Need, Site, has, now_us, wait_until};
+use polymeter_store::reader::{JobRow, Of};
 use rusqlite::Connection;
 
 /// The last metric is due once a day, so that its samples are the first and the last readings alone.
