@@ -31,7 +31,7 @@ use crate::lifecycle::exit_watcher::ExitWatcher;
 use crate::log;
 use crate::manager::capacity::FEWEST;
 use crate::manager::{Manager, Shared, ask, waitable};
-use crate::request::{JobSpec, RegisterError, ManagerRequest, View};
+use crate::request::{JobSpec, ManagerRequest, RegisterError, View};
 use crate::sources::online_cpus;
 use crate::stats_cache::StatsCache;
 use crate::user_database::Rights;

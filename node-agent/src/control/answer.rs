@@ -10,7 +10,7 @@ use polymeter_proto::text::Text;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::InForce;
-use crate::request::{Availability, Cost, LeaseGrant, JobView, MetricView, RefusedRequest, View};
+use crate::request::{Availability, Cost, JobView, LeaseGrant, MetricView, RefusedRequest, View};
 
 /// What all sampling of a job is predicted to cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]

@@ -82,7 +82,11 @@ pub fn check(line: &[u8]) -> Result<(), Refusal> {
 }
 
 /// RemoteAnswerSender until the runtime ends.
-pub(crate) async fn serve(listener: (UnixListener, File), requests: mpsc::Sender<ManagerRequest>, context: Context) {
+pub(crate) async fn serve(
+    listener: (UnixListener, File),
+    requests: mpsc::Sender<ManagerRequest>,
+    context: Context,
+) {
     // The lock goes when this ends, together with the socket.
     let (listener, _lock) = listener;
     let quotas = Arc::new((ClientQuota::new(CONNECTIONS), ClientQuota::new(WATCHERS)));

@@ -52,7 +52,11 @@ pub(crate) async fn serve(
     }
 }
 
-async fn answer(request: &RemoteRequest, requests: &mpsc::Sender<ManagerRequest>, context: &Context) -> Answer {
+async fn answer(
+    request: &RemoteRequest,
+    requests: &mpsc::Sender<ManagerRequest>,
+    context: &Context,
+) -> Answer {
     let (verb, wait_us) = match validate(request, clock::realtime_us()) {
         Ok(validated) => validated,
         Err(refusal) => return Answer::refused(refusal),

@@ -17,7 +17,8 @@ use crate::delivery::tap::WatchReceiver;
 use crate::manager::ask;
 use crate::principal::Principal;
 use crate::request::{
-    AccessError, AnnotateError, LeaseGrant, JobView, RegisterError, ManagerRequest, LeaseError, LeaseRequest, View, by_reason,
+    AccessError, AnnotateError, JobView, LeaseError, LeaseGrant, LeaseRequest, ManagerRequest, RegisterError,
+    View, by_reason,
 };
 use crate::sources::agent_self::resident_bytes;
 
@@ -306,7 +307,10 @@ fn refuse_lease(error: &LeaseError) -> Refusal {
             };
             refusal.unavailable = Some(by_reason(missing).into_iter().map(group).collect());
         }
-        LeaseError::Access(_) | LeaseError::NothingChosen { .. } | LeaseError::TooMany(_) | LeaseError::Expired => {}
+        LeaseError::Access(_)
+        | LeaseError::NothingChosen { .. }
+        | LeaseError::TooMany(_)
+        | LeaseError::Expired => {}
     }
     refusal
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::answer::Refusal;
 use super::fields::{Fields, invalid};
 use super::verb::{identifier, name, wishes};
-use crate::request::{RefusedRequest, StartSpec, SamplingRequest};
+use crate::request::{RefusedRequest, SamplingRequest, StartSpec};
 
 /// A job that the scheduler starts on this node; its cgroups may come later.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -127,7 +127,10 @@ impl Start {
     }
 }
 
-fn wishes_of(plan: &BTreeMap<String, String>, duration: Option<&str>) -> Result<Option<SamplingRequest>, Refusal> {
+fn wishes_of(
+    plan: &BTreeMap<String, String>,
+    duration: Option<&str>,
+) -> Result<Option<SamplingRequest>, Refusal> {
     if plan.is_empty() {
         return Ok(None);
     }

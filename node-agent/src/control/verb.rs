@@ -15,7 +15,7 @@ use super::scheduler_hooks::{End, Start};
 use crate::config;
 use crate::plan::{Layer, Rule};
 use crate::principal::Principal;
-use crate::request::{JobSpec, MarkSpec, PushSpec, LeaseRequest};
+use crate::request::{JobSpec, LeaseRequest, MarkSpec, PushSpec};
 
 /// Selectors of one who watches: each is held against the name of every series of the job.
 const SELECTORS: usize = 64;

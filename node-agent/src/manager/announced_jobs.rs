@@ -18,7 +18,9 @@ use crate::clock;
 use crate::lanes::{Command, EventRecord};
 use crate::lifecycle::discovery;
 use crate::principal::Principal;
-use crate::request::{LeaseGrant, RefusedRequest, RegisterError, LeaseError, LeaseRequest, StartSpec, SamplingRequest};
+use crate::request::{
+    LeaseError, LeaseGrant, LeaseRequest, RefusedRequest, RegisterError, SamplingRequest, StartSpec,
+};
 
 /// How long a job is remembered after its cgroups went, for the scheduler to say that it has ended. An epilog that was not
 /// set up says so never.
@@ -168,12 +170,16 @@ impl Manager {
 
     /// Makes a lease of what the owner of a job that is followed wished when she submitted it, as if she asked now. Where
     /// nothing of it can be sampled yet, the wishes are kept: the cgroup of another controller may come.
-    pub(super) async fn grant_sampling(&mut self, job_id: &Identifier) -> Option<Result<LeaseGrant, LeaseError>> {
+    pub(super) async fn grant_sampling(
+        &mut self,
+        job_id: &Identifier,
+    ) -> Option<Result<LeaseGrant, LeaseError>> {
         let SamplingRequest { metrics, duration_us } = self.started.0.get(job_id)?.sampling.clone()?;
         let key: TargetKey = Some(job_id.clone());
         // Whatever she may do elsewhere, a wish at submission is an ordinary user's.
         let principal = Principal { uid: self.followed.get(&key)?.owner_uid?, administrator: false };
-        let set = LeaseRequest { principal, job_id: key, metrics: metrics.clone(), since_us: None, duration_us };
+        let set =
+            LeaseRequest { principal, job_id: key, metrics: metrics.clone(), since_us: None, duration_us };
         let granted = self.set(set).await;
         let refused = refused_of(&metrics, &granted);
         if matches!(granted, Err(LeaseError::Unavailable(_))) {

@@ -13,7 +13,7 @@ use crate::admission::cost::{Read, Sum};
 use crate::clock;
 use crate::plan::{Lease, Plan};
 use crate::principal::Principal;
-use crate::request::{AccessError, Availability, Cost, LeaseGrant, LeaseError, LeaseRequest};
+use crate::request::{AccessError, Availability, Cost, LeaseError, LeaseGrant, LeaseRequest};
 
 /// Why a metric is not sampled that can be had in principle.
 const NOT_NOW: &str = "its file has no line of it at the moment";

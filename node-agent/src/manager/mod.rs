@@ -456,7 +456,9 @@ async fn readable(watched: Option<&AsyncFd<OwnedFd>>) {
 }
 
 /// A request with a place for its answer.
-pub(crate) fn ask<T>(make: impl FnOnce(oneshot::Sender<T>) -> ManagerRequest) -> (ManagerRequest, oneshot::Receiver<T>) {
+pub(crate) fn ask<T>(
+    make: impl FnOnce(oneshot::Sender<T>) -> ManagerRequest,
+) -> (ManagerRequest, oneshot::Receiver<T>) {
     let (sender, receiver) = oneshot::channel();
     (make(sender), receiver)
 }

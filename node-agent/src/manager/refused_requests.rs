@@ -12,7 +12,7 @@ use crate::clock;
 use crate::lanes::{Command, EventRecord};
 use crate::log;
 use crate::principal::Principal;
-use crate::request::{LeaseGrant, RefusedRequest, LeaseError};
+use crate::request::{LeaseError, LeaseGrant, RefusedRequest};
 
 /// Requests of one job that are kept. A comment has room for more, and nobody reads them.
 const REFUSED: usize = 64;
@@ -77,7 +77,8 @@ impl Manager {
 
     /// The job ends: what could not be granted until now is refused.
     pub(super) async fn refuse_deferred(&mut self, job_id: &Identifier) {
-        let requested = self.started.take_sampling(job_id).map(|sampling| sampling.metrics).unwrap_or_default();
+        let requested =
+            self.started.take_sampling(job_id).map(|sampling| sampling.metrics).unwrap_or_default();
         let Some(followed) = self.followed.get_mut(&Some(job_id.clone())) else { return };
         let mut deferred = std::mem::take(&mut followed.refused.pending);
         if deferred.is_empty() {
