@@ -43,7 +43,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use polymeter_collector::clock::Clock;
-use polymeter_collector::query::Reader;
+use polymeter_store::reader::Reader;
 pub use polymeter_test_harness::{Test, is_required, run, skip, tests};
 use tempfile::TempDir;
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use polymeter_collector::query::Of;
+use polymeter_store::reader::Of;
 use serde_json::{Value, json};
 
 use crate::cgroup::{Job, TestCgroups};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use polymeter_collector::query::{JobRow, Of, Reader, SeriesRow};
 use polymeter_proto::ledger::Tally;
+use polymeter_store::reader::{JobRow, Of, Reader, SeriesRow};
 
 use crate::{TestEnvironment, wait_until};
 

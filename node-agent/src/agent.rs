@@ -14,24 +14,24 @@ use polymeter_proto::series::{Identifier, SessionDescriptor, SessionId};
 use rustix::thread::set_current_timer_slack;
 use tokio::sync::{mpsc, watch};
 
+use crate::cgroups::Mounts;
 use crate::clock;
 use crate::config::Config;
 use crate::control;
 use crate::counters::Counters;
-use crate::delivery::asks::{Asked, asks};
-use crate::delivery::keeper::Place;
+use crate::delivery::remote_requests::{self, RemoteRequestReceiver};
 use crate::delivery::sender::{self, ConnectError, Ending, Sender, Settings};
 use crate::delivery::spool::SpoolError;
+use crate::delivery::spool_manager::SpoolConfig;
 use crate::delivery::tap::Tap;
-use crate::jobs::hierarchy::Mounts;
-use crate::jobs::lookout::Lookout;
 use crate::kernel;
 use crate::keys::{KeyFiles, KeysError};
 use crate::lanes::{Channels, Command, Sampler};
+use crate::lifecycle::exit_watcher::ExitWatcher;
 use crate::log;
 use crate::manager::capacity::FEWEST;
 use crate::manager::{Manager, Shared, ask, waitable};
-use crate::request::{JobSpec, RegisterError, Request, View};
+use crate::request::{JobSpec, ManagerRequest, RegisterError, View};
 use crate::sources::online_cpus;
 use crate::stats_cache::StatsCache;
 use crate::user_database::Rights;
@@ -89,7 +89,7 @@ impl std::error::Error for StartError {}
 /// A running agent.
 #[derive(Debug)]
 pub struct Agent {
-    requests: mpsc::Sender<Request>,
+    requests: mpsc::Sender<ManagerRequest>,
     manager: JoinHandle<()>,
     sampler: JoinHandle<()>,
     lookout: Option<JoinHandle<()>>,
@@ -129,7 +129,7 @@ impl Agent {
             Arc::new(Channels::new().map_err(|error| StartError::System("cannot make an eventfd", error))?);
         let (rights, told_rights) = watch::channel(Rights::of(&config));
         let (counters, stats_cache) = (Arc::new(Counters::default()), Arc::new(StatsCache::default()));
-        let (asks, asked) = asks(Arc::clone(&channels));
+        let (remote_requests, remote_receiver) = remote_requests::channel(Arc::clone(&channels));
         let tap = Arc::new(Tap::default());
         let keys = config.keys.as_ref().map(KeyFiles::read).transpose().map_err(StartError::Keys)?;
         let settings = Settings {
@@ -138,8 +138,8 @@ impl Agent {
             session,
             descriptor: descriptor(&config)?,
             outbox_bytes: config.outbox_bytes,
-            spool: config.spool.clone().map(|directory| Place { directory, bytes: config.spool_bytes }),
-            asks,
+            spool: config.spool.clone().map(|directory| SpoolConfig { directory, bytes: config.spool_bytes }),
+            remote_requests,
             tap: Arc::clone(&tap),
         };
         let sender = Sender::connect(
@@ -178,10 +178,16 @@ impl Agent {
             rights: told_rights,
         };
         let (requests_in, channels_in) = (requests.clone(), Arc::clone(&channels));
-        let doors =
-            Doors { listener, asked, remote_control, requests: requests_in, context, channels: channels_in };
+        let endpoints = ControlEndpoints {
+            listener,
+            remote_requests: remote_receiver,
+            remote_control,
+            requests: requests_in,
+            context,
+            channels: channels_in,
+        };
         let (ready, is_ready) = sync_channel(1);
-        let manager = spawn("manager", move || manage(manager, received, doors, &ready))?;
+        let manager = spawn("manager", move || manage(manager, received, endpoints, &ready))?;
         let agent = Self { requests, manager, sampler, lookout, sender, ending, channels, counters, session };
         match is_ready.recv().unwrap_or_else(|gone| Err(io::Error::other(gone))) {
             Ok(()) => Ok(agent),
@@ -197,23 +203,23 @@ impl Agent {
     /// # Errors
     /// When the job cannot be followed.
     pub fn register(&self, spec: JobSpec) -> Result<Vec<(String, String)>, RegisterError> {
-        self.ask(|reply| Request::Register(Box::new(spec), reply)).unwrap_or(Ok(Vec::new()))
+        self.ask(|reply| ManagerRequest::Register(Box::new(spec), reply)).unwrap_or(Ok(Vec::new()))
     }
 
     /// Takes the last reading of a registered job and lets it go. Says whether there was one.
     pub fn unregister(&self, job_id: Identifier) -> bool {
-        self.ask(|reply| Request::Unregister(job_id, reply)).unwrap_or(false)
+        self.ask(|reply| ManagerRequest::Unregister(job_id, reply)).unwrap_or(false)
     }
 
     /// What is followed, and how it goes.
     pub fn view(&self) -> View {
-        self.ask(Request::View).unwrap_or_default()
+        self.ask(ManagerRequest::View).unwrap_or_default()
     }
 
     /// Puts another configuration in force. What cannot change in a running agent (`collector`, `key`, `collector_key`,
     /// `socket`, `root`, `flush`, `outbox`, `spool`, `node`, `realtime_priority`, `remote_control`) stays as it was.
     pub fn reload(&self, config: Config) {
-        self.requests.blocking_send(Request::Reload(Box::new(config))).ok();
+        self.requests.blocking_send(ManagerRequest::Reload(Box::new(config))).ok();
     }
 
     /// Waits until the agent takes no more requests: it was started to end when it has nothing to do, and has nothing to
@@ -232,7 +238,7 @@ impl Agent {
         self.session
     }
 
-    fn ask<T>(&self, make: impl FnOnce(tokio::sync::oneshot::Sender<T>) -> Request) -> Option<T> {
+    fn ask<T>(&self, make: impl FnOnce(tokio::sync::oneshot::Sender<T>) -> ManagerRequest) -> Option<T> {
         let (request, answer) = ask(make);
         self.requests.blocking_send(request).ok()?;
         answer.blocking_recv().ok()
@@ -247,7 +253,7 @@ impl Agent {
 
     /// Takes no new samples, sends what there is, and waits for at most `patience` until it is acknowledged.
     pub fn stop(self, patience: Duration) -> Stopped {
-        self.requests.blocking_send(Request::Stop).ok();
+        self.requests.blocking_send(ManagerRequest::Stop).ok();
         // A thread that panicked has said so already; the others are still to be ended.
         self.manager.join().ok();
         self.sampler.join().ok();
@@ -303,7 +309,7 @@ fn sample(channels: Arc<Channels>, counters: Arc<Counters>, flush: Period, prior
     Sampler::new(channels, counters, flush).run();
 }
 
-fn look_out(lookout: &Lookout, channels: &Channels, priority: Option<u8>) {
+fn look_out(lookout: &ExitWatcher, channels: &Channels, priority: Option<u8>) {
     // The sampler has said so, should it be refused.
     if priority.is_none_or(|priority| kernel::set_fifo_priority(priority).is_err()) {
         raise_priority();
@@ -320,14 +326,14 @@ fn raise_priority() {
 }
 
 /// Where users' requests come in, and what answering them needs.
-struct Doors {
+struct ControlEndpoints {
     /// The control socket.
     listener: Option<control::Listener>,
     /// What comes through the collector.
-    asked: Asked,
+    remote_requests: RemoteRequestReceiver,
     /// Whether it is wanted.
     remote_control: bool,
-    requests: mpsc::Sender<Request>,
+    requests: mpsc::Sender<ManagerRequest>,
     context: control::Context,
     channels: Arc<Channels>,
 }
@@ -335,14 +341,14 @@ struct Doors {
 /// Manages until the end. Says first whether it can: with too few descriptors, nothing else would say so.
 fn manage(
     manager: Manager,
-    received: mpsc::Receiver<Request>,
-    doors: Doors,
+    received: mpsc::Receiver<ManagerRequest>,
+    endpoints: ControlEndpoints,
     ready: &SyncSender<io::Result<()>>,
 ) {
     // It does little, and the cgroups of a short job must be opened soon.
     raise_priority();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
-    let ended = runtime.and_then(|runtime| runtime.block_on(managed(manager, received, doors, ready)));
+    let ended = runtime.and_then(|runtime| runtime.block_on(managed(manager, received, endpoints, ready)));
     if let Err(error) = ended {
         // It waits for this.
         ready.send(Err(error)).ok();
@@ -351,18 +357,23 @@ fn manage(
 
 async fn managed(
     manager: Manager,
-    received: mpsc::Receiver<Request>,
-    doors: Doors,
+    received: mpsc::Receiver<ManagerRequest>,
+    endpoints: ControlEndpoints,
     ready: &SyncSender<io::Result<()>>,
 ) -> io::Result<()> {
-    let notices = waitable(doors.channels.notices_event().as_fd())?;
-    let listener = doors.listener.map(control::Listener::wait_on).transpose()?;
+    let notices = waitable(endpoints.channels.notices_event().as_fd())?;
+    let listener = endpoints.listener.map(control::Listener::wait_on).transpose()?;
     ready.send(Ok(())).ok();
     // Both end with the runtime, when the manager has ended.
-    let (asking, context) = (doors.requests.clone(), doors.context.clone());
-    tokio::spawn(control::remote::serve(doors.asked, doors.remote_control, asking, context));
+    let (asking, context) = (endpoints.requests.clone(), endpoints.context.clone());
+    tokio::spawn(control::remote::serve(
+        endpoints.remote_requests,
+        endpoints.remote_control,
+        asking,
+        context,
+    ));
     if let Some(listener) = listener {
-        tokio::spawn(control::serve(listener, doors.requests, doors.context));
+        tokio::spawn(control::serve(listener, endpoints.requests, endpoints.context));
     }
     manager.run(received, notices).await;
     Ok(())

@@ -6,10 +6,10 @@ use std::os::fd::AsFd;
 
 use nix::unistd::{Group, User};
 
-use crate::asker::Asker;
 use crate::config::{Config, Look};
 use crate::kernel;
 use crate::log;
+use crate::principal::Principal;
 
 /// What the configuration grants to whom, in numbers.
 #[derive(Debug, Clone, Default)]
@@ -36,24 +36,24 @@ impl Rights {
     }
 
     /// Who is at the other end of a connection: the kernel says so, unix(7).
-    pub(crate) fn asker(&self, peer: impl AsFd, uid: u32, gid: u32) -> io::Result<Asker> {
+    pub(crate) fn principal(&self, peer: impl AsFd, uid: u32, gid: u32) -> io::Result<Principal> {
         let own = uid == rustix::process::geteuid().as_raw();
         let in_group = |groups: &[u32]| groups.iter().any(|gid| self.administrating_groups.contains(gid));
         let administrator = own
-            || self.asker_elsewhere(uid).administrator
+            || self.remote_principal(uid).administrator
             || (!self.administrating_groups.is_empty()
                 && (in_group(&[gid]) || in_group(&kernel::peer_groups(peer)?)));
-        Ok(Asker { uid, administrator })
+        Ok(Principal { uid, administrator })
     }
 
     /// Who asks on another machine. It says no groups, and the agent's own user there need not be the agent's.
-    pub(crate) fn asker_elsewhere(&self, uid: u32) -> Asker {
-        Asker { uid, administrator: uid == 0 || self.administrators.contains(&uid) }
+    pub(crate) fn remote_principal(&self, uid: u32) -> Principal {
+        Principal { uid, administrator: uid == 0 || self.administrators.contains(&uid) }
     }
 
     /// Whether this person may look at what belongs to `owner`.
-    pub(crate) fn may_look(&self, asker: Asker, owner: Option<u32>) -> bool {
-        self.look == Look::All || asker.is_or_stands_for(owner)
+    pub(crate) fn may_look(&self, principal: Principal, owner: Option<u32>) -> bool {
+        self.look == Look::All || principal.can_access(owner)
     }
 }
 
@@ -88,9 +88,9 @@ mod tests {
         let rights = Rights::of(&config);
         let daemon = uid_of("daemon").unwrap();
         for (uid, gid, administrator) in [(0, 7, true), (daemon, 7, true), (54_321, 0, true)] {
-            assert_eq!(rights.asker(&one, uid, gid).unwrap().administrator, administrator, "{uid}:{gid}");
+            assert_eq!(rights.principal(&one, uid, gid).unwrap().administrator, administrator, "{uid}:{gid}");
         }
-        let stranger = Rights::default().asker(&one, 54_321, 54_321).unwrap();
+        let stranger = Rights::default().principal(&one, 54_321, 54_321).unwrap();
         let own = rustix::process::geteuid().as_raw() == 54_321;
         assert!(own || !stranger.administrator);
         assert!(!Rights::default().may_look(stranger, Some(1)));

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use polymeter_agent::Agent;
+use polymeter_agent::cgroups::Mounts;
 use polymeter_agent::config::Config;
-use polymeter_agent::jobs::hierarchy::Mounts;
 use polymeter_agent::plan::Layer;
 use polymeter_agent::request::JobSpec;
 use polymeter_benches::failure::Failure;
@@ -48,7 +48,7 @@ fn main() -> Result<(), Failure> {
         owner: None,
         cgroups: job.directories().to_vec(),
         process: None,
-        wishes: Layer::default(),
+        sampling: Layer::default(),
     };
     agent.register(spec)?;
     let mut file = std::fs::File::create(&arguments.file)?;

@@ -6,9 +6,9 @@ use std::process::Output;
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
-use polymeter_collector::query::{Of, Reader};
 use polymeter_e2e::program;
 use polymeter_e2e::tests;
+use polymeter_store::reader::{Of, Reader};
 use serde_json::Value;
 use tempfile::TempDir;
 

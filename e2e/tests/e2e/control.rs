@@ -146,7 +146,7 @@ fn marks_and_user_values_are_stored() {
     assert!(marks.iter().all(|mark| mark.by_whom.as_deref() == Some("uid 64001")));
     let of_node = reader.marks(None).unwrap();
     assert_eq!(of_node.iter().map(|mark| mark.name.as_str()).collect::<Vec<_>>(), ["maintenance"]);
-    let samples = stored::samples(&mut reader, polymeter_collector::query::Of::Job(job.job_key));
+    let samples = stored::samples(&mut reader, polymeter_store::reader::Of::Job(job.job_key));
     let values = |labels: &str| {
         let series = &samples[&("user.loss".to_owned(), labels.to_owned())];
         series.points.iter().map(|(_, value)| *value).collect::<Vec<_>>()

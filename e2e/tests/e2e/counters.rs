@@ -5,13 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use polymeter_collector::query::Of;
 use polymeter_e2e::cgroup::{self, TestCgroups, V2};
 use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector};
 use polymeter_e2e::stored::{self, Key, Series};
 use polymeter_e2e::tests;
 use polymeter_e2e::workload::{self, Workload};
 use polymeter_e2e::{Need, TestEnvironment, require, skip, wait_until};
+use polymeter_store::reader::Of;
 
 tests![
     cpu_counters_continue_when_the_cgroup_version_changes,

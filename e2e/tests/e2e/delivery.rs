@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::net::TcpStream;
 
-use polymeter_collector::query::Of;
 use polymeter_e2e::cgroup::{Job, TestCgroups};
 use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector};
 use polymeter_e2e::random::Random;
@@ -12,6 +11,7 @@ use polymeter_e2e::stored;
 use polymeter_e2e::tests;
 use polymeter_e2e::workload::Sleeper;
 use polymeter_e2e::{Need, TestEnvironment, pause, require, wait_until};
+use polymeter_store::reader::Of;
 use rustix::process::Signal;
 use serde_json::json;
 

@@ -7,12 +7,12 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use polymeter_collector::query::Of;
 use polymeter_e2e::cgroup::{self, Frozen, Job, TestCgroups};
 use polymeter_e2e::daemons::{Agent, Daemon, Plan, ask, collector, configure_with};
 use polymeter_e2e::tests;
 use polymeter_e2e::workload::{Sleeper, Workload};
 use polymeter_e2e::{Need, TestEnvironment, now_us, pause, program, require, skip, stored, wait_until};
+use polymeter_store::reader::Of;
 use rustix::process::{Pid, Signal, getsid, kill_process, kill_process_group, test_kill_process};
 use serde_json::{Value, json};
 

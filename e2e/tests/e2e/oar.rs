@@ -6,12 +6,12 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use polymeter_collector::query::Of;
 use polymeter_e2e::cgroup::{self, TestCgroups};
 use polymeter_e2e::daemons::{Plan, ask, collector, configure};
 use polymeter_e2e::tests;
 use polymeter_e2e::workload::{Sleeper, Workload};
 use polymeter_e2e::{Need, TestEnvironment, oar, program, require, stored, wait_until};
+use polymeter_store::reader::Of;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 tests![

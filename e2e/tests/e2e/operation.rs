@@ -6,12 +6,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Output};
 
-use polymeter_collector::query::{Of, PlanChangeRow};
 use polymeter_e2e::cgroup::{Job, TestCgroups};
 use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector, configure};
 use polymeter_e2e::tests;
 use polymeter_e2e::workload::{self, Sleeper};
 use polymeter_e2e::{Need, TestEnvironment, program, require, stored, wait_until};
+use polymeter_store::reader::{Of, PlanChangeRow};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 

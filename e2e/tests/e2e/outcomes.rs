@@ -6,12 +6,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use polymeter_collector::query::JobRow;
 use polymeter_e2e::cgroup::{Job, TestCgroups};
 use polymeter_e2e::daemons::{Agent, Daemon, Plan, ask, collector_with};
 use polymeter_e2e::tests;
 use polymeter_e2e::workload::Sleeper;
 use polymeter_e2e::{Need, TestEnvironment, program, require, stored, wait_until};
+use polymeter_store::reader::JobRow;
 use serde_json::{Value, json};
 
 tests![

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use polymeter_collector::query::Of;
 use polymeter_e2e::cgroup::TestCgroups;
 use polymeter_e2e::daemons::{Agent, Plan, collector};
 use polymeter_e2e::reference::{Snapshot, assert_between};
@@ -13,6 +12,7 @@ use polymeter_e2e::tests;
 use polymeter_e2e::workload::{Sleeper, Workload};
 use polymeter_e2e::{Need, TestEnvironment, pause, require, skip, wait_until};
 use polymeter_proto::ledger::Tally;
+use polymeter_store::reader::Of;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::json;

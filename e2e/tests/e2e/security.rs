@@ -6,11 +6,11 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use polymeter_collector::query::Of;
 use polymeter_e2e::daemons::{Daemon, keygen};
 use polymeter_e2e::tests;
 use polymeter_e2e::{TestEnvironment, program, stored, wait_until};
 use polymeter_proto::key::{KeyPair, PublicKey};
+use polymeter_store::reader::Of;
 use rustix::process::Signal;
 use serde_json::Value;
 

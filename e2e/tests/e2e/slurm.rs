@@ -6,13 +6,13 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 
-use polymeter_collector::query::{JobRow, Of};
 use polymeter_e2e::cgroup;
 use polymeter_e2e::daemons::{Daemon, collector_with};
 use polymeter_e2e::slurm::{Cluster, USER};
 use polymeter_e2e::stored::{self, Key, Series};
 use polymeter_e2e::tests;
 use polymeter_e2e::{Need, TestEnvironment, now_us, require, wait_until};
+use polymeter_store::reader::{JobRow, Of};
 use rusqlite::Connection;
 
 tests![

@@ -1,10 +1,10 @@
-//! An agent: a link as it is, and a sampler that makes things up. The value of a sample is its name, and so is the time
+//! An agent: a delivery as it is, and a sampler that makes things up. The value of a sample is its name, and so is the time
 //! of an event.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use polymeter_agent::delivery::link::{Link, Send};
+use polymeter_agent::delivery::session::{DeliverySession, NextSend};
 use polymeter_agent::lanes::{Cost, EventRecord, SampleBatch, SourceKey, SourceReport};
 use polymeter_collector::inbox::Peer;
 use polymeter_proto::batch::{Column, Instant, Job, Shape};
@@ -28,9 +28,9 @@ const JOBS: usize = 3;
 #[derive(Debug)]
 pub(crate) struct Agent {
     pub(crate) session: SessionId,
-    pub(crate) link: Link,
+    pub(crate) delivery: DeliverySession,
     /// What earlier lives have left.
-    pub(crate) earlier: Vec<Link>,
+    pub(crate) earlier: Vec<DeliverySession>,
     pub(crate) disk: Option<Disk>,
     pub(crate) outbox_bytes: usize,
     /// The connection; another one has another id.
@@ -97,15 +97,15 @@ impl Agent {
         let mut next_id = 0;
         let own = shape(&mut next_id, None, 1);
         let session = SessionId(session);
-        let mut link = Link::new(session, descriptor(), outbox_bytes, now_ns);
+        let mut delivery = DeliverySession::new(session, descriptor(), outbox_bytes, now_ns);
         let mut earlier = Vec::new();
         if let Some(disk) = &mut disk {
-            link.use_spool();
-            earlier = disk.links(outbox_bytes, now_ns);
+            delivery.use_spool();
+            earlier = disk.deliveries(outbox_bytes, now_ns);
         }
         Self {
             session,
-            link,
+            delivery,
             earlier,
             disk,
             outbox_bytes,
@@ -123,7 +123,7 @@ impl Agent {
     /// Whether everything is acknowledged, and nothing is left to be told.
     pub(crate) fn is_settled(&self) -> bool {
         let is_spooled = self.disk.as_ref().is_some_and(|disk| !disk.is_empty());
-        self.link.is_empty() && !self.link.has_untold() && !is_spooled && self.earlier.is_empty()
+        self.delivery.is_empty() && !self.delivery.has_untold() && !is_spooled && self.earlier.is_empty()
     }
 
     /// A name that no sample and no event of any session has.
@@ -154,40 +154,40 @@ impl Agent {
         if random.percent(30) {
             self.report_all(&mut flushed, false);
         }
-        self.link.take(&flushed, now_ns);
+        self.delivery.take(&flushed, now_ns);
         self.attend(false, now_ns);
         // What is read back of the disk comes beside it.
         let most_bytes = self.outbox_bytes + self.disk.as_ref().map_or(0, |_| self.outbox_bytes);
-        assert!(self.link.outbox_bytes() <= most_bytes, "the outbox is beyond its limit");
+        assert!(self.delivery.outbox_bytes() <= most_bytes, "the outbox is beyond its limit");
     }
 
     /// Writes to the disk what belongs there.
     pub(crate) fn attend(&mut self, ends: bool, now_ns: u64) {
         let Some(disk) = &mut self.disk else { return };
-        disk.attend(&mut self.link, ends, now_ns);
-        self.earlier.iter_mut().for_each(|link| disk.attend(link, ends, now_ns));
-        self.earlier.retain(|link| !link.is_empty());
+        disk.attend(&mut self.delivery, ends, now_ns);
+        self.earlier.iter_mut().for_each(|delivery| disk.attend(delivery, ends, now_ns));
+        self.earlier.retain(|delivery| !delivery.is_empty());
     }
 
-    pub(crate) fn links(&mut self) -> impl Iterator<Item = &mut Link> {
-        std::iter::once(&mut self.link).chain(&mut self.earlier)
+    pub(crate) fn deliveries(&mut self) -> impl Iterator<Item = &mut DeliverySession> {
+        std::iter::once(&mut self.delivery).chain(&mut self.earlier)
     }
 
     /// What is to be sent next, of the oldest session that has anything.
     pub(crate) fn next_send(&mut self, now_ns: u64) -> Option<Vec<u8>> {
-        for link in self.earlier.iter_mut().chain([&mut self.link]) {
-            while let Some(send) = link.next_send() {
+        for delivery in self.earlier.iter_mut().chain([&mut self.delivery]) {
+            while let Some(send) = delivery.next_send() {
                 let bytes = match send {
-                    Send::Frame(bytes) => bytes.to_vec(),
-                    Send::Message(bytes) => bytes,
-                    Send::Restore(segment) => {
+                    NextSend::Frame(bytes) => bytes.to_vec(),
+                    NextSend::Message(bytes) => bytes,
+                    NextSend::Restore(segment) => {
                         let disk = self.disk.as_ref().expect("what was spilled lies somewhere");
-                        let missing = link.restored(segment, disk.read(link.session(), segment));
+                        let missing = delivery.restored(segment, disk.read(delivery.session(), segment));
                         assert_eq!(missing, 0);
                         continue;
                     }
                 };
-                link.sent(now_ns);
+                delivery.sent(now_ns);
                 return Some(bytes);
             }
         }
@@ -198,7 +198,7 @@ impl Agent {
     pub(crate) fn end(&mut self, now_ns: u64) {
         let mut flushed = SampleBatch::default();
         self.report_all(&mut flushed, true);
-        self.link.take(&flushed, now_ns);
+        self.delivery.take(&flushed, now_ns);
     }
 
     fn report_all(&self, flushed: &mut SampleBatch, last: bool) {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use polymeter_agent::delivery::link::Link;
 use polymeter_agent::delivery::outbox::Restored;
+use polymeter_agent::delivery::session::DeliverySession;
 use polymeter_agent::delivery::spool::segment::{self, Segment};
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::frame::Frame;
@@ -21,27 +21,27 @@ impl Disk {
         Self { segments: BTreeMap::new(), open: None, limit_bytes, is_faulty: false }
     }
 
-    /// Does what the agent's keeper does for a link.
-    pub(crate) fn attend(&mut self, link: &mut Link, ends: bool, now_ns: u64) {
-        for segment in link.released() {
-            let released = self.segments.remove(&(link.session(), segment));
+    /// Does what the agent's keeper does for a delivery.
+    pub(crate) fn attend(&mut self, delivery: &mut DeliverySession, ends: bool, now_ns: u64) {
+        for segment in delivery.released() {
+            let released = self.segments.remove(&(delivery.session(), segment));
             assert!(released.is_some(), "segment {segment} is released twice");
-            self.open = self.open.filter(|open| *open != (link.session(), segment));
+            self.open = self.open.filter(|open| *open != (delivery.session(), segment));
         }
-        let segment_bytes = link.segment_bytes();
+        let segment_bytes = delivery.segment_bytes();
         let is_short = |bytes: &Vec<u8>| bytes.len() < segment_bytes;
         loop {
             let open = self.open.filter(|open| self.segments.get(open).is_some_and(is_short));
-            let Some(batch) = link.spill(open.map(|(_, first)| first), ends, now_ns) else { return };
+            let Some(batch) = delivery.spill(open.map(|(_, first)| first), ends, now_ns) else { return };
             let bytes: usize = self.segments.values().map(Vec::len).sum();
             if self.is_faulty || bytes + batch.bytes.len() > self.limit_bytes {
-                return link.not_spilled(now_ns);
+                return delivery.not_spilled(now_ns);
             }
             let key = (batch.session, batch.continues.unwrap_or(batch.first));
             let head = || segment::head(key.0, key.1);
             self.segments.entry(key).or_insert_with(head).extend_from_slice(&batch.bytes);
             self.open = Some(key);
-            link.spilled(&batch, key.1);
+            delivery.spilled(&batch, key.1);
         }
     }
 
@@ -50,7 +50,7 @@ impl Disk {
     }
 
     /// What earlier lives have left, as the next one finds it.
-    pub(crate) fn links(&mut self, outbox_bytes: usize, now_ns: u64) -> Vec<Link> {
+    pub(crate) fn deliveries(&mut self, outbox_bytes: usize, now_ns: u64) -> Vec<DeliverySession> {
         self.open = None;
         let mut sessions: BTreeMap<SessionId, Vec<u64>> = BTreeMap::new();
         self.segments.keys().for_each(|(session, first)| sessions.entry(*session).or_default().push(*first));
@@ -58,7 +58,7 @@ impl Disk {
             let newest = self.read(*session, *firsts.last().unwrap()).last().unwrap();
             let ends = firsts.iter().skip(1).map(|next| next - 1).chain([newest]);
             let segments: Vec<_> = firsts.iter().copied().zip(ends).collect();
-            Link::replay(*session, outbox_bytes, &segments, now_ns)
+            DeliverySession::replay(*session, outbox_bytes, &segments, now_ns)
         };
         sessions.iter().map(replay).collect()
     }

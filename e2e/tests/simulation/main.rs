@@ -1,4 +1,4 @@
-//! The delivery protocol under every fault that chance finds: the agent's [`Link`](polymeter_agent::delivery::link) and
+//! The delivery protocol under every fault that chance finds: the agent's [`DeliverySession`](polymeter_agent::delivery::session) and
 //! the collector's [`Ingest`](polymeter_collector::ingest), as they are, with a network, a database and a clock that a
 //! seed decides. Messages are lost, repeated, delayed, overtaken and damaged; either side is restarted at any moment,
 //! also between the commit and the acknowledgement; the outbox overflows.

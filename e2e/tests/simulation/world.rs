@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use polymeter_agent::delivery::link::{Heard, Link};
+use polymeter_agent::delivery::session::{DeliverySession, SessionNotice};
 use polymeter_collector::inbox::Peer;
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::series::SessionId;
@@ -118,7 +118,7 @@ impl World {
 
     fn send(&mut self, agent: usize) {
         let (agent, now_ns) = (&mut self.agents[agent], self.now_ns);
-        agent.links().for_each(|link| link.passed(now_ns));
+        agent.deliveries().for_each(|delivery| delivery.passed(now_ns));
         agent.attend(false, now_ns);
         while self.to_collector.len() < UNDER_WAY
             && let Some(bytes) = agent.next_send(now_ns)
@@ -179,9 +179,9 @@ impl World {
 
     fn agent_hears(&mut self, peer: &Peer, answer: ToAgent) {
         let Some(agent) = self.agents.iter_mut().find(|agent| agent.peer == *peer) else { return };
-        for link in agent.links() {
-            if let Heard::GivenUp { sequence, .. } = link.hear(answer.clone(), self.now_ns) {
-                let name = (link.session(), sequence);
+        for delivery in agent.deliveries() {
+            if let SessionNotice::GivenUp { sequence, .. } = delivery.hear(answer.clone(), self.now_ns) {
+                let name = (delivery.session(), sequence);
                 assert!(self.poisoned.contains(&name), "{name:?} is given up for nothing");
             }
         }
@@ -218,7 +218,7 @@ impl World {
         self.to_agents.retain(|(peer, _)| *peer != agent.peer);
         self.connections += 1;
         agent.peer = peer(self.connections);
-        agent.links().for_each(Link::connected);
+        agent.deliveries().for_each(DeliverySession::connected);
     }
 
     /// What an agent has in memory dies with it, unless it may end in order. What is on its way still may arrive, and
@@ -271,7 +271,7 @@ impl World {
         for _ in 0..ROUNDS {
             self.now_ns += 1_000_000_000;
             for agent in 0..self.agents.len() {
-                self.agents[agent].link.tell_all(self.now_ns);
+                self.agents[agent].delivery.tell_all(self.now_ns);
                 self.agents[agent].attend(false, self.now_ns);
                 self.send(agent);
             }
@@ -300,7 +300,7 @@ impl World {
             let stored = self.stored(agent.session);
             let lost = self.store.lost.get(&agent.session).copied().unwrap_or_default();
             assert_eq!(stored + lost, agent.samples, "session {}: {stored} + {lost}", agent.session);
-            let counts = agent.link.counts();
+            let counts = agent.delivery.counts();
             assert_eq!(lost, counts.samples_dropped + counts.samples_refused, "{counts:?}");
             for ((job, source), truth) in &agent.truth {
                 let account = &self.store.ledger[&(agent.session, job.clone(), source.clone())];

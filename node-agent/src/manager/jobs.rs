@@ -6,13 +6,13 @@ use polymeter_proto::ledger::Event;
 use polymeter_proto::series::{Identifier, JobDescriptor};
 use tokio::sync::oneshot;
 
-use super::followed::Followed;
-use super::owners::uid_of;
-use super::{Key, Manager};
+use super::owner_lookup::uid_of;
+use super::tracked_target::TrackedTarget;
+use super::{Manager, TargetKey};
+use crate::cgroups::JobCgroups;
 use crate::clock;
-use crate::jobs::discovery::Found;
-use crate::jobs::hierarchy::JobCgroups;
 use crate::lanes::{Command, EventRecord};
+use crate::lifecycle::discovery::Found;
 use crate::plan::Plan;
 use crate::request::{JobSpec, RegisterError};
 use crate::sources::Target;
@@ -52,7 +52,7 @@ impl Manager {
             owner: spec.owner,
             started_us: clock::realtime_us(),
         };
-        let plan = Plan { registration: spec.wishes, ..self.standing_plan() };
+        let plan = Plan { registration: spec.sampling, ..self.standing_plan() };
         self.follow(key.clone(), Some(descriptor), target, plan, None).await;
         self.look_at(&key).await;
         self.confirm_first_reading().await;
@@ -69,7 +69,7 @@ impl Manager {
     }
 
     /// Takes the last readings of a job and lets it go.
-    pub(super) async fn end(&mut self, key: &Key) {
+    pub(super) async fn end(&mut self, key: &TargetKey) {
         if let Some(job_id) = key {
             self.refuse_deferred(job_id).await;
         }
@@ -94,7 +94,7 @@ impl Manager {
         let mut found = self.discovery.walk();
         self.make_fit(&mut found);
         self.sluids.retain(found.values());
-        let gone: Vec<Key> = self
+        let gone: Vec<TargetKey> = self
             .followed
             .iter()
             .filter(|(_, followed)| followed.found_at.as_ref().is_some_and(|path| !found.contains_key(path)))
@@ -136,12 +136,12 @@ impl Manager {
                 if grew {
                     self.reopen(&key).await;
                     self.look_at(&key).await;
-                    self.grant_wishes(&job_id).await;
+                    self.grant_sampling(&job_id).await;
                 }
             }
             return;
         }
-        let has_place = |followed: &Followed| {
+        let has_place = |followed: &TrackedTarget| {
             found.captured.is_sluid && followed.found_at.as_ref() == Some(&found.relative)
         };
         let other =
@@ -167,17 +167,17 @@ impl Manager {
         self.follow(key.clone(), Some(descriptor), target, plan, Some(found.relative)).await;
         self.look_at(&key).await;
         self.tell_facts(&job_id).await;
-        self.grant_wishes(&job_id).await;
+        self.grant_sampling(&job_id).await;
     }
 
     async fn end_registered_without_cgroups(&mut self) {
-        let gone = |followed: &Followed| match &followed.target {
+        let gone = |followed: &TrackedTarget| match &followed.target {
             Target::Cgroups(cgroups) => {
                 followed.found_at.is_none() && !cgroups.directories().iter().any(|path| path.is_dir())
             }
             Target::Processes(_) | Target::Node(_) => false,
         };
-        let ended: Vec<Key> =
+        let ended: Vec<TargetKey> =
             self.followed.iter().filter(|(_, followed)| gone(followed)).map(|(key, _)| key.clone()).collect();
         for key in ended {
             self.end(&key).await;

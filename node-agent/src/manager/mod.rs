@@ -3,24 +3,24 @@
 //! Everything slow happens here, so that the sampler never waits for a file to open or a perf event to close.
 
 mod access;
-mod annotate;
 pub(crate) mod capacity;
-mod cost;
-mod endings;
-mod followed;
+mod user_events;
+
+mod final_sample;
 mod govern;
-mod governor;
+mod tracked_target;
+
+mod announced_jobs;
+mod calibration;
 mod jobs;
 mod leases;
-mod owners;
-mod parts;
+mod owner_lookup;
 mod placement;
 mod probe;
-mod pulse;
-mod refused;
+mod refused_requests;
 mod sluids;
 mod sources;
-mod started;
+mod steps;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,40 +37,40 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
+use crate::cgroups::Mounts;
 use crate::clock;
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::delivery::tap::Tap;
-use crate::jobs::discovery::Discovery;
-use crate::jobs::ends::Ends;
-use crate::jobs::hierarchy::Mounts;
-use crate::jobs::ids::Ids;
-use crate::jobs::lookout::Lookout;
 use crate::kernel;
 use crate::lanes::{Channels, Command, EventRecord, Notice, SourceId};
+use crate::lifecycle::discovery::Discovery;
+use crate::lifecycle::exit_events::ExitEvents;
+use crate::lifecycle::exit_watcher::ExitWatcher;
 use crate::log;
 use crate::plan::Plan;
-use crate::request::{AccessError, Request};
+use crate::request::{AccessError, ManagerRequest};
 use crate::sources::Target;
 use crate::stats_cache::StatsCache;
+use crate::targets::ids::Ids;
 use crate::user_database::Rights;
 
+use crate::admission::governor::Governor;
 use access::Access;
+use announced_jobs::AnnouncedJobs;
+use calibration::Calibration;
 use capacity::Capacity;
-use endings::Stirred;
-use followed::{Followed, PerfOpened};
+use final_sample::PendingRescans;
 use govern::Used;
-use governor::Governor;
 use placement::Placement;
-use pulse::Pulse;
 use sluids::Sluids;
-use started::StartedJobs;
+use tracked_target::{PerfOpened, TrackedTarget};
 
 /// How long to wait for the sampler to take a command when too many wait: it takes them all at its next wake-up.
 const COMMAND_RETRY: Duration = Duration::from_millis(1);
 
 /// The node has no job id, and comes first.
-type Key = Option<Identifier>;
+type TargetKey = Option<Identifier>;
 
 /// How often what is sampled is handed on while somebody watches.
 const SHOW_EVERY: Duration = Duration::from_millis(200);
@@ -93,20 +93,20 @@ pub(crate) struct Manager {
     stats_cache: Arc<StatsCache>,
     tap: Arc<Tap>,
     ids: Ids,
-    followed: BTreeMap<Key, Followed>,
-    owners: BTreeMap<SourceId, Key>,
+    followed: BTreeMap<TargetKey, TrackedTarget>,
+    owners: BTreeMap<SourceId, TargetKey>,
     free: BTreeSet<SourceId>,
     next_source: u32,
     discovery: Discovery,
-    started: StartedJobs,
+    started: AnnouncedJobs,
     sluids: Sluids,
     capacity: Capacity,
-    ends: Option<Ends>,
-    stirred: Stirred,
+    ends: Option<ExitEvents>,
+    stirred: PendingRescans,
     idle_since: Instant,
     governor: Governor,
     used: Used,
-    pulse: Pulse,
+    pulse: Calibration,
     placement: Placement,
     rights: watch::Sender<Rights>,
 }
@@ -136,15 +136,15 @@ impl Manager {
             free: BTreeSet::new(),
             next_source: 0,
             discovery,
-            started: StartedJobs::default(),
+            started: AnnouncedJobs::default(),
             sluids: Sluids::default(),
             capacity: Capacity::new(),
-            ends: endings::watch(),
-            stirred: Stirred::new(),
+            ends: final_sample::watch(),
+            stirred: PendingRescans::new(),
             idle_since: Instant::now(),
             governor: Governor::default(),
             used: Used::default(),
-            pulse: Pulse::default(),
+            pulse: Calibration::default(),
             placement,
             rights,
         }
@@ -152,7 +152,7 @@ impl Manager {
 
     /// Manages until asked to stop, and stops what works for it. `notices` is to be readable when the sampler has something to
     /// say.
-    pub(crate) async fn run(mut self, requests: mpsc::Receiver<Request>, notices: AsyncFd<OwnedFd>) {
+    pub(crate) async fn run(mut self, requests: mpsc::Receiver<ManagerRequest>, notices: AsyncFd<OwnedFd>) {
         self.manage(requests, notices).await;
         if let Some(lookout) = self.lookout() {
             lookout.stop();
@@ -160,7 +160,7 @@ impl Manager {
         self.command(Command::Stop).await;
     }
 
-    async fn manage(&mut self, mut requests: mpsc::Receiver<Request>, notices: AsyncFd<OwnedFd>) {
+    async fn manage(&mut self, mut requests: mpsc::Receiver<ManagerRequest>, notices: AsyncFd<OwnedFd>) {
         self.follow_node().await;
         self.capacity.begin();
         self.look_for_jobs().await;
@@ -169,7 +169,7 @@ impl Manager {
         let ends = self.ends.as_ref().and_then(|ends| waitable(ends.descriptor()).ok());
         let mut governing = tokio::time::interval(govern::EVERY);
         governing.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut feeling = tokio::time::interval(pulse::EVERY);
+        let mut feeling = tokio::time::interval(calibration::EVERY);
         feeling.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut showing = tokio::time::interval(SHOW_EVERY);
         showing.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -181,8 +181,8 @@ impl Manager {
             tokio::select! {
                 () = readable(ends.as_ref()) => {}
                 request = requests.recv() => match request {
-                    None | Some(Request::Stop) => break,
-                    Some(Request::Reload(config)) => {
+                    None | Some(ManagerRequest::Stop) => break,
+                    Some(ManagerRequest::Reload(config)) => {
                         self.reload(*config).await;
                         watched = changes_of(&self.discovery);
                         rescan = tokio::time::interval(Duration::from_micros(self.config.rescan.as_micros()));
@@ -224,8 +224,8 @@ impl Manager {
     }
 
     /// What sees the ends of jobs at once, for a thread of its own; none where there is nothing to be seen with.
-    pub(crate) fn lookout(&self) -> Option<Arc<Lookout>> {
-        self.ends.as_ref().map(Ends::lookout).cloned()
+    pub(crate) fn lookout(&self) -> Option<Arc<ExitWatcher>> {
+        self.ends.as_ref().map(ExitEvents::lookout).cloned()
     }
 
     async fn command(&self, command: Command) {
@@ -236,16 +236,16 @@ impl Manager {
         }
     }
 
-    async fn answer(&mut self, request: Request) {
+    async fn answer(&mut self, request: ManagerRequest) {
         match request {
-            Request::View(reply) => {
+            ManagerRequest::View(reply) => {
                 reply.send(self.view()).ok();
             }
-            Request::Register(spec, reply) => {
+            ManagerRequest::Register(spec, reply) => {
                 let answer = self.register(*spec).await;
                 reply.send(answer).ok();
             }
-            Request::Unregister(job_id, reply) => {
+            ManagerRequest::Unregister(job_id, reply) => {
                 let key = Some(job_id);
                 let known = self.followed.get(&key).is_some_and(|followed| followed.found_at.is_none());
                 if known {
@@ -253,50 +253,50 @@ impl Manager {
                 }
                 reply.send(known).ok();
             }
-            Request::Start(spec, reply) => {
+            ManagerRequest::Start(spec, reply) => {
                 let answer = self.start(*spec).await;
                 reply.send(answer).ok();
             }
-            Request::End(job_id, facts, reply) => {
+            ManagerRequest::End(job_id, facts, reply) => {
                 self.scheduler_ended(&job_id, *facts).await;
                 reply.send(()).ok();
             }
-            Request::Set(set, reply) => {
+            ManagerRequest::Set(set, reply) => {
                 let answer = self.set(*set).await;
                 reply.send(answer).ok();
             }
-            Request::Mark(mark, reply) => {
+            ManagerRequest::Mark(mark, reply) => {
                 let answer = self.mark(*mark).await;
                 reply.send(answer).ok();
             }
-            Request::Push(push, reply) => {
+            ManagerRequest::Push(push, reply) => {
                 let answer = self.push(*push).await;
                 reply.send(answer).ok();
             }
-            Request::Metrics(who, job_id, reply) => {
+            ManagerRequest::Metrics(who, job_id, reply) => {
                 let may_see = self.access(who, &job_id, Access::See).map(drop);
                 // It is gone between the two only if it is unknown.
                 let metrics = may_see.and_then(|()| self.metrics_of(&job_id).ok_or(AccessError::Unknown));
                 reply.send(metrics).ok();
             }
-            Request::Look(who, job_id, reply) => {
+            ManagerRequest::ViewOne(who, job_id, reply) => {
                 let followed = self.access(who, &job_id, Access::See);
                 reply.send(followed.map(|followed| self.view_of(&job_id, followed))).ok();
             }
-            Request::Watch(who, job_id, selectors, reply) => {
+            ManagerRequest::Watch(who, job_id, selectors, reply) => {
                 let followed = self.access(who, &job_id, Access::See);
                 let job = followed.map(|followed| followed.job.as_ref().map(|job| job.handle));
                 reply.send(job.map(|job| self.tap.watch(job, selectors))).ok();
             }
-            Request::Reset(who, job_id, reply) => {
+            ManagerRequest::Reset(who, job_id, reply) => {
                 let answer = self.reset(who, job_id).await;
                 reply.send(answer).ok();
             }
-            Request::Flush(reply) => {
+            ManagerRequest::Flush(reply) => {
                 self.command(Command::Flush).await;
                 reply.send(()).ok();
             }
-            Request::Stop | Request::Reload(_) => {}
+            ManagerRequest::Stop | ManagerRequest::Reload(_) => {}
         }
     }
 
@@ -308,14 +308,14 @@ impl Manager {
 
     async fn follow(
         &mut self,
-        key: Key,
+        key: TargetKey,
         descriptor: Option<JobDescriptor>,
         target: Target,
         plan: Plan,
         found_at: Option<PathBuf>,
     ) {
         let job = descriptor.map(|descriptor| self.ids.job(descriptor));
-        let mut followed = Followed::new(job, target, plan, found_at);
+        let mut followed = TrackedTarget::new(job, target, plan, found_at);
         self.open(&key, &mut followed, true).await;
         self.tell_plan(&mut followed, None).await;
         self.followed.insert(key, followed);
@@ -323,7 +323,7 @@ impl Manager {
     }
 
     /// Puts into the data which periods are in force from now on.
-    async fn tell_plan(&self, followed: &mut Followed, cause: Option<Cause>) {
+    async fn tell_plan(&self, followed: &mut TrackedTarget, cause: Option<Cause>) {
         for change in followed.plan_changes(cause) {
             let told = EventRecord { job: followed.job.clone(), event: Event::PlanChange(change) };
             self.command(Command::RecordEvent(Box::new(told))).await;
@@ -379,7 +379,7 @@ impl Manager {
         self.config = config;
         self.rights.send_replace(Rights::of(&self.config));
         if baseline_changed {
-            let keys: Vec<Key> = self.followed.keys().cloned().collect();
+            let keys: Vec<TargetKey> = self.followed.keys().cloned().collect();
             for key in keys {
                 let Some(mut followed) = self.followed.remove(&key) else { continue };
                 followed.plan.baseline = self.config.baseline.clone();
@@ -407,7 +407,7 @@ impl Manager {
     }
 }
 
-fn describe(key: &Key) -> String {
+fn describe(key: &TargetKey) -> String {
     key.as_ref().map_or_else(|| "the node".to_owned(), |job_id| format!("job {job_id}"))
 }
 
@@ -456,7 +456,9 @@ async fn readable(watched: Option<&AsyncFd<OwnedFd>>) {
 }
 
 /// A request with a place for its answer.
-pub(crate) fn ask<T>(make: impl FnOnce(oneshot::Sender<T>) -> Request) -> (Request, oneshot::Receiver<T>) {
+pub(crate) fn ask<T>(
+    make: impl FnOnce(oneshot::Sender<T>) -> ManagerRequest,
+) -> (ManagerRequest, oneshot::Receiver<T>) {
     let (sender, receiver) = oneshot::channel();
     (make(sender), receiver)
 }

@@ -7,8 +7,8 @@ use polymeter_proto::catalogue::{self, Definition, Scope};
 use polymeter_proto::name::Selector;
 use tokio::time::Instant;
 
-use super::followed::Followed;
-use super::{Key, Manager};
+use super::tracked_target::TrackedTarget;
+use super::{Manager, TargetKey};
 use crate::clock;
 use crate::request::{Availability, MetricView};
 use crate::sources::perf::Unavailable;
@@ -38,7 +38,7 @@ impl Probe {
 impl Manager {
     /// Finds out what of `definitions` can be had, and what it costs, where that is not known. perf events that count
     /// already are left alone.
-    pub(super) fn probe(&self, followed: &mut Followed, definitions: Vec<Definition>) {
+    pub(super) fn probe(&self, followed: &mut TrackedTarget, definitions: Vec<Definition>) {
         if followed.probe.since.is_some_and(|since| since.elapsed() > BELIEVED) {
             followed.probe.forget();
         }
@@ -77,7 +77,7 @@ impl Manager {
     }
 
     /// What of the catalogue a target has.
-    fn metrics(&self, followed: &mut Followed) -> Vec<MetricView> {
+    fn metrics(&self, followed: &mut TrackedTarget) -> Vec<MetricView> {
         let Ok(everything) = "*".parse::<Selector>() else { return Vec::new() };
         self.probe(followed, followed.choose(&everything));
         let recent: BTreeMap<String, f64> = self.recent_ns(followed);
@@ -100,7 +100,7 @@ impl Manager {
     }
 
     /// What of the catalogue a job or the node has; none where no such job is followed.
-    pub(super) fn metrics_of(&mut self, key: &Key) -> Option<Vec<MetricView>> {
+    pub(super) fn metrics_of(&mut self, key: &TargetKey) -> Option<Vec<MetricView>> {
         let mut followed = self.followed.remove(key)?;
         let metrics = self.metrics(&mut followed);
         self.followed.insert(key.clone(), followed);
@@ -108,7 +108,7 @@ impl Manager {
     }
 
     /// What a read of each open source took of late, in nanoseconds.
-    pub(super) fn recent_ns(&self, followed: &Followed) -> BTreeMap<String, f64> {
+    pub(super) fn recent_ns(&self, followed: &TrackedTarget) -> BTreeMap<String, f64> {
         let pinned = self.stats_cache.of(followed.job.as_ref().map(|job| job.handle));
         let measured = pinned.into_iter().filter(|(_, pinned)| pinned.recent_ns > 0.0);
         measured.map(|(name, pinned)| (name, pinned.recent_ns)).collect()
@@ -129,7 +129,7 @@ fn typical_ns(mut read: impl FnMut()) -> f64 {
     f64::from(u32::try_from(typical).unwrap_or(u32::MAX))
 }
 
-impl Followed {
+impl TrackedTarget {
     /// Whether a metric is sampled.
     pub(super) fn samples(&self, name: &str) -> bool {
         let mut slots = self.whole().flat_map(|(_, source)| &source.slots);

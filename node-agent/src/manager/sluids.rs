@@ -14,9 +14,9 @@ use polymeter_proto::series::Identifier;
 use tokio::time::Instant;
 
 use super::Manager;
+use crate::cgroups::JobCgroups;
 use crate::clock;
-use crate::jobs::discovery::Found;
-use crate::jobs::hierarchy::JobCgroups;
+use crate::lifecycle::discovery::Found;
 use crate::log;
 use crate::sources::process_sum::listed;
 

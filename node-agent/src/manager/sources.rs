@@ -8,8 +8,8 @@ use polymeter_proto::catalogue::Definition;
 use polymeter_proto::series::Identifier;
 use tokio::time::Instant;
 
-use super::followed::{Followed, OpenSource, PerfOpened};
-use super::{Key, Manager};
+use super::tracked_target::{OpenSource, PerfOpened, TrackedTarget};
+use super::{Manager, TargetKey};
 use crate::lanes::{ActiveSource, Command, Group, SourceId, SourceKey};
 use crate::log;
 use crate::sources::perf::Unavailable;
@@ -25,7 +25,7 @@ impl Manager {
     /// that is asked for because something came or went; else they only get other periods. perf events that are open
     /// go on counting in any case. A job's new sources are read at once: its first reading waits for no deadline, also
     /// where its cgroups come one after the other.
-    pub(super) async fn open(&mut self, key: &Key, followed: &mut Followed, anew: bool) {
+    pub(super) async fn open(&mut self, key: &TargetKey, followed: &mut TrackedTarget, anew: bool) {
         let (perf, files) = followed.definitions();
         let target = followed.perf_target(&self.mounts);
         if target != followed.perf.target {
@@ -58,7 +58,7 @@ impl Manager {
     }
 
     /// What opens sources of a target beside those that it has.
-    pub(super) fn source_factory(&self, followed: &Followed) -> SourceFactory<'_> {
+    pub(super) fn source_factory(&self, followed: &TrackedTarget) -> SourceFactory<'_> {
         SourceFactory {
             mounts: &self.mounts,
             cpus: &self.cpus,
@@ -69,7 +69,7 @@ impl Manager {
     }
 
     /// Gives sources that stay open the periods of the plan, and closes perf groups of which nothing is wanted.
-    async fn regroup(&mut self, followed: &mut Followed, kept: BTreeMap<String, OpenSource>) {
+    async fn regroup(&mut self, followed: &mut TrackedTarget, kept: BTreeMap<String, OpenSource>) {
         for (name, source) in kept {
             let Ok(called) = Identifier::try_from(name.as_str()) else { continue };
             let groups = self.groups(followed, &called, &source);
@@ -88,8 +88,8 @@ impl Manager {
     /// Puts what was opened in the place of what has the same name, and closes what has no successor.
     pub(super) async fn replace(
         &mut self,
-        key: &Key,
-        followed: &mut Followed,
+        key: &TargetKey,
+        followed: &mut TrackedTarget,
         opened: Vec<Opened>,
         mut before: BTreeMap<String, OpenSource>,
         anew: bool,
@@ -130,7 +130,12 @@ impl Manager {
         }
     }
 
-    fn groups(&mut self, followed: &mut Followed, called: &Identifier, source: &OpenSource) -> Vec<Group> {
+    fn groups(
+        &mut self,
+        followed: &mut TrackedTarget,
+        called: &Identifier,
+        source: &OpenSource,
+    ) -> Vec<Group> {
         let period = |name: &str| source.period(&followed.plan, name);
         self.ids.groups(followed.job.as_ref(), called, &mut followed.series, &source.slots, period)
     }
@@ -155,7 +160,7 @@ impl Manager {
 
     /// Has the cgroups read that came below those of a job's sources which count for each cgroup apart. Says whether there are more
     /// to be found soon.
-    pub(super) fn look_below(followed: &mut Followed, spare: usize) -> bool {
+    pub(super) fn look_below(followed: &mut TrackedTarget, spare: usize) -> bool {
         let mut again = false;
         if spare == 0 {
             return again;
@@ -191,15 +196,15 @@ impl Manager {
                 followed.reopen_at.get_or_insert(now);
             }
         }
-        let due = |followed: &Followed| followed.reopen_at.is_some_and(|at| at <= now);
-        let keys: Vec<Key> =
+        let due = |followed: &TrackedTarget| followed.reopen_at.is_some_and(|at| at <= now);
+        let keys: Vec<TargetKey> =
             self.followed.iter().filter(|(_, followed)| due(followed)).map(|(key, _)| key.clone()).collect();
         for key in keys {
             self.reopen(&key).await;
         }
     }
 
-    pub(super) async fn reopen(&mut self, key: &Key) {
+    pub(super) async fn reopen(&mut self, key: &TargetKey) {
         let Some(mut followed) = self.followed.remove(key) else { return };
         followed.reopen_at = None;
         followed.probe.forget();

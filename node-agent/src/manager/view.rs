@@ -1,7 +1,7 @@
 //! What is followed and how it goes, for whoever asks.
 
-use super::followed::Followed;
-use super::{Key, Manager};
+use super::tracked_target::TrackedTarget;
+use super::{Manager, TargetKey};
 use crate::request::{JobView, SourceView, View};
 use crate::sources::Target;
 use crate::stats_cache::SourceStats;
@@ -13,13 +13,13 @@ impl Manager {
     }
 
     /// One job, or the node.
-    pub(super) fn view_of(&self, key: &Key, followed: &Followed) -> JobView {
+    pub(super) fn view_of(&self, key: &TargetKey, followed: &TrackedTarget) -> JobView {
         let source = |(name, SourceStats { tally, cost, .. })| SourceView {
             name,
             tally,
             reads: cost.reads,
             read_total_ns: cost.total_ns,
-            read_most_ns: cost.most_ns,
+            read_max_ns: cost.most_ns,
         };
         JobView {
             job_id: key.clone(),

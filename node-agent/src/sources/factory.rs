@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use polymeter_proto::catalogue::{self, Definition, Field, Hierarchy, Metric, Origin, TextFile};
 
+use crate::cgroups::Step;
+use crate::cgroups::{JobCgroups, Mounts};
 use crate::counters::Counters;
-use crate::jobs::hierarchy::{JobCgroups, Mounts};
-use crate::jobs::parts::Part;
 use crate::sources::perf::{self, PerfTarget, Unavailable};
 use crate::sources::{
     AgentSelfSource, Descendants, PerfSource, ProcessSumSource, ReadBuffer, Reading, Source,
@@ -34,7 +34,7 @@ pub struct Opened {
     /// The source.
     pub source: Source,
     /// The part of the job that it is of; none for the whole job. Its name goes before the source's.
-    pub part: Option<Arc<Part>>,
+    pub part: Option<Arc<Step>>,
     /// What finds the cgroups that are to be read with it, where it is a sum over cgroups.
     pub below: Option<Descendants>,
 }
@@ -51,7 +51,7 @@ pub struct SourceFactory<'a> {
     /// The number of the first perf group that is opened, where others are open already.
     pub first_perf_group: usize,
     /// The part of a job that is opened; none for all of a target.
-    pub part: Option<&'a Arc<Part>>,
+    pub part: Option<&'a Arc<Step>>,
 }
 
 /// A metric that has not found its file yet: the next of its origins to try, and why the others failed.

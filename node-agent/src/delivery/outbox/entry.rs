@@ -2,7 +2,7 @@
 
 use polymeter_proto::wire::message::{SkipReason, ToCollector};
 
-use super::super::content::{Content, Losses};
+use super::super::frame_summary::{FrameSummary, LostSamples};
 use crate::lanes::EventRecord;
 
 /// What a note weighs against the window: about what its message takes on the wire.
@@ -32,9 +32,9 @@ pub struct Acknowledged {
 #[derive(Debug)]
 pub enum Restored {
     /// A frame: its number, its bytes, and what is in it: samples, events.
-    Frame(u64, Vec<u8>, Content, Vec<EventRecord>),
+    Frame(u64, Vec<u8>, FrameSummary, Vec<EventRecord>),
     /// A note: the first and the last of the frames that will never come, what was in them, and why.
-    Skipped(u64, u64, Losses, SkipReason),
+    Skipped(u64, u64, LostSamples, SkipReason),
 }
 
 impl Restored {
@@ -56,11 +56,11 @@ impl Restored {
 pub(super) enum What {
     Frame {
         bytes: Vec<u8>,
-        content: Content,
+        summary: FrameSummary,
         events: Vec<EventRecord>,
     },
     Skipped {
-        losses: Losses,
+        losses: LostSamples,
         reason: SkipReason,
     },
     /// All of the entry's segment lies on the disk.
