@@ -46,8 +46,8 @@ in
     behind = optional reach "366d" "How far in the past samples may be dated.";
     beyond = optional (types.enum [
       "refuse"
-      "apart"
-    ]) "refuse" "What becomes of others: refused, or stored in the table samples_apart.";
+      "quarantine"
+    ]) "refuse" "What becomes of others: refused, or stored in the table samples_quarantine.";
   };
   control_socket =
     optional pathOrOff "/run/polymeter-collector/control.sock"

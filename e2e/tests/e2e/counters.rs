@@ -10,7 +10,7 @@ use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector};
 use polymeter_e2e::stored::{self, Key, Series};
 use polymeter_e2e::workload::{self, Workload};
 use polymeter_e2e::{Need, Site, has, skip, wait_until};
-use polymeter_store::reader::Of;
+use polymeter_store::reader::SeriesScope;
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 
@@ -34,7 +34,7 @@ impl Node {
     fn samples(&self, job: &str) -> BTreeMap<Key, Series> {
         let mut reader = self.site.reader();
         stored::job(&mut reader, job)
-            .map_or_else(BTreeMap::new, |row| stored::samples(&mut reader, Of::Job(row.job_key)))
+            .map_or_else(BTreeMap::new, |row| stored::samples(&mut reader, SeriesScope::Job(row.job_key)))
     }
 
     /// The values of one metric of a job that have arrived, of all its series one after the other.

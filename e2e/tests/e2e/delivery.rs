@@ -10,7 +10,7 @@ use polymeter_e2e::random::Random;
 use polymeter_e2e::stored;
 use polymeter_e2e::workload::Sleeper;
 use polymeter_e2e::{Need, Site, has, pause, wait_until};
-use polymeter_store::reader::Of;
+use polymeter_store::reader::SeriesScope;
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -238,7 +238,7 @@ fn an_agent_does_without_a_collector_and_gives_it_everything_later() {
     let ended = stored::wait_for_end(&site, "1");
     assert_complete(&site, &agent, 0);
     let mut reader = site.reader();
-    let samples = stored::samples(&mut reader, Of::Job(ended.job_key));
+    let samples = stored::samples(&mut reader, SeriesScope::Job(ended.job_key));
     let first_us = samples.values().filter_map(|series| series.points.first()).map(|point| point.0).min();
     assert!(first_us.unwrap() < without_us);
     assert!(reader.losses(None).unwrap().is_empty());

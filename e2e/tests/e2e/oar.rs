@@ -10,7 +10,7 @@ use polymeter_e2e::cgroup::{self, Yard};
 use polymeter_e2e::daemons::{Plan, ask, collector, configure};
 use polymeter_e2e::workload::{Sleeper, Workload};
 use polymeter_e2e::{Need, Site, has, oar, program, stored, wait_until};
-use polymeter_store::reader::Of;
+use polymeter_store::reader::SeriesScope;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 fn script(name: &str) -> PathBuf {
@@ -130,7 +130,7 @@ fn jobs_whose_cgroups_a_real_oar_has_made_are_followed_to_their_end() {
     for ((id, with_memory), (least, most)) in jobs.into_iter().zip(used) {
         let row = stored::wait_for_end(&site, id);
         assert_eq!((row.owner.as_deref(), row.owner_uid), (Some(oar::USER.0), Some(oar::USER.1)));
-        let samples = stored::samples(&mut site.reader(), Of::Job(row.job_key));
+        let samples = stored::samples(&mut site.reader(), SeriesScope::Job(row.job_key));
         let series = |metric: &str| samples.get(&(metric.to_owned(), String::new()));
         let last = series("cpu.usage").unwrap().points.last().unwrap().1;
         assert!((least..=most).contains(&last), "job {id}: {last} ns, not {least} to {most}");

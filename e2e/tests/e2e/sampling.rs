@@ -11,7 +11,7 @@ use polymeter_e2e::stored::{self, Key};
 use polymeter_e2e::workload::{Sleeper, Workload};
 use polymeter_e2e::{Need, Site, has, pause, skip, wait_until};
 use polymeter_proto::ledger::Tally;
-use polymeter_store::reader::Of;
+use polymeter_store::reader::SeriesScope;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::json;
@@ -76,7 +76,7 @@ fn values(test: &str, site: impl Fn() -> Option<Site>) {
     drop(workload);
     job.remove();
     let ended = stored::wait_for_end(&site, "1");
-    let samples = stored::samples(&mut site.reader(), Of::Job(ended.job_key));
+    let samples = stored::samples(&mut site.reader(), SeriesScope::Job(ended.job_key));
     assert_between(&samples, &snapshots);
     agent.daemon.terminate();
     collector.terminate();
@@ -86,7 +86,7 @@ fn values(test: &str, site: impl Fn() -> Option<Site>) {
 fn newest(site: &Site, job: &str, metric: &str) -> (i64, f64) {
     let mut reader = site.reader();
     let Some(job) = stored::job(&mut reader, job) else { return (0, 0.0) };
-    let samples = stored::samples(&mut reader, Of::Job(job.job_key));
+    let samples = stored::samples(&mut reader, SeriesScope::Job(job.job_key));
     samples
         .get(&(metric.to_owned(), String::new()))
         .and_then(|series| series.points.last().copied())
@@ -134,7 +134,7 @@ fn stands_still(site: &Site, job: &polymeter_e2e::cgroup::Job) {
 fn last_values(site: &Site, job: &str, before_us: i64) -> BTreeMap<Key, (i64, f64)> {
     let mut reader = site.reader();
     let job = stored::job(&mut reader, job).unwrap();
-    let samples = stored::samples(&mut reader, Of::Job(job.job_key));
+    let samples = stored::samples(&mut reader, SeriesScope::Job(job.job_key));
     let of_files = samples.into_iter().filter(|((metric, _), _)| !metric.starts_with("perf."));
     of_files
         .filter_map(|(key, series)| {
@@ -175,7 +175,7 @@ fn every_deadline_is_stored_or_counted() {
     assert_eq!(agent.ask(&json!({"verb": "unregister", "job": "1"}))["answer"], "done");
     let ended = stored::wait_for_end(&site, "1");
     let mut reader = site.reader();
-    let samples = stored::samples(&mut reader, Of::Job(ended.job_key));
+    let samples = stored::samples(&mut reader, SeriesScope::Job(ended.job_key));
     let ledger = stored::ledger(&mut reader, Some(ended.job_key));
     for (metric, period_us, source) in METRES {
         let times: Vec<i64> =
@@ -250,7 +250,7 @@ fn a_job_that_is_torn_away_disturbs_no_other() {
     assert!(agent.daemon.runs());
     assert_eq!(agent.jobs(), ["stays"]);
     let mut reader = site.reader();
-    let samples = stored::samples(&mut reader, Of::Job(gone.job_key));
+    let samples = stored::samples(&mut reader, SeriesScope::Job(gone.job_key));
     let last_us =
         samples.values().filter_map(|series| series.points.last()).map(|point| point.0).max().unwrap();
     assert!(last_us <= gone_us, "a sample of {last_us} after the end at {gone_us}");
@@ -361,7 +361,7 @@ fn jobs_that_come_and_go_leave_nothing_behind() {
     });
     for number in 0..JOBS {
         let ended = stored::wait_for_end(&site, &number.to_string());
-        let samples = stored::samples(&mut site.reader(), Of::Job(ended.job_key));
+        let samples = stored::samples(&mut site.reader(), SeriesScope::Job(ended.job_key));
         for metric in ["memory.current", "pids.current", "cpu.usage", "perf.page_faults"] {
             let series = samples.get(&(metric.to_owned(), String::new()));
             assert!(series.is_some_and(|series| !series.points.is_empty()), "job {number} has no {metric}");

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use polymeter_e2e::daemons::{Daemon, keygen};
 use polymeter_e2e::{Site, program, stored, wait_until};
 use polymeter_proto::key::{KeyPair, PublicKey};
-use polymeter_store::reader::Of;
+use polymeter_store::reader::SeriesScope;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -90,7 +90,7 @@ impl Fort {
 
     /// How many samples of a node are stored.
     fn stored(&self, node: &str) -> usize {
-        let samples = stored::samples(&mut self.site.reader(), Of::Node(node));
+        let samples = stored::samples(&mut self.site.reader(), SeriesScope::Node(node));
         samples.values().map(|series| series.points.len()).sum()
     }
 

@@ -12,7 +12,7 @@ use polymeter_e2e::daemons::{Daemon, collector_with};
 use polymeter_e2e::slurm::{Cluster, USER};
 use polymeter_e2e::stored::{self, Key, Series};
 use polymeter_e2e::{Need, Site, has, now_us, wait_until};
-use polymeter_store::reader::{JobRow, Of};
+use polymeter_store::reader::{JobRow, SeriesScope};
 use rusqlite::Connection;
 
 /// The last metric is due once a day, so that its samples are the first and the last readings alone.
@@ -48,7 +48,7 @@ impl Scene {
     fn samples(&self, row: &JobRow) -> BTreeMap<Key, Series> {
         let mut reader = self.site.reader();
         let mut all: BTreeMap<Key, Series> = BTreeMap::new();
-        let series = reader.series(Of::Job(row.job_key)).unwrap();
+        let series = reader.series(SeriesScope::Job(row.job_key)).unwrap();
         for series in series.into_iter().filter(|series| series.labels.is_empty()) {
             let points = reader.points(series.series_id, i64::MIN..i64::MAX).unwrap();
             let points = points.into_iter().map(|(time_ns, value)| (time_ns / 1000, value)).collect();
@@ -59,7 +59,7 @@ impl Scene {
 
     /// The steps of a job that were seen, with their nodes.
     fn steps(&self, row: &JobRow) -> BTreeSet<(String, String)> {
-        let series = self.site.reader().series(Of::Job(row.job_key)).unwrap();
+        let series = self.site.reader().series(SeriesScope::Job(row.job_key)).unwrap();
         let steps = series.into_iter().filter(|series| !series.labels.is_empty());
         steps.map(|series| (series.labels.to_string(), series.node)).collect()
     }
