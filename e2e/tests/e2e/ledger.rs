@@ -29,7 +29,7 @@ const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 const BASELINE: [(&str, &str); 3] = [("memory.*", "1ms"), ("cpu.*", "1ms"), ("pids.*", "1ms")];
 
 /// The least that the configuration allows: full after a second or two.
-const OUTBOX: &str = "outbox = \"64KiB\"\n";
+const OUTBOX: &str = "outbox_bytes = \"64KiB\"\n";
 
 /// The one number that `sql` gives.
 fn number(store: &Connection, sql: &str) -> u64 {

@@ -118,7 +118,7 @@ fn jobs_whose_cgroups_a_real_oar_has_made_are_followed_to_their_end() {
     let site = Site::new();
     let (collector, endpoint) = collector(&site, &site.endpoint());
     let configuration = format!(
-        "collector = \"{endpoint}\"\nsocket = \"{}\"\n[baseline]\n\"cpu.usage\" = \"1d\"\n\"memory.current\" = \"1d\"\n",
+        "collector = \"{endpoint}\"\ncontrol_socket = \"{}\"\n[baseline]\n\"cpu.usage\" = \"1d\"\n\"memory.current\" = \"1d\"\n",
         site.path("agent.sock").display()
     );
     fs::write(site.path("agent.toml"), configuration).unwrap();

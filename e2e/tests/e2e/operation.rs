@@ -35,7 +35,7 @@ fn all_faults_of_a_configuration_are_told_at_once() {
         (output.status.code(), self::text(&output.stderr))
     };
     let (status, said) = check(concat!(
-        "flush = \"soon\"\n",
+        "flush_interval = \"soon\"\n",
         "colector = \"tcp://127.0.0.1:7717\"\n",
         "jobs = [\"no/capture\"]\n",
         "\n",

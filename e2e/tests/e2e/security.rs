@@ -67,7 +67,7 @@ impl Fort {
     fn agent(&self, node: &str, keys: Keys<'_>) -> Daemon {
         let place = |name: String| self.site.path(&name).display().to_string();
         let mut text = format!(
-            "node = \"{node}\"\ncollector = \"{}\"\nflush = \"50ms\"\nsocket = \"off\"\n",
+            "node = \"{node}\"\ncollector = \"{}\"\nflush_interval = \"50ms\"\ncontrol_socket = \"off\"\n",
             self.endpoint
         );
         if let Keys::Pair(own, collector) = keys {

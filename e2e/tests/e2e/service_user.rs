@@ -60,7 +60,7 @@ impl Machine {
         fs::copy(place("n1.pub"), self.site.path("agents.d/n1.pub")).unwrap();
         fs::create_dir(self.site.path("data")).unwrap();
         let agent = format!(
-            "collector = \"{}\"\nsocket = \"{}\"\nkey = \"{}\"\ncollector_key = \"{}\"\n",
+            "collector = \"{}\"\ncontrol_socket = \"{}\"\nkey = \"{}\"\ncollector_key = \"{}\"\n",
             self.site.endpoint(),
             place("run/agent.sock"),
             place("n1.key"),

@@ -38,7 +38,7 @@ impl Scene {
 
 fn start(site: &Site, yard: &Yard) -> Agent {
     let plan = Plan { collector: &site.endpoint(), jobs: &[yard.pattern()], baseline: &BASELINE };
-    let keys = format!("outbox = \"64KiB\"\nspool = \"{}\"\n", site.path("spool").display());
+    let keys = format!("outbox_bytes = \"64KiB\"\nspool = \"{}\"\n", site.path("spool").display());
     Agent::start_with(site, &plan, &keys, "")
 }
 
