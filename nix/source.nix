@@ -11,6 +11,7 @@ lib.fileset.toSource {
     ../rustfmt.toml
     ../proto
     ../service
+    ../store
     ../node-agent
     ../collector
     ../cli

@@ -16,16 +16,16 @@ use super::{
     job_ends, job_rows, jobs_without_key, ledger, not_stored, rows, series_without_id, session_rows,
     sessions, stored_us, through, timescale,
 };
-use crate::commit::{Accepted, Account, Committed, Job, Outcome, Series};
+use crate::accepted::{Accepted, Account, Committed, Job, Outcome, Series};
 use crate::limits;
 
 /// Version by version, what makes the schema: for all, and beside it for partitions.
 const MIGRATIONS: [(&str, &str); SCHEMA_VERSION as usize] = [
-    (include_str!("../../schema/postgres_1.sql"), include_str!("../../schema/partitions_1.sql")),
-    (include_str!("../../schema/postgres_2.sql"), include_str!("../../schema/partitions_2.sql")),
-    (include_str!("../../schema/postgres_3.sql"), include_str!("../../schema/partitions_3.sql")),
-    (include_str!("../../schema/postgres_4.sql"), include_str!("../../schema/partitions_4.sql")),
-    (include_str!("../../schema/postgres_5.sql"), include_str!("../../schema/partitions_5.sql")),
+    (include_str!("../schema/postgres_1.sql"), include_str!("../schema/partitions_1.sql")),
+    (include_str!("../schema/postgres_2.sql"), include_str!("../schema/partitions_2.sql")),
+    (include_str!("../schema/postgres_3.sql"), include_str!("../schema/partitions_3.sql")),
+    (include_str!("../schema/postgres_4.sql"), include_str!("../schema/partitions_4.sql")),
+    (include_str!("../schema/postgres_5.sql"), include_str!("../schema/partitions_5.sql")),
 ];
 
 /// Where the first version leaves room to say that `samples` has partitions.

@@ -17,16 +17,16 @@ use super::{
     jobs_without_key, key_of, labels_json, ledger, not_stored, series_without_id, sessions, sqlite_jobs,
     sqlite_sessions, stored_count, stored_us, through,
 };
-use crate::commit::{Accepted, Account, Committed, Job, Outcome, REFUSED, Series, by_and_reason};
+use crate::accepted::{Accepted, Account, Committed, Job, Outcome, REFUSED, Series, by_and_reason};
 use crate::limits;
 
 /// Version by version, what makes the schema.
 const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
-    include_str!("../../schema/sqlite_1.sql"),
-    include_str!("../../schema/sqlite_2.sql"),
-    include_str!("../../schema/sqlite_3.sql"),
-    include_str!("../../schema/sqlite_4.sql"),
-    include_str!("../../schema/sqlite_5.sql"),
+    include_str!("../schema/sqlite_1.sql"),
+    include_str!("../schema/sqlite_2.sql"),
+    include_str!("../schema/sqlite_3.sql"),
+    include_str!("../schema/sqlite_4.sql"),
+    include_str!("../schema/sqlite_5.sql"),
 ];
 
 /// A connection to a file of SQLite.

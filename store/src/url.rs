@@ -1,10 +1,13 @@
 //! Where the store is, as it is written in a configuration.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use tokio_postgres::config::Host;
+
+use crate::error::chain;
+use crate::{StoreError, postgres};
 
 /// Where the store is: `sqlite:PATH`, a `postgres://` URL, or libpq's `key=value` words.
 #[derive(Clone, PartialEq, Eq)]
@@ -41,15 +44,45 @@ impl FromStr for StoreUrl {
             // It may hold a password, so that it is not repeated.
             return Err(InvalidStoreUrl { why: "it begins as none of them".to_owned() });
         }
-        let config: tokio_postgres::Config = text.parse().map_err(|error: tokio_postgres::Error| {
-            InvalidStoreUrl { why: crate::log::chain(&error).to_string() }
-        })?;
+        let config: tokio_postgres::Config =
+            text.parse().map_err(|error: tokio_postgres::Error| InvalidStoreUrl { why: chain(&error) })?;
         if config.get_hosts().is_empty() {
             return Err(InvalidStoreUrl {
                 why: "it names no host; for a Unix socket write host=/run/postgresql".to_owned(),
             });
         }
         Ok(Self::Postgres(Box::new(config)))
+    }
+}
+
+impl StoreUrl {
+    /// Returns the URL of a file of SQLite.
+    pub fn sqlite(path: impl Into<PathBuf>) -> Self {
+        Self::Sqlite(path.into())
+    }
+
+    /// Returns the file; none where the store is on a server.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Sqlite(path) => Some(path),
+            Self::Postgres(_) => None,
+        }
+    }
+
+    /// Returns true if several connections can write at the same time.
+    pub const fn has_parallel_writers(&self) -> bool {
+        matches!(self, Self::Postgres(_))
+    }
+
+    /// Connects to the server and disconnects. Does nothing where the store is a file.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, or refuses this user.
+    pub fn probe(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Sqlite(_) => Ok(()),
+            Self::Postgres(config) => postgres::event_loop()?.block_on(postgres::connect(config)).map(drop),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::sqlite::ns;
 use super::{JobEnd, REVIVAL, ends_before};
-use crate::commit::{Accepted, Job};
+use crate::accepted::{Accepted, Job};
 
 /// Gives their keys to `jobs`, whose frames are `frames`, in the order of their identities.
 pub(super) fn give_job_keys(

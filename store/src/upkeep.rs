@@ -5,15 +5,16 @@
 //! An index over a day of samples takes minutes to build. It is built by a connection of its own, `CONCURRENTLY`, and
 //! given up at once when the collector stops: the next start begins it anew.
 
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio_postgres::{Client, Config, NoTls};
+use tracing::{info, warn};
 
 use super::postgres::{SCHEMA_LOCK, connect, event_loop};
-use super::{Doing, StoreError, StoreUrl, Way};
-use crate::{StartError, log};
+use crate::error::chain;
+use crate::{Doing, StoreError, StoreUrl, Way};
 
 /// How often there is something to do: partitions are days, and the next one is made a day ahead.
 const INTERVAL: Duration = Duration::from_secs(3600);
@@ -21,30 +22,36 @@ const INTERVAL: Duration = Duration::from_secs(3600);
 /// The advisory lock of the collector that does it.
 const UPKEEP_LOCK: i64 = SCHEMA_LOCK + 2;
 
-/// The thread that does it.
+/// The maintenance thread.
 #[derive(Debug)]
-pub(crate) struct Upkeep {
+pub struct Upkeep {
     stop: oneshot::Sender<()>,
     thread: JoinHandle<()>,
 }
 
 impl Upkeep {
     /// Starts the thread where the store needs one.
-    pub(crate) fn start(config: &crate::Config, way: Way) -> Result<Option<Self>, StartError> {
-        let StoreUrl::Postgres(postgres) = &config.store else { return Ok(None) };
+    ///
+    /// # Errors
+    /// When the machine gives no thread.
+    pub fn start(store: &StoreUrl, way: Way) -> Result<Option<Self>, StoreError> {
+        let StoreUrl::Postgres(postgres) = store else { return Ok(None) };
         let postgres = postgres.clone();
-        let event_loop =
-            event_loop().map_err(|source| StartError::Store { store: config.store.to_string(), source })?;
+        let event_loop = event_loop()?;
         let (stop, mut stopped) = oneshot::channel();
-        let thread = crate::spawn("upkeep", move || {
-            event_loop.block_on(async { while !attend(&postgres, way, &mut stopped).await {} });
-        })?;
+        let work =
+            move || event_loop.block_on(async { while !attend(&postgres, way, &mut stopped).await {} });
+        let thread =
+            Builder::new().name("maintenance".to_owned()).spawn(work).map_err(StoreError::Runtime)?;
         Ok(Some(Self { stop, thread }))
     }
 
-    /// Ends the thread, and what it is doing.
-    pub(crate) fn stop(self) -> std::thread::Result<()> {
-        // A thread that has gone needs no word.
+    /// Ends the thread, and the statement that it runs.
+    ///
+    /// # Errors
+    /// When the thread ended by a panic.
+    pub fn stop(self) -> std::thread::Result<()> {
+        // The thread may have ended before.
         drop(self.stop);
         self.thread.join()
     }
@@ -55,7 +62,7 @@ async fn attend(config: &Config, way: Way, stopped: &mut oneshot::Receiver<()>) 
     let client = match connect(config).await {
         Ok(client) => client,
         Err(error) => {
-            log::info(format_args!("the database is looked after later: {}", log::chain(&error)));
+            info!("database maintenance postponed: {}", chain(&error));
             return is_stopped_within(stopped, INTERVAL).await;
         }
     };
@@ -64,13 +71,13 @@ async fn attend(config: &Config, way: Way, stopped: &mut oneshot::Receiver<()>) 
         _ = &mut *stopped => {
             // Otherwise the server would go on building an index that nobody waits for.
             if let Err(error) = cancel.cancel_query(NoTls).await {
-                log::info(format_args!("cannot cancel what the database does: {}", log::chain(&error)));
+                info!("cannot cancel the database maintenance: {}", chain(&error));
             }
             return true;
         }
         done = tidy(&client, way) => {
             if let Err(error) = done {
-                log::warning(format_args!("the database cannot be looked after: {}", log::chain(&error)));
+                warn!("cannot maintain the database: {}", chain(&error));
             }
         }
     }
@@ -106,9 +113,7 @@ async fn compress(client: &Client) -> Result<(), tokio_postgres::Error> {
              AND last_run_status = 'Failed'";
     for row in client.query(failed, &[]).await? {
         let job: i32 = row.get(0);
-        log::info(format_args!(
-            "the server's scheduler failed to run the compression policy {job}: running it from here"
-        ));
+        info!("the server's scheduler failed to run the compression policy {job}: running it from here");
         // As a statement of its own: it commits chunk by chunk.
         client.batch_execute(&format!("CALL run_job({job})")).await?;
     }

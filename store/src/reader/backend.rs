@@ -10,10 +10,8 @@ use tokio_postgres::Client;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
 
 use super::file;
-use crate::store::diagnosis::{explain, without_tables};
-use crate::store::{
-    Doing, SCHEMA_VERSION, StoreError, StoreUrl, TimescaleMode, postgres, stored_us, timescale,
-};
+use crate::diagnosis::{explain, without_tables};
+use crate::{Doing, SCHEMA_VERSION, StoreError, StoreUrl, TimescaleMode, postgres, stored_us, timescale};
 
 const READING: &str = "reading";
 

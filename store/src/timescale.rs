@@ -2,7 +2,8 @@
 
 use tokio_postgres::{Client, Transaction};
 
-use super::{Choice, Doing, StoreError, TimescaleMode, Way};
+use crate::error::chain;
+use crate::{Choice, Doing, StoreError, TimescaleMode, Way};
 
 const LOOKING: &str = "finding out what the server offers";
 
@@ -84,10 +85,7 @@ pub(crate) async fn install(client: &Client, mode: TimescaleMode, offer: Offer) 
     match client.batch_execute("CREATE EXTENSION IF NOT EXISTS timescaledb").await {
         Ok(()) => look(client).await,
         Err(error) => {
-            crate::log::info(format_args!(
-                "cannot create the extension timescaledb: {}",
-                crate::log::chain(&error)
-            ));
+            tracing::info!("cannot create the extension timescaledb: {}", chain(&error));
             Ok(offer)
         }
     }

@@ -144,7 +144,7 @@ pub enum LossReason {
     SpoolDamaged,
     /// A collector refused their frame, as it came, until the agent gave it up.
     Refused,
-    /// They are dated outside of what is possible, by [`TimeRange`](crate::ingest::TimeRange).
+    /// Their times are outside of the range that the collector allows.
     Clock,
     /// Their frame says something that cannot be.
     Contradiction,

@@ -10,8 +10,8 @@ use polymeter_proto::ledger::Tally;
 use polymeter_proto::series::Labels;
 
 use self::backend::{Backend, Value};
-use crate::commit::{REFUSED, split_by_and_reason};
-use crate::store::{StoreError, StoreUrl};
+use crate::accepted::{REFUSED, split_by_and_reason};
+use crate::{StoreError, StoreUrl};
 
 /// A connection that only reads.
 #[derive(Debug)]

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::{Displaced, FileProblem, SCHEMA_VERSION};
-use crate::commit::MissingFrames;
+use crate::accepted::MissingFrames;
+use crate::{Displaced, FileProblem, SCHEMA_VERSION};
 
 /// What went wrong with a store.
 #[derive(Debug)]
@@ -120,7 +120,7 @@ impl std::error::Error for StoreError {
 
 impl StoreError {
     /// Whether the store does not have what it had: nothing counts that was remembered of it, such as its ids.
-    pub(crate) const fn is_loss(&self) -> bool {
+    pub const fn is_loss(&self) -> bool {
         matches!(self, Self::Displaced { .. } | Self::WentBack(_) | Self::Another { .. })
     }
 
@@ -128,7 +128,7 @@ impl StoreError {
     ///
     /// Only what cannot have another cause counts: a value that cannot be stored, or that a named check forbids. An exhausted
     /// sequence (2200H), a full disk, a missing partition or an administrator's trigger must not cost a row.
-    pub(crate) fn is_refusal(&self) -> bool {
+    pub fn is_refusal(&self) -> bool {
         match self {
             Self::Postgres { source, .. } => source.as_db_error().is_some_and(|error| {
                 let code = error.code().code();
@@ -180,4 +180,10 @@ impl<T> Doing<T> for Result<T, tokio_postgres::Error> {
     fn doing(self, doing: &'static str) -> Result<T, StoreError> {
         self.map_err(|source| StoreError::Postgres { doing, source })
     }
+}
+
+/// Returns an error with all its causes, on one line.
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

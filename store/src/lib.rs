@@ -1,22 +1,26 @@
-//! The stores: SQLite for one machine and a first look, PostgreSQL with or without TimescaleDB for a cluster.
+//! Polymeter's store, shared by the collector and the command: schema, migrations, writer and reader.
 //!
-//! All have the same tables and columns. Each commits what it is given in one transaction together with the sessions'
-//! last sequence numbers, so that a frame that comes twice is stored once, whoever brings it.
+//! SQLite serves one machine and a first look, PostgreSQL with or without TimescaleDB a cluster. All stores have the same tables
+//! and columns. A transaction stores frames together with the last sequence numbers of their sessions, so that a frame that
+//! comes twice is stored once, whichever collector brings it.
 
+pub mod accepted;
 pub(crate) mod copy;
 pub(crate) mod diagnosis;
 mod error;
 pub(crate) mod file;
 mod job_rows;
 mod ledger;
+mod limits;
 pub(crate) mod postgres;
+pub mod reader;
 mod rows;
 mod session_rows;
 pub(crate) mod sqlite;
 mod sqlite_jobs;
 mod sqlite_sessions;
 pub(crate) mod timescale;
-pub(crate) mod upkeep;
+mod upkeep;
 mod url;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -26,13 +30,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polymeter_proto::series::{Labels, SessionId};
+use polymeter_proto::text::Text;
 
-pub use self::diagnosis::FileProblem;
-pub(crate) use self::error::Doing;
-pub use self::error::StoreError;
-pub use self::file::Displaced;
-pub use self::url::{InvalidStoreUrl, StoreUrl};
-use crate::commit::{Accepted, Account, Committed, Job, Outcome, Series, Session, check_gaps};
+use crate::accepted::{Accepted, Account, Committed, Job, Outcome, Series, Session, check_gaps};
+pub use crate::diagnosis::FileProblem;
+pub(crate) use crate::error::Doing;
+pub use crate::error::StoreError;
+pub use crate::file::Displaced;
+pub use crate::upkeep::Upkeep;
+pub use crate::url::{InvalidStoreUrl, StoreUrl};
 
 /// The newest version of the schema that this program knows. Each version has a file per store in `schema/`.
 pub const SCHEMA_VERSION: i32 = 5;
@@ -57,7 +63,7 @@ impl FromStr for TimescaleMode {
             "auto" => Ok(Self::Auto),
             "off" => Ok(Self::Off),
             "require" => Ok(Self::Require),
-            _ => Err(format!("`{}` is none of auto, off, require", crate::log::printable(text))),
+            _ => Err(format!("`{}` is none of auto, off, require", Text::of(text))),
         }
     }
 }
@@ -98,7 +104,7 @@ impl fmt::Display for Choice {
 
 /// Which store a connection leads to, as far as that can be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Origin {
+pub struct Origin {
     /// The file of SQLite.
     file: Option<file::FileId>,
     /// The object id of a table of PostgreSQL, which another database or another table would not have.
@@ -109,92 +115,111 @@ pub(crate) struct Origin {
 
 impl Origin {
     /// Whether a connection of origin `later` leads to what this one led to.
-    pub(crate) fn is_same(self, later: Self) -> bool {
+    pub fn is_same(self, later: Self) -> bool {
         (self.file, self.table) == (later.file, later.table) && !later.is_new
     }
 
     /// Whether there was no schema before.
-    pub(crate) const fn is_new(self) -> bool {
+    pub const fn is_new(self) -> bool {
         self.is_new
     }
 }
 
 /// One connection to a store.
 #[derive(Debug)]
-pub(crate) enum Store {
+pub struct Store(Connection);
+
+#[derive(Debug)]
+enum Connection {
     Sqlite(Box<sqlite::SqliteStore>),
     Postgres(Box<postgres::PostgresStore>),
 }
 
 impl Store {
     /// Connects, and brings the schema up to date. A file that is missing is made where it `may_create`.
-    pub(crate) fn open(
-        url: &StoreUrl,
-        timescale: TimescaleMode,
-        may_create: bool,
-    ) -> Result<Self, StoreError> {
-        Ok(match url {
-            StoreUrl::Sqlite(path) => Self::Sqlite(Box::new(sqlite::SqliteStore::open(path, may_create)?)),
-            StoreUrl::Postgres(config) => {
-                Self::Postgres(Box::new(postgres::PostgresStore::open(config, timescale)?))
+    ///
+    /// # Errors
+    /// When the store cannot be opened, or its schema is not known.
+    pub fn open(url: &StoreUrl, timescale: TimescaleMode, may_create: bool) -> Result<Self, StoreError> {
+        Ok(Self(match url {
+            StoreUrl::Sqlite(path) => {
+                Connection::Sqlite(Box::new(sqlite::SqliteStore::open(path, may_create)?))
             }
-        })
+            StoreUrl::Postgres(config) => {
+                Connection::Postgres(Box::new(postgres::PostgresStore::open(config, timescale)?))
+            }
+        }))
     }
 
     /// Where the connection leads to.
-    pub(crate) fn origin(&self) -> Origin {
-        match self {
-            Self::Sqlite(store) => store.origin(),
-            Self::Postgres(store) => store.origin(),
+    pub fn origin(&self) -> Origin {
+        match &self.0 {
+            Connection::Sqlite(store) => store.origin(),
+            Connection::Postgres(store) => store.origin(),
         }
     }
 
     /// How samples are written.
-    pub(crate) fn choice(&self) -> Choice {
-        match self {
-            Self::Sqlite(_) => Choice { way: Way::Sqlite, why: "the default".to_owned() },
-            Self::Postgres(store) => store.choice().clone(),
+    pub fn choice(&self) -> Choice {
+        match &self.0 {
+            Connection::Sqlite(_) => Choice { way: Way::Sqlite, why: "the default".to_owned() },
+            Connection::Postgres(store) => store.choice().clone(),
         }
     }
 
     /// Checks that what was committed is where others will find it, as far as that can be told at once.
-    pub(crate) fn check(&mut self) -> Result<(), StoreError> {
-        match self {
-            Self::Sqlite(store) => store.check_files(),
-            Self::Postgres(_) => Ok(()),
+    ///
+    /// # Errors
+    /// When it is not.
+    pub fn check(&mut self) -> Result<(), StoreError> {
+        match &mut self.0 {
+            Connection::Sqlite(store) => store.check_files(),
+            Connection::Postgres(_) => Ok(()),
         }
     }
 
     /// The newest frame that is stored of a session; 0 where there is none.
-    pub(crate) fn last_sequence(&mut self, session: SessionId) -> Result<u64, StoreError> {
-        match self {
-            Self::Sqlite(store) => store.last_sequence(session),
-            Self::Postgres(store) => store.last_sequence(session),
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn last_sequence(&mut self, session: SessionId) -> Result<u64, StoreError> {
+        match &mut self.0 {
+            Connection::Sqlite(store) => store.last_sequence(session),
+            Connection::Postgres(store) => store.last_sequence(session),
         }
     }
 
     /// Ends the sessions of which nothing was heard since `cutoff_us`, and the jobs that they left. Both times are the
     /// collector's, in microseconds since the epoch.
-    pub(crate) fn end_silent(&mut self, cutoff_us: i64, now_us: i64) -> Result<(), StoreError> {
-        match self {
-            Self::Sqlite(store) => store.end_silent(cutoff_us, now_us),
-            Self::Postgres(store) => store.end_silent(cutoff_us, now_us),
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn end_silent(&mut self, cutoff_us: i64, now_us: i64) -> Result<(), StoreError> {
+        match &mut self.0 {
+            Connection::Sqlite(store) => store.end_silent(cutoff_us, now_us),
+            Connection::Postgres(store) => store.end_silent(cutoff_us, now_us),
         }
     }
 
     /// Stores how the newest job of that id ended. Says whether there is one.
-    pub(crate) fn tell_outcome(&mut self, outcome: &Outcome) -> Result<bool, StoreError> {
-        match self {
-            Self::Sqlite(store) => store.tell_outcome(outcome),
-            Self::Postgres(store) => store.tell_outcome(outcome),
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn tell_outcome(&mut self, outcome: &Outcome) -> Result<bool, StoreError> {
+        match &mut self.0 {
+            Connection::Sqlite(store) => store.tell_outcome(outcome),
+            Connection::Postgres(store) => store.tell_outcome(outcome),
         }
     }
 
     /// Stores `frames` in one transaction, without those that are stored already. Nothing is stored in case of an error.
-    pub(crate) fn commit(&mut self, frames: &[Accepted]) -> Result<Committed, StoreError> {
-        match self {
-            Self::Sqlite(store) => store.commit(frames),
-            Self::Postgres(store) => store.commit(frames),
+    ///
+    /// # Errors
+    /// When the store fails, or refuses the frames.
+    pub fn commit(&mut self, frames: &[Accepted]) -> Result<Committed, StoreError> {
+        match &mut self.0 {
+            Connection::Sqlite(store) => store.commit(frames),
+            Connection::Postgres(store) => store.commit(frames),
         }
     }
 }

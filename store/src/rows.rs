@@ -10,7 +10,7 @@ use tokio_postgres::{Client, Error, Transaction};
 
 use super::copy::{Timestamp, put_header, put_sample, put_trailer};
 use super::{job_key, key_of, labels_json, stored_count, stored_us};
-use crate::commit::{Accepted, REFUSED, Series, by_and_reason};
+use crate::accepted::{Accepted, REFUSED, Series, by_and_reason};
 use crate::limits;
 
 pub(super) fn timestamp(time_us: i64) -> Timestamp {

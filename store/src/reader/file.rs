@@ -5,10 +5,10 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
 
+use crate::StoreError;
+use crate::diagnosis::explain;
+use crate::file::suffixed;
 use crate::limits;
-use crate::store::StoreError;
-use crate::store::diagnosis::explain;
-use crate::store::file::suffixed;
 
 const OPENING: &str = "opening";
 

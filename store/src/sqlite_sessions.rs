@@ -11,7 +11,7 @@ use super::ledger::LineChange;
 use super::sqlite::ns;
 use super::sqlite_jobs::end_whole_job;
 use super::{Progress, handle_of, key_of, stored_count};
-use crate::commit::{Account, Session};
+use crate::accepted::{Account, Session};
 
 /// The stored state of a session.
 #[derive(Debug, Clone, Copy)]

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::series::SessionId;
 
-use crate::commit::{Accepted, Account};
+use crate::accepted::{Accepted, Account};
 
 /// The changes of one ledger line.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]

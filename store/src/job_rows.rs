@@ -7,7 +7,7 @@ use tokio_postgres::{Client, Error, Transaction};
 
 use super::rows::timestamp;
 use super::{JobEnd, REVIVAL, ends_before};
-use crate::commit::{Accepted, Job, Outcome};
+use crate::accepted::{Accepted, Job, Outcome};
 
 /// Gives their keys to `jobs`, whose frames are `frames`, in the order of their identities.
 pub(super) async fn give_job_keys(

@@ -2,11 +2,11 @@
 
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
+use tracing::warn;
 
 use super::SqliteStore;
-use crate::log;
-use crate::store::StoreError;
-use crate::store::file::{Displaced, FileFault};
+use crate::StoreError;
+use crate::file::{Displaced, FileFault};
 
 impl SqliteStore {
     /// Checks that what is open is what others will find at the path.
@@ -40,20 +40,14 @@ impl SqliteStore {
                 if how != Displaced::LogDeleted
                     && let Err(error) = self.files.put_log_aside(is_whole)
                 {
-                    log::warning(format_args!(
-                        "cannot put the write-ahead log of {} aside: {error}",
-                        path.display()
-                    ));
+                    warn!("cannot put the write-ahead log of {} aside: {error}", path.display());
                 }
             }
             Displaced::Truncated | Displaced::LogTruncated => {
                 // To copy half of a log would destroy the other half.
                 let kept = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
                 if let Err(error) = kept {
-                    log::warning(format_args!(
-                        "cannot leave the log of {} as it is: {error}",
-                        path.display()
-                    ));
+                    warn!("cannot leave the log of {} as it is: {error}", path.display());
                 }
             }
         }

@@ -12,7 +12,7 @@ use super::job_rows::end_whole_jobs;
 use super::ledger::{LineChange, Pending};
 use super::rows::timestamp;
 use super::{Progress, handle_of, key_of, stored_count};
-use crate::commit::{Account, Session};
+use crate::accepted::{Account, Session};
 
 /// The stored state of a session.
 #[derive(Debug, Default)]
