@@ -118,9 +118,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let sampling = Config {
         collector: ENDPOINT.to_owned(),
         baseline,
-        flush: arguments.flush,
+        flush_interval: arguments.flush,
         realtime_priority,
-        socket: None,
+        control_socket: None,
         ..Config::default()
     };
     let agent =
@@ -175,7 +175,7 @@ fn run_sampled(
         owner: None,
         cgroups: cgroups.clone(),
         process: None,
-        wishes: Layer::default(),
+        sampling: Layer::default(),
     };
     let register =
         |spec| agent.register(spec).map_err(|error| Failure::refused("cannot follow the command", &error));
