@@ -333,7 +333,10 @@ mod tests {
         assert_eq!(of("[clock]\n").unwrap(), TimeRange::default());
         let range = of("[clock]\nahead = '5min'\nbehind = '30d'\nbeyond = 'quarantine'\n").unwrap();
         let (ahead, behind) = (Duration::from_secs(300), Duration::from_secs(30 * 86_400));
-        assert_eq!(range, TimeRange { max_skew: ahead, max_age: behind, out_of_range: OutOfRangePolicy::Quarantine });
+        assert_eq!(
+            range,
+            TimeRange { max_skew: ahead, max_age: behind, out_of_range: OutOfRangePolicy::Quarantine }
+        );
         for (text, line, part) in [
             ("clock = '1d'\n", 1, "a section [clock]"),
             ("[clock]\nahead = '1y'\n", 2, "from 1s to 3660d"),

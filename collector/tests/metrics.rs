@@ -249,9 +249,10 @@ fn everything_that_happens_is_counted() {
 
 #[test]
 fn samples_of_a_clock_that_is_far_off_are_counted() {
-    for (beyond, counted) in
-        [(OutOfRangePolicy::Refuse, "lost_samples_total{reason=\"clock\"}"), (OutOfRangePolicy::Quarantine, "quarantined_samples_total")]
-    {
+    for (beyond, counted) in [
+        (OutOfRangePolicy::Refuse, "lost_samples_total{reason=\"clock\"}"),
+        (OutOfRangePolicy::Quarantine, "quarantined_samples_total"),
+    ] {
         let site = Site::new("far_off", Kind::Sqlite).unwrap();
         let clock = TimeRange { out_of_range: beyond, ..TimeRange::default() };
         let config = Config { metrics: Some("127.0.0.1:0".parse().unwrap()), clock, ..site.config() };

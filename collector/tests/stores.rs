@@ -28,7 +28,7 @@ use polymeter_proto::period::Period;
 use polymeter_proto::series::{JobHandle, SessionId};
 use polymeter_proto::wire::message::{Lost, SkipReason, ToAgent, ToCollector};
 use polymeter_store::StoreError;
-use polymeter_store::reader::{JobRow, LedgerRow, SeriesScope, Reader};
+use polymeter_store::reader::{JobRow, LedgerRow, Reader, SeriesScope};
 
 scenarios! {
     what_is_sampled_is_what_is_read,
@@ -576,8 +576,7 @@ fn older_schemas_are_brought_up_to_date(site: &mut Site) {
         assert_eq!(reader.marks(key).unwrap()[0].actor.as_deref(), Some("uid 1000"));
         assert_eq!(reader.plan_changes(key).unwrap()[0].actor.as_deref(), Some("uid 1000"));
         let refused = reader.refused_requests(old.job_key).unwrap();
-        let refused: Vec<_> =
-            refused.iter().map(|row| (row.actor.as_deref(), row.reason.as_str())).collect();
+        let refused: Vec<_> = refused.iter().map(|row| (row.actor.as_deref(), row.reason.as_str())).collect();
         assert_eq!(
             refused,
             [(Some("zoe"), "period 10us refused: too short"), (None, "unknown metric")],

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use polymeter_proto::ledger::Tally;
-use polymeter_store::reader::{JobRow, SeriesScope, Reader, SeriesRow};
+use polymeter_store::reader::{JobRow, Reader, SeriesRow, SeriesScope};
 
 use crate::{TestEnvironment, wait_until};
 

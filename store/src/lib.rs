@@ -32,7 +32,9 @@ use std::time::Duration;
 use polymeter_proto::series::{Labels, SessionId};
 use polymeter_proto::text::Text;
 
-use crate::accepted::{Accepted, LedgerLine, Committed, JobRecord, Outcome, SeriesRecord, SessionRecord, check_gaps};
+use crate::accepted::{
+    Accepted, Committed, JobRecord, LedgerLine, Outcome, SeriesRecord, SessionRecord, check_gaps,
+};
 pub use crate::diagnosis::FileProblem;
 pub(crate) use crate::error::Doing;
 pub use crate::error::StoreError;

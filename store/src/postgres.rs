@@ -12,11 +12,11 @@ use tokio_postgres::{Client, Config, NoTls};
 
 use super::copy::Timestamp;
 use super::{
-    Choice, DAY_US, Doing, Origin, SCHEMA_VERSION, StoreError, TimescaleMode, Way, lines_without_id,
-    job_ends, job_rows, jobs_without_key, ledger, not_stored, rows, series_without_id, session_rows,
-    sessions, stored_us, through, timescale,
+    Choice, DAY_US, Doing, Origin, SCHEMA_VERSION, StoreError, TimescaleMode, Way, job_ends, job_rows,
+    jobs_without_key, ledger, lines_without_id, not_stored, rows, series_without_id, session_rows, sessions,
+    stored_us, through, timescale,
 };
-use crate::accepted::{Accepted, LedgerLine, Committed, JobRecord, Outcome, SeriesRecord};
+use crate::accepted::{Accepted, Committed, JobRecord, LedgerLine, Outcome, SeriesRecord};
 use crate::limits;
 
 /// The migration to each version of the schema, the first to version 1.
@@ -111,9 +111,7 @@ impl PostgresStore {
             // Ids are handed out in transactions of their own: short ones, so that writers do not wait for each other,
             // and committed before an id is remembered.
             give_job_keys(client, &jobs_without_key(frames), frames).await.doing("storing jobs")?;
-            give_account_ids(client, &lines_without_id(frames))
-                .await
-                .doing("storing the ledger's lines")?;
+            give_account_ids(client, &lines_without_id(frames)).await.doing("storing the ledger's lines")?;
             give_series_ids(client, &series_without_id(frames)).await.doing("storing series")?;
             if choice.way == Way::Partitions {
                 create_partitions(client, frames, days).await.doing("creating a partition")?;
@@ -210,7 +208,10 @@ async fn give_job_keys(
     Ok(())
 }
 
-async fn give_account_ids(client: &Client, accounts: &[Arc<LedgerLine>]) -> Result<(), tokio_postgres::Error> {
+async fn give_account_ids(
+    client: &Client,
+    accounts: &[Arc<LedgerLine>],
+) -> Result<(), tokio_postgres::Error> {
     if accounts.is_empty() {
         return Ok(());
     }

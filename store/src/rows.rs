@@ -115,7 +115,10 @@ pub(super) async fn copy_samples(transaction: &Transaction<'_>, frames: &[&Accep
 }
 
 /// One statement for each frame that has such: there are few, and a frame is bounded.
-pub(super) async fn insert_quarantine(transaction: &Transaction<'_>, frames: &[&Accepted]) -> Result<u64, Error> {
+pub(super) async fn insert_quarantine(
+    transaction: &Transaction<'_>,
+    frames: &[&Accepted],
+) -> Result<u64, Error> {
     let mut rows = 0;
     for frame in frames.iter().filter(|frame| !frame.quarantined.is_empty()) {
         let (mut times, mut ids, mut values) = (Vec::new(), Vec::new(), Vec::new());
@@ -188,8 +191,7 @@ pub(super) async fn insert_plan_changes(
     let micros = |period: Option<Period>| period.map(|period| stored_count(period.as_micros()));
     let (old, new): (Vec<_>, Vec<_>) =
         changes.iter().map(|(.., change)| (micros(change.old), micros(change.new))).unzip();
-    let actor: Vec<_> =
-        changes.iter().map(|(.., change)| change.by.as_ref().map(|by| by.as_str())).collect();
+    let actor: Vec<_> = changes.iter().map(|(.., change)| change.by.as_ref().map(|by| by.as_str())).collect();
     transaction
         .execute(
             "INSERT INTO plan_change (time, node, job_key, job_id, metric, old_period_us, new_period_us, cause, actor, until)

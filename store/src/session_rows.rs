@@ -129,8 +129,9 @@ pub(super) async fn lock_sessions(
         is_ended: row.get(3),
     };
     let mut by_text: HashMap<String, Known> = rows.iter().map(|row| (row.get(0), known(row))).collect();
-    let take =
-        |session: &Arc<SessionRecord>| (session.id, by_text.remove(&session.id.to_string()).unwrap_or_default());
+    let take = |session: &Arc<SessionRecord>| {
+        (session.id, by_text.remove(&session.id.to_string()).unwrap_or_default())
+    };
     Ok(sessions.iter().map(take).collect())
 }
 

@@ -13,11 +13,11 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, Transactio
 use super::diagnosis::explain;
 use super::file::{self, StoreFiles};
 use super::{
-    Doing, FileProblem, Origin, SCHEMA_VERSION, StoreError, lines_without_id, job_ends, job_key,
-    jobs_without_key, key_of, labels_json, ledger, not_stored, series_without_id, sessions, sqlite_jobs,
+    Doing, FileProblem, Origin, SCHEMA_VERSION, StoreError, job_ends, job_key, jobs_without_key, key_of,
+    labels_json, ledger, lines_without_id, not_stored, series_without_id, sessions, sqlite_jobs,
     sqlite_sessions, stored_count, stored_us, through,
 };
-use crate::accepted::{Accepted, LedgerLine, Committed, JobRecord, Outcome, REFUSED, SeriesRecord};
+use crate::accepted::{Accepted, Committed, JobRecord, LedgerLine, Outcome, REFUSED, SeriesRecord};
 use crate::limits;
 
 /// Version by version, what makes the schema.

@@ -11,7 +11,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
-use polymeter_store::reader::{JobRow, SeriesScope, Reader, SeriesRow};
+use polymeter_store::reader::{JobRow, Reader, SeriesRow, SeriesScope};
 use polymeter_store::{StoreError, labels_json};
 
 /// The file's name.

@@ -1,7 +1,7 @@
 //! What happened beside the samples, as CSV: every table is a file.
 
 use polymeter_store::StoreError;
-use polymeter_store::reader::{JobRow, SeriesScope, Reader};
+use polymeter_store::reader::{JobRow, Reader, SeriesScope};
 
 use crate::printable::spreadsheet_cell;
 
@@ -31,8 +31,7 @@ fn series(reader: &mut Reader, job: &JobRow) -> Result<String, StoreError> {
 }
 
 fn plan_changes(reader: &mut Reader, key: Option<i64>) -> Result<String, StoreError> {
-    let head =
-        ["time_ns", "node", "metric", "old_period_us", "new_period_us", "cause", "actor", "until_ns"];
+    let head = ["time_ns", "node", "metric", "old_period_us", "new_period_us", "cause", "actor", "until_ns"];
     let mut csv = Csv::new(head);
     for row in reader.plan_changes(key)? {
         let (old, new) = (optional(row.old_period_us), optional(row.new_period_us));
@@ -53,8 +52,20 @@ fn marks(reader: &mut Reader, key: Option<i64>) -> Result<String, StoreError> {
 
 fn ledger(reader: &mut Reader, key: Option<i64>) -> Result<String, StoreError> {
     let mut csv = Csv::new([
-        "session", "node", "source", "due", "taken", "late", "missed", "absent", "dropped", "skipped",
-        "rejected", "quarantined", "stored", "unknown",
+        "session",
+        "node",
+        "source",
+        "due",
+        "taken",
+        "late",
+        "missed",
+        "absent",
+        "dropped",
+        "skipped",
+        "rejected",
+        "quarantined",
+        "stored",
+        "unknown",
     ]);
     for row in reader.ledger(key)? {
         let tally = row.tally;
@@ -64,8 +75,20 @@ fn ledger(reader: &mut Reader, key: Option<i64>) -> Result<String, StoreError> {
         let [skipped, rejected, quarantined, stored, unknown] = of_collector.map(|count| count.to_string());
         let (session, node, source) = (row.session_id, row.node, row.source);
         csv.row([
-            session, node, source, due, taken, late, missed, absent, dropped, skipped, rejected, quarantined,
-            stored, unknown,
+            session,
+            node,
+            source,
+            due,
+            taken,
+            late,
+            missed,
+            absent,
+            dropped,
+            skipped,
+            rejected,
+            quarantined,
+            stored,
+            unknown,
         ]);
     }
     Ok(csv.0)

@@ -2,7 +2,7 @@
 
 use polymeter_proto::ledger::Tally;
 use polymeter_store::StoreError;
-use polymeter_store::reader::{JobRow, LedgerRow, LossRow, SeriesScope, Reader, SeriesRow};
+use polymeter_store::reader::{JobRow, LedgerRow, LossRow, Reader, SeriesRow, SeriesScope};
 use serde::Serialize;
 
 use super::hardware::{Hardware, Limit};
@@ -67,7 +67,8 @@ pub(crate) struct SourceReport {
 
 impl From<LedgerRow> for SourceReport {
     fn from(row: LedgerRow) -> Self {
-        let LedgerRow { session_id: _, node, source, tally, skipped, rejected, quarantined, stored, unknown } = row;
+        let LedgerRow { session_id: _, node, source, tally, skipped, rejected, quarantined, stored, unknown } =
+            row;
         Self { node, source, tally, skipped, rejected, quarantined, stored, unknown }
     }
 }
@@ -261,7 +262,8 @@ pub(crate) fn gather(reader: &mut Reader, job: &JobRow, cpus: Option<usize>) -> 
         let limit = hardware.limit(&row);
         series.push(summarise(row, &values, period, from_zero, limit));
     }
-    let (mut ledger, mut skipped, mut rejected, mut quarantined, mut unknown) = (Tally::default(), 0, 0, 0, 0);
+    let (mut ledger, mut skipped, mut rejected, mut quarantined, mut unknown) =
+        (Tally::default(), 0, 0, 0, 0);
     let mut sources = Vec::new();
     for row in reader.ledger(Some(job.job_key))? {
         ledger.add(&row.tally);

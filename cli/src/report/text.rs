@@ -86,8 +86,19 @@ fn notes(report: &Report, bound: Option<usize>) -> String {
 /// What became of the samples of each source.
 fn sources(report: &Report, bound: Option<usize>) -> String {
     let head = [
-        "source", "node", "due", "taken", "late", "missed", "absent", "dropped", "skipped", "rejected",
-        "quarantined", "stored", "unknown",
+        "source",
+        "node",
+        "due",
+        "taken",
+        "late",
+        "missed",
+        "absent",
+        "dropped",
+        "skipped",
+        "rejected",
+        "quarantined",
+        "stored",
+        "unknown",
     ];
     let row = |source: &SourceReport| {
         let tally = &source.tally;

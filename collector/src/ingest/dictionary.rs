@@ -15,7 +15,9 @@ use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::{Block, Frame};
 
 use crate::limits;
-use polymeter_store::accepted::{Accepted, LedgerLine, JobRecord, LossRecord, LossReason, SampleBlock, SeriesRecord, SessionRecord};
+use polymeter_store::accepted::{
+    Accepted, JobRecord, LedgerLine, LossReason, LossRecord, SampleBlock, SeriesRecord, SessionRecord,
+};
 
 /// Jobs that have ended and are remembered, because their last tallies may follow their end.
 const ENDED_JOBS: usize = 256;

@@ -26,7 +26,7 @@ use crate::directory::Presence;
 use crate::inbox::Peer;
 use crate::limits;
 use crate::refusal::{Refusal, RefusalKind};
-use polymeter_store::accepted::{Accepted, LossRecord, LossReason};
+use polymeter_store::accepted::{Accepted, LossReason, LossRecord};
 
 /// What becomes of something that an agent sent.
 #[derive(Debug)]

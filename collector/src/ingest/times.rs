@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polymeter_proto::text::Text;
-use polymeter_store::accepted::{Accepted, LossRecord, LossReason, OutOfRange, SampleBlock};
+use polymeter_store::accepted::{Accepted, LossReason, LossRecord, OutOfRange, SampleBlock};
 
 use crate::limits;
 
@@ -55,7 +55,8 @@ impl Default for TimeRange {
 impl TimeRange {
     /// Takes the samples out of `accepted` whose times are out of range at `now_us`, and quarantines them or counts them as lost.
     pub(super) fn enforce(self, accepted: &mut Accepted, now_us: i64) {
-        let possible = now_us.saturating_sub(micros(self.max_age))..=now_us.saturating_add(micros(self.max_skew));
+        let possible =
+            now_us.saturating_sub(micros(self.max_age))..=now_us.saturating_add(micros(self.max_skew));
         let is_possible = |time_us: &i64| possible.contains(time_us);
         let mut others = Vec::new();
         for samples in &mut accepted.samples {

@@ -136,7 +136,11 @@ impl Metrics {
             sum(|writer| writer.samples.get()),
         );
         page.single(
-            counter("quarantined_samples", "", "Samples that were quarantined, because their times are out of range."),
+            counter(
+                "quarantined_samples",
+                "",
+                "Samples that were quarantined, because their times are out of range.",
+            ),
             sum(|writer| writer.quarantined.get()),
         );
         page.single(

@@ -8,7 +8,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use polymeter_e2e::program;
 use polymeter_e2e::tests;
-use polymeter_store::reader::{SeriesScope, Reader};
+use polymeter_store::reader::{Reader, SeriesScope};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -114,7 +114,8 @@ fn samples_of_store(reader: &mut Reader) -> Vec<Sample> {
     let job = reader.jobs().unwrap().pop().unwrap();
     let (from_ns, to_ns) = (job.started_ns, job.ended_ns.unwrap());
     let mut samples = Vec::new();
-    let wanted = [(SeriesScope::Job(job.job_key), Some(job.job_id)), (SeriesScope::Node(&job.nodes[0]), None)];
+    let wanted =
+        [(SeriesScope::Job(job.job_key), Some(job.job_id)), (SeriesScope::Node(&job.nodes[0]), None)];
     for (of, job_id) in wanted {
         for series in reader.series(of).unwrap() {
             let labels = Value::from_iter(series.labels.iter()).to_string();

@@ -235,7 +235,9 @@ fn steps_and_tasks_have_separate_series() {
     let mut points = |metric: &str, labels: &str| {
         let Some(row) = stored::job(&mut reader, "9") else { return Vec::new() };
         let key = (metric.to_owned(), labels.to_owned());
-        stored::samples(&mut reader, SeriesScope::Job(row.job_key)).remove(&key).map_or_else(Vec::new, |of| of.points)
+        stored::samples(&mut reader, SeriesScope::Job(row.job_key))
+            .remove(&key)
+            .map_or_else(Vec::new, |of| of.points)
     };
     let (step_0, task_3) = ("step=0", "step=0,task=3");
     wait_until("the task is sampled", || points("cpu.usage", task_3).len() > 3);

@@ -11,7 +11,7 @@ use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector, configure};
 use polymeter_e2e::tests;
 use polymeter_e2e::workload::{self, Sleeper};
 use polymeter_e2e::{Need, TestEnvironment, program, require, stored, wait_until};
-use polymeter_store::reader::{SeriesScope, PlanChangeRow};
+use polymeter_store::reader::{PlanChangeRow, SeriesScope};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
