@@ -218,7 +218,7 @@ fn option<T: std::str::FromStr<Err: fmt::Display>>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ingest::Beyond;
+    use crate::ingest::OutOfRangePolicy;
 
     fn resolve(arguments: &[&str]) -> Result<Config, String> {
         let arguments = std::iter::once(&"polymeter-collector").chain(arguments);
@@ -331,13 +331,16 @@ mod tests {
             resolve(&["--config", path.to_str().unwrap()]).map(|config| config.clock)
         };
         assert_eq!(of("[clock]\n").unwrap(), TimeRange::default());
-        let range = of("[clock]\nahead = '5min'\nbehind = '30d'\nbeyond = 'apart'\n").unwrap();
+        let range = of("[clock]\nahead = '5min'\nbehind = '30d'\nbeyond = 'quarantine'\n").unwrap();
         let (ahead, behind) = (Duration::from_secs(300), Duration::from_secs(30 * 86_400));
-        assert_eq!(range, TimeRange { ahead, behind, beyond: Beyond::Apart });
+        assert_eq!(
+            range,
+            TimeRange { max_skew: ahead, max_age: behind, out_of_range: OutOfRangePolicy::Quarantine }
+        );
         for (text, line, part) in [
             ("clock = '1d'\n", 1, "a section [clock]"),
             ("[clock]\nahead = '1y'\n", 2, "from 1s to 3660d"),
-            ("[clock]\nbeyond = 'keep'\n", 2, "none of refuse, apart"),
+            ("[clock]\nbeyond = 'keep'\n", 2, "expected `refuse` or `quarantine`"),
             ("[clock]\nback = '1d'\n", 2, "not known in [clock]; known are ahead, behind, beyond"),
         ] {
             let faults = of(text).unwrap_err();

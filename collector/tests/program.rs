@@ -91,7 +91,7 @@ fn a_clock_that_is_far_off_is_reported_once() {
     let directory = tempfile::tempdir().unwrap();
     let store = format!("sqlite:{}", directory.path().join("p.db").display());
     let config = directory.path().join("collector.toml");
-    std::fs::write(&config, "[clock]\nahead = '1h'\nbeyond = 'apart'\n").unwrap();
+    std::fs::write(&config, "[clock]\nahead = '1h'\nbeyond = 'quarantine'\n").unwrap();
     let (mut child, lines, endpoint) = start(&store, &["--config", config.to_str().unwrap()]);
     let context = zmq::Context::new();
     for (session, node) in [(1, "n1"), (2, "n2")] {
@@ -115,7 +115,7 @@ fn a_clock_that_is_far_off_is_reported_once() {
     }
     assert!(
         lines.last().unwrap().contains("0 samples stored")
-            && lines.last().unwrap().contains("18 stored apart")
+            && lines.last().unwrap().contains("18 quarantined")
     );
     assert_eq!(child.0.wait().unwrap().code(), Some(0));
 }

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::ingest::{Beyond, TimeRange};
+use crate::ingest::{OutOfRangePolicy, TimeRange};
 use crate::limits;
 
 /// The keys of the section.
@@ -14,12 +14,12 @@ const UNITS: [(&str, u64); 4] = [("s", 1), ("min", 60), ("h", 3_600), ("d", 86_4
 /// What a file said of times.
 #[derive(Debug, Default)]
 pub struct SaidClock {
-    /// See [`TimeRange::ahead`].
+    /// See [`TimeRange::max_skew`].
     pub ahead: Option<Reach>,
-    /// See [`TimeRange::behind`].
+    /// See [`TimeRange::max_age`].
     pub behind: Option<Reach>,
-    /// See [`TimeRange::beyond`].
-    pub beyond: Option<Beyond>,
+    /// See [`TimeRange::out_of_range`].
+    pub beyond: Option<OutOfRangePolicy>,
 }
 
 impl SaidClock {
@@ -27,9 +27,9 @@ impl SaidClock {
     pub(super) fn meant(self) -> TimeRange {
         let usual = TimeRange::default();
         TimeRange {
-            ahead: self.ahead.map_or(usual.ahead, |reach| reach.0),
-            behind: self.behind.map_or(usual.behind, |reach| reach.0),
-            beyond: self.beyond.unwrap_or(usual.beyond),
+            max_skew: self.ahead.map_or(usual.max_skew, |reach| reach.0),
+            max_age: self.behind.map_or(usual.max_age, |reach| reach.0),
+            out_of_range: self.beyond.unwrap_or(usual.out_of_range),
         }
     }
 }
