@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::ingest::{Beyond, TimeRange};
+use crate::ingest::{OutOfRange, TimeRange};
 use crate::log;
 use crate::quiet::Quiet;
 use polymeter_store::accepted::{Accepted, Outside};
@@ -29,8 +29,8 @@ impl Clocks {
 fn complaint(node: &str, outside: &Outside, received_us: i64, range: TimeRange) -> String {
     let (first_us, last_us) = outside.span_us;
     let distances = [
-        (received_us.saturating_sub(first_us), range.behind, "in the past", "behind"),
-        (last_us.saturating_sub(received_us), range.ahead, "in the future", "ahead"),
+        (received_us.saturating_sub(first_us), range.max_age, "in the past", "max_age"),
+        (last_us.saturating_sub(received_us), range.max_skew, "in the future", "max_skew"),
     ];
     let distances: Vec<_> = distances
         .into_iter()
@@ -44,9 +44,9 @@ fn complaint(node: &str, outside: &Outside, received_us: i64, range: TimeRange) 
         .map(|(off, allowed, of, _)| format!("{} {of} ({} at most)", Roughly(*off), Roughly(*allowed)))
         .collect();
     let keys: Vec<_> = distances.iter().map(|(.., key)| format!("`{key}`")).collect();
-    let fate = match range.beyond {
-        Beyond::Refuse => "refused, and count as lost",
-        Beyond::Apart => "stored apart, in samples_apart",
+    let fate = match range.out_of_range {
+        OutOfRange::Reject => "refused, and count as lost",
+        OutOfRange::Quarantine => "stored apart, in samples_quarantine",
     };
     format!(
         "node {} dates samples {}: {} of them are {fate}; set the clock of that node, or of this machine if all \
@@ -89,12 +89,12 @@ mod tests {
             ),
             "{said}"
         );
-        assert!(said.contains("set the clock") && said.ends_with("raise `behind` in [clock]"), "{said}");
-        let range = TimeRange { beyond: Beyond::Apart, ..TimeRange::default() };
+        assert!(said.contains("set the clock") && said.ends_with("raise `max_age` in [clock]"), "{said}");
+        let range = TimeRange { out_of_range: OutOfRange::Quarantine, ..TimeRange::default() };
         let outside = Outside { samples: 2, span_us: (i64::MIN, NOW_US + 30 * 3_600_000_000) };
         let said = complaint("n1", &outside, NOW_US, range);
         assert!(said.contains("30 h in the future (24 h at most): 2 of them are stored apart"), "{said}");
-        assert!(said.ends_with("raise `behind` and `ahead` in [clock]"), "{said}");
+        assert!(said.ends_with("raise `max_age` and `max_skew` in [clock]"), "{said}");
         assert_eq!(Roughly(Duration::from_secs(119)).to_string(), "119 s");
     }
 }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use common::agent::{Agent, job, shape, values};
 use common::{Site, now_us, wait_until};
-use polymeter_collector::ingest::{Beyond, TimeRange};
+use polymeter_collector::ingest::{OutOfRange, TimeRange};
 use polymeter_collector::{Collector, Config, StartError};
 use polymeter_proto::batch::Shape;
 use polymeter_proto::ledger::{Cause, Event, JobFacts, JobTold, LedgerEntry, PlanChange, Tally};
@@ -394,7 +394,7 @@ fn impossible_times_are_counted(site: &mut Site) {
 const YEAR_US: i64 = 366 * 86_400 * 1_000_000;
 
 fn apart(site: &Site) -> Config {
-    let clock = TimeRange { beyond: Beyond::Apart, ..TimeRange::default() };
+    let clock = TimeRange { out_of_range: OutOfRange::Quarantine, ..TimeRange::default() };
     Config { clock, ..site.config() }
 }
 

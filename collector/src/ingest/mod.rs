@@ -20,7 +20,7 @@ use polymeter_proto::wire::message::{Lost, SkipReason, ToAgent, ToCollector};
 
 use self::dictionary::{Dictionary, Fault};
 pub(crate) use self::times::micros;
-pub use self::times::{Beyond, TimeRange};
+pub use self::times::{OutOfRange, TimeRange};
 use crate::clock::Now;
 use crate::directory::Presence;
 use crate::inbox::Peer;

@@ -9,22 +9,22 @@ use polymeter_store::accepted::{Accepted, Loss, LossReason, Outside, Samples};
 
 /// What becomes of samples that are dated outside of what is possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Beyond {
+pub enum OutOfRange {
     /// They are not stored, and count as lost.
     #[default]
-    Refuse,
+    Reject,
     /// They are stored in a table of their own.
-    Apart,
+    Quarantine,
 }
 
-impl FromStr for Beyond {
+impl FromStr for OutOfRange {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
-            "refuse" => Ok(Self::Refuse),
-            "apart" => Ok(Self::Apart),
-            _ => Err(format!("`{}` is none of refuse, apart", crate::log::printable(text))),
+            "reject" => Ok(Self::Reject),
+            "quarantine" => Ok(Self::Quarantine),
+            _ => Err(format!("unknown treatment `{text}`: expected `reject` or `quarantine`")),
         }
     }
 }
@@ -33,23 +33,28 @@ impl FromStr for Beyond {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeRange {
     /// How far in the past.
-    pub behind: Duration,
+    pub max_age: Duration,
     /// How far in the future.
-    pub ahead: Duration,
+    pub max_skew: Duration,
     /// What becomes of others.
-    pub beyond: Beyond,
+    pub out_of_range: OutOfRange,
 }
 
 impl Default for TimeRange {
     fn default() -> Self {
-        Self { behind: limits::SAMPLE_AGE_MAX, ahead: limits::SAMPLE_AHEAD_MAX, beyond: Beyond::default() }
+        Self {
+            max_age: limits::SAMPLE_AGE_MAX,
+            max_skew: limits::SAMPLE_SKEW_MAX,
+            out_of_range: OutOfRange::default(),
+        }
     }
 }
 
 impl TimeRange {
     /// Takes out of the samples what cannot be of its time at `now_us`, and puts it apart or counts it as lost.
     pub(super) fn enforce(self, accepted: &mut Accepted, now_us: i64) {
-        let possible = now_us.saturating_sub(micros(self.behind))..=now_us.saturating_add(micros(self.ahead));
+        let possible =
+            now_us.saturating_sub(micros(self.max_age))..=now_us.saturating_add(micros(self.max_skew));
         let is_possible = |time_us: &i64| possible.contains(time_us);
         let mut others = Vec::new();
         for samples in &mut accepted.samples {
@@ -62,14 +67,14 @@ impl TimeRange {
             *samples = keep(samples, &kept);
         }
         accepted.outside = outside(&others);
-        match self.beyond {
-            Beyond::Refuse => others.iter().for_each(|samples| accepted.lose(loss(samples))),
-            Beyond::Apart => accepted.apart = others,
+        match self.out_of_range {
+            OutOfRange::Reject => others.iter().for_each(|samples| accepted.lose(loss(samples))),
+            OutOfRange::Quarantine => accepted.apart = others,
         }
     }
 }
 
-/// Whole microseconds, of at most [`limits::SAMPLE_REACH_MAX`].
+/// Whole microseconds, of at most [`limits::SAMPLE_DISTANCE_MAX`].
 pub(crate) fn micros(reach: Duration) -> i64 {
     i64::try_from(reach.as_micros()).unwrap_or(i64::MAX)
 }
