@@ -115,7 +115,7 @@ fn a_clock_that_is_far_off_is_reported_once() {
     }
     assert!(
         lines.last().unwrap().contains("0 samples stored")
-            && lines.last().unwrap().contains("18 stored apart")
+            && lines.last().unwrap().contains("18 quarantined")
     );
     assert_eq!(child.0.wait().unwrap().code(), Some(0));
 }

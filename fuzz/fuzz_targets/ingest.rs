@@ -6,13 +6,13 @@ use std::time::Duration;
 use libfuzzer_sys::fuzz_target;
 use polymeter_collector::clock::Now;
 use polymeter_collector::inbox::Peer;
-use polymeter_collector::ingest::{Ingest, OutOfRange, TimeRange, Verdict};
+use polymeter_collector::ingest::{Ingest, OutOfRangePolicy, TimeRange, Verdict};
 use polymeter_proto::wire::frame::Frame;
 use polymeter_proto::wire::message::ToCollector;
 
 fuzz_target!(|data: &[u8]| {
     // Either way of what is dated impossibly, by a bit that costs the seeds nothing.
-    let out_of_range = if data.len() % 2 == 0 { OutOfRange::Reject } else { OutOfRange::Quarantine };
+    let out_of_range = if data.len() % 2 == 0 { OutOfRangePolicy::Reject } else { OutOfRangePolicy::Quarantine };
     let mut ingest = Ingest::new(TimeRange { out_of_range, ..TimeRange::default() });
     let peer = Peer::from(&b"peer"[..]);
     let (mut rest, mut number) = (data, 0);
@@ -34,9 +34,9 @@ fuzz_target!(|data: &[u8]| {
             _ => continue,
         };
         if let Verdict::Accepted(accepted) | Verdict::Rejected(accepted, _) = verdict {
-            let rows = accepted.rows() + accepted.rows_apart();
+            let rows = accepted.rows() + accepted.rows_quarantined();
             assert!(accepted.series().count() <= rows.max(1) * 4096);
-            assert!(out_of_range == OutOfRange::Quarantine || accepted.apart.is_empty());
+            assert!(out_of_range == OutOfRangePolicy::Quarantine || accepted.quarantined.is_empty());
         }
     }
 });

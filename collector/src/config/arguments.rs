@@ -103,7 +103,7 @@ mod tests {
 
     use super::*;
     use crate::control::ControlConfig;
-    use crate::ingest::{OutOfRange, TimeRange};
+    use crate::ingest::{OutOfRangePolicy, TimeRange};
     use crate::keys::KeyFiles;
 
     fn resolve(arguments: &[&str]) -> Result<Config, String> {
@@ -235,7 +235,7 @@ mod tests {
         let range =
             clock("[clock]\nmax_skew = '5min'\nmax_age = '30d'\nout_of_range = 'quarantine'\n").unwrap();
         let (max_skew, max_age) = (Duration::from_secs(300), Duration::from_secs(30 * 86_400));
-        assert_eq!(range, TimeRange { max_skew, max_age, out_of_range: OutOfRange::Quarantine });
+        assert_eq!(range, TimeRange { max_skew, max_age, out_of_range: OutOfRangePolicy::Quarantine });
         for (text, line, part) in [
             ("clock = '1d'\n", 1, "a section [clock]"),
             ("[clock]\nmax_skew = '1y'\n", 2, "from 1s to 3660d"),

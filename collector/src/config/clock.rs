@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use polymeter_service::document::{Reporter, Section};
 
-use crate::ingest::{OutOfRange, TimeRange};
+use crate::ingest::{OutOfRangePolicy, TimeRange};
 use crate::limits;
 
 const UNITS: [(&str, u64); 4] = [("s", 1), ("min", 60), ("h", 3_600), ("d", 86_400)];
@@ -15,7 +15,7 @@ const UNITS: [(&str, u64); 4] = [("s", 1), ("min", 60), ("h", 3_600), ("d", 86_4
 pub(super) struct RawClock {
     max_age: Option<CoarseDuration>,
     max_skew: Option<CoarseDuration>,
-    out_of_range: Option<OutOfRange>,
+    out_of_range: Option<OutOfRangePolicy>,
 }
 
 impl RawClock {

@@ -15,7 +15,7 @@ tests![ledger_balances_under_faults, ledger_balances_for_a_job_with_changing_cgr
 /// For each job and for the node there are as many rows as the ledger says, and each line adds up.
 fn assert_balanced(store: &Connection) {
     let wrong = "SELECT count(*) FROM ledger_balance
-         WHERE due <> missed + absent + dropped + skipped + rejected + apart + stored + unknown OR unknown < 0";
+         WHERE due <> missed + absent + dropped + skipped + rejected + quarantined + stored + unknown OR unknown < 0";
     assert_eq!(number(store, wrong), 0);
     let by_job = "SELECT count(*) FROM (
              SELECT coalesce(job_key, 0) AS job, sum(stored) AS stored FROM ledger_balance GROUP BY 1
@@ -94,7 +94,7 @@ fn ledger_balances_under_faults() {
     assert_eq!(ledger("taken"), agent.count("taken"));
     assert_eq!(ledger("missed"), agent.count("missed"));
     assert_eq!(ledger("dropped + skipped"), agent.count("dropped"));
-    assert_eq!(ledger("rejected + apart"), 0);
+    assert_eq!(ledger("rejected + quarantined"), 0);
     assert_eq!(ledger("stored"), count("SELECT count(*) FROM samples"));
     assert_eq!(count("SELECT sum(stored) FROM session"), count("SELECT count(*) FROM samples"));
     assert_eq!(
@@ -105,7 +105,7 @@ fn ledger_balances_under_faults() {
 
     // Of each job and source, and not only in all.
     let disagree = "SELECT count(*) FROM ledger_balance
-         WHERE due <> missed + absent + dropped + skipped + rejected + apart + stored OR taken <> due - missed - absent OR stored < 0";
+         WHERE due <> missed + absent + dropped + skipped + rejected + quarantined + stored OR taken <> due - missed - absent OR stored < 0";
     assert_eq!(count(disagree), 0);
     let by_job = "SELECT count(*) FROM job WHERE
              (SELECT sum(stored) FROM ledger_balance WHERE ledger_balance.job_key = job.job_key)

@@ -10,7 +10,7 @@ use polymeter_e2e::daemons::{Daemon, keygen};
 use polymeter_e2e::tests;
 use polymeter_e2e::{TestEnvironment, program, stored, wait_until};
 use polymeter_proto::key::{KeyPair, PublicKey};
-use polymeter_store::reader::Of;
+use polymeter_store::reader::SeriesScope;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -103,7 +103,7 @@ impl Fort {
 
     /// How many samples of a node are stored.
     fn stored(&self, node: &str) -> usize {
-        let samples = stored::samples(&mut self.env.reader(), Of::Node(node));
+        let samples = stored::samples(&mut self.env.reader(), SeriesScope::Node(node));
         samples.values().map(|series| series.points.len()).sum()
     }
 
