@@ -4,8 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::process::ExitCode;
 
-use polymeter_agent::control::{Answer, Refusal};
 use polymeter_agent::log::chain;
+use polymeter_proto::control::{Answer, Refusal};
 
 use crate::terminal;
 
@@ -134,6 +134,6 @@ mod tests {
             json.contains("\"code\":\"shortest_period\"") && json.contains("\"instead\":\"1s\""),
             "{json}"
         );
-        assert_eq!(Failure::Partly("done on 1 of 2 nodes".to_owned()).json(), None);
+        assert_eq!(Failure::Partly("succeeded on 1 of 2 nodes".to_owned()).json(), None);
     }
 }

@@ -45,7 +45,7 @@ pub use writer::Totals;
 
 use crate::clock::Clock;
 use crate::clocks::Clocks;
-use crate::control::{Control, CoordinatorLinks, ListenError, Open};
+use crate::control::{Control, CoordinatorLinks, ListenError, Listeners};
 use crate::directory::Directory;
 use crate::gate::{Admission, Gate};
 use crate::inbox::Waker;
@@ -61,7 +61,7 @@ use polymeter_store::{Choice, Store, StoreError, Upkeep, Way};
 #[derive(Debug)]
 pub struct Collector {
     endpoint: String,
-    doors: Vec<String>,
+    control_addresses: Vec<String>,
     choice: Choice,
     clock: Clock,
     stop: Stop,
@@ -172,8 +172,8 @@ impl Collector {
         let stores = open_stores(config)?;
         let choice =
             stores.first().map(Store::choice).unwrap_or(Choice { way: Way::Sqlite, why: String::new() });
-        let open = Open::doors(&config.control).map_err(StartError::Control)?;
-        let doors = open.places();
+        let listeners = Listeners::open(&config.control).map_err(StartError::Control)?;
+        let control_addresses = listeners.addresses();
         let waker = Waker::new().map_err(StartError::Machine)?;
         let (answer_sender, answers) = inbox::answers(waker.clone());
         let (inboxes, outlets): (Vec<_>, Vec<_>) = stores.iter().map(|_| inbox::inbox(waker.clone())).unzip();
@@ -192,7 +192,7 @@ impl Collector {
         let mut writers = Vec::new();
         // One writer stores how jobs ended; without control nobody tells.
         let (outcome_sender, outcomes) = control::outcome::queue();
-        let mut outcomes = Some(outcomes).filter(|_| !doors.is_empty());
+        let mut outcomes = Some(outcomes).filter(|_| !control_addresses.is_empty());
         for (number, ((store, inbox), counts)) in
             stores.into_iter().zip(outlets).zip(metrics.writers()).enumerate()
         {
@@ -206,7 +206,7 @@ impl Collector {
         // The writers and control alone hold the answers' sender now: when the last has gone, the receiver goes.
         let coordinator_links =
             CoordinatorLinks { directory, receiver: answer_sender, outcomes: outcome_sender };
-        let control = Control::start(open, coordinator_links, clock).map_err(StartError::Machine)?;
+        let control = Control::start(listeners, coordinator_links, clock).map_err(StartError::Machine)?;
         let (control, heard) = control.unzip();
         let receiver = Receiver {
             socket,
@@ -222,7 +222,7 @@ impl Collector {
         let receiver = spawn("receiver", move || receiver.run())?;
         Ok(Self {
             endpoint,
-            doors,
+            control_addresses,
             choice,
             clock,
             stop,
@@ -244,8 +244,8 @@ impl Collector {
     }
 
     /// Where users can ask: paths, and addresses with their real ports.
-    pub fn doors(&self) -> &[String] {
-        &self.doors
+    pub fn control_addresses(&self) -> &[String] {
+        &self.control_addresses
     }
 
     /// Where the collector's own metrics are served, if anywhere, with the real port.

@@ -104,8 +104,8 @@ fn run(arguments: &Arguments, config: &Config) -> Result<Totals, Box<dyn std::er
         config.store,
         collector.choice()
     ));
-    if !collector.doors().is_empty() {
-        log::info(format_args!("users ask at {}", collector.doors().join(" and ")));
+    if !collector.control_addresses().is_empty() {
+        log::info(format_args!("users ask at {}", collector.control_addresses().join(" and ")));
     }
     if let Some(address) = collector.metrics() {
         log::info(format_args!("own metrics at http://{address}/metrics"));

@@ -17,7 +17,7 @@ use self::persist::NotStored;
 use crate::clock::Clock;
 use crate::clocks::Clocks;
 use crate::config::Config;
-use crate::control::outcome::Told;
+use crate::control::outcome::OutcomeReport;
 use crate::directory::Directory;
 use crate::inbox::{Answer, AnswerSender, Inbox, Peer, Received, Taken};
 use crate::ingest::{Ingest, Verdict, micros, session_of};
@@ -75,7 +75,7 @@ pub(crate) struct Ways {
     /// What it counts.
     pub(crate) metrics: Arc<WriterMetrics>,
     /// How jobs ended, where this writer is the one to store that.
-    pub(crate) outcomes: Option<mpsc::Receiver<Told>>,
+    pub(crate) outcomes: Option<mpsc::Receiver<OutcomeReport>>,
     /// What may change while it works.
     pub(crate) settings: SharedSettings,
 }
@@ -111,7 +111,7 @@ pub(crate) struct Writer {
     given_up: bool,
     totals: Totals,
     metrics: Arc<WriterMetrics>,
-    outcomes: Option<mpsc::Receiver<Told>>,
+    outcomes: Option<mpsc::Receiver<OutcomeReport>>,
     shared_settings: SharedSettings,
     /// Those in force.
     settings: Settings,
@@ -186,7 +186,7 @@ impl Writer {
 
     /// Stores how jobs ended. Who told of a job that is not stored yet tells again.
     fn tell_outcomes(&mut self) {
-        while let Some(Told { outcome, reply }) =
+        while let Some(OutcomeReport { outcome, reply }) =
             self.outcomes.as_ref().and_then(|outcomes| outcomes.try_recv().ok())
         {
             let is_told =

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use polymeter_agent::control::{Answer, Mark, Push, Verb};
+use polymeter_proto::control::{Answer, MarkRequest, PushRequest, Request};
 use polymeter_proto::ledger::MarkKind;
 
 use super::job::Job;
@@ -70,12 +70,12 @@ pub(crate) fn mark(arguments: &MarkArguments) -> Result<(), Failure> {
         (_, true) => MarkKind::End,
         _ => MarkKind::Instant,
     };
-    let mark = Mark {
+    let mark = MarkRequest {
         job: arguments.job.id(arguments.reach.socket())?,
         name: arguments.name.clone(),
         kind: Some(kind.as_str().to_owned()),
     };
-    let answer = arguments.reach.ask(&Verb::Mark(mark), arguments.job.is_one())?;
+    let answer = arguments.reach.ask(&Request::Mark(mark), arguments.job.is_one())?;
     answer.map_or(Ok(()), |answer| done(answer, arguments.reach.json))
 }
 
@@ -87,14 +87,14 @@ pub(crate) fn push(arguments: &PushArguments) -> Result<(), Failure> {
     })?;
     let labels: Result<BTreeMap<String, String>, Failure> =
         arguments.labels.iter().map(|label| pair(label, "rank=3")).collect();
-    let push = Push {
+    let push = PushRequest {
         labels: labels?,
         job: arguments.job.id(&arguments.place.socket)?,
         metric,
         value,
         unit: arguments.unit.clone(),
     };
-    done(ask(&arguments.place.socket, &Verb::Push(push))?, arguments.place.json)
+    done(ask(&arguments.place.socket, &Request::Push(push))?, arguments.place.json)
 }
 
 fn pair(text: &str, example: &str) -> Result<(String, String), Failure> {

@@ -1,6 +1,6 @@
 //! `polymeter metrics --job` and `--node`: what of the catalogue can be had there now, and what a read of it takes.
 
-use polymeter_agent::control::{Answer, MetricLine, Subject, Verb};
+use polymeter_proto::control::{Answer, MetricLine, MetricsAnswer, MetricsRequest, Request};
 use polymeter_proto::name::Selector;
 
 use super::{Place, ask, json, refused};
@@ -10,8 +10,8 @@ use crate::terminal;
 
 /// Prints the metrics that `selector` chooses, as `job` has them, or the node without one.
 pub(crate) fn available(place: &Place, job: Option<String>, selector: &Selector) -> Result<(), Failure> {
-    let answer = ask(&place.socket, &Verb::Metrics(Subject { job }))?;
-    let Answer::Metrics { mut metrics } = answer else { return Err(refused(answer)) };
+    let answer = ask(&place.socket, &Request::Metrics(MetricsRequest { job }))?;
+    let Answer::Metrics(MetricsAnswer { mut metrics }) = answer else { return Err(refused(answer)) };
     metrics.retain(|line| selector.matches(&line.metric));
     if metrics.is_empty() {
         return Err(Failure::Refused(format!(
@@ -19,7 +19,7 @@ pub(crate) fn available(place: &Place, job: Option<String>, selector: &Selector)
         )));
     }
     if place.json {
-        terminal::print_json(&json(&Answer::Metrics { metrics }))
+        terminal::print_json(&json(&Answer::Metrics(MetricsAnswer { metrics })))
     } else {
         terminal::print(&text(&metrics))
     }

@@ -10,9 +10,7 @@ use std::process::{Command, Stdio};
 use std::str::FromStr;
 use std::time::Duration;
 
-use polymeter_agent::control::{Refusal, Verb};
-use polymeter_collector::control::answer::{self, Answer, JobAnswer};
-use polymeter_collector::control::payload;
+use polymeter_proto::control::{CollectorAnswer, JobAnswer, Request, sign};
 use serde::Deserialize;
 
 use super::is_silence;
@@ -123,25 +121,25 @@ impl Collector {
     }
 
     /// Asks all nodes of the job that `verb` is about.
-    pub(super) fn ask(&self, verb: &Verb) -> Result<JobAnswer, Failure> {
+    pub(super) fn ask(&self, verb: &Request) -> Result<JobAnswer, Failure> {
         let line = serde_json::to_string(verb).map_err(|error| Failure::refused("cannot ask", &error))?;
         match self.answer(&line)? {
-            Answer::Nodes(answer) => Ok(answer),
-            Answer::Done {} => Err(another_version()),
-            Answer::Refused(refusal) => Err(answered(refusal)),
+            CollectorAnswer::Nodes(answer) => Ok(answer),
+            CollectorAnswer::Done {} => Err(another_version()),
+            CollectorAnswer::Refused(refusal) => Err(Failure::Answered(Box::new(refusal))),
         }
     }
 
     /// Tells something that the collector stores.
     pub(crate) fn tell(&self, line: &str) -> Result<(), Failure> {
         match self.answer(line)? {
-            Answer::Done {} => Ok(()),
-            Answer::Nodes(_) => Err(another_version()),
-            Answer::Refused(refusal) => Err(answered(refusal)),
+            CollectorAnswer::Done {} => Ok(()),
+            CollectorAnswer::Nodes(_) => Err(another_version()),
+            CollectorAnswer::Refused(refusal) => Err(Failure::Answered(Box::new(refusal))),
         }
     }
 
-    fn answer(&self, line: &str) -> Result<Answer, Failure> {
+    fn answer(&self, line: &str) -> Result<CollectorAnswer, Failure> {
         let answer = match &self.endpoint {
             Endpoint::Socket(path) => ask_here(path, line),
             Endpoint::Tcp(address) => self.ask_there(address, line),
@@ -160,7 +158,7 @@ impl Collector {
         stream.set_write_timeout(Some(PATIENCE))?;
         let mut read = BufReader::new(stream.try_clone()?);
         let greeting = read_greeting(&mut read)?;
-        let signed = payload::sign(&greeting, line).ok_or_else(|| io::Error::other(NO_CONTROL))?;
+        let signed = sign(&greeting, line).ok_or_else(|| io::Error::other(NO_CONTROL))?;
         let credential = munge(self.munge_socket.as_deref(), &signed)?;
         stream.write_all(&credential)?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -171,12 +169,6 @@ impl Collector {
 fn another_version() -> Failure {
     let message = "the collector answers something else than was asked; is it of another version?";
     Failure::Refused(message.to_owned())
-}
-
-/// A refusal of the collector's, in the form of an agent's.
-fn answered(refusal: answer::Refusal) -> Failure {
-    let answer::Refusal { code, field, message } = refusal;
-    Failure::Answered(Box::new(Refusal::new(&code, field.as_deref(), &message)))
 }
 
 fn read(path: &Path) -> Result<Said, Failure> {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use polymeter_agent::cgroups::Mounts;
-use polymeter_agent::control::{SubjectStatus, Verb};
+use polymeter_proto::control::{JobsRequest, Request, SubjectStatus};
 
 use super::ask_status;
 use crate::failure::Failure;
@@ -40,7 +40,7 @@ impl Job {
             return Ok(Some(job));
         }
         let which = |why: &str| Failure::Usage(format!("which job? --job ID says it; {why}"));
-        let status = ask_status(socket, &Verb::Jobs).map_err(|failure| match failure {
+        let status = ask_status(socket, &Request::Jobs(JobsRequest {})).map_err(|failure| match failure {
             Failure::Unreachable(why) | Failure::Nobody(why) => {
                 Failure::Unreachable(format!("cannot find out which job is meant: {why}; --job ID says it"))
             }

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use polymeter_agent::clock;
-use polymeter_agent::control::{Answer, Lease, PlanLine, Predicted, RefusedLine, Subject, Verb};
+use polymeter_proto::control::{
+    Answer, LeaseAnswer, PlanAnswer, PlanLine, PlanRequest, PredictedCost, RefusedLine, Request, ResetAnswer,
+    ResetRequest, SetRequest,
+};
 
 use super::job::Job;
 use super::{Reach, json, refused};
@@ -65,9 +68,11 @@ impl ResetArguments {
 }
 
 pub(crate) fn plan(arguments: &PlanArguments) -> Result<(), Failure> {
-    let verb = Verb::Plan(Subject { job: arguments.job.id(arguments.reach.socket())? });
+    let verb = Request::Plan(PlanRequest { job: arguments.job.id(arguments.reach.socket())? });
     let Some(answer) = arguments.reach.ask(&verb, arguments.job.is_one())? else { return Ok(()) };
-    let Answer::Plan { plan, refused: requests, .. } = &answer else { return Err(refused(answer)) };
+    let Answer::Plan(PlanAnswer { plan, refused: requests, .. }) = &answer else {
+        return Err(refused(answer));
+    };
     if arguments.is_json() {
         terminal::print_json(&json(&answer))
     } else {
@@ -83,14 +88,14 @@ pub(crate) fn set(arguments: &SetArguments) -> Result<(), Failure> {
             .ok_or_else(|| Failure::Usage(format!("`{wish}` names no period: write {wish}=10ms")))?;
         plan.insert(selector.to_owned(), period.to_owned());
     }
-    let lease = Lease {
+    let lease = SetRequest {
         job: arguments.job.id(arguments.reach.socket())?,
         plan,
         duration: arguments.duration.clone(),
     };
-    let verb = Verb::Set(lease);
+    let verb = Request::Set(lease);
     let Some(answer) = arguments.reach.ask(&verb, arguments.job.is_one())? else { return Ok(()) };
-    let Answer::Granted { metrics, unavailable, cost, until_us } = &answer else {
+    let Answer::Granted(LeaseAnswer { metrics, unavailable, cost, until_us }) = &answer else {
         return Err(refused(answer));
     };
     if arguments.reach.json {
@@ -108,9 +113,9 @@ pub(crate) fn set(arguments: &SetArguments) -> Result<(), Failure> {
 }
 
 pub(crate) fn reset(arguments: &ResetArguments) -> Result<(), Failure> {
-    let verb = Verb::Reset(Subject { job: arguments.job.id(arguments.reach.socket())? });
+    let verb = Request::Reset(ResetRequest { job: arguments.job.id(arguments.reach.socket())? });
     let Some(answer) = arguments.reach.ask(&verb, arguments.job.is_one())? else { return Ok(()) };
-    let Answer::Reset { ended } = &answer else { return Err(refused(answer)) };
+    let Answer::Reset(ResetAnswer { ended }) = &answer else { return Err(refused(answer)) };
     if arguments.is_json() {
         terminal::print_json(&json(&answer))
     } else {
@@ -118,7 +123,7 @@ pub(crate) fn reset(arguments: &ResetArguments) -> Result<(), Failure> {
     }
 }
 
-fn cost_text(cost: &Predicted) -> String {
+fn cost_text(cost: &PredictedCost) -> String {
     let samples = units::number(cost.samples_per_s);
     format!(
         "all sampling of the job costs {:.2} % of a CPU, {samples} samples/s, {:.0} B/s",
@@ -145,7 +150,7 @@ pub(crate) fn left_between(now_us: i64, until_us: i64) -> String {
 pub(super) fn plan_text(plan: &[PlanLine], refused: &[RefusedLine]) -> String {
     let head = ["METRIC", "PERIOD", "BECAUSE OF", "ENDS IN"].map(str::to_owned).to_vec();
     let row = |line: &PlanLine| {
-        let by = line.by.as_ref().map_or_else(String::new, |by| format!(" of {by}"));
+        let by = line.actor.as_ref().map_or_else(String::new, |actor| format!(" of {actor}"));
         let ends = line.until_us.map_or_else(|| "-".to_owned(), left);
         vec![line.metric.clone(), line.period.clone(), format!("{}{by}", line.cause), ends]
     };

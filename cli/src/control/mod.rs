@@ -13,7 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use polymeter_agent::control::{Answer, Status, Verb};
+use polymeter_proto::control::{Answer, JobsRequest, Request, StatusReport, StatusRequest};
 
 use crate::failure::Failure;
 use crate::terminal;
@@ -73,7 +73,7 @@ impl Reach {
 
     /// Asks about a job, or about this node. What this node's agent says is the result; what all nodes of the job say is
     /// shown, and there is none.
-    fn ask(&self, verb: &Verb, about_job: bool) -> Result<Option<Answer>, Failure> {
+    fn ask(&self, verb: &Request, about_job: bool) -> Result<Option<Answer>, Failure> {
         let collector = || Collector::find(self.collector.as_ref(), self.munge_socket.as_ref());
         if self.collector.is_some()
             && let Some(collector) = collector()?
@@ -129,7 +129,7 @@ impl JobsArguments {
 }
 
 pub(crate) fn status(arguments: &StatusArguments) -> Result<(), Failure> {
-    let status = ask_status(&arguments.place.socket, &Verb::Status)?;
+    let status = ask_status(&arguments.place.socket, &Request::Status(StatusRequest {}))?;
     if arguments.is_json() {
         terminal::print_json(&json(&status))
     } else {
@@ -138,7 +138,7 @@ pub(crate) fn status(arguments: &StatusArguments) -> Result<(), Failure> {
 }
 
 pub(crate) fn jobs(arguments: &JobsArguments) -> Result<(), Failure> {
-    let mut status = ask_status(&arguments.place.socket, &Verb::Jobs)?;
+    let mut status = ask_status(&arguments.place.socket, &Request::Jobs(JobsRequest {}))?;
     status.subjects.retain(|subject| subject.job.is_some());
     if arguments.is_json() {
         terminal::print_json(&json(&status.subjects))
@@ -151,7 +151,7 @@ fn json<T: serde::Serialize>(value: &T) -> String {
     serde_json::to_string_pretty(value).map(|text| text + "\n").unwrap_or_default()
 }
 
-fn ask_status(socket: &Path, verb: &Verb) -> Result<Box<Status>, Failure> {
+fn ask_status(socket: &Path, verb: &Request) -> Result<StatusReport, Failure> {
     let answer = ask(socket, verb)?;
     if let Answer::Status(status) = answer { Ok(status) } else { Err(refused(answer)) }
 }
@@ -166,12 +166,12 @@ pub(crate) fn refused(answer: Answer) -> Failure {
 }
 
 /// Asks one thing and reads the answer.
-pub(crate) fn ask(socket: &Path, verb: &Verb) -> Result<Answer, Failure> {
+pub(crate) fn ask(socket: &Path, verb: &Request) -> Result<Answer, Failure> {
     ask_within(socket, verb, PATIENCE)
 }
 
 /// Asks one thing and reads the answer, which may take so long.
-pub(crate) fn ask_within(socket: &Path, verb: &Verb, patience: Duration) -> Result<Answer, Failure> {
+pub(crate) fn ask_within(socket: &Path, verb: &Request, patience: Duration) -> Result<Answer, Failure> {
     let stream = UnixStream::connect(socket).map_err(|error| unreachable(socket, &error))?;
     converse(stream, socket, verb, patience)
 }
@@ -179,7 +179,7 @@ pub(crate) fn ask_within(socket: &Path, verb: &Verb, patience: Duration) -> Resu
 fn converse(
     mut stream: UnixStream,
     socket: &Path,
-    verb: &Verb,
+    verb: &Request,
     patience: Duration,
 ) -> Result<Answer, Failure> {
     let unreachable = |error| unreachable(socket, &error);

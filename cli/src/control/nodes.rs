@@ -1,7 +1,6 @@
 //! What the nodes of a job answer, as people read it.
 
-use polymeter_agent::control::Answer;
-use polymeter_collector::control::answer::{JobAnswer, NodeAnswer};
+use polymeter_proto::control::{Answer, JobAnswer, LeaseAnswer, NodeAnswer, PlanAnswer, ResetAnswer};
 
 use super::json;
 use super::lease::{left, plan_text};
@@ -21,7 +20,7 @@ pub(super) fn show(answer: &JobAnswer, as_json: bool) -> Result<(), Failure> {
     if done == said.len() {
         return Ok(());
     }
-    Err(Failure::Partly(format!("done on {done} of {} nodes", said.len())))
+    Err(Failure::Partly(format!("succeeded on {done} of {} nodes", said.len())))
 }
 
 /// What a node said: nothing, an answer, or something that is none.
@@ -40,7 +39,7 @@ fn text(said: &[(&NodeAnswer, Said)]) -> String {
     let mut plans = String::new();
     let mut rows = Vec::new();
     for (node, said) in said {
-        if let Some(Ok(Answer::Plan { plan, refused, .. })) = said {
+        if let Some(Ok(Answer::Plan(PlanAnswer { plan, refused, .. }))) = said {
             plans.push_str(&format!("node {}\n", printable_name(&node.node)));
             plans.push_str(&plan_text(plan, refused));
         } else {
@@ -59,7 +58,7 @@ fn line(node: &NodeAnswer, said: &Said) -> (String, String) {
             Some(short) => return short,
             None => ("refused", "its answer cannot be read; is the agent of another version?".to_owned()),
         },
-        Some(Ok(Answer::Granted { metrics, cost, until_us, .. })) => {
+        Some(Ok(Answer::Granted(LeaseAnswer { metrics, cost, until_us, .. }))) => {
             let named = metrics.iter().take(NAMED).map(|(metric, period)| format!("{metric} {period}"));
             let more = metrics.len().saturating_sub(NAMED);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
@@ -68,18 +67,18 @@ fn line(node: &NodeAnswer, said: &Said) -> (String, String) {
             let cost = format!("{:.2} % of a CPU, {samples} samples/s", cost.cpu_percent);
             ("granted", format!("{named}{more}; {cost}; ends in {}", left(*until_us)))
         }
-        Some(Ok(Answer::Reset { ended })) => ("done", format!("{ended} leases ended")),
+        Some(Ok(Answer::Reset(ResetAnswer { ended }))) => ("done", format!("{ended} leases ended")),
         Some(Ok(Answer::Refused(refusal))) => ("refused", refusal.message.to_string()),
         Some(Ok(
             Answer::Status(_)
-            | Answer::Plan { .. }
-            | Answer::Metrics { .. }
-            | Answer::Registered { .. }
-            | Answer::Samples { .. }
-            | Answer::Progress { .. }
-            | Answer::Lagged { .. }
-            | Answer::Ended {}
-            | Answer::Started { .. }
+            | Answer::Plan(_)
+            | Answer::Metrics(_)
+            | Answer::Registered(_)
+            | Answer::Samples(_)
+            | Answer::Progress(_)
+            | Answer::Lagged(_)
+            | Answer::Ended(_)
+            | Answer::Started(_)
             | Answer::Done {},
         )) => ("done", String::new()),
     };

@@ -1,12 +1,12 @@
 //! What an agent says of itself, as people read it.
 
-use polymeter_agent::control::{Status, SubjectStatus};
 use polymeter_agent::request::{by_reason, named};
+use polymeter_proto::control::{StatusReport, SubjectStatus};
 
 use crate::report::units;
 use crate::terminal;
 
-pub(super) fn status_text(status: &Status) -> String {
+pub(super) fn status_text(status: &StatusReport) -> String {
     let counts = &status.counts;
     let refused = match counts.refused {
         0 => String::new(),
@@ -33,20 +33,10 @@ pub(super) fn status_text(status: &Status) -> String {
         units::seconds(counts.cpu_ns),
         units::bytes(counts.resident_bytes),
     );
-    let head = [
-        "SUBJECT",
-        "SOURCE",
-        "DUE",
-        "TAKEN",
-        "LATE",
-        "MISSED",
-        "ABSENT",
-        "DROPPED",
-        "READ MEAN",
-        "READ MOST",
-    ]
-    .map(str::to_owned)
-    .to_vec();
+    let head =
+        ["SUBJECT", "SOURCE", "DUE", "TAKEN", "LATE", "MISSED", "ABSENT", "DROPPED", "READ MEAN", "READ MAX"]
+            .map(str::to_owned)
+            .to_vec();
     let mut rows = vec![head];
     for subject in &status.subjects {
         let name = subject.job.as_ref().map_or_else(|| "node".to_owned(), |job| format!("job {job}"));
@@ -54,7 +44,7 @@ pub(super) fn status_text(status: &Status) -> String {
             let tally = &source.tally;
             let counts = [tally.due, tally.taken, tally.late, tally.missed, tally.absent, tally.dropped]
                 .map(|count| count.to_string());
-            let costs = [source.read_mean_ns, source.read_most_ns].map(units::seconds);
+            let costs = [source.read_mean_ns, source.read_max_ns].map(units::seconds);
             rows.push([name.clone(), source.name.clone()].into_iter().chain(counts).chain(costs).collect());
         }
     }
@@ -68,7 +58,7 @@ pub(super) fn status_text(status: &Status) -> String {
 }
 
 /// Whether the collector can be reached, since when, and what waits for it.
-fn collector_text(status: &Status) -> String {
+fn collector_text(status: &StatusReport) -> String {
     let Some(collector) = &status.collector else { return String::new() };
     let ago = |us: i64| {
         units::seconds(u64::try_from(collector.now_us.saturating_sub(us)).unwrap_or(0).saturating_mul(1_000))
@@ -84,7 +74,7 @@ fn collector_text(status: &Status) -> String {
 }
 
 /// The jobs that are not followed, where there are any.
-fn jobs_left_out(status: &Status) -> String {
+fn jobs_left_out(status: &StatusReport) -> String {
     let counts = &status.counts;
     if counts.jobs_left_out == 0 {
         return String::new();

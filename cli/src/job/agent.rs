@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use polymeter_agent::control::{Answer, Verb, beside};
+use polymeter_agent::control::beside;
 use polymeter_agent::log::Priority;
+use polymeter_proto::control::{Answer, Request};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::control::ask_within;
@@ -50,7 +51,7 @@ enum Asked {
 }
 
 /// Asks the agent that listens at `socket`.
-fn ask(socket: &Path, verb: &Verb) -> Result<Asked, Failure> {
+fn ask(socket: &Path, verb: &Request) -> Result<Asked, Failure> {
     match ask_within(socket, verb, PATIENCE) {
         Ok(Answer::Refused(refusal)) if refusal.code == "stopping" => {
             Ok(Asked::Nobody(Failure::Refused(refusal.message.into())))
@@ -62,7 +63,7 @@ fn ask(socket: &Path, verb: &Verb) -> Result<Asked, Failure> {
 }
 
 /// Asks the agent that runs at `socket`.
-pub(super) fn ask_running(socket: &Path, verb: &Verb) -> Result<Answer, Failure> {
+pub(super) fn ask_running(socket: &Path, verb: &Request) -> Result<Answer, Failure> {
     match ask(socket, verb)? {
         Asked::Answered(answer) => Ok(answer),
         Asked::Nobody(failure) => Err(failure),
@@ -70,7 +71,7 @@ pub(super) fn ask_running(socket: &Path, verb: &Verb) -> Result<Answer, Failure>
 }
 
 /// Asks the agent that runs at `socket`, or one that is started there.
-pub(super) fn ask_any(socket: &Path, verb: &Verb, starting: &Starting) -> Result<Answer, Failure> {
+pub(super) fn ask_any(socket: &Path, verb: &Request, starting: &Starting) -> Result<Answer, Failure> {
     match ask(socket, verb)? {
         Asked::Answered(answer) => return Ok(answer),
         Asked::Nobody(failure) if starting.no_agent => return Err(failure),

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use polymeter_agent::control::{Answer, Verb};
 use polymeter_agent::log::{Priority, syslog};
+use polymeter_proto::control::{Answer, Request, StartedAnswer};
 
 use crate::control::{Collector, Endpoint, SOCKET, refused};
 use crate::failure::Failure;
@@ -130,9 +130,8 @@ fn start(arguments: &StartArguments) -> Result<Done, Failure> {
     let (start, left_out) = arguments.told.start(&Process)?;
     left_out.iter().for_each(|why| report(Priority::Warning, why));
     let job = start.job.clone();
-    let answer =
-        agent::ask_any(&arguments.manner.socket, &Verb::Start(Box::new(start)), &arguments.starting)?;
-    let Answer::Started { refused: refusal, .. } = answer else { return Err(refused(answer)) };
+    let answer = agent::ask_any(&arguments.manner.socket, &Request::Start(start), &arguments.starting)?;
+    let Answer::Started(StartedAnswer { refused: refusal, .. }) = answer else { return Err(refused(answer)) };
     let Some(refusal) = refusal else { return Ok(Done::Whole) };
     let message = format!("cannot grant the request of the owner of job {job}: {}", refusal.message);
     report(Priority::Warning, &message);
@@ -141,7 +140,7 @@ fn start(arguments: &StartArguments) -> Result<Done, Failure> {
 
 fn end(arguments: &EndArguments) -> Result<Done, Failure> {
     let end = arguments.told.end(&Process)?;
-    let answer = agent::ask_running(&arguments.manner.socket, &Verb::End(end))?;
+    let answer = agent::ask_running(&arguments.manner.socket, &Request::End(end))?;
     if matches!(answer, Answer::Done {}) { Ok(Done::Whole) } else { Err(refused(answer)) }
 }
 

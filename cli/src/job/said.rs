@@ -1,6 +1,6 @@
 //! What a scheduler has said of a job: by options, or else in the environment of its prologs and epilogs. Pure.
 
-use polymeter_agent::control::{End, Start};
+use polymeter_proto::control::{EndRequest, StartRequest};
 use polymeter_proto::series::{Identifier, InvalidIdentifier};
 use polymeter_proto::text::Text;
 
@@ -162,7 +162,7 @@ fn cores(per_node: &str) -> Option<u32> {
 
 impl ToldEnd {
     /// What the agent is to know of the job's end.
-    pub(super) fn end(&self, environment: &impl Environment) -> Result<End, Failure> {
+    pub(super) fn end(&self, environment: &impl Environment) -> Result<EndRequest, Failure> {
         let status = environment.get("SLURM_JOB_EXIT_CODE2");
         let (code, signal) = status.as_deref().and_then(|status| status.split_once(':')).unzip();
         let number = |text: Option<&str>| text.and_then(|text| text.parse::<u32>().ok());
@@ -171,7 +171,7 @@ impl ToldEnd {
         let (code, signal) = (number(code).filter(|_| is_known), number(signal).filter(|_| is_known));
         let (exit_code, exit_signal) = (self.exit_code.or(code), self.exit_signal.or(signal));
         let killed = (exit_signal == Some(OUT_OF_MEMORY.0)).then(|| OUT_OF_MEMORY.1.to_owned());
-        Ok(End {
+        Ok(EndRequest {
             job: job_id(self.job.as_ref(), environment)?,
             state: self.state.clone().or(killed),
             exit_code,
@@ -183,7 +183,10 @@ impl ToldEnd {
 impl Told {
     /// What the agent is to know of the job, and which variables are left out because they cannot be names: nobody is to
     /// miss a job for that.
-    pub(super) fn start(&self, environment: &impl Environment) -> Result<(Start, Vec<String>), Failure> {
+    pub(super) fn start(
+        &self,
+        environment: &impl Environment,
+    ) -> Result<(StartRequest, Vec<String>), Failure> {
         let mut left_out = Vec::new();
         let mut nameable = |names: &[&str]| {
             let (name, text) = names.iter().find_map(|name| Some((*name, environment.get(name)?)))?;
@@ -201,7 +204,7 @@ impl Told {
             Ok(wished) => (wished.unwrap_or_default(), None),
             Err(wrong) => (Wished::default(), Some(wrong)),
         };
-        let start = Start {
+        let start = StartRequest {
             job: job_id(self.job.as_ref(), environment)?,
             alias: self.alias.clone().or_else(|| nameable(&["SLURM_JOB_SLUID"])),
             cluster: self.cluster.clone().or_else(|| nameable(&["SLURM_CLUSTER_NAME"])),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use polymeter_agent::control::{Answer, Verb, Watch};
+use polymeter_proto::control::{Answer, Request, WatchRequest};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 
@@ -36,9 +36,9 @@ pub(super) struct Lines {
 
 impl Lines {
     /// Asks the agent at `socket` to show what is wanted.
-    pub(super) async fn ask(socket: &Path, watch: Watch) -> Result<Self, Failure> {
+    pub(super) async fn ask(socket: &Path, watch: WatchRequest) -> Result<Self, Failure> {
         let failed = |error| unreachable(socket, &error);
-        let mut line = serde_json::to_vec(&Verb::Watch(watch))
+        let mut line = serde_json::to_vec(&Request::Watch(watch))
             .map_err(|error| Failure::refused("cannot ask", &error))?;
         line.push(b'\n');
         let mut stream = UnixStream::connect(socket).await.map_err(failed)?;

@@ -9,7 +9,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use polymeter_agent::control::{Answer, Watch};
+use polymeter_proto::control::{Answer, WatchRequest};
 use polymeter_proto::name::Selector;
 use polymeter_proto::period::Period;
 
@@ -58,7 +58,7 @@ impl Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let job = arguments.job.id(&arguments.place.socket)?;
     let metrics = arguments.selectors.iter().map(ToString::to_string).collect();
-    let watch = Watch { job: job.clone(), metrics };
+    let watch = WatchRequest { job: job.clone(), metrics };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()

@@ -1,6 +1,6 @@
 //! What is watched as lines of text, for files, pipes and programs.
 
-use polymeter_agent::control::Answer;
+use polymeter_proto::control::{Answer, LaggedLine, SamplesLine};
 
 use super::lines::{Line, Lines};
 use crate::failure::Failure;
@@ -24,7 +24,7 @@ pub(super) async fn show(first: Line, mut lines: Lines, form: Form) -> Result<()
         if let Answer::Refused(refusal) = line.answer {
             return Err(Failure::Answered(Box::new(refusal)));
         }
-        if let Answer::Lagged { samples } = line.answer {
+        if let Answer::Lagged(LaggedLine { samples }) = line.answer {
             terminal::complain(&format!(
                 "polymeter: {samples} samples came faster than they were read, and are not shown\n"
             ));
@@ -42,7 +42,7 @@ pub(super) async fn show(first: Line, mut lines: Lines, form: Form) -> Result<()
         if left == 0 {
             return Ok(());
         }
-        if matches!(line.answer, Answer::Ended {}) {
+        if matches!(line.answer, Answer::Ended(_)) {
             terminal::complain("polymeter: the job has ended\n");
             return Ok(());
         }
@@ -51,12 +51,14 @@ pub(super) async fn show(first: Line, mut lines: Lines, form: Form) -> Result<()
 }
 
 fn samples(answer: &Answer) -> u64 {
-    if let Answer::Samples { values, .. } = answer { values.len() as u64 } else { 0 }
+    if let Answer::Samples(SamplesLine { values, .. }) = answer { values.len() as u64 } else { 0 }
 }
 
 /// A line for each sample: seconds since the epoch, the series, the value, and its unit where it has one.
 fn text(answer: &Answer, most: u64) -> String {
-    let Answer::Samples { metric, labels, unit, times_us, values, .. } = answer else { return String::new() };
+    let Answer::Samples(SamplesLine { metric, labels, unit, times_us, values, .. }) = answer else {
+        return String::new();
+    };
     let labels: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
     let series = format!("{metric}{labels}");

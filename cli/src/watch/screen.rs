@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use polymeter_agent::clock;
-use polymeter_agent::control::{Answer, Verb};
+use polymeter_proto::control::{Answer, Request};
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::event::{self, Event};
@@ -79,7 +79,7 @@ pub(super) async fn show(
 }
 
 /// Asks on a connection of its own, for the other one only shows.
-fn asking(socket: PathBuf, verb: Verb) -> JoinHandle<Result<Answer, Failure>> {
+fn asking(socket: PathBuf, verb: Request) -> JoinHandle<Result<Answer, Failure>> {
     tokio::task::spawn_blocking(move || ask(&socket, &verb))
 }
 

@@ -73,11 +73,11 @@ impl Answer {
 
 /// The table of all verbs in `docs/reference/control.md`.
 pub fn verb_table() -> String {
-    let mut table =
-        "| verb | who may use it | through the collector | effect |\n| --- | --- | --- | --- |\n".to_owned();
-    for verb in VERBS {
-        let (access, remote) = (verb.access.as_str(), verb.remote.as_str());
-        table.push_str(&format!("| `{}` | {access} | {remote} | {} |\n", verb.name, verb.help));
+    let mut table = "| verb | effect | who may use it | through the collector | example |\n".to_owned();
+    table.push_str("| --- | --- | --- | --- | --- |\n");
+    for VerbInfo { name, help, access, remote, example } in VERBS {
+        let (access, remote) = (access.as_str(), remote.as_str());
+        table.push_str(&format!("| `{name}` | {help} | {access} | {remote} | `{example}` |\n"));
     }
     table
 }

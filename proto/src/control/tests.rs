@@ -80,19 +80,15 @@ fn the_reference_has_the_table_of_verbs() {
     let (begin, end) = ("<!-- table of verbs: begin -->\n", "<!-- table of verbs: end -->");
     let old = text.split_once(begin).and_then(|(_, rest)| rest.split_once(end)).unwrap().0;
     if std::env::var_os("POLYMETER_BLESS").is_some() {
-        std::fs::write(path, text.replace(old, &verb_table())).unwrap();
+        std::fs::write(
+            path,
+            text.replace(&format!("{begin}{old}{end}"), &format!("{begin}{}{end}", verb_table())),
+        )
+        .unwrap();
         return;
     }
-    let advice =
-        "docs/reference/control.md is old: run `POLYMETER_BLESS=1 cargo test -p polymeter-proto table_of_verbs`";
+    let advice = "docs/reference/control.md is old: run `POLYMETER_BLESS=1 cargo test -p polymeter-proto table_of_verbs`";
     assert_eq!(old, verb_table(), "{advice}");
-    for verb in VERBS {
-        assert!(
-            text.contains(&format!("\"verb\":\"{}\"", verb.name)),
-            "docs/reference/control.md has an example of {}",
-            verb.name
-        );
-    }
 }
 
 proptest! {

@@ -1,6 +1,6 @@
 //! How the view looks: whatever the size of the terminal, the selected row is there, and what fits beside it.
 
-use polymeter_agent::control::PlanLine;
+use polymeter_proto::control::PlanLine;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
@@ -179,12 +179,12 @@ impl View {
 
 /// Because of whom, and where the time is known, until when.
 fn cause(line: &PlanLine, now_us: Option<i64>) -> String {
-    let by = line.by.as_ref().map_or_else(String::new, |by| format!(" of {by}"));
+    let actor = line.actor.as_ref().map_or_else(String::new, |actor| format!(" of {actor}"));
     let ends = line.until_us.zip(now_us).map(|(until_us, now_us)| left_between(now_us, until_us));
     let ends = ends.map_or_else(String::new, |left| format!(", ends in {left}"));
-    let asked = line.asked.as_ref().filter(|_| now_us.is_some());
-    let asked = asked.map_or_else(String::new, |asked| format!(", stretched from {asked}"));
-    printable(&format!("{}{by}{ends}{asked}", line.cause)).into_owned()
+    let requested = line.requested.as_ref().filter(|_| now_us.is_some());
+    let requested = requested.map_or_else(String::new, |period| format!(", stretched from {period}"));
+    printable(&format!("{}{actor}{ends}{requested}", line.cause)).into_owned()
 }
 
 /// A line of the table.

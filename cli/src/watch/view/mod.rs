@@ -7,7 +7,10 @@ mod series;
 
 use std::collections::BTreeMap;
 
-use polymeter_agent::control::{Answer, Lease, PlanLine, Refusal, Subject, Verb};
+use polymeter_proto::control::{
+    Answer, LaggedLine, LeaseAnswer, PlanAnswer, PlanLine, ProgressLine, Refusal, Request, ResetAnswer,
+    ResetRequest, SamplesLine, SetRequest,
+};
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::name::Selector;
 use polymeter_proto::period::Period;
@@ -39,7 +42,7 @@ pub(super) enum Wish {
     /// To stop, and to go on later.
     Suspend,
     /// To ask the agent, and to tell the answer.
-    Ask(Box<Verb>),
+    Ask(Box<Request>),
 }
 
 /// What keys mean now.
@@ -73,7 +76,7 @@ pub(super) struct View {
     mode: Mode,
     message: String,
     /// What was asked and has no answer yet.
-    asked: Option<Verb>,
+    asked: Option<Request>,
     has_ended: bool,
     now_us: i64,
 }
@@ -130,7 +133,7 @@ impl View {
     /// Takes a line of the agent's.
     pub(super) fn told(&mut self, answer: Answer) {
         match answer {
-            Answer::Samples { metric, labels, unit, kind, period, times_us, values } => {
+            Answer::Samples(SamplesLine { metric, labels, unit, kind, period, times_us, values }) => {
                 let labels: Vec<_> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
                 let key = (metric, labels.join(","));
                 if self.series.len() >= SERIES && !self.series.contains_key(&key) {
@@ -145,7 +148,7 @@ impl View {
                     }
                 }
             }
-            Answer::Plan { plan, .. } => {
+            Answer::Plan(PlanAnswer { plan, .. }) => {
                 let wanted = |line: &PlanLine| {
                     self.selectors.is_empty()
                         || self.selectors.iter().any(|selector| selector.matches(&line.metric))
@@ -154,22 +157,22 @@ impl View {
                 self.plan = lines.map(|line| (line.metric.clone(), line)).collect();
                 self.forget_old();
             }
-            Answer::Progress { seconds, tally, cpu_percent } => {
+            Answer::Progress(ProgressLine { seconds, tally, cpu_percent }) => {
                 self.progress = Some(Progress { seconds, tally, cpu_percent });
                 self.forget_old();
             }
-            Answer::Lagged { samples } => self.passed_by += samples,
-            Answer::Ended {} => {
+            Answer::Lagged(LaggedLine { samples }) => self.passed_by += samples,
+            Answer::Ended(_) => {
                 self.has_ended = true;
                 "the job has ended".clone_into(&mut self.message);
             }
             // None of these comes on this way from an agent of this version.
             Answer::Status(_)
-            | Answer::Registered { .. }
-            | Answer::Started { .. }
-            | Answer::Granted { .. }
-            | Answer::Metrics { .. }
-            | Answer::Reset { .. }
+            | Answer::Registered(_)
+            | Answer::Started(_)
+            | Answer::Granted(_)
+            | Answer::Metrics(_)
+            | Answer::Reset(_)
             | Answer::Done {}
             | Answer::Refused(_) => {}
         }
@@ -188,7 +191,7 @@ impl View {
     pub(super) fn answered(&mut self, answer: Result<Answer, String>) -> Wish {
         let asked = self.asked.take();
         match (answer, asked) {
-            (Ok(Answer::Granted { metrics, cost, until_us, .. }), Some(Verb::Set(lease))) => {
+            (Ok(Answer::Granted(LeaseAnswer { metrics, cost, until_us, .. })), Some(Request::Set(lease))) => {
                 let effective = metrics.iter().next();
                 self.message = match (effective, lease.plan.values().next()) {
                     (Some((metric, period)), Some(wanted)) if period != wanted => {
@@ -213,12 +216,13 @@ impl View {
                     }
                 }
             }
-            (Ok(Answer::Reset { ended }), _) => self.message = format!("{ended} leases ended"),
-            (Ok(Answer::Refused(Refusal { code, instead: Some(instead), .. })), Some(Verb::Set(lease)))
-                if code == "longest_lease" && lease.duration.as_deref() == Some(LEASE) =>
-            {
+            (Ok(Answer::Reset(ResetAnswer { ended })), _) => self.message = format!("{ended} leases ended"),
+            (
+                Ok(Answer::Refused(Refusal { code, instead: Some(instead), .. })),
+                Some(Request::Set(lease)),
+            ) if code == "longest_lease" && lease.duration.as_deref() == Some(LEASE) => {
                 // For as long as is allowed, then.
-                return self.ask(Verb::Set(Lease { duration: Some(instead), ..lease }));
+                return self.ask(Request::Set(SetRequest { duration: Some(instead), ..lease }));
             }
             (Ok(Answer::Refused(refusal)), _) => self.message = format!("refused: {}", refusal.message),
             (Ok(_), _) => "the agent answers something else than was asked".clone_into(&mut self.message),
@@ -227,7 +231,7 @@ impl View {
         Wish::Nothing
     }
 
-    fn ask(&mut self, verb: Verb) -> Wish {
+    fn ask(&mut self, verb: Request) -> Wish {
         if self.asked.is_some() {
             "the agent has not answered yet".clone_into(&mut self.message);
             return Wish::Nothing;
@@ -288,7 +292,7 @@ impl View {
             Press::Last => self.select(|_| usize::MAX),
             Press::Faster => return self.step(ladder::shorter),
             Press::Slower => return self.step(ladder::longer),
-            Press::Reset => return self.ask(Verb::Reset(Subject { job: self.job.clone() })),
+            Press::Reset => return self.ask(Request::Reset(ResetRequest { job: self.job.clone() })),
         }
         Wish::Nothing
     }
@@ -307,7 +311,7 @@ impl View {
             return Wish::Nothing;
         };
         let plan = [(metric, wanted.to_string())].into();
-        self.ask(Verb::Set(Lease { job: self.job.clone(), plan, duration: Some(LEASE.to_owned()) }))
+        self.ask(Request::Set(SetRequest { job: self.job.clone(), plan, duration: Some(LEASE.to_owned()) }))
     }
 
     fn select(&mut self, to: impl FnOnce(usize) -> usize) {

@@ -28,7 +28,7 @@ fn plan(metric: &str, period: &str) -> Value {
 fn view() -> View {
     let mut view = View::new(Some("4711".to_owned()), Vec::new());
     view.tick(NOW_US);
-    let lease = json!({"metric": "memory.current", "period": "1s", "cause": "lease", "by": "uid 1000",
+    let lease = json!({"metric": "memory.current", "period": "1s", "cause": "lease", "actor": "uid 1000",
         "until_us": NOW_US + 540_000_000});
     let plan =
         [plan("cpu.usage", "1s"), plan("cpu.usage.per_cpu", "1s"), plan("pids.current", "1min"), lease];
@@ -62,7 +62,7 @@ fn letter(view: &mut View, letter: char) -> Wish {
 }
 
 fn set(metric: &str, period: &str, duration: &str) -> Wish {
-    Wish::Ask(Box::new(Verb::Set(Lease {
+    Wish::Ask(Box::new(Request::Set(SetRequest {
         job: Some("4711".to_owned()),
         plan: [(metric.to_owned(), period.to_owned())].into(),
         duration: Some(duration.to_owned()),
@@ -181,7 +181,7 @@ fn keys_change_periods_and_the_answer_is_told() {
     assert!(drawn(&view, 80, 24)[23].starts_with("cpu.usage stays at 1s: somebody else asks for that"));
     assert_eq!(
         letter(&mut view, 'r'),
-        Wish::Ask(Box::new(Verb::Reset(Subject { job: Some("4711".to_owned()) })))
+        Wish::Ask(Box::new(Request::Reset(ResetRequest { job: Some("4711".to_owned()) })))
     );
     view.answered(Ok(serde_json::from_value(json!({"answer": "reset", "ended": 2})).unwrap()));
     assert_eq!(drawn(&view, 80, 24)[23], "2 leases ended");
