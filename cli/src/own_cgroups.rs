@@ -1,4 +1,4 @@
-//! Where this process itself is: its cgroups.
+//! The cgroups of this process.
 
 use std::fs::File;
 use std::io::{self, BufReader};
@@ -12,13 +12,13 @@ use procfs::{FromBufRead, ProcessCGroups};
 pub(crate) struct OwnCgroups(ProcessCGroups);
 
 impl OwnCgroups {
-    /// Reads them from the procfs at `proc`.
+    /// Reads the cgroups from the procfs at `proc`.
     pub(crate) fn read(proc: &Path) -> io::Result<Self> {
         let file = File::open(proc.join("self/cgroup"))?;
         ProcessCGroups::from_buf_read(BufReader::new(file)).map(Self).map_err(io::Error::other)
     }
 
-    /// The path below the root of one hierarchy, that of version 2 without a controller.
+    /// Returns the path below the root of a hierarchy: the one of a version 1 controller, or version 2 without a controller.
     pub(crate) fn path(&self, controller: Option<&str>) -> PathBuf {
         let in_hierarchy = self.0.0.iter().find(|cgroup| match controller {
             None => cgroup.hierarchy == 0,
@@ -28,7 +28,7 @@ impl OwnCgroups {
         PathBuf::from(path.trim_start_matches('/'))
     }
 
-    /// The directories, in all hierarchies that are mounted.
+    /// Returns the directories in all mounted hierarchies.
     pub(crate) fn directories(&self, mounts: &Mounts) -> Vec<PathBuf> {
         let v2 = mounts.v2.iter().map(|root| root.join(self.path(None)));
         let v1 = mounts.v1.iter().map(|(controller, root)| root.join(self.path(Some(controller))));
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_in_a_directory_of_each_hierarchy() {
+    fn a_process_has_a_directory_in_each_hierarchy() {
         let proc = tempfile::tempdir().unwrap();
         fs::create_dir(proc.path().join("self")).unwrap();
         let text = "9:memory:/slurm/uid_7/job_42/step_0\n4:cpu,cpuacct:/\n0::/system.slice/x\n";

@@ -1,76 +1,78 @@
-//! Which job is meant: said, told by the scheduler, or that in whose cgroup the command was typed.
+//! The choice of a job: by option, by the scheduler's environment, or by the cgroup in which the command runs.
 
 use std::path::{Path, PathBuf};
 
 use polymeter_agent::control::{SubjectStatus, Verb};
 use polymeter_agent::jobs::hierarchy::Mounts;
 
-use super::ask_status;
+use super::agent::ask_status;
 use crate::failure::Failure;
-use crate::own::OwnCgroups;
+use crate::own_cgroups::OwnCgroups;
 
-/// Where schedulers tell a job its id.
+/// The variables in which schedulers give a job its id.
 const VARIABLES: [&str; 2] = ["SLURM_JOB_ID", "OAR_JOB_ID"];
 
-/// Which job.
+/// Options that choose a job or the node.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Job {
-    /// The job; without it that of SLURM_JOB_ID or OAR_JOB_ID, or the one in whose cgroup this runs.
+pub(crate) struct JobChoice {
+    /// The job's id. Default: SLURM_JOB_ID or OAR_JOB_ID, else the job in whose cgroup the command runs.
     #[arg(long, value_name = "ID")]
     job: Option<String>,
 
-    /// The node's own metrics, not a job's.
+    /// The node's own metrics instead of a job's.
     #[arg(long, conflicts_with = "job")]
     node: bool,
 }
 
-impl Job {
-    /// Whether it is a job at all, and not the node.
-    pub(super) const fn is_one(&self) -> bool {
+impl JobChoice {
+    /// Whether a job is chosen, and not the node.
+    pub(crate) const fn is_job(&self) -> bool {
         !self.node
     }
 
-    /// The job that is meant; none for the node. The agent at `socket` is asked where nobody says it.
+    /// Returns the id of the chosen job; none for the node. Without an option and a variable, the agent at `socket` is asked.
     pub(crate) fn id(&self, socket: &Path) -> Result<Option<String>, Failure> {
         if self.node {
             return Ok(None);
         }
-        let told = VARIABLES.iter().find_map(|name| std::env::var(name).ok().filter(|id| !id.is_empty()));
-        if let Some(job) = self.job.clone().or(told) {
+        let of_scheduler =
+            || VARIABLES.iter().find_map(|name| std::env::var(name).ok().filter(|id| !id.is_empty()));
+        if let Some(job) = self.job.clone().or_else(of_scheduler) {
             return Ok(Some(job));
         }
-        let which = |why: &str| Failure::Usage(format!("which job? --job ID says it; {why}"));
         let status = ask_status(socket, &Verb::Jobs).map_err(|failure| match failure {
-            Failure::Unreachable(why) | Failure::Nobody(why) => {
-                Failure::Unreachable(format!("cannot find out which job is meant: {why}; --job ID says it"))
+            Failure::Unreachable(cause) | Failure::NotRunning(cause) => {
+                Failure::Unreachable(format!("cannot determine the job: {cause}; name it with --job ID"))
             }
-            other @ (Failure::Refused(_)
-            | Failure::Answered(_)
-            | Failure::Partly(_)
+            other @ (Failure::Failed(_)
+            | Failure::Refused(_)
+            | Failure::Partial(_)
             | Failure::Usage(_)
-            | Failure::NotRun { .. }) => other,
+            | Failure::NotStarted { .. }) => other,
         })?;
-        let found = job_of(&status.subjects, &own_directories()).map(|id| Some(id.to_owned()));
-        found.ok_or_else(|| {
-            which("this runs in none that the agent follows for you, and `polymeter jobs` lists those")
+        innermost_job(&status.subjects, &own_directories()).map(|id| Some(id.to_owned())).ok_or_else(|| {
+            Failure::Usage(
+                "cannot determine the job: the command does not run in a job of yours that the agent tracks; name the job with --job ID (`polymeter jobs` lists them)"
+                    .to_owned(),
+            )
         })
     }
 }
 
-/// The cgroup directories of this process; none where the machine does not say.
+/// Returns the cgroup directories of this process; none if they cannot be read.
 fn own_directories() -> Vec<PathBuf> {
     let Ok(mounts) = Mounts::read(Path::new("/")) else { return Vec::new() };
     OwnCgroups::read(&mounts.proc).map_or_else(|_| Vec::new(), |own| own.directories(&mounts))
 }
 
-/// The job in whose cgroups a process with these directories is; of jobs within jobs the innermost.
-fn job_of<'a>(subjects: &'a [SubjectStatus], own: &[PathBuf]) -> Option<&'a str> {
+/// Returns the job in whose cgroups a process with the directories `own` runs; of nested jobs the innermost.
+fn innermost_job<'a>(subjects: &'a [SubjectStatus], own: &[PathBuf]) -> Option<&'a str> {
     let depth = |subject: &SubjectStatus| {
         let around = subject.cgroups.iter().filter(|cgroup| own.iter().any(|own| own.starts_with(cgroup)));
         around.map(|cgroup| cgroup.components().count()).max()
     };
-    let within = subjects.iter().filter_map(|subject| Some((depth(subject)?, subject.job.as_deref()?)));
-    within.max_by_key(|(depth, _)| *depth).map(|(_, job)| job)
+    let jobs = subjects.iter().filter_map(|subject| Some((depth(subject)?, subject.job.as_deref()?)));
+    jobs.max_by_key(|(depth, _)| *depth).map(|(_, job)| job)
 }
 
 #[cfg(test)]
@@ -90,18 +92,18 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_in_the_innermost_job_around_it() {
+    fn the_innermost_job_around_a_process_is_chosen() {
         let subjects = [
             subject(None, &[]),
             subject(Some("4"), &["/cg/memory/job_4", "/cg/cpu/job_4"]),
             subject(Some("42"), &["/cg/memory/job_42"]),
             subject(Some("42.inner"), &["/cg/memory/job_42/inner"]),
         ];
-        let of = |own: &[&str]| job_of(&subjects, &own.iter().map(PathBuf::from).collect::<Vec<_>>());
-        assert_eq!(of(&["/cg/cpu", "/cg/memory/job_42/step_0"]), Some("42"));
-        assert_eq!(of(&["/cg/cpu/job_4", "/cg/memory"]), Some("4"));
-        assert_eq!(of(&["/cg/memory/job_42/inner/x"]), Some("42.inner"));
-        assert_eq!(of(&["/cg/memory/job_421"]), None);
-        assert_eq!(of(&[]), None);
+        let job_of = |own: &[&str]| innermost_job(&subjects, &own.iter().map(PathBuf::from).collect::<Vec<_>>());
+        assert_eq!(job_of(&["/cg/cpu", "/cg/memory/job_42/step_0"]), Some("42"));
+        assert_eq!(job_of(&["/cg/cpu/job_4", "/cg/memory"]), Some("4"));
+        assert_eq!(job_of(&["/cg/memory/job_42/inner/x"]), Some("42.inner"));
+        assert_eq!(job_of(&["/cg/memory/job_421"]), None);
+        assert_eq!(job_of(&[]), None);
     }
 }

@@ -1,72 +1,76 @@
-//! What the nodes of a job answer, as people read it.
+//! The answers of the nodes of a job as text.
 
 use polymeter_agent::control::Answer;
 use polymeter_collector::control::answer::{JobAnswer, NodeAnswer};
 
-use super::json;
-use super::lease::{left, plan_text};
+use super::plan::{cost_text, plan_text, remaining};
 use crate::failure::Failure;
-use crate::printable::printable_name;
-use crate::report::units;
-use crate::terminal;
+use crate::output::printable::printable_name;
+use crate::output::table::table;
+use crate::output::terminal;
 
-/// Metrics that one line names; of more it says how many.
+/// The metrics that a line names; of the others it states the number.
 const NAMED: usize = 4;
 
-/// Prints what each node says, and fails where one of them refuses or does not answer.
-pub(super) fn show(answer: &JobAnswer, as_json: bool) -> Result<(), Failure> {
-    let said: Vec<_> = answer.nodes.iter().map(|node| (node, parsed(node))).collect();
-    if as_json { terminal::print_json(&json(answer)) } else { terminal::print(&text(&said)) }?;
-    let done = said.iter().filter(|(_, said)| matches!(said, Some(Ok(said)) if is_done(said))).count();
-    if done == said.len() {
+/// Prints the answer of each node. Fails if a node refused or did not answer.
+pub(crate) fn print(answer: &JobAnswer, as_json: bool) -> Result<(), Failure> {
+    let answers: Vec<_> = answer.nodes.iter().map(|node| (node, parsed(node))).collect();
+    if as_json { terminal::print_json(answer) } else { terminal::print(&text(&answers)) }?;
+    let succeeded = answers.iter().filter(|(_, answer)| matches!(answer, Some(Ok(answer)) if is_success(answer)));
+    let succeeded = succeeded.count();
+    if succeeded == answers.len() {
         return Ok(());
     }
-    Err(Failure::Partly(format!("done on {done} of {} nodes", said.len())))
+    Err(Failure::Partial(format!("succeeded on {succeeded} of {} nodes", answers.len())))
 }
 
-/// What a node said: nothing, an answer, or something that is none.
-type Said = Option<Result<Answer, ()>>;
+/// The answer of a node: none, an answer, or one that cannot be parsed.
+type Parsed = Option<Result<Answer, Unreadable>>;
 
-fn parsed(node: &NodeAnswer) -> Said {
+/// An answer that cannot be parsed, as from an agent of another version.
+struct Unreadable;
+
+fn parsed(node: &NodeAnswer) -> Parsed {
     let answer = node.answer.clone()?;
-    Some(serde_json::from_value(answer).map_err(|_another_version| ()))
+    Some(serde_json::from_value(answer).map_err(|_another_version| Unreadable))
 }
 
-const fn is_done(answer: &Answer) -> bool {
+const fn is_success(answer: &Answer) -> bool {
     !matches!(answer, Answer::Refused(_))
 }
 
-fn text(said: &[(&NodeAnswer, Said)]) -> String {
+fn text(answers: &[(&NodeAnswer, Parsed)]) -> String {
     let mut plans = String::new();
     let mut rows = Vec::new();
-    for (node, said) in said {
-        if let Some(Ok(Answer::Plan { plan, refused, .. })) = said {
+    for (node, answer) in answers {
+        if let Some(Ok(Answer::Plan { plan, refused, .. })) = answer {
             plans.push_str(&format!("node {}\n", printable_name(&node.node)));
             plans.push_str(&plan_text(plan, refused));
         } else {
-            let (word, more) = line(node, said);
-            rows.push(vec![printable_name(&node.node).into_owned(), word, more]);
+            let (result, detail) = result(node, answer);
+            rows.push(vec![printable_name(&node.node).into_owned(), result, detail]);
         }
     }
-    plans + &terminal::table(&rows)
+    plans + &table(&rows)
 }
 
-/// What a node says, in a word and a sentence.
-fn line(node: &NodeAnswer, said: &Said) -> (String, String) {
-    let (word, more) = match said {
+/// Returns the result of a node in a word, and the details.
+fn result(node: &NodeAnswer, answer: &Parsed) -> (String, String) {
+    let (result, detail) = match answer {
         None => ("no answer", String::new()),
-        Some(Err(())) => match short(node) {
-            Some(short) => return short,
-            None => ("refused", "its answer cannot be read; is the agent of another version?".to_owned()),
+        Some(Err(Unreadable)) => match abbreviated(node) {
+            Some(abbreviated) => return abbreviated,
+            None => (
+                "unreadable",
+                "cannot read its answer; check that its agent has the version of this command".to_owned(),
+            ),
         },
         Some(Ok(Answer::Granted { metrics, cost, until_us, .. })) => {
             let named = metrics.iter().take(NAMED).map(|(metric, period)| format!("{metric} {period}"));
             let more = metrics.len().saturating_sub(NAMED);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             let named = named.collect::<Vec<_>>().join(", ");
-            let samples = units::number(cost.samples_per_s);
-            let cost = format!("{:.2} % of a CPU, {samples} samples/s", cost.cpu_percent);
-            ("granted", format!("{named}{more}; {cost}; ends in {}", left(*until_us)))
+            ("granted", format!("{named}{more}; {}; ends in {}", cost_text(cost), remaining(*until_us)))
         }
         Some(Ok(Answer::Reset { ended })) => ("done", format!("{ended} leases ended")),
         Some(Ok(Answer::Refused(refusal))) => ("refused", refusal.message.to_string()),
@@ -83,15 +87,15 @@ fn line(node: &NodeAnswer, said: &Said) -> (String, String) {
             | Answer::Done {},
         )) => ("done", String::new()),
     };
-    (word.to_owned(), more)
+    (result.to_owned(), detail)
 }
 
-/// An answer of which the collector has left only whether it was granted, for the job has very many nodes.
-fn short(node: &NodeAnswer) -> Option<(String, String)> {
+/// Reads a grant that the collector has abbreviated because the job has very many nodes.
+fn abbreviated(node: &NodeAnswer) -> Option<(String, String)> {
     let answer = node.answer.as_ref()?;
     let word = answer.get("answer")?.as_str().filter(|word| *word == "granted")?;
     let until_us = answer.get("until_us")?.as_i64()?;
-    Some((word.to_owned(), format!("ends in {}", left(until_us))))
+    Some((word.to_owned(), format!("ends in {}", remaining(until_us))))
 }
 
 #[cfg(test)]
@@ -100,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    fn shown(answers: &[Value]) -> String {
+    fn text_of(answers: &[Value]) -> String {
         let node = |(number, answer): (usize, &Value)| NodeAnswer {
             node: format!("n{number}"),
             answer: Some(answer.clone()).filter(|answer| !answer.is_null()),
@@ -115,24 +119,24 @@ mod tests {
         let granted = json!({"answer": "granted", "metrics": {"cpu.usage": "10ms"}, "unavailable": [], "cost": cost, "until_us": 0});
         let refused = json!({"answer": "refused", "code": "forbidden", "message": "no\u{1b}[31m"});
         let text =
-            shown(&[granted, refused, Value::Null, json!({"answer": "granted", "until_us": 0}), json!(7)]);
+            text_of(&[granted, refused, Value::Null, json!({"answer": "granted", "until_us": 0}), json!(7)]);
         let expected = [
-            "n0  granted    cpu.usage 10ms; 0.50 % of a CPU, 100 samples/s; ends in 0 s",
-            "n1  refused    no?[31m",
+            "n0  granted     cpu.usage 10ms; 0.50 % of a CPU, 100 samples/s, 50 bytes/s; ends in 0 s",
+            "n1  refused     no?[31m",
             "n2  no answer",
-            "n3  granted    ends in 0 s",
-            "n4  refused    its answer cannot be read; is the agent of another version?",
+            "n3  granted     ends in 0 s",
+            "n4  unreadable  cannot read its answer; check that its agent has the version of this command",
         ];
         assert_eq!(text.lines().collect::<Vec<_>>(), expected);
     }
 
     #[test]
-    fn plans_are_shown_node_by_node() {
+    fn plans_are_laid_out_node_by_node() {
         let line = json!({"metric": "cpu.usage", "period": "1s", "cause": "baseline"});
-        let text = shown(&[json!({"answer": "plan", "plan": [line], "unavailable": []}), Value::Null]);
+        let text = text_of(&[json!({"answer": "plan", "plan": [line], "unavailable": []}), Value::Null]);
         assert_eq!(
             text,
-            "node n0\nMETRIC     PERIOD  BECAUSE OF  ENDS IN\ncpu.usage  1s      baseline    -\nn1  no answer\n"
+            "node n0\nMETRIC     PERIOD  REASON    ENDS IN\ncpu.usage  1s      baseline  -\nn1  no answer\n"
         );
     }
 }

@@ -1,18 +1,18 @@
-//! A chart in one line of a terminal.
+//! Charts that take one line of a terminal. Pure.
 
 use super::units;
 
+/// Bars by height.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Points over time, drawn into `width` columns: each shows the mean of the points that fall into it, and a blank
-/// where there are none.
+/// Draws points over time into `width` columns. A column shows the mean of its points, or a blank if it has none.
 pub(crate) fn sparkline(points: &[(i64, f64)], width: usize) -> String {
     let (Some((begin, _)), Some((end, _))) = (points.first(), points.last()) else { return String::new() };
     let length = units::seconds_between(*begin, *end);
     let mut columns = vec![(0.0_f64, 0_u32); width];
     for (time, value) in points {
-        let part = if length > 0.0 { units::seconds_between(*begin, *time) / length } else { 0.0 };
-        if let Some((sum, count)) = columns.get_mut(column(part, width)) {
+        let fraction = if length > 0.0 { units::seconds_between(*begin, *time) / length } else { 0.0 };
+        if let Some((sum, count)) = columns.get_mut(column(fraction, width)) {
             *sum += value;
             *count += 1;
         }
@@ -22,29 +22,29 @@ pub(crate) fn sparkline(points: &[(i64, f64)], width: usize) -> String {
     bars(&means)
 }
 
-/// A bar for each value, and a blank where there is none.
+/// Draws a bar for each value, and a blank for each absent one.
 pub(crate) fn bars(means: &[Option<f64>]) -> String {
-    let most = means.iter().flatten().copied().fold(f64::NEG_INFINITY, f64::max);
-    let least = means.iter().flatten().copied().fold(f64::INFINITY, f64::min);
-    // A chart whose foot is not zero would make noise look like a mountain.
-    let foot = least.min(0.0);
+    let max = means.iter().flatten().copied().fold(f64::NEG_INFINITY, f64::max);
+    let min = means.iter().flatten().copied().fold(f64::INFINITY, f64::min);
+    // A base above zero would exaggerate noise.
+    let base = min.min(0.0);
     let bar = |mean: Option<f64>| match mean {
         None => ' ',
-        Some(_) if most <= foot => BARS.first().copied().unwrap_or(' '),
-        Some(mean) => BARS.get(column((mean - foot) / (most - foot), BARS.len())).copied().unwrap_or(' '),
+        Some(_) if max <= base => BARS.first().copied().unwrap_or(' '),
+        Some(mean) => BARS.get(column((mean - base) / (max - base), BARS.len())).copied().unwrap_or(' '),
     };
     means.iter().copied().map(bar).collect()
 }
 
-/// Into which of `columns` a part of the whole, from 0 to 1, falls.
+/// Returns the column into which a fraction of the width, from 0 to 1, falls.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     clippy::cast_precision_loss,
     reason = "clamped to the few columns of a terminal"
 )]
-fn column(part: f64, columns: usize) -> usize {
-    ((part.clamp(0.0, 1.0) * columns as f64) as usize).min(columns.saturating_sub(1))
+fn column(fraction: f64, columns: usize) -> usize {
+    ((fraction.clamp(0.0, 1.0) * columns as f64) as usize).min(columns.saturating_sub(1))
 }
 
 #[cfg(test)]
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chart_shows_the_form_and_the_gaps() {
+    fn a_chart_shows_shape_and_gaps() {
         let points: Vec<(i64, f64)> =
             (0..8).map(|second: i32| (i64::from(second) * 1_000_000_000, f64::from(second))).collect();
         assert_eq!(sparkline(&points, 8), "▁▂▃▄▅▆▇█");

@@ -1,14 +1,13 @@
-//! Text from elsewhere, made safe for terminals and for spreadsheets. Names in a store or in an answer are whatever their
-//! authors wrote.
+//! Text from other programs and users, made safe for terminals and spreadsheets. Pure.
 
 use std::borrow::Cow;
 
-/// The text with everything that a terminal would obey, or not show, written as `\u{202e}`.
+/// Escapes characters that control a terminal or are invisible, as `\u{202e}`.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     escaped(text, |character| is_invisible(character).then(|| character.escape_unicode().to_string()))
 }
 
-/// The same of a name, which stands for something and is never empty to the eye: one of blanks only is written out, too.
+/// Escapes such characters in a name, and all characters of a name that consists of blanks only.
 pub(crate) fn printable_name(name: &str) -> Cow<'_, str> {
     if name.trim().is_empty() {
         return Cow::Owned(name.escape_unicode().to_string());
@@ -16,15 +15,15 @@ pub(crate) fn printable_name(name: &str) -> Cow<'_, str> {
     printable(name)
 }
 
-/// The same of whole lines, whose ends stay.
+/// Escapes such characters in lines of text, but for the line ends.
 pub(crate) fn printable_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |character| {
         (character != '\n' && is_invisible(character)).then(|| character.escape_unicode().to_string())
     })
 }
 
-/// JSON with the same characters as `\u202e`, which every reader of JSON takes for them. They stand in strings only; the
-/// line ends between are JSON's own.
+/// Escapes such characters in JSON, as `\u202e`, which a JSON reader decodes to the same characters. They occur in strings
+/// only; line ends occur between values only.
 pub(crate) fn printable_json(json: &str) -> Cow<'_, str> {
     let escape = |character: char| {
         let units = &mut [0; 2];
@@ -33,8 +32,8 @@ pub(crate) fn printable_json(json: &str) -> Cow<'_, str> {
     escaped(json, |character| (character != '\n' && is_invisible(character)).then(|| escape(character)))
 }
 
-/// A cell that no spreadsheet takes for a formula: before one that begins like a formula, and is no number, stands an
-/// apostrophe.
+/// Escapes a cell of a table for spreadsheets: an apostrophe is put in front of text that begins like a formula and is not a
+/// number.
 pub(crate) fn spreadsheet_cell(text: &str) -> Cow<'_, str> {
     let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']) && text.parse::<f64>().is_err();
     let safe = printable(text);
@@ -55,7 +54,7 @@ fn escaped(text: &str, escape: impl Fn(char) -> Option<String>) -> Cow<'_, str> 
     Cow::Owned(safe)
 }
 
-/// Whether a character controls a terminal or the direction of text, ends a line, or leaves no mark of its own.
+/// Whether a character controls a terminal or the direction of text, ends a line, or is invisible.
 fn is_invisible(character: char) -> bool {
     character.is_control()
         || matches!(
@@ -85,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_would_obey_is_written_out() {
+    fn control_characters_are_escaped() {
         assert_eq!(
             printable("a\u{202e}b\u{200b}c\u{2028}d\u{1b}[31m\u{9b}\t"),
             "a\\u{202e}b\\u{200b}c\\u{2028}d\\u{1b}[31m\\u{9b}\\u{9}"
@@ -98,14 +97,14 @@ mod tests {
     }
 
     #[test]
-    fn a_blank_name_is_seen() {
+    fn a_blank_name_is_escaped() {
         assert_eq!(printable_name(" "), "\\u{20}");
         assert_eq!(printable_name("\u{3000}"), "\\u{3000}");
         assert_eq!(printable_name("a b"), "a b");
     }
 
     #[test]
-    fn json_stays_the_same_json() {
+    fn escaped_json_has_the_same_value() {
         let value = serde_json::json!({"name": "a\u{202e}b\u{e0041}\u{7f}\n", "more": ["\u{200b}"]});
         let text = serde_json::to_string_pretty(&value).unwrap();
         let safe = printable_json(&text);
@@ -114,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn no_cell_is_a_formula() {
+    fn a_formula_becomes_text() {
         for (cell, safe) in [
             ("=1+1", "'=1+1"),
             ("@SUM(A1)", "'@SUM(A1)"),

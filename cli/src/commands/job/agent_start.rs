@@ -1,4 +1,4 @@
-//! Having an agent: the one that runs, or else one that is started, once, however many prologs want one at the same time.
+//! The agent of a prolog: the running one, or one that is started. Concurrent prologs start one agent.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io;
@@ -11,98 +11,99 @@ use polymeter_agent::control::{Answer, Verb, beside};
 use polymeter_agent::log::Priority;
 use rustix::fs::{FlockOperation, flock};
 
-use crate::control::ask_within;
+use super::problem::report;
+use crate::client::agent::ask_within;
 use crate::failure::Failure;
 
-/// How long an agent may take to answer. A job waits for this.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// The maximum time until an answer. The job waits for it.
+const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The agent to be started where none runs.
+/// Options for starting an agent if none runs.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Starting {
-    /// Start no agent where none runs.
+pub(crate) struct StartOptions {
+    /// Do not start an agent if none runs.
     #[arg(long)]
     no_agent: bool,
 
-    /// The agent's program; without it polymeter-agent beside this program.
+    /// The agent's program. Default: polymeter-agent in the directory of this program.
     #[arg(long, value_name = "PATH")]
     agent: Option<PathBuf>,
 
-    /// The configuration of an agent that is started.
+    /// The configuration file for a started agent.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// The collector of an agent that is started.
+    /// The collector for a started agent.
     #[arg(long, value_name = "ENDPOINT")]
     collector: Option<String>,
 
-    /// An agent that is started ends when no job has been there for a few seconds and the collector has everything.
+    /// Let a started agent exit a few seconds after the last job, as soon as the collector has all samples.
     #[arg(long)]
     exit_when_idle: bool,
 }
 
-/// What asking an agent has come to.
-enum Asked {
-    /// It has answered.
+/// The result of a request to an agent that may not run.
+enum Attempt {
+    /// The agent answered.
     Answered(Answer),
-    /// There is none, or it is about to end: one may be started.
-    Nobody(Failure),
+    /// No agent runs, or it is about to stop: one may be started.
+    NotRunning(Failure),
 }
 
-/// Asks the agent that listens at `socket`.
-fn ask(socket: &Path, verb: &Verb) -> Result<Asked, Failure> {
-    match ask_within(socket, verb, PATIENCE) {
+/// Sends a request to the agent at `socket`.
+fn attempt(socket: &Path, verb: &Verb) -> Result<Attempt, Failure> {
+    match ask_within(socket, verb, TIMEOUT) {
         Ok(Answer::Refused(refusal)) if refusal.code == "stopping" => {
-            Ok(Asked::Nobody(Failure::Refused(refusal.message.into())))
+            Ok(Attempt::NotRunning(Failure::Failed(refusal.message.into())))
         }
-        Ok(answer) => Ok(Asked::Answered(answer)),
-        Err(failure @ Failure::Nobody(_)) => Ok(Asked::Nobody(failure)),
+        Ok(answer) => Ok(Attempt::Answered(answer)),
+        Err(failure @ Failure::NotRunning(_)) => Ok(Attempt::NotRunning(failure)),
         Err(failure) => Err(failure),
     }
 }
 
-/// Asks the agent that runs at `socket`.
+/// Sends a request to the running agent at `socket`.
 pub(super) fn ask_running(socket: &Path, verb: &Verb) -> Result<Answer, Failure> {
-    match ask(socket, verb)? {
-        Asked::Answered(answer) => Ok(answer),
-        Asked::Nobody(failure) => Err(failure),
+    match attempt(socket, verb)? {
+        Attempt::Answered(answer) => Ok(answer),
+        Attempt::NotRunning(failure) => Err(failure),
     }
 }
 
-/// Asks the agent that runs at `socket`, or one that is started there.
-pub(super) fn ask_any(socket: &Path, verb: &Verb, starting: &Starting) -> Result<Answer, Failure> {
-    match ask(socket, verb)? {
-        Asked::Answered(answer) => return Ok(answer),
-        Asked::Nobody(failure) if starting.no_agent => return Err(failure),
-        Asked::Nobody(_) => {}
+/// Sends a request to the agent at `socket`; starts one if none runs.
+pub(super) fn ask_or_start(socket: &Path, verb: &Verb, options: &StartOptions) -> Result<Answer, Failure> {
+    match attempt(socket, verb)? {
+        Attempt::Answered(answer) => return Ok(answer),
+        Attempt::NotRunning(failure) if options.no_agent => return Err(failure),
+        Attempt::NotRunning(_) => {}
     }
-    let wrong = |error: io::Error| {
-        Failure::Refused(format!("cannot start an agent beside {}: {error}", socket.display()))
+    let cannot_start = |error: io::Error| {
+        Failure::Failed(format!("cannot start an agent at {}: {error}", socket.display()))
     };
     if let Some(directory) = socket.parent() {
-        DirBuilder::new().recursive(true).mode(0o755).create(directory).map_err(wrong)?;
+        DirBuilder::new().recursive(true).mode(0o755).create(directory).map_err(cannot_start)?;
     }
-    let turn = OpenOptions::new()
+    let lock = OpenOptions::new()
         .write(true)
         .create(true)
         .truncate(false)
         .mode(0o600)
         .open(beside(socket, "starting"))
-        .map_err(wrong)?;
-    // Whoever is before us waits for no longer than an agent may take to be ready.
-    flock(&turn, FlockOperation::LockExclusive).map_err(|errno| wrong(errno.into()))?;
-    if let Asked::Answered(answer) = ask(socket, verb)? {
+        .map_err(cannot_start)?;
+    // The holder of the lock waits no longer than an agent may take to be ready.
+    flock(&lock, FlockOperation::LockExclusive).map_err(|errno| cannot_start(errno.into()))?;
+    if let Attempt::Answered(answer) = attempt(socket, verb)? {
         return Ok(answer);
     }
-    starting.start(socket)?;
+    options.start(socket)?;
     ask_running(socket, verb)
 }
 
-impl Starting {
-    /// Starts an agent, and returns when it is ready.
+impl StartOptions {
+    /// Starts an agent and waits until it is ready.
     fn start(&self, socket: &Path) -> Result<(), Failure> {
-        let beside_this = || Some(std::env::current_exe().ok()?.with_file_name("polymeter-agent"));
-        let program = self.agent.clone().or_else(beside_this).unwrap_or_else(|| "polymeter-agent".into());
+        let in_own_directory = || Some(std::env::current_exe().ok()?.with_file_name("polymeter-agent"));
+        let program = self.agent.clone().or_else(in_own_directory).unwrap_or_else(|| "polymeter-agent".into());
         let mut command = Command::new(&program);
         command.args(["--detach", "--socket"]).arg(socket);
         if self.exit_when_idle {
@@ -114,19 +115,20 @@ impl Starting {
         if let Some(collector) = &self.collector {
             command.arg("--collector").arg(collector);
         }
-        // What is wrong with it comes on stderr, which it lets go of when it is ready. It belongs where this program's own
-        // messages go: a scheduler may keep no more than syslog does.
-        let ended = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).output();
-        let failed = |why: String| Failure::Refused(format!("cannot start {}: {why}", program.display()));
-        let ended = ended.map_err(|error| failed(error.to_string()))?;
-        let said = String::from_utf8_lossy(&ended.stderr);
-        let said: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        if !ended.status.success() {
-            let why = if said.is_empty() { String::new() } else { format!(": {}", said.join("; ")) };
-            return Err(failed(format!("it ended with {}{why}", ended.status)));
+        // The agent reports problems on stderr, which it closes when it is ready. They are reported like this program's own
+        // messages: a scheduler may keep only those in syslog.
+        let output = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).output();
+        let cannot_start =
+            |cause: String| Failure::Failed(format!("cannot start {}: {cause}", program.display()));
+        let output = output.map_err(|error| cannot_start(error.to_string()))?;
+        let messages = String::from_utf8_lossy(&output.stderr);
+        let messages: Vec<&str> = messages.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        if !output.status.success() {
+            let cause = if messages.is_empty() { String::new() } else { format!(": {}", messages.join("; ")) };
+            return Err(cannot_start(format!("it ended with {}{cause}", output.status)));
         }
-        let grave = said.into_iter().filter(|line| !line.contains(": info: "));
-        grave.for_each(|line| super::report(Priority::Warning, line));
+        let warnings = messages.into_iter().filter(|line| !line.contains(": info: "));
+        warnings.for_each(|line| report(Priority::Warning, line));
         Ok(())
     }
 }

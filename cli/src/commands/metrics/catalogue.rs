@@ -1,63 +1,14 @@
-//! `polymeter metrics`: the catalogue, for people, for programs and for `docs/metrics.md`; or what of it a job has.
+//! The catalogue of metrics as a table, as JSON and as the page `docs/metrics.md`.
 
 use polymeter_proto::catalogue::perf::Event;
 use polymeter_proto::catalogue::{self, Cell, Field, Hierarchy, Metric, Origin, Row, Scope, TextFile};
-use polymeter_proto::name::Selector;
+use serde::Serialize;
 
-use crate::control;
-use crate::failure::Failure;
-use crate::terminal;
+use crate::output::table::{head, table};
 
-/// Which metrics are listed, and how.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
-    /// Only these, such as 'memory.*'.
-    #[arg(default_value = "*")]
-    selector: Selector,
-
-    /// What of them this job has now, why not the others, from where they are read, and what a read takes.
-    #[arg(long, value_name = "ID")]
-    job: Option<String>,
-
-    /// The same of the node.
-    #[arg(long, conflicts_with = "job")]
-    node: bool,
-
-    /// As the page docs/metrics.md.
-    #[arg(long, conflicts_with_all = ["json", "job", "node"])]
-    markdown: bool,
-
-    #[command(flatten)]
-    place: control::Place,
-}
-
-impl Arguments {
-    pub(crate) const fn is_json(&self) -> bool {
-        self.place.json
-    }
-}
-
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    if arguments.job.is_some() || arguments.node {
-        return control::available(&arguments.place, arguments.job.clone(), &arguments.selector);
-    }
-    let chosen: Vec<&Metric> =
-        catalogue::select(&arguments.selector).into_iter().map(|definition| definition.metric).collect();
-    if chosen.is_empty() {
-        let selector = &arguments.selector;
-        let meant = catalogue::nearest(selector.as_str())
-            .map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
-        return Err(Failure::Refused(format!("no metric is called `{selector}`{meant}")));
-    }
-    match (arguments.is_json(), arguments.markdown) {
-        (true, _) => terminal::print_json(&json(&chosen)),
-        (_, true) => terminal::print(&markdown()),
-        _ => terminal::print(&text(&chosen)),
-    }
-}
-
-fn text(metrics: &[&Metric]) -> String {
-    let head = ["METRIC", "UNIT", "KIND", "GRANULARITY", "WHAT IT IS"].map(str::to_owned).to_vec();
+/// Lays out metrics as a table.
+pub(super) fn text(metrics: &[&Metric]) -> String {
+    let head = head(["METRIC", "UNIT", "KIND", "GRANULARITY", "DESCRIPTION"]);
     let row = |metric: &&Metric| {
         vec![
             metric.name.to_owned(),
@@ -67,22 +18,33 @@ fn text(metrics: &[&Metric]) -> String {
             metric.help.to_owned(),
         ]
     };
-    terminal::table(&std::iter::once(head).chain(metrics.iter().map(row)).collect::<Vec<_>>())
+    table(&std::iter::once(head).chain(metrics.iter().map(row)).collect::<Vec<_>>())
 }
 
-fn json(metrics: &[&Metric]) -> String {
-    let metric = |metric: &&Metric| {
-        serde_json::json!({
-            "name": metric.name,
-            "unit": metric.unit.as_str(),
-            "kind": metric.kind.as_str(),
-            "scope": scope(metric.scope),
-            "granularity": metric.granularity().map(|time| time.to_string()),
-            "help": metric.help,
-            "origins": metric.origins.iter().map(origin).collect::<Vec<_>>(),
-        })
+/// A metric as JSON.
+#[derive(Debug, Serialize)]
+pub(super) struct MetricDescription {
+    name: &'static str,
+    unit: &'static str,
+    kind: &'static str,
+    scope: &'static str,
+    granularity: Option<String>,
+    help: &'static str,
+    origins: Vec<String>,
+}
+
+/// Describes metrics for JSON.
+pub(super) fn json(metrics: &[&'static Metric]) -> Vec<MetricDescription> {
+    let description = |metric: &&'static Metric| MetricDescription {
+        name: metric.name,
+        unit: metric.unit.as_str(),
+        kind: metric.kind.as_str(),
+        scope: scope(metric.scope),
+        granularity: metric.granularity().map(|time| time.to_string()),
+        help: metric.help,
+        origins: metric.origins.iter().map(origin).collect(),
     };
-    format!("{:#}\n", serde_json::Value::from(metrics.iter().map(metric).collect::<Vec<_>>()))
+    metrics.iter().map(description).collect()
 }
 
 /// The time within which the values are accurate; empty where every read is exact.
@@ -99,7 +61,7 @@ const fn scope(scope: Scope) -> &'static str {
 }
 
 /// The page docs/metrics.md.
-fn markdown() -> String {
+pub(super) fn markdown() -> String {
     let mut page = String::from(
         "# The metrics\n\n\
         Generated from the catalogue by `polymeter metrics --markdown`; a test keeps it so. A name that ends in `*` is a\n\
