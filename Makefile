@@ -24,17 +24,17 @@ test: test-deps
 	$(CARGO) test --workspace --locked --no-fail-fast
 
 # A cluster of two nodes on this machine, as root, with cgroups of version 1.
-SLURM_TEST := POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,slurm" $(CARGO) test --locked --workspace --test slurm
+SLURM_TEST := POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,slurm" $(CARGO) test --locked --workspace --test e2e -- slurm::
 test-slurm: slurm-deps
-	$(CARGO) build --workspace --bins --locked
-	$(SLURM_TEST) -- --test-threads 1
+	$(CARGO) build --workspace --locked
+	$(SLURM_TEST) --test-threads 1
 
 # Jobs in the cgroups that OAR's own script makes. It is taken out of Debian's package: nothing of OAR is installed.
 OAR_SCRIPT := target/oar/usr/share/oar/oar-server/job_resource_manager_cgroups.pl
 test-oar: test-deps $(OAR_SCRIPT)
-	$(CARGO) build --workspace --bins --locked
+	$(CARGO) build --workspace --locked
 	POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,oar" POLYMETER_OAR_SCRIPT=$(CURDIR)/$(OAR_SCRIPT) \
-	    $(CARGO) test --locked --workspace --test oar
+	    $(CARGO) test --locked --workspace --test e2e -- oar::
 
 $(OAR_SCRIPT):
 	@mkdir -p target/oar
@@ -43,8 +43,8 @@ $(OAR_SCRIPT):
 
 # What a prolog costs, and how much of what a job used its last sample has.
 slurm-experiment: slurm-deps
-	$(CARGO) build --workspace --bins --locked
-	$(SLURM_TEST) what_it_costs_and_what_it_sees -- --ignored --nocapture
+	$(CARGO) build --workspace --locked
+	$(SLURM_TEST)what_it_costs_and_what_it_sees --ignored --nocapture
 
 slurm-deps: test-deps
 	@deploy/install-packages.sh $(SLURM_PACKAGES)
@@ -88,7 +88,7 @@ fuzz: deps
 # In a machine of its own, whose cgroups are of version 2 alone. Not part of `make test`: it takes a minute or two.
 test-qemu: release
 	@deploy/install-packages.sh qemu-system-x86 busybox-static e2fsprogs python3
-	cli/tests/guest/run.sh target/release target/guest
+	e2e/guest/run.sh target/release target/guest
 
 # What can be said of the Nix files where nixpkgs cannot be fetched. NIXPKGS_LIB=PATH names nixpkgs' lib, for more of it.
 check-nix: deps

@@ -10,9 +10,11 @@ lib.fileset.toSource {
     ../clippy.toml
     ../rustfmt.toml
     ../proto
+    ../store
     ../node-agent
     ../collector
     ../cli
+    ../e2e
     (lib.fileset.difference ../benches ../benches/results)
     ../deploy
     ../docs

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput};
-use polymeter_agent::schedule::Schedule;
-use polymeter_agent::source::layout::Layout;
-use polymeter_agent::source::{Reading, Wanted};
+use polymeter_agent::lanes::Schedule;
+use polymeter_agent::sources::layout::Layout;
+use polymeter_agent::sources::{Reading, Wanted};
 use polymeter_proto::catalogue::{self, Definition, Hierarchy, Origin, TextFile};
 use polymeter_proto::period::Period;
 

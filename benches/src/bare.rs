@@ -12,9 +12,9 @@ use crate::histogram::Histogram;
 use crate::job::Job;
 use crate::plan::EVENTS;
 use crate::table::{say, to_f64};
-use polymeter_agent::jobs::open::online_cpus;
-use polymeter_agent::source;
-use polymeter_agent::source::perf::{PerfSource, Target};
+use polymeter_agent::sources;
+use polymeter_agent::sources::online_cpus;
+use polymeter_agent::sources::perf::{PerfSource, PerfTarget};
 use polymeter_proto::catalogue;
 use polymeter_proto::period::Period;
 use rustix::fd::AsFd;
@@ -116,7 +116,7 @@ impl Bare {
     /// When a file cannot be opened or read.
     pub fn run(&self) -> Result<(), Box<dyn Error>> {
         let mut open = self.open()?;
-        let mut counts = source::Reading::absent(EVENTS.len());
+        let mut counts = sources::Reading::absent(EVENTS.len());
         let mut buffer = vec![0; 16 * 1024];
         // Where it is refused the agent goes without it, too.
         rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1)).ok();
@@ -161,7 +161,7 @@ impl Bare {
             }
             let v2 = directories.iter().find(|directory| directory.join("cgroup.controllers").exists());
             if let Some(directory) = v2.filter(|_| self.perf) {
-                let target = Target::Cgroup(directory.clone());
+                let target = PerfTarget::Cgroup(directory.clone());
                 open.groups
                     .extend(PerfSource::open(&target, &events, &cpus, Path::new("/sys/kernel/tracing")).0);
             }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use polymeter_agent::jobs::hierarchy::Mounts;
+use polymeter_agent::cgroups::Mounts;
 
 /// A job's cgroups and its workload. Dropping it ends both.
 #[derive(Debug)]

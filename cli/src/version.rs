@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use polymeter_proto::wire;
+use polymeter_store::SCHEMA_VERSION;
 use serde::{Deserialize, Serialize};
 
 /// The description of a build by Nix, relative to the directory of the program.

@@ -11,9 +11,7 @@
 //! acknowledged are the agents' to keep, so that the collector holds nothing that it could not lose.
 
 pub mod check;
-pub mod clock;
 mod clocks;
-pub mod commit;
 pub mod config;
 pub mod control;
 pub mod directory;
@@ -28,13 +26,11 @@ pub mod limits;
 pub mod log;
 mod memory;
 mod metrics;
-pub mod query;
 mod quiet;
 mod receiver;
 pub mod refusal;
 mod settings;
 mod stop;
-pub mod store;
 mod writer;
 
 use std::fmt;
@@ -44,11 +40,12 @@ use std::thread::{Builder, JoinHandle};
 
 pub use config::Config;
 use polymeter_proto::key::KeyPair;
+pub use polymeter_service::clock;
 pub use writer::Totals;
 
 use crate::clock::Clock;
 use crate::clocks::Clocks;
-use crate::control::{Control, NoDoor, Open, ToOthers};
+use crate::control::{Control, CoordinatorLinks, ListenError, Open};
 use crate::directory::Directory;
 use crate::gate::{Admission, Gate};
 use crate::inbox::Waker;
@@ -57,9 +54,8 @@ use crate::metrics::Metrics;
 use crate::receiver::Receiver;
 use crate::settings::SharedSettings;
 use crate::stop::Stop;
-use crate::store::upkeep::Upkeep;
-use crate::store::{Choice, Store, StoreError, StoreUrl};
 use crate::writer::{Ways, Writer};
+use polymeter_store::{Choice, Store, StoreError, Upkeep, Way};
 
 /// A collector at work, until [`Collector::stop`].
 #[derive(Debug)]
@@ -99,7 +95,7 @@ pub enum StartError {
         source: StoreError,
     },
     /// Users cannot be given a door.
-    Control(NoDoor),
+    Control(ListenError),
     /// The keys cannot be used.
     Keys(KeysError),
     /// ZeroMQ does not make a socket as it is wanted.
@@ -125,7 +121,7 @@ impl fmt::Display for StartError {
         match self {
             Self::Bind { endpoint, .. } => write!(f, "cannot listen at {endpoint}"),
             Self::Store { store, .. } => write!(f, "cannot use the store {store}"),
-            Self::Control(NoDoor { place, .. }) => {
+            Self::Control(ListenError { place, .. }) => {
                 write!(
                     f,
                     "users cannot ask at {place}; see `control_socket` and `control` in the configuration"
@@ -144,7 +140,7 @@ impl std::error::Error for StartError {
         match self {
             Self::Bind { source, .. } => Some(source),
             Self::Store { source, .. } => Some(source),
-            Self::Control(NoDoor { source, .. }) => Some(source),
+            Self::Control(ListenError { source, .. }) => Some(source),
             Self::Keys(source) => Some(source),
             Self::Socket { source, .. } => Some(source),
             Self::Metrics { source, .. } => Some(source),
@@ -174,10 +170,8 @@ impl Collector {
         let (clock, stop) = (Clock::start(), Stop::default());
         let pair = config.keys.as_ref().map(KeyFiles::read).transpose().map_err(StartError::Keys)?;
         let stores = open_stores(config)?;
-        let choice = stores
-            .first()
-            .map(Store::choice)
-            .unwrap_or(Choice { way: store::Way::Sqlite, why: String::new() });
+        let choice =
+            stores.first().map(Store::choice).unwrap_or(Choice { way: Way::Sqlite, why: String::new() });
         let open = Open::doors(&config.control).map_err(StartError::Control)?;
         let doors = open.places();
         let waker = Waker::new().map_err(StartError::Machine)?;
@@ -188,7 +182,8 @@ impl Collector {
         // In this order, since what is named last is let go first if something fails below.
         let Listening { gate, admission, endpoint, socket } =
             listen(config, context, pair.as_ref(), (&metrics, clock))?;
-        let upkeep = Upkeep::start(config, choice.way)?;
+        let upkeep = Upkeep::start(&config.store, choice.way)
+            .map_err(|source| StartError::Store { store: config.store.to_string(), source })?;
         let server = config.metrics.map(|address| metrics::Server::start(address, Arc::clone(&metrics)));
         let server = server.transpose()?;
         let (directory, clocks) = (Directory::default(), Clocks::default());
@@ -208,8 +203,9 @@ impl Collector {
             writers.push(spawn("writer", move || writer.run())?);
         }
         // The writers and control alone hold the answers' sender now: when the last has gone, the receiver goes.
-        let to_others = ToOthers { directory, receiver: answer_sender, outcomes: outcome_sender };
-        let control = Control::start(open, to_others, clock).map_err(StartError::Machine)?;
+        let coordinator_links =
+            CoordinatorLinks { directory, receiver: answer_sender, outcomes: outcome_sender };
+        let control = Control::start(open, coordinator_links, clock).map_err(StartError::Machine)?;
         let (control, heard) = control.unzip();
         let receiver = Receiver {
             socket,
@@ -333,10 +329,7 @@ fn listen(
 }
 
 fn open_stores(config: &Config) -> Result<Vec<Store>, StartError> {
-    let writers = match config.store {
-        StoreUrl::Sqlite(_) => 1,
-        StoreUrl::Postgres(_) => config.writers.max(1),
-    };
+    let writers = if config.store.has_parallel_writers() { config.writers.max(1) } else { 1 };
     let open = |_| Store::open(&config.store, config.timescaledb, true);
     let stores = (0..writers).map(open).collect::<Result<_, _>>();
     stores.map_err(|source| StartError::Store { store: config.store.to_string(), source })

@@ -4,8 +4,8 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use polymeter_agent::source::Reading;
-use polymeter_agent::source::layout::{Layout, Wanted};
+use polymeter_agent::sources::Reading;
+use polymeter_agent::sources::layout::{Layout, Wanted};
 use polymeter_proto::catalogue::{self, Definition, Form, Origin};
 
 /// All that the catalogue reads, by the form of the file.

@@ -31,7 +31,7 @@
           openFirewall = true;
           database.createLocally = true;
           settings.listen = "tcp://0.0.0.0:7717";
-          # Keys are the affair of cli/tests: a virtual machine could not show more of them.
+          # Keys are the affair of e2e: a virtual machine could not show more of them.
           settings.insecure = true;
         };
       };

@@ -14,27 +14,27 @@ use polymeter_proto::series::{Identifier, SessionDescriptor, SessionId};
 use rustix::thread::set_current_timer_slack;
 use tokio::sync::{mpsc, watch};
 
-use crate::accounts::Rights;
+use crate::cgroups::Mounts;
 use crate::clock;
 use crate::config::Config;
 use crate::control;
 use crate::counters::Counters;
-use crate::delivery::asks::{Asked, asks};
-use crate::delivery::keeper::Place;
+use crate::delivery::remote_requests::{self, RemoteRequestReceiver};
 use crate::delivery::sender::{self, ConnectError, Ending, Sender, Settings};
 use crate::delivery::spool::SpoolError;
+use crate::delivery::spool_manager::SpoolConfig;
 use crate::delivery::tap::Tap;
-use crate::jobs::hierarchy::Mounts;
-use crate::jobs::lookout::Lookout;
-use crate::jobs::open::online_cpus;
 use crate::kernel;
 use crate::keys::{KeyFiles, KeysError};
+use crate::lanes::{Channels, Command, Sampler};
+use crate::lifecycle::exit_watcher::ExitWatcher;
 use crate::log;
 use crate::manager::capacity::FEWEST;
 use crate::manager::{Manager, Shared, ask, waitable};
 use crate::request::{JobSpec, RegisterError, Request, View};
-use crate::sampler::{Command, Port, Sampler};
-use crate::status::Board;
+use crate::sources::online_cpus;
+use crate::stats_cache::StatsCache;
+use crate::user_database::Rights;
 
 /// Requests that may wait for the manager.
 const REQUESTS: usize = 64;
@@ -95,7 +95,7 @@ pub struct Agent {
     lookout: Option<JoinHandle<()>>,
     sender: JoinHandle<Stopped>,
     ending: Arc<Ending>,
-    port: Arc<Port>,
+    channels: Arc<Channels>,
     counters: Arc<Counters>,
     session: SessionId,
 }
@@ -125,11 +125,11 @@ impl Agent {
             .map_err(|error| StartError::System("cannot find the cgroup hierarchies", error))?;
         let cpus =
             online_cpus(&config.root).map_err(|error| StartError::System("cannot find the CPUs", error))?;
-        let port =
-            Arc::new(Port::new().map_err(|error| StartError::System("cannot make an eventfd", error))?);
+        let channels =
+            Arc::new(Channels::new().map_err(|error| StartError::System("cannot make an eventfd", error))?);
         let (rights, told_rights) = watch::channel(Rights::of(&config));
-        let (counters, board) = (Arc::new(Counters::default()), Arc::new(Board::default()));
-        let (asks, asked) = asks(Arc::clone(&port));
+        let (counters, stats_cache) = (Arc::new(Counters::default()), Arc::new(StatsCache::default()));
+        let (remote_requests, remote_receiver) = remote_requests::channel(Arc::clone(&channels));
         let tap = Arc::new(Tap::default());
         let keys = config.keys.as_ref().map(KeyFiles::read).transpose().map_err(StartError::Keys)?;
         let settings = Settings {
@@ -138,29 +138,35 @@ impl Agent {
             session,
             descriptor: descriptor(&config)?,
             outbox_bytes: config.outbox_bytes,
-            spool: config.spool.clone().map(|directory| Place { directory, bytes: config.spool_bytes }),
-            asks,
+            spool: config.spool.clone().map(|directory| SpoolConfig { directory, bytes: config.spool_bytes }),
+            remote_requests,
             tap: Arc::clone(&tap),
         };
-        let sender =
-            Sender::connect(context, settings, Arc::clone(&port), Arc::clone(&counters), Arc::clone(&board))
-                .map_err(|error| match error {
-                    ConnectError::Socket(error) => StartError::Collector(config.collector.clone(), error),
-                    ConnectError::Spool(error) => StartError::Spool(error),
-                })?;
+        let sender = Sender::connect(
+            context,
+            settings,
+            Arc::clone(&channels),
+            Arc::clone(&counters),
+            Arc::clone(&stats_cache),
+        )
+        .map_err(|error| match error {
+            ConnectError::Socket(error) => StartError::Collector(config.collector.clone(), error),
+            ConnectError::Spool(error) => StartError::Spool(error),
+        })?;
         let listener = open_socket(&config)?;
         let (requests, received) = mpsc::channel(REQUESTS);
         let ending = Arc::new(Ending::default());
 
         let (flush, priority, collector) = (config.flush, config.realtime_priority, config.collector.clone());
         let remote_control = config.hears_collector();
-        let (for_sampler, counted) = (Arc::clone(&port), Arc::clone(&counters));
+        let (for_sampler, counted) = (Arc::clone(&channels), Arc::clone(&counters));
         let sampler = spawn("sampler", move || sample(for_sampler, counted, flush, priority))?;
         let wanted = Arc::clone(&ending);
         let sender = spawn("sender", move || sender.run(&wanted))?;
-        let shared = Shared { port: Arc::clone(&port), counters: Arc::clone(&counters), board, tap };
+        let shared =
+            Shared { channels: Arc::clone(&channels), counters: Arc::clone(&counters), stats_cache, tap };
         let manager = Manager::new(config, mounts, cpus, shared, rights);
-        let for_lookout = Arc::clone(&port);
+        let for_lookout = Arc::clone(&channels);
         let lookout = manager
             .lookout()
             .map(|lookout| spawn("lookout", move || look_out(&lookout, &for_lookout, priority)));
@@ -171,11 +177,18 @@ impl Agent {
             counters: Arc::clone(&counters),
             rights: told_rights,
         };
-        let (requests_in, port_in) = (requests.clone(), Arc::clone(&port));
-        let doors = Doors { listener, asked, remote_control, requests: requests_in, context, port: port_in };
+        let (requests_in, channels_in) = (requests.clone(), Arc::clone(&channels));
+        let endpoints = ControlEndpoints {
+            listener,
+            remote_requests: remote_receiver,
+            remote_control,
+            requests: requests_in,
+            context,
+            channels: channels_in,
+        };
         let (ready, is_ready) = sync_channel(1);
-        let manager = spawn("manager", move || manage(manager, received, doors, &ready))?;
-        let agent = Self { requests, manager, sampler, lookout, sender, ending, port, counters, session };
+        let manager = spawn("manager", move || manage(manager, received, endpoints, &ready))?;
+        let agent = Self { requests, manager, sampler, lookout, sender, ending, channels, counters, session };
         match is_ready.recv().unwrap_or_else(|gone| Err(io::Error::other(gone))) {
             Ok(()) => Ok(agent),
             Err(error) => {
@@ -233,9 +246,9 @@ impl Agent {
 
     /// Ends the threads of an agent without a manager, which would tell the others.
     fn abandon(self) {
-        drop(self.port.command(Command::Stop));
+        drop(self.channels.command(Command::Stop));
         self.ending.wanted.store(true, Release);
-        self.port.full_doorbell().ring();
+        self.channels.full_event().notify();
     }
 
     /// Takes no new samples, sends what there is, and waits for at most `patience` until it is acknowledged.
@@ -247,7 +260,7 @@ impl Agent {
         self.lookout.map(JoinHandle::join);
         self.ending.patience_ns.store(u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX), Relaxed);
         self.ending.wanted.store(true, Release);
-        self.port.full_doorbell().ring();
+        self.channels.full_event().notify();
         self.sender.join().unwrap_or(Stopped { all_acknowledged: false, all_kept: false })
     }
 }
@@ -283,26 +296,26 @@ fn spawn<T: Send + 'static>(
     builder.spawn(run).map_err(|error| StartError::System("cannot start a thread", error))
 }
 
-fn sample(port: Arc<Port>, counters: Arc<Counters>, flush: Period, priority: Option<u8>) {
+fn sample(channels: Arc<Channels>, counters: Arc<Counters>, flush: Period, priority: Option<u8>) {
     // By default the kernel lets a sleeping thread of ordinary priority oversleep by 50 µs.
     set_current_timer_slack(std::num::NonZeroU64::new(1)).ok();
     match priority.map(kernel::set_fifo_priority) {
         None => {}
-        Some(Ok(())) => port.tell_fixed_thread(rustix::thread::gettid()),
+        Some(Ok(())) => channels.set_realtime_thread(rustix::thread::gettid()),
         Some(Err(error)) => log::info(&format!(
             "sampling without real-time priority ({error}): on a busy node deadlines below 10 ms will be missed and counted"
         )),
     }
-    Sampler::new(port, counters, flush).run();
+    Sampler::new(channels, counters, flush).run();
 }
 
-fn look_out(lookout: &Lookout, port: &Port, priority: Option<u8>) {
+fn look_out(lookout: &ExitWatcher, channels: &Channels, priority: Option<u8>) {
     // The sampler has said so, should it be refused.
     if priority.is_none_or(|priority| kernel::set_fifo_priority(priority).is_err()) {
         raise_priority();
     }
     // Where too many commands wait, the manager's own must do.
-    lookout.run(|job| drop(port.command(Command::ReadJob(job))));
+    lookout.run(|job| drop(channels.command(Command::ReadJob(job))));
 }
 
 /// Gives the calling thread a better priority among ordinary threads: what it waits for is gone some milliseconds later.
@@ -313,29 +326,29 @@ fn raise_priority() {
 }
 
 /// Where users' requests come in, and what answering them needs.
-struct Doors {
+struct ControlEndpoints {
     /// The control socket.
     listener: Option<control::Listener>,
     /// What comes through the collector.
-    asked: Asked,
+    remote_requests: RemoteRequestReceiver,
     /// Whether it is wanted.
     remote_control: bool,
     requests: mpsc::Sender<Request>,
     context: control::Context,
-    port: Arc<Port>,
+    channels: Arc<Channels>,
 }
 
 /// Manages until the end. Says first whether it can: with too few descriptors, nothing else would say so.
 fn manage(
     manager: Manager,
     received: mpsc::Receiver<Request>,
-    doors: Doors,
+    endpoints: ControlEndpoints,
     ready: &SyncSender<io::Result<()>>,
 ) {
     // It does little, and the cgroups of a short job must be opened soon.
     raise_priority();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
-    let ended = runtime.and_then(|runtime| runtime.block_on(managed(manager, received, doors, ready)));
+    let ended = runtime.and_then(|runtime| runtime.block_on(managed(manager, received, endpoints, ready)));
     if let Err(error) = ended {
         // It waits for this.
         ready.send(Err(error)).ok();
@@ -345,17 +358,22 @@ fn manage(
 async fn managed(
     manager: Manager,
     received: mpsc::Receiver<Request>,
-    doors: Doors,
+    endpoints: ControlEndpoints,
     ready: &SyncSender<io::Result<()>>,
 ) -> io::Result<()> {
-    let notices = waitable(doors.port.notices_doorbell().as_fd())?;
-    let listener = doors.listener.map(control::Listener::wait_on).transpose()?;
+    let notices = waitable(endpoints.channels.notices_event().as_fd())?;
+    let listener = endpoints.listener.map(control::Listener::wait_on).transpose()?;
     ready.send(Ok(())).ok();
     // Both end with the runtime, when the manager has ended.
-    let (asking, context) = (doors.requests.clone(), doors.context.clone());
-    tokio::spawn(control::remote::serve(doors.asked, doors.remote_control, asking, context));
+    let (asking, context) = (endpoints.requests.clone(), endpoints.context.clone());
+    tokio::spawn(control::remote::serve(
+        endpoints.remote_requests,
+        endpoints.remote_control,
+        asking,
+        context,
+    ));
     if let Some(listener) = listener {
-        tokio::spawn(control::serve(listener, doors.requests, doors.context));
+        tokio::spawn(control::serve(listener, endpoints.requests, endpoints.context));
     }
     manager.run(received, notices).await;
     Ok(())

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use polymeter_proto::key::{Guard, KeyFileError, KeyPair, PublicKey, SERVICE_USER};
 use rustix::process::geteuid;
 
-use crate::accounts::uid_of;
+use crate::user_database::uid_of;
 
 /// Where the agent's keys are.
 #[derive(Debug, Clone, PartialEq, Eq)]

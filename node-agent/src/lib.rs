@@ -1,33 +1,35 @@
 //! Polymeter's node agent: samples the metrics of every job, each at its own period, and pushes them to a collector.
 //!
-//! The stages, in the order in which data passes them: [`source`] reads and parses, [`schedule`] says when, the
-//! [`sampler`] joins the two and fills batches, [`delivery`] encodes them and keeps frames until they are acknowledged.
-//! Beside them the manager decides what is sampled: it finds [`jobs`], computes the [`plan`] and opens sources.
+//! The stages, in the order in which data passes them: [`sources`] read and parse,
+//! [`lanes`] read them at their deadlines and fill batches, [`delivery`] encodes them and keeps frames until they are acknowledged.
+//! Beside them the manager decides what is sampled: it finds jobs by their [`cgroups`], computes the [`plan`] and opens sources.
 //! [`Agent`] joins them all.
 
-mod accounts;
+mod admission;
 mod agent;
-mod allowance;
 pub mod arguments;
-pub mod asker;
+pub mod cgroups;
 pub mod check;
-pub mod clock;
 pub mod config;
 pub mod control;
 pub mod counters;
 pub mod delivery;
 pub mod detach;
-pub mod doorbell;
-pub mod jobs;
+pub mod event_fd;
 pub mod kernel;
 pub mod keys;
+pub mod lanes;
+mod lifecycle;
 pub mod log;
 mod manager;
 pub mod plan;
+pub mod principal;
 pub mod request;
-pub mod sampler;
-pub mod schedule;
-pub mod source;
-pub mod status;
+pub mod sources;
+pub mod stats_cache;
+mod targets;
+mod user_database;
+
+pub use polymeter_service::clock;
 
 pub use agent::{Agent, StartError, Stopped};

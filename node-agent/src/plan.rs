@@ -8,8 +8,8 @@ use polymeter_proto::name::Selector;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
 
-use crate::asker::Asker;
-use crate::jobs::parts::PartKind;
+use crate::cgroups::StepLevel;
+use crate::principal::Principal;
 
 /// One wish: these metrics, at this period.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub struct Lease {
     /// At which period at the longest.
     pub period: Period,
     /// Who wants it.
-    pub asker: Asker,
+    pub principal: Principal,
     /// When it ends by itself, in microseconds since the epoch: what people are told.
     pub until_us: i64,
     /// When it ends by itself on the monotonic clock, in nanoseconds: what counts, since the wall clock may be set.
@@ -107,27 +107,27 @@ pub struct Plan {
 
 impl Plan {
     /// Whether steps or tasks are sampled.
-    pub fn wants_parts(&self) -> bool {
+    pub fn wants_steps(&self) -> bool {
         !self.steps.is_empty() || !self.tasks.is_empty()
     }
 
     /// The period of a metric of a part of a job, which knows no leases.
-    pub fn period_of_part(&self, kind: PartKind, name: &str) -> Option<Period> {
-        self.of_part(kind).period(name)
+    pub fn step_period(&self, kind: StepLevel, name: &str) -> Option<Period> {
+        self.step_layer(kind).period(name)
     }
 
     /// Everything that is sampled of a part of a job.
-    pub fn definitions_of_part(&self, kind: PartKind) -> Vec<Definition> {
-        let plan = Self { baseline: self.of_part(kind).clone(), ..Self::default() };
+    pub fn step_definitions(&self, kind: StepLevel) -> Vec<Definition> {
+        let plan = Self { baseline: self.step_layer(kind).clone(), ..Self::default() };
         let mut definitions = plan.definitions(Scope::Job);
         definitions.retain(Definition::is_of_file);
         definitions
     }
 
-    const fn of_part(&self, kind: PartKind) -> &Layer {
+    const fn step_layer(&self, kind: StepLevel) -> &Layer {
         match kind {
-            PartKind::Step => &self.steps,
-            PartKind::Task => &self.tasks,
+            StepLevel::Step => &self.steps,
+            StepLevel::Task => &self.tasks,
         }
     }
 
@@ -146,7 +146,7 @@ impl Plan {
         Some(InForce {
             period,
             cause,
-            by: lease.and_then(|lease| lease.asker.name()),
+            by: lease.and_then(|lease| lease.principal.name()),
             until_us: lease.map(|lease| lease.until_us),
             asked: lease.map(|lease| lease.period).filter(|asked| *asked != period),
         })
@@ -234,7 +234,7 @@ mod tests {
         let lease = |selector: &str, text: &str, until_us| Lease {
             selector: selector.parse().unwrap(),
             period: text.parse().unwrap(),
-            asker: Asker { uid: 7, administrator: false },
+            principal: Principal { uid: 7, administrator: false },
             until_us,
             ends_ns: 0,
         };
@@ -258,11 +258,11 @@ mod tests {
 
     #[test]
     fn the_governor_stretches_leases_and_nothing_else() {
-        let asker = Asker { uid: 7, administrator: false };
+        let principal = Principal { uid: 7, administrator: false };
         let lease = |selector: &str| Lease {
             selector: selector.parse().unwrap(),
             period: "10ms".parse().unwrap(),
-            asker,
+            principal,
             until_us: 1,
             ends_ns: 1,
         };
@@ -288,16 +288,16 @@ mod tests {
             steps: layer(&[("*", "10s"), ("cpu.user", "off")]),
             ..Plan::default()
         };
-        assert!(plan.wants_parts() && !Plan::default().wants_parts());
-        let names = |kind| plan.definitions_of_part(kind).iter().map(Definition::name).collect::<Vec<_>>();
-        let of_step = names(PartKind::Step);
+        assert!(plan.wants_steps() && !Plan::default().wants_steps());
+        let names = |kind| plan.step_definitions(kind).iter().map(Definition::name).collect::<Vec<_>>();
+        let of_step = names(StepLevel::Step);
         assert!(of_step.contains(&"cpu.usage".to_owned()) && !of_step.contains(&"cpu.user".to_owned()));
         assert!(
             !of_step.iter().any(|name| name.starts_with("perf") || name.starts_with("node")),
             "{of_step:?}"
         );
-        assert_eq!(plan.period_of_part(PartKind::Step, "cpu.usage"), "10s".parse().ok());
-        assert_eq!(names(PartKind::Task), [""; 0]);
+        assert_eq!(plan.step_period(StepLevel::Step, "cpu.usage"), "10s".parse().ok());
+        assert_eq!(names(StepLevel::Task), [""; 0]);
     }
 
     #[test]

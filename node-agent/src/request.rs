@@ -10,10 +10,10 @@ use polymeter_proto::series::{Identifier, Labels};
 use polymeter_proto::text::Text;
 use tokio::sync::oneshot;
 
-use crate::asker::Asker;
 use crate::config::Config;
 use crate::delivery::tap::Watching;
 use crate::plan::{InForce, Layer};
+use crate::principal::Principal;
 
 /// A job to be followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,7 +105,7 @@ impl std::error::Error for RegisterError {}
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetSpec {
     /// Who wishes it.
-    pub asker: Asker,
+    pub principal: Principal,
     /// The job; none for the node's own metrics.
     pub job_id: Option<Identifier>,
     /// Which metrics, at which period.
@@ -120,7 +120,7 @@ pub struct SetSpec {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MarkSpec {
     /// Who marks it.
-    pub asker: Asker,
+    pub principal: Principal,
     /// The job; none for the node.
     pub job_id: Option<Identifier>,
     /// What is marked.
@@ -133,7 +133,7 @@ pub struct MarkSpec {
 #[derive(Debug, Clone, PartialEq)]
 pub struct PushSpec {
     /// Who gives it.
-    pub asker: Asker,
+    pub principal: Principal,
     /// The job; none for the node.
     pub job_id: Option<Identifier>,
     /// The metric, whose name begins with `user.`.
@@ -381,17 +381,17 @@ pub enum Request {
     /// Sample at another period for a while.
     Set(Box<SetSpec>, oneshot::Sender<Result<Granted, SetError>>),
     /// End all leases of this person on a job, or for an administrator all leases; the answer says how many.
-    Reset(Asker, Option<Identifier>, oneshot::Sender<Result<usize, AccessError>>),
+    Reset(Principal, Option<Identifier>, oneshot::Sender<Result<usize, AccessError>>),
     /// Put a named instant into the data.
     Mark(Box<MarkSpec>, oneshot::Sender<Result<(), AnnotateError>>),
     /// Put a user's own value into the data.
     Push(Box<PushSpec>, oneshot::Sender<Result<(), AnnotateError>>),
     /// The catalogue, as a job or the node has it.
-    Metrics(Asker, Option<Identifier>, oneshot::Sender<Result<Vec<MetricView>, AccessError>>),
+    Metrics(Principal, Option<Identifier>, oneshot::Sender<Result<Vec<MetricView>, AccessError>>),
     /// The state of one job or the node.
-    Look(Asker, Option<Identifier>, oneshot::Sender<Result<JobView, AccessError>>),
+    Look(Principal, Option<Identifier>, oneshot::Sender<Result<JobView, AccessError>>),
     /// Show what is sampled of a job or the node from now on: what one of the selectors chooses, or all without any.
-    Watch(Asker, Option<Identifier>, Vec<Selector>, oneshot::Sender<Result<Watching, AccessError>>),
+    Watch(Principal, Option<Identifier>, Vec<Selector>, oneshot::Sender<Result<Watching, AccessError>>),
     /// Send what has been sampled so far.
     Flush(oneshot::Sender<()>),
     /// Put another configuration in force.

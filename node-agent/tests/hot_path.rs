@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use polymeter_agent::schedule::Schedule;
-use polymeter_agent::source::{FileSource, Outcome, Reading, Text, Wanted};
+use polymeter_agent::lanes::Schedule;
+use polymeter_agent::sources::{Outcome, ReadBuffer, Reading, TextFileSource, Wanted};
 use polymeter_proto::batch::{Batch, Column, Instant, Shape};
 use polymeter_proto::catalogue::{self, Definition, Form, Origin};
 use polymeter_proto::period::Period;
@@ -44,7 +44,7 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 /// Every line of vmstat that this machine has: a file in several pieces, with close to two hundred values.
-fn vmstat() -> FileSource {
+fn vmstat() -> TextFileSource {
     let mut wanted = Vec::new();
     for metric in catalogue::all() {
         for origin in metric.origins {
@@ -55,11 +55,11 @@ fn vmstat() -> FileSource {
             }
         }
     }
-    FileSource::open(Path::new("/proc/vmstat"), Form::Keyed, &wanted, &[]).unwrap()
+    TextFileSource::open(Path::new("/proc/vmstat"), Form::Keyed, &wanted, &[]).unwrap()
 }
 
-fn shape_of(source: &FileSource) -> Arc<Shape> {
-    let column = |(number, slot): (u32, &polymeter_agent::source::Slot)| Column {
+fn shape_of(source: &TextFileSource) -> Arc<Shape> {
+    let column = |(number, slot): (u32, &polymeter_agent::sources::Slot)| Column {
         series: SeriesId(number),
         metric: (MetricId(number), slot.definition.descriptor().unwrap()),
         labels: slot.labels.clone(),
@@ -79,7 +79,7 @@ fn shape_of(source: &FileSource) -> Arc<Shape> {
 fn a_tick_takes_no_memory() {
     let mut source = vmstat();
     let shape = shape_of(&source);
-    let mut text = Text::default();
+    let mut text = ReadBuffer::default();
     let mut reading = Reading::absent(source.slots().len());
     let mut schedule = Schedule::default();
     schedule.insert((), Period::MIN, 0);

@@ -9,8 +9,8 @@ mod naive;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use polymeter_agent::source::Reading;
-use polymeter_agent::source::layout::{Fit, Layout};
+use polymeter_agent::sources::Reading;
+use polymeter_agent::sources::layout::{Fit, Layout};
 use polymeter_proto::catalogue::Form;
 use proptest::prelude::*;
 use proptest::sample::Index;

@@ -12,9 +12,9 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{SESSION, flushed, link};
-use polymeter_agent::delivery::link::{Link, Send};
+use common::{SESSION, delivery, flushed};
 use polymeter_agent::delivery::outbox::Restored;
+use polymeter_agent::delivery::session::{DeliverySession, NextSend};
 use polymeter_agent::delivery::spool::segment::{self, Segment};
 use polymeter_agent::delivery::spool::{Batch, Spool, SpoolError};
 use polymeter_proto::wire::frame::Frame;
@@ -22,13 +22,13 @@ use polymeter_proto::wire::message::{ToAgent, ToCollector};
 
 const LARGE: u64 = 1 << 30;
 
-/// What a link with so many frames of one sample gives to the spool at its end.
-fn batch(frames: u32) -> (Link, Batch) {
-    let mut link = link();
-    link.use_spool();
-    (0..frames).for_each(|_| link.take(&flushed(1, 1), 0));
-    let batch = link.spill(None, true, 0).unwrap();
-    (link, batch)
+/// What a delivery with so many frames of one sample gives to the spool at its end.
+fn batch(frames: u32) -> (DeliverySession, Batch) {
+    let mut delivery = delivery();
+    delivery.use_spool();
+    (0..frames).for_each(|_| delivery.take(&flushed(1, 1), 0));
+    let batch = delivery.spill(None, true, 0).unwrap();
+    (delivery, batch)
 }
 
 /// The numbers of the frames.
@@ -80,18 +80,18 @@ fn no_flipped_bit_is_believed() {
     }
 }
 
-/// Sends all that the link of an earlier life has, and says which frames and notes these are.
-fn replayed(spool: &Spool, link: &mut Link) -> Vec<String> {
+/// Sends all that the delivery of an earlier life has, and says which frames and notes these are.
+fn replayed(spool: &Spool, delivery: &mut DeliverySession) -> Vec<String> {
     let mut sent = Vec::new();
-    while let Some(send) = link.next_send() {
+    while let Some(send) = delivery.next_send() {
         match send {
-            Send::Restore(segment) => {
-                let read = spool.read(link.session(), segment).unwrap();
-                link.restored(segment, read);
+            NextSend::Restore(segment) => {
+                let read = spool.read(delivery.session(), segment).unwrap();
+                delivery.restored(segment, read);
                 continue;
             }
-            Send::Frame(bytes) => sent.push(Frame::decode(bytes).unwrap().sequence.to_string()),
-            Send::Message(bytes) => match ToCollector::decode(&bytes).unwrap() {
+            NextSend::Frame(bytes) => sent.push(Frame::decode(bytes).unwrap().sequence.to_string()),
+            NextSend::Message(bytes) => match ToCollector::decode(&bytes).unwrap() {
                 ToCollector::Skipped { first, last, reason, .. } => {
                     sent.push(format!("{first}-{last} {reason:?}"))
                 }
@@ -100,7 +100,7 @@ fn replayed(spool: &Spool, link: &mut Link) -> Vec<String> {
                 }
             },
         }
-        link.sent(0);
+        delivery.sent(0);
     }
     sent
 }
@@ -109,31 +109,31 @@ fn replayed(spool: &Spool, link: &mut Link) -> Vec<String> {
 fn the_next_life_finds_what_was_kept_and_forgets_what_is_acknowledged() {
     let directory = tempfile::tempdir().unwrap();
     let mut spool = Spool::open(directory.path(), LARGE).unwrap();
-    let (mut link, first) = batch(3);
+    let (mut delivery, first) = batch(3);
     assert_eq!(spool.append(&first).unwrap(), 1);
-    link.spilled(&first, 1);
-    link.take(&flushed(1, 1), 0);
-    let second = link.spill(spool.open_segment(1 << 20), true, 0).unwrap();
+    delivery.spilled(&first, 1);
+    delivery.take(&flushed(1, 1), 0);
+    let second = delivery.spill(spool.open_segment(1 << 20), true, 0).unwrap();
     assert_eq!((second.continues, spool.append(&second).unwrap()), (Some(1), 1));
     drop(spool);
 
     let mut spool = Spool::open(directory.path(), LARGE).unwrap();
     assert_eq!(spool.sessions(), [(SESSION, vec![1])]);
     let last = spool.read(SESSION, 1).unwrap().last().unwrap();
-    let mut link = Link::replay(SESSION, 1 << 20, &[(1, last)], 0);
-    assert_eq!(replayed(&spool, &mut link), ["1", "2", "3", "4"]);
+    let mut delivery = DeliverySession::replay(SESSION, 1 << 20, &[(1, last)], 0);
+    assert_eq!(replayed(&spool, &mut delivery), ["1", "2", "3", "4"]);
     // Everything that is needed to understand them is there.
-    link.hear(ToAgent::NeedDictionary { session: SESSION }, 0);
-    let Some(Send::Message(bytes)) = link.next_send() else { panic!("no dictionary") };
+    delivery.hear(ToAgent::NeedDictionary { session: SESSION }, 0);
+    let Some(NextSend::Message(bytes)) = delivery.next_send() else { panic!("no dictionary") };
     let Ok(ToCollector::Dictionary { entries, .. }) = ToCollector::decode(&bytes) else {
         panic!("{bytes:?}")
     };
     assert!(entries.len() > 3);
-    link.hear(ToAgent::Ack { session: SESSION, through: 4 }, 0);
-    for segment in link.released() {
+    delivery.hear(ToAgent::Ack { session: SESSION, through: 4 }, 0);
+    for segment in delivery.released() {
         spool.remove(SESSION, segment).unwrap();
     }
-    assert!(link.is_empty() && spool.sessions().is_empty() && spool.bytes() == 0);
+    assert!(delivery.is_empty() && spool.sessions().is_empty() && spool.bytes() == 0);
 }
 
 #[test]
@@ -148,8 +148,8 @@ fn damage_is_told_and_costs_no_more_than_itself() {
     bytes[len * 3 / 4] ^= 0x10;
     bytes.truncate(len - 3);
     fs::write(&path, bytes).unwrap();
-    let mut link = Link::replay(SESSION, 1 << 20, &[(1, 5)], 0);
-    let sent = replayed(&spool, &mut link);
+    let mut delivery = DeliverySession::replay(SESSION, 1 << 20, &[(1, 5)], 0);
+    let sent = replayed(&spool, &mut delivery);
     assert_eq!(sent.iter().filter(|sent| sent.ends_with("Damaged")).count(), 2, "{sent:?}");
     assert_eq!((sent.len(), sent[4].as_str()), (5, "5-5 Damaged"));
     // A file that is gone altogether.

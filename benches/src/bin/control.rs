@@ -7,8 +7,8 @@ use std::error::Error;
 use std::path::Path;
 
 use clap::Parser;
+use polymeter_agent::cgroups::Mounts;
 use polymeter_agent::control::{Answer, Lease, Status, Subject, Verb};
-use polymeter_agent::jobs::hierarchy::Mounts;
 use polymeter_benches::agent::{Line, Running};
 use polymeter_benches::failure::Failure;
 use polymeter_benches::job::{Job, pause};

@@ -13,8 +13,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use clap::Parser;
+use polymeter_agent::cgroups::Mounts;
 use polymeter_agent::clock::realtime_us;
-use polymeter_agent::jobs::hierarchy::Mounts;
 use polymeter_benches::agent::Running;
 use polymeter_benches::failure::Failure;
 use polymeter_benches::job::{Job, pause, write};

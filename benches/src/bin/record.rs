@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use polymeter_agent::Agent;
+use polymeter_agent::cgroups::Mounts;
 use polymeter_agent::config::Config;
-use polymeter_agent::jobs::hierarchy::Mounts;
 use polymeter_agent::plan::Layer;
 use polymeter_agent::request::JobSpec;
 use polymeter_benches::failure::Failure;

@@ -1,7 +1,7 @@
 //! Control of whole jobs: what users ask here reaches all agents of a job, and the answer says what each of them says.
 //!
 //! ```text
-//! users --local, network--> desk --answers--> receiver --ROUTER--> agents
+//! users --local, network--> coordinator --answers--> receiver --ROUTER--> agents
 //!                            ^                    |
 //!                            +------ heard -------+
 //! ```
@@ -10,17 +10,17 @@
 //! delays a sample.
 
 pub mod answer;
-mod desk;
-mod doors;
-mod kept;
-mod line;
-mod local;
+mod connection_limits;
+mod coordinator;
+mod line_io;
 pub mod munge;
-mod network;
+mod munge_listener;
 pub(crate) mod outcome;
 pub mod payload;
-mod remembered;
+mod pending_file;
+mod pending_requests;
 mod request;
+mod unix_listener;
 
 use std::io;
 use std::net::TcpListener;
@@ -32,12 +32,12 @@ use std::thread::{Builder, JoinHandle};
 use tokio::sync::{mpsc, oneshot};
 
 use self::answer::Refusal;
-use self::desk::Desk;
-use self::kept::Kept;
-#[cfg(fuzzing)]
-pub use self::kept::requests;
+use self::coordinator::Coordinator;
 use self::munge::Unmunge;
 use self::outcome::OutcomeSender;
+use self::pending_file::PendingFile;
+#[cfg(fuzzing)]
+pub use self::pending_file::requests;
 use crate::clock::Clock;
 use crate::directory::Directory;
 use crate::inbox::{AnswerSender, Heard};
@@ -75,7 +75,7 @@ pub struct NetworkConfig {
 
 /// A door that cannot be opened.
 #[derive(Debug)]
-pub struct NoDoor {
+pub struct ListenError {
     /// Where it would be.
     pub place: String,
     /// Why.
@@ -93,7 +93,7 @@ pub(crate) struct Open {
 
 /// The rest of the collector, as control knows it.
 #[derive(Debug)]
-pub(crate) struct ToOthers {
+pub(crate) struct CoordinatorLinks {
     /// Which agent tracks which job.
     pub(crate) directory: Directory,
     /// What agents are to hear.
@@ -113,13 +113,15 @@ fn uid_of(name: &str) -> Option<u32> {
 
 impl Open {
     /// Opens what is configured.
-    pub(crate) fn doors(config: &ControlConfig) -> Result<Self, NoDoor> {
+    pub(crate) fn doors(config: &ControlConfig) -> Result<Self, ListenError> {
         let local = config.socket.as_ref().map(|path| {
-            local::listen(path).map_err(|source| NoDoor { place: path.display().to_string(), source })
+            unix_listener::listen(path)
+                .map_err(|source| ListenError { place: path.display().to_string(), source })
         });
         let network = config.network.as_ref().map(|network| {
-            let listener = network::listen(&network.address);
-            let listener = listener.map_err(|source| NoDoor { place: network.address.clone(), source })?;
+            let listener = munge_listener::listen(&network.address);
+            let listener =
+                listener.map_err(|source| ListenError { place: network.address.clone(), source })?;
             Ok((listener, network.unmunge.clone()))
         });
         let requests = config.requests.clone();
@@ -152,19 +154,19 @@ pub(crate) type Started = (Control, mpsc::Sender<Heard>);
 
 impl Control {
     /// Starts the thread; none where there is no door.
-    pub(crate) fn start(doors: Open, others: ToOthers, clock: Clock) -> io::Result<Option<Started>> {
+    pub(crate) fn start(doors: Open, others: CoordinatorLinks, clock: Clock) -> io::Result<Option<Started>> {
         if doors.is_empty() {
             return Ok(None);
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel();
         let (heard, hears) = mpsc::channel(limits::CONTROL_ANSWERS);
-        let kept = doors.requests.clone().map(Kept::at);
-        let desk = Arc::new(Desk::new(others, clock, kept, doors.scheduler_uid));
+        let pending_file = doors.requests.clone().map(PendingFile::at);
+        let coordinator = Arc::new(Coordinator::new(others, clock, pending_file, doors.scheduler_uid));
         let work = move || {
             runtime.block_on(async {
                 tokio::select! {
-                    () = serve(doors, desk, hears) => {}
+                    () = serve(doors, coordinator, hears) => {}
                     // Either way: whoever holds the other end wishes the stop, or has gone.
                     _ = stopped => {}
                 }
@@ -182,20 +184,20 @@ impl Control {
     }
 }
 
-async fn serve(doors: Open, desk: Arc<Desk>, mut hears: mpsc::Receiver<Heard>) {
+async fn serve(doors: Open, coordinator: Arc<Coordinator>, mut hears: mpsc::Receiver<Heard>) {
     if let Some(listener) = doors.local {
-        tokio::spawn(guard(local::serve(listener, Arc::clone(&desk))));
+        tokio::spawn(guard(unix_listener::serve(listener, Arc::clone(&coordinator))));
     }
     if let Some((listener, unmunge)) = doors.network {
-        tokio::spawn(guard(network::serve(listener, unmunge, Arc::clone(&desk))));
+        tokio::spawn(guard(munge_listener::serve(listener, unmunge, Arc::clone(&coordinator))));
     }
     loop {
         tokio::select! {
             heard = hears.recv() => match heard {
-                Some(heard) => desk.hear(heard),
+                Some(heard) => coordinator.hear(heard),
                 None => return,
             },
-            news = desk.news() => desk.welcome(news),
+            news = coordinator.news() => coordinator.welcome(news),
         }
     }
 }

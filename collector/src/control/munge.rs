@@ -53,10 +53,10 @@ impl Unmunge {
             Refusal::new("munge", None, "the collector cannot check credentials now; tell its administrator")
         };
         let child = command.spawn().map_err(away)?;
-        match timeout(limits::UNMUNGE_WITHIN, converse(child, credential)).await {
+        match timeout(limits::UNMUNGE_WITHIN, run(child, credential)).await {
             Err(_) => Err(away(io::ErrorKind::TimedOut.into())),
             Ok(Err(error)) => Err(away(error)),
-            Ok(Ok(said)) => judge(said),
+            Ok(Ok(said)) => interpret(said),
         }
     }
 }
@@ -69,7 +69,7 @@ struct Said {
     complaint: Vec<u8>,
 }
 
-async fn converse(mut child: Child, credential: &[u8]) -> io::Result<Said> {
+async fn run(mut child: Child, credential: &[u8]) -> io::Result<Said> {
     let (input, output, complaint) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (Some(mut input), Some(output), Some(complaint)) = (input, output, complaint) else {
         return Err(io::ErrorKind::BrokenPipe.into());
@@ -92,7 +92,7 @@ async fn converse(mut child: Child, credential: &[u8]) -> io::Result<Said> {
 }
 
 /// The exit status of `unmunge` is the number of munge's error.
-fn judge(said: Said) -> Result<Credential, Refusal> {
+fn interpret(said: Said) -> Result<Credential, Refusal> {
     let refuse = |code, message: &str| Err(Refusal::new(code, None, message));
     match said.status {
         Some(0) => parse(&said.output).map_or_else(
@@ -167,7 +167,7 @@ mod tests {
         let refused = |status| {
             let said =
                 Said { status, output: b"STATUS: 0\nUID: 0\n\n".to_vec(), complaint: b"no \x1b[m".to_vec() };
-            judge(said).unwrap_err()
+            interpret(said).unwrap_err()
         };
         for (status, code) in [(15, "expired"), (16, "rewound"), (17, "replayed"), (6, "credential")] {
             assert_eq!(refused(Some(status)).code, code);

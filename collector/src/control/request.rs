@@ -1,4 +1,4 @@
-//! What the collector must know of a request before it passes it on. The rest is for the agents to judge.
+//! What the collector must know of a request before it passes it on. The rest is for the agents to check.
 
 use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;

@@ -19,7 +19,7 @@ use rules::{layer, part_rule, patterns};
 pub use values::endpoint;
 use values::{absolute, bytes, look, socket};
 
-use crate::jobs::pattern::Pattern;
+use crate::cgroups::Pattern;
 use crate::keys::KeyFiles;
 use crate::plan::Layer;
 

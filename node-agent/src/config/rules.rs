@@ -6,7 +6,7 @@ use polymeter_proto::catalogue::{self, Definition, Scope};
 use polymeter_proto::name::Selector;
 
 use super::document::{Reporter, Section, Span};
-use crate::jobs::pattern::Pattern;
+use crate::cgroups::Pattern;
 use crate::plan::{Layer, Rule};
 
 /// The most patterns of job cgroups; each costs a walk.

@@ -1,17 +1,17 @@
 //! The control socket: one JSON object per line in each direction, and always an answer.
 //!
-//! The kernel says who asks. Root, the user as whom the agent runs and the configured administrators may do all; anybody
+//! The kernel says who remote_requests. Root, the user as whom the agent runs and the configured administrators may do all; anybody
 //! else may look at the jobs that she owns, mark them, and change how they are sampled, for a while.
 
 mod answer;
-mod crowd;
+mod client_quota;
 mod fields;
-mod life;
 mod listener;
-mod live;
-mod office;
 pub(crate) mod remote;
+mod request_handler;
+mod scheduler_hooks;
 mod verb;
+mod watch_stream;
 
 use std::fs::File;
 use std::io;
@@ -24,22 +24,22 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use crate::accounts::Rights;
-use crate::asker::Asker;
 use crate::clock;
 use crate::counters::Counters;
 use crate::log;
+use crate::principal::Principal;
 use crate::request::Request;
+use crate::user_database::Rights;
 
 pub use answer::{
     Answer, CollectorStatus, Counts, MetricLine, Missing, PlanLine, Predicted, Refusal, RefusedLine,
     SourceStatus, Status, SubjectStatus,
 };
-use crowd::{CONNECTIONS, Crowd, Place, WATCHERS};
-pub use life::{End, Start};
+use client_quota::{CONNECTIONS, ClientQuota, QuotaPermit, WATCHERS};
 pub(crate) use listener::Listener;
 pub use listener::beside;
-use office::Office;
+use request_handler::RequestHandler;
+pub use scheduler_hooks::{End, Start};
 pub use verb::{Lease, Mark, Push, Register, Subject, Verb, Watch};
 
 /// Bytes of one request.
@@ -67,7 +67,7 @@ pub(crate) struct Context {
 /// # Errors
 /// What is wrong with it, with the field.
 pub fn check(line: &[u8]) -> Result<(), Refusal> {
-    let nobody = Asker { uid: u32::MAX, administrator: false };
+    let nobody = Principal { uid: u32::MAX, administrator: false };
     match Verb::parse(line)? {
         Verb::Set(lease) => lease.spec(nobody).map(drop),
         Verb::Mark(mark) => mark.spec(nobody).map(drop),
@@ -81,20 +81,20 @@ pub fn check(line: &[u8]) -> Result<(), Refusal> {
     }
 }
 
-/// Answers until the runtime ends.
+/// RemoteAnswerSender until the runtime ends.
 pub(crate) async fn serve(listener: (UnixListener, File), requests: mpsc::Sender<Request>, context: Context) {
     // The lock goes when this ends, together with the socket.
     let (listener, _lock) = listener;
-    let crowds = Arc::new((Crowd::new(CONNECTIONS), Crowd::new(WATCHERS)));
+    let quotas = Arc::new((ClientQuota::new(CONNECTIONS), ClientQuota::new(WATCHERS)));
     let mut refused_at: Option<Instant> = None;
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let (requests, context, crowds) = (requests.clone(), context.clone(), Arc::clone(&crowds));
+                let (requests, context, quotas) = (requests.clone(), context.clone(), Arc::clone(&quotas));
                 tokio::spawn(async move {
                     // A client that goes away in the middle has no use for an error.
-                    let (connections, watchers) = &*crowds;
-                    welcome(stream, &requests, &context, connections, watchers).await.ok();
+                    let (connections, watchers) = &*quotas;
+                    accept(stream, &requests, &context, connections, watchers).await.ok();
                 });
             }
             // Out of descriptors: wait for some connection to end.
@@ -109,30 +109,30 @@ pub(crate) async fn serve(listener: (UnixListener, File), requests: mpsc::Sender
     }
 }
 
-/// Finds out who came, and converses if there is room for that person.
-async fn welcome(
+/// Finds out who came, and converses if there is room for that client.
+async fn accept(
     mut stream: UnixStream,
     requests: &mpsc::Sender<Request>,
     context: &Context,
-    connections: &Crowd,
-    watchers: &Crowd,
+    connections: &ClientQuota,
+    watchers: &ClientQuota,
 ) -> io::Result<()> {
     let peer = stream.peer_cred()?;
-    let asker = context.rights.borrow().asker(&stream, peer.uid(), peer.gid())?;
-    let Some(place) = connections.enter(asker) else {
+    let principal = context.rights.borrow().principal(&stream, peer.uid(), peer.gid())?;
+    let Some(permit) = connections.acquire(principal) else {
         let message = "too many connections are open; end some, or ask several things over one";
         return write_answer(&mut stream, &Answer::refused(Refusal::new("busy", None, message))).await;
     };
-    let office = Office::new(asker, requests, context);
-    converse(stream, &office, &place, watchers).await
+    let handler = RequestHandler::new(principal, requests, context);
+    serve_connection(stream, &handler, &permit, watchers).await
 }
 
 /// Reads requests and writes answers until the other side ends or is silent for too long.
-async fn converse(
+async fn serve_connection(
     stream: UnixStream,
-    office: &Office<'_>,
-    place: &Place<'_>,
-    watchers: &Crowd,
+    handler: &RequestHandler<'_>,
+    permit: &QuotaPermit<'_>,
+    watchers: &ClientQuota,
 ) -> io::Result<()> {
     let (read, mut write) = stream.into_split();
     let mut lines = BufReader::new(read);
@@ -157,20 +157,20 @@ async fn converse(
             };
             return write_answer(&mut write, &Answer::refused(Refusal::new(code, None, message))).await;
         }
-        place.turn().await;
+        permit.throttle().await;
         let began_ns = clock::thread_cpu_ns();
         let answer = match Verb::parse(&line) {
             // Which is charged as it goes on.
             Ok(Verb::Watch(wanted)) => {
-                let last = live::stream(office, place, watchers, wanted, &mut write).await?;
+                let last = watch_stream::stream(handler, permit, watchers, wanted, &mut write).await?;
                 write_answer(&mut write, &last).await?;
                 continue;
             }
-            Ok(verb) => office.answer(verb).await,
+            Ok(verb) => handler.answer(verb).await,
             Err(refusal) => Answer::refused(refusal),
         };
         write_answer(&mut write, &answer).await?;
-        place.charge(clock::thread_cpu_ns().saturating_sub(began_ns));
+        permit.charge(clock::thread_cpu_ns().saturating_sub(began_ns));
     }
 }
 

@@ -11,10 +11,10 @@ use serde::Serialize;
 
 use super::answer::Refusal;
 use super::fields::{Fields, invalid};
-use super::life::{End, Start};
-use crate::asker::Asker;
+use super::scheduler_hooks::{End, Start};
 use crate::config;
 use crate::plan::{Layer, Rule};
+use crate::principal::Principal;
 use crate::request::{JobSpec, MarkSpec, PushSpec, SetSpec};
 
 /// Selectors of one who watches: each is held against the name of every series of the job.
@@ -40,7 +40,7 @@ pub enum Verb {
     Mark(Mark),
     /// Put a value of the user's own into the data.
     Push(Push),
-    /// Show what is sampled, as it is sampled.
+    /// WatchStream what is sampled, as it is sampled.
     Watch(Watch),
     /// Follow a job.
     Register(Register),
@@ -182,7 +182,7 @@ impl Lease {
     }
 
     /// What is meant.
-    pub(super) fn spec(self, asker: Asker) -> Result<SetSpec, Refusal> {
+    pub(super) fn spec(self, principal: Principal) -> Result<SetSpec, Refusal> {
         let job_id = Subject { job: self.job }.id()?;
         let wishes = wishes(&self.plan)?;
         if wishes.is_empty() {
@@ -190,7 +190,13 @@ impl Lease {
         }
         let duration = self.duration.as_deref().map(str::parse::<Period>).transpose();
         let duration = duration.map_err(|error| invalid("for", &error))?;
-        Ok(SetSpec { asker, job_id, wishes, since_us: None, duration_us: duration.map(Period::as_micros) })
+        Ok(SetSpec {
+            principal,
+            job_id,
+            wishes,
+            since_us: None,
+            duration_us: duration.map(Period::as_micros),
+        })
     }
 }
 
@@ -204,7 +210,7 @@ impl Mark {
     }
 
     /// What is meant.
-    pub(super) fn spec(self, asker: Asker) -> Result<MarkSpec, Refusal> {
+    pub(super) fn spec(self, principal: Principal) -> Result<MarkSpec, Refusal> {
         let kind = match self.kind.as_deref() {
             None => MarkKind::Instant,
             Some(text) => {
@@ -212,7 +218,7 @@ impl Mark {
             }
         };
         let job_id = Subject { job: self.job }.id()?;
-        Ok(MarkSpec { asker, job_id, name: identifier("name", &self.name)?, kind })
+        Ok(MarkSpec { principal, job_id, name: identifier("name", &self.name)?, kind })
     }
 }
 
@@ -228,7 +234,7 @@ impl Push {
     }
 
     /// What is meant.
-    pub(super) fn spec(self, asker: Asker) -> Result<PushSpec, Refusal> {
+    pub(super) fn spec(self, principal: Principal) -> Result<PushSpec, Refusal> {
         let name = self.metric.strip_prefix("user.").unwrap_or(&self.metric);
         let metric = MetricName::new(format!("user.{name}")).map_err(|error| invalid("metric", &error))?;
         if self.labels.contains_key("unit") {
@@ -238,7 +244,7 @@ impl Push {
         let unit = unit.map(|unit| ("unit".to_owned(), unit.as_str().to_owned()));
         let labels = Labels::new(self.labels.into_iter().chain(unit).collect());
         Ok(PushSpec {
-            asker,
+            principal,
             job_id: Subject { job: self.job }.id()?,
             metric,
             value: self.value,
@@ -329,12 +335,12 @@ mod tests {
     use super::*;
 
     fn fault(line: &str) -> (String, Option<String>) {
-        let asker = Asker { uid: 1000, administrator: false };
+        let principal = Principal { uid: 1000, administrator: false };
         let refused = match Verb::parse(line.as_bytes()) {
             Err(refusal) => refusal,
-            Ok(Verb::Set(lease)) => lease.spec(asker).unwrap_err(),
-            Ok(Verb::Mark(mark)) => mark.spec(asker).unwrap_err(),
-            Ok(Verb::Push(push)) => push.spec(asker).unwrap_err(),
+            Ok(Verb::Set(lease)) => lease.spec(principal).unwrap_err(),
+            Ok(Verb::Mark(mark)) => mark.spec(principal).unwrap_err(),
+            Ok(Verb::Push(push)) => push.spec(principal).unwrap_err(),
             Ok(Verb::Watch(watch)) => watch.spec().unwrap_err(),
             Ok(Verb::Register(register)) => register.spec().unwrap_err(),
             Ok(Verb::Plan(subject)) => subject.id().unwrap_err(),
@@ -395,14 +401,14 @@ mod tests {
 
     #[test]
     fn what_is_said_is_meant() {
-        let asker = Asker { uid: 1000, administrator: false };
+        let principal = Principal { uid: 1000, administrator: false };
         let line = b"{\"verb\":\"register\",\"job\":\"42\",\"uid\":7,\"cgroups\":[\"/sys/fs/cgroup/x\"],\"plan\":{\"cpu.*\":\"10ms\"}}";
         let Ok(Verb::Register(register)) = Verb::parse(line) else { panic!("no registration") };
         let job = register.spec().unwrap();
         assert_eq!((job.job_id.as_str(), job.owner_uid), ("42", Some(7)));
         let line = b"{\"verb\":\"push\",\"job\":\"42\",\"metric\":\"loss\",\"value\":0.5,\"unit\":\"nats\",\"labels\":{\"rank\":\"3\"}}";
         let Ok(Verb::Push(push)) = Verb::parse(line) else { panic!("no push") };
-        let pushed = push.spec(asker).unwrap();
+        let pushed = push.spec(principal).unwrap();
         assert_eq!((pushed.metric.as_str(), pushed.value), ("user.loss", 0.5));
         assert_eq!(pushed.labels.to_string(), "rank=3,unit=nats");
     }
@@ -437,7 +443,7 @@ mod tests {
             for name in [name, deceiving] {
                 let line = serde_json::json!({"verb": "mark", "job": name, "name": name}).to_string();
                 let Ok(Verb::Mark(mark)) = Verb::parse(line.as_bytes()) else { panic!("{line}") };
-                match mark.spec(Asker { uid: 1000, administrator: false }) {
+                match mark.spec(Principal { uid: 1000, administrator: false }) {
                     Ok(spec) => prop_assert!(is_printable(spec.name.as_str()) && !name.trim().is_empty()),
                     Err(refusal) => prop_assert!(is_printable(refusal.message.as_str())),
                 }

@@ -1,14 +1,14 @@
 //! From batches to acknowledged frames: the outbox, the agent's side of the protocol, and the thread that owns the socket.
 
-pub(crate) mod asks;
-mod book;
 pub(crate) mod connection;
-pub mod content;
-pub(crate) mod keeper;
-pub mod link;
+mod frame_builder;
+pub mod frame_summary;
+mod loss_ledger;
 mod outage;
 pub mod outbox;
-mod packer;
+pub(crate) mod remote_requests;
 pub(crate) mod sender;
+pub mod session;
 pub mod spool;
+pub(crate) mod spool_manager;
 pub mod tap;

@@ -7,11 +7,11 @@ const GRACE_NS: u64 = 3_000_000_000;
 const SILENCE_NS: u64 = 10_000_000_000;
 
 /// How often it is said again.
-const AGAIN_NS: u64 = 60_000_000_000;
+const REPEAT_NS: u64 = 60_000_000_000;
 
 /// The state of the delivery at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Delivery {
+pub(crate) struct DeliveryState {
     /// Whether there is a connection.
     pub(crate) connected: bool,
     /// Frames that were acknowledged so far.
@@ -22,16 +22,16 @@ pub(crate) struct Delivery {
 
 /// What the administrator should hear.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum News {
+pub(crate) enum OutageNotice {
     /// Nothing is delivered since so many nanoseconds.
-    Away {
+    Began {
         /// Whether there is a connection all the same.
         connected: bool,
         /// Since when.
         for_ns: u64,
     },
     /// What was said to be away for so long is back.
-    Back {
+    Ended {
         /// How long it was away.
         for_ns: u64,
     },
@@ -40,7 +40,7 @@ pub(crate) enum News {
 /// Watches over the delivery.
 #[derive(Debug)]
 pub(crate) struct Outage {
-    last: Delivery,
+    last: DeliveryState,
     /// When the connection came or went.
     changed_ns: u64,
     /// When something was acknowledged last, or began to wait.
@@ -52,12 +52,12 @@ pub(crate) struct Outage {
 impl Outage {
     /// Without a connection yet.
     pub(crate) const fn new(now_ns: u64) -> Self {
-        let last = Delivery { connected: false, acknowledged: 0, waiting_bytes: 0 };
+        let last = DeliveryState { connected: false, acknowledged: 0, waiting_bytes: 0 };
         Self { last, changed_ns: now_ns, progress_ns: now_ns, told: None }
     }
 
-    /// Takes in the state of now, and says what is news.
-    pub(crate) fn look(&mut self, now: Delivery, now_ns: u64) -> Option<News> {
+    /// Takes in the state of now, and says what is notice.
+    pub(crate) fn update(&mut self, now: DeliveryState, now_ns: u64) -> Option<OutageNotice> {
         let before = std::mem::replace(&mut self.last, now);
         if now.connected != before.connected {
             self.changed_ns = now_ns;
@@ -76,17 +76,23 @@ impl Outage {
             (None, None) => None,
             (Some(since_ns), None) => {
                 self.told = Some((since_ns, now_ns));
-                Some(News::Away { connected: now.connected, for_ns: now_ns.saturating_sub(since_ns) })
+                Some(OutageNotice::Began {
+                    connected: now.connected,
+                    for_ns: now_ns.saturating_sub(since_ns),
+                })
             }
-            (Some(_), Some((since_ns, told_ns))) if now_ns.saturating_sub(told_ns) >= AGAIN_NS => {
+            (Some(_), Some((since_ns, told_ns))) if now_ns.saturating_sub(told_ns) >= REPEAT_NS => {
                 self.told = Some((since_ns, now_ns));
-                Some(News::Away { connected: now.connected, for_ns: now_ns.saturating_sub(since_ns) })
+                Some(OutageNotice::Began {
+                    connected: now.connected,
+                    for_ns: now_ns.saturating_sub(since_ns),
+                })
             }
             (Some(_), Some(_)) => None,
-            // Back is what acknowledges, or has nothing to.
+            // Ended is what acknowledges, or has nothing to.
             (None, Some((since_ns, _))) if now.connected && progresses => {
                 self.told = None;
-                Some(News::Back { for_ns: now_ns.saturating_sub(since_ns) })
+                Some(OutageNotice::Ended { for_ns: now_ns.saturating_sub(since_ns) })
             }
             (None, Some(_)) => None,
         }
@@ -99,43 +105,49 @@ mod tests {
 
     const SECOND_NS: u64 = 1_000_000_000;
 
-    /// What is news, second by second.
-    fn news(outage: &mut Outage, states: impl IntoIterator<Item = (u64, Delivery)>) -> Vec<(u64, News)> {
-        let look = |(second, state)| Some((second, outage.look(state, second * SECOND_NS)?));
+    /// What is notice, second by second.
+    fn notice(
+        outage: &mut Outage,
+        states: impl IntoIterator<Item = (u64, DeliveryState)>,
+    ) -> Vec<(u64, OutageNotice)> {
+        let look = |(second, state)| Some((second, outage.update(state, second * SECOND_NS)?));
         states.into_iter().filter_map(look).collect()
     }
 
-    const AWAY: Delivery = Delivery { connected: false, acknowledged: 0, waiting_bytes: 100 };
+    const AWAY: DeliveryState = DeliveryState { connected: false, acknowledged: 0, waiting_bytes: 100 };
 
     #[test]
     fn it_is_said_at_once_and_then_once_a_minute_until_it_is_back() {
         let mut outage = Outage::new(0);
-        let away = |second: u64| News::Away { connected: false, for_ns: second * SECOND_NS };
-        let told = news(&mut outage, (0..130).map(|second| (second, AWAY)));
+        let away = |second: u64| OutageNotice::Began { connected: false, for_ns: second * SECOND_NS };
+        let told = notice(&mut outage, (0..130).map(|second| (second, AWAY)));
         assert_eq!(told, [(3, away(3)), (63, away(63)), (123, away(123))]);
-        let connected = Delivery { connected: true, ..AWAY };
-        let back = Delivery { acknowledged: 1, ..connected };
-        let told = news(&mut outage, [(130, connected), (131, connected), (132, back), (133, back)]);
+        let connected = DeliveryState { connected: true, ..AWAY };
+        let back = DeliveryState { acknowledged: 1, ..connected };
+        let told = notice(&mut outage, [(130, connected), (131, connected), (132, back), (133, back)]);
         assert_eq!(told.len(), 1, "{told:?}");
-        assert_eq!(told[0].1, News::Back { for_ns: told[0].0 * SECOND_NS });
+        assert_eq!(told[0].1, OutageNotice::Ended { for_ns: told[0].0 * SECOND_NS });
     }
 
     #[test]
     fn a_restart_of_the_collector_is_no_news() {
         let mut outage = Outage::new(0);
-        let connected = |acknowledged| Delivery { connected: true, acknowledged, waiting_bytes: 0 };
+        let connected = |acknowledged| DeliveryState { connected: true, acknowledged, waiting_bytes: 0 };
         let states = [(0, connected(1)), (1, connected(2)), (2, AWAY), (3, AWAY), (4, connected(3))];
-        assert_eq!(news(&mut outage, states), []);
+        assert_eq!(notice(&mut outage, states), []);
         let later = (5..100).map(|second| (second, connected(3)));
-        assert_eq!(news(&mut outage, later), [], "nothing waits");
+        assert_eq!(notice(&mut outage, later), [], "nothing waits");
     }
 
     #[test]
     fn a_collector_that_acknowledges_nothing_is_away_though_it_is_connected() {
         let mut outage = Outage::new(0);
-        let state = |acknowledged| Delivery { connected: true, acknowledged, waiting_bytes: 100 };
-        let told = news(&mut outage, (0..20).map(|second| (second, state(5))));
-        assert_eq!(told, [(10, News::Away { connected: true, for_ns: 10 * SECOND_NS })]);
-        assert_eq!(news(&mut outage, [(20, state(6))]), [(20, News::Back { for_ns: 20 * SECOND_NS })]);
+        let state = |acknowledged| DeliveryState { connected: true, acknowledged, waiting_bytes: 100 };
+        let told = notice(&mut outage, (0..20).map(|second| (second, state(5))));
+        assert_eq!(told, [(10, OutageNotice::Began { connected: true, for_ns: 10 * SECOND_NS })]);
+        assert_eq!(
+            notice(&mut outage, [(20, state(6))]),
+            [(20, OutageNotice::Ended { for_ns: 20 * SECOND_NS })]
+        );
     }
 }

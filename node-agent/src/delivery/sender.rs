@@ -1,4 +1,4 @@
-//! The sender: the thread that owns the socket. What it sends and when is the link's affair.
+//! The sender: the thread that owns the socket. What it sends and when is the delivery's affair.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -10,20 +10,20 @@ use polymeter_proto::ledger::Event;
 use polymeter_proto::series::{SessionDescriptor, SessionId};
 use polymeter_proto::wire::message::{ToAgent, ToCollector};
 
-use super::asks::{Ask, Asks};
 use super::connection::{Connection, Destination};
-use super::keeper::{Keeper, Place};
-use super::link::{Heard, Link, Send};
-use super::outage::{Delivery, News, Outage};
+use super::outage::{DeliveryState, Outage, OutageNotice};
+use super::remote_requests::{RemoteRequest, RemoteRequestSender};
+use super::session::{DeliverySession, NextSend, SessionNotice};
 use super::spool::SpoolError;
+use super::spool_manager::{SpoolConfig, SpoolManager};
 use super::tap::Tap;
 use crate::agent::Stopped;
 use crate::clock;
 use crate::counters::Counters;
 use crate::keys::Keys;
+use crate::lanes::{Channels, SampleBatch};
 use crate::log;
-use crate::sampler::{Flushed, Port};
-use crate::status::Board;
+use crate::stats_cache::StatsCache;
 
 /// The longest wait without a look at what may have been missed.
 const LONGEST_WAIT_NS: u64 = 1_000_000_000;
@@ -31,14 +31,14 @@ const LONGEST_WAIT_NS: u64 = 1_000_000_000;
 /// The sender's thread.
 pub(crate) struct Sender {
     connection: Connection,
-    port: Arc<Port>,
+    channels: Arc<Channels>,
     counters: Arc<Counters>,
-    board: Arc<Board>,
+    stats_cache: Arc<StatsCache>,
     tap: Arc<Tap>,
     session: SessionId,
-    asks: Asks,
-    link: Link,
-    keeper: Keeper,
+    remote_requests: RemoteRequestSender,
+    delivery: DeliverySession,
+    spool_manager: SpoolManager,
     collector: String,
     outage: Outage,
 }
@@ -51,9 +51,9 @@ pub(crate) struct Settings {
     pub(crate) session: SessionId,
     pub(crate) descriptor: SessionDescriptor,
     pub(crate) outbox_bytes: usize,
-    pub(crate) spool: Option<Place>,
+    pub(crate) spool: Option<SpoolConfig>,
     /// Where users' requests go that come through the collector.
-    pub(crate) asks: Asks,
+    pub(crate) remote_requests: RemoteRequestSender,
     /// Where those are who watch.
     pub(crate) tap: Arc<Tap>,
 }
@@ -86,18 +86,32 @@ impl Sender {
     pub(crate) fn connect(
         context: &zmq::Context,
         settings: Settings,
-        port: Arc<Port>,
+        channels: Arc<Channels>,
         counters: Arc<Counters>,
-        board: Arc<Board>,
+        stats_cache: Arc<StatsCache>,
     ) -> Result<Self, ConnectError> {
-        let Settings { collector, keys, session, descriptor, outbox_bytes, spool, asks, tap } = settings;
+        let Settings { collector, keys, session, descriptor, outbox_bytes, spool, remote_requests, tap } =
+            settings;
         let destination = Destination { collector: collector.clone(), keys, session };
         let connection = Connection::open(context, destination)?;
         let outage = Outage::new(clock::monotonic_ns());
         counters.collector.changed(false, clock::realtime_us());
-        let mut link = Link::new(session, descriptor, outbox_bytes, clock::monotonic_ns());
-        let keeper = Keeper::open(spool.as_ref(), &mut link, outbox_bytes).map_err(ConnectError::Spool)?;
-        Ok(Self { connection, port, counters, board, tap, session, asks, link, keeper, collector, outage })
+        let mut delivery = DeliverySession::new(session, descriptor, outbox_bytes, clock::monotonic_ns());
+        let spool_manager =
+            SpoolManager::open(spool.as_ref(), &mut delivery, outbox_bytes).map_err(ConnectError::Spool)?;
+        Ok(Self {
+            connection,
+            channels,
+            counters,
+            stats_cache,
+            tap,
+            session,
+            remote_requests,
+            delivery,
+            spool_manager,
+            collector,
+            outage,
+        })
     }
 
     /// Sends until the end is wanted and everything is acknowledged, or patience is over.
@@ -106,22 +120,22 @@ impl Sender {
         loop {
             let ends = ending.wanted.load(Acquire);
             if self.connection.tend(clock::monotonic_ns()).connected {
-                self.links().for_each(Link::connected);
+                self.deliveries().for_each(DeliverySession::connected);
             }
             self.take_all();
             self.receive_all();
             let now_ns = clock::monotonic_ns();
-            self.links().for_each(|link| link.passed(now_ns));
+            self.deliveries().for_each(|delivery| delivery.passed(now_ns));
             if ends {
-                self.link.tell_all(now_ns);
+                self.delivery.tell_all(now_ns);
             }
-            self.keeper.attend(&mut self.link, false, now_ns);
+            self.spool_manager.attend(&mut self.delivery, false, now_ns);
             let room = self.send_answers() && self.send_all(now_ns);
             self.publish();
             self.tell_outage(now_ns);
             if ends {
                 let give_up = *give_up_at_ns.get_or_insert(now_ns + ending.patience_ns.load(Relaxed));
-                if self.link.is_empty() || now_ns >= give_up {
+                if self.delivery.is_empty() || now_ns >= give_up {
                     return self.stopped(now_ns);
                 }
             }
@@ -129,48 +143,49 @@ impl Sender {
         }
     }
 
-    /// The link of this life, and of the earlier one whose turn it is.
-    fn links(&mut self) -> impl Iterator<Item = &mut Link> {
-        std::iter::once(&mut self.link).chain(self.keeper.earlier())
+    /// The delivery of this life, and of the earlier one whose turn it is.
+    fn deliveries(&mut self) -> impl Iterator<Item = &mut DeliverySession> {
+        std::iter::once(&mut self.delivery).chain(self.spool_manager.earlier())
     }
 
     /// Keeps what can be kept for the next life.
     fn stopped(mut self, now_ns: u64) -> Stopped {
-        self.keeper.attend(&mut self.link, true, now_ns);
-        let all_acknowledged = self.link.is_empty() && self.keeper.is_empty();
-        Stopped { all_acknowledged, all_kept: self.link.is_spooled() }
+        self.spool_manager.attend(&mut self.delivery, true, now_ns);
+        let all_acknowledged = self.delivery.is_empty() && self.spool_manager.is_empty();
+        Stopped { all_acknowledged, all_kept: self.delivery.is_spooled() }
     }
 
     /// Waits for a batch, an answer, a connection, room in the socket, or the next time to act.
     fn wait(&mut self, room: bool, give_up_at_ns: u64, now_ns: u64) {
-        let wake_at_ns = self.links().filter_map(|link| link.wake_at_ns()).min().unwrap_or(u64::MAX);
+        let wake_at_ns =
+            self.deliveries().filter_map(|delivery| delivery.wake_at_ns()).min().unwrap_or(u64::MAX);
         let until_ns = wake_at_ns.min(give_up_at_ns).min(now_ns + LONGEST_WAIT_NS);
         let timeout_ms = i64::try_from(until_ns.saturating_sub(now_ns).div_ceil(1_000_000)).unwrap_or(1000);
         let wanted = if room { zmq::POLLIN } else { zmq::POLLIN | zmq::POLLOUT };
-        let doorbell = self.port.full_doorbell();
+        let event = self.channels.full_event();
         let mut items = [
             self.connection.socket().as_poll_item(wanted),
-            zmq::PollItem::from_fd(doorbell.as_raw_fd(), zmq::POLLIN),
+            zmq::PollItem::from_fd(event.as_raw_fd(), zmq::POLLIN),
             self.connection.as_poll_item(),
         ];
         // An interrupted wait is a wake-up like any other.
         zmq::poll(&mut items, timeout_ms).ok();
-        doorbell.silence();
+        event.clear();
     }
 
     fn take_all(&mut self) {
-        while let Some(flushed) = self.port.next_flushed() {
-            self.board.update(&flushed.reports);
+        while let Some(flushed) = self.channels.next_batch() {
+            self.stats_cache.update(&flushed.reports);
             self.show(&flushed);
             let now_ns = clock::monotonic_ns();
-            self.link.take(&flushed, now_ns);
-            self.port.give_back(flushed);
-            self.keeper.attend(&mut self.link, false, now_ns);
+            self.delivery.take(&flushed, now_ns);
+            self.channels.give_back(flushed);
+            self.spool_manager.attend(&mut self.delivery, false, now_ns);
         }
     }
 
     /// Lets those who watch see what there is, up to the end of their job.
-    fn show(&self, flushed: &Flushed) {
+    fn show(&self, flushed: &SampleBatch) {
         self.tap.show(&flushed.batch);
         for told in &flushed.events {
             if let Event::JobEnded { job, .. } = told.event {
@@ -181,23 +196,23 @@ impl Sender {
 
     /// Sends what may be sent, of an earlier life first; false when the socket has no room.
     fn send_all(&mut self, now_ns: u64) -> bool {
-        let Self { connection, counters, keeper, link, .. } = self;
-        // Out of the keeper's hands, which must read for it.
-        let mut earlier = keeper.take_earlier();
+        let Self { connection, counters, spool_manager, delivery, .. } = self;
+        // Out of the spool_manager's hands, which must read for it.
+        let mut earlier = spool_manager.take_earlier();
         let room = earlier
             .as_mut()
-            .is_none_or(|earlier| send_all(connection.socket(), counters, keeper, earlier, now_ns));
-        keeper.put_back(earlier);
-        room && send_all(connection.socket(), counters, keeper, link, now_ns)
+            .is_none_or(|earlier| send_all(connection.socket(), counters, spool_manager, earlier, now_ns));
+        spool_manager.put_back(earlier);
+        room && send_all(connection.socket(), counters, spool_manager, delivery, now_ns)
     }
 
     /// Sends the answers to users' requests; false when the socket has no room.
     fn send_answers(&mut self) -> bool {
-        while let Some((ask, line)) = self.asks.next_answer() {
+        while let Some((ask, line)) = self.remote_requests.next_answer() {
             let message = ToCollector::Answered { session: self.session, ask, line };
             match (self.connection.socket().send(message.encode(), zmq::DONTWAIT), message) {
                 (Err(zmq::Error::EAGAIN), ToCollector::Answered { ask, line, .. }) => {
-                    self.asks.hold((ask, line));
+                    self.remote_requests.hold((ask, line));
                     return false;
                 }
                 (Err(error), _) => log::warning(&format!("cannot send an answer to the collector: {error}")),
@@ -213,15 +228,15 @@ impl Sender {
                 Ok(ToAgent::Ask { session, ask, uid, at_us, line }) => {
                     if session == self.session {
                         // Without room the collector takes the silence for no answer.
-                        self.asks.hand_on(Ask { id: ask, uid, at_us, line });
+                        self.remote_requests.offer(RemoteRequest { id: ask, uid, at_us, line });
                     }
                 }
                 Ok(message) => {
                     let now_ns = clock::monotonic_ns();
-                    if let Some(earlier) = self.keeper.earlier() {
+                    if let Some(earlier) = self.spool_manager.earlier() {
                         say(earlier.hear(message.clone(), now_ns));
                     }
-                    say(self.link.hear(message, now_ns));
+                    say(self.delivery.hear(message, now_ns));
                 }
                 Err(error) => log::warning(&format!("the collector answers what cannot be read: {error}")),
             }
@@ -230,26 +245,28 @@ impl Sender {
 
     /// Says whether the collector takes what is sent, where that is news.
     fn tell_outage(&mut self, now_ns: u64) {
-        let waiting_bytes = self.link.outbox_bytes() as u64 + self.keeper.bytes();
-        let acknowledged = self.links().map(|link| link.counts().frames_acknowledged).sum();
+        let waiting_bytes = self.delivery.outbox_bytes() as u64 + self.spool_manager.bytes();
+        let acknowledged = self.deliveries().map(|delivery| delivery.counts().frames_acknowledged).sum();
         let connected = self.connection.is_connected();
-        let Some(news) = self.outage.look(Delivery { connected, acknowledged, waiting_bytes }, now_ns) else {
+        let Some(notice) =
+            self.outage.update(DeliveryState { connected, acknowledged, waiting_bytes }, now_ns)
+        else {
             return;
         };
         let (collector, kib) = (&self.collector, waiting_bytes.div_ceil(1024));
         let seconds = |ns: u64| ns / 1_000_000_000;
-        match news {
-            News::Away { connected: false, for_ns } => log::warning(&format!(
+        match notice {
+            OutageNotice::Began { connected: false, for_ns } => log::warning(&format!(
                 "cannot reach the collector at {collector}: no connection for {} s; {kib} KiB of samples wait; check that \
                  polymeter-collector runs there and `collector` in the configuration",
                 seconds(for_ns)
             )),
-            News::Away { connected: true, for_ns } => log::warning(&format!(
+            OutageNotice::Began { connected: true, for_ns } => log::warning(&format!(
                 "cannot deliver to the collector at {collector}: it has acknowledged nothing for {} s; {kib} KiB of samples \
                  wait; check its log, its database may be away",
                 seconds(for_ns)
             )),
-            News::Back { for_ns } => log::info(&format!(
+            OutageNotice::Ended { for_ns } => log::info(&format!(
                 "the collector at {collector} is back after {} s; {kib} KiB of samples wait",
                 seconds(for_ns)
             )),
@@ -258,34 +275,34 @@ impl Sender {
 
     /// Lets everybody see the counts.
     fn publish(&self) {
-        let counts = self.link.counts();
+        let counts = self.delivery.counts();
         let now_us = clock::realtime_us();
         self.counters.collector.changed(self.connection.is_connected(), now_us);
         if self.counters.frames_acknowledged.load(Relaxed) != counts.frames_acknowledged {
             self.counters.collector.acknowledged_us.store(now_us, Relaxed);
         }
-        self.counters.outbox_bytes.store(self.link.outbox_bytes() as u64, Relaxed);
-        self.counters.spool_bytes.store(self.keeper.bytes(), Relaxed);
+        self.counters.outbox_bytes.store(self.delivery.outbox_bytes() as u64, Relaxed);
+        self.counters.spool_bytes.store(self.spool_manager.bytes(), Relaxed);
         self.counters.frames_acknowledged.store(counts.frames_acknowledged, Relaxed);
         self.counters.outbox_dropped.store(counts.samples_dropped, Relaxed);
         self.counters.refused.store(counts.samples_refused, Relaxed);
     }
 }
 
-/// Sends what may be sent of one link; false when the socket has no room.
+/// Sends what may be sent of one delivery; false when the socket has no room.
 fn send_all(
     socket: &zmq::Socket,
     counters: &Counters,
-    keeper: &mut Keeper,
-    link: &mut Link,
+    spool_manager: &mut SpoolManager,
+    delivery: &mut DeliverySession,
     now_ns: u64,
 ) -> bool {
-    while let Some(send) = link.next_send() {
-        if let Send::Restore(segment) = send {
-            if keeper.restore(link, segment, now_ns) {
+    while let Some(send) = delivery.next_send() {
+        if let NextSend::Restore(segment) = send {
+            if spool_manager.restore(delivery, segment, now_ns) {
                 continue;
             }
-            // The disk has a fault; other links have nothing to do with it.
+            // The disk has a fault; other deliveries have nothing to do with it.
             return true;
         }
         let bytes = send.bytes();
@@ -299,19 +316,19 @@ fn send_all(
         }
         counters.frames_sent.fetch_add(1, Relaxed);
         counters.bytes_sent.fetch_add(bytes.len() as u64, Relaxed);
-        link.sent(clock::monotonic_ns());
+        delivery.sent(clock::monotonic_ns());
     }
     true
 }
 
 /// Tells the administrator what he should hear of.
-fn say(heard: Heard) {
+fn say(heard: SessionNotice) {
     match heard {
-        Heard::Ordinary => {}
-        Heard::Refused { reason, versions: (first, last) } => log::warning(&format!(
+        SessionNotice::Ordinary => {}
+        SessionNotice::Refused { reason, versions: (first, last) } => log::warning(&format!(
             "the collector refuses what this agent sends: {reason}; it speaks versions {first} to {last} of the protocol"
         )),
-        Heard::GivenUp { sequence, samples, reason } => log::warning(&format!(
+        SessionNotice::GivenUp { sequence, samples, reason } => log::warning(&format!(
             "frame {sequence} is given up, for the collector refuses it again and again: {reason}; its {samples} samples count as lost"
         )),
     }

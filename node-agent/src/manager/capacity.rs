@@ -11,9 +11,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Manager;
-use crate::jobs::discovery::{self, Found};
-use crate::jobs::share::{Candidate, left_out};
+use crate::admission::share::{Candidate, left_out};
 use crate::kernel;
+use crate::lifecycle::discovery::{self, Found};
 use crate::log;
 
 /// Descriptors that jobs do not get: of the socket to the collector, which libzmq opens anew, of users' connections, and of files

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use polymeter_proto::ledger::Cause;
 
-use super::governor::{Budgets, Load, Step};
-use super::{Key, Manager, describe};
+use super::{Manager, TargetKey, describe};
+use crate::admission::governor::{Budgets, Load, Step};
 use crate::clock;
 use crate::log;
 use crate::plan::Plan;
@@ -45,7 +45,7 @@ impl Manager {
         if self.followed.values().all(|followed| followed.plan.leases.is_empty()) {
             return;
         }
-        let plain = |plan: &Plan, key: &Key| {
+        let plain = |plan: &Plan, key: &TargetKey| {
             self.followed.get(key).map_or(0.0, |followed| self.sum(followed, plan).cost(1.0).cpu_percent)
         };
         let mut keys = Vec::new();
@@ -66,7 +66,7 @@ impl Manager {
                 relaxed_percent: plain(&relaxed, key),
                 baseline_percent: plain(&baseline, key),
                 stretch: followed.plan.stretch,
-                of_user: leases.iter().any(|lease| !lease.asker.administrator),
+                of_user: leases.iter().any(|lease| !lease.principal.administrator),
             });
         }
         self.governor.learn(used_percent, predicted_percent);
@@ -86,7 +86,7 @@ impl Manager {
         }
     }
 
-    async fn stretch(&mut self, key: &Key, stretches: bool, used_percent: f64) {
+    async fn stretch(&mut self, key: &TargetKey, stretches: bool, used_percent: f64) {
         let Some(mut followed) = self.followed.remove(key) else { return };
         let stretch = followed.plan.stretch;
         followed.plan.stretch = if stretches { stretch.saturating_add(1) } else { stretch.saturating_sub(1) };

@@ -6,16 +6,16 @@ use polymeter_proto::ledger::Event;
 use polymeter_proto::series::{Identifier, JobDescriptor};
 use tokio::sync::oneshot;
 
-use super::followed::Followed;
-use super::owners::uid_of;
-use super::{Key, Manager};
+use super::owner_lookup::uid_of;
+use super::tracked_target::TrackedTarget;
+use super::{Manager, TargetKey};
+use crate::cgroups::JobCgroups;
 use crate::clock;
-use crate::jobs::discovery::Found;
-use crate::jobs::hierarchy::JobCgroups;
-use crate::jobs::open::Subject;
+use crate::lanes::{Command, EventRecord};
+use crate::lifecycle::discovery::Found;
 use crate::plan::Plan;
 use crate::request::{JobSpec, RegisterError};
-use crate::sampler::{Command, Told};
+use crate::sources::Target;
 
 /// The longest wait for the first reading of a registered job.
 const CONFIRM: Duration = Duration::from_secs(2);
@@ -29,8 +29,8 @@ impl Manager {
         if !self.has_room_for(spec.owner_uid) {
             return Err(RegisterError::TooMany);
         }
-        let subject = match spec.process {
-            Some(root) if spec.cgroups.is_empty() => Subject::Processes(root),
+        let target = match spec.process {
+            Some(root) if spec.cgroups.is_empty() => Target::Processes(root),
             _ => {
                 let mut cgroups = JobCgroups::default();
                 for path in &spec.cgroups {
@@ -42,7 +42,7 @@ impl Manager {
                 if cgroups.is_empty() {
                     return Err(RegisterError::NoCgroup);
                 }
-                Subject::Cgroups(cgroups)
+                Target::Cgroups(cgroups)
             }
         };
         let descriptor = JobDescriptor {
@@ -53,7 +53,7 @@ impl Manager {
             started_us: clock::realtime_us(),
         };
         let plan = Plan { registration: spec.wishes, ..self.standing_plan() };
-        self.follow(key.clone(), Some(descriptor), subject, plan, None).await;
+        self.follow(key.clone(), Some(descriptor), target, plan, None).await;
         self.look_at(&key).await;
         self.confirm_first_reading().await;
         Ok(self.followed.get(&key).map(|followed| followed.unavailable.clone()).unwrap_or_default())
@@ -69,7 +69,7 @@ impl Manager {
     }
 
     /// Takes the last readings of a job and lets it go.
-    pub(super) async fn end(&mut self, key: &Key) {
+    pub(super) async fn end(&mut self, key: &TargetKey) {
         if let Some(job_id) = key {
             self.refuse_deferred(job_id).await;
         }
@@ -84,7 +84,7 @@ impl Manager {
         }
         if let Some(job) = followed.job {
             let event = Event::JobEnded { job: job.handle, at_us: clock::realtime_us() };
-            self.command(Command::Tell(Box::new(Told { job: Some(job), event }))).await;
+            self.command(Command::RecordEvent(Box::new(EventRecord { job: Some(job), event }))).await;
         }
         self.count();
     }
@@ -94,7 +94,7 @@ impl Manager {
         let mut found = self.discovery.walk();
         self.make_fit(&mut found);
         self.sluids.retain(found.values());
-        let gone: Vec<Key> = self
+        let gone: Vec<TargetKey> = self
             .followed
             .iter()
             .filter(|(_, followed)| followed.found_at.as_ref().is_some_and(|path| !found.contains_key(path)))
@@ -118,7 +118,7 @@ impl Manager {
         let replaced = self.followed.get(&key).is_some_and(|followed| {
             let same_place = followed.found_at.as_ref() == Some(&found.relative);
             same_place
-                && matches!(&followed.subject, Subject::Cgroups(cgroups) if found.cgroups.replaces(cgroups))
+                && matches!(&followed.target, Target::Cgroups(cgroups) if found.cgroups.replaces(cgroups))
         });
         if replaced {
             // It went and came again between two looks, as when a job is requeued.
@@ -126,7 +126,7 @@ impl Manager {
         }
         if let Some(followed) = self.followed.get_mut(&key) {
             if followed.found_at.as_ref() == Some(&found.relative)
-                && let Subject::Cgroups(cgroups) = &mut followed.subject
+                && let Target::Cgroups(cgroups) = &mut followed.target
                 && *cgroups != found.cgroups
             {
                 // The scheduler makes the cgroups of the controllers one after the other, and removes them so. What
@@ -141,7 +141,7 @@ impl Manager {
             }
             return;
         }
-        let has_place = |followed: &Followed| {
+        let has_place = |followed: &TrackedTarget| {
             found.captured.is_sluid && followed.found_at.as_ref() == Some(&found.relative)
         };
         let other =
@@ -163,21 +163,21 @@ impl Manager {
             started_us: told.as_ref().map_or_else(clock::realtime_us, |told| told.since_us),
         };
         let plan = self.standing_plan();
-        let subject = Subject::Cgroups(found.cgroups);
-        self.follow(key.clone(), Some(descriptor), subject, plan, Some(found.relative)).await;
+        let target = Target::Cgroups(found.cgroups);
+        self.follow(key.clone(), Some(descriptor), target, plan, Some(found.relative)).await;
         self.look_at(&key).await;
         self.tell_facts(&job_id).await;
         self.grant_wishes(&job_id).await;
     }
 
     async fn end_registered_without_cgroups(&mut self) {
-        let gone = |followed: &Followed| match &followed.subject {
-            Subject::Cgroups(cgroups) => {
+        let gone = |followed: &TrackedTarget| match &followed.target {
+            Target::Cgroups(cgroups) => {
                 followed.found_at.is_none() && !cgroups.directories().iter().any(|path| path.is_dir())
             }
-            Subject::Processes(_) | Subject::Node(_) => false,
+            Target::Processes(_) | Target::Node(_) => false,
         };
-        let ended: Vec<Key> =
+        let ended: Vec<TargetKey> =
             self.followed.iter().filter(|(_, followed)| gone(followed)).map(|(key, _)| key.clone()).collect();
         for key in ended {
             self.end(&key).await;

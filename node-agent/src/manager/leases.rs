@@ -7,12 +7,12 @@ use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
 
 use super::access::Access;
-use super::cost::{Read, Sum};
-use super::followed::Followed;
-use super::{Key, Manager};
-use crate::asker::Asker;
+use super::tracked_target::TrackedTarget;
+use super::{Manager, TargetKey};
+use crate::admission::cost::{Read, Sum};
 use crate::clock;
 use crate::plan::{Lease, Plan};
+use crate::principal::Principal;
 use crate::request::{AccessError, Availability, Cost, Granted, SetError, SetSpec};
 
 /// Why a metric is not sampled that can be had in principle.
@@ -24,8 +24,8 @@ const LEASES: usize = 64;
 impl Manager {
     /// Grants a lease, or says why not and what would be granted.
     pub(super) async fn set(&mut self, set: SetSpec) -> Result<Granted, SetError> {
-        let key: Key = set.job_id.clone();
-        let followed = self.access(set.asker, &key, Access::Change)?;
+        let key: TargetKey = set.job_id.clone();
+        let followed = self.access(set.principal, &key, Access::Change)?;
         let duration_us = self.duration_us(&set)?;
         let chosen = set.wishes.iter().flat_map(|(selector, _)| followed.choose(selector));
         let chosen: BTreeSet<String> = chosen.map(|definition| definition.name()).collect();
@@ -39,9 +39,10 @@ impl Manager {
         let mut plan = followed.plan.clone();
         for (selector, period) in &set.wishes {
             // Asked once more, the same wish is another one in its place.
-            plan.leases.retain(|lease| lease.asker.uid != set.asker.uid || lease.selector != *selector);
-            let (selector, period, asker) = (selector.clone(), *period, set.asker);
-            plan.leases.push(Lease { selector, period, asker, until_us, ends_ns });
+            plan.leases
+                .retain(|lease| lease.principal.uid != set.principal.uid || lease.selector != *selector);
+            let (selector, period, principal) = (selector.clone(), *period, set.principal);
+            plan.leases.push(Lease { selector, period, principal, until_us, ends_ns });
         }
         if plan.leases.len() > LEASES {
             return Err(SetError::TooMany(LEASES));
@@ -49,7 +50,7 @@ impl Manager {
         let Some(mut followed) = self.followed.remove(&key) else { return Err(AccessError::Unknown.into()) };
         let wished = set.wishes.iter().flat_map(|(selector, _)| followed.choose(selector)).collect();
         self.probe(&mut followed, wished);
-        if !set.asker.administrator
+        if !set.principal.administrator
             && let Err(error) = self.check_budget(&key, &followed, &plan, &set)
         {
             self.followed.insert(key, followed);
@@ -80,7 +81,7 @@ impl Manager {
     fn duration_us(&self, set: &SetSpec) -> Result<u64, SetError> {
         let longest = self.config.limits.longest_lease;
         let duration_us = set.duration_us.unwrap_or(longest.as_micros());
-        if !set.asker.administrator && duration_us > longest.as_micros() {
+        if !set.principal.administrator && duration_us > longest.as_micros() {
             return Err(SetError::TooLong(longest));
         }
         let Some(since_us) = set.since_us else { return Ok(duration_us) };
@@ -90,8 +91,8 @@ impl Manager {
     }
 
     /// Whether no metric would be sampled at a shorter period than users may ask for.
-    fn check_floors(&self, set: &SetSpec, followed: &Followed) -> Result<(), SetError> {
-        if set.asker.administrator {
+    fn check_floors(&self, set: &SetSpec, followed: &TrackedTarget) -> Result<(), SetError> {
+        if set.principal.administrator {
             return Ok(());
         }
         let floors = set.wishes.iter().flat_map(|(selector, period)| {
@@ -108,11 +109,11 @@ impl Manager {
         }
     }
 
-    /// Whether a plan of one subject is within the budgets, and how short the periods of what is wished might be.
+    /// Whether a plan of one target is within the budgets, and how short the periods of what is wished might be.
     fn check_budget(
         &self,
-        key: &Key,
-        followed: &Followed,
+        key: &TargetKey,
+        followed: &TrackedTarget,
         plan: &Plan,
         set: &SetSpec,
     ) -> Result<(), SetError> {
@@ -154,14 +155,14 @@ impl Manager {
         }
     }
 
-    /// What sampling a subject by a plan costs, as it was found to be on this machine.
-    pub(super) fn cost(&self, followed: &Followed, plan: &Plan) -> Cost {
+    /// What sampling a target by a plan costs, as it was found to be on this machine.
+    pub(super) fn cost(&self, followed: &TrackedTarget, plan: &Plan) -> Cost {
         self.sum(followed, plan).cost(self.governor.slowness())
     }
 
     /// The parts of the cost. What a read takes is known from the data where the source is read at that period already,
     /// else from the probe; perf events that count already were not probed again.
-    pub(super) fn sum(&self, followed: &Followed, plan: &Plan) -> Sum {
+    pub(super) fn sum(&self, followed: &TrackedTarget, plan: &Plan) -> Sum {
         let mut periods: BTreeMap<&str, Vec<Period>> = BTreeMap::new();
         let mut warm_ns: BTreeMap<&str, f64> = BTreeMap::new();
         let period = |plan: &Plan, name: &str| plan.period(name).map(|(period, _)| period);
@@ -206,14 +207,14 @@ impl Manager {
         sum
     }
 
-    /// Ends the leases of one person on a job; an administrator's word ends all. Says how many ended.
+    /// ExitEvents the leases of one person on a job; an administrator's word ends all. Says how many ended.
     pub(super) async fn reset(
         &mut self,
-        asker: Asker,
+        principal: Principal,
         job_id: Option<Identifier>,
     ) -> Result<usize, AccessError> {
-        self.access(asker, &job_id, Access::Change)?;
-        Ok(self.drop_leases(&job_id, |lease| asker.is_or_stands_for(Some(lease.asker.uid))).await)
+        self.access(principal, &job_id, Access::Change)?;
+        Ok(self.drop_leases(&job_id, |lease| principal.can_access(Some(lease.principal.uid))).await)
     }
 
     /// When the next lease ends, in nanoseconds of the monotonic clock.
@@ -222,16 +223,16 @@ impl Manager {
         leases.map(|lease| lease.ends_ns).min()
     }
 
-    /// Ends the leases whose time has come.
+    /// ExitEvents the leases whose time has come.
     pub(super) async fn end_leases(&mut self) {
         let now_ns = clock::monotonic_ns();
-        let keys: Vec<Key> = self.followed.keys().cloned().collect();
+        let keys: Vec<TargetKey> = self.followed.keys().cloned().collect();
         for key in keys {
             self.drop_leases(&key, |lease| lease.ends_ns <= now_ns).await;
         }
     }
 
-    async fn drop_leases(&mut self, key: &Key, ends: impl Fn(&Lease) -> bool) -> usize {
+    async fn drop_leases(&mut self, key: &TargetKey, ends: impl Fn(&Lease) -> bool) -> usize {
         let has_some = self.followed.get(key).is_some_and(|followed| followed.plan.leases.iter().any(&ends));
         if !has_some {
             return 0;
@@ -252,7 +253,7 @@ impl Manager {
 }
 
 /// What the wishes have come to: the metrics that are sampled, and those that cannot be.
-fn granted(followed: &Followed, set: &SetSpec, until_us: i64) -> Granted {
+fn granted(followed: &TrackedTarget, set: &SetSpec, until_us: i64) -> Granted {
     let chosen = |name: &str| set.wishes.iter().any(|(selector, _)| selector.matches(name));
     let in_force = followed.plan_in_force().into_iter().filter(|(name, _)| chosen(name));
     let unavailable = followed.unavailable.iter().filter(|(name, _)| chosen(name)).cloned();

@@ -3,24 +3,24 @@
 //! Everything slow happens here, so that the sampler never waits for a file to open or a perf event to close.
 
 mod access;
-mod annotate;
 pub(crate) mod capacity;
-mod cost;
-mod endings;
-mod followed;
+mod user_events;
+
+mod final_sample;
 mod govern;
-mod governor;
+mod tracked_target;
+
+mod announced_jobs;
+mod calibration;
 mod jobs;
 mod leases;
-mod owners;
-mod parts;
+mod owner_lookup;
 mod placement;
 mod probe;
-mod pulse;
-mod refused;
+mod refused_requests;
 mod sluids;
 mod sources;
-mod started;
+mod steps;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,49 +37,49 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use crate::accounts::Rights;
+use crate::cgroups::Mounts;
 use crate::clock;
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::delivery::tap::Tap;
-use crate::jobs::discovery::Discovery;
-use crate::jobs::ends::Ends;
-use crate::jobs::hierarchy::Mounts;
-use crate::jobs::ids::Ids;
-use crate::jobs::lookout::Lookout;
-use crate::jobs::open::Subject;
 use crate::kernel;
+use crate::lanes::{Channels, Command, EventRecord, Notice, SourceId};
+use crate::lifecycle::discovery::Discovery;
+use crate::lifecycle::exit_events::ExitEvents;
+use crate::lifecycle::exit_watcher::ExitWatcher;
 use crate::log;
 use crate::plan::Plan;
 use crate::request::{AccessError, Request};
-use crate::sampler::{Command, Notice, Port, SourceId, Told};
-use crate::status::Board;
+use crate::sources::Target;
+use crate::stats_cache::StatsCache;
+use crate::targets::ids::Ids;
+use crate::user_database::Rights;
 
+use crate::admission::governor::Governor;
 use access::Access;
+use announced_jobs::AnnouncedJobs;
+use calibration::Calibration;
 use capacity::Capacity;
-use endings::Stirred;
-use followed::{Followed, PerfOpened};
+use final_sample::PendingRescans;
 use govern::Used;
-use governor::Governor;
 use placement::Placement;
-use pulse::Pulse;
 use sluids::Sluids;
-use started::StartedJobs;
+use tracked_target::{PerfOpened, TrackedTarget};
 
 /// How long to wait for the sampler to take a command when too many wait: it takes them all at its next wake-up.
 const COMMAND_RETRY: Duration = Duration::from_millis(1);
 
 /// The node has no job id, and comes first.
-type Key = Option<Identifier>;
+type TargetKey = Option<Identifier>;
 
 /// How often what is sampled is handed on while somebody watches.
 const SHOW_EVERY: Duration = Duration::from_millis(200);
 
 /// What the manager shares with the sampler and the sender.
 pub(crate) struct Shared {
-    pub(crate) port: Arc<Port>,
+    pub(crate) channels: Arc<Channels>,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) board: Arc<Board>,
+    pub(crate) stats_cache: Arc<StatsCache>,
     pub(crate) tap: Arc<Tap>,
 }
 
@@ -88,25 +88,25 @@ pub(crate) struct Manager {
     config: Config,
     mounts: Mounts,
     cpus: Vec<usize>,
-    port: Arc<Port>,
+    channels: Arc<Channels>,
     counters: Arc<Counters>,
-    board: Arc<Board>,
+    stats_cache: Arc<StatsCache>,
     tap: Arc<Tap>,
     ids: Ids,
-    followed: BTreeMap<Key, Followed>,
-    owners: BTreeMap<SourceId, Key>,
+    followed: BTreeMap<TargetKey, TrackedTarget>,
+    owners: BTreeMap<SourceId, TargetKey>,
     free: BTreeSet<SourceId>,
     next_source: u32,
     discovery: Discovery,
-    started: StartedJobs,
+    started: AnnouncedJobs,
     sluids: Sluids,
     capacity: Capacity,
-    ends: Option<Ends>,
-    stirred: Stirred,
+    ends: Option<ExitEvents>,
+    stirred: PendingRescans,
     idle_since: Instant,
     governor: Governor,
     used: Used,
-    pulse: Pulse,
+    pulse: Calibration,
     placement: Placement,
     rights: watch::Sender<Rights>,
 }
@@ -119,16 +119,16 @@ impl Manager {
         shared: Shared,
         rights: watch::Sender<Rights>,
     ) -> Self {
-        let Shared { port, counters, board, tap } = shared;
+        let Shared { channels, counters, stats_cache, tap } = shared;
         let discovery = discovery_of(&config, &mounts);
-        let placement = Placement::new(Arc::clone(&port));
+        let placement = Placement::new(Arc::clone(&channels));
         Self {
             config,
             mounts,
             cpus,
-            port,
+            channels,
             counters,
-            board,
+            stats_cache,
             tap,
             ids: Ids::default(),
             followed: BTreeMap::new(),
@@ -136,15 +136,15 @@ impl Manager {
             free: BTreeSet::new(),
             next_source: 0,
             discovery,
-            started: StartedJobs::default(),
+            started: AnnouncedJobs::default(),
             sluids: Sluids::default(),
             capacity: Capacity::new(),
-            ends: endings::watch(),
-            stirred: Stirred::new(),
+            ends: final_sample::watch(),
+            stirred: PendingRescans::new(),
             idle_since: Instant::now(),
             governor: Governor::default(),
             used: Used::default(),
-            pulse: Pulse::default(),
+            pulse: Calibration::default(),
             placement,
             rights,
         }
@@ -164,12 +164,12 @@ impl Manager {
         self.follow_node().await;
         self.capacity.begin();
         self.look_for_jobs().await;
-        let port = Arc::clone(&self.port);
+        let channels = Arc::clone(&self.channels);
         let mut watched = changes_of(&self.discovery);
         let ends = self.ends.as_ref().and_then(|ends| waitable(ends.descriptor()).ok());
         let mut governing = tokio::time::interval(govern::EVERY);
         governing.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut feeling = tokio::time::interval(pulse::EVERY);
+        let mut feeling = tokio::time::interval(calibration::EVERY);
         feeling.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut showing = tokio::time::interval(SHOW_EVERY);
         showing.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -191,7 +191,7 @@ impl Manager {
                 },
                 ready = notices.readable() => {
                     if let Ok(mut guard) = ready {
-                        port.notices_doorbell().silence();
+                        channels.notices_event().clear();
                         guard.clear_ready();
                     }
                     self.heed_notices().await;
@@ -218,19 +218,19 @@ impl Manager {
                 }
                 _ = feeling.tick() => self.pulse.take(),
                 () = until(self.placement.next_ns()) => self.placement.look(),
-                _ = showing.tick(), if self.tap.is_watched() => self.command(Command::Show).await,
+                _ = showing.tick(), if self.tap.is_watched() => self.command(Command::FlushForWatch).await,
             }
         }
     }
 
     /// What sees the ends of jobs at once, for a thread of its own; none where there is nothing to be seen with.
-    pub(crate) fn lookout(&self) -> Option<Arc<Lookout>> {
-        self.ends.as_ref().map(Ends::lookout).cloned()
+    pub(crate) fn lookout(&self) -> Option<Arc<ExitWatcher>> {
+        self.ends.as_ref().map(ExitEvents::lookout).cloned()
     }
 
     async fn command(&self, command: Command) {
         let mut command = command;
-        while let Err(refused) = self.port.command(command) {
+        while let Err(refused) = self.channels.command(command) {
             command = refused;
             tokio::time::sleep(COMMAND_RETRY).await;
         }
@@ -302,20 +302,20 @@ impl Manager {
 
     async fn follow_node(&mut self) {
         let plan = Plan { baseline: self.config.baseline.clone(), ..Plan::default() };
-        let subject = Subject::Node(Arc::clone(&self.counters));
-        self.follow(None, None, subject, plan, None).await;
+        let target = Target::Node(Arc::clone(&self.counters));
+        self.follow(None, None, target, plan, None).await;
     }
 
     async fn follow(
         &mut self,
-        key: Key,
+        key: TargetKey,
         descriptor: Option<JobDescriptor>,
-        subject: Subject,
+        target: Target,
         plan: Plan,
         found_at: Option<PathBuf>,
     ) {
         let job = descriptor.map(|descriptor| self.ids.job(descriptor));
-        let mut followed = Followed::new(job, subject, plan, found_at);
+        let mut followed = TrackedTarget::new(job, target, plan, found_at);
         self.open(&key, &mut followed, true).await;
         self.tell_plan(&mut followed, None).await;
         self.followed.insert(key, followed);
@@ -323,10 +323,10 @@ impl Manager {
     }
 
     /// Puts into the data which periods are in force from now on.
-    async fn tell_plan(&self, followed: &mut Followed, cause: Option<Cause>) {
+    async fn tell_plan(&self, followed: &mut TrackedTarget, cause: Option<Cause>) {
         for change in followed.plan_changes(cause) {
-            let told = Told { job: followed.job.clone(), event: Event::PlanChange(change) };
-            self.command(Command::Tell(Box::new(told))).await;
+            let told = EventRecord { job: followed.job.clone(), event: Event::PlanChange(change) };
+            self.command(Command::RecordEvent(Box::new(told))).await;
         }
     }
 
@@ -337,7 +337,7 @@ impl Manager {
 
     async fn heed_notices(&mut self) {
         let mut look = false;
-        while let Some(notice) = self.port.next_notice() {
+        while let Some(notice) = self.channels.next_notice() {
             match notice {
                 Notice::Removed(id, source) => {
                     drop(source);
@@ -353,8 +353,8 @@ impl Manager {
                 }
                 Notice::Changed(id) => self.reopen_later(id),
                 Notice::Failed(id, errno) => {
-                    let subject = self.owners.get(&id).map_or_else(String::new, describe);
-                    log::warning(&format!("a source of {subject} cannot be read any more: {errno}"));
+                    let target = self.owners.get(&id).map_or_else(String::new, describe);
+                    log::warning(&format!("a source of {target} cannot be read any more: {errno}"));
                     if let Some(followed) = self.owners.get(&id).and_then(|key| self.followed.get_mut(key)) {
                         // Should it be a perf group, it is no longer worth keeping.
                         followed.perf = PerfOpened::default();
@@ -379,7 +379,7 @@ impl Manager {
         self.config = config;
         self.rights.send_replace(Rights::of(&self.config));
         if baseline_changed {
-            let keys: Vec<Key> = self.followed.keys().cloned().collect();
+            let keys: Vec<TargetKey> = self.followed.keys().cloned().collect();
             for key in keys {
                 let Some(mut followed) = self.followed.remove(&key) else { continue };
                 followed.plan.baseline = self.config.baseline.clone();
@@ -407,7 +407,7 @@ impl Manager {
     }
 }
 
-fn describe(key: &Key) -> String {
+fn describe(key: &TargetKey) -> String {
     key.as_ref().map_or_else(|| "the node".to_owned(), |job_id| format!("job {job_id}"))
 }
 

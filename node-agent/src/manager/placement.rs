@@ -13,8 +13,8 @@ use rustix::io;
 use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 
 use crate::clock;
+use crate::lanes::Channels;
 use crate::log;
-use crate::sampler::Port;
 
 /// How often a sampler that takes much is looked at, and moved where no CPU is free.
 const DENSE: Duration = Duration::from_millis(250);
@@ -34,7 +34,7 @@ const FREE: f64 = 0.5;
 /// Decides on which CPU the sampler's thread is woken.
 #[derive(Debug)]
 pub(super) struct Placement {
-    port: Arc<Port>,
+    channels: Arc<Channels>,
     /// The CPUs on which the agent may run, as whoever started it has decided.
     allowed: Vec<usize>,
     /// Where the thread was put.
@@ -53,13 +53,13 @@ struct Ticks {
 }
 
 impl Placement {
-    /// Of the sampler on the other side of `port`, should the kernel leave its thread where it is.
-    pub(super) fn new(port: Arc<Port>) -> Self {
+    /// Of the sampler on the other side of `channels`, should the kernel leave its thread where it is.
+    pub(super) fn new(channels: Arc<Channels>) -> Self {
         let allowed = sched_getaffinity(None).map(|set| members(&set)).unwrap_or_default();
         // Where there is no choice, there is nothing to do.
         let looked_ns = clock::monotonic_ns();
         let next_ns = (allowed.len() > 1).then(|| looked_ns + nanos(DENSE));
-        Self { port, allowed, placed: None, next_ns, looked_ns, used_ns: 0, ticks: BTreeMap::new() }
+        Self { channels, allowed, placed: None, next_ns, looked_ns, used_ns: 0, ticks: BTreeMap::new() }
     }
 
     /// When to look next; never, where somebody else has decided.
@@ -70,7 +70,7 @@ impl Placement {
     /// Looks at what the thread takes, and puts it elsewhere if that is better.
     pub(super) fn look(&mut self) {
         let now_ns = clock::monotonic_ns();
-        let Some(thread) = self.port.fixed_thread() else {
+        let Some(thread) = self.channels.realtime_thread() else {
             self.next_ns = Some(now_ns + nanos(SPARSE));
             return;
         };

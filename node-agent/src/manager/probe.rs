@@ -1,4 +1,4 @@
-//! What a subject could give that is not sampled now: found out by opening it, reading it a few times, and closing it.
+//! What a target could give that is not sampled now: found out by opening it, reading it a few times, and closing it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use polymeter_proto::catalogue::{self, Definition, Scope};
 use polymeter_proto::name::Selector;
 use tokio::time::Instant;
 
-use super::followed::Followed;
-use super::{Key, Manager};
+use super::tracked_target::TrackedTarget;
+use super::{Manager, TargetKey};
 use crate::clock;
 use crate::request::{Availability, MetricView};
-use crate::source::perf::Unavailable;
-use crate::source::{Reading, Text};
+use crate::sources::perf::Unavailable;
+use crate::sources::{ReadBuffer, Reading};
 
 /// Reads of a source that was opened for trial. The first finds out where its lines are, and does not count.
 const READS: u32 = 5;
@@ -20,7 +20,7 @@ const READS: u32 = 5;
 /// How long is believed what was found out: devices and events come and go seldom.
 const BELIEVED: Duration = Duration::from_secs(60);
 
-/// What was found out of a subject, by the names of metrics.
+/// What was found out of a target, by the names of metrics.
 #[derive(Debug, Default)]
 pub(super) struct Probe {
     since: Option<Instant>,
@@ -28,7 +28,7 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// Forgets everything: the subject's files have changed.
+    /// Forgets everything: the target's files have changed.
     pub(super) fn forget(&mut self) {
         self.found.clear();
         self.since = None;
@@ -38,7 +38,7 @@ impl Probe {
 impl Manager {
     /// Finds out what of `definitions` can be had, and what it costs, where that is not known. perf events that count
     /// already are left alone.
-    pub(super) fn probe(&self, followed: &mut Followed, definitions: Vec<Definition>) {
+    pub(super) fn probe(&self, followed: &mut TrackedTarget, definitions: Vec<Definition>) {
         if followed.probe.since.is_some_and(|since| since.elapsed() > BELIEVED) {
             followed.probe.forget();
         }
@@ -53,11 +53,11 @@ impl Manager {
         if unknown.is_empty() {
             return;
         }
-        let (opened, unavailable) = self.opener(followed).open(&followed.subject, &unknown);
+        let (opened, unavailable) = self.source_factory(followed).open(&followed.target, &unknown);
         // What was opened and has no line of a metric may get one later.
         let mut found: BTreeMap<String, Availability> =
             unknown.iter().map(|definition| (definition.name(), Availability::NotNow)).collect();
-        let mut text = Text::default();
+        let mut text = ReadBuffer::default();
         for mut opened in opened {
             let mut reading = Reading::absent(opened.source.slots().len());
             opened.source.read(&mut text, &mut reading);
@@ -76,8 +76,8 @@ impl Manager {
         followed.probe.found.append(&mut found);
     }
 
-    /// What of the catalogue a subject has.
-    fn metrics(&self, followed: &mut Followed) -> Vec<MetricView> {
+    /// What of the catalogue a target has.
+    fn metrics(&self, followed: &mut TrackedTarget) -> Vec<MetricView> {
         let Ok(everything) = "*".parse::<Selector>() else { return Vec::new() };
         self.probe(followed, followed.choose(&everything));
         let recent: BTreeMap<String, f64> = self.recent_ns(followed);
@@ -100,7 +100,7 @@ impl Manager {
     }
 
     /// What of the catalogue a job or the node has; none where no such job is followed.
-    pub(super) fn metrics_of(&mut self, key: &Key) -> Option<Vec<MetricView>> {
+    pub(super) fn metrics_of(&mut self, key: &TargetKey) -> Option<Vec<MetricView>> {
         let mut followed = self.followed.remove(key)?;
         let metrics = self.metrics(&mut followed);
         self.followed.insert(key.clone(), followed);
@@ -108,8 +108,8 @@ impl Manager {
     }
 
     /// What a read of each open source took of late, in nanoseconds.
-    pub(super) fn recent_ns(&self, followed: &Followed) -> BTreeMap<String, f64> {
-        let pinned = self.board.of(followed.job.as_ref().map(|job| job.handle));
+    pub(super) fn recent_ns(&self, followed: &TrackedTarget) -> BTreeMap<String, f64> {
+        let pinned = self.stats_cache.of(followed.job.as_ref().map(|job| job.handle));
         let measured = pinned.into_iter().filter(|(_, pinned)| pinned.recent_ns > 0.0);
         measured.map(|(name, pinned)| (name, pinned.recent_ns)).collect()
     }
@@ -129,14 +129,14 @@ fn typical_ns(mut read: impl FnMut()) -> f64 {
     f64::from(u32::try_from(typical).unwrap_or(u32::MAX))
 }
 
-impl Followed {
+impl TrackedTarget {
     /// Whether a metric is sampled.
     pub(super) fn samples(&self, name: &str) -> bool {
         let mut slots = self.whole().flat_map(|(_, source)| &source.slots);
         slots.any(|slot| slot.definition.name() == name)
     }
 
-    /// The metrics of this subject that a selector chooses.
+    /// The metrics of this target that a selector chooses.
     pub(super) fn choose(&self, selector: &Selector) -> Vec<Definition> {
         let of_job = self.job.is_some();
         let mut chosen = catalogue::select(selector);

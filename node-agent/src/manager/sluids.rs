@@ -14,11 +14,11 @@ use polymeter_proto::series::Identifier;
 use tokio::time::Instant;
 
 use super::Manager;
+use crate::cgroups::JobCgroups;
 use crate::clock;
-use crate::jobs::discovery::Found;
-use crate::jobs::hierarchy::JobCgroups;
+use crate::lifecycle::discovery::Found;
 use crate::log;
-use crate::source::processes::listed;
+use crate::sources::process_sum::listed;
 
 /// How long a job may be without a process that says its number: a step comes right after its cgroups.
 const PATIENCE: Duration = Duration::from_secs(2);

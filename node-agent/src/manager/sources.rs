@@ -1,4 +1,4 @@
-//! Opens the sources of a subject, gives them their periods, and puts new ones in the place of old ones.
+//! Opens the sources of a target, gives them their periods, and puts new ones in the place of old ones.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,24 +8,24 @@ use polymeter_proto::catalogue::Definition;
 use polymeter_proto::series::Identifier;
 use tokio::time::Instant;
 
-use super::followed::{Followed, OpenSource, PerfOpened};
-use super::{Key, Manager};
-use crate::jobs::open::{Opened, Opener, Subject};
+use super::tracked_target::{OpenSource, PerfOpened, TrackedTarget};
+use super::{Manager, TargetKey};
+use crate::lanes::{ActiveSource, Command, Group, SourceId, SourceKey};
 use crate::log;
-use crate::sampler::{ActiveSource, Command, Group, SourceId, SourceKey};
-use crate::source::perf::Unavailable;
-use crate::source::{Descendants, Looked, Outcome, Reading, Source, SummedSource, Text};
+use crate::sources::perf::Unavailable;
+use crate::sources::{Descendants, Outcome, ReadBuffer, Reading, ScanResult, Source, SummedFileSource};
+use crate::sources::{Opened, SourceFactory, Target};
 
-/// How long after a change the sources of a subject are opened anew at the earliest, so that a device that comes and
+/// How long after a change the sources of a target are opened anew at the earliest, so that a device that comes and
 /// goes all the time costs little.
 const REOPEN_AFTER: Duration = Duration::from_secs(2);
 
 impl Manager {
-    /// Brings the sources of a subject in line with its plan. Files are opened anew where others are wanted, or where
+    /// Brings the sources of a target in line with its plan. Files are opened anew where others are wanted, or where
     /// that is asked for because something came or went; else they only get other periods. perf events that are open
     /// go on counting in any case. A job's new sources are read at once: its first reading waits for no deadline, also
     /// where its cgroups come one after the other.
-    pub(super) async fn open(&mut self, key: &Key, followed: &mut Followed, anew: bool) {
+    pub(super) async fn open(&mut self, key: &TargetKey, followed: &mut TrackedTarget, anew: bool) {
         let (perf, files) = followed.definitions();
         let target = followed.perf_target(&self.mounts);
         if target != followed.perf.target {
@@ -41,7 +41,7 @@ impl Manager {
         let anew = anew || files != followed.files;
         let wanted_files = files.iter().filter(|definition| anew && !followed.has_lasting(definition));
         let wanted: Vec<_> = wanted_files.chain(new_perf.iter()).cloned().collect();
-        let (opened, unavailable) = self.opener(followed).open(&followed.subject, &wanted);
+        let (opened, unavailable) = self.source_factory(followed).open(&followed.target, &wanted);
         self.read_ended().await;
         followed.perf.groups += opened.iter().filter(|opened| is_perf(&opened.name)).count();
         followed.perf.definitions.extend(new_perf);
@@ -57,9 +57,9 @@ impl Manager {
         self.replace(key, followed, opened, before, anew).await;
     }
 
-    /// What opens sources of a subject beside those that it has.
-    pub(super) fn opener(&self, followed: &Followed) -> Opener<'_> {
-        Opener {
+    /// What opens sources of a target beside those that it has.
+    pub(super) fn source_factory(&self, followed: &TrackedTarget) -> SourceFactory<'_> {
+        SourceFactory {
             mounts: &self.mounts,
             cpus: &self.cpus,
             perf_descriptors: self.config.perf_descriptors.min(self.capacity.spare()),
@@ -69,7 +69,7 @@ impl Manager {
     }
 
     /// Gives sources that stay open the periods of the plan, and closes perf groups of which nothing is wanted.
-    async fn regroup(&mut self, followed: &mut Followed, kept: BTreeMap<String, OpenSource>) {
+    async fn regroup(&mut self, followed: &mut TrackedTarget, kept: BTreeMap<String, OpenSource>) {
         for (name, source) in kept {
             let Ok(called) = Identifier::try_from(name.as_str()) else { continue };
             let groups = self.groups(followed, &called, &source);
@@ -88,8 +88,8 @@ impl Manager {
     /// Puts what was opened in the place of what has the same name, and closes what has no successor.
     pub(super) async fn replace(
         &mut self,
-        key: &Key,
-        followed: &mut Followed,
+        key: &TargetKey,
+        followed: &mut TrackedTarget,
         opened: Vec<Opened>,
         mut before: BTreeMap<String, OpenSource>,
         anew: bool,
@@ -115,7 +115,7 @@ impl Manager {
             let groups = self.groups(followed, &called, &open);
             let source_key = SourceKey { job: followed.job.clone(), name: called };
             let active = ActiveSource::new(Arc::new(source_key), source, groups);
-            let active = active.going_on(|slot| followed.progress(slot));
+            let active = active.with_progress(|slot| followed.progress(slot));
             self.owners.insert(id, key.clone());
             added.push((id, Box::new(active)));
             followed.sources.insert(name, open);
@@ -130,7 +130,12 @@ impl Manager {
         }
     }
 
-    fn groups(&mut self, followed: &mut Followed, called: &Identifier, source: &OpenSource) -> Vec<Group> {
+    fn groups(
+        &mut self,
+        followed: &mut TrackedTarget,
+        called: &Identifier,
+        source: &OpenSource,
+    ) -> Vec<Group> {
         let period = |name: &str| source.period(&followed.plan, name);
         self.ids.groups(followed.job.as_ref(), called, &mut followed.series, &source.slots, period)
     }
@@ -146,7 +151,7 @@ impl Manager {
     /// cgroup do not come again, and their numbers may be others'.
     pub(super) fn end_lasting(&mut self, id: SourceId) {
         let Some(followed) = self.owners.get(&id).and_then(|key| self.followed.get_mut(key)) else { return };
-        if matches!(followed.subject, Subject::Cgroups(_)) {
+        if matches!(followed.target, Target::Cgroups(_)) {
             let ended =
                 followed.sources.iter_mut().filter(|(name, source)| source.id == id && !is_perf(name));
             ended.for_each(|(_, source)| source.is_lasting = false);
@@ -155,18 +160,18 @@ impl Manager {
 
     /// Has the cgroups read that came below those of a job's sources which count for each cgroup apart. Says whether there are more
     /// to be found soon.
-    pub(super) fn look_below(followed: &mut Followed, spare: usize) -> bool {
+    pub(super) fn look_below(followed: &mut TrackedTarget, spare: usize) -> bool {
         let mut again = false;
         if spare == 0 {
             return again;
         }
         for (name, source) in &mut followed.sources {
-            match source.below.as_mut().map(Descendants::look) {
-                None | Some(Looked::All) => {}
-                Some(Looked::Some) => again = true,
-                Some(Looked::TooMany) => {
+            match source.below.as_mut().map(Descendants::scan) {
+                None | Some(ScanResult::All) => {}
+                Some(ScanResult::Some) => again = true,
+                Some(ScanResult::TooMany) => {
                     let job = followed.job.as_ref().map_or("", |job| job.descriptor.job_id.as_str());
-                    let most = SummedSource::CGROUPS;
+                    let most = SummedFileSource::CGROUPS;
                     log::warning(&format!(
                         "job {job} has more than {most} cgroups: {name} is the sum over {most} of them"
                     ));
@@ -184,22 +189,22 @@ impl Manager {
 
     pub(super) async fn reopen_due(&mut self) {
         let now = Instant::now();
-        let (mut text, mut nothing) = (Text::default(), Reading::default());
+        let (mut text, mut nothing) = (ReadBuffer::default(), Reading::default());
         for followed in self.followed.values_mut() {
             let woken = |source: &mut Source| source.read(&mut text, &mut nothing) == Outcome::Changed;
             if followed.dormant.iter_mut().any(woken) {
                 followed.reopen_at.get_or_insert(now);
             }
         }
-        let due = |followed: &Followed| followed.reopen_at.is_some_and(|at| at <= now);
-        let keys: Vec<Key> =
+        let due = |followed: &TrackedTarget| followed.reopen_at.is_some_and(|at| at <= now);
+        let keys: Vec<TargetKey> =
             self.followed.iter().filter(|(_, followed)| due(followed)).map(|(key, _)| key.clone()).collect();
         for key in keys {
             self.reopen(&key).await;
         }
     }
 
-    pub(super) async fn reopen(&mut self, key: &Key) {
+    pub(super) async fn reopen(&mut self, key: &TargetKey) {
         let Some(mut followed) = self.followed.remove(key) else { return };
         followed.reopen_at = None;
         followed.probe.forget();

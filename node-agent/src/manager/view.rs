@@ -1,10 +1,10 @@
 //! What is followed and how it goes, for whoever asks.
 
-use super::followed::Followed;
-use super::{Key, Manager};
-use crate::jobs::open::Subject;
+use super::tracked_target::TrackedTarget;
+use super::{Manager, TargetKey};
 use crate::request::{JobView, SourceView, View};
-use crate::status::Pinned;
+use crate::sources::Target;
+use crate::stats_cache::SourceStats;
 
 impl Manager {
     /// Everything that is followed.
@@ -13,8 +13,8 @@ impl Manager {
     }
 
     /// One job, or the node.
-    pub(super) fn view_of(&self, key: &Key, followed: &Followed) -> JobView {
-        let source = |(name, Pinned { tally, cost, .. })| SourceView {
+    pub(super) fn view_of(&self, key: &TargetKey, followed: &TrackedTarget) -> JobView {
+        let source = |(name, SourceStats { tally, cost, .. })| SourceView {
             name,
             tally,
             reads: cost.reads,
@@ -26,14 +26,14 @@ impl Manager {
             owner_uid: followed.owner_uid,
             owner: followed.job.as_ref().and_then(|job| job.descriptor.owner.clone()),
             started_us: followed.job.as_ref().map(|job| job.descriptor.started_us),
-            cgroups: match &followed.subject {
-                Subject::Cgroups(cgroups) => {
+            cgroups: match &followed.target {
+                Target::Cgroups(cgroups) => {
                     cgroups.directories().into_iter().map(ToOwned::to_owned).collect()
                 }
-                Subject::Processes(_) | Subject::Node(_) => Vec::new(),
+                Target::Processes(_) | Target::Node(_) => Vec::new(),
             },
             sources: self
-                .board
+                .stats_cache
                 .of(followed.job.as_ref().map(|job| job.handle))
                 .into_iter()
                 .map(source)

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use polymeter_agent::delivery::link::Link;
-use polymeter_agent::sampler::Flushed;
+use polymeter_agent::delivery::session::DeliverySession;
+use polymeter_agent::lanes::SampleBatch;
 use polymeter_proto::batch::{Column, Instant, Shape};
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
@@ -14,19 +14,19 @@ use polymeter_proto::series::{
 };
 
 pub const SESSION: SessionId = SessionId(7);
-/// A link with an outbox that nothing fills.
-pub fn link() -> Link {
+/// A delivery session whose outbox never fills.
+pub fn delivery() -> DeliverySession {
     let descriptor = SessionDescriptor {
         node: "n1".try_into().unwrap(),
         agent_version: "1".try_into().unwrap(),
         started_us: 0,
     };
-    Link::new(SESSION, descriptor, 64 << 20, 0)
+    DeliverySession::new(SESSION, descriptor, 64 << 20, 0)
 }
 
 /// A row of a shape with so many columns, of series that no other shape has.
-pub fn flushed(shapes: u32, columns: u32) -> Flushed {
-    let mut flushed = Flushed::default();
+pub fn flushed(shapes: u32, columns: u32) -> SampleBatch {
+    let mut flushed = SampleBatch::default();
     for id in 0..shapes {
         let column = |number| {
             let name = MetricName::new("node.vm.pgfault").unwrap();

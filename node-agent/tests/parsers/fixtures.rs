@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use polymeter_agent::source::Reading;
-use polymeter_agent::source::layout::{Fit, Layout, Slot, Wanted, parse};
+use polymeter_agent::sources::Reading;
+use polymeter_agent::sources::layout::{Fit, Layout, Slot, Wanted, parse};
 use polymeter_proto::catalogue::{self, Definition, Form, Hierarchy, Origin, TextFile};
 
 /// Values by the name of their metric and its labels, `cpu.usage{}`; none where there is no limit.

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use polymeter_agent::source::layout::Wanted;
+use polymeter_agent::sources::layout::Wanted;
 use polymeter_proto::catalogue::{Cell, Form, Hierarchy, Row, TextFile};
 use polymeter_proto::series::Number;
 

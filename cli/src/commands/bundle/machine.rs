@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use polymeter_agent::jobs::hierarchy::Mounts;
+use polymeter_agent::cgroups::Mounts;
 use serde::Serialize;
 
 /// The machine on which a bundle is made. What cannot be found out is absent.

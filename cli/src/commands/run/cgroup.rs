@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use polymeter_agent::jobs::hierarchy::Mounts;
+use polymeter_agent::cgroups::Mounts;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::own::OwnCgroups;

@@ -2,8 +2,8 @@
 
 use polymeter_proto::wire::message::{SkipReason, ToCollector};
 
-use super::super::content::{Content, Losses};
-use crate::sampler::Told;
+use super::super::frame_summary::{FrameSummary, LostSamples};
+use crate::lanes::EventRecord;
 
 /// What a note weighs against the window: about what its message takes on the wire.
 const NOTE_BYTES: usize = 64;
@@ -14,7 +14,7 @@ pub struct Dropped {
     /// Samples, which are counted.
     pub samples: u64,
     /// Events, which go into a later frame: whoever reads the data must know them.
-    pub events: Vec<Told>,
+    pub events: Vec<EventRecord>,
     /// The frames. What else was in them must be told again, too.
     pub frames: Vec<u64>,
 }
@@ -32,9 +32,9 @@ pub struct Acknowledged {
 #[derive(Debug)]
 pub enum Restored {
     /// A frame: its number, its bytes, and what is in it: samples, events.
-    Frame(u64, Vec<u8>, Content, Vec<Told>),
+    Frame(u64, Vec<u8>, FrameSummary, Vec<EventRecord>),
     /// A note: the first and the last of the frames that will never come, what was in them, and why.
-    Skipped(u64, u64, Losses, SkipReason),
+    Skipped(u64, u64, LostSamples, SkipReason),
 }
 
 impl Restored {
@@ -56,11 +56,11 @@ impl Restored {
 pub(super) enum What {
     Frame {
         bytes: Vec<u8>,
-        content: Content,
-        events: Vec<Told>,
+        summary: FrameSummary,
+        events: Vec<EventRecord>,
     },
     Skipped {
-        losses: Losses,
+        losses: LostSamples,
         reason: SkipReason,
     },
     /// All of the entry's segment lies on the disk.

@@ -22,8 +22,8 @@ use polymeter_proto::wire::message::{SkipReason, ToCollector};
 
 pub use self::entry::{Acknowledged, Dropped, Outgoing, Restored, Spill};
 use self::entry::{Entry, What};
-use super::content::{Content, Losses};
-use crate::sampler::Told;
+use super::frame_summary::{FrameSummary, LostSamples};
+use crate::lanes::EventRecord;
 
 /// Frames in the order of their sequence numbers, bounded in bytes.
 #[derive(Debug)]
@@ -108,15 +108,15 @@ impl Outbox {
 
     /// Puts in the frame [`Outbox::next_sequence`], with the events that are in it. There may be no room for it:
     /// [`Outbox::is_over`] says so, and then something must be [spilled](Self::spill) or [dropped](Self::make_room).
-    pub fn push(&mut self, bytes: Vec<u8>, content: Content, events: Vec<Told>) {
+    pub fn push(&mut self, bytes: Vec<u8>, summary: FrameSummary, events: Vec<EventRecord>) {
         self.bytes += bytes.len();
         self.own_bytes += bytes.len();
-        self.push_entry(What::Frame { bytes, content, events });
+        self.push_entry(What::Frame { bytes, summary, events });
     }
 
     /// Notes that the samples of the next frame can never be sent, for there is no frame that would hold them.
-    pub fn push_nothing(&mut self, content: &Content) {
-        self.push_entry(What::Skipped { losses: content.into(), reason: SkipReason::Refused });
+    pub fn push_nothing(&mut self, summary: &FrameSummary) {
+        self.push_entry(What::Skipped { losses: summary.into(), reason: SkipReason::Refused });
     }
 
     fn push_entry(&mut self, what: What) {
@@ -157,11 +157,11 @@ impl Outbox {
     fn skip(&mut self, position: usize, reason: SkipReason, dropped: &mut Dropped) {
         let Some(entry) = self.entries.get_mut(position) else { return };
         let (sequence, segment) = (entry.first, entry.segment);
-        let What::Frame { bytes, content, events } = &mut entry.what else { return };
-        let losses = Losses::from(&*content);
+        let What::Frame { bytes, summary, events } = &mut entry.what else { return };
+        let losses = LostSamples::from(&*summary);
         self.bytes -= bytes.len();
         self.own_bytes -= if segment.is_none() { bytes.len() } else { 0 };
-        dropped.samples += content.samples();
+        dropped.samples += summary.samples();
         dropped.events.append(events);
         dropped.frames.push(sequence);
         // A neighbour that says the same, and was not sent either, says it for both.
@@ -256,7 +256,7 @@ impl Outbox {
             {
                 *first = from;
             } else {
-                let what = What::Skipped { losses: Losses::default(), reason };
+                let what = What::Skipped { losses: LostSamples::default(), reason };
                 self.entries.push_front(Entry { first: from, last: oldest - 1, segment: None, what });
             }
         }
@@ -331,7 +331,7 @@ impl Outbox {
             first,
             last,
             segment: Some(segment),
-            what: What::Skipped { losses: Losses::default(), reason: SkipReason::Damaged },
+            what: What::Skipped { losses: LostSamples::default(), reason: SkipReason::Damaged },
         };
         for restored in restored {
             let (begin, end) = (restored.first(), restored.last());
@@ -344,9 +344,9 @@ impl Outbox {
                 count += begin - next;
             }
             let what = match restored {
-                Restored::Frame(_, bytes, content, events) => {
+                Restored::Frame(_, bytes, summary, events) => {
                     self.bytes += bytes.len();
-                    What::Frame { bytes, content, events }
+                    What::Frame { bytes, summary, events }
                 }
                 Restored::Skipped(_, _, losses, reason) => What::Skipped { losses, reason },
             };

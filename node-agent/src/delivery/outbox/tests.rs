@@ -13,7 +13,7 @@ use super::*;
 const SESSION: SessionId = SessionId(1);
 
 /// So many samples of one source.
-fn content(samples: u64, at_us: i64) -> Content {
+fn summary(samples: u64, at_us: i64) -> FrameSummary {
     let source = "stat".try_into().unwrap();
     let period = Period::SECOND;
     let shape = Arc::new(Shape { id: ShapeId(1), job: None, source, period, columns: vec![column()] });
@@ -23,7 +23,7 @@ fn content(samples: u64, at_us: i64) -> Content {
         let instant = Instant { deadline: None, time_us: at_us };
         batch.push(index, instant, std::iter::once(Some(1))).unwrap();
     }
-    Content::of(&batch)
+    FrameSummary::of(&batch)
 }
 
 fn column() -> Column {
@@ -42,7 +42,7 @@ fn outbox(frames: u8, limit_bytes: usize) -> Outbox {
 
 /// Puts in a frame of ten bytes with so many samples, and drops what has no room.
 fn push(outbox: &mut Outbox, byte: u8, samples: u64) -> u64 {
-    outbox.push(vec![byte; 10], content(samples, i64::from(byte) * 10), Vec::new());
+    outbox.push(vec![byte; 10], summary(samples, i64::from(byte) * 10), Vec::new());
     outbox.make_room().samples
 }
 
@@ -116,10 +116,10 @@ fn an_acknowledgement_that_comes_after_sending_began_anew_counts() {
 fn events_of_a_frame_that_goes_are_given_back() {
     let mut outbox = Outbox::new(SESSION, 15);
     let event = Event::JobEnded { job: JobHandle(7), at_us: 1 };
-    let told = Told { job: None, event: event.clone() };
-    outbox.push(vec![0; 10], content(1, 0), vec![told]);
+    let told = EventRecord { job: None, event: event.clone() };
+    outbox.push(vec![0; 10], summary(1, 0), vec![told]);
     assert!(outbox.make_room().events.is_empty());
-    outbox.push(vec![0; 10], content(1, 1), Vec::new());
+    outbox.push(vec![0; 10], summary(1, 1), Vec::new());
     let given_back = outbox.make_room().events;
     assert_eq!(given_back.into_iter().map(|told| told.event).collect::<Vec<_>>(), [event]);
 }
@@ -153,7 +153,7 @@ fn a_frame_larger_than_the_outbox_is_noted_too() {
 
 fn restored(frames: std::ops::RangeInclusive<u64>) -> Vec<Restored> {
     let frame = |frame: u64| {
-        Restored::Frame(frame, vec![u8::try_from(frame).unwrap(); 10], content(frame, 0), Vec::new())
+        Restored::Frame(frame, vec![u8::try_from(frame).unwrap(); 10], summary(frame, 0), Vec::new())
     };
     frames.map(frame).collect()
 }
@@ -187,7 +187,7 @@ fn what_was_spilled_keeps_its_place_and_comes_back() {
 #[test]
 fn what_is_on_the_disk_takes_no_room() {
     let mut outbox = Outbox::new(SESSION, 25);
-    (1..=3).for_each(|frame| outbox.push(vec![frame; 10], content(1, 0), Vec::new()));
+    (1..=3).for_each(|frame| outbox.push(vec![frame; 10], summary(1, 0), Vec::new()));
     assert!(outbox.is_over());
     spill(&mut outbox);
     outbox.restored(1, restored(1..=3));

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! segment: "PLS" 01, session (8 bytes), first number (8 bytes), checksum of these (4 bytes), records
-//! record:  length (4 bytes), checksum of the content (4 bytes), checksum of these (4 bytes), content
+//! record:  length (4 bytes), checksum of the summary (4 bytes), checksum of these (4 bytes), summary
 //! ```
 //!
-//! All numbers are little-endian, and checksums CRC-32. The content of a record is a message to the collector, byte for
+//! All numbers are little-endian, and checksums CRC-32. The summary of a record is a message to the collector, byte for
 //! byte: a frame, a Skipped, or a Dictionary. A segment begins with the whole dictionary, so that it can be understood
 //! alone, and says it again when it has changed.
 
@@ -15,7 +15,7 @@ use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::{self, Frame};
 use polymeter_proto::wire::message::ToCollector;
 
-use super::super::content::{Content, Losses, Sources};
+use super::super::frame_summary::{FrameSummary, LostSamples, Sources};
 use super::super::outbox::Restored;
 
 const MAGIC: [u8; 4] = *b"PLS\x01";
@@ -23,7 +23,7 @@ const MAGIC: [u8; 4] = *b"PLS\x01";
 /// Bytes in front of the records.
 pub(crate) const HEAD_BYTES: usize = 24;
 
-/// Bytes in front of each record's content.
+/// Bytes in front of each record's summary.
 const RECORD_HEAD_BYTES: usize = 12;
 
 /// How a segment begins.
@@ -36,14 +36,14 @@ pub fn head(session: SessionId, first: u64) -> Vec<u8> {
 }
 
 /// Appends a record.
-pub(crate) fn put(out: &mut Vec<u8>, content: &[u8]) {
+pub(crate) fn put(out: &mut Vec<u8>, summary: &[u8]) {
     // A frame has at most 4 MiB.
-    let len = u32::try_from(content.len()).unwrap_or(u32::MAX);
+    let len = u32::try_from(summary.len()).unwrap_or(u32::MAX);
     let mut head = len.to_le_bytes().to_vec();
-    head.extend_from_slice(&crc32fast::hash(content).to_le_bytes());
+    head.extend_from_slice(&crc32fast::hash(summary).to_le_bytes());
     head.extend_from_slice(&crc32fast::hash(&head).to_le_bytes());
     out.extend_from_slice(&head);
-    out.extend_from_slice(content);
+    out.extend_from_slice(summary);
 }
 
 /// What a segment holds, as far as it is whole.
@@ -78,16 +78,16 @@ pub fn read(bytes: &[u8]) -> Segment {
     };
     let mut sources = Sources::default();
     let mut rest = bytes.get(HEAD_BYTES..).unwrap_or_default();
-    while let Some((content, behind)) = split_record(rest) {
+    while let Some((summary, behind)) = split_record(rest) {
         rest = behind;
-        let known = content.and_then(|content| segment.take(session, content, &mut sources));
+        let known = summary.and_then(|summary| segment.take(session, summary, &mut sources));
         segment.damaged += u64::from(known.is_none());
     }
     segment.cut_bytes = rest.len();
     segment
 }
 
-/// The content of the first record, none where it is damaged, and what is behind it. None where there is no record.
+/// The summary of the first record, none where it is damaged, and what is behind it. None where there is no record.
 fn split_record(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     let (head, rest) = bytes.split_at_checked(RECORD_HEAD_BYTES)?;
     let (head, of_head) = head.split_last_chunk::<4>()?;
@@ -96,29 +96,29 @@ fn split_record(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     }
     let (len, of_content) = head.split_first_chunk::<4>()?;
     let len = usize::try_from(u32::from_le_bytes(*len)).ok().filter(|len| *len <= limits::FRAME_BYTES)?;
-    let (content, behind) = rest.split_at_checked(len)?;
+    let (summary, behind) = rest.split_at_checked(len)?;
     let checksum = u32::from_le_bytes(*of_content.first_chunk()?);
-    Some(((crc32fast::hash(content) == checksum).then_some(content), behind))
+    Some(((crc32fast::hash(summary) == checksum).then_some(summary), behind))
 }
 
 impl Segment {
-    fn take(&mut self, session: SessionId, content: &[u8], sources: &mut Sources) -> Option<()> {
-        if content.starts_with(&frame::MAGIC) {
-            let frame = Frame::decode(content).ok().filter(|frame| frame.session == session)?;
+    fn take(&mut self, session: SessionId, summary: &[u8], sources: &mut Sources) -> Option<()> {
+        if summary.starts_with(&frame::MAGIC) {
+            let frame = Frame::decode(summary).ok().filter(|frame| frame.session == session)?;
             frame.dictionary.iter().for_each(|entry| sources.learn(entry));
-            let known = Content::of_frame(&frame, sources);
+            let known = FrameSummary::of_frame(&frame, sources);
             let told = frame.events.iter().map(|event| sources.told(event)).collect();
-            self.restored.push(Restored::Frame(frame.sequence, content.to_vec(), known, told));
+            self.restored.push(Restored::Frame(frame.sequence, summary.to_vec(), known, told));
             self.dictionary.extend(frame.dictionary);
             return Some(());
         }
-        match ToCollector::decode(content).ok()? {
+        match ToCollector::decode(summary).ok()? {
             ToCollector::Dictionary { session: of, entries } if of == session => {
                 entries.iter().for_each(|entry| sources.learn(entry));
                 self.dictionary.extend(entries);
             }
             ToCollector::Skipped { session: of, first, last, reason, span_us, lost } if of == session => {
-                let losses = Losses::of_lost(lost, span_us);
+                let losses = LostSamples::of_lost(lost, span_us);
                 self.restored.push(Restored::Skipped(first, last, losses, reason));
             }
             ToCollector::Dictionary { .. } | ToCollector::Skipped { .. } | ToCollector::Answered { .. } => {

@@ -1,0 +1,69 @@
+//! How many may stand at a door, in all and of each user.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use crate::limits;
+
+/// How long to wait when there are no descriptors for another connection: until some connection ends.
+const NO_DESCRIPTORS: Duration = Duration::from_millis(100);
+
+/// The connections at one door.
+#[derive(Debug, Default)]
+pub(super) struct ConnectionLimits {
+    all: Arc<()>,
+    users: HashMap<u32, Weak<()>>,
+}
+
+/// One connection's permit, until it is dropped.
+#[derive(Debug)]
+pub(super) struct ConnectionPermit {
+    _all: Arc<()>,
+    _user: Arc<()>,
+}
+
+impl ConnectionLimits {
+    /// A permit for a connection of user `uid`; none where there are too many.
+    pub(super) fn acquire(&mut self, uid: u32) -> Option<ConnectionPermit> {
+        if Arc::strong_count(&self.all) > limits::CONTROL_CONNECTIONS {
+            return None;
+        }
+        self.users.retain(|_, user| user.strong_count() > 0);
+        let user = self.users.get(&uid).and_then(Weak::upgrade).unwrap_or_default();
+        // One count is of `user` itself.
+        if Arc::strong_count(&user) > limits::CONTROL_PER_USER {
+            return None;
+        }
+        self.users.insert(uid, Arc::downgrade(&user));
+        Some(ConnectionPermit { _all: Arc::clone(&self.all), _user: user })
+    }
+}
+
+/// A connection that was accept. When it could not be, waits a moment and gives none.
+pub(super) async fn accept<T>(connection: io::Result<T>) -> Option<T> {
+    if connection.is_err() {
+        tokio::time::sleep(NO_DESCRIPTORS).await;
+    }
+    connection.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_user_does_not_keep_the_others_out() {
+        let mut limits_by_user = ConnectionLimits::default();
+        let permits: Vec<_> = (0..100).filter_map(|_| limits_by_user.acquire(1000)).collect();
+        assert_eq!(permits.len(), limits::CONTROL_PER_USER);
+        assert!(limits_by_user.acquire(1001).is_some());
+        drop(permits);
+        assert!(limits_by_user.acquire(1000).is_some());
+        let many: Vec<_> = (0..1000).filter_map(|uid| limits_by_user.acquire(uid)).collect();
+        assert_eq!(many.len(), limits::CONTROL_CONNECTIONS);
+        drop(many);
+        assert!(limits_by_user.acquire(7).is_some());
+    }
+}

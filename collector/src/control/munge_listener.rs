@@ -1,0 +1,89 @@
+//! The door for other machines: TCP, where each request is signed by its user's munged.
+//!
+//! The collector begins with a nonce. The request is the payload of a MUNGE credential, behind a fixed text and the nonce,
+//! so that a credential that was made for something else, for another collector, or that somebody has overheard is of no
+//! use here. One request per connection.
+
+use std::io;
+use std::net::TcpListener as StdListener;
+use std::sync::Arc;
+
+use tokio::io::BufReader;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+use super::answer::{Answer, Refusal};
+use super::connection_limits::accept;
+use super::coordinator::Coordinator;
+use super::line_io;
+use super::munge::Unmunge;
+use super::payload;
+use crate::{limits, log};
+
+/// Opens the door at `address`, which is HOST:PORT.
+pub(super) fn listen(address: &str) -> io::Result<StdListener> {
+    let listener = StdListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Answers until the runtime ends.
+pub(super) async fn serve(
+    listener: StdListener,
+    unmunge: Unmunge,
+    coordinator: Arc<Coordinator>,
+) -> io::Result<()> {
+    let listener = TcpListener::from_std(listener)?;
+    let unmunges = Arc::new(Semaphore::new(limits::UNMUNGES));
+    let places = Arc::new(Semaphore::new(limits::CONTROL_CONNECTIONS));
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return Ok(()) };
+        let Some((stream, _)) = accept(listener.accept().await).await else { continue };
+        let (coordinator, unmunge, unmunges) =
+            (Arc::clone(&coordinator), unmunge.clone(), Arc::clone(&unmunges));
+        tokio::spawn(async move {
+            // A client that goes away in the middle has no use for an error.
+            serve_connection(stream, &unmunge, &unmunges, &coordinator).await.ok();
+            drop(place);
+        });
+    }
+}
+
+async fn serve_connection(
+    stream: TcpStream,
+    unmunge: &Unmunge,
+    unmunges: &Semaphore,
+    coordinator: &Arc<Coordinator>,
+) -> io::Result<()> {
+    let (read, mut write) = stream.into_split();
+    let nonce = payload::nonce()?;
+    line_io::write(&mut write, payload::greeting(&nonce).as_bytes()).await?;
+    let answer = match line_io::read(&mut BufReader::new(read), limits::CREDENTIAL_BYTES).await? {
+        Ok(None) => return Ok(()),
+        Err(refusal) => Answer::Refused(refusal),
+        Ok(Some(credential)) => match check(&credential, &nonce, unmunge, unmunges).await {
+            Ok((uid, request)) => coordinator.answer(uid, &request).await,
+            Err(refusal) => {
+                log::info(format_args!("a request is refused: {}", refusal.message));
+                Answer::Refused(refusal)
+            }
+        },
+    };
+    line_io::write(&mut write, &answer.line()).await
+}
+
+/// Who asks, and what.
+async fn check(
+    credential: &[u8],
+    nonce: &str,
+    unmunge: &Unmunge,
+    unmunges: &Semaphore,
+) -> Result<(u32, Vec<u8>), Refusal> {
+    let _permit = unmunges.acquire().await;
+    let credential = unmunge.decode(credential).await?;
+    let request = payload::request(&credential.payload, nonce).ok_or_else(|| {
+        let message = "the credential was made for something else, or for another connection";
+        Refusal::new("credential", None, message)
+    })?;
+    Ok((credential.uid, request.to_vec()))
+}

@@ -1,0 +1,75 @@
+//! The door on this machine: a Unix socket, where the kernel says who asks.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener as StdListener, UnixStream as StdStream};
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::io::BufReader;
+use tokio::net::{UnixListener, UnixStream};
+
+use super::answer::{Answer, Refusal};
+use super::connection_limits::{ConnectionLimits, accept};
+use super::coordinator::Coordinator;
+use super::line_io;
+use crate::limits;
+
+/// Opens the socket at `path`. One that nobody listens on, left by a collector that was killed, is replaced.
+pub(super) fn listen(path: &Path) -> io::Result<StdListener> {
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
+    if is_socket {
+        if StdStream::connect(path).is_ok() {
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, "another collector listens there"));
+        }
+        fs::remove_file(path)?;
+    }
+    let listener = StdListener::bind(path)?;
+    // Everybody may knock; the kernel says who it is.
+    fs::set_permissions(path, fs::Permissions::from_mode(0o666))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Answers until the runtime ends.
+pub(super) async fn serve(listener: StdListener, coordinator: Arc<Coordinator>) -> io::Result<()> {
+    let listener = UnixListener::from_std(listener)?;
+    let mut limits = ConnectionLimits::default();
+    loop {
+        let Some((stream, _)) = accept(listener.accept().await).await else { continue };
+        let Ok(uid) = stream.peer_cred().map(|peer| peer.uid()) else { continue };
+        let (coordinator, permit) = (Arc::clone(&coordinator), limits.acquire(uid));
+        tokio::spawn(async move {
+            // A client that goes away in the middle has no use for an error.
+            match permit {
+                Some(_permit) => serve_connection(stream, uid, &coordinator).await.ok(),
+                None => turn_away(stream).await.ok(),
+            };
+        });
+    }
+}
+
+async fn turn_away(mut stream: UnixStream) -> io::Result<()> {
+    let busy = Refusal::new("busy", None, "too many connections of yours; try again in a moment");
+    line_io::write(&mut stream, &Answer::Refused(busy).line()).await
+}
+
+async fn serve_connection(stream: UnixStream, uid: u32, coordinator: &Arc<Coordinator>) -> io::Result<()> {
+    // The collector's own user is as good as root.
+    let uid = if uid == rustix::process::geteuid().as_raw() { 0 } else { uid };
+    let (read, mut write) = stream.into_split();
+    let mut lines = BufReader::new(read);
+    loop {
+        match line_io::read(&mut lines, limits::REQUEST_BYTES).await? {
+            Ok(None) => return Ok(()),
+            Ok(Some(request)) => {
+                line_io::write(&mut write, &coordinator.answer(uid, &request).await.line()).await?
+            }
+            Err(refusal) => return line_io::write(&mut write, &Answer::Refused(refusal).line()).await,
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Real cgroups that go with the test, whatever becomes of it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{pause, unique, wait_until};
+
+/// The controllers of version 1 in which jobs are made.
+pub const V1: [&str; 4] = ["cpu", "cpuacct", "memory", "pids"];
+
+/// The name of version 2, where a controller's is asked for.
+pub const V2: &str = "";
+
+/// Where the hierarchy of a controller of version 1, or that of version 2, is mounted.
+pub fn root(controller: &str) -> Option<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    mounts.lines().find_map(|line| {
+        let (mount, filesystem) = line.split_once(" - ")?;
+        let place = PathBuf::from(mount.split(' ').nth(4)?);
+        let mut words = filesystem.split(' ');
+        let (kind, options) = (words.next()?, words.nth(1)?);
+        let fits = if controller == V2 {
+            kind == "cgroup2"
+        } else {
+            kind == "cgroup" && options.split(',').any(|option| option == controller)
+        };
+        fits.then_some(place)
+    })
+}
+
+/// Why no cgroup can be made there.
+pub fn cannot_make(controller: &str) -> Option<String> {
+    let name = if controller == V2 { "cgroup version 2" } else { controller };
+    let Some(root) = root(controller) else { return Some(format!("{name} is not mounted")) };
+    let probe = root.join(unique());
+    match fs::create_dir(&probe) {
+        Err(error) => Some(format!("no cgroup can be made in {}: {error}", root.display())),
+        Ok(()) => fs::remove_dir(&probe).err().map(|error| format!("{}: {error}", probe.display())),
+    }
+}
+
+/// A place for the jobs of one test: a directory with a name of its own in each hierarchy.
+pub struct Yard {
+    /// Its name, the first part of the path of its jobs.
+    pub name: String,
+    places: Vec<PathBuf>,
+}
+
+impl Yard {
+    pub fn new() -> Self {
+        let mut yard = Self { name: unique(), places: Vec::new() };
+        for controller in V1.into_iter().chain([V2]) {
+            let place = root(controller).unwrap().join(&yard.name);
+            match fs::create_dir(&place) {
+                Ok(()) => yard.places.push(place),
+                // Controllers that are mounted together share a directory.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => panic!("{}: {error}", place.display()),
+            }
+        }
+        yard
+    }
+
+    /// What finds its jobs, for an agent's configuration.
+    pub fn pattern(&self) -> String {
+        format!("{}/job_{{job}}", self.name)
+    }
+
+    /// Makes a job's cgroups, one hierarchy after the other as schedulers do.
+    pub fn job(&self, id: &str) -> Job {
+        self.job_in(id, &self.places)
+    }
+
+    /// Makes the cgroups of a job that has them in one hierarchy only.
+    pub fn job_under(&self, id: &str, controller: &str) -> Job {
+        self.job_in(id, &[root(controller).unwrap().join(&self.name)])
+    }
+
+    fn job_in(&self, id: &str, places: &[PathBuf]) -> Job {
+        let mut job = Job { id: id.to_owned(), places: Vec::new() };
+        for place in places {
+            let place = place.join(format!("job_{id}"));
+            fs::create_dir(&place).unwrap();
+            job.places.push(place);
+        }
+        job
+    }
+}
+
+impl Drop for Yard {
+    fn drop(&mut self) {
+        self.places.iter().for_each(|place| drop(remove(place)));
+    }
+}
+
+/// The cgroups of one job.
+pub struct Job {
+    pub id: String,
+    pub places: Vec<PathBuf>,
+}
+
+impl Job {
+    /// Moves a process, with all its threads, into them.
+    pub fn enter(&self, pid: u32) {
+        for place in &self.places {
+            fs::write(place.join("cgroup.procs"), pid.to_string())
+                .unwrap_or_else(|error| panic!("{}: {error}", place.display()));
+        }
+    }
+
+    /// Makes a cgroup within it, as for a step of the job. It goes with the job.
+    pub fn step(&self, name: &str) -> Self {
+        let place = |place: &PathBuf| {
+            let place = place.join(name);
+            fs::create_dir(&place).unwrap();
+            place
+        };
+        Self { id: self.id.clone(), places: self.places.iter().map(place).collect() }
+    }
+
+    /// The directory in the hierarchy of a controller.
+    pub fn directory(&self, controller: &str) -> PathBuf {
+        let root = root(controller).unwrap();
+        // The root of version 2 may lie beside those of version 1 and above none of them.
+        self.places.iter().find(|place| place.parent().and_then(Path::parent) == Some(&root)).unwrap().clone()
+    }
+
+    /// The directory in the hierarchy of a controller, however deep it lies there.
+    pub fn directory_below(&self, controller: &str) -> PathBuf {
+        let root = root(controller).unwrap();
+        self.places.iter().find(|place| place.starts_with(&root)).unwrap().clone()
+    }
+
+    /// Ends its processes and removes it.
+    pub fn remove(self) {
+        for place in &self.places {
+            remove(place).unwrap_or_else(|error| panic!("{}: {error}", place.display()));
+        }
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.places.iter().for_each(|place| drop(remove(place)));
+    }
+}
+
+/// A thread that is held up, alone of its process, until this is dropped: the freezer of version 1 takes single threads.
+pub struct Frozen {
+    place: PathBuf,
+}
+
+impl Frozen {
+    /// Of the thread with this directory in /proc; none where there is no such freezer.
+    pub fn new(thread: &Path) -> Option<Self> {
+        let place = root("freezer")?.join(unique());
+        fs::create_dir(&place).ok()?;
+        let frozen = Self { place };
+        fs::write(frozen.place.join("tasks"), thread.file_name().unwrap().as_encoded_bytes()).unwrap();
+        let state = frozen.place.join("freezer.state");
+        fs::write(&state, "FROZEN").unwrap();
+        wait_until("the thread is frozen", || fs::read_to_string(&state).unwrap().trim() == "FROZEN");
+        Some(frozen)
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        fs::write(self.place.join("freezer.state"), "THAWED").ok();
+        // It may start others before it is out of there.
+        for _ in 0..500 {
+            for thread in fs::read_to_string(self.place.join("tasks")).unwrap_or_default().lines() {
+                fs::write(self.place.with_file_name("tasks"), thread).ok();
+            }
+            if fs::remove_dir(&self.place).is_ok() {
+                return;
+            }
+            pause(10);
+        }
+    }
+}
+
+/// Ends what runs in a cgroup, which only this test can have put there, and removes it with all below it.
+pub fn remove(place: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove(&entry.path())?;
+        }
+    }
+    let mut attempts = 0;
+    loop {
+        let processes = fs::read_to_string(place.join("cgroup.procs")).unwrap_or_default();
+        for pid in processes.lines().filter_map(|line| line.parse().ok()).filter_map(Pid::from_raw) {
+            kill_process(pid, Signal::KILL).ok();
+        }
+        match fs::remove_dir(place) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && attempts < 500 => pause(10),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            done => return done,
+        }
+        attempts += 1;
+    }
+}

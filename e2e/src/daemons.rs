@@ -1,0 +1,259 @@
+//! The daemons, as systemd would run them: started, asked, signalled, and ended by their pids.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::{Site, program, unique, wait_until};
+
+/// A program that runs until it is told to stop, and what it said.
+pub struct Daemon {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Daemon {
+    pub fn start(site: &Site, name: &str, arguments: &[&str]) -> Self {
+        let mut command = program(name);
+        command.args(arguments);
+        Self::of(site, command)
+    }
+
+    /// What `command` becomes.
+    pub fn of(site: &Site, mut command: Command) -> Self {
+        let log = site.path(&format!("{}.log", unique()));
+        let child = command.stderr(File::create(&log).unwrap()).spawn().unwrap();
+        Self { child, log }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it wrote on stderr so far.
+    /// The directory in /proc of one of its threads.
+    pub fn thread(&self, name: &str) -> PathBuf {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+        let is_it = |thread: &PathBuf| {
+            fs::read_to_string(thread.join("comm")).is_ok_and(|comm| comm.trim_end() == name)
+        };
+        threads.map(|thread| thread.unwrap().path()).find(is_it).unwrap()
+    }
+
+    pub fn said(&self) -> String {
+        fs::read_to_string(&self.log).unwrap()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_raw(self.pid().try_into().unwrap()).unwrap(), signal).unwrap();
+    }
+
+    pub fn runs(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// How many descriptors it has open once that does not change any more.
+    pub fn settled_descriptors(&self) -> usize {
+        let (mut open, mut same) = (0, 0);
+        wait_until("the open descriptors stay the same", || {
+            let now = fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count();
+            same = if now == open { same + 1 } else { 0 };
+            open = now;
+            same == 50
+        });
+        open
+    }
+
+    /// Sends `signal` and waits for the end.
+    pub fn end(mut self, signal: Signal) -> (ExitStatus, String) {
+        self.signal(signal);
+        let status = self.child.wait().unwrap();
+        (status, self.said())
+    }
+
+    /// Ends it as systemd would; it must be content.
+    pub fn terminate(self) -> String {
+        let (status, said) = self.end(Signal::TERM);
+        assert_eq!(status.code(), Some(0), "{said}");
+        said
+    }
+
+    /// Ends it as the kernel does when memory is short.
+    pub fn kill(self) {
+        drop(self.end(Signal::KILL));
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+        if std::thread::panicking() {
+            println!("{}:\n{}", self.log.display(), self.said());
+        }
+    }
+}
+
+/// Starts a collector, and says where it listens.
+pub fn collector(site: &Site, listen: &str) -> (Daemon, String) {
+    collector_with(site, listen, "")
+}
+
+/// Starts a collector with more lines of configuration.
+pub fn collector_with(site: &Site, listen: &str, more: &str) -> (Daemon, String) {
+    collector_within(site, listen, more, |program| program)
+}
+
+/// Starts such a collector as what `within` makes of its program.
+pub fn collector_within(
+    site: &Site,
+    listen: &str,
+    more: &str,
+    within: impl FnOnce(Command) -> Command,
+) -> (Daemon, String) {
+    let config = site.path("collector.toml");
+    let text =
+        format!("listen = \"{listen}\"\nstore = \"{}\"\ncommit_interval = \"50ms\"\n{more}", site.store());
+    fs::write(&config, text).unwrap();
+    let mut command = program("polymeter-collector");
+    command.arg("--config").arg(&config);
+    let daemon = Daemon::of(site, within(command));
+    let mut endpoint = None;
+    wait_until("the collector listens", || {
+        let said = daemon.said();
+        endpoint =
+            said.split_once("listening at ").and_then(|(_, rest)| Some(rest.split_once(',')?.0.to_owned()));
+        endpoint.is_some()
+    });
+    (daemon, endpoint.unwrap())
+}
+
+/// What an agent is to do.
+pub struct Plan<'a> {
+    pub collector: &'a str,
+    /// Patterns of job cgroups.
+    pub jobs: &'a [String],
+    pub baseline: &'a [(&'a str, &'a str)],
+}
+
+/// An agent, and its control socket.
+pub struct Agent {
+    pub daemon: Daemon,
+    pub socket: PathBuf,
+    pub config: PathBuf,
+}
+
+impl Agent {
+    /// Starts an agent and waits until it answers.
+    pub fn start(site: &Site, plan: &Plan<'_>) -> Self {
+        Self::start_with(site, plan, "", "")
+    }
+
+    /// Starts an agent with further keys at the top, and further tables at the end of its configuration.
+    pub fn start_with(site: &Site, plan: &Plan<'_>, keys: &str, tables: &str) -> Self {
+        Self::start_within(site, plan, keys, tables, |program| program)
+    }
+
+    /// Starts such an agent as what `within` makes of its program.
+    pub fn start_within(
+        site: &Site,
+        plan: &Plan<'_>,
+        keys: &str,
+        tables: &str,
+        within: impl FnOnce(Command) -> Command,
+    ) -> Self {
+        let (socket, config) = (site.path("agent.sock"), site.path("agent.toml"));
+        configure_with(site, plan, keys, tables);
+        let mut command = program("polymeter-agent");
+        command.arg("--config").arg(&config);
+        let daemon = Daemon::of(site, within(command));
+        let agent = Self { daemon, socket, config };
+        wait_until("the agent answers", || UnixStream::connect(&agent.socket).is_ok());
+        agent
+    }
+
+    /// Asks one thing.
+    pub fn ask(&self, request: &Value) -> Value {
+        ask(&self.socket, &format!("{request}\n"))
+    }
+
+    pub fn status(&self) -> Value {
+        self.ask(&serde_json::json!({"verb": "status"}))
+    }
+
+    /// One of its totals.
+    pub fn count(&self, name: &str) -> u64 {
+        self.status()["counts"][name].as_u64().unwrap_or_else(|| panic!("no {name} in {}", self.status()))
+    }
+
+    /// The sources of a job that it follows, with the reads of each.
+    pub fn sources(&self, job: &str) -> Vec<(String, u64)> {
+        let status = self.status();
+        let subjects = status["subjects"].as_array().unwrap();
+        let of_job = subjects.iter().filter(|subject| subject["job"] == job);
+        let sources = of_job.flat_map(|subject| subject["sources"].as_array().unwrap());
+        sources
+            .map(|source| (source["name"].as_str().unwrap().to_owned(), source["reads"].as_u64().unwrap()))
+            .collect()
+    }
+
+    /// The jobs that it follows.
+    pub fn jobs(&self) -> Vec<String> {
+        let status = self.status();
+        let subjects = status["subjects"].as_array().unwrap();
+        subjects.iter().filter_map(|subject| Some(subject["job"].as_str()?.to_owned())).collect()
+    }
+
+    /// Waits until it follows a job with all of these sources.
+    pub fn must_follow(&self, job: &str, sources: &[&str]) {
+        wait_until(&format!("job {job} is followed with {sources:?}"), || {
+            let read = self.sources(job);
+            sources.iter().all(|wanted| read.iter().any(|(name, reads)| name == wanted && *reads > 0))
+        });
+    }
+}
+
+/// Has `polymeter keygen` make a pair of keys, `NAME.key` and `NAME.pub`, in the site's directory. Says whether it did, and what it
+/// said.
+pub fn keygen(site: &Site, name: &str) -> (bool, String) {
+    let out = site.path("");
+    let output =
+        program("polymeter").args(["keygen", "--json", "--name", name, "--out"]).arg(out).output().unwrap();
+    let said = if output.status.success() { &output.stdout } else { &output.stderr };
+    (output.status.success(), String::from_utf8(said.clone()).unwrap())
+}
+
+/// Writes the configuration of the site's agent.
+pub fn configure(site: &Site, plan: &Plan<'_>) {
+    configure_with(site, plan, "", "");
+}
+
+/// Writes it with further keys at the top, and further tables at the end.
+pub fn configure_with(site: &Site, plan: &Plan<'_>, keys: &str, tables: &str) {
+    let mut text = format!(
+        "{keys}node = \"{}\"\ncollector = \"{}\"\nflush = \"50ms\"\nsocket = \"{}\"\njobs = {:?}\n[baseline]\n",
+        site.node,
+        plan.collector,
+        site.path("agent.sock").display(),
+        plan.jobs
+    );
+    for (selector, period) in plan.baseline {
+        text.push_str(&format!("\"{selector}\" = \"{period}\"\n"));
+    }
+    text.push_str(tables);
+    fs::write(site.path("agent.toml"), text).unwrap();
+}
+
+/// The answer to one line on a control socket.
+pub fn ask(socket: &std::path::Path, line: &str) -> Value {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    stream.write_all(line.as_bytes()).unwrap();
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).unwrap();
+    serde_json::from_str(&answer).unwrap_or_else(|error| panic!("{answer:?}: {error}"))
+}

@@ -1,0 +1,100 @@
+//! A network of its own: two places and the link between them, which can be cut. Each place is a network namespace, so that
+//! nothing of it is in the machine's own network, and the addresses are the same in every test.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+/// The address of [`Place::Near`], which is reached from both places.
+pub const NEAR: &str = "10.0.0.1";
+const FAR: &str = "10.0.0.2";
+
+/// Where a program runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// On this side of the link.
+    Near,
+    /// On the other side.
+    Far,
+}
+
+/// Two places and a link. Without the test and the programs in them the kernel removes them, and the link with them.
+pub struct Network {
+    near: Namespace,
+    far: Namespace,
+}
+
+impl Network {
+    /// # Errors
+    /// What the machine does not allow.
+    pub fn make() -> Result<Self, String> {
+        let network = Self { near: Namespace::make()?, far: Namespace::make()? };
+        let far = network.far.holder.id().to_string();
+        let Self { near, far: other } = &network;
+        near.ip(&["link", "add", "link0", "type", "veth", "peer", "name", "link0", "netns", &far])?;
+        for (namespace, address) in [(near, NEAR), (other, FAR)] {
+            namespace.ip(&["address", "add", &format!("{address}/30"), "dev", "link0"])?;
+            namespace.ip(&["link", "set", "lo", "up"])?;
+            namespace.ip(&["link", "set", "link0", "up"])?;
+        }
+        Ok(network)
+    }
+
+    /// What runs `command` at a place. It becomes that program, with its pid.
+    pub fn within(&self, place: Place, command: &Command) -> Command {
+        match place {
+            Place::Near => self.near.within(command),
+            Place::Far => self.far.within(command),
+        }
+    }
+
+    /// Cuts the link: from now on packets vanish, and nobody is told.
+    pub fn cut(&self) {
+        self.near.ip(&["link", "set", "link0", "down"]).unwrap();
+    }
+
+    pub fn mend(&self) {
+        self.near.ip(&["link", "set", "link0", "up"]).unwrap();
+    }
+}
+
+/// A network namespace.
+struct Namespace {
+    /// Who holds it. It ends with its input, which is to say with the test, whatever becomes of that.
+    holder: Child,
+}
+
+impl Namespace {
+    fn make() -> Result<Self, String> {
+        let mut holder = Command::new("unshare")
+            .args(["--net", "sh", "-c", "echo there; exec cat >/dev/null"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| format!("unshare cannot be run: {error}"))?;
+        let mut line = String::new();
+        BufReader::new(holder.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let namespace = Self { holder };
+        if line.is_empty() { Err("no network namespace can be made".to_owned()) } else { Ok(namespace) }
+    }
+
+    fn within(&self, command: &Command) -> Command {
+        let mut within = Command::new("nsenter");
+        within.arg(format!("--net=/proc/{}/ns/net", self.holder.id())).arg("--");
+        crate::wrap(within, command)
+    }
+
+    fn ip(&self, arguments: &[&str]) -> Result<(), String> {
+        let output = self.within(Command::new("ip").args(arguments)).output();
+        let output = output.map_err(|error| format!("nsenter cannot be run: {error}"))?;
+        let said = || format!("ip {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
+        output.status.success().then_some(()).ok_or_else(said)
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        self.holder.kill().ok();
+        self.holder.wait().ok();
+    }
+}

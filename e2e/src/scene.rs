@@ -1,0 +1,134 @@
+//! A job of an ordinary user's that an agent follows, and the command as that user and others type it.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use polymeter_store::reader::Of;
+use serde_json::{Value, json};
+
+use crate::cgroup::{Job, Yard};
+use crate::daemons::{Agent, Daemon, Plan, collector};
+use crate::workload::Sleeper;
+use crate::{Need, Site, program, stored};
+
+/// What a scene needs of the machine.
+pub const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
+/// Whose job it is.
+pub const ADA: u32 = 64_001;
+/// Somebody else.
+pub const BOB: u32 = 64_002;
+
+/// An agent that follows a job of Ada's, and the command where ordinary users can run it.
+pub struct Scene {
+    // In the order in which they go: the daemons before the place where they write.
+    pub agent: Agent,
+    pub collector: Daemon,
+    _sleeper: Sleeper,
+    pub job: Job,
+    _yard: Yard,
+    pub command: PathBuf,
+    pub site: Site,
+}
+
+impl Scene {
+    pub fn set() -> Self {
+        let (site, yard) = (Site::new(), Yard::new());
+        let (collector, endpoint) = collector(&site, &site.endpoint());
+        let (job, sleeper) = (yard.job("x"), Sleeper::start());
+        job.enter(sleeper.pid());
+        let baseline = [("cpu.usage", "500ms"), ("pids.current", "50ms"), ("perf.task_clock", "50ms")];
+        let agent = Agent::start(&site, &Plan { collector: &endpoint, jobs: &[], baseline: &baseline });
+        let register = json!({"verb": "register", "job": "x", "uid": ADA, "cgroups": job.places});
+        let answer = agent.ask(&register);
+        assert_eq!(answer["answer"], "registered", "{answer}");
+        agent.must_follow("x", &["v2/cpu.stat", "v1/pids.current"]);
+        fs::set_permissions(site.path(""), PermissionsExt::from_mode(0o755)).unwrap();
+        let command = site.path("polymeter");
+        fs::copy(program("polymeter").get_program(), &command).unwrap();
+        fs::set_permissions(&command, PermissionsExt::from_mode(0o755)).unwrap();
+        Self { site, collector, agent, command, _yard: yard, job, _sleeper: sleeper }
+    }
+
+    /// The command as a user types it.
+    pub fn typed(&self, uid: u32, verb: &str, more: &[&str]) -> Command {
+        let mut command = Command::new("setpriv");
+        command
+            .args([format!("--reuid={uid}"), format!("--regid={uid}"), "--clear-groups".to_owned()])
+            .arg(&self.command)
+            .arg(verb)
+            .arg("--socket")
+            .arg(&self.agent.socket)
+            .args(more)
+            .env_remove("SLURM_JOB_ID")
+            .env_remove("OAR_JOB_ID")
+            .current_dir("/");
+        command
+    }
+
+    /// What the command answers to a user.
+    pub fn user(&self, uid: u32, verb: &str, more: &[&str]) -> Output {
+        self.typed(uid, verb, more).output().unwrap()
+    }
+
+    /// What the command answers to a user who types it within the job.
+    pub fn user_in_job(&self, uid: u32, verb: &str, more: &[&str]) -> Output {
+        let typed = self.typed(uid, verb, more);
+        let mut shell = Command::new("sh");
+        // It waits at the gate until it has been moved.
+        shell
+            .args(["-c", "read -r gate && exec \"$@\"", "sh"])
+            .arg(typed.get_program())
+            .args(typed.get_args());
+        shell.env_remove("SLURM_JOB_ID").env_remove("OAR_JOB_ID").current_dir("/");
+        shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = shell.spawn().unwrap();
+        self.job.enter(child.id());
+        child.stdin.take().unwrap().write_all(b"\n").unwrap();
+        child.wait_with_output().unwrap()
+    }
+
+    pub fn granted(&self, uid: u32, more: &[&str]) -> Value {
+        let output = self.user(uid, "set", &[&["--json", "--job", "x"], more].concat());
+        assert!(output.status.success(), "{more:?}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// What a refusal says; its exit status is 1.
+    pub fn refused(&self, uid: u32, verb: &str, more: &[&str]) -> String {
+        let output = self.user(uid, verb, more);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{verb} {more:?}: {said}");
+        assert!(output.stdout.is_empty());
+        said
+    }
+
+    /// The period of a metric of the job, and because of what.
+    pub fn in_force(&self, metric: &str) -> Option<(String, String)> {
+        let plan = self.agent.ask(&json!({"verb": "plan", "job": "x"}));
+        let line = plan["plan"].as_array()?.iter().find(|line| line["metric"] == metric)?;
+        Some((line["period"].as_str()?.to_owned(), line["cause"].as_str()?.to_owned()))
+    }
+
+    pub fn is(&self, metric: &str, period: &str, cause: &str) -> bool {
+        self.in_force(metric) == Some((period.to_owned(), cause.to_owned()))
+    }
+
+    /// The times and values of a metric of the job in the store.
+    pub fn points(&self, metric: &str) -> Vec<(i64, f64)> {
+        let mut reader = self.site.reader();
+        let Some(job) = stored::job(&mut reader, "x") else { return Vec::new() };
+        let samples = stored::samples(&mut reader, Of::Job(job.job_key));
+        let series = samples.get(&(metric.to_owned(), String::new()));
+        series.map(|series| series.points.clone()).unwrap_or_default()
+    }
+
+    pub fn end(self) {
+        assert_eq!(self.agent.ask(&json!({"verb": "unregister", "job": "x"}))["answer"], "done");
+        stored::wait_for_end(&self.site, "x");
+        self.agent.daemon.terminate();
+        self.collector.terminate();
+    }
+}

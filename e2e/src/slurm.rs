@@ -1,0 +1,268 @@
+//! A Slurm cluster of the test's own on the loopback: a controller, two nodes, MUNGE, and the prolog and epilog of `deploy/`.
+//! It goes with the test, whatever becomes of it.
+
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::munge::{self, Munged};
+use crate::{cgroup, pause, program, unique, wait_until};
+
+/// The hierarchies of version 1 in which Slurm makes cgroups.
+const HIERARCHIES: [&str; 5] = ["memory", "cpuacct", "cpuset", "freezer", "cpu"];
+
+/// An ordinary user of every Debian.
+pub const USER: (u32, u32, &str) = (5, 60, "games");
+
+/// Why there can be none here.
+pub fn missing() -> Option<String> {
+    let wanted = std::env::var("POLYMETER_REQUIRE").unwrap_or_default();
+    if !wanted.split(',').any(|required| required.trim() == "slurm") {
+        return Some("it takes a minute; `make test-slurm` asks for it".to_owned());
+    }
+    let is_missing = |program: &&str| Command::new(program).arg("-V").output().is_err();
+    let programs = ["slurmctld", "slurmd", "sbatch", "srun", "scontrol"];
+    let mpi = ["mpicc.mpich", "mpiexec.hydra"];
+    let slurm =
+        programs.into_iter().chain(mpi).find(is_missing).map(|program| format!("there is no {program}"));
+    let hierarchy = || ["memory", "cpuacct", "freezer", "cpuset"].into_iter().find_map(cgroup::cannot_make);
+    slurm.or_else(munge::missing).or_else(hierarchy)
+}
+
+/// The cluster, until it is dropped.
+pub struct Cluster {
+    /// Its nodes' names.
+    pub nodes: [String; 2],
+    daemons: Vec<Child>,
+    directory: TempDir,
+    _munged: Munged,
+}
+
+impl Cluster {
+    /// Starts one whose prologs start agents by the configuration that `configure` writes, given the node's name and the
+    /// path of its agent's socket. The controller tells the ends of jobs at the socket of the collector.
+    pub fn start(collector: &Path, configure: impl Fn(&str, &Path) -> String) -> Self {
+        let name = unique().replace('-', "");
+        let nodes = ["a", "b"].map(|node| format!("{name}{node}"));
+        let directory = tempfile::tempdir().unwrap();
+        let munged = Munged::start();
+        fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        let mut cluster = Self { nodes, daemons: Vec::new(), directory, _munged: munged };
+        for node in &cluster.nodes {
+            fs::create_dir(cluster.path(node)).unwrap();
+            fs::create_dir(cluster.path(&format!("run.{node}"))).unwrap();
+            let config = configure(node, &cluster.socket(node));
+            fs::write(cluster.path(&format!("agent.{node}.toml")), config).unwrap();
+        }
+        for script in ["prolog", "epilog"] {
+            cluster.write_script(script);
+        }
+        cluster.write_controllers_epilog(collector);
+        cluster.write_config();
+        cluster.start_daemon("slurmctld", &["-D", "-i"]);
+        for node in cluster.nodes.clone() {
+            cluster.start_daemon("slurmd", &["-D", "-N", &node]);
+        }
+        wait_until("all nodes are idle", || cluster.states().iter().all(|state| state == "idle"));
+        cluster
+    }
+
+    fn states(&self) -> Vec<String> {
+        let output = self.run("sinfo", &["-h", "-N", "-o", "%t"]);
+        let states: Vec<_> = String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect();
+        if states.is_empty() { vec!["unknown".to_owned()] } else { states }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// The socket of a node's agent.
+    pub fn socket(&self, node: &str) -> PathBuf {
+        self.path(&format!("run.{node}/agent.sock"))
+    }
+
+    /// The scripts of `deploy/` as an administrator would adapt them, with nothing else than the places of things. While the
+    /// file `empty` is there, they do nothing.
+    fn write_script(&self, name: &str) {
+        let text = format!(
+            "#!/bin/sh\n[ -e {empty} ] && exit 0\nexport POLYMETER={polymeter}\nexport POLYMETER_SOCKET={here}/run.$SLURMD_NODENAME/agent.sock\nexport POLYMETER_AGENT_CONFIG={here}/agent.$SLURMD_NODENAME.toml\nexec {script} 2>>{here}/{name}.said\n",
+            empty = self.path("empty").display(),
+            polymeter = program("polymeter").get_program().to_str().unwrap(),
+            here = self.directory.path().display(),
+            script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/slurm").join(name).display(),
+        );
+        fs::write(self.path(name), text).unwrap();
+        fs::set_permissions(self.path(name), PermissionsExt::from_mode(0o755)).unwrap();
+    }
+
+    fn write_controllers_epilog(&self, collector: &Path) {
+        let text = format!(
+            "#!/bin/sh\nexport POLYMETER={polymeter}\nexport POLYMETER_COLLECTOR={collector}\nexport SLURM_CONF={here}/slurm.conf\nexec {script}\n",
+            polymeter = program("polymeter").get_program().to_str().unwrap(),
+            collector = collector.display(),
+            here = self.directory.path().display(),
+            script =
+                Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/slurm/epilog-slurmctld.sh").display(),
+        );
+        let path = self.path("epilog-slurmctld");
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+
+    /// What the scripts wrote on stderr.
+    pub fn scripts_said(&self) -> String {
+        let said = ["prolog.said", "epilog.said"].map(|name| fs::read_to_string(self.path(name)));
+        said.into_iter().flatten().collect()
+    }
+
+    /// Whether the scripts are to do nothing.
+    pub fn empty_scripts(&self, empty: bool) {
+        if empty {
+            File::create(self.path("empty")).unwrap();
+        } else {
+            fs::remove_file(self.path("empty")).unwrap();
+        }
+    }
+
+    fn write_config(&self) {
+        // Bound and let go: nobody else is likely to get the same ports in the next moments.
+        let ports: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let port = |number: usize| ports[number].local_addr().unwrap().port();
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let host = host.split('.').next().unwrap();
+        let here = self.directory.path().display();
+        let mut text = format!(
+            "ClusterName=lab\nSlurmctldHost={host}(127.0.0.1)\nSlurmUser=root\nSlurmdUser=root\nSlurmdParameters=config_overrides\nAuthType=auth/munge\nAuthInfo=socket={munge}\nCredType=cred/munge\nStateSaveLocation={here}/state\nSlurmdSpoolDir={here}/%n\nSlurmctldPidFile={here}/slurmctld.pid\nSlurmdPidFile={here}/slurmd.%n.pid\nSlurmctldLogFile={here}/slurmctld.log\nSlurmdLogFile={here}/slurmd.%n.log\nSlurmctldPort={ctld}\nCommunicationParameters=NoCtldInAddrAny,NoInAddrAny\nMpiDefault=none\nProctrackType=proctrack/cgroup\nTaskPlugin=task/cgroup\nJobAcctGatherType=jobacct_gather/cgroup\nJobAcctGatherFrequency=task=1\nSwitchType=switch/none\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\nDefMemPerCPU=100\nSchedulerType=sched/backfill\nSchedulerParameters=sched_interval=1,batch_sched_delay=0\nReturnToService=2\nKillWait=2\nUnkillableStepTimeout=10\nMinJobAge=600\nJobRequeue=1\nProlog={here}/prolog\nEpilog={here}/epilog\nEpilogSlurmctld={here}/epilog-slurmctld\nPrologFlags=Alloc,Contain\n",
+            munge = self._munged.socket().display(),
+            ctld = port(0),
+        );
+        for (number, node) in self.nodes.iter().enumerate() {
+            text.push_str(&format!(
+                "NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=4 Sockets=1 CoresPerSocket=4 ThreadsPerCore=1 RealMemory=1000 State=UNKNOWN\n",
+                port = port(number + 1),
+            ));
+        }
+        text.push_str("PartitionName=p Nodes=ALL Default=YES MaxTime=10 State=UP\n");
+        fs::create_dir(self.path("state")).unwrap();
+        fs::write(self.path("slurm.conf"), text).unwrap();
+        // More cores are configured than the machine may have: nothing is bound to them.
+        let cgroups = "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\nCgroupAutomount=no\nConstrainCores=no\nConstrainRAMSpace=yes\nConstrainDevices=no\n";
+        fs::write(self.path("cgroup.conf"), cgroups).unwrap();
+    }
+
+    fn start_daemon(&mut self, name: &str, arguments: &[&str]) {
+        let said = File::create(self.path(&format!("{name}.{}.said", self.daemons.len()))).unwrap();
+        let mut command = Command::new(name);
+        command.args(arguments).env("SLURM_CONF", self.path("slurm.conf"));
+        command.stdin(Stdio::null()).stdout(said.try_clone().unwrap()).stderr(said);
+        self.daemons.push(command.spawn().unwrap());
+    }
+
+    /// One of Slurm's commands, as root.
+    pub fn command(&self, name: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(name);
+        command.args(arguments).env("SLURM_CONF", self.path("slurm.conf")).current_dir("/");
+        command
+    }
+
+    pub fn run(&self, name: &str, arguments: &[&str]) -> Output {
+        self.command(name, arguments).output().unwrap()
+    }
+
+    /// Submits a job, as root or an ordinary user, and says its id.
+    pub fn submit(&self, ordinary: bool, arguments: &[&str], script: &str) -> String {
+        let mut command = self.command("sbatch", &["--parsable", "-o", "/dev/null"]);
+        command.args(arguments).arg("--wrap").arg(script);
+        if ordinary {
+            command.uid(USER.0).gid(USER.1);
+        }
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    /// One field of what Slurm says of a job.
+    pub fn of_job(&self, job: &str, field: &str) -> String {
+        let output = self.run("scontrol", &["-o", "show", "job", job]);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let mut words = text.split_whitespace().filter_map(|word| word.split_once('='));
+        words.find(|(name, _)| *name == field).map(|(_, value)| value.to_owned()).unwrap_or_default()
+    }
+
+    /// Waits until a job is in one of these states.
+    pub fn wait_for(&self, job: &str, states: &[&str]) {
+        wait_until(&format!("job {job} is {states:?}"), || {
+            let state = self.of_job(job, "JobState");
+            states.contains(&state.as_str())
+        });
+    }
+
+    /// The processes that know of this cluster: its daemons, and what they have started for jobs.
+    fn processes(&self) -> Vec<Pid> {
+        let mark = format!("SLURM_CONF={}", self.path("slurm.conf").display());
+        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = processes.filter_map(|process| process.file_name().to_str()?.parse().ok());
+        let mut pids: Vec<i32> = pids.collect();
+        pids.retain(|pid| {
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+        });
+        pids.into_iter().filter_map(Pid::from_raw).collect()
+    }
+
+    /// The agent of a node, if one runs.
+    pub fn agent(&self, node: &str) -> Option<Pid> {
+        let stream = std::os::unix::net::UnixStream::connect(self.socket(node)).ok()?;
+        Some(rustix::net::sockopt::socket_peercred(stream).unwrap().pid)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("scripts: {}", self.scripts_said());
+            for name in ["slurmctld.log".to_owned()]
+                .into_iter()
+                .chain(self.nodes.iter().map(|node| format!("slurmd.{node}.log")))
+            {
+                println!("{name}:\n{}", fs::read_to_string(self.path(&name)).unwrap_or_default());
+            }
+        }
+        for daemon in &self.daemons {
+            if let Some(pid) = i32::try_from(daemon.id()).ok().and_then(Pid::from_raw) {
+                kill_process(pid, Signal::TERM).ok();
+            }
+        }
+        for node in &self.nodes {
+            if let Some(agent) = self.agent(node) {
+                kill_process(agent, Signal::KILL).ok();
+            }
+        }
+        // slurmd leaves what runs to a successor; here there is none.
+        for _ in 0..200 {
+            self.daemons.retain_mut(|daemon| daemon.try_wait().is_ok_and(|ended| ended.is_none()));
+            if self.daemons.is_empty() {
+                break;
+            }
+            pause(10);
+        }
+        for process in self.processes() {
+            kill_process(process, Signal::KILL).ok();
+        }
+        for daemon in &mut self.daemons {
+            daemon.wait().ok();
+        }
+        for hierarchy in HIERARCHIES.into_iter().filter_map(cgroup::root) {
+            for node in &self.nodes {
+                cgroup::remove(&hierarchy.join(format!("slurm_{node}"))).ok();
+            }
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! `polymeter bundle`: what is in it is what the store has, and what was changed since is said.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
+use polymeter_e2e::program;
+use polymeter_store::reader::{Of, Reader};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A job that ran under `polymeter run`, and its bundle.
+struct Bundled {
+    directory: TempDir,
+    job_id: String,
+}
+
+impl Bundled {
+    fn make() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let database = directory.path().join("run.db");
+        let output = program("polymeter")
+            .args(["run", "--every", "10ms", "-o"])
+            .arg(&database)
+            .args(["--", "sh", "-c", "i=0; while [ $i -lt 30000 ]; do i=$((i + 1)); done; sleep 0.3"])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let mut reader = Reader::open(&format!("sqlite:{}", database.display()).parse().unwrap()).unwrap();
+        let job_id = reader.jobs().unwrap().pop().unwrap().job_id;
+        let bundled = Self { directory, job_id };
+        fs::write(bundled.path("described.toml"), "seed = 7\n").unwrap();
+        let output = bundled.polymeter(&[
+            "bundle",
+            &bundled.job_id,
+            "--store",
+            &bundled.store(),
+            "--out",
+            bundled.bundle().to_str().unwrap(),
+            "--description",
+            bundled.path("described.toml").to_str().unwrap(),
+        ]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        bundled
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn bundle(&self) -> PathBuf {
+        self.path("bundle")
+    }
+
+    fn store(&self) -> String {
+        format!("sqlite:{}", self.path("run.db").display())
+    }
+
+    fn reader(&self) -> Reader {
+        Reader::open(&self.store().parse().unwrap()).unwrap()
+    }
+
+    fn polymeter(&self, arguments: &[&str]) -> Output {
+        program("polymeter").current_dir(self.directory.path()).args(arguments).output().unwrap()
+    }
+
+    fn json(&self, name: &str) -> Value {
+        serde_json::from_slice(&fs::read(self.bundle().join(name)).unwrap()).unwrap()
+    }
+
+    fn verify(&self) -> Result<String, String> {
+        let output = self.polymeter(&["bundle", "verify", "bundle"]);
+        if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Microseconds since the epoch, job, node, metric, labels, and the bits of the value: NaN, too, is itself then.
+type Sample = (i64, Option<String>, String, String, String, u64);
+
+fn samples_of_file(path: &Path) -> Vec<Sample> {
+    let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
+    let word = |field: &Field| {
+        if let Field::Str(word) = field { word.clone() } else { panic!("{field:?} is no text") }
+    };
+    let rows = reader.get_row_iter(None).unwrap().map(|row| {
+        let row = row.unwrap();
+        let fields: Vec<&Field> = row.get_column_iter().map(|(_, field)| field).collect();
+        let [Field::TimestampMicros(time_us), job, node, metric, labels, Field::Double(value)] = fields[..]
+        else {
+            panic!("a row has other columns: {row}")
+        };
+        let job = (*job != Field::Null).then(|| word(job));
+        (*time_us, job, word(node), word(metric), word(labels), value.to_bits())
+    });
+    rows.collect()
+}
+
+fn samples_of_store(reader: &mut Reader) -> Vec<Sample> {
+    let job = reader.jobs().unwrap().pop().unwrap();
+    let (from_ns, to_ns) = (job.started_ns, job.ended_ns.unwrap());
+    let mut samples = Vec::new();
+    let wanted = [(Of::Job(job.job_key), Some(job.job_id)), (Of::Node(&job.nodes[0]), None)];
+    for (of, job_id) in wanted {
+        for series in reader.series(of).unwrap() {
+            let labels = Value::from_iter(series.labels.iter()).to_string();
+            for (time_ns, value) in reader.points(series.series_id, i64::MIN..i64::MAX).unwrap() {
+                if job_id.is_some() || (from_ns..=to_ns).contains(&time_ns) {
+                    let (node, metric) = (series.node.clone(), series.metric.clone());
+                    samples.push((
+                        time_ns / 1000,
+                        job_id.clone(),
+                        node,
+                        metric,
+                        labels.clone(),
+                        value.to_bits(),
+                    ));
+                }
+            }
+        }
+    }
+    samples
+}
+
+#[test]
+fn a_bundle_has_what_the_store_has() {
+    let bundled = Bundled::make();
+    let mut reader = bundled.reader();
+    let (mut read, mut stored) =
+        (samples_of_file(&bundled.bundle().join("samples.parquet")), samples_of_store(&mut reader));
+    read.sort_unstable();
+    stored.sort_unstable();
+    assert!(stored.len() > 50, "{} samples", stored.len());
+    assert!(read.iter().all(|(.., labels, _)| labels.starts_with('{')));
+    assert_eq!(read, stored);
+    assert_eq!(bundled.json("job.json")["samples"], stored.len());
+    assert_eq!(bundled.json("job.json")["job_id"], bundled.job_id.as_str());
+
+    let job = reader.jobs().unwrap().pop().unwrap();
+    let rows = |name: &str| fs::read_to_string(bundled.bundle().join(name)).unwrap().lines().count() - 1;
+    assert_eq!(rows("series.csv"), reader.series(Of::Job(job.job_key)).unwrap().len());
+    assert_eq!(rows("plan_changes.csv"), reader.plan_changes(Some(job.job_key)).unwrap().len());
+    assert_eq!(rows("ledger.csv"), reader.ledger(Some(job.job_key)).unwrap().len());
+    let due = reader.ledger(Some(job.job_key)).unwrap().iter().map(|row| row.tally.due).sum::<u64>();
+    assert!(due > 0 && bundled.json("report.json")["ledger"]["due"] == due);
+
+    let provenance = bundled.json("provenance.json");
+    assert_eq!(provenance["seed"], 7);
+    assert_eq!(provenance["program"], version());
+    assert!(bundled.json("machine.json")["kernel"].is_string());
+    let plot = fs::read_to_string(bundled.bundle().join("plot.svg")).unwrap();
+    assert!(plot.contains(">cpu.usage<") && plot.ends_with("</svg>\n"), "{plot}");
+    let readme = fs::read_to_string(bundled.bundle().join("README.md")).unwrap();
+    for change in reader.plan_changes(Some(job.job_key)).unwrap() {
+        assert!(readme.contains(&format!("-m {}=10ms", change.metric)), "{readme}");
+    }
+}
+
+fn version() -> Value {
+    let output = program("polymeter").args(["--version", "--json"]).output().unwrap();
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn the_version_is_told_to_people_and_programs() {
+    let output = program("polymeter").arg("--version").output().unwrap();
+    let version = version();
+    assert_eq!(text(&output.stdout), format!("polymeter {}\n", version["version"].as_str().unwrap()));
+    assert!(version["protocol"].is_u64() && version["schema"].is_u64() && version["curve"].is_boolean());
+    assert_eq!(program("polymeter").arg("--json").output().unwrap().status.code(), Some(2));
+}
+
+#[test]
+fn what_was_changed_is_said() {
+    let bundled = Bundled::make();
+    assert!(bundled.verify().unwrap().contains("as they were made"));
+
+    let samples = bundled.bundle().join("samples.parquet");
+    let whole = fs::read(&samples).unwrap();
+    let mut bytes = whole.clone();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&samples, bytes).unwrap();
+    fs::remove_file(bundled.bundle().join("ledger.csv")).unwrap();
+    fs::create_dir(bundled.bundle().join("plots")).unwrap();
+    fs::write(bundled.bundle().join("plots/new.svg"), "").unwrap();
+    let said = bundled.verify().unwrap_err();
+    for fault in
+        ["samples.parquet was changed", "ledger.csv is missing", "plots/new.svg is not in the manifest"]
+    {
+        assert!(said.contains(fault), "{said}");
+    }
+    assert_eq!(said.lines().count(), 3, "{said}");
+
+    std::os::unix::fs::symlink("/etc/passwd", bundled.bundle().join("ledger.csv")).unwrap();
+    assert!(bundled.verify().unwrap_err().contains("neither a file nor a directory"));
+    fs::write(bundled.bundle().join("MANIFEST.sha256"), "../../etc/passwd\n").unwrap();
+    assert!(bundled.verify().unwrap_err().contains("MANIFEST.sha256:1:"));
+    fs::remove_file(bundled.bundle().join("MANIFEST.sha256")).unwrap();
+    assert!(bundled.verify().unwrap_err().contains("MANIFEST.sha256"));
+    fs::create_dir(bundled.bundle().join("MANIFEST.sha256")).unwrap();
+    assert!(bundled.verify().unwrap_err().contains("MANIFEST.sha256 is no file"));
+}
+
+#[test]
+fn nothing_is_written_over_and_no_job_is_made_up() {
+    let bundled = Bundled::make();
+    let store = bundled.store();
+    let again = bundled.polymeter(&["bundle", &bundled.job_id, "--store", &store, "--out", "bundle"]);
+    assert!(!again.status.success() && text(&again.stderr).contains("is not empty"));
+    let other = bundled.polymeter(&["bundle", "no-such-job", "--store", &store]);
+    let said = text(&other.stderr);
+    assert!(!other.status.success() && said.contains("unknown job"), "{said}");
+    assert!(!said.contains(&bundled.job_id), "others' ids are not told: {said}");
+    assert!(!bundled.path("bundle-no-such-job").exists());
+    assert!(bundled.verify().is_ok());
+}
+
+#[test]
+fn results_of_an_experiment_become_a_bundle() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("runs.csv"), "wall_s\n1.5\n").unwrap();
+    fs::write(directory.path().join("description.toml"), "seed = 11\n").unwrap();
+    let seal = || program("polymeter").args(["bundle", "seal"]).arg(directory.path()).output().unwrap();
+    let verify = || program("polymeter").args(["bundle", "verify"]).arg(directory.path()).output().unwrap();
+    assert!(!verify().status.success());
+    assert!(seal().status.success());
+    assert!(verify().status.success());
+    let manifest = fs::read_to_string(directory.path().join("MANIFEST.sha256")).unwrap();
+    for file in ["runs.csv", "description.toml", "provenance.json", "machine.json", "README.md"] {
+        assert!(manifest.contains(&format!("  {file}\n")), "{manifest}");
+    }
+    let provenance = fs::read_to_string(directory.path().join("provenance.json")).unwrap();
+    assert!(provenance.contains("\"seed\": 11"), "{provenance}");
+    // An experiment that was interrupted is gone on with, and sealed again.
+    fs::write(directory.path().join("runs.csv"), "wall_s\n1.5\n1.6\n").unwrap();
+    assert!(!verify().status.success());
+    assert!(seal().status.success());
+    assert!(verify().status.success());
+}

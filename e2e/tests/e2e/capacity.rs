@@ -1,0 +1,181 @@
+//! What an agent does where there is not enough: descriptors, places for jobs, a collector; and jobs whose names it must find out.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use polymeter_e2e::cgroup::{self, V2, Yard};
+use polymeter_e2e::daemons::{Agent, Plan, collector, configure};
+use polymeter_e2e::{Need, Site, has, program, unique, wait_until};
+
+const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
+
+/// The same program with a limit of descriptors.
+fn limited(limit: u32) -> impl FnOnce(Command) -> Command {
+    move |program| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("ulimit -n {limit}; exec \"$0\" \"$@\"")]);
+        shell.arg(program.get_program()).args(program.get_args()).env_remove("JOURNAL_STREAM");
+        shell
+    }
+}
+
+#[test]
+fn an_agent_with_too_few_descriptors_does_not_start_and_says_why() {
+    let site = Site::new();
+    let plan = Plan { collector: &site.endpoint(), jobs: &[], baseline: &[("cpu.usage", "1s")] };
+    configure(&site, &plan);
+    for limit in [64, 100] {
+        let mut agent = program("polymeter-agent");
+        agent.arg("--config").arg(site.path("agent.toml"));
+        let output = limited(limit)(agent).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(
+            said.contains(&format!("{limit} file descriptors")) && said.contains("LimitNOFILE"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn an_agent_with_few_descriptors_follows_as_many_jobs_as_it_can_and_says_so() {
+    if !has("an_agent_with_few_descriptors_follows_as_many_jobs_as_it_can_and_says_so", &NEEDS) {
+        return;
+    }
+    let (site, yard) = (Site::new(), Yard::new());
+    let (collector, endpoint) = collector(&site, &site.endpoint());
+    let baseline = [("cpu.*", "1s"), ("memory.*", "1s"), ("pids.*", "1s"), ("pressure.*", "1s")];
+    let plan = Plan { collector: &endpoint, jobs: &[yard.pattern()], baseline: &baseline };
+    let jobs: Vec<_> = (0..28).map(|job| yard.job(&job.to_string())).collect();
+    let agent = Agent::start_within(&site, &plan, "", "", limited(250));
+    let left_out = || agent.count("jobs_left_out");
+    wait_until("some jobs are left out", || left_out() > 0);
+    wait_until("those for which there is room are followed", || {
+        agent.jobs().len() as u64 + left_out() == 28 && !agent.jobs().is_empty()
+    });
+    assert!(agent.daemon.said().contains("cannot follow"), "{}", agent.daemon.said());
+    let output = program("polymeter").args(["status", "--socket"]).arg(&agent.socket).output().unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(shown.contains("NOT followed"), "{shown}");
+    let open = fs::read_dir(format!("/proc/{}/fd", agent.daemon.pid())).unwrap().count();
+    assert!(open < 250 - 32, "{open} descriptors are open");
+    // A place becomes free.
+    let (gone, stay) = jobs.into_iter().partition::<Vec<_>, _>(|job| agent.jobs().contains(&job.id));
+    drop(gone);
+    wait_until("others take the places", || stay.iter().any(|job| agent.jobs().contains(&job.id)));
+    drop(stay);
+    wait_until("all are followed", || left_out() == 0);
+    agent.daemon.terminate();
+    collector.terminate();
+}
+
+#[test]
+fn an_outage_of_the_collector_is_said_at_once_and_shown() {
+    let site = Site::new();
+    let plan = Plan { collector: &site.endpoint(), jobs: &[], baseline: &[("node.load1", "100ms")] };
+    let agent = Agent::start(&site, &plan);
+    let shown = |word: &str| {
+        let output = program("polymeter").args(["status", "--socket"]).arg(&agent.socket).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).contains(word)
+    };
+    let state = || agent.status()["collector"].clone();
+    assert_eq!(state()["connected"], false);
+    assert_eq!(state()["address"], site.endpoint());
+    assert!(shown("NOT connected"));
+    wait_until("the log says so", || agent.daemon.said().contains("cannot reach the collector"));
+    assert!(state()["backlog_bytes"].as_u64().unwrap() > 0);
+    let (collector, _) = collector(&site, &site.endpoint());
+    wait_until("its return is said", || agent.daemon.said().contains("is back after"));
+    wait_until("everything is acknowledged", || state()["acknowledged_us"].as_i64().is_some());
+    assert_eq!(state()["connected"], true);
+    assert!(!shown("NOT connected"));
+    collector.kill();
+    wait_until("its end is seen", || state()["connected"] == false);
+    wait_until("the log says it again", || {
+        agent.daemon.said().matches("cannot reach the collector").count() == 2
+    });
+    drop(agent);
+}
+
+/// A hierarchy of version 2 as Slurm 26.05 makes it. It goes with the test.
+struct Scope {
+    top: PathBuf,
+    pattern: String,
+}
+
+impl Scope {
+    fn new() -> Self {
+        let slice = format!("{}.slice", unique());
+        let top = cgroup::root(V2).unwrap().join(&slice);
+        fs::create_dir_all(top.join("slurmstepd.scope/system")).unwrap();
+        Self { top, pattern: format!("{slice}/*slurmstepd.scope/{{sluid}}") }
+    }
+
+    fn job(&self, sluid: &str) -> PathBuf {
+        let task = self.top.join("slurmstepd.scope").join(sluid).join("step_0/user/task_0");
+        fs::create_dir_all(&task).unwrap();
+        task
+    }
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        cgroup::remove(&self.top).ok();
+    }
+}
+
+/// A process in a cgroup, with a variable of Slurm's in its environment or without.
+fn process_in(task: &Path, number: Option<&str>) -> Child {
+    let script = format!("echo $$ >{}/cgroup.procs; read line", task.display());
+    let mut shell = Command::new("sh");
+    shell.env_remove("SLURM_JOB_ID").envs(number.map(|number| ("SLURM_JOB_ID", number)));
+    // The shell itself has it in its environment, as a step's process has.
+    shell.args(["-c", &script]).stdin(Stdio::piped()).spawn().unwrap()
+}
+
+#[test]
+fn jobs_of_slurm_26_05_are_found_by_their_sluids() {
+    if !has("jobs_of_slurm_26_05_are_found_by_their_sluids", &NEEDS) {
+        return;
+    }
+    let (site, scope) = (Site::new(), Scope::new());
+    let (collector, endpoint) = collector(&site, &site.endpoint());
+    let plan = Plan {
+        collector: &endpoint,
+        jobs: std::slice::from_ref(&scope.pattern),
+        baseline: &[("cpu.usage", "50ms")],
+    };
+    let agent = Agent::start(&site, &plan);
+    // As slurmd runs the prolog that is in the tree.
+    let prolog = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/slurm/prolog");
+    let mut slurmd = Command::new(prolog);
+    slurmd.env_clear().env("POLYMETER", program("polymeter").get_program());
+    slurmd.env("POLYMETER_SOCKET", &agent.socket).env("POLYMETER_AGENT_CONFIG", &agent.config);
+    slurmd.env("SLURM_JOB_ID", "77").env("SLURM_JOB_SLUID", "s5K1KKYAYG5D00").env("SLURM_JOB_UID", "1234");
+    assert!(slurmd.status().unwrap().success());
+    scope.job("s5K1KKYAYG5D00");
+    wait_until("the prolog has told the number", || agent.jobs() == ["77"]);
+    let children = [
+        process_in(&scope.job("s5K1KKYAYG5D01"), Some("78")),
+        // Somebody who claims the number of a job that is there.
+        process_in(&scope.job("s5K1KKYAYG5D02"), Some("77")),
+        process_in(&scope.job("s5K1KKYAYG5D03"), None),
+    ];
+    wait_until("a process has told the number", || agent.jobs().contains(&"78".to_owned()));
+    let all = ["77", "78", "s5K1KKYAYG5D02", "s5K1KKYAYG5D03"];
+    wait_until("the others are called by their SLUIDs", || agent.jobs() == all);
+    for mut child in children {
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+    // Requeued: the same number, another SLUID.
+    cgroup::remove(&scope.top.join("slurmstepd.scope/s5K1KKYAYG5D00")).unwrap();
+    wait_until("its cgroups are gone", || !agent.jobs().contains(&"77".to_owned()));
+    slurmd.env("SLURM_JOB_SLUID", "s5K1KKYAYG5D0Z");
+    assert!(slurmd.status().unwrap().success());
+    scope.job("s5K1KKYAYG5D0Z");
+    wait_until("the new run is the same job", || agent.jobs().contains(&"77".to_owned()));
+    agent.daemon.terminate();
+    collector.terminate();
+}

@@ -1,0 +1,425 @@
+//! The control socket: who may what, what comes into the data by it, and that nothing that is written to it does harm.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+
+use polymeter_e2e::cgroup::{Job, Yard};
+use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector, configure_with};
+use polymeter_e2e::workload::Sleeper;
+use polymeter_e2e::{Need, Site, has, stored, wait_until};
+use rustix::process::Signal;
+use rustix::thread::{Gid, Uid};
+use serde_json::{Value, json};
+
+const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
+const ADA: u32 = 64_001;
+const BOB: u32 = 64_002;
+const BASELINE: [(&str, &str); 2] = [("cpu.usage", "200ms"), ("memory.current", "1s")];
+
+/// An agent that follows a job, and a collector that stores what it tells.
+struct Scene {
+    agent: Agent,
+    collector: Daemon,
+    endpoint: String,
+    _sleeper: Sleeper,
+    job: Job,
+    _yard: Yard,
+    site: Site,
+}
+
+impl Scene {
+    /// With further keys and tables in the agent's configuration, and the job registered as Ada's.
+    fn set(keys: &str, tables: &str) -> Self {
+        let scene = Self::unregistered(keys, tables);
+        scene.register(&json!({"uid": ADA}));
+        scene
+    }
+
+    fn unregistered(keys: &str, tables: &str) -> Self {
+        let (site, yard) = (Site::new(), Yard::new());
+        let (collector, endpoint) = collector(&site, &site.endpoint());
+        let (job, sleeper) = (yard.job("x"), Sleeper::start());
+        job.enter(sleeper.pid());
+        let plan = Plan { collector: &endpoint, jobs: &[], baseline: &BASELINE };
+        let agent = Agent::start_with(&site, &plan, keys, tables);
+        std::fs::set_permissions(site.path(""), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        Self { agent, collector, endpoint, _sleeper: sleeper, job, _yard: yard, site }
+    }
+
+    fn register(&self, more: &Value) {
+        let mut request = json!({"verb": "register", "job": "x", "cgroups": self.job.places});
+        request.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let answer = self.agent.ask(&request);
+        assert_eq!(answer["answer"], "registered", "{answer}");
+        self.agent.must_follow("x", &["v2/cpu.stat"]);
+    }
+
+    /// What the agent answers to a user and her group, over the socket itself.
+    fn ask_as(&self, who: (u32, u32), request: &Value) -> Value {
+        as_user(who, || self.agent.ask(request))
+    }
+
+    fn plan_line(&self, metric: &str) -> Value {
+        let plan = self.agent.ask(&json!({"verb": "plan", "job": "x"}));
+        let lines = plan["plan"].as_array().unwrap_or_else(|| panic!("{plan}"));
+        lines.iter().find(|line| line["metric"] == metric).cloned().unwrap_or_default()
+    }
+
+    fn end(self) -> Site {
+        assert_eq!(self.agent.ask(&json!({"verb": "unregister", "job": "x"}))["answer"], "done");
+        // Jobs of different owners that reuse an id are different jobs.
+        let mut reader = self.site.reader();
+        wait_until("the store knows the ends of all jobs", || {
+            let jobs = reader.jobs().unwrap();
+            !jobs.is_empty() && jobs.iter().all(|job| job.ended_ns.is_some())
+        });
+        self.agent.daemon.terminate();
+        self.collector.terminate();
+        self.site
+    }
+}
+
+/// Does something on a thread that is another user: what it connects to sees that user. The kernel keeps credentials by
+/// thread, and only the C library makes them those of a process.
+fn as_user<T: Send>((uid, gid): (u32, u32), act: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(move || {
+            let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+            rustix::thread::set_thread_groups(&[]).unwrap();
+            rustix::thread::set_thread_res_gid(gid, gid, gid).unwrap();
+            rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+            act()
+        });
+        thread.join().unwrap()
+    })
+}
+
+#[test]
+fn marks_and_users_own_values_are_stored() {
+    if !has("marks_and_users_own_values_are_stored", &NEEDS) {
+        return;
+    }
+    let scene = Scene::set("", "");
+    let ada = (ADA, ADA);
+    for (name, kind) in [("solver", "begin"), ("checkpoint", "instant"), ("solver", "end")] {
+        let answer = scene.ask_as(ada, &json!({"verb": "mark", "job": "x", "name": name, "kind": kind}));
+        assert_eq!(answer["answer"], "done", "{answer}");
+    }
+    for (value, rank) in [(0.5, "0"), (0.25, "0"), (-1e300, "1")] {
+        let push = json!({"verb": "push", "job": "x", "metric": "loss", "value": value, "unit": "nats",
+                          "labels": {"rank": rank}});
+        assert_eq!(scene.ask_as(ada, &push)["answer"], "done");
+    }
+    for (verb, code) in [
+        (json!({"verb": "mark", "job": "x", "name": "mine"}), "unknown_job"),
+        (json!({"verb": "push", "job": "x", "metric": "loss", "value": 1}), "unknown_job"),
+        (json!({"verb": "mark", "name": "reboot"}), "forbidden"),
+    ] {
+        assert_eq!(scene.ask_as((BOB, BOB), &verb)["code"], code, "{verb}");
+    }
+    assert_eq!(scene.agent.ask(&json!({"verb": "mark", "name": "maintenance"}))["answer"], "done");
+    // Of a thousand more series than a job may have, those are refused.
+    let refused = (0..400).filter(|number| {
+        let labels = json!({"n": number.to_string()});
+        let push = json!({"verb": "push", "job": "x", "metric": "many", "value": number, "labels": labels});
+        scene.agent.ask(&push)["code"] == "too_many"
+    });
+    assert_eq!(refused.count(), 400 - (256 - 2));
+    assert_eq!(scene.agent.ask(&json!({"verb": "unregister", "job": "x"}))["answer"], "done");
+    stored::wait_for_end(&scene.site, "x");
+    let mut reader = scene.site.reader();
+    let job = stored::job(&mut reader, "x").unwrap();
+    let marks: Vec<_> = reader.marks(Some(job.job_key)).unwrap();
+    let told: Vec<_> = marks.iter().map(|mark| (mark.name.as_str(), mark.kind.as_str())).collect();
+    assert_eq!(told, [("solver", "begin"), ("checkpoint", "instant"), ("solver", "end")]);
+    assert!(marks.iter().all(|mark| mark.by_whom.as_deref() == Some("uid 64001")));
+    let of_node = reader.marks(None).unwrap();
+    assert_eq!(of_node.iter().map(|mark| mark.name.as_str()).collect::<Vec<_>>(), ["maintenance"]);
+    let samples = stored::samples(&mut reader, polymeter_store::reader::Of::Job(job.job_key));
+    let values = |labels: &str| {
+        let series = &samples[&("user.loss".to_owned(), labels.to_owned())];
+        series.points.iter().map(|(_, value)| *value).collect::<Vec<_>>()
+    };
+    assert_eq!(values("rank=0,unit=nats"), [0.5, 0.25]);
+    assert_eq!(values("rank=1,unit=nats"), [-1e300]);
+    let pushed: Vec<_> =
+        reader.ledger(Some(job.job_key)).unwrap().into_iter().filter(|row| row.source == "pushed").collect();
+    assert_eq!(pushed[0].tally.taken, 3 + 254, "{pushed:?}");
+    scene.agent.daemon.terminate();
+    scene.collector.terminate();
+}
+
+#[test]
+fn administrators_are_named_and_looking_can_be_allowed() {
+    if !has("administrators_are_named_and_looking_can_be_allowed", &NEEDS) {
+        return;
+    }
+    // Users and groups that every Debian has.
+    let keys = "administrators = [\"games\", \"@www-data\", \"nobody.here\"]\nlook = \"all\"\n";
+    let scene = Scene::set(keys, "");
+    assert!(
+        scene.agent.daemon.said().contains("`nobody.here` is not known"),
+        "{}",
+        scene.agent.daemon.said()
+    );
+    let (games, www_data) = ((5, 60), (BOB, 33));
+    let wish = json!({"verb": "set", "job": "x", "plan": {"cpu.usage": "100us"}});
+    for administrator in [games, www_data] {
+        assert_eq!(scene.ask_as(administrator, &wish)["answer"], "granted", "no limit binds administrators");
+        assert_eq!(scene.ask_as(administrator, &json!({"verb": "flush"}))["answer"], "done");
+    }
+    let plan = scene.ask_as((BOB, BOB), &json!({"verb": "plan", "job": "x"}));
+    assert_eq!(plan["answer"], "plan", "everybody may look: {plan}");
+    assert_eq!(scene.ask_as((BOB, BOB), &wish)["code"], "forbidden", "and nobody may touch");
+    assert_eq!(scene.ask_as((BOB, BOB), &json!({"verb": "flush"}))["code"], "forbidden");
+    scene.end();
+}
+
+/// Every verb that names a job, without it.
+fn verbs_about_a_job() -> Vec<Value> {
+    vec![
+        json!({"verb": "metrics"}),
+        json!({"verb": "plan"}),
+        json!({"verb": "set", "plan": {"cpu.usage": "10ms"}}),
+        json!({"verb": "set", "plan": {"cpu.usage": "1us"}}),
+        json!({"verb": "set", "plan": {"no.such": "1s"}}),
+        json!({"verb": "set", "plan": {"cpu.usage": "10ms"}, "for": "300d"}),
+        json!({"verb": "reset"}),
+        json!({"verb": "mark", "name": "here"}),
+        json!({"verb": "push", "metric": "loss", "value": 1}),
+        json!({"verb": "watch"}),
+        json!({"verb": "watch", "metrics": ["no.such"]}),
+        json!({"verb": "register", "cgroups": []}),
+        json!({"verb": "unregister"}),
+        json!({"verb": "start"}),
+        json!({"verb": "end"}),
+    ]
+}
+
+#[test]
+fn a_job_of_others_is_not_told_from_one_that_does_not_exist() {
+    if !has("a_job_of_others_is_not_told_from_one_that_does_not_exist", &NEEDS) {
+        return;
+    }
+    let scene = Scene::set("", "");
+    // The answer, without the id that was asked for: the first line, of `watch` too.
+    let answer = |uid: u32, request: &Value, job: &str| {
+        let mut request = request.clone();
+        request["job"] = json!(job);
+        scene.ask_as((uid, uid), &request).to_string().replace(&format!("job {job}"), "job JOB")
+    };
+    for request in verbs_about_a_job() {
+        let (foreign, missing) = (answer(BOB, &request, "x"), answer(BOB, &request, "missing"));
+        assert_eq!(foreign, missing, "{request}");
+        assert!(foreign.contains("\"refused\""), "{request}: {foreign}");
+        // Nor from one that an owner of jobs asks for.
+        assert_eq!(answer(ADA, &request, "missing"), missing, "{request}");
+    }
+    let mut told_apart = 0;
+    let for_administrators = ["register", "unregister", "start", "end"];
+    for request in verbs_about_a_job() {
+        if for_administrators.iter().any(|verb| request["verb"] == *verb) {
+            continue;
+        }
+        let (present, missing) = (answer(0, &request, "x"), answer(0, &request, "missing"));
+        assert!(!missing.contains("not yours"), "administrators see what there is: {missing}");
+        told_apart += usize::from(present != missing);
+    }
+    assert!(told_apart >= 8, "administrators see the difference");
+    for request in [json!({"verb": "plan"}), json!({"verb": "mark", "name": "a"}), json!({"verb": "reset"})] {
+        let own = answer(ADA, &request, "x");
+        assert!(!own.contains("refused"), "{request}: {own}");
+        assert_eq!(
+            scene.ask_as((BOB, BOB), &request)["code"],
+            "forbidden",
+            "that there is a node is no secret"
+        );
+    }
+    let jobs = scene.ask_as((BOB, BOB), &json!({"verb": "jobs"}));
+    assert_eq!(jobs["subjects"], json!([]), "{jobs}");
+    scene.end();
+}
+
+#[test]
+fn floors_are_per_metric() {
+    if !has("floors_are_per_metric", &NEEDS) {
+        return;
+    }
+    let tables =
+        "[limits]\nshortest_period = \"10ms\"\n[limits.shortest_periods]\n\"memory.*\" = \"100ms\"\n";
+    let scene = Scene::set("", tables);
+    let set = |plan: Value| scene.ask_as((ADA, ADA), &json!({"verb": "set", "job": "x", "plan": plan}));
+    assert_eq!(set(json!({"cpu.usage": "10ms"}))["answer"], "granted");
+    for plan in [json!({"memory.current": "10ms"}), json!({"*": "10ms"})] {
+        let refused = set(plan);
+        assert_eq!(
+            (&refused["code"], &refused["instead"]),
+            (&json!("shortest_period"), &json!("100ms")),
+            "{refused}"
+        );
+    }
+    scene.end();
+}
+
+#[test]
+fn the_owner_is_found_by_the_processes_of_the_job() {
+    if !has("the_owner_is_found_by_the_processes_of_the_job", &NEEDS) {
+        return;
+    }
+    let scene = Scene::unregistered("", "");
+    let mut sleeper = Command::new("setpriv")
+        .args([format!("--reuid={ADA}"), format!("--regid={ADA}"), "--clear-groups".to_owned()])
+        .args(["sleep", "1000"])
+        .spawn()
+        .unwrap();
+    // setpriv becomes sleep: the same process, by then Ada's.
+    wait_until("the process is Ada's", || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", sleeper.id())).unwrap();
+        status.lines().any(|line| line.starts_with("Uid:") && line.contains(&ADA.to_string()))
+    });
+    let step = scene.job.step("step_0");
+    step.enter(sleeper.id());
+    scene.register(&json!({}));
+    let wish = json!({"verb": "set", "job": "x", "plan": {"cpu.usage": "10ms"}});
+    wait_until("Ada's process makes it her job", || scene.ask_as((ADA, ADA), &wish)["answer"] == "granted");
+    assert_eq!(scene.ask_as((BOB, BOB), &wish)["code"], "unknown_job");
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    scene.end();
+}
+
+#[test]
+fn the_governor_stretches_leases_and_gives_them_back() {
+    if !has("the_governor_stretches_leases_and_gives_them_back", &NEEDS) {
+        return;
+    }
+    let limits = |percent: u32| format!("[limits]\nnode_cpu_percent = {percent}\n");
+    let scene = Scene::set("", &limits(1));
+    // Root's wishes are not held against the limits beforehand, so that this takes more than one percent.
+    let wish = json!({"verb": "set", "job": "x", "plan": {"cpu.*": "1ms", "memory.*": "1ms"}});
+    assert_eq!(scene.agent.ask(&wish)["answer"], "granted");
+    let asked = || scene.plan_line("cpu.user")["asked"].clone();
+    wait_until("the leases are stretched", || asked() == "1ms");
+    let stretched = scene.plan_line("cpu.user")["period"].clone();
+    assert!(stretched != "1ms", "{stretched}");
+    // The baseline is not: what it samples has at most its period.
+    let period: polymeter_proto::period::Period =
+        scene.plan_line("cpu.usage")["period"].as_str().unwrap().parse().unwrap();
+    assert!(period.as_micros() <= 200_000);
+    let plan = Plan { collector: &scene.endpoint, jobs: &[], baseline: &BASELINE };
+    configure_with(&scene.site, &plan, "", &limits(100));
+    scene.agent.daemon.signal(Signal::HUP);
+    wait_until("the leases have their periods again", || asked().is_null());
+    assert_eq!(scene.plan_line("cpu.user")["period"], "1ms");
+    let changes = || {
+        let mut reader = scene.site.reader();
+        let job = stored::job(&mut reader, "x").unwrap();
+        let changes = reader.plan_changes(Some(job.job_key)).unwrap();
+        changes
+            .into_iter()
+            .filter(|change| change.metric == "cpu.user" && change.cause == "governor")
+            .collect::<Vec<_>>()
+    };
+    wait_until("the store knows each step", || changes().len() >= 2);
+    for change in changes() {
+        let (old, new) = (change.old_period_us.unwrap(), change.new_period_us.unwrap());
+        assert!(new == old * 2 || old == new * 2, "{change:?}");
+        assert_eq!(change.by_whom.as_deref(), Some("uid 0"));
+    }
+    scene.end();
+}
+
+#[test]
+fn a_job_that_ends_takes_its_leases_along() {
+    if !has("a_job_that_ends_takes_its_leases_along", &NEEDS) {
+        return;
+    }
+    let scene = Scene::set("", "");
+    let wish = json!({"verb": "set", "job": "x", "plan": {"cpu.usage": "10ms", "perf.page_faults": "10ms"}});
+    assert_eq!(scene.ask_as((ADA, ADA), &wish)["answer"], "granted");
+    assert_eq!(scene.agent.ask(&json!({"verb": "unregister", "job": "x"}))["answer"], "done");
+    assert_eq!(scene.ask_as((ADA, ADA), &wish)["code"], "unknown_job");
+    // Another job of the same name is Bob's, and knows nothing of Ada's wishes.
+    scene.register(&json!({"uid": BOB}));
+    assert_eq!(scene.plan_line("cpu.usage")["cause"], "baseline");
+    assert_eq!(scene.ask_as((ADA, ADA), &wish)["code"], "unknown_job");
+    let site = scene.end();
+    let owners: Vec<_> = site.reader().jobs().unwrap().iter().map(|job| job.owner_uid).collect();
+    assert_eq!(owners, [Some(i64::from(ADA)), Some(i64::from(BOB))]);
+}
+
+#[test]
+fn nothing_written_to_the_socket_does_harm() {
+    if !has("nothing_written_to_the_socket_does_harm", &NEEDS) {
+        return;
+    }
+    let scene = Scene::set("", "");
+    // Open ends of all kinds stay open while others ask.
+    let idle: Vec<UnixStream> = (0..30).map(|_| UnixStream::connect(&scene.agent.socket).unwrap()).collect();
+    let mut half = UnixStream::connect(&scene.agent.socket).unwrap();
+    half.write_all(b"{\"verb\":\"sta").unwrap();
+    let mut long = UnixStream::connect(&scene.agent.socket).unwrap();
+    long.write_all(&vec![b'['; 100_000]).ok();
+    let mut answer = String::new();
+    long.read_to_string(&mut answer).ok();
+    assert!(answer.contains("too_long"), "{answer}");
+    // Who never reads is not waited for by others.
+    let mut deaf = UnixStream::connect(&scene.agent.socket).unwrap();
+    deaf.set_nonblocking(true).unwrap();
+    while deaf.write(b"{\"verb\":\"status\"}\n").is_ok() {}
+    // Lines that are nearly right, from one that is right, by changing bytes of it.
+    let good = json!({"verb": "set", "job": "x", "plan": {"cpu.*": "10ms"}, "for": "10s"}).to_string();
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = move |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below as u64) as usize
+    };
+    let stream = UnixStream::connect(&scene.agent.socket).unwrap();
+    let mut answers = BufReader::new(stream.try_clone().unwrap()).lines();
+    let mut stream = stream;
+    for _ in 0..3_000 {
+        let mut line = good.clone().into_bytes();
+        for _ in 0..=random(4) {
+            let at = random(line.len());
+            match random(3) {
+                0 => line[at] = random(256) as u8,
+                1 => drop(line.remove(at)),
+                _ => line.insert(at, b"{}[]\",:0\\"[random(9)]),
+            }
+        }
+        line.retain(|byte| *byte != b'\n');
+        line.push(b'\n');
+        stream.write_all(&line).unwrap();
+        let answer: Value = serde_json::from_str(&answers.next().unwrap().unwrap()).unwrap();
+        assert!(answer["answer"] == "granted" || answer["code"].is_string(), "{answer}");
+    }
+    drop((idle, half, deaf));
+    assert_eq!(scene.agent.count("dropped"), 0);
+    scene.end();
+}
+
+#[test]
+fn nobody_shuts_others_out() {
+    if !has("nobody_shuts_others_out", &NEEDS) {
+        return;
+    }
+    let scene = Scene::set("", "");
+    // Bob opens as many connections as he gets, and keeps them.
+    let bobs: Vec<UnixStream> =
+        as_user((BOB, BOB), || (0..40).map(|_| UnixStream::connect(&scene.agent.socket).unwrap()).collect());
+    let busy = bobs.iter().filter(|stream| {
+        let mut stream = *stream;
+        stream.write_all(b"{\"verb\":\"jobs\"}\n").ok();
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer).unwrap();
+        answer.contains("busy")
+    });
+    assert_eq!(busy.count(), 40 - 16, "16 connections are his");
+    assert_eq!(scene.ask_as((ADA, ADA), &json!({"verb": "plan", "job": "x"}))["answer"], "plan");
+    assert_eq!(scene.agent.ask(&json!({"verb": "flush"}))["answer"], "done");
+    drop(bobs);
+    scene.end();
+}

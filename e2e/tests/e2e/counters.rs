@@ -1,0 +1,223 @@
+//! Counters: they never decrease, count what has ended, and agree with one another.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use polymeter_e2e::cgroup::{self, V2, Yard};
+use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector};
+use polymeter_e2e::stored::{self, Key, Series};
+use polymeter_e2e::workload::{self, Workload};
+use polymeter_e2e::{Need, Site, has, skip, wait_until};
+use polymeter_store::reader::Of;
+
+const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
+
+/// An agent and a collector, and a place for jobs.
+struct Node {
+    collector: Daemon,
+    agent: Agent,
+    yard: Yard,
+    site: Site,
+}
+
+impl Node {
+    fn start(baseline: &[(&str, &str)]) -> Self {
+        let (site, yard) = (Site::new(), Yard::new());
+        let (collector, endpoint) = collector(&site, &site.endpoint());
+        let jobs = [yard.pattern()];
+        let agent = Agent::start(&site, &Plan { collector: &endpoint, jobs: &jobs, baseline });
+        Self { collector, agent, yard, site }
+    }
+
+    fn samples(&self, job: &str) -> BTreeMap<Key, Series> {
+        let mut reader = self.site.reader();
+        stored::job(&mut reader, job)
+            .map_or_else(BTreeMap::new, |row| stored::samples(&mut reader, Of::Job(row.job_key)))
+    }
+
+    /// The values of one metric of a job that have arrived, of all its series one after the other.
+    fn values(&self, job: &str, metric: &str) -> Vec<f64> {
+        let of_metric = self.samples(job).into_iter().filter(|((name, _), _)| name == metric);
+        of_metric.flat_map(|(_, series)| series.points.into_iter().map(|(_, value)| value)).collect()
+    }
+
+    fn last(&self, job: &str, metric: &str) -> f64 {
+        self.values(job, metric).last().copied().unwrap_or_default()
+    }
+
+    fn end(self) {
+        self.agent.daemon.terminate();
+        self.collector.terminate();
+    }
+}
+
+fn must_not_decrease(values: &[f64]) {
+    assert!(values.is_sorted(), "a counter decreases: {values:?}");
+}
+
+/// A cgroup that goes with the test.
+struct Extra(PathBuf);
+
+impl Extra {
+    fn new(controller: &str, yard: &Yard, job: &str) -> Self {
+        let top = cgroup::root(controller).unwrap().join(&yard.name);
+        fs::create_dir_all(top.join(format!("job_{job}"))).unwrap();
+        Self(top)
+    }
+
+    fn enter(&self, job: &str, pid: u32) {
+        fs::write(self.0.join(format!("job_{job}/cgroup.procs")), pid.to_string()).unwrap();
+    }
+}
+
+impl Drop for Extra {
+    fn drop(&mut self) {
+        cgroup::remove(&self.0).ok();
+    }
+}
+
+/// A shell that enters cgroups, and does `script` there.
+fn shell_in(places: &[PathBuf], script: &str) -> Child {
+    let enter: String =
+        places.iter().map(|place| format!("echo $$ >{}/cgroup.procs; ", place.display())).collect();
+    let shell = Command::new("sh").args(["-c", &format!("{enter}{script}")]).stdin(Stdio::piped()).spawn();
+    shell.unwrap()
+}
+
+#[test]
+fn cpu_time_goes_on_when_cgroups_of_the_other_version_come() {
+    if !has("cpu_time_goes_on_when_cgroups_of_the_other_version_come", &NEEDS) {
+        return;
+    }
+    let node = Node::start(&[("cpu.usage", "20ms")]);
+    let (job, mut workload) = (node.yard.job_under("1", "cpuacct"), Workload::start());
+    job.enter(workload.pid());
+    workload.execute("burn 200");
+    wait_until("version 1 has counted it", || node.last("1", "cpu.usage") >= 200e6);
+    let later = Extra::new(V2, &node.yard, "1");
+    later.enter("1", workload.pid());
+    node.agent.must_follow("1", &["v2/cpu.stat"]);
+    let before = node.last("1", "cpu.usage");
+    workload.execute("burn 100");
+    wait_until("version 2 goes on from there", || node.last("1", "cpu.usage") >= before + 90e6);
+    must_not_decrease(&node.values("1", "cpu.usage"));
+    drop((workload, job, later));
+    node.end();
+}
+
+#[test]
+fn user_and_system_time_are_the_cpu_time() {
+    if !has("user_and_system_time_are_the_cpu_time", &NEEDS) {
+        return;
+    }
+    let node = Node::start(&[("cpu.usage", "20ms"), ("cpu.user", "20ms"), ("cpu.system", "20ms")]);
+    let (job, mut workload) = (node.yard.job_under("1", "cpuacct"), Workload::start());
+    job.enter(workload.pid());
+    // Work that ends before the tick that would count it, and work that is counted as a whole tick.
+    for _ in 0..40 {
+        workload.execute("burn 5");
+        workload.execute("touch 300");
+    }
+    workload.stop();
+    let directory = job.directory("cpuacct");
+    let usage: f64 = fs::read_to_string(directory.join("cpuacct.usage")).unwrap().trim().parse().unwrap();
+    wait_until("all of it has arrived", || node.last("1", "cpu.usage") >= usage);
+    let stat = fs::read_to_string(directory.join("cpuacct.stat")).unwrap();
+    let ticks: f64 = stat.split_whitespace().filter_map(|word| word.parse::<f64>().ok()).sum();
+    let sum = || node.last("1", "cpu.user") + node.last("1", "cpu.system");
+    wait_until("its parts have arrived", || sum() >= ticks * 1e7);
+    assert!(sum() <= usage + 1e7, "user and system {} of {usage}", sum());
+    assert!(sum() >= usage - 2e7, "user and system {} of {usage}", sum());
+    drop((workload, job));
+    node.end();
+}
+
+#[test]
+fn processes_killed_for_memory_in_a_step_are_the_jobs() {
+    let test = "processes_killed_for_memory_in_a_step_are_the_jobs";
+    if !has(test, &NEEDS) {
+        return;
+    }
+    // So seldom that only what is read because something ended tells it.
+    let node = Node::start(&[("memory.events.oom_kill", "1d"), ("cpu.usage", "20ms")]);
+    let job = node.yard.job("1");
+    node.agent.must_follow("1", &["v1/memory.oom_control"]);
+    for kills in 1..=2_u32 {
+        let step = job.step(&format!("step_{kills}"));
+        let task = step.step("task_0");
+        let limit = step.directory_below("memory");
+        fs::write(limit.join("memory.limit_in_bytes"), "16M").unwrap();
+        fs::write(limit.join("memory.memsw.limit_in_bytes"), "16M").ok();
+        let script = format!("{} 'touch 16384'; :", workload::program().display());
+        let mut shell = shell_in(&task.places, &script);
+        shell.wait().unwrap();
+        let killed = fs::read_to_string(task.directory_below("memory").join("memory.oom_control")).unwrap();
+        if !killed.contains("oom_kill 1") {
+            skip(test, "cgroup1", &format!("the kernel did not count a kill: {killed}"));
+            return;
+        }
+        wait_until("the kill is counted", || node.last("1", "memory.events.oom_kill") >= f64::from(kills));
+        step.remove();
+    }
+    // What is gone stays counted.
+    job.remove();
+    stored::wait_for_end(&node.site, "1");
+    let values = node.values("1", "memory.events.oom_kill");
+    must_not_decrease(&values);
+    assert_eq!((values[0], values.last()), (0.0, Some(&2.0)), "{values:?}");
+    node.end();
+}
+
+/// What a process has written, with the children that it has waited for.
+fn written(pid: u32) -> f64 {
+    let io = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("io")).unwrap();
+    let line = io.lines().find_map(|line| line.strip_prefix("write_bytes: ")).unwrap();
+    line.parse().unwrap()
+}
+
+#[test]
+fn a_job_without_counting_files_has_the_io_of_its_processes() {
+    let test = "a_job_without_counting_files_has_the_io_of_its_processes";
+    if !has(test, &NEEDS) || cgroup::cannot_make("blkio").is_some() {
+        return;
+    }
+    let node = Node::start(&[("io.*", "20ms")]);
+    let extra = Extra::new("blkio", &node.yard, "1");
+    let job = node.yard.job("1");
+    node.agent.must_follow("1", &["processes"]);
+    let mut places = job.places.clone();
+    places.push(extra.0.join("job_1"));
+    let file = node.site.path("written");
+    let write =
+        |count: u32| format!("dd if=/dev/zero of={} bs=1M count={count} conv=fsync 2>&-; ", file.display());
+    // Two children that are waited for; the shell then waits for a line.
+    let mut shell = shell_in(&places, &format!("{}{}read line; {}", write(3), write(4), write(5)));
+    wait_until("the shell waits", || {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", shell.id())).unwrap();
+        let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", shell.id())).unwrap();
+        file.exists()
+            && stat.contains(") S")
+            && children.is_empty()
+            && file.metadata().unwrap().len() == 4 << 20
+    });
+    let first = written(shell.id());
+    if first < f64::from(7 << 20) {
+        drop(shell.stdin.take());
+        shell.wait().unwrap();
+        skip(test, "root", "writes to the temporary directory are no I/O");
+        return;
+    }
+    wait_until("what was written has arrived", || node.last("1", "io.write.bytes") >= first);
+    drop(shell.stdin.take());
+    shell.wait().unwrap();
+    drop(extra);
+    job.remove();
+    stored::wait_for_end(&node.site, "1");
+    let values = node.values("1", "io.write.bytes");
+    must_not_decrease(&values);
+    assert!(values.last() <= Some(&(first + f64::from(6 << 20))), "nothing is counted twice: {values:?}");
+    assert!(values.last() >= Some(&first), "{values:?}");
+    node.end();
+}

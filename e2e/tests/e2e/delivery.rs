@@ -1,0 +1,294 @@
+//! From the agent to the database: whatever is killed, restarted or attacked on the way, each sample is stored once.
+
+use std::collections::HashSet;
+use std::io::Write;
+use std::net::TcpStream;
+
+use polymeter_e2e::cgroup::{Job, Yard};
+use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector};
+use polymeter_e2e::random::Random;
+use polymeter_e2e::stored;
+use polymeter_e2e::workload::Sleeper;
+use polymeter_e2e::{Need, Site, has, pause, wait_until};
+use polymeter_store::reader::Of;
+use rustix::process::Signal;
+use serde_json::json;
+
+const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
+
+/// Nothing of the node: all samples are those of jobs.
+const BASELINE: [(&str, &str); 3] = [("memory.*", "2ms"), ("cpu.*", "2ms"), ("pids.*", "2ms")];
+
+/// A collector, an agent, and a job that it follows.
+struct Scene {
+    site: Site,
+    collector: Daemon,
+    endpoint: String,
+    agent: Agent,
+    yard: Yard,
+    job: Job,
+    _sleeper: Sleeper,
+}
+
+impl Scene {
+    fn set(test: &str) -> Option<Self> {
+        if !has(test, &NEEDS) {
+            return None;
+        }
+        let (site, yard) = (Site::new(), Yard::new());
+        let (collector, endpoint) = collector(&site, "tcp://127.0.0.1:*");
+        let job = yard.job("1");
+        let sleeper = Sleeper::start();
+        job.enter(sleeper.pid());
+        let agent = start_agent(&site, &endpoint, &yard);
+        agent.must_follow("1", &["v1/memory.stat"]);
+        Some(Self { site, collector, endpoint, agent, yard, job, _sleeper: sleeper })
+    }
+}
+
+fn start_agent(site: &Site, endpoint: &str, yard: &Yard) -> Agent {
+    Agent::start(site, &Plan { collector: endpoint, jobs: &[yard.pattern()], baseline: &BASELINE })
+}
+
+/// Everything that this agent has taken is stored, for its jobs have ended and the store knows.
+fn assert_complete(site: &Site, agent: &Agent, rows_before: u64) {
+    wait_until("no frame waits", || agent.count("outbox_bytes") == 0);
+    let (taken, dropped) = (agent.count("taken"), agent.count("dropped"));
+    assert_eq!((all_rows(site) - rows_before, dropped), (taken, 0));
+    assert!(taken > 1000, "only {taken} samples");
+}
+
+/// All samples of all jobs in the store.
+fn all_rows(site: &Site) -> u64 {
+    let mut reader = site.reader();
+    let jobs = reader.jobs().unwrap();
+    jobs.iter().map(|job| stored::rows(&mut reader, job.job_key)).sum()
+}
+
+/// More samples are taken than at the call.
+fn wait_for_samples(agent: &Agent) {
+    let before = agent.count("taken");
+    wait_until("more samples are taken", || agent.count("taken") > before + 2000);
+}
+
+#[test]
+fn a_hostile_neighbour_spoils_nothing() {
+    let Some(mut scene) = Scene::set("a_hostile_neighbour_spoils_nothing") else { return };
+    let context = zmq::Context::new();
+    let frames = real_frames(&scene, &context);
+    let address = scene.endpoint.strip_prefix("tcp://").unwrap().to_owned();
+
+    // Connections that say nothing, and ones that say what ZeroMQ does not.
+    let mut random = Random(1);
+    let mut held: Vec<TcpStream> = (0..500).map(|_| TcpStream::connect(&address).unwrap()).collect();
+    for stream in held.iter_mut().step_by(2) {
+        // The collector may have closed it already.
+        stream.write_all(&random.bytes(200)).ok();
+    }
+    // Peers that speak ZeroMQ, and not the protocol.
+    let peer = || {
+        let socket = context.socket(zmq::DEALER).unwrap();
+        socket.set_linger(0).unwrap();
+        socket.set_sndtimeo(10_000).unwrap();
+        socket.connect(&scene.endpoint).unwrap();
+        socket
+    };
+    let (stranger, giant, forger) = (peer(), peer(), peer());
+    for size in 0..300 {
+        stranger.send(random.bytes(size), 0).unwrap();
+    }
+    stranger.send_multipart([&b"PLM\x01"[..], &b"PLM\x01"[..], &[]], 0).unwrap();
+    for size in [1, 3, 4, 5, 16] {
+        // Beyond 4 MiB the connection is closed, and the rest goes nowhere.
+        giant.send(vec![b'P'; size << 20], 0).ok();
+        let mut lying = b"PLC\x01\x00".to_vec();
+        lying.resize(size << 18, 0xfd);
+        forger.send(lying, 0).unwrap();
+    }
+    for frame in &frames {
+        let mut other = frame.clone();
+        other[3] = other[3].wrapping_add(1);
+        forger.send(other, 0).unwrap();
+        for _ in 0..500 {
+            let mut flipped = frame.clone();
+            let bit = random.below(flipped.len() as u64 * 8) as usize;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            forger.send(flipped, 0).unwrap();
+        }
+        forger.send(&frame[..frame.len() / 2], 0).unwrap();
+    }
+    assert!(forger.poll(zmq::POLLIN, 30_000).unwrap() > 0, "the forger is told that it is refused");
+
+    wait_for_samples(&scene.agent);
+    scene.job.remove();
+    stored::wait_for_end(&scene.site, "1");
+    assert_complete(&scene.site, &scene.agent, 0);
+    assert!(scene.collector.runs());
+    let nodes: HashSet<String> =
+        scene.site.reader().jobs().unwrap().into_iter().flat_map(|job| job.nodes).collect();
+    assert_eq!(nodes, HashSet::from([scene.site.node.clone()]));
+    scene.agent.daemon.terminate();
+    let said = scene.collector.terminate();
+    assert!(said.contains("a peer sends what cannot be used"), "{said}");
+    drop(held);
+}
+
+/// What another agent sends, which has the same job and no collector but this.
+fn real_frames(scene: &Scene, context: &zmq::Context) -> Vec<Vec<u8>> {
+    let router = context.socket(zmq::ROUTER).unwrap();
+    router.set_linger(0).unwrap();
+    let site = Site::new();
+    router.bind(&site.endpoint()).unwrap();
+    let agent = start_agent(&site, &site.endpoint(), &scene.yard);
+    let frames = (0..3).map(|_| {
+        assert!(router.poll(zmq::POLLIN, 30_000).unwrap() > 0, "no frame comes");
+        router.recv_multipart(0).unwrap().pop().unwrap()
+    });
+    let frames = frames.collect();
+    agent.daemon.kill();
+    frames
+}
+
+#[test]
+fn a_collector_that_is_killed_loses_and_repeats_nothing() {
+    let Some(scene) = Scene::set("a_collector_that_is_killed_loses_and_repeats_nothing") else { return };
+    let Scene { site, collector: mut running, endpoint, agent, job, .. } = scene;
+    for _ in 0..3 {
+        wait_for_samples(&agent);
+        running.kill();
+        wait_for_samples(&agent);
+        (running, _) = collector(&site, &endpoint);
+        let acknowledged = agent.count("frames_acknowledged");
+        wait_until("frames are acknowledged again", || agent.count("frames_acknowledged") > acknowledged);
+    }
+    job.remove();
+    stored::wait_for_end(&site, "1");
+    assert_complete(&site, &agent, 0);
+    assert!(site.reader().losses(None).unwrap().is_empty());
+    agent.daemon.terminate();
+    running.terminate();
+}
+
+#[test]
+fn an_agent_that_is_killed_begins_anew() {
+    let Some(scene) = Scene::set("an_agent_that_is_killed_begins_anew") else { return };
+    let Scene { site, collector: first, endpoint, agent, yard, job, .. } = scene;
+    wait_for_samples(&agent);
+    wait_until("frames are acknowledged", || agent.count("frames_acknowledged") > 3);
+    let acknowledged = agent.count("frames_acknowledged");
+    let session = agent.status()["session"].as_str().unwrap().to_owned();
+    agent.daemon.kill();
+    first.terminate();
+    let before = all_rows(&site);
+    assert!(before > 0);
+
+    // The socket and the session that it left behind are no hindrance to its successor.
+    let (second, _) = collector(&site, &endpoint);
+    let agent = start_agent(&site, &endpoint, &yard);
+    assert_ne!(agent.status()["session"], session);
+    agent.must_follow("1", &["v1/memory.stat"]);
+    wait_for_samples(&agent);
+    job.remove();
+    stored::wait_for_end(&site, "1");
+    assert_complete(&site, &agent, before);
+    let mut reader = site.reader();
+    let job = stored::job(&mut reader, "1").unwrap();
+    let sessions: HashSet<String> =
+        reader.ledger(Some(job.job_key)).unwrap().into_iter().map(|row| row.session_id).collect();
+    assert!(sessions.len() <= 2 && acknowledged > 0);
+    agent.daemon.terminate();
+    second.terminate();
+}
+
+#[test]
+fn a_terminated_agent_has_stored_everything() {
+    let Some(scene) = Scene::set("a_terminated_agent_has_stored_everything") else { return };
+    let Scene { site, collector: running, agent, job, .. } = scene;
+    wait_for_samples(&agent);
+    let said = agent.daemon.terminate();
+    assert!(!said.contains("did not acknowledge"), "{said}");
+    running.terminate();
+    // The job goes on, and its ledger is as complete as its samples.
+    let mut reader = site.reader();
+    let stored = stored::job(&mut reader, "1").unwrap();
+    assert_eq!(stored.ended_ns, None);
+    let sum = stored::sum(&stored::ledger(&mut reader, Some(stored.job_key)));
+    assert_eq!(sum.taken, stored::rows(&mut reader, stored.job_key), "{sum:?}");
+    job.remove();
+}
+
+#[test]
+fn an_agent_does_without_a_collector_and_gives_it_everything_later() {
+    let test = "an_agent_does_without_a_collector_and_gives_it_everything_later";
+    if !has(test, &NEEDS) {
+        return;
+    }
+    let (site, yard) = (Site::new(), Yard::new());
+    let job = yard.job("1");
+    let agent = start_agent(&site, &site.endpoint(), &yard);
+    agent.must_follow("1", &["v1/memory.stat"]);
+    wait_for_samples(&agent);
+    wait_for_samples(&agent);
+    assert_eq!((agent.count("frames_sent"), agent.count("dropped")), (0, 0));
+    assert!(agent.count("outbox_bytes") > 0);
+    let without_us = polymeter_e2e::now_us();
+    let (running, _) = collector(&site, &site.endpoint());
+    wait_until("frames are acknowledged", || agent.count("frames_acknowledged") > 0);
+    job.remove();
+    let ended = stored::wait_for_end(&site, "1");
+    assert_complete(&site, &agent, 0);
+    let mut reader = site.reader();
+    let samples = stored::samples(&mut reader, Of::Job(ended.job_key));
+    let first_us = samples.values().filter_map(|series| series.points.first()).map(|point| point.0).min();
+    assert!(first_us.unwrap() < without_us);
+    assert!(reader.losses(None).unwrap().is_empty());
+    agent.daemon.terminate();
+    running.terminate();
+}
+
+#[test]
+fn an_end_without_a_collector_is_told() {
+    if !has("an_end_without_a_collector_is_told", &NEEDS) {
+        return;
+    }
+    let (site, yard) = (Site::new(), Yard::new());
+    let _job = yard.job("1");
+    let agent = start_agent(&site, &site.endpoint(), &yard);
+    agent.must_follow("1", &["v1/memory.stat"]);
+    assert_eq!(agent.ask(&json!({"verb": "flush"}))["answer"], "done");
+    wait_until("frames wait", || agent.count("outbox_bytes") > 0);
+    pause(10);
+    let (status, said) = agent.daemon.end(Signal::TERM);
+    assert!(status.success() && said.contains("did not acknowledge everything"), "{status}: {said}");
+}
+
+#[test]
+fn a_store_that_is_deleted_is_not_acknowledged_into() {
+    let Some(scene) = Scene::set("a_store_that_is_deleted_is_not_acknowledged_into") else { return };
+    let Scene { site, collector: running, agent, job, .. } = scene;
+    wait_for_samples(&agent);
+    wait_until("frames are acknowledged", || agent.count("frames_acknowledged") > 3);
+    let store = site.path("store.db");
+    for suffix in ["", "-wal", "-shm"] {
+        std::fs::remove_file(format!("{}{suffix}", store.display())).unwrap();
+    }
+    wait_until("the collector has another store", || {
+        running.said().contains("a new one was made in its place")
+    });
+    let acknowledged = agent.count("frames_acknowledged");
+    wait_until("frames are acknowledged again", || agent.count("frames_acknowledged") > acknowledged + 3);
+    job.remove();
+    stored::wait_for_end(&site, "1");
+    wait_until("no frame waits", || agent.count("outbox_bytes") == 0);
+    let (taken, dropped) = (agent.count("taken"), agent.count("dropped"));
+    let rows = all_rows(&site);
+    assert!(dropped == 0 && 0 < rows && rows < taken, "{rows} of {taken}");
+    let losses = site.reader().losses(None).unwrap();
+    let reasons: Vec<_> = losses.iter().map(|loss| loss.reason.as_str()).collect();
+    assert_eq!(reasons, ["store_replaced"]);
+    let said = running.terminate();
+    let why =
+        format!("error: cannot acknowledge what was written to {}: the file was deleted", store.display());
+    assert!(said.contains(&why), "{said}");
+    agent.daemon.terminate();
+}

@@ -1,0 +1,257 @@
+//! What users type every day, as users, with what becomes of it.
+
+use std::fs;
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use polymeter_e2e::scene::{ADA, BOB, NEEDS, Scene};
+use polymeter_e2e::{Site, has, program, skip, stored, wait_until};
+use serde_json::Value;
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// It must be done, and what it printed.
+fn done(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// It must end with this status, and what it said.
+fn failed(output: &Output, status: i32) -> String {
+    assert_eq!(output.status.code(), Some(status), "{output:?}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+    text(&output.stderr)
+}
+
+/// The report of the scene's job.
+fn report(site: &Site, more: &[&str]) -> String {
+    let store = site.store();
+    let arguments = [&["report", "--store", &store, "--job", "x"], more].concat();
+    done(&program("polymeter").args(arguments).output().unwrap())
+}
+
+#[test]
+fn what_a_user_marks_and_pushes_is_in_the_report() {
+    if !has("what_a_user_marks_and_pushes_is_in_the_report", &NEEDS) {
+        return;
+    }
+    let scene = Scene::set();
+    assert_eq!(done(&scene.user(ADA, "mark", &["--job", "x", "solver", "--begin"])), "");
+    done(&scene.user(ADA, "push", &["--job", "x", "loss=0.25", "--unit", "nats", "--label", "rank=3"]));
+    done(&scene.user(ADA, "push", &["--job", "x", "loss=1e-1", "--unit", "nats", "--label", "rank=3"]));
+    done(&scene.user(ADA, "mark", &["--job", "x", "checkpoint 1"]));
+    let answer = done(&scene.user(ADA, "mark", &["--job", "x", "solver", "--end", "--json"]));
+    assert_eq!(serde_json::from_str::<Value>(&answer).unwrap()["answer"], "done");
+    scene.granted(ADA, &["cpu.usage=20ms"]);
+    done(&scene.user(ADA, "mark", &["--job", "x", "never ended", "--begin"]));
+    // Marks and changes travel in their order, so that the last one says that all are there.
+    wait_until("the store has what was marked", || {
+        let mut reader = scene.site.reader();
+        let job = stored::job(&mut reader, "x");
+        job.is_some_and(|job| reader.marks(Some(job.job_key)).unwrap().len() == 4)
+    });
+    let report: Value = serde_json::from_str(&report(&scene.site, &["--json"])).unwrap();
+    let phases = report["phases"].as_array().unwrap();
+    assert_eq!(phases.len(), 2, "{phases:?}");
+    assert_eq!((&phases[0]["name"], &phases[0]["by"]), (&"solver".into(), &"uid 64001".into()));
+    assert!(phases[0]["end_s"].as_f64() > phases[0]["begin_s"].as_f64(), "{phases:?}");
+    assert_eq!((&phases[1]["name"], &phases[1]["end_s"]), (&"never ended".into(), &Value::Null));
+    assert_eq!(report["marks"][0]["name"], "checkpoint 1");
+    let changes = report["plan_changes"].as_array().unwrap();
+    let lease = changes.iter().find(|change| change["cause"] == "lease").unwrap();
+    let told = ["metric", "old", "new", "by"].map(|field| lease[field].as_str().unwrap());
+    assert_eq!(told, ["cpu.usage", "500ms", "20ms", "uid 64001"]);
+    let series = report["series"].as_array().unwrap();
+    let loss = series.iter().find(|series| series["metric"] == "user.loss").unwrap();
+    assert_eq!((&loss["labels"], &loss["samples"]), (&"rank=3,unit=nats".into(), &2.into()));
+    assert_eq!((&loss["least"], &loss["most"]), (&0.1.into(), &0.25.into()));
+
+    let shown = self::report(&scene.site, &[]);
+    let line = |word: &str| shown.lines().find(|line| line.contains(word)).map(str::to_owned);
+    assert!(
+        line("solver").is_some_and(|line| line.split(' ').filter(|word| *word == "s").count() == 3),
+        "{shown}"
+    );
+    assert!(line("never ended").is_some_and(|line| line.contains(" - ")), "{shown}");
+    let words = line("lease of uid 64001").unwrap();
+    assert_eq!(
+        words.split_whitespace().skip(3).take(3).collect::<Vec<_>>(),
+        ["500ms", "20ms", "lease"],
+        "{shown}"
+    );
+    scene.end();
+}
+
+#[test]
+fn the_job_is_that_of_the_scheduler_or_of_the_own_cgroup() {
+    if !has("the_job_is_that_of_the_scheduler_or_of_the_own_cgroup", &NEEDS) {
+        return;
+    }
+    let scene = Scene::set();
+    let said = failed(&scene.user(ADA, "mark", &["here"]), 2);
+    assert!(said.contains("--job ID"), "{said}");
+    done(&scene.user_in_job(ADA, "mark", &["by cgroup"]));
+    let said = failed(&scene.user_in_job(BOB, "mark", &["not mine"]), 2);
+    assert!(said.contains("which job?"), "who may not see the job is not told that it is one: {said}");
+    for variable in ["SLURM_JOB_ID", "OAR_JOB_ID"] {
+        done(&scene.typed(ADA, "mark", &["told"]).env(variable, "x").output().unwrap());
+        failed(&scene.typed(ADA, "mark", &["told"]).env(variable, "y").output().unwrap(), 1);
+    }
+    wait_until("the store has what was marked", || {
+        let mut reader = scene.site.reader();
+        let job = stored::job(&mut reader, "x");
+        let marks = job.map(|job| reader.marks(Some(job.job_key)).unwrap()).unwrap_or_default();
+        marks.iter().map(|mark| mark.name.as_str()).eq(["by cgroup", "told", "told"])
+    });
+    scene.end();
+}
+
+#[test]
+fn the_exit_status_says_what_is_wrong() {
+    if !has("the_exit_status_says_what_is_wrong", &NEEDS) {
+        return;
+    }
+    let scene = Scene::set();
+    for (verb, words) in [
+        ("mark", vec!["--job", "x", "a", "--begin", "--end"]),
+        ("mark", vec!["--job", "x"]),
+        ("push", vec!["--job", "x", "loss"]),
+        ("push", vec!["--job", "x", "loss=much"]),
+        ("push", vec!["--job", "x", "loss=inf"]),
+        ("push", vec!["--job", "x", "loss=1", "--label", "rank"]),
+        ("metrics", vec!["--job", "x", "--node"]),
+    ] {
+        assert!(!failed(&scene.user(ADA, verb, &words), 2).is_empty(), "{verb} {words:?}");
+    }
+    for (uid, verb, words, word) in [
+        (BOB, "mark", vec!["--job", "x", "a"], "unknown job x, or not yours"),
+        (BOB, "push", vec!["--job", "x", "loss=1"], "unknown job x, or not yours"),
+        (BOB, "metrics", vec!["--job", "x"], "unknown job x, or not yours"),
+        (ADA, "mark", vec!["--node", "a"], "only administrators"),
+        (ADA, "mark", vec!["--job", "x", "<b>"], "character"),
+        (ADA, "push", vec!["--job", "x", "Loss=1"], "'L'"),
+        (ADA, "push", vec!["--job", "x", "loss=1", "--label", "unit=s"], "field of its own"),
+        (ADA, "metrics", vec!["--job", "x", "node.*"], "node.*"),
+    ] {
+        let said = failed(&scene.user(uid, verb, &words), 1);
+        assert!(said.contains(word), "{verb} {words:?}: {said}");
+    }
+    for (verb, word) in [("mark", Some("a")), ("push", Some("loss=1")), ("metrics", None)] {
+        let mut command = program("polymeter");
+        command.args([verb, "--socket", "/nowhere", "--job", "x"]).args(word);
+        let said = failed(&command.output().unwrap(), 3);
+        assert!(said.contains("is polymeter-agent running?"), "{said}");
+    }
+    scene.end();
+}
+
+#[test]
+fn a_job_owner_sees_what_can_be_had_and_what_a_read_takes() {
+    if !has("a_job_owner_sees_what_can_be_had_and_what_a_read_takes", &NEEDS) {
+        return;
+    }
+    let scene = Scene::set();
+    let metrics = done(&scene.user(ADA, "metrics", &["--job", "x", "--json"]));
+    let metrics: Value = serde_json::from_str(&metrics).unwrap();
+    let of = |name: &str| {
+        let mut lines = metrics["metrics"].as_array().unwrap().iter();
+        lines.find(|line| line["metric"] == name).unwrap_or_else(|| panic!("no {name}")).clone()
+    };
+    assert_eq!(
+        (&of("pids.current")["available"], &of("pids.current")["period"]),
+        (&true.into(), &"50ms".into())
+    );
+    assert_eq!((&of("cpu.user")["available"], &of("cpu.user")["period"]), (&true.into(), &Value::Null));
+    assert!(of("cpu.user")["read_ns"].as_f64().unwrap() > 0.0);
+    assert_eq!(of("process.cpu.usage")["available"], false);
+    assert!(!of("process.cpu.usage")["reason"].as_str().unwrap().is_empty());
+    let shown = done(&scene.user(ADA, "metrics", &["--job", "x"]));
+    assert!(shown.contains("not available: "), "{shown}");
+    let chosen = done(&scene.user(ADA, "metrics", &["--job", "x", "pids.*"]));
+    assert!(chosen.lines().skip(1).all(|line| line.starts_with("pids.")), "{chosen}");
+    assert!(done(&scene.user(0, "metrics", &["--node", "node.load1"])).contains("node.load1"));
+    scene.end();
+}
+
+/// Lets a program read a text.
+fn read_by(name: &str, arguments: &[&str], input: &str) -> Output {
+    let mut child = Command::new(name)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+fn is_there(test: &str, name: &str) -> bool {
+    let there = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
+        .any(|directory| directory.join(name).is_file());
+    if !there {
+        skip(test, name, "there is no such program");
+    }
+    there
+}
+
+#[test]
+fn shells_accept_the_completions() {
+    let completions =
+        |shell: &str| done(&program("polymeter").args(["completions", shell]).output().unwrap());
+    for shell in ["bash", "zsh", "fish"] {
+        let script = completions(shell);
+        assert!(
+            ["push", "--begin", "completions"].iter().all(|word| script.contains(word.trim_matches('-')))
+        );
+        if is_there("shells_accept_the_completions", shell) {
+            let checked = read_by(shell, &["-n"], &script);
+            assert_eq!((checked.status.code(), text(&checked.stderr)), (Some(0), String::new()), "{shell}");
+        }
+    }
+    if is_there("shells_accept_the_completions", "bash") {
+        let try_it = "COMP_WORDS=(polymeter ma); COMP_CWORD=1; _polymeter polymeter ma polymeter; echo \"${COMPREPLY[@]}\"";
+        let completed = read_by("bash", &[], &format!("{}\n{try_it}\n", completions("bash")));
+        assert_eq!(done(&completed), "mark man\n");
+    }
+    let unknown = program("polymeter").args(["completions", "tcsh"]).output().unwrap();
+    failed(&unknown, 2);
+}
+
+#[test]
+fn every_command_has_a_page() {
+    let directory = tempfile::tempdir().unwrap();
+    let pages = directory.path().join("man");
+    done(&program("polymeter").args(["man", "--out"]).arg(&pages).output().unwrap());
+    let mut names: Vec<String> =
+        fs::read_dir(&pages).unwrap().map(|page| page.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    for name in ["polymeter.1", "polymeter-push.1", "polymeter-agent.8", "polymeter-collector.8"] {
+        assert!(names.iter().any(|found| found == name), "{names:?}");
+    }
+    let help = done(&program("polymeter").arg("--help").output().unwrap());
+    for name in &names {
+        let page = fs::read_to_string(pages.join(name)).unwrap();
+        assert!(page.contains(".SH SYNOPSIS"), "{name}");
+        if let Some(verb) = name.strip_prefix("polymeter-").and_then(|name| name.strip_suffix(".1")) {
+            assert!(help.contains(&format!("  {verb} ")), "{verb} is in no help: {help}");
+        }
+    }
+    let printed = done(&program("polymeter").arg("man").output().unwrap());
+    assert_eq!(printed, fs::read_to_string(pages.join("polymeter.1")).unwrap());
+    if is_there("every_command_has_a_page", "man") {
+        for name in &names {
+            let path = pages.join(name).to_str().unwrap().to_owned();
+            let checked = Command::new("man").args(["--warnings", "-l", &path]).output().unwrap();
+            assert_eq!((checked.status.code(), text(&checked.stderr)), (Some(0), String::new()), "{name}");
+        }
+    }
+    if is_there("every_command_has_a_page", "mandoc") {
+        for name in &names {
+            let checked = Command::new("mandoc").args(["-Tlint", "-Werror"]).arg(pages.join(name)).output();
+            assert_eq!(checked.unwrap().status.code(), Some(0), "{name}");
+        }
+    }
+}

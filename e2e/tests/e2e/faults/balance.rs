@@ -1,0 +1,165 @@
+//! What is in the database, held against what the agents counted, what they left on their disks and what the kernel said.
+
+use super::scene::{Ended, METRICS};
+use polymeter_e2e::reference::assert_between;
+use polymeter_e2e::stored;
+
+impl Ended {
+    /// Whatever `sql` finds is wrong.
+    fn must_be_empty(&mut self, what: &str, sql: &str) {
+        let found = self.hub.server().query(sql);
+        assert!(found.is_empty(), "{what}:\n{found}");
+    }
+
+    fn number(&mut self, sql: &str) -> u64 {
+        let number = self.hub.server().query(sql);
+        number.parse().unwrap_or_else(|error| panic!("{sql}: {number}: {error}"))
+    }
+}
+
+/// The metrics with their sources, as a table.
+fn sources() -> String {
+    let rows = METRICS.map(|(metric, source, _)| format!("('{metric}', '{source}')"));
+    format!("of (metric, source) AS (VALUES {})", rows.join(", "))
+}
+
+fn list<'a>(words: impl IntoIterator<Item = &'a String>) -> String {
+    let words: Vec<_> = words.into_iter().map(|word| format!("'{word}'")).collect();
+    words.join(", ")
+}
+
+pub(crate) fn nothing_twice(ended: &mut Ended) {
+    let twice =
+        "SELECT series_id, time, count(*) FROM samples GROUP BY series_id, time HAVING count(*) > 1 LIMIT 20";
+    ended.must_be_empty("stored twice", twice);
+    let jobs = format!("SELECT count(*) FROM job WHERE job_id = '{}'", ended.job);
+    assert_eq!(ended.number(&jobs), 1);
+}
+
+/// Each line of each life adds up. Nothing was dropped by anybody or rejected: every outbox had room, also that of the agent
+/// whose spool had none. What the agents themselves counted is there, and who was stopped has missed something. Of a life
+/// that was killed, and of no other, it is noted that its end is unknown, for the job and for the node.
+pub(crate) fn ledger_is_whole(ended: &mut Ended) {
+    let wrong = "SELECT * FROM ledger_balance
+        WHERE due <> taken + missed + absent OR stored <> taken OR dropped + skipped + rejected + apart + unknown <> 0";
+    ended.must_be_empty("the ledger does not add up", wrong);
+    let killed = list(ended.dead.iter().filter(|(_, left)| left.killed).map(|(session, _)| session));
+    let gaps = format!(
+        "SELECT * FROM loss WHERE reason <> 'unknown' OR samples <> 0 OR session_id NOT IN ({killed}) OR last_time <= first_time"
+    );
+    ended.must_be_empty("lost", &gaps);
+    let without = format!(
+        "SELECT session_id, end_reason, count(loss.time) FILTER (WHERE job_id = '{}') AS of_job,
+                count(loss.time) FILTER (WHERE job_key IS NULL) AS of_node
+         FROM session LEFT JOIN loss USING (session_id, node) LEFT JOIN job USING (job_key)
+         GROUP BY 1, 2
+         HAVING (session_id IN ({killed})) <> (
+                    coalesce(end_reason, '') = 'superseded' AND count(loss.time) FILTER (WHERE job_id = '{}') = 1
+                    AND count(loss.time) FILTER (WHERE job_key IS NULL) = 1)
+             OR session_id NOT IN ({killed}) AND end_reason IS DISTINCT FROM 'stopped'",
+        ended.job, ended.job
+    );
+    ended.must_be_empty("a life's end is not what it was", &without);
+    let of_node = |column: &str, node: &str| {
+        format!(
+            "SELECT sum({column}) FROM ledger_balance JOIN session USING (session_id) WHERE node = '{node}'"
+        )
+    };
+    // Since they were asked, the node itself was sampled on.
+    for (node, due) in ended.due.clone() {
+        let in_ledger = ended.number(&of_node("due", &node));
+        assert!(
+            in_ledger >= due,
+            "{node} counted {due} samples that were due, and its ledger has {in_ledger}"
+        );
+    }
+    for node in ended.stopped.clone() {
+        assert!(ended.number(&of_node("missed", &node)) > 0, "{node} was stopped and has missed nothing");
+    }
+}
+
+/// Of each node and job, and of each source of what is there all the time, there is what the ledger says, also of lives that
+/// were killed, whose last tallies are missing.
+pub(crate) fn stored_is_what_was_taken(ended: &mut Ended) {
+    let compare = |columns: &str, join: &str, which: &str| {
+        format!(
+            "WITH {}, ledger AS (
+                 SELECT {columns}, sum(ledger_balance.stored) AS reckoned FROM ledger_balance JOIN session USING (session_id)
+                 LEFT JOIN job USING (job_key) WHERE {which} GROUP BY {columns}
+             ), there AS (
+                 SELECT {columns}, count(*) AS counted FROM samples JOIN series USING (series_id) {join}
+                 LEFT JOIN job USING (job_key) WHERE {which} GROUP BY {columns}
+             )
+             SELECT * FROM ledger NATURAL FULL JOIN there WHERE coalesce(counted, 0) IS DISTINCT FROM reckoned",
+            sources()
+        )
+    };
+    let is_the_job = format!("coalesce(job.job_id, '{0}') = '{0}'", ended.job);
+    let by_source = compare("node, source", "JOIN of USING (metric)", &is_the_job);
+    ended.must_be_empty("not what the ledger says of a source", &by_source);
+    let by_job = compare("node, coalesce(job_key, 0)", "", "true");
+    ended.must_be_empty("not what the ledger says of a job", &by_job);
+    let by_session = "SELECT session_id, node, session.stored, sum(ledger_balance.stored) AS reckoned
+         FROM session LEFT JOIN ledger_balance USING (session_id) GROUP BY 1, 2, 3
+         HAVING session.stored IS DISTINCT FROM coalesce(sum(ledger_balance.stored), 0)";
+    ended.must_be_empty("sessions and ledger disagree", by_session);
+    let by_node = "SELECT node, counted, stored FROM
+             (SELECT node, count(*) AS counted FROM samples JOIN series USING (series_id) GROUP BY node) AS there
+         FULL JOIN (SELECT node, sum(stored) AS stored FROM session GROUP BY node) AS session USING (node)
+         WHERE counted IS DISTINCT FROM stored";
+    ended.must_be_empty("sessions and samples disagree", by_node);
+    let rows = ended.number("SELECT count(*) FROM samples");
+    assert!(rows > 10_000, "only {rows} samples");
+}
+
+/// Between the first and the last sample of each life every deadline was kept or counted as missed: what is lost with a
+/// life that is killed is its end, and never a frame in between. A miss travels with the frame in which it is found, so
+/// that this holds without the last tallies, too. A frame has five ticks, and the first and the last sample, which may be out
+/// of turn, hide two at most.
+pub(crate) fn no_life_has_a_hole(ended: &mut Ended) {
+    let holes = format!(
+        "WITH {}, life AS (
+             SELECT session_id, node, started, lead(started, 1, 'infinity') OVER (PARTITION BY node ORDER BY started) AS next
+             FROM session
+         ), span AS (
+             SELECT session_id, source, count(*) AS counted,
+                 floor(extract(epoch FROM max(time)) * 100) - floor(extract(epoch FROM min(time)) * 100) AS deadlines
+             FROM life JOIN series USING (node) JOIN of USING (metric) JOIN samples USING (series_id)
+             WHERE job_id = '{}' AND time >= started AND time < next AND source IN ('v1/memory.stat', 'v1/memory.usage_in_bytes', 'v1/pids.current')
+             GROUP BY session_id, source
+         )
+         SELECT span.*, missed, absent
+         FROM span LEFT JOIN (SELECT ledger.* FROM ledger JOIN job USING (job_key) WHERE job_id = '{}') AS told
+             USING (session_id, source)
+         WHERE counted + coalesce(missed + absent, 0) < deadlines",
+        sources(),
+        ended.job,
+        ended.job
+    );
+    ended.must_be_empty("a hole", &holes);
+}
+
+/// Of a life that has ended there is all that was acknowledged, and just what lay on its disk besides. What was in its
+/// memory alone went with it where it was killed: at most 5 s of samples while the collector was away, by the design of the
+/// spool. Of one that ended in order nothing did, and its ledger agrees with it besides.
+pub(crate) fn the_dead_left_what_they_had(ended: &mut Ended) {
+    assert!(!ended.dead.is_empty() && ended.dead.len().is_multiple_of(3), "{:?}", ended.dead);
+    for (session, left) in std::mem::take(&mut ended.dead) {
+        let sql = format!("SELECT last_sequence, stored FROM session WHERE session_id = '{session}'");
+        let row = ended.hub.server().query(&sql);
+        let (last, stored) = row.split_once('|').unwrap_or_else(|| panic!("nothing of {session}, {left:?}"));
+        let there: (u64, u64) = (last.parse().unwrap(), stored.parse().unwrap());
+        assert!(there.0 >= left.acknowledged, "{session}: {there:?}, {left:?}");
+        if let Some(kept) = left.kept {
+            assert_eq!(there, kept, "{session}: {left:?}");
+        }
+    }
+}
+
+pub(crate) fn values_are_the_kernels(ended: &Ended) {
+    let mut reader = ended.hub.reader();
+    let job = stored::job(&mut reader, &ended.job).unwrap();
+    for node in &ended.nodes {
+        assert_between(&stored::samples_on(&mut reader, job.job_key, node), &ended.snapshots);
+    }
+}

@@ -1,0 +1,83 @@
+//! A store on a disk that is full: the data wait with the agents, and nothing is lost or said again and again.
+
+use std::fs;
+use std::process::Command;
+
+use polymeter_e2e::cgroup::Yard;
+use polymeter_e2e::daemons::{Agent, Daemon, Plan};
+use polymeter_e2e::{Need, Site, disk, has, program, wait_until};
+use rusqlite::Connection;
+
+const TEST: &str = "a_full_disk_holds_the_data_back_and_loses_none";
+const NEEDS: [Need; 4] = [Need::Root, Need::Cgroup1, Need::Cgroup2, Need::Mounts];
+const BASELINE: [(&str, &str); 3] = [("memory.*", "2ms"), ("cpu.*", "2ms"), ("pids.*", "2ms")];
+
+/// A collector that alone sees a disk of its own, of 2 MiB.
+fn collector(site: &Site, disk: &str) -> Daemon {
+    let config = site.path("collector.toml");
+    let text = format!(
+        "listen = \"{}\"\nstore = \"sqlite:{disk}/store.db\"\ncommit_interval = \"50ms\"\n",
+        site.endpoint()
+    );
+    fs::write(&config, text).unwrap();
+    let mut collector = program("polymeter-collector");
+    collector.arg("--config").arg(config);
+    let command = disk::with_own(disk.as_ref(), "2m", &collector);
+    let daemon = Daemon::of(site, command);
+    wait_until("the collector listens", || daemon.said().contains("listening at "));
+    daemon
+}
+
+#[test]
+fn a_full_disk_holds_the_data_back_and_loses_none() {
+    if !has(TEST, &NEEDS) {
+        return;
+    }
+    let (site, yard) = (Site::new(), Yard::new());
+    let disk = site.path("disk");
+    fs::create_dir(&disk).unwrap();
+    let disk = disk.to_str().unwrap();
+    let running = collector(&site, disk);
+    let job = yard.job("1");
+    let agent = Agent::start(
+        &site,
+        &Plan { collector: &site.endpoint(), jobs: &[yard.pattern()], baseline: &BASELINE },
+    );
+    agent.must_follow("1", &["v1/memory.stat"]);
+    wait_until("the disk is full", || running.said().contains("trying again until it works"));
+    let acknowledged = agent.count("frames_acknowledged");
+    assert!(acknowledged > 0);
+    wait_until("the agent keeps what comes", || agent.count("outbox_bytes") > 100_000);
+    assert_eq!(agent.count("frames_acknowledged"), acknowledged);
+
+    let pid = running.pid().to_string();
+    let grown = Command::new("nsenter")
+        .args(["-t", &pid, "-m", "mount", "-o", "remount,size=200m", disk])
+        .status()
+        .unwrap();
+    assert!(grown.success());
+    wait_until("the store is back", || running.said().contains("the store is back"));
+    job.remove();
+    wait_until("the job has ended", || agent.jobs().is_empty());
+    wait_until("no frame waits", || agent.count("outbox_bytes") == 0);
+    let (taken, dropped) = (agent.count("taken"), agent.count("dropped"));
+    agent.daemon.terminate();
+    // Out of the collector's own view of the disks.
+    let copy = site.path("copy");
+    let copied =
+        Command::new("nsenter").args(["-t", &pid, "-m", "cp", "-r", disk]).arg(&copy).status().unwrap();
+    assert!(copied.success());
+    let store = Connection::open(copy.join("store.db")).unwrap();
+    let number = |sql: &str| {
+        let number: i64 = store.query_row(sql, (), |row| row.get(0)).unwrap();
+        number as u64
+    };
+    assert_eq!((number("SELECT count(*) FROM samples"), dropped), (taken, 0));
+    assert_eq!(number("SELECT count(*) FROM (SELECT DISTINCT time, series_id FROM samples)"), taken);
+    assert_eq!(number("SELECT count(*) FROM loss"), 0);
+    let said = running.terminate();
+    // One line when it goes and one when it is back, however often that is.
+    let lines = |part: &str| said.lines().filter(|line| line.contains(part)).count();
+    assert_eq!(lines("trying again until it works"), lines("the store is back"), "{said}");
+    assert!(said.lines().count() < 12, "{said}");
+}

@@ -1,0 +1,450 @@
+//! What a scheduler's prolog and epilog say, and what an agent makes of it: `polymeter job start` and `job end`.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use polymeter_e2e::cgroup::{self, Frozen, Job, Yard};
+use polymeter_e2e::daemons::{Agent, Daemon, Plan, ask, collector, configure_with};
+use polymeter_e2e::workload::{Sleeper, Workload};
+use polymeter_e2e::{Need, Site, has, now_us, pause, program, skip, stored, wait_until};
+use polymeter_store::reader::Of;
+use rustix::process::{Pid, Signal, getsid, kill_process, kill_process_group, test_kill_process};
+use serde_json::{Value, json};
+
+const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
+const ADA: u32 = 64_001;
+
+/// A node whose scheduler runs `polymeter job`, and a collector.
+struct Node {
+    collector: Daemon,
+    yard: Yard,
+    socket: PathBuf,
+    site: Site,
+}
+
+impl Node {
+    fn set(baseline: &[(&str, &str)]) -> Self {
+        Self::set_with(baseline, "")
+    }
+
+    /// With further tables in the agent's configuration.
+    fn set_with(baseline: &[(&str, &str)], tables: &str) -> Self {
+        let (site, yard) = (Site::new(), Yard::new());
+        let (collector, endpoint) = collector(&site, &site.endpoint());
+        let jobs = [yard.pattern()];
+        configure_with(&site, &Plan { collector: &endpoint, jobs: &jobs, baseline }, "", tables);
+        let socket = site.path("agent.sock");
+        Self { site, yard, collector, socket }
+    }
+
+    /// A prolog or an epilog, as Slurm runs it: without PATH and HOME.
+    fn script(&self, verb: &str, job: &str) -> Command {
+        let mut command = program("polymeter");
+        command.env_clear().args(["job", verb, "--strict", "--socket"]).arg(&self.socket);
+        if verb == "start" {
+            command.arg("--exit-when-idle").arg("--config").arg(self.site.path("agent.toml"));
+        }
+        command.env("SLURM_JOB_ID", job).env("SLURM_JOB_UID", ADA.to_string());
+        command.env("SLURM_JOB_USER", "ada").env("SLURM_CLUSTER_NAME", "lab");
+        command
+    }
+
+    fn must(&self, verb: &str, job: &str) {
+        let output = self.script(verb, job).output().unwrap();
+        assert!(output.status.success() && output.stdout.is_empty(), "{}", said(&output));
+    }
+
+    fn status(&self) -> Value {
+        ask(&self.socket, "{\"verb\":\"status\"}\n")
+    }
+
+    fn follows(&self, job: &str) -> bool {
+        let status = self.status();
+        status["subjects"].as_array().unwrap().iter().any(|subject| subject["job"] == job)
+    }
+}
+
+/// An agent that somebody else has started. It ends with the test.
+struct Detached(Pid);
+
+impl Detached {
+    fn of(node: &Node) -> Self {
+        let stream = UnixStream::connect(&node.socket).unwrap();
+        Self(rustix::net::sockopt::socket_peercred(stream).unwrap().pid)
+    }
+
+    fn path(&self, what: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/{what}", self.0.as_raw_nonzero()))
+    }
+
+    fn runs(&self) -> bool {
+        test_kill_process(self.0).is_ok()
+    }
+}
+
+impl Drop for Detached {
+    fn drop(&mut self) {
+        kill_process(self.0, Signal::KILL).ok();
+    }
+}
+
+fn said(output: &Output) -> String {
+    format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr))
+}
+
+#[test]
+fn prologs_at_once_start_one_agent_that_outlives_them() {
+    let test = "prologs_at_once_start_one_agent_that_outlives_them";
+    if !has(test, &NEEDS) {
+        return;
+    }
+    let node = Node::set(&[("cpu.usage", "50ms")]);
+    // In a job's cgroup, as OAR's prologue is, with a descriptor that somebody reads to its end, as slurmd does.
+    let cage = node.yard.job("cage");
+    let (mut end, inherited) = rustix::pipe::pipe().map(|(end, pipe)| (File::from(end), pipe)).unwrap();
+    let enter: Vec<String> =
+        cage.places.iter().map(|place| format!("echo $$ > {}/cgroup.procs", place.display())).collect();
+    let prologs: Vec<_> = ["1", "2", "3", "4"]
+        .map(|job| {
+            let script = node.script("start", job);
+            let mut shell = Command::new("/bin/sh");
+            shell.arg("-c").arg(format!("{}; exec \"$0\" \"$@\"", enter.join("; ")));
+            shell.arg(script.get_program()).args(script.get_args());
+            shell.env_clear().envs(script.get_envs().filter_map(|(name, value)| Some((name, value?))));
+            shell.process_group(0).stdin(inherited.try_clone().unwrap());
+            shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        })
+        .into();
+    drop(inherited);
+    for prolog in prologs {
+        let group = Pid::from_child(&prolog);
+        let output = prolog.wait_with_output().unwrap();
+        kill_process_group(group, Signal::KILL).ok();
+        assert!(output.status.success() && output.stdout.is_empty(), "{}", said(&output));
+    }
+    assert_eq!(end.read(&mut [0]).unwrap(), 0, "the agent holds a descriptor of the prolog");
+    let agent = Detached::of(&node);
+    assert_eq!(getsid(Some(agent.0)).unwrap(), agent.0);
+    for descriptor in 0..3 {
+        let leads_to = fs::read_link(agent.path(&format!("fd/{descriptor}"))).unwrap();
+        assert_eq!(leads_to, PathBuf::from("/dev/null"));
+    }
+    let cgroups = fs::read_to_string(agent.path("cgroup")).unwrap();
+    assert!(!cgroups.contains(&node.yard.name), "{cgroups}");
+    assert!(
+        fs::read(agent.path("environ")).unwrap().is_empty(),
+        "an epilog may look for the job's processes"
+    );
+    cage.remove();
+    let agents = || {
+        fs::read_dir("/proc").unwrap().flatten().filter(|process| {
+            let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).into_owned();
+            line.contains("polymeter-agent") && line.contains(node.socket.to_str().unwrap())
+        })
+    };
+    assert_eq!(agents().count(), 1);
+    for job in ["1", "2", "3", "4"] {
+        node.must("end", job);
+        node.must("end", job);
+    }
+    wait_until("the agent ends when it has nothing to do", || !agent.runs());
+    node.collector.terminate();
+}
+
+#[test]
+fn a_job_is_followed_when_its_cgroups_come() {
+    if !has("a_job_is_followed_when_its_cgroups_come", &NEEDS) {
+        return;
+    }
+    let node = Node::set(&[("cpu.usage", "1s"), ("memory.current", "1s")]);
+    let mut prolog = node.script("start", "7");
+    prolog.env("SLURM_JOB_COMMENT", "grant 12; polymeter: cpu.usage=20ms for 10min");
+    assert!(prolog.output().unwrap().status.success());
+    let agent = Detached::of(&node);
+    // Told once more, nothing changes.
+    node.must("start", "7");
+    assert!(!node.follows("7"));
+    let (job, sleeper) = (node.yard.job("7"), Sleeper::start());
+    job.enter(sleeper.pid());
+    let line = || {
+        let plan = ask(&node.socket, "{\"verb\":\"plan\",\"job\":\"7\"}\n");
+        let lines = plan["plan"].as_array().cloned().unwrap_or_default();
+        lines.into_iter().find(|line| line["metric"] == "cpu.usage").unwrap_or_default()
+    };
+    wait_until("the job's owner has what she wished", || line()["period"] == "20ms");
+    assert_eq!(
+        (line()["cause"].clone(), line()["by"].clone()),
+        (json!("lease"), json!(format!("uid {ADA}")))
+    );
+    drop(sleeper);
+    job.remove();
+    node.must("end", "7");
+    let row = stored::wait_for_end(&node.site, "7");
+    assert_eq!(
+        (row.owner.as_deref(), row.owner_uid, row.cluster.as_deref()),
+        (Some("ada"), Some(ADA.into()), Some("lab"))
+    );
+    drop(agent);
+    node.collector.terminate();
+}
+
+#[test]
+fn wishes_wait_for_the_cgroup_of_their_controller() {
+    if !has("wishes_wait_for_the_cgroup_of_their_controller", &NEEDS) {
+        return;
+    }
+    let node = Node::set(&[("cpu.usage", "1s"), ("memory.current", "1s")]);
+    let mut prolog = node.script("start", "8");
+    assert!(prolog.args(["--wishes", "memory.current=20ms"]).output().unwrap().status.success());
+    let agent = Detached::of(&node);
+    // One hierarchy after the other, as schedulers make them. They go with the yard.
+    let make = |controller: &str| {
+        fs::create_dir(cgroup::root(controller).unwrap().join(&node.yard.name).join("job_8")).unwrap();
+    };
+    make("cpuacct");
+    wait_until("the job is followed", || node.follows("8"));
+    make("memory");
+    wait_until("the wish is granted when it can be", || {
+        let plan = ask(&node.socket, "{\"verb\":\"plan\",\"job\":\"8\"}\n");
+        let lines = plan["plan"].as_array().cloned().unwrap_or_default();
+        lines.iter().any(|line| line["metric"] == "memory.current" && line["period"] == "20ms")
+    });
+    drop(agent);
+    node.collector.terminate();
+}
+
+#[test]
+fn steps_and_tasks_have_series_of_their_own() {
+    if !has("steps_and_tasks_have_series_of_their_own", &NEEDS) {
+        return;
+    }
+    let tables =
+        "[steps]\n\"cpu.usage\" = \"20ms\"\n\"memory.*\" = \"1s\"\n[tasks]\n\"cpu.usage\" = \"20ms\"\n";
+    let node = Node::set_with(&[("cpu.usage", "50ms")], tables);
+    node.must("start", "9");
+    let agent = Detached::of(&node);
+    let job = node.yard.job("9");
+    let (first, sleeper) = (job.step("step_0"), Sleeper::start());
+    let task = first.step("task_3");
+    task.enter(sleeper.pid());
+    let mut reader = node.site.reader();
+    let mut points = |metric: &str, labels: &str| {
+        let Some(row) = stored::job(&mut reader, "9") else { return Vec::new() };
+        let key = (metric.to_owned(), labels.to_owned());
+        stored::samples(&mut reader, Of::Job(row.job_key)).remove(&key).map_or_else(Vec::new, |of| of.points)
+    };
+    let (step_0, task_3) = ("step=0", "step=0,task=3");
+    wait_until("the task is sampled", || points("cpu.usage", task_3).len() > 3);
+    wait_until("its step is", || points("cpu.usage", step_0).len() > 3);
+    wait_until("a glob goes for a step, too", || !points("memory.anon", step_0).is_empty());
+    assert!(points("memory.anon", "").is_empty(), "the job's own plan does not have it");
+    let second = job.step("step_batch");
+    wait_until("a step that comes later is sampled", || points("cpu.usage", "step=batch").len() > 3);
+    drop((task, first, sleeper));
+    let sources = || {
+        let status = node.status();
+        let subjects = status["subjects"].as_array().unwrap().clone();
+        let of_job = subjects.into_iter().find(|subject| subject["job"] == "9").unwrap_or_default();
+        let names = of_job["sources"].as_array().cloned().unwrap_or_default();
+        names.iter().filter_map(|source| Some(source["name"].as_str()?.to_owned())).collect::<Vec<_>>()
+    };
+    wait_until("what has gone is open no more", || !sources().iter().any(|name| name.starts_with("step_0/")));
+    wait_until("what is left is told of", || sources().iter().any(|name| name.starts_with("step_batch/")));
+    let gone_us = now_us();
+    let last_us = |points: Vec<(i64, f64)>| points.last().unwrap().0;
+    wait_until("the job goes on", || last_us(points("cpu.usage", "")) > gone_us);
+    assert!(last_us(points("cpu.usage", task_3)) < gone_us);
+    second.remove();
+    job.remove();
+    node.must("end", "9");
+    let row = stored::wait_for_end(&node.site, "9");
+    let ledger = stored::ledger(&mut node.site.reader(), Some(row.job_key));
+    // More than one, where the best file of a metric came after another.
+    let of_task = ledger.iter().filter(|(source, _)| source.starts_with("step_0/task_3/"));
+    let taken: u64 = of_task.map(|(_, tally)| tally.taken).sum();
+    assert_eq!(taken, points("cpu.usage", task_3).len() as u64, "{ledger:?}");
+    let report =
+        program("polymeter").args(["report", "--json", "--job", "9", "--store", &node.site.store()]).output();
+    let report: Value = serde_json::from_slice(&report.unwrap().stdout).unwrap();
+    let own = points("cpu.usage", "");
+    let used_s = (own.last().unwrap().1 - own[0].1) / 1e9;
+    assert_eq!(report["used"]["cpu_s"], used_s, "what its steps have used is in the job's own");
+    let series = report["series"].as_array().unwrap();
+    let of_step = series.iter().find(|series| series["labels"] == step_0 && series["metric"] == "cpu.usage");
+    assert_eq!(of_step.unwrap()["period"], Value::Null, "the job's own period is another");
+    drop(agent);
+    node.collector.terminate();
+}
+
+#[test]
+fn bad_wishes_and_a_missing_agent_fail_no_job() {
+    if !has("bad_wishes_and_a_missing_agent_fail_no_job", &NEEDS) {
+        return;
+    }
+    let node = Node::set(&[("cpu.usage", "1s")]);
+    let run = |arguments: &[&str], strict: bool| {
+        let mut command = program("polymeter");
+        command
+            .env_clear()
+            .env("SLURM_JOB_ID", "1")
+            .arg("job")
+            .args(arguments)
+            .arg("--socket")
+            .arg(&node.socket);
+        let output = command.args(strict.then_some("--strict")).output().unwrap();
+        assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{arguments:?}: {}", said(&output));
+        output.status.code().unwrap()
+    };
+    for (arguments, strict) in [
+        (&["start", "--no-agent"][..], 3),
+        (&["end"], 3),
+        (&["start", "--agent", "/nowhere/agent"], 1),
+        (&["start", "--config", "/nowhere/agent.toml"], 1),
+        (&["start", "--uid", "zoe"], 2),
+        (&["begin"], 2),
+    ] {
+        assert_eq!((run(arguments, false), run(arguments, true)), (0, strict), "{arguments:?}");
+    }
+    for wishes in [
+        "polymeter: faster",
+        "polymeter: cpu.usge=1s",
+        "polymeter: cpu.usage=1s for ever",
+        "polymeter: *=1us",
+    ] {
+        let output = node.script("start", "9").env("SLURM_JOB_COMMENT", wishes).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "strict: {wishes}: {}", said(&output));
+        assert!(said(&output).contains("cannot grant the request"), "{wishes}: {}", said(&output));
+    }
+    let agent = Detached::of(&node);
+    let job = node.yard.job("9");
+    wait_until("the job is followed all the same", || node.follows("9"));
+    job.remove();
+    drop(agent);
+    node.collector.terminate();
+}
+
+/// An agent that reads jobs at their beginning and at their end only.
+fn seldom(site: &Site, endpoint: &str, yard: &Yard) -> Agent {
+    let baseline = [("cpu.usage", "1d"), ("memory.current", "1d")];
+    Agent::start(site, &Plan { collector: endpoint, jobs: &[yard.pattern()], baseline: &baseline })
+}
+
+/// What a job has used of the CPU, as the kernel says.
+fn cpu_ns(job: &Job) -> f64 {
+    fs::read_to_string(job.directory("cpuacct").join("cpuacct.usage")).unwrap().trim().parse().unwrap()
+}
+
+#[test]
+fn the_end_of_a_jobs_processes_is_read_while_its_cgroups_are_there() {
+    let test = "the_end_of_a_jobs_processes_is_read_while_its_cgroups_are_there";
+    if !has(test, &NEEDS) {
+        return;
+    }
+    let (site, yard) = (Site::new(), Yard::new());
+    let (collector, endpoint) = collector(&site, &site.endpoint());
+    let agent = seldom(&site, &endpoint, &yard);
+    // A job without steps, and one whose process is in a task of a step, which came later.
+    for (id, in_step) in [("flat", false), ("deep", true)] {
+        let job = yard.job(id);
+        agent.must_follow(id, &["v2/cpu.stat"]);
+        let step = in_step.then(|| job.step("step_0"));
+        let task = step.as_ref().map(|step| step.step("task_0"));
+        let mut process = Workload::start();
+        task.as_ref().unwrap_or(&job).enter(process.pid());
+        process.execute("burn 30");
+        drop(process);
+        let used_ns = cpu_ns(&job);
+        // Nothing but the agent's own attention makes it read now: the next deadline is tomorrow's.
+        wait_until("the store has all that the job used", || {
+            let mut reader = site.reader();
+            let Some(row) = stored::job(&mut reader, id) else { return false };
+            let samples = stored::samples(&mut reader, Of::Job(row.job_key));
+            let usage = samples.get(&("cpu.usage".to_owned(), String::new()));
+            usage.and_then(|series| series.points.last()).is_some_and(|last| last.1 >= used_ns * 0.99)
+        });
+        drop((task, step));
+        job.remove();
+        let row = stored::wait_for_end(&site, id);
+        let samples = stored::samples(&mut site.reader(), Of::Job(row.job_key));
+        assert!(samples.values().all(|series| series.points.len() >= 2), "{samples:?}");
+    }
+    agent.daemon.terminate();
+    collector.terminate();
+}
+
+#[test]
+fn a_job_is_read_at_its_end_also_while_the_manager_is_held_up() {
+    let test = "a_job_is_read_at_its_end_also_while_the_manager_is_held_up";
+    if !has(test, &NEEDS) {
+        return;
+    }
+    let (site, yard) = (Site::new(), Yard::new());
+    let (collector, endpoint) = collector(&site, &site.endpoint());
+    let agent = seldom(&site, &endpoint, &yard);
+    // Version 1 knows a process, and version 2 says that the cgroup is empty.
+    for (id, controller) in [("one", "cpuacct"), ("two", cgroup::V2)] {
+        let readings = || {
+            let mut reader = site.reader();
+            let Some(row) = stored::job(&mut reader, id) else { return 0 };
+            let samples = stored::samples(&mut reader, Of::Job(row.job_key));
+            samples.get(&("cpu.usage".to_owned(), String::new())).map_or(0, |series| series.points.len())
+        };
+        let job = yard.job_under(id, controller);
+        wait_until("the job is read at its beginning", || readings() > 0);
+        let process = Sleeper::start();
+        job.enter(process.pid());
+        // Its entry is seen by the manager, in its own time.
+        let mut before = 0;
+        wait_until("nothing more is read", || {
+            pause(300);
+            std::mem::replace(&mut before, readings()) == readings()
+        });
+        let Some(manager) = Frozen::new(&agent.daemon.thread("manager")) else {
+            return skip(test, "freezer", "there is no freezer of version 1");
+        };
+        drop(process);
+        wait_until("the last reading is stored", || readings() > before);
+        drop(manager);
+        job.remove();
+        stored::wait_for_end(&site, id);
+    }
+    agent.daemon.terminate();
+    collector.terminate();
+}
+
+#[test]
+fn a_job_that_comes_again_is_another_and_one_whose_cgroups_come_again_is_the_same() {
+    let test = "a_job_that_comes_again_is_another_and_one_whose_cgroups_come_again_is_the_same";
+    if !has(test, &NEEDS) {
+        return;
+    }
+    let node = Node::set(&[("cpu.usage", "20ms")]);
+    node.must("start", "5");
+    let agent = Detached::of(&node);
+    let come_and_go = || {
+        let (job, sleeper) = (node.yard.job("5"), Sleeper::start());
+        job.enter(sleeper.pid());
+        wait_until("the job is followed", || node.follows("5"));
+        drop(sleeper);
+        job.remove();
+        wait_until("the job is gone", || !node.follows("5"));
+    };
+    let rows = || node.site.reader().jobs().unwrap().iter().filter(|job| job.ended_ns.is_some()).count();
+    // Two steps of an allocation, one after the other.
+    come_and_go();
+    come_and_go();
+    node.must("end", "5");
+    wait_until("it is stored", || rows() == 1);
+    // Requeued.
+    node.must("start", "5");
+    come_and_go();
+    node.must("end", "5");
+    wait_until("it is stored as another", || rows() == 2);
+    drop(agent);
+    node.collector.terminate();
+}

@@ -1,0 +1,181 @@
+//! The ledger against the samples, in SQL: of each sample that was due it is known what became of it, whatever is killed,
+//! stopped or overflows on the way.
+
+use polymeter_e2e::cgroup::Yard;
+use polymeter_e2e::daemons::{Agent, Plan, collector, collector_with};
+use polymeter_e2e::stored;
+use polymeter_e2e::workload::Sleeper;
+use polymeter_e2e::{Need, Site, has, pause, program, wait_until};
+use rusqlite::Connection;
+use rustix::process::Signal;
+
+/// For each job and for the node there are as many rows as the ledger says, and each line adds up.
+fn assert_balanced(store: &Connection) {
+    let wrong = "SELECT count(*) FROM ledger_balance
+         WHERE due <> missed + absent + dropped + skipped + rejected + apart + stored + unknown OR unknown < 0";
+    assert_eq!(number(store, wrong), 0);
+    let by_job = "SELECT count(*) FROM (
+             SELECT coalesce(job_key, 0) AS job, sum(stored) AS stored FROM ledger_balance GROUP BY 1
+         ) AS told FULL JOIN (
+             SELECT coalesce(job_key, 0) AS job, count(*) AS stored FROM samples JOIN series USING (series_id) GROUP BY 1
+         ) AS there USING (job)
+         WHERE coalesce(told.stored, 0) <> coalesce(there.stored, 0)";
+    assert_eq!(number(store, by_job), 0);
+}
+
+const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
+
+/// Nothing of the node: all samples are those of jobs.
+const BASELINE: [(&str, &str); 3] = [("memory.*", "1ms"), ("cpu.*", "1ms"), ("pids.*", "1ms")];
+
+/// The least that the configuration allows: full after a second or two.
+const OUTBOX: &str = "outbox = \"64KiB\"\n";
+
+/// The one number that `sql` gives.
+fn number(store: &Connection, sql: &str) -> u64 {
+    let number: i64 = store.query_row(sql, (), |row| row.get(0)).unwrap();
+    number as u64
+}
+
+fn wait_for_drops(agent: &Agent) {
+    let before = agent.count("dropped");
+    wait_until("the outbox overflows", || agent.count("dropped") > before + 1000);
+}
+
+fn wait_for_acknowledgements(agent: &Agent) {
+    let before = agent.count("frames_acknowledged");
+    wait_until("frames are acknowledged", || agent.count("frames_acknowledged") > before + 3);
+}
+
+#[test]
+fn the_sums_agree_whatever_fails() {
+    if !has("the_sums_agree_whatever_fails", &NEEDS) {
+        return;
+    }
+    let (site, yard) = (Site::new(), Yard::new());
+    let (mut running, endpoint) = collector(&site, "tcp://127.0.0.1:*");
+    let jobs = [yard.job("1"), yard.job("2")];
+    let sleeper = Sleeper::start();
+    jobs[0].enter(sleeper.pid());
+    let plan = Plan { collector: &endpoint, jobs: &[yard.pattern()], baseline: &BASELINE };
+    let agent = Agent::start_with(&site, &plan, OUTBOX, "");
+    agent.must_follow("1", &["v1/memory.stat"]);
+    agent.must_follow("2", &["v1/memory.stat"]);
+
+    wait_for_acknowledgements(&agent);
+    running.kill();
+    wait_for_drops(&agent);
+    (running, _) = collector(&site, &endpoint);
+    wait_for_acknowledgements(&agent);
+    // A collector that hangs, and an agent that is not let run.
+    running.signal(Signal::STOP);
+    wait_for_drops(&agent);
+    running.signal(Signal::CONT);
+    wait_for_acknowledgements(&agent);
+    agent.daemon.signal(Signal::STOP);
+    pause(300);
+    agent.daemon.signal(Signal::CONT);
+    // A job that ends while nobody takes its last samples.
+    running.kill();
+    let [first, second] = jobs;
+    second.remove();
+    wait_for_drops(&agent);
+    (running, _) = collector(&site, &endpoint);
+    first.remove();
+    stored::wait_for_end(&site, "1");
+    stored::wait_for_end(&site, "2");
+    wait_until("no frame waits", || agent.count("outbox_bytes") == 0);
+
+    let store = Connection::open(site.path("store.db")).unwrap();
+    let count = |sql: &str| number(&store, sql);
+    // What the agent says of itself, what the ledger says, and what is there.
+    let ledger = |column: &str| count(&format!("SELECT sum({column}) FROM ledger_balance"));
+    wait_until("the last tallies are stored", || ledger("due") == agent.count("due"));
+    assert_eq!(ledger("taken"), agent.count("taken"));
+    assert_eq!(ledger("missed"), agent.count("missed"));
+    assert_eq!(ledger("dropped + skipped"), agent.count("dropped"));
+    assert_eq!(ledger("rejected + apart"), 0);
+    assert_eq!(ledger("stored"), count("SELECT count(*) FROM samples"));
+    assert_eq!(count("SELECT sum(stored) FROM session"), count("SELECT count(*) FROM samples"));
+    assert_eq!(
+        count("SELECT count(*) FROM (SELECT DISTINCT time, series_id FROM samples)"),
+        ledger("stored")
+    );
+    assert!(ledger("missed") > 0 && ledger("skipped") > 2000);
+
+    // Of each job and source, and not only in all.
+    let disagree = "SELECT count(*) FROM ledger_balance
+         WHERE due <> missed + absent + dropped + skipped + rejected + apart + stored OR taken <> due - missed - absent OR stored < 0";
+    assert_eq!(count(disagree), 0);
+    let by_job = "SELECT count(*) FROM job WHERE
+             (SELECT sum(stored) FROM ledger_balance WHERE ledger_balance.job_key = job.job_key)
+             <> (SELECT count(*) FROM samples JOIN series USING (series_id) WHERE series.job_key = job.job_key)";
+    assert_eq!(count(by_job), 0);
+    // Sources of one metric each.
+    for (source, metric) in
+        [("v1/memory.usage_in_bytes", "memory.current"), ("v1/pids.current", "pids.current")]
+    {
+        let of_ledger = format!("SELECT sum(stored) FROM ledger_balance WHERE source = '{source}'");
+        let there =
+            format!("SELECT count(*) FROM samples JOIN series USING (series_id) WHERE metric = '{metric}'");
+        assert_eq!(count(&of_ledger), count(&there), "{source}");
+    }
+    let without_reason =
+        "SELECT count(*) FROM ledger WHERE skipped <> (SELECT coalesce(sum(samples), 0) FROM loss
+         WHERE reason = 'outbox_full' AND loss.session_id = ledger.session_id AND loss.source = ledger.source
+             AND coalesce(loss.job_key, 0) = coalesce(ledger.job_key, 0) AND first_time < last_time)";
+    assert_eq!(count(without_reason), 0);
+    agent.daemon.terminate();
+    running.terminate();
+}
+
+#[test]
+fn a_job_whose_cgroups_come_and_go_and_whose_agents_are_killed_is_counted() {
+    if !has("a_job_whose_cgroups_come_and_go_and_whose_agents_are_killed_is_counted", &NEEDS) {
+        return;
+    }
+    let (site, yard) = (Site::new(), Yard::new());
+    let (running, endpoint) = collector_with(&site, "tcp://127.0.0.1:*", "silent_after = \"2s\"\n");
+    let plan = Plan { collector: &endpoint, jobs: &[yard.pattern()], baseline: &BASELINE };
+    let store = || Connection::open(site.path("store.db")).unwrap();
+    let mut killed = Vec::new();
+    for life in 0..3 {
+        let agent = Agent::start(&site, &plan);
+        for pause_ms in [0, 20, 150] {
+            let job = yard.job("1");
+            agent.must_follow("1", &["v1/memory.stat"]);
+            wait_for_acknowledgements(&agent);
+            job.remove();
+            // Before and after the agent has seen that it is gone.
+            pause(pause_ms);
+        }
+        let job = yard.job("1");
+        agent.must_follow("1", &["v1/memory.stat"]);
+        wait_for_acknowledgements(&agent);
+        killed.push(agent.status()["session"].as_str().unwrap().to_owned());
+        agent.daemon.kill();
+        if life < 2 {
+            job.remove();
+        }
+        assert_balanced(&store());
+    }
+    // The last one's successor never comes, and its job ends all the same, at a time that is not known.
+    let lost = "SELECT count(*) FROM job JOIN job_node USING (job_key) WHERE lost AND job.ended IS NOT NULL";
+    wait_until("the job of the lost agent has ended", || number(&store(), lost) > 0);
+    running.terminate();
+    let store = store();
+    assert_balanced(&store);
+    assert_eq!(number(&store, "SELECT count(*) FROM job WHERE ended IS NULL"), 0);
+    for session in killed {
+        let gaps = format!(
+            "SELECT count(*) FROM loss WHERE reason = 'unknown' AND job_key IS NOT NULL AND session_id = '{session}'"
+        );
+        assert_eq!(number(&store, &gaps), 1, "{session}");
+    }
+    let report =
+        program("polymeter").args(["report", "--job", "1", "--store", &site.store()]).output().unwrap();
+    let said = String::from_utf8(report.stdout).unwrap();
+    assert!(said.contains("whose end is unknown: the agent on "), "{said}");
+    assert_eq!(said.matches("\n  unknown  ").count(), 1, "{said}");
+    assert!(said.contains("% of what is known)"), "{said}");
+}

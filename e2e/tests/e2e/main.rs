@@ -1,0 +1,38 @@
+//! The real programs, from the kernel to the database.
+
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a fault of a test is a failed test"
+)]
+
+mod bundle;
+mod capacity;
+mod control;
+mod counters;
+mod delivery;
+mod everyday;
+mod faults;
+mod full_disk;
+mod jobs;
+mod leases;
+mod ledger;
+mod oar;
+mod operation;
+mod outcomes;
+mod output;
+mod remote;
+mod run;
+mod sampling;
+mod security;
+mod service_user;
+mod slurm;
+mod spool;
+mod unreadable;
+mod watch;

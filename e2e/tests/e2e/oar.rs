@@ -1,0 +1,194 @@
+//! OAR's scripts of `deploy/`, run as OAR runs them.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use polymeter_e2e::cgroup::{self, Yard};
+use polymeter_e2e::daemons::{Plan, ask, collector, configure};
+use polymeter_e2e::workload::{Sleeper, Workload};
+use polymeter_e2e::{Need, Site, has, oar, program, stored, wait_until};
+use polymeter_store::reader::Of;
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
+fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/oar").join(name)
+}
+
+/// Runs a script of the first node as OAR does: within the job's cgroups, told the job and its user.
+fn run(site: &Site, name: &str, places: &[PathBuf], told: [&str; 2]) {
+    let enter: String =
+        places.iter().map(|place| format!("echo $$ > {}/cgroup.procs; ", place.display())).collect();
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", &format!("{enter} exec \"$0\" \"$@\"")]).arg(script(name)).args(told).arg("/dev/null");
+    shell.env("POLYMETER", program("polymeter").get_program());
+    shell.env("POLYMETER_AGENT_CONFIG", site.path("agent.toml"));
+    shell.env("POLYMETER_SOCKET", site.path("agent.sock")).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = shell.output().unwrap();
+    assert!(output.status.success() && output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
+}
+
+/// The agent that a prologue has started.
+fn agent_of(site: &Site) -> Pid {
+    let stream = UnixStream::connect(site.path("agent.sock")).unwrap();
+    rustix::net::sockopt::socket_peercred(stream).unwrap().pid
+}
+
+#[test]
+fn a_prologue_within_the_job_starts_an_agent_outside_and_an_epilogue_reads_once_more() {
+    let test = "a_prologue_within_the_job_starts_an_agent_outside_and_an_epilogue_reads_once_more";
+    if !has(test, &[Need::Root, Need::Cgroup1, Need::Cgroup2]) {
+        return;
+    }
+    let (site, yard) = (Site::new(), Yard::new());
+    let (collector, endpoint) = collector(&site, &site.endpoint());
+    // As OAR names them: the user, an underscore, the number.
+    let jobs = [format!("{}/job_{{user}}_{{number}}", yard.name)];
+    configure(&site, &Plan { collector: &endpoint, jobs: &jobs, baseline: &[("cpu.usage", "1d")] });
+    let job = yard.job("root_71");
+    let sleeper = Sleeper::start();
+    job.enter(sleeper.pid());
+    let run = |name: &str| run(&site, name, &job.places, ["71", "root"]);
+    run("prologue");
+    let agent = agent_of(&site);
+    let cgroups = fs::read_to_string(format!("/proc/{}/cgroup", agent.as_raw_nonzero())).unwrap();
+    let samples = || {
+        let status = ask(&site.path("agent.sock"), "{\"verb\":\"status\"}\n");
+        let subjects = status["subjects"].as_array().unwrap();
+        let of_job = subjects.iter().find(|subject| subject["job"] == "71");
+        of_job.and_then(|subject| subject["sources"][0]["reads"].as_u64()).unwrap_or(0)
+    };
+    wait_until("the job is read", || samples() > 0);
+    let before = samples();
+    run("epilogue");
+    wait_until("the job is read once more", || samples() > before);
+    drop(sleeper);
+    job.remove();
+    let row = stored::wait_for_end(&site, "71");
+    kill_process(agent, Signal::KILL).unwrap();
+    assert_eq!((row.owner.as_deref(), row.owner_uid), (Some("root"), Some(0)));
+    assert!(!cgroups.contains(&yard.name), "{cgroups}");
+    collector.terminate();
+}
+
+/// The user's process of a job whose cgroups OAR has made.
+struct Running {
+    id: &'static str,
+    places: Vec<PathBuf>,
+    process: Workload,
+}
+
+impl Running {
+    /// Has OAR start a job, and its prologue run before the user's process does.
+    fn start(site: &Site, node: &oar::Node, id: &'static str, with_memory: bool) -> Self {
+        let places = node.start_job(id, with_memory);
+        run(site, "prologue", &places, [id, oar::USER.0]);
+        let mut process = Workload::start();
+        for place in &places {
+            fs::write(place.join("cgroup.procs"), process.pid().to_string()).unwrap();
+        }
+        process.execute("burn 30");
+        Self { id, places, process }
+    }
+
+    /// Ends it as OAR does, and says what the job had used of the CPU before the epilogue and after it, in nanoseconds.
+    fn end(self, site: &Site) -> (f64, f64) {
+        let cpuacct =
+            self.places.iter().find(|place| place.starts_with(cgroup::root("cpuacct").unwrap())).unwrap();
+        let used_ns = || fs::read_to_string(cpuacct.join("cpuacct.usage")).unwrap().trim().parse().unwrap();
+        drop(self.process);
+        let before = used_ns();
+        run(site, "epilogue", &self.places, [self.id, oar::USER.0]);
+        let after = used_ns();
+        self.places.iter().for_each(|place| cgroup::remove(place).unwrap());
+        (before, after)
+    }
+}
+
+/// Two jobs of one user at once, of which the second alone has the memory controller. The agent is not told where OAR's cgroups
+/// are.
+#[test]
+fn jobs_whose_cgroups_a_real_oar_has_made_are_followed_to_their_end() {
+    let test = "jobs_whose_cgroups_a_real_oar_has_made_are_followed_to_their_end";
+    if !has(test, &[Need::Root, Need::Cgroup1, Need::Mounts, Need::Oar]) {
+        return;
+    }
+    let site = Site::new();
+    let (collector, endpoint) = collector(&site, &site.endpoint());
+    let configuration = format!(
+        "collector = \"{endpoint}\"\nsocket = \"{}\"\n[baseline]\n\"cpu.usage\" = \"1d\"\n\"memory.current\" = \"1d\"\n",
+        site.path("agent.sock").display()
+    );
+    fs::write(site.path("agent.toml"), configuration).unwrap();
+    let node = oar::Node::new();
+    let jobs = [("4711", false), ("4712", true)];
+    let running = jobs.map(|(id, with_memory)| Running::start(&site, &node, id, with_memory));
+    let agent = agent_of(&site);
+    let used = running.map(|job| job.end(&site));
+    for ((id, with_memory), (least, most)) in jobs.into_iter().zip(used) {
+        let row = stored::wait_for_end(&site, id);
+        assert_eq!((row.owner.as_deref(), row.owner_uid), (Some(oar::USER.0), Some(oar::USER.1)));
+        let samples = stored::samples(&mut site.reader(), Of::Job(row.job_key));
+        let series = |metric: &str| samples.get(&(metric.to_owned(), String::new()));
+        let last = series("cpu.usage").unwrap().points.last().unwrap().1;
+        assert!((least..=most).contains(&last), "job {id}: {last} ns, not {least} to {most}");
+        assert_eq!(series("memory.current").is_some(), with_memory, "{samples:?}");
+    }
+    wait_until("the agent ends after the last job", || test_kill_process(agent).is_err());
+    collector.terminate();
+}
+
+/// What `oarstat -f -j` says of a job.
+const OARSTAT: &str = "#!/bin/sh\ncat <<'TOLD'\nJob_Id: 71\n    project = default\n    owner = zoe\n    types = besteffort, polymeter=cpu.*=10ms,perf.instructions=100ms for 1h, day\n    assigned_hostnames = n1+n2\nTOLD\n";
+
+#[test]
+fn a_server_prologue_asks_as_the_owner_for_what_she_wished() {
+    let directory = tempfile::tempdir().unwrap();
+    let make = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        path
+    };
+    let asked = directory.path().join("asked");
+    // The first time nobody has heard of the job.
+    let sudo = format!(
+        "#!/bin/sh\n[ -e {0}.1 ] || {{ touch {0}.1; exit 1; }}\nprintf '%s\\n' \"$@\" > {0}.2; mv {0}.2 {0}\n",
+        asked.display()
+    );
+    let mut server = Command::new(script("server_prologue"));
+    server
+        .arg("71")
+        .env("OARSTAT", make("oarstat", OARSTAT))
+        .env("SUDO", make("sudo", &sudo))
+        .env("POLYMETER", "/p");
+    let output = server.output().unwrap();
+    assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
+    wait_until("it asks", || asked.exists());
+    let words = fs::read_to_string(&asked).unwrap();
+    let expected = [
+        "-n",
+        "-u",
+        "zoe",
+        "--",
+        "/p",
+        "set",
+        "--job",
+        "71",
+        "--for",
+        "1h",
+        "--",
+        "cpu.*=10ms",
+        "perf.instructions=100ms",
+    ];
+    assert_eq!(words.lines().collect::<Vec<_>>(), expected);
+    // A job that wishes nothing, and what is no job.
+    for (told, job) in [("#!/bin/sh\necho '    owner = zoe'\n", "72"), (OARSTAT, "7;1")] {
+        fs::remove_file(&asked).ok();
+        let mut server = Command::new(script("server_prologue"));
+        server.arg(job).env("OARSTAT", make("oarstat", told)).env("SUDO", "/bin/false").env("ATTEMPTS", "0");
+        assert!(server.output().unwrap().status.success());
+    }
+}

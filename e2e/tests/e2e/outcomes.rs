@@ -1,0 +1,264 @@
+//! What becomes of a job beside its samples: its owner, how it ended, what of its owner's requests was refused; and which
+//! names are let in.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use polymeter_e2e::cgroup::{Job, Yard};
+use polymeter_e2e::daemons::{Agent, Daemon, Plan, ask, collector_with};
+use polymeter_e2e::workload::Sleeper;
+use polymeter_e2e::{Need, Site, has, program, stored, wait_until};
+use polymeter_store::reader::JobRow;
+use serde_json::{Value, json};
+
+const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
+/// A user of every Debian, as whom the scheduler's controller runs.
+const SCHEDULER: (u32, &str) = (5, "games");
+const ADA: u32 = 64_001;
+const BOB: u32 = 64_002;
+
+/// An agent that finds jobs by their cgroups, a collector with a door, and the command where ordinary users can run it.
+struct Scene {
+    // In the order in which they go: the daemons before the place where they write.
+    agent: Agent,
+    collector: Daemon,
+    yard: Yard,
+    /// The collector's socket.
+    socket: PathBuf,
+    command: PathBuf,
+    site: Site,
+}
+
+impl Scene {
+    fn set() -> Self {
+        let (site, yard) = (Site::new(), Yard::new());
+        let socket = site.path("control.sock");
+        let more =
+            format!("control_socket = \"{}\"\nscheduler_user = \"{}\"\n", socket.display(), SCHEDULER.1);
+        let (collector, endpoint) = collector_with(&site, &site.endpoint(), &more);
+        let (jobs, baseline) = ([yard.pattern()], [("cpu.usage", "100ms")]);
+        let agent = Agent::start(&site, &Plan { collector: &endpoint, jobs: &jobs, baseline: &baseline });
+        fs::set_permissions(site.path(""), PermissionsExt::from_mode(0o755)).unwrap();
+        let command = site.path("polymeter");
+        fs::copy(program("polymeter").get_program(), &command).unwrap();
+        Self { agent, collector, yard, socket, command, site }
+    }
+
+    /// The command as a user types it.
+    fn user(&self, uid: u32, arguments: &[&str]) -> Output {
+        let mut command = Command::new("setpriv");
+        command.args([format!("--reuid={uid}"), format!("--regid={uid}"), "--clear-groups".to_owned()]);
+        command.arg(&self.command).args(arguments).env_remove("SLURM_JOB_ID").env_remove("OAR_JOB_ID");
+        command.env("POLYMETER_COLLECTOR", &self.socket).current_dir("/").output().unwrap()
+    }
+
+    /// Starts a job whose process is a user's.
+    fn job(&self, id: &str, uid: u32) -> (Job, Sleeper) {
+        let (job, sleeper) = (self.yard.job(id), Sleeper::start_as(uid));
+        job.enter(sleeper.pid());
+        (job, sleeper)
+    }
+
+    fn row(&self, id: &str) -> JobRow {
+        wait_until(&format!("job {id} is stored"), || stored::job(&mut self.site.reader(), id).is_some());
+        stored::job(&mut self.site.reader(), id).unwrap()
+    }
+
+    fn end(self, job: Job, id: &str) {
+        job.remove();
+        stored::wait_for_end(&self.site, id);
+        self.agent.daemon.terminate();
+        self.collector.terminate();
+    }
+}
+
+#[test]
+fn an_owner_found_by_the_processes_is_stored_and_may_control_the_job_from_anywhere() {
+    if !has("an_owner_found_by_the_processes_is_stored_and_may_control_the_job_from_anywhere", &NEEDS) {
+        return;
+    }
+    let scene = Scene::set();
+    let (job, sleeper) = scene.job("7", ADA);
+    wait_until("the owner is stored", || scene.row("7").owner_uid == Some(ADA.into()));
+    let socket = scene.socket.to_str().unwrap();
+    let plan = |uid: u32| scene.user(uid, &["plan", "--job", "7", "--collector", socket, "--json"]);
+    wait_until("the owner may ask through the collector", || plan(ADA).status.success());
+    assert_eq!(plan(BOB).status.code(), Some(1), "and nobody else");
+    drop(sleeper);
+    scene.end(job, "7");
+}
+
+#[test]
+fn a_job_ends_as_its_scheduler_says_and_nobody_else_may() {
+    if !has("a_job_ends_as_its_scheduler_says_and_nobody_else_may", &NEEDS) {
+        return;
+    }
+    let scene = Scene::set();
+    let (job, sleeper) = scene.job("8", ADA);
+    let state = |uid: u32, id: &str, state: &str, more: &[&str]| {
+        let words = [&["job", "state", "--strict", "--job", id, "--state", state], more].concat();
+        scene.user(uid, &words).status.code().unwrap()
+    };
+    scene.row("8");
+    for uid in [ADA, BOB] {
+        assert_eq!(state(uid, "8", "COMPLETED", &[]), 1, "not even the owner");
+        assert_eq!(state(uid, "missing", "COMPLETED", &[]), 1);
+    }
+    // Who may not tell learns nothing of ids either.
+    let line = |job: &str| format!("{{\"verb\":\"state\",\"job\":\"{job}\",\"state\":\"COMPLETED\"}}");
+    let said = |job: &str| {
+        let socket = scene.socket.to_str().unwrap().to_owned();
+        let words = ["plan", "--job", job, "--collector", socket.as_str()];
+        String::from_utf8(scene.user(BOB, &words).stderr).unwrap().replace(&format!("job {job}"), "job JOB")
+    };
+    assert_eq!(said("8"), said("missing"));
+    assert_eq!(scene.row("8").state, None, "what is not known is not stored");
+    assert_eq!(state(0, "missing", "COMPLETED", &[]), 1);
+    let timeout = ["--exit-code", "0", "--exit-signal", "15"];
+    assert_eq!(state(SCHEDULER.0, "8", "TIMEOUT", &timeout), 0);
+    let row = scene.row("8");
+    assert_eq!((row.state.as_deref(), row.exit_code, row.exit_signal), (Some("TIMEOUT"), Some(0), Some(15)));
+    // An epilog that comes later and knows less changes nothing of that.
+    let end = json!({"verb": "end", "job": "8", "exit_code": 1, "exit_signal": 0});
+    assert_eq!(scene.agent.ask(&end)["answer"], "done");
+    assert_eq!(ask(&scene.socket, &(line("8") + "\n"))["answer"], "done", "root may, too");
+    assert_eq!(state(0, "8", "OUT_OF_MEMORY", &["--exit-signal", "125"]), 0);
+    drop(sleeper);
+    let report = || {
+        let store = format!("sqlite:{}", scene.site.path("store.db").display());
+        let output = program("polymeter").args(["report", "--store", &store, "--job", "8"]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    job.remove();
+    stored::wait_for_end(&scene.site, "8");
+    let report = report();
+    assert!(report.lines().next().unwrap().contains("ran out of memory"), "{report}");
+    scene.agent.daemon.terminate();
+    scene.collector.terminate();
+}
+
+#[test]
+fn a_refused_request_is_in_the_plan_the_store_and_the_report() {
+    if !has("a_refused_request_is_in_the_plan_the_store_and_the_report", &NEEDS) {
+        return;
+    }
+    let scene = Scene::set();
+    let start = |job: &str, request: &str, strict: bool| {
+        let mut command = program("polymeter");
+        command.args(["job", "start", "--no-agent", "--job", job, "--uid", &ADA.to_string(), "--socket"]);
+        command.arg(&scene.agent.socket).args(["--wishes", request]).args(strict.then_some("--strict"));
+        command.env_remove("SLURM_JOB_ID").env_remove("OAR_JOB_ID").output().unwrap().status.code().unwrap()
+    };
+    assert_eq!((start("1", "faster", false), start("1", "faster", true)), (0, 1));
+    assert_eq!((start("2", "cpu.usge=1s", false), start("2", "cpu.usge=1s", true)), (0, 1));
+    // What is refused when the job is there already is refused at once; what is refused later is shown later.
+    assert_eq!(start("9", "cpu.usage=100us, memory.current=10ms", true), 0);
+    let (job, sleeper) = scene.job("9", ADA);
+    let plan = || scene.agent.ask(&json!({"verb": "plan", "job": "9"}))["refused"].clone();
+    wait_until("the plan shows what is refused", || plan().as_array().is_some_and(|lines| lines.len() == 2));
+    let refused = plan();
+    assert_eq!((&refused[0]["request"], &refused[0]["period"]), (&json!("cpu.usage"), &json!("100us")));
+    assert!(refused[0]["reason"].as_str().unwrap().contains("1ms"), "{refused}");
+    assert_eq!(start("9", "cpu.usage=100us", true), 1, "the job is there");
+    assert_eq!(start("9", "slower", true), 1);
+    let text = scene.user(ADA, &["plan", "--job", "9", "--socket", scene.agent.socket.to_str().unwrap()]);
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.contains("request cpu.usage=100us refused: "), "{text}");
+    assert!(text.contains("request slower refused: "), "{text}");
+    let key = scene.row("9").job_key;
+    let rows = || scene.site.reader().refused_requests(key).unwrap();
+    wait_until("the store has what is refused", || rows().len() == 3);
+    let row = rows().into_iter().find(|row| row.request == "cpu.usage").unwrap();
+    assert_eq!((row.period_us, row.by.as_deref()), (Some(100), Some("uid 64001")));
+    let changes = scene.site.reader().plan_changes(Some(key)).unwrap();
+    assert!(changes.iter().all(|change| change.cause != "refused"), "{changes:?}");
+    drop(sleeper);
+    job.remove();
+    stored::wait_for_end(&scene.site, "9");
+    let store = format!("sqlite:{}", scene.site.path("store.db").display());
+    let report = |more: &[&str]| {
+        let mut command = program("polymeter");
+        let output = command.args(["report", "--store", &store, "--job", "9"]).args(more).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(report(&[]).contains("slower"), "{}", report(&[]));
+    let json: Value = serde_json::from_str(&report(&["--json"])).unwrap();
+    assert_eq!(json["refused_requests"].as_array().unwrap().len(), 3, "{json}");
+    scene.agent.daemon.terminate();
+    scene.collector.terminate();
+}
+
+/// Names that would deceive who reads them.
+const HOSTILE: [(&str, &str); 5] = [
+    ("a\u{202e}b", "U+202E"),
+    ("a\u{200b}", "U+200B"),
+    ("\u{2028}", "U+2028"),
+    ("a\u{7}", "U+0007"),
+    (" \u{3000} ", "blank"),
+];
+
+#[test]
+fn names_that_deceive_are_refused_at_every_entrance() {
+    if !has("names_that_deceive_are_refused_at_every_entrance", &NEEDS) {
+        return;
+    }
+    let scene = Scene::set();
+    let (job, sleeper) = scene.job("5", ADA);
+    scene.row("5");
+    for (name, why) in HOSTILE {
+        for request in [
+            json!({"verb": "plan", "job": name}),
+            json!({"verb": "register", "job": name, "cgroups": ["/sys/fs/cgroup"]}),
+            json!({"verb": "register", "job": "6", "user": name, "cgroups": ["/sys/fs/cgroup"]}),
+            json!({"verb": "register", "job": "6", "cluster": name, "cgroups": ["/sys/fs/cgroup"]}),
+            json!({"verb": "start", "job": "6", "account": name}),
+            json!({"verb": "start", "job": "6", "alias": name}),
+            json!({"verb": "end", "job": "5", "state": name}),
+            json!({"verb": "mark", "job": "5", "name": name}),
+            json!({"verb": "push", "job": "5", "metric": "loss", "value": 1, "unit": name}),
+            json!({"verb": "push", "job": "5", "metric": "loss", "value": 1, "labels": {name: "1"}}),
+            json!({"verb": "push", "job": "5", "metric": "loss", "value": 1, "labels": {"a": name}}),
+        ] {
+            let answer = scene.agent.ask(&request);
+            assert_eq!(answer["code"], "invalid", "{request}: {answer}");
+            assert!(answer["message"].as_str().unwrap().contains(why), "{request}: {answer}");
+        }
+        let remote = json!({"verb": "mark", "job": name, "name": "x"});
+        let answer = ask(&scene.socket, &format!("{remote}\n"));
+        assert!(answer["message"].as_str().unwrap().contains(why), "{answer}");
+        // What is not a name of the language is not said again as it is.
+        for request in [json!({"verb": name}), json!({"verb": "status", name: 1})] {
+            let answer = scene.agent.ask(&request).to_string();
+            assert!(!answer.contains(name) || name.trim().is_empty(), "{answer}");
+        }
+    }
+    drop(sleeper);
+    scene.end(job, "5");
+}
+
+/// What an administrator who wants to see reads in the text of a command's fault.
+#[test]
+fn every_refusal_has_a_reason_and_no_reason_is_repeated() {
+    if !has("every_refusal_has_a_reason_and_no_reason_is_repeated", &NEEDS) {
+        return;
+    }
+    let scene = Scene::set();
+    let (job, sleeper) = scene.job("4", ADA);
+    scene.row("4");
+    let set = |plan: Value| scene.agent.ask(&json!({"verb": "set", "job": "4", "plan": plan}));
+    let nothing = set(json!({"node.*": "1s"}));
+    assert!(nothing["message"].as_str().unwrap().contains("no metric of a job matches node.*"), "{nothing}");
+    // No process of the job's is sampled one by one: it has cgroups.
+    let many = set(json!({"process.*": "1s"}));
+    assert_eq!(many["code"], "unavailable", "{many}");
+    let (groups, message) = (many["unavailable"].as_array().unwrap(), many["message"].as_str().unwrap());
+    assert!(!groups.is_empty(), "{many}");
+    for group in groups {
+        assert!(!group["metrics"].as_array().unwrap().is_empty(), "{many}");
+        assert!(message.matches(group["reason"].as_str().unwrap()).count() <= 1, "{many}");
+    }
+    drop(sleeper);
+    scene.end(job, "4");
+}

@@ -1,0 +1,255 @@
+//! What programs and people are told, and where: results, errors, and text that came from elsewhere.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use polymeter_e2e::program;
+use serde_json::Value;
+
+fn polymeter(arguments: &[&str]) -> Command {
+    let mut command = program("polymeter");
+    command.args(arguments);
+    for variable in ["SLURM_JOB_ID", "OAR_JOB_ID", "POLYMETER_COLLECTOR"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+fn output(arguments: &[&str]) -> Output {
+    polymeter(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// A store with one job of a command that was run, and its URL and the job's id.
+fn store(directory: &Path) -> (String, String) {
+    let path = directory.join("run.db");
+    let report = directory.join("report.json");
+    let ran = polymeter(&["run", "--json", "--report"])
+        .arg(&report)
+        .arg("-o")
+        .arg(&path)
+        .args(["sh", "-c", "echo out; echo err >&2"])
+        .output()
+        .unwrap();
+    assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stderr));
+    assert_eq!((text(&ran.stdout), text(&ran.stderr)), ("out\n".to_owned(), "err\n".to_owned()));
+    let report: Value = serde_json::from_str(&fs::read_to_string(&report).unwrap()).unwrap();
+    (format!("sqlite:{}", path.display()), report["job"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn a_result_that_cannot_be_written_is_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, job) = store(directory.path());
+    let bundle = directory.path().join("bundle");
+    let commands: [&[&str]; 11] = [
+        &["metrics"],
+        &["metrics", "--json"],
+        &["metrics", "--markdown"],
+        &["--help"],
+        &["run", "--help"],
+        &["--version"],
+        &["--version", "--json"],
+        &["completions", "bash"],
+        &["man"],
+        &["report", "--store", &store],
+        &["bundle", &job, "--store", &store, "--out", bundle.to_str().unwrap()],
+    ];
+    for arguments in commands {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let told = polymeter(arguments).stdout(full).output().unwrap();
+        assert_eq!(told.status.code(), Some(1), "{arguments:?}: {}", text(&told.stderr));
+        assert!(text(&told.stderr).contains("cannot write to the standard output"), "{arguments:?}");
+    }
+    let told = output(&["run", "--report", "/dev/full", "true"]);
+    assert_eq!(told.status.code(), Some(1));
+    assert!(text(&told.stderr).contains("cannot write the report to /dev/full"), "{}", text(&told.stderr));
+    let told = output(&["run", "--report", "/dev/full", "false"]);
+    assert_eq!(told.status.code(), Some(1));
+    let told = output(&["run", "--report", "/dev/full", "sh", "-c", "exit 7"]);
+    assert_eq!(told.status.code(), Some(7), "the status is the command's");
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    for arguments in [["metrics", "*"], ["completions", "bash"]] {
+        let (reader, writer) = io::pipe().unwrap();
+        drop(reader);
+        let told = polymeter(&arguments).stdout(writer).output().unwrap();
+        assert_eq!((told.status.code(), text(&told.stderr)), (Some(0), String::new()), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_report_that_has_no_place_is_refused_before_anything_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let witness = directory.path().join("ran");
+    let told = polymeter(&["run", "--report", "/nowhere/report", "touch"]).arg(&witness).output().unwrap();
+    assert_eq!(told.status.code(), Some(1), "{}", text(&told.stderr));
+    assert!(text(&told.stderr).contains("/nowhere/report") && !witness.exists());
+}
+
+#[test]
+fn programs_are_told_in_json_why_not() {
+    let socket = ["--socket", "/nowhere", "--json"];
+    let wrong: [(&[&str], &[&str], i32, &str); 14] = [
+        (&["status"], &socket, 3, "unreachable"),
+        (&["jobs"], &socket, 3, "unreachable"),
+        (&["plan", "--job", "x"], &socket, 3, "unreachable"),
+        (&["set", "cpu.usage=1s", "--job", "x"], &socket, 3, "unreachable"),
+        (&["reset"], &socket, 3, "unreachable"),
+        (&["mark", "here"], &socket, 3, "unreachable"),
+        (&["push", "loss=1"], &socket, 3, "unreachable"),
+        (&["watch"], &socket, 3, "unreachable"),
+        (&["push", "loss=much"], &socket, 2, "usage"),
+        (&["set"], &socket, 2, "usage"),
+        (&["status", "--no-such-option"], &socket, 2, "usage"),
+        (&["metrics", "no.such"], &["--json"], 1, "failed"),
+        (&["report", "--store", "sqlite:/nowhere/x.db"], &["--json"], 1, "failed"),
+        (&["keygen", "--out", "/nowhere"], &["--json"], 1, "failed"),
+    ];
+    for (command, options, status, code) in wrong {
+        let told = output(&[command, options].concat());
+        assert_eq!(told.status.code(), Some(status), "{command:?}: {}", text(&told.stderr));
+        let json: Value = serde_json::from_slice(&told.stdout)
+            .unwrap_or_else(|error| panic!("{command:?}: {error}: {}", text(&told.stdout)));
+        assert_eq!(
+            (json["answer"].as_str(), json["code"].as_str()),
+            (Some("refused"), Some(code)),
+            "{command:?}"
+        );
+        assert!(!json["message"].as_str().unwrap().is_empty());
+        assert!(text(&told.stderr).contains("polymeter: "), "people read it on stderr: {command:?}");
+    }
+    // Of this one stdout is the command's.
+    for (arguments, status, code) in [
+        (["run", "--json", "/nowhere/program"], 127, "not_run"),
+        (["run", "--json", "--every=x"], 2, "usage"),
+    ] {
+        let told = output(&arguments);
+        assert_eq!((told.status.code(), text(&told.stdout)), (Some(status), String::new()));
+        let json: Value = serde_json::from_slice(&told.stderr)
+            .unwrap_or_else(|error| panic!("{error}: {}", text(&told.stderr)));
+        assert_eq!(json["code"], code);
+    }
+}
+
+#[test]
+fn a_fatal_error_is_called_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let (listen, store) = ("tcp://127.0.0.1:*", "sqlite:/nowhere/store.db");
+    for arguments in [["--listen", "nonsense", "--store", store], ["--listen", listen, "--store", store]] {
+        let told = program("polymeter-collector").args(arguments).current_dir(&directory).output().unwrap();
+        let said = text(&told.stderr);
+        assert!(!told.status.success() && said.starts_with("error: "), "{arguments:?}: {said}");
+        assert!(!said.contains("warning: "), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn advice_names_options_that_there_are() {
+    for verb in [vec!["jobs"], vec!["status"], vec!["push", "x=1", "--job", "x"], vec!["watch", "--job", "x"]]
+    {
+        let told = output(&[verb.as_slice(), &["--socket", "/nowhere"]].concat());
+        let said = text(&told.stderr);
+        assert_eq!(told.status.code(), Some(3), "{verb:?}: {said}");
+        assert!(said.contains("--socket") && !said.contains("--collector"), "{verb:?}: {said}");
+    }
+    let said = text(&output(&["plan", "--job", "x", "--socket", "/nowhere"]).stderr);
+    assert!(said.contains("--collector"), "{said}");
+}
+
+#[test]
+fn an_unknown_job_reveals_no_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, job) = store(directory.path());
+    for command in [["report", "--job"], ["bundle", "--out"]] {
+        let out = directory.path().join("bundle");
+        let mut asked = match command {
+            ["report", _] => polymeter(&["report", "--store", &store, "--job", "42"]),
+            _ => polymeter(&["bundle", "42", "--store", &store, "--out", out.to_str().unwrap()]),
+        };
+        let told = asked.output().unwrap();
+        let said = text(&told.stderr);
+        assert_eq!(told.status.code(), Some(1));
+        assert!(said.contains("unknown job `42`") && !said.contains(&job), "{said}");
+    }
+    let mistyped = format!("{job}0");
+    let said = text(&output(&["report", "--store", &store, "--job", &mistyped]).stderr);
+    assert!(said.contains(&format!("did you mean `{job}`?")), "{said}");
+}
+
+#[test]
+fn text_from_elsewhere_reaches_no_terminal_and_no_spreadsheet_as_it_came() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, job) = store(directory.path());
+    let path = store.strip_prefix("sqlite:").unwrap();
+    let database = rusqlite::Connection::open(path).unwrap();
+    let (key, time): (i64, i64) = database
+        .query_row("SELECT job_key, started FROM job", [], |row| Ok((row.get(0)?, row.get(1)?)))
+        .unwrap();
+    let hostile =
+        ["=1+1", "evil\u{202e}txt", "no\u{200b}thing", "two\u{2028}lines", "esc\u{1b}[31m", " ", "-1+1|cmd"];
+    for name in hostile {
+        let marked = "INSERT INTO mark (time, node, job_key, job_id, name) VALUES (?1, 'n1', ?2, ?3, ?4)";
+        database.execute(marked, rusqlite::params![time, key, job, name]).unwrap();
+    }
+    database.execute("UPDATE job SET owner = ?1", ["root\u{202e}toor\nroot"]).unwrap();
+    drop(database);
+
+    let is_safe = |text: &str| text.chars().all(|character| character == '\n' || !character.is_control());
+    let report = text(&output(&["report", "--store", &store, "--job", &job]).stdout);
+    assert!(is_safe(&report) && !report.contains(['\u{202e}', '\u{200b}', '\u{2028}']), "{report:?}");
+    for written in
+        ["evil\\u{202e}txt", "no\\u{200b}thing", "two\\u{2028}lines", "esc\\u{1b}[31m", "\\u{a}root"]
+    {
+        assert!(report.contains(written), "no {written} in {report}");
+    }
+    let json = output(&["report", "--store", &store, "--job", &job, "--json"]);
+    assert!(!text(&json.stdout).contains('\u{202e}'));
+    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    let names: Vec<_> =
+        json["marks"].as_array().unwrap().iter().map(|mark| mark["name"].as_str().unwrap()).collect();
+    assert!(hostile.iter().all(|name| names.contains(name)), "programs get what was given: {names:?}");
+
+    let out = directory.path().join("bundle");
+    let made = output(&["bundle", &job, "--store", &store, "--out", out.to_str().unwrap()]);
+    assert_eq!(made.status.code(), Some(0), "{}", text(&made.stderr));
+    let marks = fs::read_to_string(out.join("marks.csv")).unwrap();
+    assert!(is_safe(&marks) && !marks.contains(['\u{202e}', '\u{200b}', '\u{2028}']), "{marks:?}");
+    assert!(marks.contains(",'=1+1,") && marks.contains(",'-1+1|cmd,"), "{marks}");
+    assert!(fs::read_to_string(out.join("README.md")).unwrap().contains("apostrophe"));
+}
+
+#[test]
+fn reports_fit_eighty_columns_and_keep_what_tells_series_apart() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, _) = store(directory.path());
+    // A terminal of 80 columns, where the machine has a program that makes one.
+    let command = format!(
+        "stty cols 80; '{}' report --all --store '{store}'",
+        program("polymeter").get_program().display()
+    );
+    let shown = Command::new("script").args(["-qec", &command, "/dev/null"]).stdin(Stdio::null()).output();
+    let Ok(shown) = shown.map(|shown| text(&shown.stdout)) else {
+        return polymeter_e2e::skip("reports_fit_eighty_columns", "script", "there is no such program");
+    };
+    let series: Vec<&str> = shown
+        .lines()
+        .skip_while(|line| !line.starts_with("  metric"))
+        .skip(1)
+        .take_while(|line| !line.trim().is_empty())
+        .collect();
+    assert!(series.len() > 3 && shown.lines().all(|line| line.trim_end().chars().count() <= 80), "{shown}");
+    let rows = series.iter().filter(|line| !line.starts_with("  (") && !line.starts_with("   "));
+    let mut names: Vec<&str> = rows.filter_map(|line| line.split_whitespace().next()).collect();
+    let all = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), all, "{shown}");
+}

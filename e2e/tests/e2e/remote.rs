@@ -1,0 +1,383 @@
+//! A job's owner reaches all its nodes through the collector, and nobody else does.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use polymeter_collector::control::payload;
+use polymeter_e2e::cgroup::{Job, Yard};
+use polymeter_e2e::daemons::{Agent, Daemon, Plan, ask, collector_with};
+use polymeter_e2e::munge::Munged;
+use polymeter_e2e::workload::Sleeper;
+use polymeter_e2e::{Need, Site, has, pause, program, stored, wait_until};
+use rustix::process::Signal;
+use rustix::thread::{Gid, Uid};
+use serde_json::{Value, json};
+
+const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
+const ADA: u32 = 64_001;
+const BOB: u32 = 64_002;
+
+/// A node: an agent that follows job x of Ada's, in cgroups of its own.
+struct Node {
+    agent: Agent,
+    site: Site,
+    endpoint: String,
+    job: Job,
+}
+
+impl Node {
+    fn start(site: Site, endpoint: &str, job: Job) -> Self {
+        let agent = Self::agent(&site, endpoint, &job);
+        Self { agent, site, endpoint: endpoint.to_owned(), job }
+    }
+
+    fn agent(site: &Site, endpoint: &str, job: &Job) -> Agent {
+        let baseline = [("cpu.usage", "500ms"), ("pids.current", "50ms")];
+        let agent = Agent::start(site, &Plan { collector: endpoint, jobs: &[], baseline: &baseline });
+        let register = json!({"verb": "register", "job": "x", "uid": ADA, "cgroups": job.places});
+        let answer = agent.ask(&register);
+        assert_eq!(answer["answer"], "registered", "{answer}");
+        agent.must_follow("x", &["v2/cpu.stat", "v1/pids.current"]);
+        agent
+    }
+
+    /// Kills the agent as the kernel does, and starts another.
+    fn crash(&mut self) {
+        self.agent.daemon.signal(Signal::KILL);
+        wait_until("the agent is gone", || !self.agent.daemon.runs());
+        self.agent = Self::agent(&self.site, &self.endpoint, &self.job);
+    }
+
+    /// The period of a metric of the job, because of what, and until when.
+    fn in_force(&self, metric: &str) -> Option<(String, String, Option<i64>)> {
+        let plan = self.agent.ask(&json!({"verb": "plan", "job": "x"}));
+        let line = plan["plan"].as_array()?.iter().find(|line| line["metric"] == metric)?;
+        let text = |name: &str| Some(line[name].as_str()?.to_owned());
+        Some((text("period")?, text("cause")?, line["until_us"].as_i64()))
+    }
+
+    fn is(&self, metric: &str, period: &str, cause: &str) -> bool {
+        self.in_force(metric).is_some_and(|(is, because, _)| is == period && because == cause)
+    }
+
+    fn name(&self) -> &str {
+        &self.site.node
+    }
+}
+
+/// Two nodes, their collector, and the command where ordinary users can run it.
+struct Scene {
+    // In the order in which they go: the daemons before the place where they write.
+    nodes: [Node; 2],
+    collector: Daemon,
+    _sleepers: [Sleeper; 2],
+    _yard: Yard,
+    /// The collector's socket.
+    socket: PathBuf,
+    command: PathBuf,
+    site: Site,
+}
+
+impl Scene {
+    fn configuration(site: &Site, more: &str) -> String {
+        let place = |name: &str| site.path(name).display().to_string();
+        let (socket, requests) = (place("control.sock"), place("requests.json"));
+        format!("control_socket = \"{socket}\"\ncontrol_requests = \"{requests}\"\n{more}")
+    }
+
+    /// Kills the collector, and starts another in its place.
+    fn crash_collector(&mut self) {
+        self.collector.signal(Signal::KILL);
+        wait_until("the collector is gone", || !self.collector.runs());
+        let more = Self::configuration(&self.site, "");
+        self.collector = collector_with(&self.site, &self.site.endpoint(), &more).0;
+    }
+
+    fn set(more: &str) -> Self {
+        let (site, yard) = (Site::new(), Yard::new());
+        let socket = site.path("control.sock");
+        let more = Self::configuration(&site, more);
+        let (collector, endpoint) = collector_with(&site, &site.endpoint(), &more);
+        let sleepers = [Sleeper::start(), Sleeper::start()];
+        let node = |number: usize| {
+            let job = yard.job(&format!("x{number}"));
+            job.enter(sleepers[number].pid());
+            Node::start(Site::new(), &endpoint, job)
+        };
+        let mut nodes = [node(0), node(1)];
+        nodes.sort_by(|a, b| a.name().cmp(b.name()));
+        fs::set_permissions(site.path(""), PermissionsExt::from_mode(0o755)).unwrap();
+        let command = site.path("polymeter");
+        fs::copy(program("polymeter").get_program(), &command).unwrap();
+        fs::set_permissions(&command, PermissionsExt::from_mode(0o755)).unwrap();
+        let scene = Self { nodes, collector, _sleepers: sleepers, _yard: yard, socket, command, site };
+        wait_until("the collector knows both nodes", || scene.known() == 2);
+        scene
+    }
+
+    /// How many nodes of the job the collector knows.
+    fn known(&self) -> usize {
+        let answer = ask(&self.socket, "{\"verb\":\"plan\",\"job\":\"x\"}\n");
+        answer["nodes"].as_array().map_or(0, Vec::len)
+    }
+
+    /// What the command answers to a user who is on none of the job's nodes.
+    fn user(&self, uid: u32, arguments: &[&str]) -> Output {
+        Command::new("setpriv")
+            .args([format!("--reuid={uid}"), format!("--regid={uid}"), "--clear-groups".to_owned()])
+            .arg(&self.command)
+            .args(arguments)
+            .env("POLYMETER_COLLECTOR", &self.socket)
+            .env_remove("SLURM_JOB_ID")
+            .env_remove("OAR_JOB_ID")
+            .current_dir("/")
+            .output()
+            .unwrap()
+    }
+
+    /// What each node answers, and the exit status.
+    fn told(&self, uid: u32, arguments: &[&str]) -> (Value, i32) {
+        let output = self.user(uid, &[arguments, &["--json", "--job", "x"]].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let answer = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
+        (answer, output.status.code().unwrap())
+    }
+
+    /// What a refusal says; its exit status is 1.
+    fn refused(&self, uid: u32, arguments: &[&str]) -> String {
+        let output = self.user(uid, arguments);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+        assert!(output.stdout.is_empty(), "{:?}", String::from_utf8_lossy(&output.stdout));
+        said
+    }
+
+    fn both(&self, metric: &str, period: &str, cause: &str) -> bool {
+        self.nodes.iter().all(|node| node.is(metric, period, cause))
+    }
+
+    /// When each node changed the period of a metric to `period_us`, in microseconds since the epoch.
+    fn changes(&self, metric: &str, period_us: i64) -> Vec<(String, i64)> {
+        let mut reader = self.site.reader();
+        let Some(job) = stored::job(&mut reader, "x") else { return Vec::new() };
+        let mut changes = reader.plan_changes(Some(job.job_key)).unwrap();
+        changes.retain(|change| change.metric == metric && change.new_period_us == Some(period_us));
+        changes.into_iter().map(|change| (change.node, change.time_ns / 1000)).collect()
+    }
+
+    fn end(self) {
+        for node in &self.nodes {
+            assert_eq!(node.agent.ask(&json!({"verb": "unregister", "job": "x"}))["answer"], "done");
+        }
+        stored::wait_for_end(&self.site, "x");
+        for node in self.nodes {
+            node.agent.daemon.terminate();
+        }
+        self.collector.terminate();
+    }
+}
+
+/// What the collector answers to a user at its socket.
+fn ask_as(uid: u32, socket: &Path, line: &str) -> Value {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(move || {
+            let (user, group) = (Uid::from_raw(uid), Gid::from_raw(uid));
+            rustix::thread::set_thread_groups(&[]).unwrap();
+            rustix::thread::set_thread_res_gid(group, group, group).unwrap();
+            rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+            ask(socket, line)
+        });
+        thread.join().unwrap()
+    })
+}
+
+#[test]
+fn the_owner_changes_all_nodes_at_one_time_and_a_stranger_none() {
+    if !has("the_owner_changes_all_nodes_at_one_time_and_a_stranger_none", &NEEDS) {
+        return;
+    }
+    let scene = Scene::set("");
+    let (answer, status) = scene.told(ADA, &["set", "cpu.usage=5ms", "--for", "10min"]);
+    assert_eq!(status, 0, "{answer}");
+    let nodes = answer["nodes"].as_array().unwrap();
+    let names: Vec<_> = nodes.iter().map(|node| node["node"].as_str().unwrap()).collect();
+    assert_eq!(names, scene.nodes.each_ref().map(Node::name));
+    for node in nodes {
+        assert_eq!(node["answer"]["metrics"]["cpu.usage"], "5ms", "{node}");
+    }
+    assert!(scene.both("cpu.usage", "5ms", "lease"));
+    wait_until("the store knows both changes", || scene.changes("cpu.usage", 5_000).len() == 2);
+    let (at_us, changes) = (answer["at_us"].as_i64().unwrap(), scene.changes("cpu.usage", 5_000));
+    for (node, changed_us) in &changes {
+        assert!(*changed_us >= at_us, "{node} changed too early");
+        println!("{node} changed {} µs after the time that was set", changed_us - at_us);
+    }
+    println!("between the nodes: {} µs", changes[0].1.abs_diff(changes[1].1));
+
+    for arguments in
+        [&["set", "--job", "x", "cpu.usage=10ms"][..], &["reset", "--job", "x"], &["plan", "--job", "x"]]
+    {
+        assert!(scene.refused(BOB, arguments).contains("unknown job x, or not yours"), "{arguments:?}");
+    }
+    assert!(scene.refused(ADA, &["plan", "--job", "y"]).contains("unknown job y, or not yours"));
+    // Of a job that exists and of one that does not Bob hears the same; root sees which is which.
+    for request in [
+        json!({"verb": "plan"}),
+        json!({"verb": "set", "plan": {"cpu.usage": "10ms"}}),
+        json!({"verb": "reset"}),
+        json!({"verb": "mark", "name": "here"}),
+    ] {
+        let of = |job: &str, uid: u32| {
+            let mut request = request.clone();
+            request["job"] = json!(job);
+            let answer = ask_as(uid, &scene.socket, &format!("{request}\n"));
+            answer.to_string().replace(&format!("job {job}"), "job JOB")
+        };
+        assert_eq!(of("x", BOB), of("missing", BOB), "{request}");
+        assert!(of("missing", BOB).contains("\"unknown_job\""), "{request}");
+        assert!(of("missing", 0).contains("no agent connected"), "{request}");
+    }
+    assert!(scene.both("cpu.usage", "5ms", "lease"), "Bob has changed nothing");
+
+    let output = scene.user(ADA, &["set", "--job", "x", "cpu.usage=100us"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(said.lines().filter(|line| line.contains("refused") && line.contains("1ms")).count(), 2);
+    let shown = String::from_utf8(scene.user(0, &["plan", "--job", "x"]).stdout).unwrap();
+    assert_eq!(shown.matches("lease of uid 64001").count(), 2, "{shown}");
+
+    let done = scene.user(ADA, &["reset", "--job", "x"]);
+    let said = String::from_utf8(done.stdout).unwrap();
+    assert!(done.status.success());
+    assert_eq!(said.lines().filter(|line| line.ends_with("done  1 leases ended")).count(), 2, "{said}");
+    assert!(scene.both("cpu.usage", "500ms", "baseline"));
+    // Who is on a node of the job, and names its agent, asks that one alone.
+    let node = &scene.nodes[0];
+    let socket = node.agent.socket.to_str().unwrap();
+    assert_eq!(
+        scene.user(0, &["set", "--socket", socket, "--job", "x", "cpu.usage=5ms"]).status.code(),
+        Some(0)
+    );
+    assert!(node.is("cpu.usage", "5ms", "lease") && scene.nodes[1].is("cpu.usage", "500ms", "baseline"));
+    scene.end();
+}
+
+#[test]
+fn an_agent_that_was_away_is_told_what_it_missed() {
+    if !has("an_agent_that_was_away_is_told_what_it_missed", &NEEDS) {
+        return;
+    }
+    let mut scene = Scene::set("");
+    scene.nodes[1].agent.daemon.signal(Signal::STOP);
+    let (answer, status) = scene.told(ADA, &["set", "cpu.usage=5ms", "--for", "10min"]);
+    assert_eq!(status, 1, "{answer}");
+    assert_eq!(answer["nodes"][0]["answer"]["answer"], "granted", "{answer}");
+    assert_eq!(answer["nodes"][1]["answer"], Value::Null, "{answer}");
+    let said = String::from_utf8(scene.user(ADA, &["plan", "--job", "x"]).stdout).unwrap();
+    assert!(said.contains(&format!("{}  no answer", scene.nodes[1].name())), "{said}");
+    scene.nodes[1].agent.daemon.signal(Signal::CONT);
+    wait_until("the stopped agent does it late", || scene.nodes[1].is("cpu.usage", "5ms", "lease"));
+    let ends = scene.nodes.each_ref().map(|node| node.in_force("cpu.usage").unwrap().2.unwrap());
+    assert!(ends[0].abs_diff(ends[1]) < 1_000_000, "the lease ends at one time everywhere: {ends:?}");
+
+    scene.nodes[0].crash();
+    wait_until("the new agent has the lease", || scene.nodes[0].is("cpu.usage", "5ms", "lease"));
+    let again = scene.nodes[0].in_force("cpu.usage").unwrap().2.unwrap();
+    assert!(again.abs_diff(ends[1]) < 1_000_000, "with its old end: {again} and {ends:?}");
+
+    scene.nodes[1].agent.daemon.signal(Signal::STOP);
+    assert_eq!(scene.told(ADA, &["set", "pids.current=5ms", "--for", "10min"]).1, 1);
+    scene.crash_collector();
+    scene.nodes[1].agent.daemon.signal(Signal::CONT);
+    wait_until("the next collector tells it, too", || scene.nodes[1].is("pids.current", "5ms", "lease"));
+    wait_until("the collector knows both nodes", || scene.known() == 2);
+
+    scene.nodes[1].agent.daemon.signal(Signal::STOP);
+    assert_eq!(scene.told(ADA, &["reset"]).1, 1);
+    assert!(scene.nodes[0].is("cpu.usage", "500ms", "baseline"));
+    scene.nodes[1].agent.daemon.signal(Signal::CONT);
+    wait_until("the stopped agent ends it late", || scene.nodes[1].is("cpu.usage", "500ms", "baseline"));
+    scene.nodes[0].crash();
+    wait_until("the collector knows the new agent", || scene.known() == 2);
+    assert!(scene.nodes[0].is("cpu.usage", "500ms", "baseline"), "what was taken back does not come back");
+    scene.end();
+}
+
+/// A conversation with the door for other machines, in which `credential` makes of what is to be signed what is sent.
+fn knock(address: &str, line: &str, credential: impl FnOnce(&str) -> String) -> Value {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let mut read = BufReader::new(stream.try_clone().unwrap());
+    let mut greeting = String::new();
+    read.read_line(&mut greeting).unwrap();
+    let sent = credential(&payload::sign(&greeting, line).unwrap());
+    stream.write_all(sent.as_bytes()).unwrap();
+    let mut answer = String::new();
+    read.read_line(&mut answer).unwrap();
+    serde_json::from_str(&answer).unwrap_or_else(|error| panic!("{answer:?}: {error}"))
+}
+
+#[test]
+fn munge_says_who_asks_from_another_machine() {
+    if !has("munge_says_who_asks_from_another_machine", &[&NEEDS[..], &[Need::Munge]].concat()) {
+        return;
+    }
+    let munged = Munged::start();
+    let more = format!(
+        "control = \"tcp://127.0.0.1:0\"\nauth = \"munge\"\nmunge_socket = \"{}\"\n",
+        munged.socket().display()
+    );
+    let scene = Scene::set(&more);
+    let said = scene.collector.said();
+    let (_, address) = said.split_once("tcp://").unwrap();
+    let address = address.split_whitespace().next().unwrap();
+    let (door, socket) = (format!("tcp://{address}"), munged.socket());
+    let place = ["--collector", &door, "--munge-socket", socket.to_str().unwrap(), "--job", "x"];
+
+    let output = scene.user(ADA, &[&["set", "cpu.usage=5ms", "--for", "10min"], &place[..]].concat());
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(said.matches("granted").count(), 2, "{said}");
+    assert!(scene.both("cpu.usage", "5ms", "lease"));
+    let shown = String::from_utf8(scene.user(0, &["plan", "--job", "x"]).stdout).unwrap();
+    assert_eq!(shown.matches("lease of uid 64001").count(), 2, "{shown}");
+    assert!(scene.refused(BOB, &[&["reset"], &place[..]].concat()).contains("unknown job x, or not yours"));
+
+    let line = "{\"verb\":\"reset\",\"job\":\"x\"}";
+    let munge = |options: &[&str], payload: &str| munged.munge(options, payload).unwrap();
+    let mut used = String::new();
+    let plan = knock(address, "{\"verb\":\"plan\",\"job\":\"x\"}", |payload| {
+        used = munge(&[], payload);
+        used.clone()
+    });
+    assert_eq!(plan["answer"], "nodes", "root may look: {plan}");
+    assert_eq!(knock(address, line, |_| used)["code"], "replayed");
+    let expired = knock(address, line, |payload| {
+        let credential = munge(&["--ttl=1"], payload);
+        pause(2_100);
+        credential
+    });
+    assert_eq!(expired["code"], "expired", "{expired}");
+    let elsewhere = knock(address, line, |_| {
+        munge(&[], &payload::sign("{\"polymeter_control\":1,\"nonce\":\"00\"}", line).unwrap())
+    });
+    assert_eq!(elsewhere["code"], "credential", "made for another connection: {elsewhere}");
+    assert_eq!(knock(address, line, |_| munge(&[], line))["code"], "credential", "made for something else");
+    for (sent, code) in [
+        (format!("{line}\n"), "credential"),
+        ("MUNGE:AwQFAAALPbDQ4QYlqz7PoapJ:\n".to_owned(), "credential"),
+        ("\n".to_owned(), "credential"),
+        ("x".repeat(96 * 1024), "too_long"),
+    ] {
+        assert_eq!(knock(address, line, |_| sent)["code"], code);
+    }
+    assert!(scene.both("cpu.usage", "5ms", "lease"), "nothing of that was done");
+    drop(munged);
+    let output = scene.user(ADA, &[&["reset"], &place[..]].concat());
+    assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(scene.told(ADA, &["reset"]).1, 0, "on the collector's own machine nobody needs munge");
+    scene.end();
+}

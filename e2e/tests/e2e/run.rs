@@ -1,0 +1,435 @@
+//! `polymeter run`: the command is as if nobody watched, and what it used is reported.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use polymeter_e2e::{Need, cgroup, has, program, workload};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// Bytes that the workload touches.
+const TOUCHED: usize = 100 << 20;
+
+fn polymeter(arguments: &[&str]) -> Command {
+    let mut command = program("polymeter");
+    command.args(arguments);
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    polymeter(&["run"]).args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Adds the workload to a command, and says it what to do.
+fn with_workload<'a>(command: &'a mut Command, executable: &Path) -> &'a mut Command {
+    let words = format!("touch {};burn 500;rest 400", TOUCHED / workload::PAGE);
+    command.arg("--").arg(executable).arg(words)
+}
+
+/// What the workload says of its own CPU time.
+fn own_cpu_s(output: &Output) -> f64 {
+    let said = text(&output.stdout);
+    let ns = said.split_once("workload: cpu_ns ").unwrap_or_else(|| panic!("{said}")).1;
+    ns.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1e9
+}
+
+/// The directories that `polymeter run` of this process id has made and not removed.
+fn cgroups_of(pid: u32) -> Vec<PathBuf> {
+    let prefix = format!("polymeter-run-{pid}-");
+    let roots =
+        cgroup::V1.iter().chain(&["blkio", "perf_event", cgroup::V2]).filter_map(|name| cgroup::root(name));
+    let mut left = Vec::new();
+    let mut places: Vec<PathBuf> = roots.collect();
+    while let Some(place) = places.pop() {
+        let entries = fs::read_dir(&place).into_iter().flatten().flatten();
+        for entry in entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+            if entry.file_name().to_string_lossy().starts_with(&prefix) {
+                left.push(entry.path());
+            }
+            places.push(entry.path());
+        }
+    }
+    left
+}
+
+#[test]
+fn the_exit_status_is_the_commands() {
+    for (script, status) in
+        [("exit 0", 0), ("exit 3", 3), ("kill -KILL $$", 128 + 9), ("kill -TERM $$", 128 + 15)]
+    {
+        let output = run(&["sh", "-c", script]);
+        assert_eq!(output.status.code(), Some(status), "{script}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn what_cannot_be_run_is_told_as_a_shell_does() {
+    let directory = tempfile::tempdir().unwrap();
+    let plain = directory.path().join("plain");
+    fs::write(&plain, "no program").unwrap();
+    // A directory of the tests' own PATH that may not be searched would make it another fault.
+    let output =
+        polymeter(&["run", "polymeter-no-such-program"]).env("PATH", "/usr/bin:/bin").output().unwrap();
+    assert_eq!(output.status.code(), Some(127), "{}", text(&output.stderr));
+    let output = run(&[plain.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(126), "{}", text(&output.stderr));
+}
+
+#[test]
+fn what_was_mistyped_is_explained_before_anything_runs() {
+    let touched = tempfile::tempdir().unwrap();
+    let witness = touched.path().join("ran");
+    let usage = [
+        (vec!["-m", "memory.curent"], "memory.current"),
+        (vec!["-m", "cpu.usge=10ms"], "cpu.usage"),
+        (vec!["-m", "cpu.*=fast"], "fast"),
+        (vec!["--every", "10"], "10"),
+        (vec!["--every", "1us"], "1us"),
+        (vec!["--no-such-option"], "--no-such-option"),
+    ];
+    for (arguments, word) in usage {
+        let output = polymeter(&["run"]).args(&arguments).arg("touch").arg(&witness).output().unwrap();
+        let said = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains(word), "{arguments:?}: {said}");
+    }
+    assert_eq!(run(&[]).status.code(), Some(2));
+    assert!(!witness.exists());
+}
+
+#[test]
+fn what_goes_in_and_out_passes_untouched() {
+    let mut child = polymeter(&["run", "sh", "-c", "cat; printf %s \"$E2E_WORD\" >&2"])
+        .env("E2E_WORD", "härte ' \" word")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // More than a pipe holds, so that reading and writing have to go on together.
+    let sent: Vec<u8> = (0..1_000_000_u32).map(|number| (number % 251) as u8).collect();
+    let (mut stdin, expected) = (child.stdin.take().unwrap(), sent.clone());
+    let writer = std::thread::spawn(move || stdin.write_all(&sent).unwrap());
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    assert!(output.status.success() && output.stdout == expected);
+    let said = text(&output.stderr);
+    assert!(said.starts_with("härte ' \" word\njob run-"), "{said}");
+}
+
+/// A `polymeter run` that is ended with the test, and its cgroups with all in them, whatever it left.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+        for place in cgroups_of(self.0.id()) {
+            drop(cgroup::remove(&place));
+        }
+    }
+}
+
+#[test]
+fn signals_reach_the_command() {
+    // It ends by itself after a while, should it be left alone.
+    let script =
+        "trap 'echo caught; exit 7' TERM; echo ready; for i in $(seq 400); do sleep 0.05; done; exit 8";
+    let child = polymeter(&["run", "sh", "-c", script])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut child = Ended(child);
+    let pid = child.0.id();
+    let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().as_deref(), Some("ready"));
+    kill_process(Pid::from_raw(pid.try_into().unwrap()).unwrap(), Signal::TERM).unwrap();
+    assert_eq!(lines.next().as_deref(), Some("caught"));
+    assert_eq!(child.0.wait().unwrap().code(), Some(7));
+    assert!(cgroups_of(pid).is_empty(), "{:?}", cgroups_of(pid));
+}
+
+#[test]
+fn the_report_says_what_was_used_and_what_it_cost() {
+    let output = run(&["--every", "10ms", "sh", "-c", "i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done"]);
+    let said = text(&output.stderr);
+    for wanted in
+        ["wall time", "CPU time", "memory", "samples", "measuring cost", "% of one core", "not kept"]
+    {
+        assert!(said.contains(wanted), "no `{wanted}` in:\n{said}");
+    }
+    assert!(output.stdout.is_empty());
+}
+
+/// The value at a path of a report.
+fn number(report: &Value, path: &str) -> f64 {
+    report.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("no {path} in {report:#}"))
+}
+
+fn assert_agrees(report: &Value, own_cpu_s: f64) {
+    let cpu_s = number(report, "/used/cpu_s");
+    assert!(
+        (0.8..1.2).contains(&(cpu_s / own_cpu_s)),
+        "{cpu_s} s of CPU time, the workload says {own_cpu_s}"
+    );
+    assert!(number(report, "/wall_s") >= 0.9, "{report:#}");
+}
+
+#[test]
+fn the_values_are_those_of_the_command() {
+    if !has("the_values_are_those_of_the_command", &[Need::Root, Need::Cgroup1, Need::Cgroup2]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("kept.db");
+    let mut command =
+        polymeter(&["run", "--json", "-o", store.to_str().unwrap(), "-m", "memory.current=20ms"]);
+    let child = with_workload(&mut command, &workload::program())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = child.id();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(cgroups_of(pid).is_empty(), "{:?}", cgroups_of(pid));
+    let told: Value = serde_json::from_slice(&output.stderr).unwrap();
+    assert_agrees(&told, own_cpu_s(&output));
+    assert!(number(&told, "/used/peak_memory_bytes") >= TOUCHED as f64, "{told:#}");
+    assert!(number(&told, "/used/peak_memory_bytes") < 2.0 * TOUCHED as f64, "{told:#}");
+    assert!(number(&told, "/used/page_faults") >= (TOUCHED / workload::PAGE) as f64, "{told:#}");
+    assert!(number(&told, "/measuring/cpu_s") > 0.0);
+    let ledger = |name: &str| number(&told, &format!("/ledger/{name}"));
+    assert!(ledger("due") > 0.0);
+    assert!((ledger("taken") - number(&told, "/stored")).abs() < 0.5, "{told:#}");
+    assert!((ledger("due") - ledger("taken") - ledger("missed") - ledger("absent")).abs() < 0.5, "{told:#}");
+
+    let url = format!("sqlite:{}", store.display());
+    let again = polymeter(&["report", "--store", &url, "--json"]).output().unwrap();
+    assert!(again.status.success(), "{}", text(&again.stderr));
+    let again: Value = serde_json::from_slice(&again.stdout).unwrap();
+    for same in ["job", "used", "series", "ledger", "stored", "wall_s", "ended"] {
+        assert_eq!(again[same], told[same], "{same}");
+    }
+    // The file takes one more job, and both are told apart.
+    let more = run(&["-o", store.to_str().unwrap(), "true"]);
+    assert!(more.status.success() && text(&more.stderr).contains("samples in"), "{}", text(&more.stderr));
+    let job = told["job"].as_str().unwrap();
+    let first = polymeter(&["report", "--store", &url, "--json", "--job", job]).output().unwrap();
+    assert_eq!(serde_json::from_slice::<Value>(&first.stdout).unwrap()["used"], told["used"]);
+    let last = polymeter(&["report", "--store", &url, "--json"]).output().unwrap();
+    assert_ne!(serde_json::from_slice::<Value>(&last.stdout).unwrap()["job"], told["job"]);
+}
+
+/// What an ordinary user runs: programs in a place that everybody may read.
+struct Ordinary {
+    polymeter: PathBuf,
+    work: PathBuf,
+    directory: tempfile::TempDir,
+}
+
+impl Ordinary {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        let copy = |from: &Path, name: &str| {
+            let to = directory.path().join(name);
+            fs::copy(from, &to).unwrap();
+            fs::set_permissions(&to, PermissionsExt::from_mode(0o755)).unwrap();
+            to
+        };
+        let polymeter = copy(Path::new(program("polymeter").get_program()), "polymeter");
+        let work = copy(&workload::program(), "workload");
+        Self { polymeter, work, directory }
+    }
+
+    /// `polymeter run` of this user, who has no cgroup.
+    fn run(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&self.polymeter).arg("run");
+        command.args(arguments).current_dir("/").env("TMPDIR", std::env::temp_dir());
+        command
+    }
+}
+
+#[test]
+fn an_ordinary_user_sees_the_process_tree() {
+    if !has("an_ordinary_user_sees_the_process_tree", &[Need::Root]) {
+        return;
+    }
+    let user = Ordinary::new();
+    let mut command = user.run(&["--json", "--every", "20ms"]);
+    let output = with_workload(&mut command, &user.work).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let told: Value = serde_json::from_slice(&output.stderr).unwrap();
+    assert_agrees(&told, own_cpu_s(&output));
+    assert!(number(&told, "/used/peak_memory_bytes") >= TOUCHED as f64, "{told:#}");
+    let series = told["series"].as_array().unwrap();
+    let metrics: Vec<&str> = series.iter().map(|series| series["metric"].as_str().unwrap()).collect();
+    assert!(metrics.contains(&"process.cpu.usage") && !metrics.contains(&"cpu.usage"), "{metrics:?}");
+    assert_eq!(told["owner"], "uid 65534");
+}
+
+/// The whole CPU time of a command with children, which perf must have counted from its first instruction on.
+#[test]
+fn nothing_of_a_short_command_is_missed() {
+    if !has("nothing_of_a_short_command_is_missed", &[Need::Root]) {
+        return;
+    }
+    let user = Ordinary::new();
+    let work = format!("{} 'burn 100'", user.work.display());
+    let script = format!("{work} & {work} & wait");
+    for round in 0..8 {
+        let mut command = user.run(&["--json", "--every", "10s", "--", "sh", "-c", &script]);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let told: Value = serde_json::from_slice(&output.stderr).unwrap();
+        let series = told["series"].as_array().unwrap();
+        let Some(clock) = series.iter().find(|series| series["metric"] == "perf.task_clock") else {
+            return polymeter_e2e::skip(
+                "nothing_of_a_short_command_is_missed",
+                "perf",
+                "users have no perf events",
+            );
+        };
+        let (counted_s, used_s) = (number(clock, "/growth") / 1e9, number(&told, "/used/cpu_s"));
+        assert!(used_s >= 0.2, "{told:#}");
+        assert!((counted_s / used_s - 1.0).abs() < 0.05, "round {round}: {counted_s} s of {used_s} s");
+    }
+    drop(user.directory);
+}
+
+/// At 1 ms the kernel's ticks would show several times as many cores as there are.
+#[test]
+fn no_rate_is_above_what_the_cpus_can_do() {
+    if !has("no_rate_is_above_what_the_cpus_can_do", &[Need::Root, Need::Cgroup1, Need::Cgroup2]) {
+        return;
+    }
+    let work = format!("{} 'burn 200'", workload::program().display());
+    let script = format!("{work} & {work} & {work} & wait");
+    let mut command = polymeter(&["run", "--json", "-m", "cpu.*=1ms", "--", "sh", "-c", &script]);
+    let output = command.output().unwrap();
+    let told: Value = serde_json::from_slice(&output.stderr).unwrap();
+    let cpus = polymeter_agent::sources::online_cpus(Path::new("/")).unwrap().len() as f64;
+    let series = told["series"].as_array().unwrap();
+    let of_cores: Vec<_> = series.iter().filter(|series| series["rate_unit"] == "cores").collect();
+    assert!(of_cores.iter().any(|series| series["metric"] == "cpu.usage"), "{told:#}");
+    for series in of_cores.iter().filter(|series| !series["most"].is_null()) {
+        let is_of_one = series["metric"].as_str().unwrap().ends_with(".per_cpu");
+        let most = number(series, "/most");
+        assert!(most <= if is_of_one { 1.0 } else { cpus } + 1e-6, "{series:#}");
+        assert!(series["metric"] != "cpu.usage" || number(series, "/window_s") >= 0.04, "{series:#}");
+    }
+}
+
+#[test]
+fn a_signal_that_was_ignored_before_is_ignored_by_the_command() {
+    let script = format!(
+        "trap '' HUP; exec '{}' run -- sh -c 'kill -HUP $$; echo alive'",
+        program("polymeter").get_program().display()
+    );
+    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), "alive\n".to_owned()), "{output:?}");
+}
+
+/// A command that writes its process id and waits, under a `polymeter run`.
+fn started() -> (Ended, u32) {
+    let child = polymeter(&["run", "sh", "-c", "echo $$; exec sleep 600"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut child = Ended(child);
+    let mut line = String::new();
+    BufReader::new(child.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let command = line.trim().parse().unwrap();
+    (child, command)
+}
+
+#[test]
+fn the_cgroups_of_a_killed_run_are_removed_by_the_next_and_those_of_a_live_one_are_not() {
+    let test = "the_cgroups_of_a_killed_run_are_removed_by_the_next_and_those_of_a_live_one_are_not";
+    if !has(test, &[Need::Root, Need::Cgroup1, Need::Cgroup2]) {
+        return;
+    }
+    let (mut dead, survivor) = started();
+    let (live, _) = started();
+    let places = |run: &Ended| cgroups_of(run.0.id());
+    assert!(places(&dead).len() > 1 && places(&live).len() == places(&dead).len());
+    dead.0.kill().unwrap();
+    dead.0.wait().unwrap();
+    let kept = places(&dead);
+    assert!(!kept.is_empty());
+    // The command may have made cgroups of its own.
+    fs::create_dir(kept[0].join("within")).unwrap();
+
+    // What survived it is left alone, and named.
+    let said = text(&run(&["true"]).stderr);
+    let flat = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(places(&dead), kept, "{said}");
+    assert!(flat.contains(&format!("process {survivor} of a `polymeter run` that died")), "{said}");
+    assert!(Path::new(&format!("/proc/{survivor}")).exists());
+
+    kill_process(Pid::from_raw(survivor.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
+    // Runs of other tests may remove them at once.
+    let is_used = |place: &PathBuf| {
+        fs::read_to_string(place.join("cgroup.procs")).is_ok_and(|processes| !processes.is_empty())
+    };
+    polymeter_e2e::wait_until("the survivor is gone", || !kept.iter().any(is_used));
+    let before = places(&live);
+    let said = text(&run(&["true"]).stderr);
+    assert!(places(&dead).is_empty(), "{said}");
+    assert_eq!(places(&live), before);
+}
+
+#[test]
+fn a_command_that_leaves_its_cgroup_is_reported_with_what_it_used() {
+    if !has(
+        "a_command_that_leaves_its_cgroup_is_reported_with_what_it_used",
+        &[Need::Root, Need::Cgroup1, Need::Cgroup2],
+    ) {
+        return;
+    }
+    let names = cgroup::V1.iter().chain(&["blkio", "perf_event", cgroup::V2]);
+    let leave: String = names
+        .filter_map(|name| cgroup::root(name))
+        .map(|root| format!("echo $$ > '{}'; ", root.join("cgroup.procs").display()))
+        .collect();
+    let burn = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done";
+    let output = run(&["--json", "sh", "-c", &format!("{leave}{burn}")]);
+    let told: Value = serde_json::from_slice(&output.stderr).unwrap();
+    let seen =
+        told["series"].as_array().unwrap().iter().find(|series| series["metric"] == "cpu.usage").unwrap();
+    let (used_s, seen_s) = (number(&told, "/used/cpu_s"), number(seen, "/growth") / 1e9);
+    assert!(used_s > 0.2 && seen_s < used_s / 2.0, "{used_s} s, {seen_s} s in the cgroup");
+    // Beside it may stand what other tests leave for a moment.
+    let has_left = |report: &Value| {
+        report["notes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|note| note.as_str().unwrap().contains("left its cgroup"))
+    };
+    assert!(has_left(&told), "{}", told["notes"]);
+    let stayed: Value = serde_json::from_slice(&run(&["--json", "sh", "-c", burn]).stderr).unwrap();
+    assert!(!has_left(&stayed), "{}", stayed["notes"]);
+}
+
+#[test]
+fn what_is_kept_is_the_users_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("run.db");
+    let output = run(&["--output", store.to_str().unwrap(), "--", "true"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(fs::metadata(&store).unwrap().permissions().mode() & 0o777, 0o600);
+    let report =
+        polymeter(&["report", "--store"]).arg(format!("sqlite:{}", store.display())).output().unwrap();
+    assert!(report.status.success(), "{}", text(&report.stderr));
+}

@@ -1,0 +1,382 @@
+//! From the kernel to the database: every value is the kernel's, and every deadline is accounted for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use polymeter_e2e::cgroup::Yard;
+use polymeter_e2e::daemons::{Agent, Plan, collector};
+use polymeter_e2e::reference::{Snapshot, assert_between};
+use polymeter_e2e::stored::{self, Key};
+use polymeter_e2e::workload::{Sleeper, Workload};
+use polymeter_e2e::{Need, Site, has, pause, skip, wait_until};
+use polymeter_proto::ledger::Tally;
+use polymeter_store::reader::Of;
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use serde_json::json;
+
+/// What a job's sources are called when all of them are open.
+const SOURCES: [&str; 5] =
+    ["v1/memory.stat", "v1/cpuacct.usage_all", "v1/pids.current", "v2/cpu.stat", "perf/0"];
+
+/// Times that the comparison of values that stand still is tried: memory.stat is brought up to date every 2 s.
+const ROUNDS: u32 = 5;
+
+#[test]
+fn values_are_the_kernels_on_sqlite() {
+    values("values_are_the_kernels_on_sqlite", || Some(Site::new()));
+}
+
+#[test]
+fn values_are_the_kernels_on_postgresql() {
+    let test = "values_are_the_kernels_on_postgresql";
+    values(test, || Site::postgres(test));
+}
+
+fn values(test: &str, site: impl Fn() -> Option<Site>) {
+    if !has(test, &[Need::Root, Need::Cgroup1, Need::Cgroup2, Need::Perf]) {
+        return;
+    }
+    let Some(site) = site() else { return };
+    let yard = Yard::new();
+    let (collector, endpoint) = collector(&site, &site.endpoint());
+    let baseline = [("memory.*", "20ms"), ("cpu.*", "20ms"), ("pids.*", "20ms"), ("perf.*", "20ms")];
+    let agent =
+        Agent::start(&site, &Plan { collector: &endpoint, jobs: &[yard.pattern()], baseline: &baseline });
+    let job = yard.job("1");
+    let mut workload = Workload::start();
+    agent.must_follow("1", &SOURCES);
+    // Two processes, one in the job itself and one in a step of it: what version 1 counts with and without the cgroups
+    // below differs.
+    let (step, mut other) = (job.step("step_0"), Workload::start());
+    step.enter(workload.pid());
+    job.enter(other.pid());
+    other.execute("touch 300");
+    other.execute("burn 20");
+    other.stop();
+
+    let faults_before = stored_now(&site, "1", "perf.page_faults");
+    workload.execute("touch 2000");
+    let mut snapshots = Vec::new();
+    for step in 0..60 {
+        snapshots.push(Snapshot::take(&job));
+        workload.execute(["touch 100", "burn 5", "rest 10"][step % 3]);
+    }
+    workload.execute("touch 500");
+    workload.stop();
+    stands_still(&site, &job);
+    snapshots.push(Snapshot::take(&job));
+    let pid = workload.pid();
+    let before_us = polymeter_e2e::now_us();
+    wait_until("the last faults are stored", || newest(&site, "1", "perf.page_faults").0 > before_us);
+    let faults = newest(&site, "1", "perf.page_faults").1 - faults_before;
+    // 20 times 100 pages beside the 2000 and the 500, and a few of the workload's own.
+    assert!((4500.0..4700.0).contains(&faults), "process {pid} made {faults} page faults");
+    drop(workload);
+    job.remove();
+    let ended = stored::wait_for_end(&site, "1");
+    let samples = stored::samples(&mut site.reader(), Of::Job(ended.job_key));
+    assert_between(&samples, &snapshots);
+    agent.daemon.terminate();
+    collector.terminate();
+}
+
+/// The newest value of a metric without labels that is stored of a job, and its time.
+fn newest(site: &Site, job: &str, metric: &str) -> (i64, f64) {
+    let mut reader = site.reader();
+    let Some(job) = stored::job(&mut reader, job) else { return (0, 0.0) };
+    let samples = stored::samples(&mut reader, Of::Job(job.job_key));
+    samples
+        .get(&(metric.to_owned(), String::new()))
+        .and_then(|series| series.points.last().copied())
+        .unwrap_or_default()
+}
+
+/// The value of a metric of a job that was read after this call began.
+fn stored_now(site: &Site, job: &str, metric: &str) -> f64 {
+    let began_us = polymeter_e2e::now_us();
+    wait_until("a newer value is stored", || newest(site, job, metric).0 > began_us);
+    newest(site, job, metric).1
+}
+
+/// Of a job that has stopped, everything that is stored is what stands in the files, and everything that stands in the
+/// files is stored.
+fn stands_still(site: &Site, job: &polymeter_e2e::cgroup::Job) {
+    let mut wrong = Vec::new();
+    for _ in 0..ROUNDS {
+        let before = Snapshot::take(job);
+        wait_until("newer values of all series are stored", || {
+            let last = last_values(site, &job.id, i64::MAX);
+            before.values.keys().all(|key| last.get(key).is_none_or(|(time_us, _)| *time_us > before.end_us))
+        });
+        let after = Snapshot::take(job);
+        let last = last_values(site, &job.id, after.begin_us);
+        if before.values != after.values {
+            wrong.push(format!("what stands in the files changed: {before:?} {after:?}"));
+            continue;
+        }
+        let stored: BTreeMap<Key, f64> = last.into_iter().map(|(key, (_, value))| (key, value)).collect();
+        if stored == after.values {
+            assert!(stored.len() > 60, "only {stored:?}");
+            return;
+        }
+        let differs = |key: &&Key| stored.get(*key) != after.values.get(*key);
+        let keys = stored.keys().chain(after.values.keys()).filter(differs);
+        wrong.extend(keys.map(|key| {
+            format!("{key:?}: stored {:?}, in the file {:?}", stored.get(key), after.values.get(key))
+        }));
+    }
+    panic!("{wrong:#?}");
+}
+
+/// The last value before `before_us` of each series that has a file.
+fn last_values(site: &Site, job: &str, before_us: i64) -> BTreeMap<Key, (i64, f64)> {
+    let mut reader = site.reader();
+    let job = stored::job(&mut reader, job).unwrap();
+    let samples = stored::samples(&mut reader, Of::Job(job.job_key));
+    let of_files = samples.into_iter().filter(|((metric, _), _)| !metric.starts_with("perf."));
+    of_files
+        .filter_map(|(key, series)| {
+            Some((key, series.points.into_iter().rfind(|(time_us, _)| *time_us < before_us)?))
+        })
+        .collect()
+}
+
+/// The metrics whose deadlines are counted, each from a source of its own: name, period in microseconds, source.
+const METRES: [(&str, i64, &str); 4] = [
+    ("memory.failures", 100, "v1/memory.failcnt"),
+    ("memory.current", 1_000, "v1/memory.usage_in_bytes"),
+    ("cpu.usage", 100_000, "v2/cpu.stat"),
+    ("pids.current", 1_000_000, "v1/pids.current"),
+];
+
+#[test]
+fn every_deadline_is_stored_or_counted() {
+    if !has("every_deadline_is_stored_or_counted", &[Need::Root, Need::Cgroup1, Need::Cgroup2]) {
+        return;
+    }
+    let (site, yard) = (Site::new(), Yard::new());
+    let (collector, endpoint) = collector(&site, &site.endpoint());
+    let job = yard.job("1");
+    let sleeper = Sleeper::start();
+    job.enter(sleeper.pid());
+    let baseline = [
+        ("memory.failures", "100us"),
+        ("memory.current", "1ms"),
+        ("cpu.usage", "100ms"),
+        ("pids.current", "1s"),
+    ];
+    let agent = Agent::start(&site, &Plan { collector: &endpoint, jobs: &[], baseline: &baseline });
+    // Registered, a job has its first and last reading out of turn, and all its cgroups from the beginning.
+    let answer = agent.ask(&json!({"verb": "register", "job": "1", "cgroups": job.places}));
+    assert_eq!(answer["answer"], "registered", "{answer}");
+    pause(4_000);
+    assert_eq!(agent.ask(&json!({"verb": "unregister", "job": "1"}))["answer"], "done");
+    let ended = stored::wait_for_end(&site, "1");
+    let mut reader = site.reader();
+    let samples = stored::samples(&mut reader, Of::Job(ended.job_key));
+    let ledger = stored::ledger(&mut reader, Some(ended.job_key));
+    for (metric, period_us, source) in METRES {
+        let times: Vec<i64> =
+            samples[&(metric.to_owned(), String::new())].points.iter().map(|point| point.0).collect();
+        assert_on_grid(metric, &times, period_us, &ledger[source]);
+    }
+    assert_eq!((samples.len(), ledger.len()), (METRES.len(), METRES.len()));
+    let sum = stored::sum(&ledger);
+    assert_eq!((sum.taken, sum.dropped, sum.absent), (stored::rows(&mut reader, ended.job_key), 0, 0));
+    assert_eq!(agent.count("taken"), sum.taken);
+    assert!(reader.losses(None).unwrap().is_empty());
+    agent.daemon.terminate();
+    collector.terminate();
+}
+
+/// Every sample but the first and the last keeps a deadline of its own, and the deadlines between those two that were not
+/// kept were counted as missed.
+fn assert_on_grid(metric: &str, times_us: &[i64], period_us: i64, tally: &Tally) {
+    /// By how much the grid, which was laid once, and the wall clock may differ.
+    const SKEW_US: i64 = 20;
+    assert_eq!(tally.taken, times_us.len() as u64, "{metric}: {tally:?}");
+    let missed = tally.missed as i64;
+    let (mut kept, mut out_of_turn) = (i64::MIN, 0);
+    for time_us in times_us {
+        // Read late within a tick, it may be dated after the next deadline.
+        let earliest = (time_us / period_us - 1).max(kept.saturating_add(1));
+        if earliest <= (time_us + SKEW_US) / period_us {
+            kept = earliest;
+        } else {
+            out_of_turn += 1;
+        }
+    }
+    assert!(
+        out_of_turn <= 2 + missed,
+        "{metric}: {out_of_turn} of {} samples keep no deadline",
+        times_us.len()
+    );
+    let (first, last) = (times_us[0], times_us[times_us.len() - 1]);
+    let deadlines = last / period_us - first / period_us;
+    let accounted = times_us.len() as i64 - 2 + missed;
+    // The first and the last are dated a moment after the deadlines begin and end to count.
+    let edges = if period_us < 1_000 { 5 } else { 1 };
+    assert!(
+        (deadlines - edges..=deadlines + edges).contains(&accounted),
+        "{metric}: {accounted} of {deadlines} deadlines are accounted for, {tally:?}"
+    );
+}
+
+#[test]
+fn a_job_that_is_torn_away_disturbs_no_other() {
+    if !has("a_job_that_is_torn_away_disturbs_no_other", &[Need::Root, Need::Cgroup1, Need::Cgroup2]) {
+        return;
+    }
+    let (site, yard) = (Site::new(), Yard::new());
+    let (collector, endpoint) = collector(&site, &site.endpoint());
+    let baseline = [("memory.*", "1ms"), ("cpu.*", "1ms"), ("pids.*", "1ms"), ("perf.page_faults", "1ms")];
+    let mut agent =
+        Agent::start(&site, &Plan { collector: &endpoint, jobs: &[yard.pattern()], baseline: &baseline });
+    let (stays, goes) = (yard.job("stays"), yard.job("goes"));
+    let sleepers = [Sleeper::start(), Sleeper::start()];
+    stays.enter(sleepers[0].pid());
+    goes.enter(sleepers[1].pid());
+    let sources = &SOURCES[..4];
+    agent.must_follow("stays", sources);
+    agent.must_follow("goes", sources);
+    pause(300);
+    // While it is sampled every millisecond its process is killed and its directories go, one after the other.
+    goes.remove();
+    let gone = stored::wait_for_end(&site, "goes");
+    let gone_us = gone.ended_ns.unwrap() / 1000;
+    assert!((stored_now(&site, "stays", "pids.current") - 1.0).abs() < f64::EPSILON);
+    assert!(agent.daemon.runs());
+    assert_eq!(agent.jobs(), ["stays"]);
+    let mut reader = site.reader();
+    let samples = stored::samples(&mut reader, Of::Job(gone.job_key));
+    let last_us =
+        samples.values().filter_map(|series| series.points.last()).map(|point| point.0).max().unwrap();
+    assert!(last_us <= gone_us, "a sample of {last_us} after the end at {gone_us}");
+    let sum = stored::sum(&stored::ledger(&mut reader, Some(gone.job_key)));
+    assert_eq!(sum.taken - sum.dropped, stored::rows(&mut reader, gone.job_key), "{sum:?}");
+    stays.remove();
+    let stayed = stored::wait_for_end(&site, "stays");
+    assert!(stayed.ended_ns.unwrap() / 1000 > gone_us);
+    let sum = stored::sum(&stored::ledger(&mut reader, Some(stayed.job_key)));
+    assert_eq!(sum.taken - sum.dropped, stored::rows(&mut reader, stayed.job_key), "{sum:?}");
+    assert_silent(&agent.daemon.terminate());
+    collector.terminate();
+}
+
+/// Where every CPU works, none is interrupted more than the others.
+#[test]
+fn the_sampler_goes_round_where_every_cpu_works() {
+    const FIFO: &str = "1";
+    let test = "the_sampler_goes_round_where_every_cpu_works";
+    if !has(test, &[Need::Root]) {
+        return;
+    }
+    let members = |set: &CpuSet| (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect::<Vec<_>>();
+    let cpus = members(&sched_getaffinity(None).unwrap());
+    if cpus.len() < 2 {
+        return skip(test, "cpus", "there is one CPU only");
+    }
+    let site = Site::new();
+    let (collector, endpoint) = collector(&site, &site.endpoint());
+    let agent =
+        Agent::start(&site, &Plan { collector: &endpoint, jobs: &[], baseline: &[("node.cpu.*", "1ms")] });
+    let sampler = agent.daemon.thread("sampler");
+    // The policy is the 41st field, and the second is the name; proc_pid_stat(5).
+    let stat = std::fs::read_to_string(sampler.join("stat")).unwrap();
+    if stat.rsplit_once(") ").unwrap().1.split(' ').nth(38) != Some(FIFO) {
+        return skip(test, "real-time", "this machine grants no real-time priority");
+    }
+    let thread = Pid::from_raw(sampler.file_name().unwrap().to_str().unwrap().parse().unwrap());
+    let stop = AtomicBool::new(false);
+    let burn = || {
+        while !stop.load(Ordering::Relaxed) {
+            std::hint::spin_loop();
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in &cpus {
+            scope.spawn(burn);
+        }
+        let mut seen = BTreeSet::new();
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            wait_until("the sampler has been on two CPUs", || {
+                let at = members(&sched_getaffinity(thread).unwrap());
+                seen.extend((at.len() == 1).then(|| at[0]));
+                seen.len() > 1
+            });
+        }));
+        // Whoever moves it by hand is obeyed.
+        let all = sched_getaffinity(None).unwrap();
+        let left_alone = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            wait_until("the agent says that it is left alone", || {
+                sched_setaffinity(thread, &all).unwrap();
+                agent.daemon.said().contains("stays there")
+            });
+            pause(1_000);
+            assert_eq!(members(&sched_getaffinity(thread).unwrap()), cpus);
+        }));
+        stop.store(true, Ordering::Relaxed);
+        result.and(left_alone).unwrap();
+    });
+    assert_silent(&agent.daemon.terminate());
+    collector.terminate();
+}
+
+/// Nothing that an administrator would have to look after.
+fn assert_silent(said: &str) {
+    let worse = said.lines().find(|line| !line.starts_with("polymeter-agent: info: "));
+    assert!(worse.is_none(), "{said}");
+}
+
+#[test]
+fn jobs_that_come_and_go_leave_nothing_behind() {
+    /// Jobs that come and go, several at a time.
+    const JOBS: usize = 20;
+    if !has(
+        "jobs_that_come_and_go_leave_nothing_behind",
+        &[Need::Root, Need::Cgroup1, Need::Cgroup2, Need::Perf],
+    ) {
+        return;
+    }
+    let (site, yard) = (Site::new(), Yard::new());
+    let (collector, endpoint) = collector(&site, &site.endpoint());
+    // A minute is longer than any of them: what is stored at that period are first and last readings.
+    let baseline =
+        [("memory.current", "1min"), ("pids.current", "1min"), ("cpu.*", "50ms"), ("perf.*", "50ms")];
+    let agent =
+        Agent::start(&site, &Plan { collector: &endpoint, jobs: &[yard.pattern()], baseline: &baseline });
+    // The first job opens what stays open.
+    come_and_go(&yard, "first");
+    stored::wait_for_end(&site, "first");
+    wait_until("the first job is forgotten", || agent.jobs().is_empty());
+    let before = agent.daemon.settled_descriptors();
+    std::thread::scope(|scope| {
+        for number in 0..JOBS {
+            let yard = &yard;
+            scope.spawn(move || come_and_go(yard, &number.to_string()));
+            pause(100);
+        }
+    });
+    for number in 0..JOBS {
+        let ended = stored::wait_for_end(&site, &number.to_string());
+        let samples = stored::samples(&mut site.reader(), Of::Job(ended.job_key));
+        for metric in ["memory.current", "pids.current", "cpu.usage", "perf.page_faults"] {
+            let series = samples.get(&(metric.to_owned(), String::new()));
+            assert!(series.is_some_and(|series| !series.points.is_empty()), "job {number} has no {metric}");
+        }
+    }
+    assert!(agent.jobs().is_empty());
+    assert_eq!(agent.daemon.settled_descriptors(), before);
+    assert_silent(&agent.daemon.terminate());
+    collector.terminate();
+}
+
+fn come_and_go(yard: &Yard, id: &str) {
+    let job = yard.job(id);
+    let mut child = Command::new("sleep").arg("0.5").spawn().unwrap();
+    job.enter(child.id());
+    child.wait().unwrap();
+    job.remove();
+}

@@ -1,0 +1,348 @@
+//! Under a real Slurm, with the prolog and the epilog of `deploy/`: whatever becomes of a job, its first and its last reading
+//! are stored, and what the prolog told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+use polymeter_e2e::cgroup;
+use polymeter_e2e::daemons::{Daemon, collector_with};
+use polymeter_e2e::slurm::{Cluster, USER};
+use polymeter_e2e::stored::{self, Key, Series};
+use polymeter_e2e::{Need, Site, has, now_us, wait_until};
+use polymeter_store::reader::{JobRow, Of};
+use rusqlite::Connection;
+
+/// The last metric is due once a day, so that its samples are the first and the last readings alone.
+const BASELINE: &str = "[baseline]\n\"cpu.usage\" = \"1s\"\n\"memory.peak\" = \"1s\"\n\"memory.failures\" = \"1s\"\n\"cpu.user\" = \"1d\"\n\
+    [steps]\n\"cpu.usage\" = \"1s\"\n";
+
+/// Uses the CPU, and stays for long enough to be found while many others begin on two CPUs.
+const BURN: &str = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 0.3";
+
+/// A cluster, and a collector that its agents send to.
+struct Scene {
+    cluster: Cluster,
+    collector: Daemon,
+    site: Site,
+}
+
+impl Scene {
+    fn set() -> Self {
+        let site = Site::new();
+        let socket = site.path("control.sock");
+        let door = format!("control_socket = \"{}\"\n", socket.display());
+        let (collector, endpoint) = collector_with(&site, &site.endpoint(), &door);
+        let configure = |node: &str, _: &Path| {
+            let mut text = format!("node = \"{node}\"\ncollector = \"{endpoint}\"\nflush = \"50ms\"\n");
+            // Both nodes are this machine, on which each has its own cgroups.
+            write!(text, "jobs = [\"slurm_{node}/uid_{{uid}}/job_{{job}}\"]\n{BASELINE}").unwrap();
+            text
+        };
+        Self { cluster: Cluster::start(&socket, configure), collector, site }
+    }
+
+    /// The samples of a job that has ended, on all its nodes, its steps left out.
+    fn samples(&self, row: &JobRow) -> BTreeMap<Key, Series> {
+        let mut reader = self.site.reader();
+        let mut all: BTreeMap<Key, Series> = BTreeMap::new();
+        let series = reader.series(Of::Job(row.job_key)).unwrap();
+        for series in series.into_iter().filter(|series| series.labels.is_empty()) {
+            let points = reader.points(series.series_id, i64::MIN..i64::MAX).unwrap();
+            let points = points.into_iter().map(|(time_ns, value)| (time_ns / 1000, value)).collect();
+            all.insert((series.metric, series.node), Series { kind: series.kind, points });
+        }
+        all
+    }
+
+    /// The steps of a job that were seen, with their nodes.
+    fn steps(&self, row: &JobRow) -> BTreeSet<(String, String)> {
+        let series = self.site.reader().series(Of::Job(row.job_key)).unwrap();
+        let steps = series.into_iter().filter(|series| !series.labels.is_empty());
+        steps.map(|series| (series.labels.to_string(), series.node)).collect()
+    }
+
+    /// Waits until a job has ended in this state, with this exit status and signal: as the controller says, and not as the
+    /// nodes' epilogs know it.
+    fn must_have_ended(&self, job: &str, state: &str, code: i64, signal: i64) {
+        wait_until(&format!("job {job} is stored as {state}"), || {
+            stored::job(&mut self.site.reader(), job).is_some_and(|row| row.state.as_deref() == Some(state))
+        });
+        let row = stored::job(&mut self.site.reader(), job).unwrap();
+        assert_eq!((row.exit_code, row.exit_signal), (Some(code), Some(signal)), "job {job}: {row:?}");
+    }
+
+    fn must_know_the_refused_request(&self, job: &str) {
+        let row = stored::job(&mut self.site.reader(), job).unwrap();
+        let requests = self.site.reader().refused_requests(row.job_key).unwrap();
+        assert!(requests.iter().any(|request| request.request.contains("cpu.usge")), "{requests:?}");
+    }
+
+    /// Slurm looks for jobs beyond their time every half minute.
+    fn must_reach_its_time_limit(&self, job: &str) {
+        wait_until("the time limit comes near", || {
+            self.cluster.of_job(job, "RunTime").as_str() >= "00:00:50"
+        });
+        self.cluster.wait_for(job, &["COMPLETING", "TIMEOUT"]);
+        self.must_be_whole(job, 1);
+        self.must_have_ended(job, "TIMEOUT", 0, 15);
+    }
+
+    /// A job that has ended has its first and its last reading on each of its nodes, and what the prolog told.
+    fn must_be_whole(&self, job: &str, nodes: u32) -> BTreeMap<Key, Series> {
+        let row = stored::wait_for_end(&self.site, job);
+        // The job has ended when one of its nodes says so: what the others say may come later.
+        let store = Connection::open(self.site.path("store.db")).unwrap();
+        wait_until(&format!("job {job} has ended on {nodes} nodes"), || {
+            let ended = "SELECT count(*) FROM job_node WHERE job_key = ?1 AND ended IS NOT NULL";
+            store.query_row(ended, [row.job_key], |row| row.get::<_, u32>(0)).unwrap() == nodes
+        });
+        assert_eq!(row.cluster.as_deref(), Some("lab"));
+        let samples = self.samples(&row);
+        for node in &stored::job(&mut self.site.reader(), job).unwrap().nodes {
+            let points = |metric: &str| samples[&(metric.to_owned(), node.clone())].points.len();
+            assert!(points("cpu.user") >= 2, "job {job} on {node}: {samples:?}");
+            assert!(points("memory.peak") >= 2, "job {job} on {node}: {samples:?}");
+        }
+        samples
+    }
+}
+
+/// The last values of a metric on all nodes, added up.
+fn last(samples: &BTreeMap<Key, Series>, metric: &str) -> f64 {
+    let of_metric = samples.iter().filter(|((name, _), _)| name == metric);
+    of_metric.filter_map(|(_, series)| Some(series.points.last()?.1)).sum()
+}
+
+/// Two clusters at once would keep each other from what they are about: how fast things are seen.
+static ONE_CLUSTER: Mutex<()> = Mutex::new(());
+
+#[test]
+fn jobs_of_all_kinds_are_followed_from_their_first_to_their_last() {
+    if !has("jobs_of_all_kinds_are_followed_from_their_first_to_their_last", &[Need::Root, Need::Slurm]) {
+        return;
+    }
+    let _one = ONE_CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
+    let scene = Scene::set();
+    let cluster = &scene.cluster;
+    // The shortest time limit is a minute, by which the others have ended.
+    let endless = cluster.submit(true, &["--time=1"], "sleep 600");
+    // A tenth of a second is enough, also for the agent that this job's prolog starts.
+    let short = cluster.submit(false, &[], "sleep 0.1");
+    let row = stored::wait_for_end(&scene.site, &short);
+    assert_eq!((row.owner.as_deref(), row.owner_uid), (Some("root"), Some(0)));
+    scene.must_be_whole(&short, 1);
+    let wishes = "--comment=polymeter: cpu.user=20ms for 1h";
+    let wished = cluster.submit(true, &[wishes], &format!("{BURN}; sleep 1"));
+    let refused = cluster.submit(true, &["--comment=polymeter: cpu.usge=1s"], "sleep 0.5");
+    let array = cluster.submit(true, &["--array=1-3"], BURN);
+    // Two components, of which each is a job to its node.
+    let mixed = cluster.submit(true, &["-n1", ":", "-n1"], BURN);
+    let both = cluster.submit(true, &["-N2", "-n2", "-A", "physics"], &format!("srun sh -c '{BURN}'"));
+    // Touches more than it may have.
+    let hungry = cluster.submit(true, &["--mem=30"], "sleep 0.3; head -c 200000000 /dev/zero | tail");
+    let failing = cluster.submit(false, &[], "sleep 0.3; exit 3");
+    let cancelled = cluster.submit(true, &[], "sleep 600");
+    cluster.wait_for(&cancelled, &["RUNNING"]);
+    wait_until("the cancelled job is stored", || {
+        stored::job(&mut scene.site.reader(), &cancelled).is_some_and(|row| row.ended_ns.is_none())
+    });
+    assert!(cluster.run("scancel", &[&cancelled]).status.success());
+
+    let row = stored::wait_for_end(&scene.site, &wished);
+    assert_eq!((row.owner.as_deref(), row.owner_uid), (Some(USER.2), Some(USER.0.into())));
+    let samples = scene.must_be_whole(&wished, 1);
+    let at_wished_period = samples.iter().find(|((metric, _), _)| metric == "cpu.user").unwrap();
+    assert!(at_wished_period.1.points.len() > 5, "{at_wished_period:?}");
+    scene.must_be_whole(&refused, 1);
+    let first = cluster.of_job(&array, "JobId");
+    let ids = (0..3).map(|task| cluster.of_job(&format!("{array}_{}", task + 1), "JobId"));
+    for task in ids.chain([first]) {
+        assert!(last(&scene.must_be_whole(&task, 1), "cpu.usage") > 0.0);
+    }
+    let components = ["0", "1"].map(|component| cluster.of_job(&format!("{mixed}+{component}"), "JobId"));
+    assert_eq!(components[0], mixed);
+    for component in &components {
+        scene.must_be_whole(component, 1);
+    }
+    scene.must_be_whole(&both, 2);
+    let samples = scene.must_be_whole(&hungry, 1);
+    cluster.wait_for(&hungry, &["OUT_OF_MEMORY"]);
+    assert!(last(&samples, "memory.peak") <= 30.0 * 1024.0 * 1024.0, "{samples:?}");
+    assert!(last(&samples, "memory.peak") > 20.0 * 1024.0 * 1024.0, "{samples:?}");
+    scene.must_be_whole(&failing, 1);
+    let row = stored::job(&mut scene.site.reader(), &both).unwrap();
+    let steps = scene.steps(&row);
+    for node in &row.nodes {
+        assert!(steps.contains(&("step=0".to_owned(), node.clone())), "{steps:?}");
+    }
+    assert_eq!(
+        (row.account.as_deref(), row.queue.as_deref(), row.cores),
+        (Some("physics"), Some("p"), Some(2))
+    );
+    scene.must_be_whole(&cancelled, 1);
+    scene.must_have_ended(&hungry, "OUT_OF_MEMORY", 0, 125);
+    scene.must_have_ended(&failing, "FAILED", 3, 0);
+    scene.must_have_ended(&cancelled, "CANCELLED", 0, 15);
+    scene.must_have_ended(&short, "COMPLETED", 0, 0);
+    scene.must_know_the_refused_request(&refused);
+    scene.must_reach_its_time_limit(&endless);
+    let said = cluster.scripts_said();
+    assert!(said.lines().all(|line| line.contains("cpu.usge")), "{said}");
+    must_be_left_alone(scene);
+}
+
+/// Ranks that compute and tell each other for half a second.
+const MPI: &str = r#"
+    #include <mpi.h>
+    #include <stdio.h>
+    int main(int argc, char **argv) {
+        int rank, size;
+        double part = 1, sum = 0, until;
+        MPI_Init(&argc, &argv);
+        MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+        MPI_Comm_size(MPI_COMM_WORLD, &size);
+        until = MPI_Wtime() + 0.5;
+        for (int goes_on = 1; goes_on;) {
+            MPI_Allreduce(&part, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+            goes_on = MPI_Wtime() < until;
+            MPI_Bcast(&goes_on, 1, MPI_INT, 0, MPI_COMM_WORLD);
+        }
+        if (rank == 0) printf("%d ranks, sum %g\n", size, sum);
+        MPI_Finalize();
+    }"#;
+
+#[test]
+fn an_mpi_job_is_followed_on_both_its_nodes() {
+    if !has("an_mpi_job_is_followed_on_both_its_nodes", &[Need::Root, Need::Slurm]) {
+        return;
+    }
+    let _one = ONE_CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
+    let scene = Scene::set();
+    let path = |name: &str| scene.cluster.path(name);
+    std::fs::write(path("mpi.c"), MPI).unwrap();
+    let compiled = Command::new("mpicc.mpich").arg("-o").args([path("mpi"), path("mpi.c")]).status().unwrap();
+    assert!(compiled.success());
+    let (program, said) = (path("mpi"), path("mpi.said"));
+    let run =
+        format!("mpiexec.hydra -bootstrap slurm -n 2 -ppn 1 {} > {} 2>&1", program.display(), said.display());
+    let job = scene.cluster.submit(false, &["-N2", "--ntasks-per-node=1"], &run);
+    let samples = scene.must_be_whole(&job, 2);
+    assert_eq!(std::fs::read_to_string(said).unwrap(), "2 ranks, sum 2\n");
+    for node in &scene.cluster.nodes {
+        let used = samples[&("cpu.usage".to_owned(), node.clone())].points.last().unwrap().1;
+        assert!(used > 1e8, "a rank was busy on {node} for half a second: {used} ns");
+    }
+    must_be_left_alone(scene);
+}
+
+/// Every agent ends by itself, and no cgroup of a job is left.
+fn must_be_left_alone(scene: Scene) {
+    for node in &scene.cluster.nodes {
+        wait_until("the agents end when there are no jobs", || scene.cluster.agent(node).is_none());
+        for hierarchy in ["memory", "cpuacct"].into_iter().filter_map(cgroup::root) {
+            let users = std::fs::read_dir(hierarchy.join(format!("slurm_{node}"))).into_iter().flatten();
+            let left =
+                users.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with("uid_"));
+            assert_eq!(left.count(), 0);
+        }
+    }
+    drop(scene.cluster);
+    scene.collector.terminate();
+}
+
+#[test]
+fn a_requeued_job_is_another_and_a_suspended_one_the_same() {
+    if !has("a_requeued_job_is_another_and_a_suspended_one_the_same", &[Need::Root, Need::Slurm]) {
+        return;
+    }
+    let _one = ONE_CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
+    let scene = Scene::set();
+    let cluster = &scene.cluster;
+    let job = cluster.submit(true, &["--requeue"], "sleep 600");
+    let rows = || {
+        let mut rows = scene.site.reader().jobs().unwrap();
+        rows.retain(|row| row.job_id == job);
+        rows
+    };
+    let running = |count: usize| {
+        rows().iter().filter(|row| row.ended_ns.is_none()).count() == 1 && rows().len() == count
+    };
+    wait_until("it is followed", || running(1));
+    for verb in ["suspend", "resume"] {
+        assert!(cluster.run("scontrol", &[verb, &job]).status.success());
+        cluster.wait_for(&job, &[if verb == "suspend" { "SUSPENDED" } else { "RUNNING" }]);
+    }
+    assert!(running(1), "{:?}", rows());
+    assert!(cluster.run("scontrol", &["requeue", &job]).status.success());
+    wait_until("it has ended", || rows().iter().any(|row| row.ended_ns.is_some()));
+    // A requeued job may be held back for a while.
+    let update = format!("jobid={job}");
+    wait_until("it may begin again", || {
+        // In vain where it runs already.
+        cluster.run("scontrol", &["update", &update, "starttime=now"]);
+        running(2)
+    });
+    assert!(cluster.run("scancel", &[&job]).status.success());
+    wait_until("it has ended for good", || rows().iter().all(|row| row.ended_ns.is_some()));
+    must_be_left_alone(scene);
+}
+
+/// What a prolog costs, and how much of what a job used its last sample has. Numbers for a person; nothing is asserted of them.
+#[test]
+#[ignore = "an experiment: make slurm-experiment"]
+fn what_it_costs_and_what_it_sees() {
+    if !has("what_it_costs_and_what_it_sees", &[Need::Root, Need::Slurm]) {
+        return;
+    }
+    let _one = ONE_CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
+    let scene = Scene::set();
+    let cluster = &scene.cluster;
+    let srun = || {
+        let began_us = now_us();
+        assert!(cluster.run("srun", &["true"]).status.success());
+        now_us() - began_us
+    };
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    for _ in 0..20 {
+        with.push(srun());
+        cluster.empty_scripts(true);
+        without.push(srun());
+        cluster.empty_scripts(false);
+    }
+    let median = |times: &mut Vec<i64>| {
+        times.sort_unstable();
+        times[times.len() / 2] as f64 / 1000.0
+    };
+    println!(
+        "srun true, median of 20: {:.1} ms, with an empty prolog {:.1} ms",
+        median(&mut with),
+        median(&mut without)
+    );
+    let mut shares = Vec::new();
+    for _ in 0..20 {
+        // It says itself what it used, in clock ticks of 10 ms, as late as it can.
+        let used = cluster.path("used");
+        std::fs::remove_file(&used).ok();
+        let script = format!(
+            "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; cat /sys/fs/cgroup/cpuacct/$(sed -n 's/.*cpuacct:.//p' /proc/self/cgroup | sed 's,/step_.*,,')/cpuacct.usage > {}",
+            used.display()
+        );
+        let job = cluster.submit(false, &[], &script);
+        let row = stored::wait_for_end(&scene.site, &job);
+        let samples = scene.samples(&row);
+        let used_ns: f64 = std::fs::read_to_string(&used).unwrap().trim().parse().unwrap();
+        shares.push(last(&samples, "cpu.usage") / used_ns * 100.0);
+    }
+    shares.sort_by(f64::total_cmp);
+    println!(
+        "the last sample of a job has of what the job saw itself have used: least {:.2} %, median {:.2} %, most {:.2} %",
+        shares[0],
+        shares[shares.len() / 2],
+        shares[shares.len() - 1]
+    );
+    drop(scene.cluster);
+    scene.collector.terminate();
+}

@@ -1,0 +1,327 @@
+//! What is sampled is seen as it is sampled: over the socket, in lines and in a terminal, by whom it belongs to.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, sync_channel};
+
+use polymeter_e2e::scene::{ADA, BOB, NEEDS, Scene};
+use polymeter_e2e::{has, now_us, skip, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+/// A connection on which root watches, and what comes of it.
+struct Watcher {
+    stream: UnixStream,
+    lines: BufReader<UnixStream>,
+}
+
+impl Watcher {
+    fn begin(socket: &Path, request: &Value) -> Self {
+        let mut stream = UnixStream::connect(socket).unwrap();
+        stream.write_all(format!("{request}\n").as_bytes()).unwrap();
+        let lines = BufReader::new(stream.try_clone().unwrap());
+        Self { stream, lines }
+    }
+
+    fn next(&mut self) -> Value {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line:?}: {error}"))
+    }
+
+    /// The next line that is an answer of this name.
+    fn next_of(&mut self, name: &str) -> Value {
+        loop {
+            let line = self.next();
+            if line["answer"] == name {
+                return line;
+            }
+            assert_ne!(line["answer"], "refused", "{line}");
+        }
+    }
+}
+
+#[test]
+fn samples_come_from_the_agent_as_they_are_taken() {
+    if !has("samples_come_from_the_agent_as_they_are_taken", &NEEDS) {
+        return;
+    }
+    let scene = Scene::set();
+    let request = json!({"verb": "watch", "job": "x", "metrics": ["pids.*", "user.*"]});
+    let mut watcher = Watcher::begin(&scene.agent.socket, &request);
+    let first = watcher.next();
+    assert_eq!(first["answer"], "plan", "{first}");
+    assert!(first["plan"].as_array().unwrap().iter().any(|line| line["metric"] == "cpu.usage"));
+    let samples = watcher.next_of("samples");
+    let told = ["metric", "unit", "kind", "period"].map(|field| samples[field].as_str().unwrap());
+    assert_eq!(told, ["pids.current", "count", "gauge", "50ms"]);
+    assert_eq!(samples["values"][0], 1.0, "one process sleeps there: {samples}");
+    assert!((now_us() - samples["times_us"][0].as_i64().unwrap()).abs() < 60_000_000, "{samples}");
+    let push = json!({"verb": "push", "job": "x", "metric": "loss", "value": 0.5, "unit": "nats", "labels": {"rank": "3"}});
+    assert_eq!(scene.agent.ask(&push)["answer"], "done");
+    let pushed = loop {
+        let samples = watcher.next_of("samples");
+        if samples["metric"] == "user.loss" {
+            break samples;
+        }
+    };
+    assert_eq!(
+        (&pushed["values"], &pushed["unit"], &pushed["period"]),
+        (&json!([0.5]), &"nats".into(), &Value::Null)
+    );
+    let progress = watcher.next_of("progress");
+    assert_eq!(progress["tally"]["missed"].as_u64().map(|_| ()), Some(()), "{progress}");
+    scene.granted(ADA, &["pids.current=20ms"]);
+    let plan = watcher.next_of("plan");
+    let line = plan["plan"].as_array().unwrap().iter().find(|line| line["metric"] == "pids.current").unwrap();
+    assert_eq!((&line["period"], &line["by"]), (&"20ms".into(), &"uid 64001".into()));
+    // A second sees what is sampled as well; who goes takes no part of it along.
+    let mut second =
+        Watcher::begin(&scene.agent.socket, &json!({"verb": "watch", "job": "x", "metrics": ["cpu.usage"]}));
+    assert_eq!(second.next_of("samples")["metric"], "cpu.usage");
+    drop(second);
+    watcher.next_of("samples");
+    // The job's end is the stream's; the connection goes on.
+    assert_eq!(scene.agent.ask(&json!({"verb": "unregister", "job": "x"}))["answer"], "done");
+    watcher.next_of("ended");
+    watcher.stream.write_all(b"{\"verb\":\"jobs\"}\n").unwrap();
+    assert_eq!(watcher.next()["answer"], "status");
+}
+
+#[test]
+fn one_watches_the_own_jobs_and_not_too_often() {
+    if !has("one_watches_the_own_jobs_and_not_too_often", &NEEDS) {
+        return;
+    }
+    let scene = Scene::set();
+    for (uid, words, status, word) in [
+        (BOB, vec!["--job", "x"], 1, "unknown job x, or not yours"),
+        (ADA, vec!["--node"], 1, "only administrators"),
+        (ADA, vec!["--job", "../x"], 1, "unknown job ../x, or not yours"),
+        (ADA, vec![], 2, "which job?"),
+        (ADA, vec!["--job", "x", "cpu.[ab]"], 2, "cpu.[ab]"),
+    ] {
+        let output = scene.user(uid, "watch", &words);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(status), "{words:?}: {said}");
+        assert!(said.contains(word), "{words:?}: {said}");
+    }
+    for (request, field) in [
+        (json!({"verb": "watch", "job": "x", "metrics": "cpu.*"}), "metrics"),
+        (json!({"verb": "watch", "job": "x", "metrics": vec!["a"; 65]}), "metrics"),
+        (json!({"verb": "watch", "job": "x", "selectors": []}), "selectors"),
+    ] {
+        let refused = scene.agent.ask(&request);
+        assert_eq!((&refused["code"], &refused["field"]), (&"invalid".into(), &field.into()), "{refused}");
+    }
+    let watch = || scene.typed(ADA, "watch", &["--job", "x"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut watchers: Vec<Child> = Vec::new();
+    for _ in 0..4 {
+        let mut watcher = watch();
+        let mut line = String::new();
+        BufReader::new(watcher.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert!(!line.is_empty(), "it has begun");
+        watchers.push(watcher);
+    }
+    let fifth = scene.user(ADA, "watch", &["--job", "x"]);
+    assert_eq!(fifth.status.code(), Some(1));
+    assert!(String::from_utf8(fifth.stderr).unwrap().contains("too many are watching"));
+    let root = scene.user(0, "watch", &["--job", "x", "--count", "1"]);
+    assert_eq!(root.status.code(), Some(0), "nobody shuts root out");
+    for watcher in &mut watchers {
+        watcher.kill().unwrap();
+        watcher.wait().unwrap();
+    }
+    wait_until("there is a place again", || {
+        scene.user(ADA, "watch", &["--job", "x", "--count", "1"]).status.code() == Some(0)
+    });
+    scene.end();
+}
+
+#[test]
+fn lines_end_as_they_are_asked_to() {
+    if !has("lines_end_as_they_are_asked_to", &NEEDS) {
+        return;
+    }
+    let scene = Scene::set();
+    let output = scene.user(ADA, "watch", &["--job", "x", "--count", "3", "pids.current"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let words: Vec<Vec<&str>> = lines.lines().map(|line| line.split(' ').collect()).collect();
+    assert!(
+        words.len() == 3 && words.iter().all(|words| words[1..] == ["pids.current", "1", "count"]),
+        "{lines}"
+    );
+    assert!(words.iter().all(|words| words[0].parse::<f64>().is_ok()), "{lines}");
+    let output = scene.user(ADA, "watch", &["--job", "x", "--for", "300ms", "--json"]);
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let answers: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((output.status.code(), &answers[0]["answer"]), (Some(0), &"plan".into()), "{lines}");
+
+    let piped = |more: &[&str]| {
+        let words = [&["--job", "x"], more].concat();
+        scene.typed(ADA, "watch", &words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    // Whoever reads, as `head` does, goes when she has seen enough.
+    let mut watch = piped(&[]);
+    drop(watch.stdout.take());
+    let output = watch.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0), "{output:?}");
+    // The job ends, and then the agent.
+    let mut watches = [piped(&["--plain"]), piped(&["--json"])];
+    for watch in &mut watches {
+        watch.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    }
+    assert_eq!(scene.agent.ask(&json!({"verb": "unregister", "job": "x"}))["answer"], "done");
+    for watch in watches {
+        let output = watch.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert!(String::from_utf8(output.stderr).unwrap().contains("the job has ended"));
+    }
+    let mut watch = scene.typed(0, "watch", &["--node", "--json"]);
+    let mut watch = watch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    watch.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    scene.agent.daemon.terminate();
+    let output = watch.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert!(String::from_utf8(output.stderr).unwrap().contains("went away"));
+}
+
+/// The command in a terminal, which `script` of util-linux makes.
+struct Terminal {
+    script: Child,
+    shown: Receiver<Vec<u8>>,
+    all: Vec<u8>,
+}
+
+impl Terminal {
+    fn run(command: &Command) -> Self {
+        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        let words: Vec<_> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
+        let line = format!("stty cols 80 rows 24 && echo pid:$$: && exec {}", words.join(" "));
+        let mut script = Command::new("script")
+            .args(["-q", "-e", "-c", &line, "/dev/null"])
+            .env("TERM", "xterm-256color")
+            .env("SHELL", "/bin/sh")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdout = script.stdout.take().unwrap();
+        let (sender, shown) = sync_channel(64);
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = stdout.read(&mut bytes) {
+                if sender.send(bytes[..count].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { script, shown, all: Vec::new() }
+    }
+
+    /// Everything that was shown so far.
+    fn shown(&mut self) -> String {
+        self.all.extend(self.shown.try_iter().flatten());
+        String::from_utf8_lossy(&self.all).into_owned()
+    }
+
+    fn must_show(&mut self, what: &str, shows: impl Fn(&str) -> bool) {
+        let mut last = String::new();
+        wait_until(&format!("the terminal shows {what}"), || {
+            last = self.shown();
+            shows(&last)
+        });
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.script.stdin.as_mut().unwrap().write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Presses a key, and again where the answer to the one before had not come yet, until it has had its effect.
+    fn press_until(&mut self, key: &str, done: impl Fn() -> bool) {
+        let mut polls = 0;
+        wait_until(&format!("{key} has its effect"), || {
+            if polls % 100 == 0 {
+                self.press(key);
+            }
+            polls += 1;
+            done()
+        });
+    }
+
+    /// The process in the terminal.
+    fn pid(&mut self) -> Pid {
+        let shown = self.shown();
+        let pid = shown.split("pid:").nth(1).and_then(|rest| rest.split(':').next()).unwrap();
+        Pid::from_raw(pid.parse().unwrap()).unwrap()
+    }
+
+    /// How it ended, having given the terminal back.
+    fn end(mut self) -> Option<i32> {
+        let status = self.script.wait().unwrap();
+        while let Ok(more) = self.shown.recv() {
+            self.all.extend(more);
+        }
+        let all = String::from_utf8_lossy(&self.all).into_owned();
+        let (entered, left) = (all.rfind("\u{1b}[?1049h"), all.rfind("\u{1b}[?1049l"));
+        assert!(entered.is_some() && left > entered, "the screen is given back: {all:?}");
+        assert!(all.rfind("\u{1b}[?25h") > all.rfind("\u{1b}[?25l"), "the cursor is given back: {all:?}");
+        status.code()
+    }
+}
+
+/// The words that are shown, without what moves the cursor.
+fn words(shown: &str) -> Vec<String> {
+    let mut text = String::new();
+    let mut rest = shown.chars();
+    while let Some(c) = rest.next() {
+        if c == '\u{1b}' {
+            rest.by_ref().skip(1).find(char::is_ascii_alphabetic);
+            text.push(' ');
+        } else {
+            text.push(c);
+        }
+    }
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_terminal_shows_values_and_keys_change_periods() {
+    let test = "a_terminal_shows_values_and_keys_change_periods";
+    if !has(test, &NEEDS) {
+        return;
+    }
+    if Command::new("script").arg("--version").output().is_err() {
+        return skip(test, "script", "there is no `script` of util-linux");
+    }
+    let scene = Scene::set();
+    let watch = scene.typed(ADA, "watch", &["--job", "x", "pids.current"]);
+    let mut terminal = Terminal::run(&watch);
+    terminal.must_show("a value and its period", |shown| {
+        let words = words(shown);
+        ["pids.current", "1", "50ms", "baseline"].iter().all(|word| words.iter().any(|shown| shown == word))
+    });
+    terminal.press("+");
+    wait_until("the lease is in force", || scene.is("pids.current", "20ms", "lease"));
+    terminal.must_show("the new period", |shown| words(shown).iter().any(|word| word == "20ms"));
+    terminal.press_until("-", || scene.is("pids.current", "50ms", "baseline"));
+    let leased = || scene.in_force("pids.current").is_some_and(|(_, cause)| cause == "lease");
+    terminal.press_until("+", leased);
+    terminal.press_until("r", || scene.is("pids.current", "50ms", "baseline"));
+    terminal.press("q");
+    assert_eq!(terminal.end(), Some(0));
+
+    // A signal gives the terminal back, too; and so does the agent's end.
+    let mut terminal = Terminal::run(&watch);
+    terminal.must_show("the job", |shown| shown.contains("\u{1b}[?1049h") && shown.contains("job"));
+    kill_process(terminal.pid(), Signal::TERM).unwrap();
+    assert_eq!(terminal.end(), Some(128 + 15));
+    let mut terminal = Terminal::run(&watch);
+    terminal.must_show("the job", |shown| shown.contains("\u{1b}[?1049h") && shown.contains("job"));
+    scene.agent.daemon.terminate();
+    terminal.must_show("why it ends", |shown| shown.contains("went away"));
+    assert_eq!(terminal.end(), Some(3));
+}

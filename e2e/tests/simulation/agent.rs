@@ -1,0 +1,266 @@
+//! An agent: a delivery as it is, and a sampler that makes things up. The value of a sample is its name, and so is the time
+//! of an event.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use polymeter_agent::delivery::session::{DeliverySession, NextSend};
+use polymeter_agent::lanes::{Cost, EventRecord, SampleBatch, SourceKey, SourceReport};
+use polymeter_collector::inbox::Peer;
+use polymeter_proto::batch::{Column, Instant, Job, Shape};
+use polymeter_proto::ledger::{Cause, Event, PlanChange, Tally};
+use polymeter_proto::name::MetricName;
+use polymeter_proto::period::Period;
+use polymeter_proto::series::{
+    JobDescriptor, JobHandle, Kind, Labels, MetricDescriptor, MetricId, Number, SeriesId, SessionDescriptor,
+    SessionId, ShapeId, Unit,
+};
+
+use super::disk::Disk;
+use super::random::Random;
+
+/// What sources are called. Two shapes of one job may be of the same.
+const SOURCES: [&str; 2] = ["a", "b"];
+
+/// Jobs that an agent has at once, at most.
+const JOBS: usize = 3;
+
+#[derive(Debug)]
+pub(crate) struct Agent {
+    pub(crate) session: SessionId,
+    pub(crate) delivery: DeliverySession,
+    /// What earlier lives have left.
+    pub(crate) earlier: Vec<DeliverySession>,
+    pub(crate) disk: Option<Disk>,
+    pub(crate) outbox_bytes: usize,
+    /// The connection; another one has another id.
+    pub(crate) peer: Peer,
+    /// How many samples and events there were.
+    pub(crate) samples: u64,
+    pub(crate) events: Vec<i64>,
+    /// What became of the samples of each source, by the job's id.
+    pub(crate) truth: HashMap<Whose, Tally>,
+    next_id: u32,
+    own: Arc<Shape>,
+    jobs: Vec<(Arc<Job>, Arc<Shape>)>,
+    next_name: u64,
+}
+
+pub(crate) fn peer(number: u64) -> Peer {
+    Peer::from(number.to_le_bytes().as_slice())
+}
+
+fn descriptor() -> SessionDescriptor {
+    SessionDescriptor {
+        node: "n1".try_into().unwrap(),
+        agent_version: "1".try_into().unwrap(),
+        started_us: 0,
+    }
+}
+
+type Whose = (Option<(u32, String)>, String);
+
+/// The handle and the id of a shape's job, and its source.
+fn whose(shape: &Shape) -> Whose {
+    let job = shape.job.as_ref().map(|job| (job.handle.0, job.descriptor.job_id.as_str().to_owned()));
+    (job, shape.source.as_str().to_owned())
+}
+
+/// A shape of one or two columns, with ids that nobody else has.
+fn shape(next_id: &mut u32, job: Option<&Arc<Job>>, columns: u32) -> Arc<Shape> {
+    let mut column = |_| {
+        *next_id += 1;
+        let metric = MetricDescriptor {
+            name: MetricName::new("cpu.usage").unwrap(),
+            unit: Unit::Count,
+            kind: Kind::Counter,
+            number: Number::Unsigned,
+        };
+        Column { series: SeriesId(*next_id), metric: (MetricId(1), metric), labels: Labels::default() }
+    };
+    let columns = (0..columns).map(&mut column).collect();
+    *next_id += 1;
+    let source = SOURCES[*next_id as usize % SOURCES.len()].try_into().unwrap();
+    Arc::new(Shape { id: ShapeId(*next_id), job: job.cloned(), source, period: Period::SECOND, columns })
+}
+
+impl Agent {
+    /// An agent that finds what is on its disk, if it has one.
+    pub(crate) fn new(
+        session: u64,
+        connection: u64,
+        outbox_bytes: usize,
+        disk: Option<Disk>,
+        now_ns: u64,
+    ) -> Self {
+        let mut disk = disk;
+        let mut next_id = 0;
+        let own = shape(&mut next_id, None, 1);
+        let session = SessionId(session);
+        let mut delivery = DeliverySession::new(session, descriptor(), outbox_bytes, now_ns);
+        let mut earlier = Vec::new();
+        if let Some(disk) = &mut disk {
+            delivery.use_spool();
+            earlier = disk.deliveries(outbox_bytes, now_ns);
+        }
+        Self {
+            session,
+            delivery,
+            earlier,
+            disk,
+            outbox_bytes,
+            peer: peer(connection),
+            samples: 0,
+            events: Vec::new(),
+            truth: HashMap::new(),
+            next_id,
+            own,
+            jobs: Vec::new(),
+            next_name: 0,
+        }
+    }
+
+    /// Whether everything is acknowledged, and nothing is left to be told.
+    pub(crate) fn is_settled(&self) -> bool {
+        let is_spooled = self.disk.as_ref().is_some_and(|disk| !disk.is_empty());
+        self.delivery.is_empty() && !self.delivery.has_untold() && !is_spooled && self.earlier.is_empty()
+    }
+
+    /// A name that no sample and no event of any session has.
+    fn name(&mut self) -> u64 {
+        self.next_name += 1;
+        self.session.0 << 32 | self.next_name
+    }
+
+    /// Samples, begins and ends jobs, and hands on what came of it.
+    pub(crate) fn flush(&mut self, random: &mut Random, now_ns: u64) {
+        let mut flushed = SampleBatch::default();
+        if self.jobs.len() < JOBS && random.percent(20) {
+            self.begin_job(random, &mut flushed);
+        }
+        for _ in 0..random.below(4) {
+            let choice = random.below(self.jobs.len() as u64 + 1) as usize;
+            let shape = Arc::clone(self.jobs.get(choice).map_or(&self.own, |(_, shape)| shape));
+            self.sample(&shape, &mut flushed, now_ns);
+        }
+        if !self.jobs.is_empty() && random.percent(15) {
+            let (job, shape) = self.jobs.remove(random.below(self.jobs.len() as u64) as usize);
+            self.sample(&shape, &mut flushed, now_ns);
+            self.report(&shape, &mut flushed, true);
+            let at_us = self.event();
+            let event = Event::JobEnded { job: job.handle, at_us };
+            flushed.events.push(EventRecord { job: Some(job), event });
+        }
+        if random.percent(30) {
+            self.report_all(&mut flushed, false);
+        }
+        self.delivery.take(&flushed, now_ns);
+        self.attend(false, now_ns);
+        // What is read back of the disk comes beside it.
+        let most_bytes = self.outbox_bytes + self.disk.as_ref().map_or(0, |_| self.outbox_bytes);
+        assert!(self.delivery.outbox_bytes() <= most_bytes, "the outbox is beyond its limit");
+    }
+
+    /// Writes to the disk what belongs there.
+    pub(crate) fn attend(&mut self, ends: bool, now_ns: u64) {
+        let Some(disk) = &mut self.disk else { return };
+        disk.attend(&mut self.delivery, ends, now_ns);
+        self.earlier.iter_mut().for_each(|delivery| disk.attend(delivery, ends, now_ns));
+        self.earlier.retain(|delivery| !delivery.is_empty());
+    }
+
+    pub(crate) fn deliveries(&mut self) -> impl Iterator<Item = &mut DeliverySession> {
+        std::iter::once(&mut self.delivery).chain(&mut self.earlier)
+    }
+
+    /// What is to be sent next, of the oldest session that has anything.
+    pub(crate) fn next_send(&mut self, now_ns: u64) -> Option<Vec<u8>> {
+        for delivery in self.earlier.iter_mut().chain([&mut self.delivery]) {
+            while let Some(send) = delivery.next_send() {
+                let bytes = match send {
+                    NextSend::Frame(bytes) => bytes.to_vec(),
+                    NextSend::Message(bytes) => bytes,
+                    NextSend::Restore(segment) => {
+                        let disk = self.disk.as_ref().expect("what was spilled lies somewhere");
+                        let missing = delivery.restored(segment, disk.read(delivery.session(), segment));
+                        assert_eq!(missing, 0);
+                        continue;
+                    }
+                };
+                delivery.sent(now_ns);
+                return Some(bytes);
+            }
+        }
+        None
+    }
+
+    /// Says the last word on all sources, as an agent does at its end.
+    pub(crate) fn end(&mut self, now_ns: u64) {
+        let mut flushed = SampleBatch::default();
+        self.report_all(&mut flushed, true);
+        self.delivery.take(&flushed, now_ns);
+    }
+
+    fn report_all(&self, flushed: &mut SampleBatch, last: bool) {
+        for shape in self.jobs.iter().map(|(_, shape)| shape).chain([&self.own]) {
+            self.report(shape, flushed, last);
+        }
+    }
+
+    fn report(&self, shape: &Arc<Shape>, flushed: &mut SampleBatch, last: bool) {
+        let key = SourceKey { job: shape.job.clone(), name: shape.source.clone() };
+        let tally = self.truth.get(&whose(shape)).copied().unwrap_or_default();
+        flushed.reports.push(SourceReport { key: Arc::new(key), tally, cost: Cost::default(), last });
+    }
+
+    fn begin_job(&mut self, random: &mut Random, flushed: &mut SampleBatch) {
+        self.next_id += 1;
+        // Some cgroups that went come back: the same job under another handle.
+        let name = if random.percent(30) { random.below(3) as u32 } else { self.next_id };
+        let descriptor = JobDescriptor {
+            job_id: format!("{name}").as_str().try_into().unwrap(),
+            cluster: None,
+            owner_uid: None,
+            owner: None,
+            started_us: 0,
+        };
+        let job = Arc::new(Job { handle: JobHandle(self.next_id), descriptor });
+        let shape = shape(&mut self.next_id, Some(&job), 1 + random.below(2) as u32);
+        let change = PlanChange {
+            at_us: self.event(),
+            job: Some(job.handle),
+            metric: MetricName::new("cpu.usage").unwrap(),
+            old: None,
+            new: Some(Period::SECOND),
+            cause: Cause::Baseline,
+            by: None,
+            until_us: None,
+        };
+        flushed.events.push(EventRecord { job: Some(Arc::clone(&job)), event: Event::PlanChange(change) });
+        self.jobs.push((job, shape));
+    }
+
+    fn event(&mut self) -> i64 {
+        let at_us = self.name() as i64;
+        self.events.push(at_us);
+        at_us
+    }
+
+    fn sample(&mut self, shape: &Arc<Shape>, flushed: &mut SampleBatch, now_ns: u64) {
+        let index = flushed.batch.add_shape(shape);
+        let values: Vec<_> = shape.columns.iter().map(|_| Some(self.name())).collect();
+        let count = values.len() as u64;
+        self.samples += count;
+        // Some deadlines are missed, and some samples absent; the batch is full now and then.
+        let (missed, absent, dropped) = (
+            count % 2,
+            u64::from(self.next_name.is_multiple_of(7)),
+            u64::from(self.next_name.is_multiple_of(11)),
+        );
+        let taken = count + dropped;
+        let tally = Tally { due: taken + missed + absent, taken, late: 0, missed, absent, dropped };
+        self.truth.entry(whose(shape)).or_default().add(&tally);
+        let instant = Instant { deadline: None, time_us: (now_ns / 1000) as i64 };
+        flushed.batch.push(index, instant, values.into_iter()).unwrap();
+    }
+}

@@ -1,0 +1,157 @@
+//! A collector: ingests as they are, and around them what a writer does. All but the store is lost with it.
+
+use std::time::Duration;
+
+use polymeter_collector::clock::Now;
+use polymeter_collector::inbox::Peer;
+use polymeter_collector::ingest::{Ingest, Verdict, session_of};
+use polymeter_proto::series::SessionId;
+use polymeter_proto::wire::frame::{self, Frame};
+use polymeter_proto::wire::message::{ToAgent, ToCollector};
+use polymeter_store::accepted::Accepted;
+
+use super::store::Store;
+
+/// What goes back, and to whom.
+pub(crate) type Answer = (Peer, ToAgent);
+
+#[derive(Default)]
+struct Writer {
+    ingest: Ingest,
+    gathered: Vec<Accepted>,
+}
+
+pub(crate) struct Collector {
+    writers: Vec<Writer>,
+    /// The store's, which it has open.
+    file: Option<u64>,
+}
+
+fn at(now_ns: u64) -> Now {
+    Now { wall_us: (now_ns / 1000) as i64, since_start: Duration::from_nanos(now_ns) }
+}
+
+impl Collector {
+    pub(crate) fn new(writers: u64) -> Self {
+        Self { writers: (0..writers).map(|_| Writer::default()).collect(), file: None }
+    }
+
+    /// What every call of the store does: when its file is another one, nothing counts that was remembered.
+    fn check(&mut self, store: &Store) -> bool {
+        let is_same = *self.file.get_or_insert(store.file) == store.file;
+        if !is_same {
+            *self = Self::new(self.writers.len() as u64);
+        }
+        is_same
+    }
+
+    /// Takes what came. `refuses` says which frames are beyond this collector, however often they come.
+    pub(crate) fn take(
+        &mut self,
+        store: &Store,
+        peer: &Peer,
+        bytes: &[u8],
+        now_ns: u64,
+        refuses: impl Fn(SessionId, u64) -> bool,
+    ) -> Option<Answer> {
+        let refused = |reason: String| {
+            let frame = Frame::peek(bytes);
+            Some((peer.clone(), ToAgent::Refused { reason, versions: (1, 1), frame }))
+        };
+        let verdict = if bytes.starts_with(&frame::MAGIC) {
+            match Frame::decode(bytes) {
+                Ok(frame) if refuses(frame.session, frame.sequence) => return refused("never".into()),
+                Ok(frame) => {
+                    let session = frame.session;
+                    self.open(store, session, peer, now_ns).ingest.frame(peer, frame, at(now_ns))
+                }
+                Err(error) => return refused(error.to_string()),
+            }
+        } else {
+            let message = ToCollector::decode(bytes).unwrap();
+            let session = session_of(&message);
+            self.open(store, session, peer, now_ns).ingest.message(peer, message, at(now_ns))
+        };
+        match verdict {
+            Verdict::Accepted(accepted) => {
+                self.writer(accepted.session.id).gathered.push(accepted);
+                None
+            }
+            Verdict::Repeated(Some(_)) if !self.check(store) => None,
+            Verdict::Repeated(answer) => {
+                answer.inspect(|answer| must_be_true(store, answer)).map(|answer| (peer.clone(), answer))
+            }
+            Verdict::Ask(request) => Some((peer.clone(), request)),
+            Verdict::Nothing => None,
+            Verdict::Rejected(_, why) => panic!("an honest agent is rejected: {why}"),
+            Verdict::Refused(why) => panic!("an honest agent is refused: {why:?}"),
+        }
+    }
+
+    fn writer(&mut self, session: SessionId) -> &mut Writer {
+        let writers = self.writers.len() as u64;
+        &mut self.writers[(session.0 % writers) as usize]
+    }
+
+    fn open(&mut self, store: &Store, session: SessionId, peer: &Peer, now_ns: u64) -> &mut Writer {
+        if !self.writer(session).ingest.knows(session) {
+            self.check(store);
+        }
+        let writer = self.writer(session);
+        if !writer.ingest.knows(session) {
+            let committed = store.last_sequence(session);
+            assert!(writer.ingest.open(session, peer, committed, at(now_ns)));
+        }
+        writer
+    }
+
+    /// Commits the first `frames` that one writer has gathered, `times` times: a transaction whose outcome is unknown is
+    /// tried again. Returns the acknowledgements.
+    pub(crate) fn commit(
+        &mut self,
+        store: &mut Store,
+        writer: u64,
+        frames: usize,
+        times: u64,
+    ) -> Vec<Answer> {
+        if !self.check(store) {
+            return Vec::new();
+        }
+        let writers = self.writers.len() as u64;
+        let writer = &mut self.writers[(writer % writers) as usize];
+        let frames = frames.min(writer.gathered.len());
+        let gathered: Vec<_> = writer.gathered.drain(..frames).collect();
+        let mut through = Vec::new();
+        for _ in 0..times {
+            match store.commit(&gathered) {
+                Ok(stored) => through = stored,
+                Err(_) => {
+                    // As a writer does: nothing counts that was remembered.
+                    *writer = Writer::default();
+                    return Vec::new();
+                }
+            }
+        }
+        let acknowledge = |(session, through)| writer.ingest.committed(session, through);
+        let answers: Vec<_> = through.into_iter().filter_map(acknowledge).collect();
+        for (_, answer) in &answers {
+            let ToAgent::Ack { session, through } = answer else { panic!("{answer:?}") };
+            assert!(*through <= store.last_sequence(*session), "{answer:?} is not committed");
+        }
+        answers
+    }
+
+    pub(crate) fn commit_all(&mut self, store: &mut Store) -> Vec<Answer> {
+        (0..self.writers.len() as u64).flat_map(|writer| self.commit(store, writer, usize::MAX, 1)).collect()
+    }
+}
+
+/// What is acknowledged is stored.
+fn must_be_true(store: &Store, answer: &ToAgent) {
+    if let ToAgent::Ack { session, through } = answer {
+        let stored = store.last_sequence(*session);
+        // In one file a store may go back unseen until the next commit.
+        let is_known = *through <= stored || store.struck.contains_key(session);
+        assert!(is_known, "{through} is acknowledged, and {stored} is stored");
+    }
+}

@@ -1,0 +1,84 @@
+//! A spool in memory: what was written outlives the agent. It may be full, or refuse to write for a while.
+
+use std::collections::BTreeMap;
+
+use polymeter_agent::delivery::outbox::Restored;
+use polymeter_agent::delivery::session::DeliverySession;
+use polymeter_agent::delivery::spool::segment::{self, Segment};
+use polymeter_proto::series::SessionId;
+use polymeter_proto::wire::frame::Frame;
+
+#[derive(Debug)]
+pub(crate) struct Disk {
+    segments: BTreeMap<(SessionId, u64), Vec<u8>>,
+    open: Option<(SessionId, u64)>,
+    limit_bytes: usize,
+    pub(crate) is_faulty: bool,
+}
+
+impl Disk {
+    pub(crate) fn new(limit_bytes: usize) -> Self {
+        Self { segments: BTreeMap::new(), open: None, limit_bytes, is_faulty: false }
+    }
+
+    /// Does what the agent's keeper does for a delivery.
+    pub(crate) fn attend(&mut self, delivery: &mut DeliverySession, ends: bool, now_ns: u64) {
+        for segment in delivery.released() {
+            let released = self.segments.remove(&(delivery.session(), segment));
+            assert!(released.is_some(), "segment {segment} is released twice");
+            self.open = self.open.filter(|open| *open != (delivery.session(), segment));
+        }
+        let segment_bytes = delivery.segment_bytes();
+        let is_short = |bytes: &Vec<u8>| bytes.len() < segment_bytes;
+        loop {
+            let open = self.open.filter(|open| self.segments.get(open).is_some_and(is_short));
+            let Some(batch) = delivery.spill(open.map(|(_, first)| first), ends, now_ns) else { return };
+            let bytes: usize = self.segments.values().map(Vec::len).sum();
+            if self.is_faulty || bytes + batch.bytes.len() > self.limit_bytes {
+                return delivery.not_spilled(now_ns);
+            }
+            let key = (batch.session, batch.continues.unwrap_or(batch.first));
+            let head = || segment::head(key.0, key.1);
+            self.segments.entry(key).or_insert_with(head).extend_from_slice(&batch.bytes);
+            self.open = Some(key);
+            delivery.spilled(&batch, key.1);
+        }
+    }
+
+    pub(crate) fn read(&self, session: SessionId, first: u64) -> Segment {
+        segment::read(&self.segments[&(session, first)])
+    }
+
+    /// What earlier lives have left, as the next one finds it.
+    pub(crate) fn deliveries(&mut self, outbox_bytes: usize, now_ns: u64) -> Vec<DeliverySession> {
+        self.open = None;
+        let mut sessions: BTreeMap<SessionId, Vec<u64>> = BTreeMap::new();
+        self.segments.keys().for_each(|(session, first)| sessions.entry(*session).or_default().push(*first));
+        let replay = |(session, firsts): (&SessionId, &Vec<u64>)| {
+            let newest = self.read(*session, *firsts.last().unwrap()).last().unwrap();
+            let ends = firsts.iter().skip(1).map(|next| next - 1).chain([newest]);
+            let segments: Vec<_> = firsts.iter().copied().zip(ends).collect();
+            DeliverySession::replay(*session, outbox_bytes, &segments, now_ns)
+        };
+        sessions.iter().map(replay).collect()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+
+    /// The frames that are there: their sessions, numbers and samples.
+    pub(crate) fn frames(&self) -> Vec<(SessionId, u64, Vec<u64>)> {
+        let mut frames = Vec::new();
+        for bytes in self.segments.values() {
+            for restored in segment::read(bytes).restored {
+                if let Restored::Frame(sequence, bytes, ..) = restored {
+                    let frame = Frame::decode(&bytes).unwrap();
+                    let samples = frame.blocks.into_iter().flat_map(|block| block.values).collect();
+                    frames.push((frame.session, sequence, samples));
+                }
+            }
+        }
+        frames
+    }
+}

@@ -1,0 +1,67 @@
+//! The delivery protocol under every fault that chance finds: the agent's [`DeliverySession`](polymeter_agent::delivery::session) and
+//! the collector's [`Ingest`](polymeter_collector::ingest), as they are, with a network, a database and a clock that a
+//! seed decides. Messages are lost, repeated, delayed, overtaken and damaged; either side is restarted at any moment,
+//! also between the commit and the acknowledgement; the outbox overflows.
+//!
+//! A seed that fails is printed. `POLYMETER_SEED=N` runs just that one, and `POLYMETER_SEEDS=N` as many from 0.
+
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::unwrap_used,
+    reason = "a fault of a test is a failed test"
+)]
+
+mod agent;
+mod collector;
+mod disk;
+mod random;
+mod store;
+mod world;
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use world::World;
+
+/// Seeds that the suite tries.
+const SEEDS: u64 = 10_000;
+
+/// Steps with faults of each seed.
+const STEPS: u32 = 200;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
+
+fn run(seed: u64) {
+    let passed = catch_unwind(AssertUnwindSafe(|| {
+        let mut world = World::new(seed);
+        for _ in 0..STEPS {
+            world.step();
+        }
+        world.settle();
+    }));
+    if let Err(panic) = passed {
+        eprintln!("seed {seed} fails: run it alone with POLYMETER_SEED={seed}");
+        resume_unwind(panic);
+    }
+}
+
+#[test]
+fn every_sample_is_stored_once_or_counted_once_whatever_fails() {
+    if let Some(seed) = number("POLYMETER_SEED") {
+        return run(seed);
+    }
+    let seeds = number("POLYMETER_SEEDS").unwrap_or(SEEDS);
+    let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get() as u64);
+    std::thread::scope(|scope| {
+        let share = |thread: u64| (thread..seeds).step_by(threads as usize).for_each(run);
+        let all: Vec<_> = (0..threads).map(|thread| scope.spawn(move || share(thread))).collect();
+        for thread in all {
+            thread.join().expect("a seed fails");
+        }
+    });
+}

@@ -1,0 +1,112 @@
+//! A database in memory: what is committed stays, and a transaction is all or nothing.
+
+use std::collections::{HashMap, HashSet};
+
+use polymeter_proto::ledger::Tally;
+use polymeter_proto::series::SessionId;
+use polymeter_store::accepted::{Accepted, Account as Line, LossReason, MissingFrames, check_gaps};
+
+/// A source: its session, the handle and the id of its job, its name.
+pub(crate) type Source = (SessionId, Option<(u32, String)>, String);
+
+/// What the ledger has of one source.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Account {
+    pub(crate) tally: Tally,
+    pub(crate) lost: u64,
+    pub(crate) stored: u64,
+    /// The most that a tally said was taken beyond what had arrived with its frame.
+    pub(crate) excess: u64,
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct Store {
+    /// The last sequence number of each session.
+    pub(crate) last: HashMap<SessionId, u64>,
+    /// The session of each sample, whose value is its name.
+    pub(crate) samples: HashMap<u64, SessionId>,
+    /// How many samples of each session are said to be lost.
+    pub(crate) lost: HashMap<SessionId, u64>,
+    pub(crate) ledger: HashMap<Source, Account>,
+    /// Each event, by its time, which is its name.
+    pub(crate) events: HashMap<i64, SessionId>,
+    /// Sessions of which the store says that frames are missing.
+    pub(crate) incomplete: HashSet<SessionId>,
+    /// Another file has another one.
+    pub(crate) file: u64,
+    /// What it had before it was replaced, and the session of each.
+    pub(crate) gone: HashMap<u64, SessionId>,
+    /// Sessions that were there when it was replaced, and whether some of their samples were lost by then.
+    pub(crate) struck: HashMap<SessionId, bool>,
+}
+
+impl Store {
+    /// Gives way to `copy`, which is in the same file or not.
+    pub(crate) fn replace(&mut self, copy: &Self, is_same_file: bool) {
+        let mut before = std::mem::replace(self, copy.clone());
+        before.samples.retain(|sample, _| !self.samples.contains_key(sample));
+        self.gone = before.gone;
+        self.gone.extend(before.samples);
+        self.struck = before.struck;
+        for session in before.last.keys() {
+            *self.struck.entry(*session).or_default() |= before.lost.contains_key(session);
+        }
+        self.file = before.file + u64::from(!is_same_file);
+    }
+
+    pub(crate) fn last_sequence(&self, session: SessionId) -> u64 {
+        self.last.get(&session).copied().unwrap_or_default()
+    }
+
+    /// Stores what is not stored yet, and says up to where each session is stored. Takes nothing where it does not have what
+    /// comes before.
+    pub(crate) fn commit(&mut self, frames: &[Accepted]) -> Result<Vec<(SessionId, u64)>, MissingFrames> {
+        check_gaps(frames, &self.last)?;
+        let mut through = HashMap::new();
+        for frame in frames {
+            let last = self.last.entry(frame.session.id).or_default();
+            if frame.sequence > *last {
+                *last = frame.sequence;
+                self.put(frame);
+            }
+            through.insert(frame.session.id, self.last_sequence(frame.session.id));
+        }
+        let mut through: Vec<_> = through.into_iter().collect();
+        through.sort_by_key(|(session, _)| session.0);
+        Ok(through)
+    }
+
+    fn put(&mut self, frame: &Accepted) {
+        let session = frame.session.id;
+        for value in frame.samples.iter().flat_map(|samples| &samples.values) {
+            assert_eq!(self.samples.insert(*value, session), None, "sample {value} is stored twice");
+        }
+        let source = |line: &Line| {
+            let job = line.job.as_ref().map(|job| (job.handle.0, job.descriptor.job_id.as_str().to_owned()));
+            (session, job, line.source.as_str().to_owned())
+        };
+        for samples in &frame.samples {
+            let account = self.ledger.entry(source(&samples.account)).or_default();
+            account.stored += samples.values.len() as u64;
+        }
+        for loss in &frame.losses {
+            if loss.reason == LossReason::StoreReplaced {
+                self.incomplete.insert(session);
+                continue;
+            }
+            *self.lost.entry(session).or_default() += loss.samples;
+            let account = loss.account.as_ref().expect("an honest agent says whose samples are lost");
+            self.ledger.entry(source(account)).or_default().lost += loss.samples;
+        }
+        for (account, tally) in &frame.tallies {
+            let account = self.ledger.entry(source(account)).or_default();
+            account.tally = *tally;
+            let arrived = tally.dropped + account.lost + account.stored;
+            account.excess = account.excess.max(tally.taken.saturating_sub(arrived));
+        }
+        let changes = frame.plan_changes.iter().map(|(_, change)| change.at_us);
+        for at_us in changes.chain(frame.job_ends.iter().map(|(_, at_us)| *at_us)) {
+            assert_eq!(self.events.insert(at_us, session), None, "event {at_us} is stored twice");
+        }
+    }
+}

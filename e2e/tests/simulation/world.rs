@@ -1,0 +1,366 @@
+//! Agents, a network, a collector and a store, and the faults that chance makes.
+
+use std::collections::{HashMap, HashSet};
+
+use polymeter_agent::delivery::session::{DeliverySession, SessionNotice};
+use polymeter_collector::inbox::Peer;
+use polymeter_proto::ledger::Tally;
+use polymeter_proto::series::SessionId;
+use polymeter_proto::wire::frame::{self, Frame};
+use polymeter_proto::wire::message::ToAgent;
+
+use super::agent::{Agent, peer};
+use super::collector::{Answer, Collector};
+use super::disk::Disk;
+use super::random::Random;
+use super::store::Store;
+
+/// What may be under way in each direction. Beyond it a socket has no room.
+const UNDER_WAY: usize = 40;
+
+/// Rounds, of a second each, in which everything must have arrived when the faults have stopped: the longest wait for an
+/// acknowledgement and some.
+const ROUNDS: u32 = 200;
+
+/// How often one frame is damaged on the way. Once more, and an agent might rightly give it up.
+const DAMAGES: u32 = 2;
+
+pub(crate) struct World {
+    random: Random,
+    now_ns: u64,
+    agents: Vec<Agent>,
+    writers: u64,
+    collector: Collector,
+    store: Store,
+    /// The database is away: nothing is committed, and the collector takes nothing.
+    away: bool,
+    to_collector: Vec<(Peer, Vec<u8>)>,
+    to_agents: Vec<Answer>,
+    connections: u64,
+    sessions: u64,
+    /// Frames that the collector refuses, however often they come.
+    poisoned: HashSet<(SessionId, u64)>,
+    /// Frames that were sent before.
+    seen: HashSet<(SessionId, u64)>,
+    damaged: HashMap<(SessionId, u64), u32>,
+    /// Samples of agents that were killed, by session.
+    killed: HashMap<SessionId, u64>,
+    /// The store as it was copied.
+    copy: Store,
+    /// Frames that were on the disk of an agent when it was killed, and their samples.
+    spooled: Vec<(SessionId, u64, Vec<u64>)>,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let writers = 1 + random.below(3);
+        let mut world = Self {
+            // Any time but 0, which the collector's clock might take for never.
+            now_ns: 1_790_000_000_000_000_000,
+            agents: Vec::new(),
+            writers,
+            collector: Collector::new(writers),
+            store: Store::default(),
+            away: false,
+            to_collector: Vec::new(),
+            to_agents: Vec::new(),
+            connections: 0,
+            sessions: 0,
+            poisoned: HashSet::new(),
+            seen: HashSet::new(),
+            damaged: HashMap::new(),
+            killed: HashMap::new(),
+            copy: Store::default(),
+            spooled: Vec::new(),
+            random,
+        };
+        for _ in 0..1 + world.random.below(3) {
+            let agent = world.new_agent();
+            world.agents.push(agent);
+        }
+        world
+    }
+
+    fn new_agent(&mut self) -> Agent {
+        self.sessions += 1;
+        self.connections += 1;
+        // From some frames to all of them.
+        let outbox_bytes = 1400 << self.random.below(4);
+        let disk = self.random.percent(35).then(|| Disk::new(2048 << self.random.below(6)));
+        Agent::new(self.sessions, self.connections, outbox_bytes, disk, self.now_ns)
+    }
+
+    /// One thing happens.
+    pub(crate) fn step(&mut self) {
+        let agent = self.random.below(self.agents.len() as u64) as usize;
+        self.now_ns += self.random.below(200_000_000);
+        match self.random.below(100) {
+            0..29 => self.flush(agent),
+            29..45 => self.send(agent),
+            45..65 => self.reach_collector(),
+            65..80 => self.reach_agent(),
+            80..88 => self.commit(),
+            88..91 => self.break_connection(agent),
+            91..93 => self.restart_collector(),
+            93..95 => self.away = !self.away,
+            95..96 => self.kill_agent(agent),
+            96..97 => self.commit_without_a_word(),
+            97..98 => self.fault_of_disk(agent),
+            98..99 => self.replace_store(),
+            _ => self.wait_long(),
+        }
+    }
+
+    fn flush(&mut self, agent: usize) {
+        self.agents[agent].flush(&mut self.random, self.now_ns);
+    }
+
+    fn send(&mut self, agent: usize) {
+        let (agent, now_ns) = (&mut self.agents[agent], self.now_ns);
+        agent.deliveries().for_each(|delivery| delivery.passed(now_ns));
+        agent.attend(false, now_ns);
+        while self.to_collector.len() < UNDER_WAY
+            && let Some(bytes) = agent.next_send(now_ns)
+        {
+            if let Some(name) = Frame::peek(&bytes)
+                && self.seen.insert(name)
+                && self.random.percent(1)
+            {
+                self.poisoned.insert(name);
+            }
+            self.to_collector.push((agent.peer.clone(), bytes));
+        }
+    }
+
+    /// One of the messages arrives, any of them; or it is lost, or comes again, or is damaged.
+    fn reach_collector(&mut self) {
+        if self.away || self.to_collector.is_empty() {
+            return;
+        }
+        let (peer, mut bytes) = pick(&mut self.random, &mut self.to_collector);
+        match self.random.below(20) {
+            0 => return,
+            1 => self.to_collector.push((peer.clone(), bytes.clone())),
+            2 if bytes.starts_with(&frame::MAGIC) => {
+                let times = Frame::peek(&bytes).map(|name| self.damaged.entry(name).or_default());
+                if let Some(times) = times.filter(|times| **times < DAMAGES) {
+                    *times += 1;
+                    *bytes.last_mut().unwrap() ^= 1;
+                }
+            }
+            _ => {}
+        }
+        self.collector_takes(&peer, &bytes);
+    }
+
+    fn collector_takes(&mut self, peer: &Peer, bytes: &[u8]) {
+        let poisoned = &self.poisoned;
+        let refuses = |session, sequence| poisoned.contains(&(session, sequence));
+        let answer = self.collector.take(&self.store, peer, bytes, self.now_ns, refuses);
+        self.to_agents.extend(answer);
+    }
+
+    fn reach_agent(&mut self) {
+        if self.to_agents.is_empty() {
+            return;
+        }
+        let (peer, answer) = pick(&mut self.random, &mut self.to_agents);
+        match self.random.below(10) {
+            0 => return,
+            // A refusal that came again and again would be taken for as many.
+            1 if !matches!(answer, ToAgent::Refused { .. }) => {
+                self.to_agents.push((peer.clone(), answer.clone()));
+            }
+            _ => {}
+        }
+        self.agent_hears(&peer, answer);
+    }
+
+    fn agent_hears(&mut self, peer: &Peer, answer: ToAgent) {
+        let Some(agent) = self.agents.iter_mut().find(|agent| agent.peer == *peer) else { return };
+        for delivery in agent.deliveries() {
+            if let SessionNotice::GivenUp { sequence, .. } = delivery.hear(answer.clone(), self.now_ns) {
+                let name = (delivery.session(), sequence);
+                assert!(self.poisoned.contains(&name), "{name:?} is given up for nothing");
+            }
+        }
+    }
+
+    fn commit(&mut self) {
+        if !self.away {
+            let (writer, times) = (self.random.next(), 1 + self.random.below(2));
+            let frames = if self.random.percent(50) { usize::MAX } else { self.random.below(4) as usize };
+            let answers = self.collector.commit(&mut self.store, writer, frames, times);
+            self.to_agents.extend(answers);
+        }
+    }
+
+    /// The collector dies between the commit and the acknowledgement.
+    fn commit_without_a_word(&mut self) {
+        if !self.away {
+            self.collector.commit_all(&mut self.store);
+            self.restart_collector();
+        }
+    }
+
+    fn restart_collector(&mut self) {
+        self.collector = Collector::new(self.writers);
+        for agent in 0..self.agents.len() {
+            self.break_connection(agent);
+        }
+    }
+
+    /// What was under way on a connection is lost with it, and a new one comes about.
+    fn break_connection(&mut self, agent: usize) {
+        let agent = &mut self.agents[agent];
+        self.to_collector.retain(|(peer, _)| *peer != agent.peer);
+        self.to_agents.retain(|(peer, _)| *peer != agent.peer);
+        self.connections += 1;
+        agent.peer = peer(self.connections);
+        agent.deliveries().for_each(DeliverySession::connected);
+    }
+
+    /// What an agent has in memory dies with it, unless it may end in order. What is on its way still may arrive, and
+    /// what is on its disk must.
+    fn kill_agent(&mut self, agent: usize) {
+        self.agents[agent].attend(self.random.percent(30), self.now_ns);
+        let mut killed = self.new_agent();
+        std::mem::swap(&mut self.agents[agent], &mut killed);
+        self.killed.insert(killed.session, killed.samples);
+        if let Some(disk) = killed.disk {
+            self.spooled.extend(disk.frames());
+            let Agent { session, outbox_bytes, .. } = self.agents[agent];
+            let connection = self.connections;
+            self.agents[agent] = Agent::new(session.0, connection, outbox_bytes, Some(disk), self.now_ns);
+        }
+    }
+
+    fn fault_of_disk(&mut self, agent: usize) {
+        if let Some(disk) = &mut self.agents[agent].disk {
+            disk.is_faulty = !disk.is_faulty;
+        }
+    }
+
+    /// The store is copied, or gives way to the copy or to nothing, under a collector that runs or does not.
+    fn replace_store(&mut self) {
+        match self.random.below(10) {
+            0..5 => return self.copy = self.store.clone(),
+            5 => self.copy = Store::default(),
+            _ => {}
+        }
+        let is_same_file = self.random.percent(50);
+        self.store.replace(&self.copy, is_same_file);
+        if self.random.percent(30) {
+            self.restart_collector();
+        }
+    }
+
+    fn wait_long(&mut self) {
+        self.now_ns += self.random.below(70) * 1_000_000_000;
+    }
+
+    /// The faults have stopped: everything arrives, in order, and in bounded time.
+    pub(crate) fn settle(&mut self) {
+        self.away = false;
+        let now_ns = self.now_ns;
+        self.agents.iter_mut().for_each(|agent| agent.end(now_ns));
+        for disk in self.agents.iter_mut().filter_map(|agent| agent.disk.as_mut()) {
+            disk.is_faulty = false;
+        }
+        for _ in 0..ROUNDS {
+            self.now_ns += 1_000_000_000;
+            for agent in 0..self.agents.len() {
+                self.agents[agent].delivery.tell_all(self.now_ns);
+                self.agents[agent].attend(false, self.now_ns);
+                self.send(agent);
+            }
+            for (peer, bytes) in std::mem::take(&mut self.to_collector) {
+                self.collector_takes(&peer, &bytes);
+            }
+            let acknowledged = self.collector.commit_all(&mut self.store);
+            self.to_agents.extend(acknowledged);
+            for (peer, answer) in std::mem::take(&mut self.to_agents) {
+                self.agent_hears(&peer, answer);
+            }
+            if self.agents.iter().all(Agent::is_settled) {
+                return self.check();
+            }
+        }
+        let left: Vec<_> = self.agents.iter().filter(|agent| !agent.is_settled()).collect();
+        panic!("not settled after {ROUNDS} s: {left:?}");
+    }
+
+    fn check(&self) {
+        for agent in &self.agents {
+            if self.store.struck.contains_key(&agent.session) {
+                self.check_struck(agent);
+                continue;
+            }
+            let stored = self.stored(agent.session);
+            let lost = self.store.lost.get(&agent.session).copied().unwrap_or_default();
+            assert_eq!(stored + lost, agent.samples, "session {}: {stored} + {lost}", agent.session);
+            let counts = agent.delivery.counts();
+            assert_eq!(lost, counts.samples_dropped + counts.samples_refused, "{counts:?}");
+            for ((job, source), truth) in &agent.truth {
+                let account = &self.store.ledger[&(agent.session, job.clone(), source.clone())];
+                let Tally { due, taken, missed, absent, dropped, .. } = account.tally;
+                assert_eq!(account.tally, *truth, "{job:?} {source}");
+                assert_eq!(due, missed + absent + dropped + account.lost + account.stored, "{account:?}");
+                assert_eq!(taken, dropped + account.lost + account.stored, "{account:?}");
+            }
+            // At no time a tally may speak of samples that have not arrived: the session may be killed there.
+            for (whose, account) in self.store.ledger.iter().filter(|(whose, _)| whose.0 == agent.session) {
+                assert!(account.excess == 0, "{whose:?} {account:?}");
+            }
+            for event in &agent.events {
+                assert!(self.store.events.contains_key(event), "event {event} is not stored");
+            }
+        }
+        let spooled = self.spooled.iter().filter(|(session, ..)| !self.store.struck.contains_key(session));
+        for (session, sequence, samples) in spooled {
+            let is_poisoned = self.poisoned.contains(&(*session, *sequence));
+            let is_stored = |sample| is_poisoned != self.store.samples.contains_key(sample);
+            assert!(samples.iter().all(is_stored), "frame {sequence} of session {session} was on the disk");
+        }
+        for (session, samples) in &self.killed {
+            let lost = self.store.lost.get(session).copied().unwrap_or_default();
+            assert!(self.stored(*session) + lost <= *samples, "session {session} has too much");
+            // A tally goes on from what the store had before it was replaced.
+            let is_whole = !self.store.struck.contains_key(session);
+            for (whose, account) in
+                self.store.ledger.iter().filter(|(whose, _)| is_whole && whose.0 == *session)
+            {
+                assert!(account.excess == 0, "{whose:?} {account:?}");
+            }
+        }
+    }
+
+    /// What the store had before it was replaced may be missing, and nothing else; and it knows that something is.
+    fn check_struck(&self, agent: &Agent) {
+        let session = agent.session;
+        let stored = self.stored(session);
+        let lost = self.store.lost.get(&session).copied().unwrap_or_default();
+        let is_gone =
+            |(sample, of): &(&u64, &SessionId)| **of == session && !self.store.samples.contains_key(*sample);
+        let gone = self.store.gone.iter().filter(is_gone).count() as u64;
+        assert!(stored + lost + gone <= agent.samples, "session {session} has too much");
+        if !self.store.struck[&session] {
+            assert_eq!(stored + lost + gone, agent.samples, "session {session}: {stored} + {lost} + {gone}");
+        }
+        assert!(gone == 0 || self.store.incomplete.contains(&session), "session {session} is incomplete");
+        let is_whole = |event| self.store.events.contains_key(event);
+        let is_known = self.store.incomplete.contains(&session);
+        assert!(is_known || agent.events.iter().all(is_whole), "session {session} lacks events");
+    }
+
+    fn stored(&self, session: SessionId) -> u64 {
+        self.store.samples.values().filter(|of| **of == session).count() as u64
+    }
+}
+
+fn pick<T>(random: &mut Random, from: &mut Vec<T>) -> T {
+    // Mostly the oldest, as networks do.
+    let position = if random.percent(70) { 0 } else { random.below(from.len() as u64) as usize };
+    from.remove(position)
+}

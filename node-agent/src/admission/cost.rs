@@ -1,0 +1,172 @@
+//! What sampling costs, predicted from what one read of each source costs. Pure.
+//!
+//! The constants were fitted to one machine; `cargo run --release --bin control` holds the prediction against what is
+//! measured. The machine's pulse scales them, and what the governor learns corrects the rest.
+
+use polymeter_proto::period::Period;
+
+use crate::request::Cost;
+
+/// What a read is assumed to take before it has been measured, in nanoseconds.
+const READ_NS: f64 = 5_000.0;
+/// What a read costs beside its own time, in nanoseconds: finding its groups, dating it, recording the row.
+const ROW_NS: f64 = 300.0;
+/// What a wake-up and the first use of caches cost beside the reads, in nanoseconds, by the period in microseconds: the
+/// longer the sleep, the more is cold.
+const WAKE_NS: [(f64, f64); 5] = [
+    (100.0, 4_000.0),
+    (1_000.0, 8_000.0),
+    (10_000.0, 17_000.0),
+    (100_000.0, 45_000.0),
+    (1_000_000.0, 120_000.0),
+];
+/// How many times what it takes when it is read over and over a read takes at a period, in microseconds. What is beyond
+/// once is what a slow machine multiplies.
+const COLD: [(f64, f64); 4] = [(100.0, 1.1), (1_000.0, 1.4), (10_000.0, 2.4), (100_000.0, 4.0)];
+/// What a value costs from its text to the wire, in nanoseconds.
+const VALUE_NS: f64 = 40.0;
+/// What a value takes on the wire, in bytes, at the rates at which that matters.
+const VALUE_BYTES: f64 = 0.5;
+
+/// What is known of how long a read of a source takes, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Read {
+    /// It was measured at the period that is asked about.
+    Measured(f64),
+    /// It was measured reading over and over.
+    Warm(f64),
+    /// Nothing.
+    Unknown,
+}
+
+/// How many times as long as the constants here say things take that are done every so many microseconds: points of a
+/// curve.
+pub(crate) type Slowness = [(f64, f64); 2];
+
+/// Adds up what sources cost.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sum {
+    machine: Slowness,
+    ns_per_s: f64,
+    samples_per_s: f64,
+    wakes_per_s: f64,
+}
+
+impl Sum {
+    /// Nothing yet, on a machine that is as slow as this.
+    pub(crate) const fn on(machine: Slowness) -> Self {
+        Self { machine, ns_per_s: 0.0, samples_per_s: 0.0, wakes_per_s: 0.0 }
+    }
+
+    /// A source whose metrics have these periods. Periods that divide one another share reads, as all that people
+    /// write do.
+    pub(crate) fn add(&mut self, periods: &[Period], read: Read) {
+        let per_second = |period: &Period| 1e6 / micros(*period);
+        let Some(fastest) = periods.iter().min() else { return };
+        let slowness = between(&self.machine, micros(*fastest));
+        let read_ns = match read {
+            Read::Measured(read_ns) => read_ns,
+            Read::Warm(read_ns) => read_ns * (1.0 + (between(&COLD, micros(*fastest)) - 1.0) * slowness),
+            Read::Unknown => READ_NS * slowness,
+        };
+        let samples: f64 = periods.iter().map(per_second).sum();
+        self.ns_per_s += per_second(fastest) * (read_ns + ROW_NS * slowness) + samples * VALUE_NS;
+        self.samples_per_s += samples;
+        self.wakes_per_s = self.wakes_per_s.max(per_second(fastest));
+    }
+
+    /// The cost of all that was added, where it was learnt that all takes `learnt` times as long as that.
+    pub(crate) fn cost(&self, learnt: f64) -> Cost {
+        let wake_ns = if self.wakes_per_s > 0.0 {
+            let period_us = 1e6 / self.wakes_per_s;
+            between(&WAKE_NS, period_us) * between(&self.machine, period_us)
+        } else {
+            0.0
+        };
+        Cost {
+            cpu_percent: (self.ns_per_s + self.wakes_per_s * wake_ns) * learnt / 1e7,
+            samples_per_s: self.samples_per_s,
+            bytes_per_s: self.samples_per_s * VALUE_BYTES,
+        }
+    }
+}
+
+fn micros(period: Period) -> f64 {
+    f64::from(u32::try_from(period.as_micros()).unwrap_or(u32::MAX))
+}
+
+/// The value at `at` of a curve through these points, in order: straight on a logarithmic scale between them, and level
+/// beyond its ends.
+fn between(points: &[(f64, f64)], at: f64) -> f64 {
+    let (Some(first), Some(last)) = (points.first(), points.last()) else { return 0.0 };
+    let at = at.clamp(first.0, last.0);
+    let segment = points.windows(2).find_map(|pair| match pair {
+        [from, to] if at <= to.0 => Some((*from, *to)),
+        _ => None,
+    });
+    let Some((from, to)) = segment else { return last.1 };
+    let part = (at / from.0).ln() / (to.0 / from.0).ln();
+    from.1 + part * (to.1 - from.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REFERENCE: Slowness = [(1_000.0, 1.0), (10_000.0, 1.0)];
+
+    #[test]
+    fn reads_are_shared_and_values_are_not() {
+        let mut sum = Sum::on(REFERENCE);
+        sum.add(&[Period::MILLISECOND, Period::SECOND], Read::Measured(10_000.0));
+        let cost = sum.cost(1.0);
+        assert!((cost.samples_per_s - 1001.0).abs() < 0.01);
+        let wake_ns = between(&WAKE_NS, 1_000.0);
+        let expected = (1000.0 * (10_000.0 + ROW_NS + wake_ns) + 1001.0 * VALUE_NS) / 1e7;
+        assert!((cost.cpu_percent - expected).abs() < 0.001, "{cost:?}");
+        assert!((sum.cost(2.0).cpu_percent - 2.0 * expected).abs() < 0.001);
+        // Another source at the same period wakes nobody up.
+        sum.add(&[Period::MILLISECOND], Read::Measured(0.0));
+        let more = sum.cost(1.0).cpu_percent - cost.cpu_percent;
+        assert!((more - (ROW_NS + VALUE_NS) * 1000.0 / 1e7).abs() < 1e-6, "{more}");
+        assert_eq!(Sum::on(REFERENCE).cost(1.0), Cost::default());
+    }
+
+    #[test]
+    fn what_is_read_seldom_is_cold() {
+        let cost = |period: &str| {
+            let mut sum = Sum::on(REFERENCE);
+            sum.add(&[period.parse().unwrap()], Read::Warm(1_000.0));
+            sum.cost(1.0).cpu_percent
+        };
+        assert!(cost("10ms") > cost("1ms") / 10.0);
+        assert!(cost("1s") > cost("10ms") / 100.0);
+        assert!(cost("1d") < cost("1h"));
+    }
+
+    #[test]
+    fn a_slow_machine_does_not_slow_what_was_measured_on_it() {
+        let cost = |machine: Slowness, read: Read| {
+            let mut sum = Sum::on(machine);
+            sum.add(&[Period::MILLISECOND], read);
+            sum.cost(1.0).cpu_percent
+        };
+        let slow = [(1_000.0, 3.0), (10_000.0, 5.0)];
+        let (warm, measured) = (Read::Warm(10_000.0), Read::Measured(10_000.0));
+        let more = |read: Read| cost(slow, read) - cost(REFERENCE, read);
+        let others_ns = ROW_NS + between(&WAKE_NS, 1_000.0);
+        assert!((more(measured) - 2.0 * others_ns * 1000.0 / 1e7).abs() < 1e-9);
+        let cold_ns = 10_000.0 * (between(&COLD, 1_000.0) - 1.0);
+        assert!((more(warm) - 2.0 * (others_ns + cold_ns) * 1000.0 / 1e7).abs() < 1e-9);
+    }
+
+    #[test]
+    fn curves_go_through_their_points() {
+        let curve = [(1.0, 10.0), (100.0, 20.0), (1000.0, 50.0)];
+        for (at, value) in
+            [(0.1, 10.0), (1.0, 10.0), (10.0, 15.0), (100.0, 20.0), (1000.0, 50.0), (1e9, 50.0)]
+        {
+            assert!((between(&curve, at) - value).abs() < 1e-9, "{at}");
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! The governor: when measuring takes more of the CPU than it may, leases are stretched by powers of two, and they
+//! recover when there is room again. Pure: it is told what was used, and says what to do.
+
+use crate::plan::STRETCH_MOST;
+
+/// What must remain free of a budget before a lease is given back half of what was taken from it, so that it does not
+/// go to and fro.
+const ROOM: f64 = 0.8;
+
+/// How far the real cost may be taken to be from the predicted one.
+const SLOWNESS: (f64, f64) = (0.25, 16.0);
+
+/// Below this, in percent of a CPU, what was used says nothing of how well it was predicted.
+const TELLING_PERCENT: f64 = 0.5;
+
+/// How much of what is known of the slowness is what came last.
+const NEWEST: f64 = 0.3;
+
+/// What the leases of one target cost.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Load {
+    /// Percent of a CPU for all of it, as predicted without slowness.
+    pub(crate) percent: f64,
+    /// The same if its leases were stretched half as much.
+    pub(crate) relaxed_percent: f64,
+    /// The same without its leases.
+    pub(crate) baseline_percent: f64,
+    /// How often its leases have been stretched.
+    pub(crate) stretch: u8,
+    /// Whether any of its leases is an ordinary user's: administrators' are not held against the job's budget.
+    pub(crate) of_user: bool,
+}
+
+/// What must not be exceeded, in percent of a CPU.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Budgets {
+    pub(crate) node_percent: f64,
+    pub(crate) job_percent: f64,
+}
+
+/// What is to be done about one target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Double the periods of its leases.
+    Stretch(usize),
+    /// Halve them again.
+    Relax(usize),
+}
+
+/// What was learnt of the machine.
+#[derive(Debug)]
+pub(crate) struct Governor {
+    slowness: f64,
+}
+
+impl Default for Governor {
+    fn default() -> Self {
+        Self { slowness: 1.0 }
+    }
+}
+
+impl Governor {
+    /// How many times the predicted cost the real one is.
+    pub(crate) const fn slowness(&self) -> f64 {
+        self.slowness
+    }
+
+    /// Learns from what was really used, in percent of a CPU, where `predicted` was expected without slowness.
+    pub(crate) fn learn(&mut self, used_percent: f64, predicted_percent: f64) {
+        if predicted_percent >= TELLING_PERCENT {
+            let now = (used_percent / predicted_percent).clamp(SLOWNESS.0, SLOWNESS.1);
+            self.slowness += (now - self.slowness) * NEWEST;
+        }
+    }
+
+    /// The next step, if one is needed: one at a time, so that its effect is seen before the next.
+    pub(crate) fn step(&self, used_percent: f64, budgets: Budgets, loads: &[Load]) -> Option<Step> {
+        let may_stretch = |load: &Load| load.stretch < STRETCH_MOST && load.percent > load.baseline_percent;
+        let of_leases = |load: &Load| load.percent - load.baseline_percent;
+        // Users' leases go before administrators', and of those the dearest.
+        let dearest = |wanted: &dyn Fn(&Load) -> bool| {
+            let candidates = loads.iter().enumerate().filter(|(_, load)| may_stretch(load) && wanted(load));
+            candidates
+                .max_by(|(_, a), (_, b)| {
+                    (a.of_user, of_leases(a))
+                        .partial_cmp(&(b.of_user, of_leases(b)))
+                        .unwrap_or(std::cmp::Ordering::Equal)
+                })
+                .map(|(position, _)| position)
+        };
+        if used_percent > budgets.node_percent
+            && let Some(position) = dearest(&|_| true)
+        {
+            return Some(Step::Stretch(position));
+        }
+        let over = |load: &Load| load.of_user && load.percent * self.slowness > budgets.job_percent;
+        if let Some(position) = dearest(&over) {
+            return Some(Step::Stretch(position));
+        }
+        let fits = |load: &Load| {
+            let more = (load.relaxed_percent - load.percent) * self.slowness;
+            let node_fits = used_percent + more <= ROOM * budgets.node_percent;
+            let job_fits =
+                !load.of_user || load.relaxed_percent * self.slowness <= ROOM * budgets.job_percent;
+            load.stretch > 0 && node_fits && job_fits
+        };
+        let most =
+            loads.iter().enumerate().filter(|(_, load)| fits(load)).max_by_key(|(_, load)| load.stretch);
+        most.map(|(position, _)| Step::Relax(position))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BUDGETS: Budgets = Budgets { node_percent: 20.0, job_percent: 5.0 };
+
+    /// A job whose leases cost `unstretched` percent, of a user or an administrator.
+    fn load(unstretched: f64, stretch: u8, of_user: bool) -> Load {
+        let at = |stretch: u8| 0.1 + unstretched / f64::from(1_u32 << stretch);
+        Load {
+            percent: at(stretch),
+            relaxed_percent: at(stretch.saturating_sub(1)),
+            baseline_percent: 0.1,
+            stretch,
+            of_user,
+        }
+    }
+
+    #[test]
+    fn nothing_is_done_where_nothing_is_wrong() {
+        let governor = Governor::default();
+        assert_eq!(governor.step(8.0, BUDGETS, &[load(4.0, 0, true), load(3.0, 0, true)]), None);
+        assert_eq!(governor.step(99.0, BUDGETS, &[]), None, "the baseline is never touched");
+        assert_eq!(governor.step(99.0, BUDGETS, &[load(0.0, 0, true)]), None);
+    }
+
+    #[test]
+    fn the_dearest_of_the_users_goes_first() {
+        let governor = Governor::default();
+        let loads = [load(3.0, 0, true), load(4.0, 0, true), load(18.0, 0, false)];
+        assert_eq!(governor.step(25.0, BUDGETS, &loads), Some(Step::Stretch(1)));
+        assert_eq!(governor.step(25.0, BUDGETS, &[loads[2]]), Some(Step::Stretch(0)));
+        // A job beyond its own budget is stretched although the node has room; an administrator's is not.
+        assert_eq!(governor.step(10.0, BUDGETS, &[load(9.0, 0, true)]), Some(Step::Stretch(0)));
+        assert_eq!(governor.step(10.0, BUDGETS, &[load(9.0, 0, false)]), None);
+    }
+
+    /// Whatever the machine's real slowness, it comes to rest within the budgets, does not go to and fro, and recovers
+    /// when the machine does.
+    #[test]
+    fn it_settles_and_recovers() {
+        for real in [0.5, 1.0, 3.0, 10.0] {
+            let mut governor = Governor::default();
+            let mut stretch = [0_u8; 2];
+            let mut run = |real: f64, rounds: usize, stretch: &mut [u8; 2]| {
+                let mut steps_late = 0;
+                for round in 0..rounds {
+                    let loads = [load(4.0, stretch[0], true), load(3.0, stretch[1], true)];
+                    let predicted: f64 = loads.iter().map(|load| load.percent).sum();
+                    governor.learn(predicted * real, predicted);
+                    match governor.step(predicted * real, BUDGETS, &loads) {
+                        Some(Step::Stretch(at)) => stretch[at] += 1,
+                        Some(Step::Relax(at)) => stretch[at] -= 1,
+                        None => continue,
+                    }
+                    steps_late += usize::from(round > rounds / 2);
+                }
+                steps_late
+            };
+            assert_eq!(run(real, 100, &mut stretch), 0, "to and fro at {real}: {stretch:?}");
+            for (lease, stretch) in [4.0, 3.0].into_iter().zip(stretch) {
+                assert!(load(lease, stretch, true).percent * real <= 5.0 * 1.01, "{real}: {stretch}");
+            }
+            run(0.5, 200, &mut stretch);
+            assert_eq!(stretch, [0, 0], "no recovery from {real}");
+        }
+    }
+
+    #[test]
+    fn slowness_is_learnt_from_what_tells_something() {
+        let mut governor = Governor::default();
+        governor.learn(0.3, 0.01);
+        assert!((governor.slowness() - 1.0).abs() < 1e-9);
+        for _ in 0..50 {
+            governor.learn(6.0, 2.0);
+        }
+        assert!((governor.slowness() - 3.0).abs() < 0.01);
+    }
+}

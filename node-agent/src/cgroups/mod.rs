@@ -1,0 +1,9 @@
+//! Control groups: where they are mounted, which of them are jobs', and which are steps' and tasks'.
+
+pub mod hierarchy;
+pub mod pattern;
+pub mod steps;
+
+pub use hierarchy::{JobCgroups, Mounts, all_roots};
+pub use pattern::{Captured, InvalidPattern, Pattern};
+pub use steps::{SeenSteps, Step, StepAdmission, StepLevel};

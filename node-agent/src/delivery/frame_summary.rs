@@ -1,0 +1,192 @@
+//! What was in a frame, by job and source: all that is left of it when it must go.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use polymeter_proto::batch::{Batch, Job, Shape};
+use polymeter_proto::ledger::Event;
+use polymeter_proto::series::{Identifier, JobHandle, SeriesDescriptor, SeriesId, ShapeId};
+use polymeter_proto::wire::dictionary::Entry;
+use polymeter_proto::wire::frame::Frame;
+use polymeter_proto::wire::message::Lost;
+
+use crate::lanes::EventRecord;
+
+/// Sources of which one note tells. With names of ordinary length its message stays far below what a message may have.
+const SOURCES: usize = 1024;
+
+/// The source under which a note counts what is beyond [`SOURCES`].
+const OTHERS: &str = "others";
+
+/// Whose samples they are. A shape is there anyway, and cheaper than names, for nobody may ever ask.
+#[derive(Debug, Clone)]
+enum Whose {
+    Shape(Arc<Shape>),
+    Source(Option<JobHandle>, Identifier),
+}
+
+/// What was known of a frame when it was made, or read back.
+#[derive(Debug, Clone, Default)]
+pub struct FrameSummary {
+    samples: Box<[(Whose, u64)]>,
+    span_us: (i64, i64),
+}
+
+impl FrameSummary {
+    /// What is in `batch`.
+    pub fn of(batch: &Batch) -> Self {
+        let samples = batch.shapes().iter().cloned().zip(batch.samples_by_shape());
+        let samples = samples.filter(|(_, samples)| *samples > 0);
+        Self {
+            samples: samples.map(|(shape, samples)| (Whose::Shape(shape), samples)).collect(),
+            span_us: batch.span_us().unwrap_or_default(),
+        }
+    }
+
+    /// What is in a frame that was read back, of which `sources` says whose shapes it has.
+    pub(super) fn of_frame(frame: &Frame, sources: &Sources) -> Self {
+        let samples = frame.blocks.iter().filter_map(|block| {
+            let (job, source) = sources.of(block.shape)?;
+            Some((Whose::Source(job, source), block.values.len() as u64))
+        });
+        let times = || frame.blocks.iter().flat_map(|block| block.times_us.iter().copied());
+        Self { samples: samples.collect(), span_us: times().min().zip(times().max()).unwrap_or_default() }
+    }
+
+    /// How many samples it is.
+    pub fn samples(&self) -> u64 {
+        self.samples.iter().map(|(_, samples)| samples).sum()
+    }
+}
+
+/// Whose shapes are whose, as dictionary entries say.
+#[derive(Debug, Default)]
+pub(super) struct Sources {
+    jobs: BTreeMap<JobHandle, Arc<Job>>,
+    series: BTreeMap<SeriesId, JobHandle>,
+    shapes: BTreeMap<ShapeId, (Option<JobHandle>, Identifier)>,
+}
+
+impl Sources {
+    pub(super) fn learn(&mut self, entry: &Entry) {
+        match entry {
+            Entry::Job(handle, descriptor) => {
+                let job = Job { handle: *handle, descriptor: descriptor.clone() };
+                self.jobs.insert(*handle, Arc::new(job));
+            }
+            Entry::Series(id, SeriesDescriptor { job: Some(job), .. }) => {
+                self.series.insert(*id, *job);
+            }
+            Entry::Shape(id, shape) => {
+                let job = shape.series.first().and_then(|series| self.series.get(series)).copied();
+                self.shapes.insert(*id, (job, shape.source.clone()));
+            }
+            Entry::Session(_) | Entry::Metric(..) | Entry::Series(..) => {}
+        }
+    }
+
+    /// The event with its job, as it was told at first.
+    pub(super) fn told(&self, event: &Event) -> EventRecord {
+        let job = event.job().and_then(|job| self.jobs.get(&job)).cloned();
+        EventRecord { job, event: event.clone() }
+    }
+
+    /// Whose the shape is. Where nobody says, it belongs to others.
+    fn of(&self, shape: ShapeId) -> Option<(Option<JobHandle>, Identifier)> {
+        let others = || Some((None, Identifier::try_from(OTHERS).ok()?));
+        self.shapes.get(&shape).cloned().or_else(others)
+    }
+}
+
+/// What was in frames that went.
+#[derive(Debug, Default)]
+pub struct LostSamples {
+    samples: BTreeMap<(Option<JobHandle>, Identifier), u64>,
+    /// When the oldest and the newest of the samples were taken, in microseconds since the epoch.
+    pub span_us: (i64, i64),
+}
+
+impl From<&FrameSummary> for LostSamples {
+    fn from(summary: &FrameSummary) -> Self {
+        let mut losses = Self { samples: BTreeMap::new(), span_us: summary.span_us };
+        for (whose, samples) in &summary.samples {
+            let whose = match whose {
+                Whose::Shape(shape) => (shape.job.as_ref().map(|job| job.handle), shape.source.clone()),
+                Whose::Source(job, source) => (*job, source.clone()),
+            };
+            losses.add(whose, *samples);
+        }
+        losses
+    }
+}
+
+impl LostSamples {
+    fn add(&mut self, whose: (Option<JobHandle>, Identifier), samples: u64) {
+        let others = || Identifier::try_from(OTHERS).map(|others| (None, others));
+        let is_full = self.samples.len() >= SOURCES && !self.samples.contains_key(&whose);
+        let whose = if is_full { others().unwrap_or(whose) } else { whose };
+        *self.samples.entry(whose).or_default() += samples;
+    }
+
+    /// Takes in `other`, unless they are too many sources for one note; it is given back then.
+    ///
+    /// # Errors
+    /// The other, when there is no room for it.
+    pub fn join(&mut self, other: Self) -> Result<(), Self> {
+        let new = other.samples.keys().filter(|whose| !self.samples.contains_key(whose)).count();
+        if self.samples.len() + new > SOURCES {
+            return Err(other);
+        }
+        // What holds no samples has no span.
+        self.span_us = match (self.samples.is_empty(), other.samples.is_empty()) {
+            (_, true) => self.span_us,
+            (true, false) => other.span_us,
+            (false, false) => (self.span_us.0.min(other.span_us.0), self.span_us.1.max(other.span_us.1)),
+        };
+        other.samples.into_iter().for_each(|(whose, samples)| self.add(whose, samples));
+        Ok(())
+    }
+
+    /// What a note says that was read back.
+    pub(super) fn of_lost(lost: Vec<Lost>, span_us: (i64, i64)) -> Self {
+        let mut losses = Self { samples: BTreeMap::new(), span_us };
+        lost.into_iter().for_each(|lost| losses.add((lost.job, lost.source), lost.samples));
+        losses
+    }
+
+    /// As the collector is told.
+    pub fn to_lost(&self) -> Vec<Lost> {
+        let lost = |((job, source), samples): (&(Option<JobHandle>, Identifier), &u64)| Lost {
+            job: *job,
+            source: source.clone(),
+            samples: *samples,
+        };
+        self.samples.iter().map(lost).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn losses(sources: std::ops::Range<usize>, at_us: i64) -> LostSamples {
+        let mut losses = LostSamples { span_us: (at_us, at_us), ..LostSamples::default() };
+        for source in sources {
+            losses.add((None, format!("s{source}").as_str().try_into().unwrap()), 1);
+        }
+        losses
+    }
+
+    #[test]
+    fn what_is_lost_is_joined_by_source_and_bounded() {
+        let mut some = losses(0..3, 10);
+        some.join(losses(2..4, 30)).unwrap();
+        some.join(losses(0..0, -7)).unwrap();
+        let samples: Vec<u64> = some.to_lost().iter().map(|lost| lost.samples).collect();
+        assert_eq!((samples, some.span_us), (vec![1, 1, 2, 1], (10, 30)));
+        assert_eq!(some.join(losses(0..SOURCES + 1, 0)).unwrap_err().to_lost().len(), SOURCES + 1);
+        let many = losses(0..SOURCES + 9, 0).to_lost();
+        assert_eq!(many.iter().map(|lost| lost.samples).sum::<u64>(), SOURCES as u64 + 9);
+        assert_eq!(many.iter().find(|lost| lost.source.as_str() == OTHERS).unwrap().samples, 9);
+    }
+}

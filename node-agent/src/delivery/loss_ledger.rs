@@ -1,0 +1,168 @@
+//! The ledger of tallies: what became of the samples of every source since the session began, and what of it the collector
+//! was told. Pure.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use polymeter_proto::batch::Job;
+use polymeter_proto::ledger::{LedgerEntry, Tally};
+use polymeter_proto::series::{Identifier, JobHandle};
+
+use crate::lanes::SourceReport;
+
+/// How often tallies travel when nothing was lost. A loss travels at once.
+const TELL_NS: u64 = 10_000_000_000;
+
+/// The tally of one source.
+#[derive(Debug, Default)]
+struct SourceTallies {
+    job: Option<Arc<Job>>,
+    /// Of sources of this name that have ended: one that is opened again begins to count anew.
+    ended: Tally,
+    /// Of the one that is open.
+    open: Tally,
+    told: Tally,
+    /// The first and the last of the frames one of which says what was told.
+    told_in: (u64, u64),
+    /// That frame is lost.
+    is_untold: bool,
+    /// A source has ended since.
+    has_ended: bool,
+}
+
+impl SourceTallies {
+    fn tally(&self) -> Tally {
+        let mut tally = self.ended;
+        tally.add(&self.open);
+        tally
+    }
+}
+
+/// A tally that must be told.
+#[derive(Debug)]
+pub(super) struct DueEntry {
+    pub(super) entry: LedgerEntry,
+    pub(super) job: Option<Arc<Job>>,
+    /// It was told before, in a frame that is lost.
+    pub(super) is_again: bool,
+}
+
+/// All tallies of a session.
+#[derive(Debug, Default)]
+pub(super) struct LossLedger {
+    tallies: BTreeMap<(Option<JobHandle>, Identifier), SourceTallies>,
+    told_ns: u64,
+}
+
+impl LossLedger {
+    pub(super) const fn new(now_ns: u64) -> Self {
+        Self { tallies: BTreeMap::new(), told_ns: now_ns }
+    }
+
+    /// Enters what the sampler reports. Returns the tallies that must travel with the frame `sequence`: of losses, of
+    /// sources that end and of what was told in vain at once, of others now and then.
+    pub(super) fn enter(&mut self, reports: &[SourceReport], sequence: u64, now_ns: u64) -> Vec<DueEntry> {
+        for report in reports {
+            let key = (report.key.job.as_ref().map(|job| job.handle), report.key.name.clone());
+            let tallies_of = self.tallies.entry(key).or_default();
+            tallies_of.job.clone_from(&report.key.job);
+            tallies_of.open = report.tally;
+            if report.last {
+                tallies_of.ended.add(&std::mem::take(&mut tallies_of.open));
+                tallies_of.has_ended = true;
+            }
+        }
+        let all = !reports.is_empty() && now_ns.saturating_sub(self.told_ns) >= TELL_NS;
+        if all {
+            self.told_ns = now_ns;
+        }
+        let lost = |tally: &Tally| tally.missed + tally.dropped + tally.absent;
+        let mut lines = Vec::new();
+        for (key, tallies_of) in &mut self.tallies {
+            let tally = tallies_of.tally();
+            let has_changed = tally != tallies_of.told;
+            let is_urgent = tallies_of.has_ended || lost(&tally) != lost(&tallies_of.told);
+            if !tallies_of.is_untold && !(has_changed && (all || is_urgent)) {
+                continue;
+            }
+            let (job, source) = key.clone();
+            let is_again = std::mem::take(&mut tallies_of.is_untold);
+            tallies_of.has_ended = false;
+            tallies_of.told = tally;
+            tallies_of.told_in = (sequence, sequence);
+            lines.push(DueEntry {
+                entry: LedgerEntry { job, source, tally },
+                job: tallies_of.job.clone(),
+                is_again,
+            });
+        }
+        lines
+    }
+
+    /// What was to go into the frame `first` was divided among it and the following up to `last`.
+    pub(super) fn divided(&mut self, first: u64, last: u64) {
+        for tallies_of in self.tallies.values_mut().filter(|tallies_of| tallies_of.told_in.0 == first) {
+            tallies_of.told_in.1 = last;
+        }
+    }
+
+    /// The frames are lost, and what they said must be told again.
+    pub(super) fn lost(&mut self, frames: &[u64]) {
+        for tallies_of in self.tallies.values_mut() {
+            let (first, last) = tallies_of.told_in;
+            tallies_of.is_untold |= frames.iter().any(|frame| (first..=last).contains(frame));
+        }
+    }
+
+    /// Whether something was told in vain.
+    pub(super) fn has_untold(&self) -> bool {
+        self.tallies.values().any(|tallies_of| tallies_of.is_untold)
+    }
+
+    /// Forgets what was told of a job that has ended.
+    pub(super) fn retire(&mut self, job: JobHandle) {
+        self.tallies.retain(|(of, _), tallies_of| {
+            *of != Some(job) || tallies_of.is_untold || tallies_of.tally() != tallies_of.told
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lanes::{Cost, SourceKey};
+
+    fn report(taken: u64, last: bool) -> SourceReport {
+        let key = Arc::new(SourceKey { job: None, name: "stat".try_into().unwrap() });
+        let tally = Tally { due: taken, taken, ..Tally::default() };
+        SourceReport { key, tally, cost: Cost::default(), last }
+    }
+
+    fn told(lines: &[DueEntry]) -> Vec<u64> {
+        lines.iter().map(|line| line.entry.tally.taken).collect()
+    }
+
+    #[test]
+    fn a_source_that_is_opened_again_goes_on_counting() {
+        let mut ledger = LossLedger::new(0);
+        assert!(ledger.enter(&[report(5, false)], 1, 0).is_empty());
+        assert_eq!(told(&ledger.enter(&[report(7, true)], 2, 0)), [7]);
+        assert_eq!(told(&ledger.enter(&[report(2, true)], 3, 0)), [9]);
+        assert_eq!(told(&ledger.enter(&[report(1, false)], 4, TELL_NS)), [10]);
+    }
+
+    #[test]
+    fn what_was_told_in_a_frame_that_is_lost_is_told_again() {
+        let mut ledger = LossLedger::new(0);
+        assert_eq!(told(&ledger.enter(&[report(7, true)], 2, 0)), [7]);
+        ledger.divided(2, 4);
+        ledger.lost(&[1, 5]);
+        assert!(!ledger.has_untold());
+        ledger.lost(&[4]);
+        assert!(ledger.has_untold());
+        let again = ledger.enter(&[], 6, 0);
+        assert!(again.iter().all(|line| line.is_again));
+        assert_eq!(told(&again), [7]);
+        assert!(ledger.enter(&[], 7, 0).is_empty());
+    }
+}

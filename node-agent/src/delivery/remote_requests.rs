@@ -1,0 +1,130 @@
+//! Control requests that arrive through the collector, on their way from the sender to control, and the answers on their
+//! way back. Neither side waits for the other: a request or an answer that finds no room is dropped, and the collector
+//! reports that the node gave no answer.
+
+use std::sync::Arc;
+
+use crossbeam_queue::ArrayQueue;
+use polymeter_proto::wire::control::ControlLine;
+use tokio::sync::mpsc;
+
+use crate::lanes::Channels;
+
+/// Requests that may wait for control, which takes them at once unless it is opening files.
+const REQUESTS: usize = 16;
+
+/// Answers that may wait for the socket: those of all requests that wait or are being answered, and of as many that are
+/// refused because there are too many.
+const ANSWERS: usize = 64;
+
+/// One request.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct RemoteRequest {
+    /// The collector's number of the request, which the answer repeats.
+    pub(crate) id: u64,
+    /// The numeric id of the requester, as the collector has authenticated it.
+    pub(crate) uid: u32,
+    /// The time at which the request takes effect, in microseconds since the epoch.
+    pub(crate) at_us: i64,
+    /// The request, in the form of the control socket.
+    pub(crate) line: ControlLine,
+}
+
+type AnswerQueue = Arc<ArrayQueue<(u64, ControlLine)>>;
+
+/// The sender's end of the channel.
+#[derive(Debug)]
+pub(crate) struct RemoteRequestSender {
+    requests: mpsc::Sender<RemoteRequest>,
+    answers: AnswerQueue,
+    /// An answer for which the socket had no room.
+    held: Option<(u64, ControlLine)>,
+}
+
+/// Control's end of the channel.
+#[derive(Debug)]
+pub(crate) struct RemoteRequestReceiver {
+    requests: mpsc::Receiver<RemoteRequest>,
+    answers: RemoteAnswerSender,
+}
+
+/// Control's end of the queue of answers.
+#[derive(Debug, Clone)]
+pub(crate) struct RemoteAnswerSender {
+    queue: AnswerQueue,
+    channels: Arc<Channels>,
+}
+
+/// Creates both ends. An answer wakes the sender through the event on which the sender waits anyway.
+pub(crate) fn channel(channels: Arc<Channels>) -> (RemoteRequestSender, RemoteRequestReceiver) {
+    let (sender, requests) = mpsc::channel(REQUESTS);
+    let queue = Arc::new(ArrayQueue::new(ANSWERS));
+    let answers = RemoteAnswerSender { queue: Arc::clone(&queue), channels };
+    let sender = RemoteRequestSender { requests: sender, answers: queue, held: None };
+    (sender, RemoteRequestReceiver { requests, answers })
+}
+
+impl RemoteRequestSender {
+    /// Hands a request to control. Returns false where there is no room for it.
+    pub(crate) fn offer(&self, request: RemoteRequest) -> bool {
+        self.requests.try_send(request).is_ok()
+    }
+
+    /// Takes the next answer to be sent.
+    pub(crate) fn next_answer(&mut self) -> Option<(u64, ControlLine)> {
+        self.held.take().or_else(|| self.answers.pop())
+    }
+
+    /// Keeps an answer for which the socket has no room; it is the next one again.
+    pub(crate) fn hold(&mut self, answer: (u64, ControlLine)) {
+        self.held = Some(answer);
+    }
+}
+
+impl RemoteRequestReceiver {
+    /// Waits for the next request. Returns none once the sender has gone.
+    pub(crate) async fn next(&mut self) -> Option<RemoteRequest> {
+        self.requests.recv().await
+    }
+
+    /// The queue of answers.
+    pub(crate) fn answers(&self) -> RemoteAnswerSender {
+        self.answers.clone()
+    }
+}
+
+impl RemoteAnswerSender {
+    /// Hands the answer to a request to the sender.
+    pub(crate) fn give(&self, id: u64, line: ControlLine) {
+        // Without room it is dropped, and the user reads that there was no answer.
+        if self.queue.push((id, line)).is_ok() {
+            self.channels.full_event().notify();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(text: &str) -> ControlLine {
+        text.try_into().unwrap()
+    }
+
+    #[test]
+    fn drops_requests_and_answers_without_room() {
+        let (mut sender, receiver) = channel(Arc::new(Channels::new().unwrap()));
+        let request = |id| RemoteRequest { id, uid: 0, at_us: 0, line: line("{}") };
+        let taken = (0..1000).filter(|id| sender.offer(request(*id))).count();
+        assert_eq!(taken, REQUESTS);
+        for id in 0..1000 {
+            receiver.answers().give(id, line("{}"));
+        }
+        let answer = sender.next_answer().unwrap();
+        sender.hold(answer);
+        let sent: Vec<_> = std::iter::from_fn(|| sender.next_answer()).map(|(id, _)| id).collect();
+        assert_eq!(sent, (0..ANSWERS as u64).collect::<Vec<_>>());
+        drop(receiver);
+        assert!(!sender.offer(request(0)));
+    }
+}

@@ -1,0 +1,375 @@
+//! The agent's side of the delivery protocol: a pure state machine. It is told what was flushed, what the collector
+//! said, that a connection came about and what time it is, and says what is to be sent.
+//!
+//! Nothing is lost here without being counted: what the outbox has no room for, and what the collector refuses, leaves
+//! a note in its place in the sequence.
+
+mod spooling;
+
+use std::collections::VecDeque;
+
+use polymeter_proto::batch::Batch;
+use polymeter_proto::ledger::{Event, JobTold, LedgerEntry};
+use polymeter_proto::series::{JobHandle, SessionDescriptor, SessionId};
+use polymeter_proto::wire::dictionary::Entry;
+use polymeter_proto::wire::frame::{Encoder, Extras};
+use polymeter_proto::wire::message::{ToAgent, ToCollector};
+
+use self::spooling::Spooling;
+use crate::delivery::frame_builder::{FrameBuilder, FrameParts};
+use crate::delivery::frame_summary::FrameSummary;
+use crate::delivery::outbox::{Dropped, Outbox, Outgoing};
+use crate::lanes::{EventRecord, SampleBatch};
+
+/// Bytes that may be under way without an acknowledgement. More would only fill buffers that a restart loses.
+const WINDOW_BYTES: usize = 8 * 1024 * 1024;
+
+/// How long to wait for an acknowledgement before everything is sent again, in nanoseconds; it doubles each time.
+const RESEND_NS: u64 = 5_000_000_000;
+/// The longest such wait.
+const RESEND_MOST_NS: u64 = 60_000_000_000;
+
+/// How long nothing may be sent. The collector takes an agent that is silent for minutes for dead.
+const HEARTBEAT_NS: u64 = 30_000_000_000;
+
+/// How often a collector must refuse a frame until it is given up. A frame that was damaged on the way is taken when it
+/// comes again; one that is refused for what it is would hold up all that is behind it for ever.
+pub const REFUSALS: u32 = 3;
+
+/// What is to be sent.
+#[derive(Debug, PartialEq, Eq)]
+pub enum NextSend<'a> {
+    /// A frame.
+    Frame(&'a [u8]),
+    /// A message.
+    Message(Vec<u8>),
+    /// Nothing, before this segment was [restored](DeliverySession::restored).
+    Restore(u64),
+}
+
+impl NextSend<'_> {
+    /// The bytes; none of a segment.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Frame(bytes) => bytes,
+            Self::Message(bytes) => bytes,
+            Self::Restore(_) => &[],
+        }
+    }
+}
+
+/// What of an answer the administrator should hear of.
+#[derive(Debug, PartialEq, Eq)]
+pub enum SessionNotice {
+    /// Nothing.
+    Ordinary,
+    /// The collector refuses what this agent sends, and has not said so since it last took something.
+    Refused {
+        /// Why.
+        reason: String,
+        /// The versions of the protocol that it speaks.
+        versions: (u8, u8),
+    },
+    /// A frame was given up, and its samples are counted as lost.
+    GivenUp {
+        /// Its number.
+        sequence: u64,
+        /// How many samples it held.
+        samples: u64,
+        /// Why the collector refused it.
+        reason: String,
+    },
+}
+
+/// What became of samples and frames, since the beginning.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DeliveryCounts {
+    /// Frames that were acknowledged.
+    pub frames_acknowledged: u64,
+    /// Samples that went because the outbox was full.
+    pub samples_dropped: u64,
+    /// Samples of frames that were given up.
+    pub samples_refused: u64,
+    /// Events that were in frames that went, and too many to be told again.
+    pub events_dropped: u64,
+}
+
+/// The agent's side of one session.
+#[derive(Debug)]
+pub struct DeliverySession {
+    session: SessionId,
+    window_bytes: usize,
+    outbox: Outbox,
+    builder: FrameBuilder,
+    encoder: Encoder,
+    /// Jobs that have ended, with the frame that says so.
+    retiring: Vec<(JobHandle, u64)>,
+    /// Messages with the whole dictionary, which was asked for. They go before frames.
+    dictionary: VecDeque<Vec<u8>>,
+    resend_at_ns: Option<u64>,
+    resend_after_ns: u64,
+    /// The frame that was refused last, and how often.
+    refused: (u64, u32),
+    complained: bool,
+    counts: DeliveryCounts,
+    spooling: Spooling,
+    /// When the newest frame was made.
+    framed_ns: u64,
+    /// Since when nothing was acknowledged and something waits, or since when all that waited lay on the disk.
+    quiet_since_ns: u64,
+    /// Segments that are not wanted any more.
+    released: Vec<u64>,
+}
+
+impl DeliverySession {
+    /// A new session, with an outbox of `outbox_bytes`.
+    pub fn new(session: SessionId, descriptor: SessionDescriptor, outbox_bytes: usize, now_ns: u64) -> Self {
+        let (outbox, builder) = (Outbox::new(session, outbox_bytes), FrameBuilder::new(descriptor, now_ns));
+        Self::with(outbox, builder, outbox_bytes, now_ns, Spooling::Off)
+    }
+
+    /// Takes what the sampler has flushed into the outbox.
+    pub fn take(&mut self, flushed: &SampleBatch, now_ns: u64) {
+        let first = self.outbox.next_sequence();
+        let is_owed = now_ns.saturating_sub(self.framed_ns) >= HEARTBEAT_NS;
+        let Some(parts) = self.builder.build(flushed, first, is_owed, now_ns) else { return };
+        self.framed_ns = now_ns;
+        let FrameParts { dictionary, ledger, told, revived } = parts;
+        if self.outbox.is_empty() {
+            self.quiet_since_ns = now_ns;
+        }
+        self.push(&flushed.batch, &dictionary, &ledger, told);
+        let last = self.outbox.next_sequence() - 1;
+        self.builder.divided(first, last);
+        revived.into_iter().for_each(|job| self.retire_after(job, last));
+        if self.spooling == Spooling::Off {
+            self.make_room();
+        }
+    }
+
+    /// Lets frames go until the outbox holds no more than it may: where there is no spool, or it has no room either.
+    fn make_room(&mut self) {
+        let dropped = self.outbox.make_room();
+        self.counts.samples_dropped += dropped.samples;
+        self.lost(dropped);
+    }
+
+    /// Puts a frame into the outbox, or several where one would be beyond the limits: the dictionary before the samples,
+    /// tallies and events behind them.
+    fn push(&mut self, batch: &Batch, dictionary: &[Entry], ledger: &[LedgerEntry], told: Vec<EventRecord>) {
+        let events: Vec<Event> = told.iter().map(|told| told.event.clone()).collect();
+        let sequence = self.outbox.next_sequence();
+        let mut bytes = Vec::new();
+        let extras = Extras { dictionary, ledger, events: &events };
+        if self.encoder.encode(&mut bytes, self.session, sequence, batch, extras).is_err() {
+            return self.push_divided(batch, dictionary, ledger, told);
+        }
+        bytes.shrink_to_fit();
+        for told in &told {
+            let is_spoken_of = |job: JobHandle| told.job.as_ref().is_some_and(|of| of.handle == job);
+            let is_end =
+                matches!(told.event, Event::JobEnded { .. } | Event::JobTold(JobTold { is_over: true, .. }));
+            let ends = self.retiring.iter().any(|(job, _)| is_spoken_of(*job));
+            if let Some(job) = told.job.as_ref().filter(|_| is_end || ends) {
+                self.retire_after(job.handle, sequence);
+            }
+        }
+        self.outbox.push(bytes, FrameSummary::of(batch), told);
+    }
+
+    fn push_divided(
+        &mut self,
+        batch: &Batch,
+        dictionary: &[Entry],
+        ledger: &[LedgerEntry],
+        told: Vec<EventRecord>,
+    ) {
+        let nothing = Batch::default();
+        let mut told = told;
+        if dictionary.len() > 1 {
+            let (first, second) = dictionary.split_at(dictionary.len() / 2);
+            self.push(&nothing, first, &[], Vec::new());
+            self.push(batch, second, ledger, told);
+        } else if !batch.is_empty() && ledger.len() + told.len() > 0 {
+            self.push(batch, dictionary, &[], Vec::new());
+            self.push(&nothing, &[], ledger, told);
+        } else if ledger.len() > 1 {
+            let (first, second) = ledger.split_at(ledger.len() / 2);
+            self.push(&nothing, dictionary, first, Vec::new());
+            self.push(&nothing, &[], second, told);
+        } else if told.len() > 1 {
+            let second = told.split_off(told.len() / 2);
+            self.push(&nothing, dictionary, ledger, told);
+            self.push(&nothing, &[], &[], second);
+        } else {
+            // One batch alone is always within the limits, which were chosen so.
+            self.counts.samples_refused += batch.samples() as u64;
+            self.outbox.push_nothing(&FrameSummary::of(batch));
+        }
+    }
+
+    /// The job is forgotten when frame `sequence` is acknowledged, the last that speaks of it so far.
+    fn retire_after(&mut self, job: JobHandle, sequence: u64) {
+        self.retiring.retain(|(retiring, _)| *retiring != job);
+        self.retiring.push((job, sequence));
+    }
+
+    /// What was in frames that went and must be told all the same is told in a later one.
+    fn lost(&mut self, dropped: Dropped) {
+        if matches!(self.spooling, Spooling::Replay(_)) {
+            // Of an earlier life there are no later frames.
+            self.counts.events_dropped += dropped.events.len() as u64;
+            return;
+        }
+        self.counts.events_dropped += self.builder.lost(&dropped.frames, dropped.events);
+    }
+
+    /// What is to be sent next; none where there is nothing, or enough is under way.
+    pub fn next_send(&self) -> Option<NextSend<'_>> {
+        if let Some(message) = self.dictionary.front() {
+            return Some(NextSend::Message(message.clone()));
+        }
+        if self.outbox.bytes_under_way() >= self.window_bytes {
+            return None;
+        }
+        Some(match self.outbox.next_outgoing()? {
+            Outgoing::Frame(bytes) => NextSend::Frame(bytes),
+            Outgoing::Note(note) => NextSend::Message(note.encode()),
+            Outgoing::Segment(segment) => NextSend::Restore(segment),
+        })
+    }
+
+    /// What [`DeliverySession::next_send`] gave has been sent.
+    pub fn sent(&mut self, now_ns: u64) {
+        if self.dictionary.pop_front().is_none() {
+            self.outbox.sent();
+            self.resend_at_ns.get_or_insert(now_ns + self.resend_after_ns);
+        }
+    }
+
+    /// Does what the collector says.
+    pub fn hear(&mut self, message: ToAgent, now_ns: u64) -> SessionNotice {
+        match message {
+            ToAgent::Ack { session, through } if session == self.session => {
+                self.acknowledged(through, now_ns)
+            }
+            ToAgent::Resend { session, from } if session == self.session => {
+                self.outbox.resend_from(from.max(1));
+            }
+            ToAgent::NeedDictionary { session } if session == self.session => {
+                self.dictionary = ToCollector::dictionaries(self.session, &self.all_entries()).into();
+                self.outbox.resend_all();
+            }
+            ToAgent::Refused { frame: Some((session, _)), .. } if session != self.session => {}
+            ToAgent::Refused { reason, versions, frame } => return self.refused(reason, versions, frame),
+            // For a session that is not this one's, from a collector that remembers another life; and what has nothing to
+            // do with delivery.
+            ToAgent::Ack { .. }
+            | ToAgent::Resend { .. }
+            | ToAgent::NeedDictionary { .. }
+            | ToAgent::Ask { .. } => {}
+        }
+        SessionNotice::Ordinary
+    }
+
+    fn acknowledged(&mut self, through: u64, now_ns: u64) {
+        let acknowledged = self.outbox.acknowledge(through);
+        self.counts.frames_acknowledged += acknowledged.frames;
+        self.released.extend(acknowledged.segments);
+        self.quiet_since_ns = now_ns;
+        self.complained = false;
+        self.resend_after_ns = RESEND_NS;
+        self.resend_at_ns = self.outbox.awaits_answer().then_some(now_ns + RESEND_NS);
+        let oldest = self.outbox.oldest();
+        let builder = &mut self.builder;
+        self.retiring.retain(|(job, sequence)| {
+            let is_safe = *sequence < oldest;
+            if is_safe {
+                builder.retire(*job);
+            }
+            !is_safe
+        });
+    }
+
+    fn refused(
+        &mut self,
+        reason: String,
+        versions: (u8, u8),
+        frame: Option<(SessionId, u64)>,
+    ) -> SessionNotice {
+        // Only of the oldest frame: the others are judged when their turn comes.
+        if let Some((_, sequence)) = frame.filter(|(_, sequence)| *sequence == self.outbox.oldest()) {
+            let times = if self.refused.0 == sequence { self.refused.1 + 1 } else { 1 };
+            self.refused = (sequence, times);
+            if times == REFUSALS {
+                let dropped = self.outbox.give_up_oldest();
+                let samples = dropped.samples;
+                self.counts.samples_refused += samples;
+                self.lost(dropped);
+                return SessionNotice::GivenUp { sequence, samples, reason };
+            }
+            // At once: behind it nothing will be taken.
+            self.outbox.resend_all();
+        }
+        if std::mem::replace(&mut self.complained, true) {
+            return SessionNotice::Ordinary;
+        }
+        SessionNotice::Refused { reason, versions }
+    }
+
+    /// A connection to a collector came about. It may be another collector, or the same without its memory, and what was
+    /// under way over the old connection may be lost: everything that is not acknowledged is sent again.
+    pub fn connected(&mut self) {
+        self.dictionary.clear();
+        self.outbox.resend_all();
+        self.resend_after_ns = RESEND_NS;
+        self.resend_at_ns = None;
+    }
+
+    /// Sends everything again where the collector was silent for too long.
+    pub fn passed(&mut self, now_ns: u64) {
+        if self.resend_at_ns.is_some_and(|at_ns| now_ns >= at_ns) {
+            self.outbox.resend_all();
+            self.resend_after_ns = (self.resend_after_ns * 2).min(RESEND_MOST_NS);
+            self.resend_at_ns = Some(now_ns + self.resend_after_ns);
+        }
+    }
+
+    /// When [`DeliverySession::passed`] must be called, and [`DeliverySession::spill`] where there is a spool, at the latest.
+    pub fn wake_at_ns(&self) -> Option<u64> {
+        let spill_at_ns = self.spill_at_ns();
+        self.resend_at_ns.into_iter().chain(spill_at_ns).min()
+    }
+
+    /// Puts what must be told and is in no frame into one. For the end, when nothing else comes that it could go with.
+    pub fn tell_all(&mut self, now_ns: u64) {
+        if self.builder.has_untold() && self.outbox.is_empty() {
+            self.take(&SampleBatch::default(), now_ns);
+        }
+    }
+
+    /// Whether something must be told that is in no frame yet.
+    pub fn has_untold(&self) -> bool {
+        self.builder.has_untold()
+    }
+
+    /// Whether everything is acknowledged.
+    pub fn is_empty(&self) -> bool {
+        self.outbox.is_empty()
+    }
+
+    /// Whether all that is not acknowledged lies in the spool.
+    pub fn is_spooled(&self) -> bool {
+        self.outbox.is_spilled()
+    }
+
+    /// Bytes of the frames that it holds.
+    pub const fn outbox_bytes(&self) -> usize {
+        self.outbox.bytes()
+    }
+
+    /// What became of samples and frames.
+    pub const fn counts(&self) -> DeliveryCounts {
+        self.counts
+    }
+}

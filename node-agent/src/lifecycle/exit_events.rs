@@ -1,0 +1,414 @@
+//! When a part of a job ends: seen while its cgroups still exist, which a scheduler removes some milliseconds later.
+//!
+//! Version 2 has a file that changes when the last process of a cgroup goes. Version 1 has none: there the first process of
+//! each cgroup of the job is watched by a pidfd, which is the step's or the task's leader, and when it ends the next. Where
+//! neither tells, the removal of a step's cgroup does, for that of the job's own comes after it.
+//!
+//! What is seen here is read when the manager comes to it, which may be too late. The lookout is told of the same ends, and has
+//! the job read at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use inotify::{EventMask, Inotify, WatchDescriptor, WatchMask};
+use polymeter_proto::catalogue::Hierarchy;
+use polymeter_proto::series::{Identifier, JobHandle};
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use crate::cgroups::JobCgroups;
+use crate::lifecycle::exit_watcher::ExitWatcher;
+
+/// Directories of one job that are watched: its own, its steps' and its tasks'.
+const DIRECTORIES: usize = 256;
+
+/// Watches of all jobs together, of some thousand that one user may have on the kernels of many clusters.
+const WATCHES: usize = 6 * 1024;
+
+/// Processes of one job that are watched; each takes a descriptor.
+const LEADERS: usize = 16;
+
+/// Cgroups of version 2 of one job of whose ends the lookout is told; each takes a descriptor.
+const URGENT: usize = 64;
+
+/// Bytes of a list of processes that are looked at: only the first of them is wanted.
+const LIST_BYTES: u64 = 64;
+
+/// The file of a cgroup of version 2 that says whether it has processes.
+const EVENTS: &str = "cgroup.events";
+
+/// The files of a cgroup into which a process is written to enter it. Writes into others, such as limits, tell nothing.
+const ENTRIES: [&str; 3] = ["cgroup.procs", "tasks", "cgroup.threads"];
+
+/// The event of inotify among those of the processes.
+const INOTIFY: u64 = 0;
+
+/// How many times in a row events are fetched: whoever makes more meanwhile is not waited for.
+const ROUNDS: usize = 64;
+
+/// Watches for the ends of the parts of all jobs.
+#[derive(Debug)]
+pub(crate) struct ExitEvents {
+    epoll: OwnedFd,
+    inotify: Option<Inotify>,
+    lookout: Arc<ExitWatcher>,
+    jobs: BTreeMap<Identifier, WatchedJob>,
+    watches: BTreeMap<WatchDescriptor, (Identifier, Watched)>,
+    leaders: BTreeMap<u64, Identifier>,
+    next_leader: u64,
+    buffer: Vec<u8>,
+}
+
+/// What is watched of one job.
+#[derive(Debug, Default)]
+struct WatchedJob {
+    watched: BTreeMap<Watched, WatchDescriptor>,
+    leaders: BTreeMap<u64, Leader>,
+    /// The files of version 2 of which the lookout is told, by their cgroups. Closing one ends that.
+    urgent: BTreeMap<PathBuf, File>,
+}
+
+/// What a watch is on.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Watched {
+    /// A cgroup, in which others are made and removed, and which processes enter.
+    Directory(PathBuf),
+    /// The file of version 2 that tells when the last process goes.
+    Events(PathBuf),
+}
+
+/// A process whose end is the end of a part of a job.
+#[derive(Debug)]
+struct Leader {
+    pid: Pid,
+    /// Readable when the process has ended. Closing it ends the watch.
+    _pidfd: OwnedFd,
+}
+
+impl ExitEvents {
+    /// Watches nothing yet. Without inotify only processes that are there when a job is looked at are known.
+    ///
+    /// # Errors
+    /// When no descriptor can be had.
+    pub(crate) fn new() -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let inotify = Inotify::init().ok();
+        if let Some(inotify) = &inotify {
+            epoll::add(&epoll, inotify, epoll::EventData::new_u64(INOTIFY), epoll::EventFlags::IN)?;
+        }
+        Ok(Self {
+            epoll,
+            inotify,
+            lookout: Arc::new(ExitWatcher::new()?),
+            jobs: BTreeMap::new(),
+            watches: BTreeMap::new(),
+            leaders: BTreeMap::new(),
+            next_leader: INOTIFY + 1,
+            buffer: vec![0; 16 * 1024],
+        })
+    }
+
+    /// The descriptor that is readable when something has happened.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    /// What sees the same ends at once.
+    pub(crate) const fn lookout(&self) -> &Arc<ExitWatcher> {
+        &self.lookout
+    }
+
+    /// Looks through a job's cgroups, and watches what is new there. Says whether something ended meanwhile. The lookout
+    /// knows the job by its handle.
+    pub(crate) fn look(&mut self, job: &Identifier, handle: JobHandle, cgroups: &JobCgroups) -> bool {
+        let mut of_job = self.jobs.remove(job).unwrap_or_default();
+        let former = std::mem::take(&mut of_job.watched);
+        if let Some(v2) = cgroups.directory(Hierarchy::V2) {
+            let directories = self.watch_tree(job, &mut of_job, v2);
+            // One that was removed and made again is another.
+            of_job.urgent.retain(|directory, file| is_of(file, directory));
+            for directory in directories {
+                self.watch(job, &mut of_job, Watched::Events(directory.join(EVENTS)));
+                self.make_urgent(&mut of_job, handle, directory);
+            }
+        }
+        let mut ended = false;
+        let v1 = cgroups.of_processes_v1();
+        for directory in v1.map(|v1| self.watch_tree(job, &mut of_job, v1)).unwrap_or_default() {
+            if let Some(first) = first_process(&directory) {
+                ended |= self.follow(job, handle, &mut of_job, first) == Err(Errno::SRCH);
+            }
+        }
+        // What was not seen again is gone, of which the kernel does not tell where it is a cgroup.
+        for (watched, watch) in former {
+            if of_job.watched.get(&watched) != Some(&watch) {
+                self.unwatch(watch);
+            }
+        }
+        self.jobs.insert(job.clone(), of_job);
+        ended
+    }
+
+    /// Forgets a job that is gone.
+    pub(crate) fn forget(&mut self, job: &Identifier) {
+        let Some(of_job) = self.jobs.remove(job) else { return };
+        of_job.watched.into_values().for_each(|watch| self.unwatch(watch));
+        of_job.leaders.keys().for_each(|id| drop(self.leaders.remove(id)));
+    }
+
+    fn unwatch(&mut self, watch: WatchDescriptor) {
+        if self.watches.remove(&watch).is_some()
+            && let Some(inotify) = &self.inotify
+        {
+            // Where the kernel has ended it already, there is nothing to be done.
+            inotify.watches().remove(watch).ok();
+        }
+    }
+
+    /// The jobs in which something has happened since the last call, and whether a part of the job has ended. All of them
+    /// should be looked at again.
+    pub(crate) fn happened(&mut self) -> BTreeMap<Identifier, bool> {
+        let mut happened: BTreeMap<Identifier, bool> = BTreeMap::new();
+        for _ in 0..ROUNDS {
+            let ready = self.ready();
+            if ready.is_empty() {
+                break;
+            }
+            for id in ready {
+                if id == INOTIFY {
+                    for (job, ended) in self.changes() {
+                        *happened.entry(job).or_default() |= ended;
+                    }
+                } else if let Some(job) = self.leaders.remove(&id) {
+                    self.jobs.get_mut(&job).and_then(|of_job| of_job.leaders.remove(&id));
+                    happened.insert(job, true);
+                }
+            }
+        }
+        happened
+    }
+
+    /// What is ready, without waiting; the rest stays ready.
+    fn ready(&self) -> Vec<u64> {
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // Interrupted, it is asked again, for the descriptor stays readable.
+        epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&now)).ok();
+        events.into_iter().map(|event| event.data.u64()).collect()
+    }
+
+    fn changes(&mut self) -> BTreeSet<(Identifier, bool)> {
+        let mut changes = BTreeSet::new();
+        let Some(inotify) = &mut self.inotify else { return changes };
+        let Ok(events) = inotify.read_events(&mut self.buffer) else { return changes };
+        for event in events {
+            if event.mask.contains(EventMask::IGNORED) {
+                let gone = self.watches.remove(&event.wd);
+                if let Some((job, watched)) = gone
+                    && let Some(of_job) = self.jobs.get_mut(&job)
+                {
+                    of_job.watched.remove(&watched);
+                }
+                continue;
+            }
+            let Some((job, watched)) = self.watches.get(&event.wd) else { continue };
+            let is_entry =
+                || event.name.and_then(|name| name.to_str()).is_some_and(|name| ENTRIES.contains(&name));
+            let ended = match watched {
+                Watched::Events(_) => event.mask.contains(EventMask::MODIFY),
+                Watched::Directory(_) if event.mask.contains(EventMask::MODIFY) && !is_entry() => continue,
+                Watched::Directory(_) => event.mask.contains(EventMask::DELETE),
+            };
+            changes.insert((job.clone(), ended));
+        }
+        changes
+    }
+
+    /// Watches a cgroup and all below it, and says which those are.
+    fn watch_tree(&mut self, job: &Identifier, of_job: &mut WatchedJob, top: &Path) -> Vec<PathBuf> {
+        let (mut found, mut next) = (vec![top.to_owned()], 0);
+        while let Some(directory) = found.get(next).cloned() {
+            next += 1;
+            // Watched before it is read: what appears in between is seen twice, and not never.
+            self.watch(job, of_job, Watched::Directory(directory.clone()));
+            let entries = std::fs::read_dir(&directory).into_iter().flatten().flatten();
+            let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+            let room = DIRECTORIES.saturating_sub(found.len());
+            found.extend(below.map(|entry| entry.path()).take(room));
+        }
+        found
+    }
+
+    fn watch(&mut self, job: &Identifier, of_job: &mut WatchedJob, wanted: Watched) {
+        let Some(inotify) = &self.inotify else { return };
+        if self.watches.len() >= WATCHES || of_job.watched.contains_key(&wanted) {
+            return;
+        }
+        let (path, mask) = match &wanted {
+            Watched::Directory(path) => {
+                (path, WatchMask::CREATE | WatchMask::DELETE | WatchMask::MODIFY | WatchMask::ONLYDIR)
+            }
+            Watched::Events(path) => (path, WatchMask::MODIFY),
+        };
+        // What went meanwhile needs no watch.
+        if let Ok(watch) = inotify.watches().add(path, mask) {
+            self.watches.insert(watch.clone(), (job.clone(), wanted.clone()));
+            of_job.watched.insert(wanted, watch);
+        }
+    }
+
+    /// Tells the lookout of a cgroup of version 2, unless that is done already or the job has too many.
+    fn make_urgent(&self, of_job: &mut WatchedJob, handle: JobHandle, directory: PathBuf) {
+        if of_job.urgent.contains_key(&directory) || of_job.urgent.len() >= URGENT {
+            return;
+        }
+        // Without it the end is seen by inotify.
+        if let Ok(events) = File::open(directory.join(EVENTS))
+            && self.lookout.add_events(&events, handle).is_ok()
+        {
+            of_job.urgent.insert(directory, events);
+        }
+    }
+
+    /// Watches a process of a job, unless that is done already or the job has too many.
+    fn follow(
+        &mut self,
+        job: &Identifier,
+        handle: JobHandle,
+        of_job: &mut WatchedJob,
+        pid: Pid,
+    ) -> Result<(), Errno> {
+        let is_known = of_job.leaders.values().any(|leader| leader.pid == pid);
+        if is_known || of_job.leaders.len() >= LEADERS {
+            return Ok(());
+        }
+        let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
+        let id = self.next_leader;
+        epoll::add(&self.epoll, &pidfd, epoll::EventData::new_u64(id), epoll::EventFlags::IN)?;
+        self.lookout.add_process(&pidfd, handle)?;
+        self.next_leader += 1;
+        self.leaders.insert(id, job.clone());
+        of_job.leaders.insert(id, Leader { pid, _pidfd: pidfd });
+        Ok(())
+    }
+}
+
+/// Whether a file of `cgroup.events` is that of the cgroup that has this directory now.
+fn is_of(file: &File, directory: &Path) -> bool {
+    let now = std::fs::metadata(directory.join(EVENTS)).map(|now| now.ino());
+    now.is_ok_and(|now| file.metadata().is_ok_and(|file| file.ino() == now))
+}
+
+/// The first process in a cgroup itself.
+fn first_process(directory: &Path) -> Option<Pid> {
+    let mut text = String::new();
+    // A cut-off text may be cut within a number, and never within the first.
+    File::open(directory.join("cgroup.procs")).ok()?.take(LIST_BYTES).read_to_string(&mut text).ok()?;
+    text.lines().next().and_then(|line| Pid::from_raw(line.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::process::{Child, Command};
+
+    use rustix::event::{PollFd, PollFlags, poll};
+
+    use super::*;
+
+    fn job() -> Identifier {
+        Identifier::try_from("42").unwrap()
+    }
+
+    /// Waits for something to happen, for as long as a test may take.
+    fn happened(ends: &mut ExitEvents) -> BTreeMap<Identifier, bool> {
+        let long = Timespec { tv_sec: 60, tv_nsec: 0 };
+        assert_eq!(poll(&mut [PollFd::new(&ends.descriptor(), PollFlags::IN)], Some(&long)), Ok(1));
+        ends.happened()
+    }
+
+    fn ends_after(ends: &mut ExitEvents, mut process: Child) {
+        process.kill().unwrap();
+        process.wait().unwrap();
+        assert_eq!(happened(ends), BTreeMap::from([(job(), true)]));
+    }
+
+    fn sleeper() -> Child {
+        Command::new("sleep").arg("600").spawn().unwrap()
+    }
+
+    #[test]
+    fn the_first_process_of_a_cgroup_of_version_1_is_watched_and_then_the_next() {
+        let directory = tempfile::tempdir().unwrap();
+        let step = directory.path().join("step_0");
+        let cgroups = JobCgroups {
+            v1: [("cpuacct".to_owned(), directory.path().to_owned())].into(),
+            ..JobCgroups::default()
+        };
+        let mut ends = ExitEvents::new().unwrap();
+        assert!(!ends.look(&job(), JobHandle(1), &cgroups));
+        fs::create_dir(&step).unwrap();
+        assert_eq!(happened(&mut ends), BTreeMap::from([(job(), false)]), "a step came");
+        ends.look(&job(), JobHandle(1), &cgroups);
+        let (first, second) = (sleeper(), sleeper());
+        fs::write(step.join("memory.limit_in_bytes"), "1000000\n").unwrap();
+        fs::write(step.join("cgroup.procs"), format!("{}\n{}\n", first.id(), second.id())).unwrap();
+        assert_eq!(happened(&mut ends), BTreeMap::from([(job(), false)]), "processes entered");
+        assert!(!ends.look(&job(), JobHandle(1), &cgroups));
+        ends_after(&mut ends, first);
+        fs::write(step.join("cgroup.procs"), format!("{}\n", second.id())).unwrap();
+        happened(&mut ends);
+        ends.look(&job(), JobHandle(1), &cgroups);
+        ends_after(&mut ends, second);
+        assert!(ends.look(&job(), JobHandle(1), &cgroups), "its list names a process that has ended");
+        fs::remove_dir_all(&step).unwrap();
+        assert_eq!(happened(&mut ends), BTreeMap::from([(job(), true)]), "the step's cgroup went");
+        ends.forget(&job());
+        assert!(ends.watches.is_empty() && ends.leaders.is_empty() && ends.jobs.is_empty());
+    }
+
+    #[test]
+    fn a_cgroup_of_version_2_tells_by_itself() {
+        let directory = tempfile::tempdir().unwrap();
+        let events = directory.path().join("cgroup.events");
+        fs::write(&events, "populated 1\nfrozen 0\n").unwrap();
+        let cgroups = JobCgroups { v2: Some(directory.path().to_owned()), ..JobCgroups::default() };
+        let mut ends = ExitEvents::new().unwrap();
+        ends.look(&job(), JobHandle(1), &cgroups);
+        fs::write(&events, "populated 0\nfrozen 0\n").unwrap();
+        assert_eq!(happened(&mut ends), BTreeMap::from([(job(), true)]));
+        assert!(ends.happened().is_empty());
+    }
+
+    #[test]
+    fn a_cgroup_that_was_made_again_is_another() {
+        let directory = tempfile::tempdir().unwrap();
+        let events = directory.path().join(EVENTS);
+        fs::write(&events, "populated 1\n").unwrap();
+        let file = File::open(&events).unwrap();
+        assert!(is_of(&file, directory.path()));
+        fs::remove_file(&events).unwrap();
+        assert!(!is_of(&file, directory.path()));
+        fs::write(&events, "populated 1\n").unwrap();
+        assert!(!is_of(&file, directory.path()));
+    }
+
+    #[test]
+    fn what_one_job_may_take_is_bounded() {
+        let directory = tempfile::tempdir().unwrap();
+        for step in 0..DIRECTORIES + 50 {
+            fs::create_dir(directory.path().join(step.to_string())).unwrap();
+        }
+        let cgroups = JobCgroups { v2: Some(directory.path().to_owned()), ..JobCgroups::default() };
+        let mut ends = ExitEvents::new().unwrap();
+        ends.look(&job(), JobHandle(1), &cgroups);
+        assert_eq!(ends.jobs[&job()].watched.len(), DIRECTORIES);
+    }
+}

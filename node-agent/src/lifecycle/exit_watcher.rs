@@ -1,0 +1,166 @@
+//! Sees first that a process or a cgroup of a job has ended, and does nothing else: for a thread with the sampler's priority.
+//!
+//! Slurm removes a job's cgroups half a millisecond after its last process, in a daemon that the kernel wakes on the same CPU
+//! in the same moment. Of two ordinary threads either may come first, however nice the one is: under autogroups a nice value
+//! counts among the threads of one session, sched(7).
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use polymeter_proto::series::JobHandle;
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::io::{Errno, pread};
+
+use crate::clock;
+use crate::event_fd::EventFd;
+use polymeter_service::token_bucket::TokenBucket;
+
+/// How often it has a job read: per second in the long run, and at once. What ends meanwhile is seen together. All jobs of a node
+/// may end at once; and who may make cgroups of version 2 may empty them as often as she likes.
+const READS: (u32, u32) = (200, 1000);
+
+/// What is fetched at once.
+const EVENTS: usize = 64;
+
+/// The event of the bell among those of the jobs, whose handles have 32 bits.
+const BELL: u64 = u64::MAX;
+
+/// Waits for ends in one thread, and takes what it is to wait for from others.
+#[derive(Debug)]
+pub(crate) struct ExitWatcher {
+    epoll: OwnedFd,
+    bell: EventFd,
+}
+
+impl ExitWatcher {
+    /// Waits for nothing yet.
+    ///
+    /// # Errors
+    /// When no descriptor can be had.
+    pub(crate) fn new() -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let bell = EventFd::new()?;
+        epoll::add(&epoll, &bell, epoll::EventData::new_u64(BELL), epoll::EventFlags::IN)?;
+        Ok(Self { epoll, bell })
+    }
+
+    /// Waits for the end of a process, until its pidfd is closed.
+    ///
+    /// # Errors
+    /// When the kernel has no memory for it.
+    pub(crate) fn add_process(&self, pidfd: impl AsFd, job: JobHandle) -> Result<(), Errno> {
+        // Once: the kernel tells of the end, and again when somebody has waited for the process.
+        self.add(pidfd, job, epoll::EventFlags::IN | epoll::EventFlags::ONESHOT)
+    }
+
+    /// Waits for changes of a cgroup's `cgroup.events`, until the file is closed: it comes to be populated or is no more
+    /// (cgroup-v2.rst).
+    ///
+    /// # Errors
+    /// When the kernel has no memory for it, or the file is not a cgroup's.
+    pub(crate) fn add_events(&self, file: impl AsFd, job: JobHandle) -> Result<(), Errno> {
+        // What was never read has changed, to the kernel (kernfs_generic_poll, fs/kernfs/file.c).
+        pread(&file, &mut [0_u8; 64], 0)?;
+        // Each change once, though nobody reads the file.
+        self.add(file, job, epoll::EventFlags::PRI | epoll::EventFlags::ET)
+    }
+
+    fn add(&self, file: impl AsFd, job: JobHandle, of: epoll::EventFlags) -> Result<(), Errno> {
+        epoll::add(&self.epoll, file, epoll::EventData::new_u64(job.0.into()), of)
+    }
+
+    /// Calls `ended` for the job of which something has ended, until told to stop.
+    pub(crate) fn run(&self, mut ended: impl FnMut(JobHandle)) {
+        let mut bucket = TokenBucket::new(READS.0.into(), READS.1.into());
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
+        loop {
+            events.clear();
+            let forever = None::<&Timespec>;
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), forever) {
+                Ok(_) | Err(Errno::INTR) => {}
+                // There is no other error of a descriptor that is open; should there be, it must not be asked for ever.
+                Err(_) => return,
+            }
+            // Several parts of a job mostly end together.
+            events.sort_unstable_by_key(|event| event.data.u64());
+            events.dedup_by_key(|event| event.data.u64());
+            let now_ns = clock::monotonic_ns();
+            for event in &events {
+                let Ok(job) = u32::try_from(event.data.u64()) else { return };
+                ended(JobHandle(job));
+                bucket.charge(1.0, now_ns);
+            }
+            let owed = Duration::from_nanos(bucket.debt_ns(now_ns));
+            if !owed.is_zero() {
+                clock::sleep(owed);
+            }
+        }
+    }
+
+    /// Lets [`Self::run`] return.
+    pub(crate) fn stop(&self) {
+        self.bell.notify();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::process::Command;
+    use std::sync::mpsc;
+
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_process_is_told_once_and_with_its_job() {
+        let lookout = ExitWatcher::new().unwrap();
+        let mut sleepers = [1, 2].map(|job| {
+            let process = Command::new("sleep").arg("600").spawn().unwrap();
+            let pid = Pid::from_raw(process.id().try_into().unwrap()).unwrap();
+            let pidfd = pidfd_open(pid, PidfdFlags::empty()).unwrap();
+            lookout.add_process(&pidfd, JobHandle(job)).unwrap();
+            (process, pidfd)
+        });
+        let (ended, seen) = mpsc::sync_channel(8);
+        let told: Vec<JobHandle> = std::thread::scope(|scope| {
+            scope.spawn(|| lookout.run(|job| ended.send(job).unwrap()));
+            let mut told = Vec::new();
+            for (process, _pidfd) in &mut sleepers {
+                process.kill().unwrap();
+                told.extend(seen.recv());
+                process.wait().unwrap();
+            }
+            lookout.stop();
+            told
+        });
+        assert_eq!(told, [JobHandle(1), JobHandle(2)]);
+        assert!(seen.try_recv().is_err(), "it was told of an end that there was not");
+    }
+
+    #[test]
+    fn what_ends_together_is_one_reading_of_each_job() {
+        let lookout = ExitWatcher::new().unwrap();
+        let ended = [7, 3, 7, 5, 3].map(|job| {
+            let descriptor = EventFd::new().unwrap();
+            descriptor.notify();
+            lookout.add_process(&descriptor, JobHandle(job)).unwrap();
+            descriptor
+        });
+        lookout.stop();
+        let mut told = Vec::new();
+        lookout.run(|job| told.push(job.0));
+        assert_eq!(told, [3, 5, 7]);
+        drop(ended);
+    }
+
+    #[test]
+    fn what_tells_no_ends_is_refused() {
+        let lookout = ExitWatcher::new().unwrap();
+        let file = File::open("/proc/self/exe").unwrap();
+        assert_eq!(lookout.add_events(&file, JobHandle(1)), Err(Errno::PERM));
+    }
+}

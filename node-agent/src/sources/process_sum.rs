@@ -1,0 +1,349 @@
+//! Sums over a job's processes: all that an ordinary user without a cgroup of her own gets, and the I/O of a job whose cgroups do
+//! not count it.
+//!
+//! What a process does between its last reading and its end is known when its parent waits for it; of one that nobody waits for, an
+//! ordinary user may not read the I/O any more.
+//!
+//! A tree is walked from its root with `children` of each thread (CONFIG_PROC_CHILDREN); who lost a parent stays of it. The
+//! processes of a cgroup are those of it and of all below it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use polymeter_proto::catalogue::{self, Definition, Metric, Origin, ProcessField};
+use polymeter_proto::series::Labels;
+
+use super::layout::Slot;
+use super::process_accounts::{Accounts, Process};
+use super::process_files::{Levels, read_process, value};
+use super::reading::Reading;
+use super::text_file::Outcome;
+
+/// Processes that are followed; a fork bomb is somebody else's affair.
+const PROCESSES: usize = 4096;
+
+/// Processes of a cgroup that are read at a time, of which each takes some microseconds of the sampler's. Where there are more,
+/// they take turns: of the others counts what was read last.
+const AT_A_TIME: usize = 256;
+
+/// Cgroups of one job whose processes are looked for.
+const CGROUPS: usize = 256;
+
+/// Whose processes are summed.
+#[derive(Debug)]
+enum Members {
+    /// A process and its descendants. The root is none once it has been seen.
+    Tree(Option<u32>),
+    /// All in a cgroup and below it; the next turn begins at this number.
+    Cgroup(PathBuf, u32),
+}
+
+/// The processes of one job.
+#[derive(Debug)]
+pub struct ProcessSumSource {
+    proc: PathBuf,
+    members: Members,
+    slots: Vec<Slot>,
+    fields: Vec<ProcessField>,
+    page_bytes: u64,
+    accounts: Accounts,
+    /// Whether the I/O of some process could ever be read. It may not where the agent lacks the right to it.
+    has_io: bool,
+}
+
+impl ProcessSumSource {
+    /// The process `root` and its descendants, below `proc`.
+    pub fn of_tree(proc: &Path, root: u32) -> Self {
+        let field = |origin: &Origin| match origin {
+            Origin::Processes(field) => Some(*field),
+            Origin::Text { .. } | Origin::Perf(_) | Origin::CgroupProcesses(_) | Origin::Agent(_) => None,
+        };
+        Self::new(proc, Members::Tree(Some(root)), field)
+    }
+
+    /// The processes in a cgroup and below it, below `proc`.
+    pub fn of_cgroup(proc: &Path, cgroup: &Path) -> Self {
+        let field = |origin: &Origin| match origin {
+            Origin::CgroupProcesses(field) => Some(*field),
+            Origin::Text { .. } | Origin::Perf(_) | Origin::Processes(_) | Origin::Agent(_) => None,
+        };
+        Self::new(proc, Members::Cgroup(cgroup.to_owned(), 0), field)
+    }
+
+    /// All that the catalogue has of such processes, wanted now or not: a source that was opened anew for more would not know what
+    /// has ended before.
+    fn new(proc: &Path, members: Members, field: impl Fn(&Origin) -> Option<ProcessField>) -> Self {
+        let of_metric = |metric: &'static Metric| Some((metric, metric.origins.iter().find_map(&field)?));
+        let (slots, fields) = catalogue::all()
+            .filter_map(of_metric)
+            .map(|(metric, field)| {
+                let definition = Definition { metric, instance: None };
+                (Slot { definition, labels: Labels::default() }, field)
+            })
+            .unzip();
+        let page_bytes = rustix::param::page_size() as u64;
+        Self {
+            proc: proc.to_owned(),
+            members,
+            slots,
+            fields,
+            page_bytes,
+            accounts: Accounts::default(),
+            has_io: false,
+        }
+    }
+
+    /// Reads all processes. Allocates: its cost lies in opening two files per process anyway.
+    pub fn read(&mut self, reading: &mut Reading) -> Outcome {
+        reading.clear();
+        let mut levels = Levels::default();
+        let found = match &self.members {
+            Members::Tree(root) => self.read_tree(*root, &mut levels),
+            Members::Cgroup(top, turn) => match self.read_cgroup(top, *turn, &mut levels) {
+                None => return Outcome::Gone,
+                Some((found, next)) => {
+                    self.members = Members::Cgroup(top.clone(), next);
+                    found
+                }
+            },
+        };
+        let (proc, is_tree) = (&self.proc, matches!(self.members, Members::Tree(_)));
+        let reread = |pid| read_process(proc, pid, None).map(|(process, _)| process);
+        let sums = self.accounts.update(found, reread);
+        if is_tree && levels.processes == 0 {
+            return Outcome::Gone;
+        }
+        self.has_io |= levels.io > 0;
+        let knows_io = self.has_io || levels.no_io == 0;
+        for (slot, field) in (0..).zip(&self.fields) {
+            if knows_io || !matches!(field, ProcessField::ReadBytes | ProcessField::WriteBytes) {
+                reading.set(slot, value(*field, &sums, &levels, self.page_bytes));
+            }
+        }
+        Outcome::Read
+    }
+
+    /// The tree as it is now: what was of it before and is still there, and all descendants.
+    fn read_tree(&mut self, root: Option<u32>, levels: &mut Levels) -> BTreeMap<u32, Process> {
+        let known = self.accounts.processes().map(|(pid, process)| (pid, Some(process.started)));
+        let mut queue: Vec<(u32, Option<u64>)> = known.collect();
+        // Parents before children, so that one that is waited for meanwhile is not counted in both.
+        queue.sort_by_key(|(pid, _)| self.accounts.process(*pid).map(|process| process.started));
+        queue.extend(root.map(|root| (root, None)));
+        let (mut found, mut next) = (BTreeMap::new(), 0);
+        while let Some((pid, started)) = queue.get(next).copied() {
+            next += 1;
+            if found.contains_key(&pid) {
+                continue;
+            }
+            let Some((process, own)) = read_process(&self.proc, pid, self.accounts.process(pid)) else {
+                continue;
+            };
+            if started.is_some_and(|started| started != process.started) {
+                continue;
+            }
+            found.insert(pid, process);
+            levels.add(&own);
+            if queue.len() < PROCESSES {
+                let children = children(&self.proc.join(pid.to_string()));
+                queue.extend(children.into_iter().map(|pid| (pid, None)));
+            }
+        }
+        if root.is_some_and(|root| found.contains_key(&root)) {
+            // From now on it is known by when it started: its number may be another's later.
+            self.members = Members::Tree(None);
+        }
+        found
+    }
+
+    /// The processes of a cgroup as they are now, and where the next turn begins; none where the cgroup is gone.
+    fn read_cgroup(
+        &self,
+        top: &Path,
+        turn: u32,
+        levels: &mut Levels,
+    ) -> Option<(BTreeMap<u32, Process>, u32)> {
+        let listed = listed(top)?;
+        let (known, new): (Vec<u32>, Vec<u32>) =
+            listed.iter().copied().partition(|pid| self.accounts.process(*pid).is_some());
+        // Those that nothing is known of first; of the others in turn.
+        let begin = known.partition_point(|pid| *pid < turn);
+        let in_turn = known.get(begin..).into_iter().chain(known.get(..begin)).flatten();
+        let mut read: Vec<u32> = new.iter().chain(in_turn).take(AT_A_TIME).copied().collect();
+        let next = read.last().map_or(0, |last| last + 1);
+        // Parents mostly have lower numbers than their children, and are to be read before them.
+        read.sort_unstable();
+        let mut found: BTreeMap<u32, Process> =
+            known.iter().filter_map(|pid| Some((*pid, *self.accounts.process(*pid)?))).collect();
+        for pid in read {
+            match read_process(&self.proc, pid, self.accounts.process(pid)) {
+                Some((process, own)) => {
+                    found.insert(pid, process);
+                    levels.add(&own);
+                }
+                None => drop(found.remove(&pid)),
+            }
+        }
+        Some((found, next))
+    }
+
+    /// What the values of a reading are.
+    pub fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+}
+
+/// The processes that are listed in a cgroup and all below it; none where it is gone.
+pub(crate) fn listed(top: &Path) -> Option<BTreeSet<u32>> {
+    let (mut directories, mut next) = (vec![top.to_owned()], 0);
+    let mut listed = BTreeSet::new();
+    while let Some(directory) = directories.get(next).cloned() {
+        next += 1;
+        match fs::read_to_string(directory.join("cgroup.procs")) {
+            Ok(text) => listed.extend(text.lines().filter_map(|line| line.parse::<u32>().ok())),
+            Err(_) if next == 1 => return None,
+            // It went meanwhile, or has threads only.
+            Err(_) => {}
+        }
+        let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
+        let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        let room = CGROUPS.saturating_sub(directories.len());
+        directories.extend(below.map(|entry| entry.path()).take(room));
+    }
+    Some(listed.into_iter().take(PROCESSES).collect())
+}
+
+fn children(directory: &Path) -> Vec<u32> {
+    let threads = fs::read_dir(directory.join("task")).into_iter().flatten().flatten();
+    let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    lists
+        .flat_map(|list| {
+            list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>()
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    fn place(source: &ProcessSumSource, name: &str) -> u32 {
+        let position = source.slots().iter().position(|slot| slot.definition.name() == name);
+        u32::try_from(position.unwrap()).unwrap()
+    }
+
+    fn read(source: &mut ProcessSumSource, name: &str) -> u64 {
+        let mut reading = Reading::absent(source.slots().len());
+        assert_eq!(source.read(&mut reading), Outcome::Read);
+        reading.get(place(source, name)).unwrap()
+    }
+
+    #[test]
+    fn follows_this_process_and_sees_its_end() {
+        let mut here = ProcessSumSource::of_tree(Path::new("/proc"), std::process::id());
+        assert!(read(&mut here, "process.count") >= 1);
+        assert!(read(&mut here, "process.memory.resident") > 100_000);
+        let mut nobody = ProcessSumSource::of_tree(Path::new("/proc"), u32::MAX);
+        assert_eq!(nobody.read(&mut Reading::absent(nobody.slots().len())), Outcome::Gone);
+    }
+
+    #[test]
+    fn what_an_orphan_had_used_stays_when_it_ends() {
+        let directory = tempfile::tempdir().unwrap();
+        let fifo = |name: &str| {
+            let path = directory.path().join(name);
+            assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+            path
+        };
+        let (leaf, middle) = (fifo("leaf"), fifo("middle"));
+        let file = directory.path().join("file");
+        // The middle one ends first, so that the leaf's parent is nobody of the tree.
+        let (file, leaf_go, middle_go) = (file.display(), leaf.display(), middle.display());
+        let of_leaf = format!(
+            "dd if=/dev/zero of={file} bs=1M count=3 conv=fsync 2>&-; echo ready; read x <{leaf_go}; :"
+        );
+        let of_middle = format!("sh -c '{of_leaf}' & read x <{middle_go}; :");
+        let mut root = Command::new("sh")
+            .args(["-c", &format!("sh -c \"{of_middle}\" & wait; read x; :")])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        BufReader::new(root.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
+        let mut source = ProcessSumSource::of_tree(Path::new("/proc"), root.id());
+        let names = ["process.faults.minor", "process.io.write.bytes", "process.cpu.usage"];
+        let mut last = names.map(|name| read(&mut source, name));
+        assert_eq!(read(&mut source, "process.count"), 3);
+        for (go, left) in [(middle, 2), (leaf, 1)] {
+            fs::write(&go, "\n").unwrap();
+            loop {
+                let count = read(&mut source, "process.count");
+                let now = names.map(|name| read(&mut source, name));
+                assert!(now.iter().zip(last).all(|(now, last)| *now >= last), "{now:?} after {last:?}");
+                last = now;
+                if count == left {
+                    break;
+                }
+            }
+        }
+        drop(root.stdin.take());
+        root.wait().unwrap();
+    }
+
+    #[test]
+    fn io_that_may_not_be_read_is_absent_and_not_0() {
+        let directory = tempfile::tempdir().unwrap();
+        let (proc, job) = (directory.path().join("proc"), directory.path().join("job"));
+        fs::create_dir_all(&job).unwrap();
+        fs::create_dir_all(proc.join("7")).unwrap();
+        fs::write(job.join("cgroup.procs"), "").unwrap();
+        let mut source = ProcessSumSource::of_cgroup(&proc, &job);
+        assert_eq!(read(&mut source, "io.write.bytes"), 0, "no process yet");
+        fs::write(job.join("cgroup.procs"), "7\n").unwrap();
+        fs::write(proc.join("7/stat"), "7 (a) S 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1 0 7 0 0 0").unwrap();
+        let mut reading = Reading::absent(source.slots().len());
+        assert_eq!(source.read(&mut reading), Outcome::Read);
+        assert_eq!(reading.get(place(&source, "io.write.bytes")), None);
+        fs::write(proc.join("7/io"), "read_bytes: 1\nwrite_bytes: 2\n").unwrap();
+        assert_eq!(read(&mut source, "io.write.bytes"), 2);
+        fs::remove_file(proc.join("7/io")).unwrap();
+        assert_eq!(read(&mut source, "io.write.bytes"), 2, "as it was known");
+    }
+
+    #[test]
+    fn the_processes_of_a_cgroup_take_turns_and_what_they_wrote_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let (proc, job) = (directory.path().join("proc"), directory.path().join("job"));
+        fs::create_dir_all(job.join("step_0")).unwrap();
+        let count = u32::try_from(AT_A_TIME).unwrap() + 44;
+        let write = |pid: u32, bytes: u64| {
+            let at = proc.join(pid.to_string());
+            fs::create_dir_all(&at).unwrap();
+            let stat = format!("{pid} (a) S 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1 0 {pid} 0 0 0");
+            fs::write(at.join("stat"), stat).unwrap();
+            fs::write(at.join("io"), format!("read_bytes: 0\nwrite_bytes: {bytes}\n")).unwrap();
+        };
+        let list =
+            |pids: &mut dyn Iterator<Item = u32>| pids.map(|pid| format!("{pid}\n")).collect::<String>();
+        (1..=count).for_each(|pid| write(pid, 1));
+        fs::write(job.join("cgroup.procs"), "").unwrap();
+        fs::write(job.join("step_0/cgroup.procs"), list(&mut (1..=count))).unwrap();
+        let mut source = ProcessSumSource::of_cgroup(&proc, &job);
+        assert_eq!(read(&mut source, "io.write.bytes"), AT_A_TIME as u64);
+        assert_eq!(read(&mut source, "io.write.bytes"), u64::from(count));
+        (1..=count).for_each(|pid| write(pid, 2));
+        let mut reads = 0;
+        while read(&mut source, "io.write.bytes") < 2 * u64::from(count) {
+            reads += 1;
+            assert!(reads < 3, "some process never has its turn");
+        }
+        fs::remove_dir_all(job.join("step_0")).unwrap();
+        assert_eq!(read(&mut source, "io.write.bytes"), 2 * u64::from(count), "all have ended");
+        fs::remove_dir_all(&job).unwrap();
+        assert_eq!(source.read(&mut Reading::absent(source.slots().len())), Outcome::Gone);
+    }
+}

@@ -1,0 +1,322 @@
+//! A kernel file of version 1 that counts for its own cgroup alone: the sum over the files of a cgroup and of all below it, and of
+//! those that were below it and are gone.
+//!
+//! `oom_kill` of `memory.oom_control` counts where the killed process was, `memory.failcnt` where the limit was, which with Slurm
+//! are a step and its tasks, and not the job (`memcg_memory_event`, mm/memcontrol.c).
+//!
+//! The manager opens the files of cgroups that come, and closes those that are gone; the sampler only reads.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crossbeam_queue::ArrayQueue;
+use polymeter_proto::catalogue::Form;
+use polymeter_proto::series::Kind;
+
+use super::layout::{Slot, Wanted};
+use super::read_buffer::ReadBuffer;
+use super::reading::Reading;
+use super::text_file::{OpenError, Outcome, TextFileSource};
+
+/// Files of one source, each of which takes a descriptor and less than a microsecond of a reading.
+const FILES: usize = 256;
+
+/// Files that may wait to be read, or to be closed. More come with the next look.
+const WAITING: usize = 32;
+
+/// One cgroup's file, and what it said last.
+#[derive(Debug)]
+struct Member {
+    file: TextFileSource,
+    reading: Reading,
+}
+
+/// The files of a cgroup and of all below it.
+#[derive(Debug)]
+pub struct SummedFileSource {
+    members: Vec<Member>,
+    slots: Vec<Slot>,
+    /// What the files counted that are gone, by slot.
+    gone: Vec<u64>,
+    exchange: Arc<Exchange>,
+}
+
+/// Files on their way to the sampler, and back to be closed.
+#[derive(Debug)]
+struct Exchange {
+    came: ArrayQueue<Box<Member>>,
+    left: ArrayQueue<Box<Member>>,
+}
+
+/// Looks for cgroups that come below that of a source, and has their files read with it.
+#[derive(Debug)]
+pub struct Descendants {
+    top: PathBuf,
+    name: &'static str,
+    form: Form,
+    wanted: Vec<Wanted>,
+    slots: Vec<Slot>,
+    exchange: Arc<Exchange>,
+    /// The cgroups whose files are read, with their inodes: one that was made again is another.
+    known: BTreeSet<(PathBuf, u64)>,
+    is_full: bool,
+}
+
+/// What became of a look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScanResult {
+    /// All cgroups that are there are read, or it was said before that they are too many.
+    All,
+    /// More came at once than can wait: look again soon.
+    Some,
+    /// There are more than are read.
+    TooMany,
+}
+
+impl SummedFileSource {
+    /// How many cgroups are read together.
+    pub const CGROUPS: usize = FILES;
+
+    /// The file `name` in the cgroup `top`, and in those below it as [`Descendants::scan`] finds them.
+    ///
+    /// # Errors
+    /// When that of `top` cannot be used.
+    pub fn open(
+        top: &Path,
+        name: &'static str,
+        form: Form,
+        wanted: Vec<Wanted>,
+        labels: &[(String, String)],
+    ) -> Result<(Self, Descendants), OpenError> {
+        let file = TextFileSource::open(&top.join(name), form, &wanted, labels)?;
+        let slots = file.slots().to_vec();
+        let exchange = Arc::new(Exchange { came: ArrayQueue::new(WAITING), left: ArrayQueue::new(WAITING) });
+        let mut source = Self {
+            members: vec![Member::new(file)],
+            gone: vec![0; slots.len()],
+            slots: slots.clone(),
+            exchange: Arc::clone(&exchange),
+        };
+        let (top, known) = (top.to_owned(), BTreeSet::new());
+        let mut below = Descendants { top, name, form, wanted, slots, exchange, known, is_full: false };
+        below.find(|member| {
+            source.members.push(*member);
+            true
+        });
+        Ok((source, below))
+    }
+
+    /// Makes sure that `text` has room for its files.
+    pub(crate) fn reserve(&self, text: &mut ReadBuffer) {
+        self.members.iter().for_each(|member| member.file.reserve(text));
+    }
+
+    /// Reads all files. Does not allocate.
+    pub fn read(&mut self, text: &mut ReadBuffer, reading: &mut Reading) -> Outcome {
+        while self.members.len() < FILES
+            && let Some(member) = self.exchange.came.pop()
+        {
+            self.members.push(*member);
+        }
+        let mut outcome = Outcome::Read;
+        let mut number = 0;
+        while let Some(member) = self.members.get_mut(number) {
+            match member.file.read(text, &mut member.reading) {
+                Outcome::Read | Outcome::Changed => number += 1,
+                // That of the cgroup itself: all of it is over.
+                gone if number == 0 => {
+                    outcome = gone;
+                    number += 1;
+                }
+                Outcome::Gone | Outcome::Failed(_) => {
+                    let member = self.members.swap_remove(number);
+                    for (slot, (place, gone)) in (0..).zip(self.slots.iter().zip(&mut self.gone)) {
+                        if place.definition.metric.kind == Kind::Counter {
+                            *gone = gone.saturating_add(member.reading.get(slot).unwrap_or_default());
+                        }
+                    }
+                    // The manager closes it; with no room there it is closed here.
+                    drop(self.exchange.left.push(Box::new(member)));
+                }
+            }
+        }
+        self.sum(reading);
+        outcome
+    }
+
+    /// A counter is the sum of all; of a level the highest counts.
+    fn sum(&self, reading: &mut Reading) {
+        reading.clear();
+        for (slot, (place, gone)) in (0..).zip(self.slots.iter().zip(&self.gone)) {
+            let values = self.members.iter().filter_map(|member| member.reading.get(slot));
+            reading.set(
+                slot,
+                match place.definition.metric.kind {
+                    Kind::Counter => values.fold(*gone, u64::saturating_add),
+                    Kind::Gauge => values.max().unwrap_or_default(),
+                },
+            );
+        }
+    }
+
+    /// What the values of a reading are.
+    pub fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+}
+
+impl Member {
+    /// A file with what it says now: its cgroup may be gone before it is read again.
+    fn new(mut file: TextFileSource) -> Self {
+        let mut reading = Reading::absent(file.slots().len());
+        file.read(&mut ReadBuffer::default(), &mut reading);
+        Self { reading, file }
+    }
+}
+
+impl Descendants {
+    /// Opens the files of cgroups that came since, and closes those of cgroups that are gone.
+    pub fn scan(&mut self) -> ScanResult {
+        while let Some(gone) = self.exchange.left.pop() {
+            drop(gone);
+        }
+        let exchange = Arc::clone(&self.exchange);
+        let looked = self.find(|member| exchange.came.push(member).is_ok());
+        let is_news = looked == ScanResult::TooMany && !self.is_full;
+        self.is_full |= looked == ScanResult::TooMany;
+        if looked == ScanResult::TooMany && !is_news { ScanResult::All } else { looked }
+    }
+
+    /// Hands the files of cgroups that came since to `take`, until that takes no more.
+    fn find(&mut self, mut take: impl FnMut(Box<Member>) -> bool) -> ScanResult {
+        let found = below(&self.top);
+        self.known.retain(|known| found.contains(known));
+        for cgroup in found {
+            if self.known.contains(&cgroup) {
+                continue;
+            }
+            // One place is the cgroup's own.
+            if self.known.len() + 1 >= FILES {
+                return ScanResult::TooMany;
+            }
+            let path = cgroup.0.join(self.name);
+            // What went meanwhile has nothing to be read.
+            let Ok(file) = TextFileSource::open(&path, self.form, &self.wanted, &[]) else { continue };
+            let same = file.slots().iter().map(|slot| &slot.definition);
+            if !same.eq(self.slots.iter().map(|slot| &slot.definition)) {
+                continue;
+            }
+            if !take(Box::new(Member::new(file))) {
+                return ScanResult::Some;
+            }
+            self.known.insert(cgroup);
+        }
+        ScanResult::All
+    }
+
+    /// How many cgroups below the first one are read with it.
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+}
+
+/// The cgroups below one, with their inodes.
+fn below(top: &Path) -> BTreeSet<(PathBuf, u64)> {
+    let (mut found, mut next) = (BTreeSet::new(), vec![top.to_owned()]);
+    while let Some(directory) = next.pop() {
+        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+            if found.len() > FILES || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            let Ok(inode) = entry.metadata().map(|metadata| metadata.ino()) else { continue };
+            next.push(entry.path());
+            found.insert((entry.path(), inode));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use polymeter_proto::catalogue::{self, Origin};
+
+    use super::*;
+
+    fn wanted() -> (Form, Vec<Wanted>) {
+        let mut wanted = Vec::new();
+        let mut form = Form::Keyed;
+        for metric in catalogue::all() {
+            for origin in metric.origins {
+                if let Origin::Text { file, field } = origin
+                    && file.path == "memory.oom_control"
+                {
+                    form = file.form;
+                    let definition = catalogue::find(metric.name).unwrap();
+                    wanted.push(Wanted { definition, field: *field });
+                }
+            }
+        }
+        (form, wanted)
+    }
+
+    fn write(directory: &Path, under_oom: u64, oom_kill: u64) {
+        let text = format!("oom_kill_disable 0\nunder_oom {under_oom}\noom_kill {oom_kill}\n");
+        fs::create_dir_all(directory).unwrap();
+        fs::write(directory.join("memory.oom_control"), text).unwrap();
+    }
+
+    /// Kills and whether there is an out-of-memory state.
+    fn read(source: &mut SummedFileSource) -> (u64, u64) {
+        let mut reading = Reading::absent(2);
+        source.read(&mut ReadBuffer::default(), &mut reading);
+        let value = |name: &str| {
+            let slot = source.slots().iter().position(|slot| slot.definition.name() == name).unwrap();
+            reading.get(u32::try_from(slot).unwrap()).unwrap()
+        };
+        (value("memory.events.oom_kill"), value("memory.under_oom"))
+    }
+
+    #[test]
+    fn a_job_has_what_its_steps_and_tasks_counted() {
+        let directory = tempfile::tempdir().unwrap();
+        let job = directory.path().join("job_1");
+        let task = job.join("step_0/task_0");
+        write(&job, 0, 1);
+        write(&job.join("step_0"), 0, 2);
+        let (form, wanted) = wanted();
+        let (mut source, mut below) =
+            SummedFileSource::open(&job, "memory.oom_control", form, wanted, &[]).unwrap();
+        assert_eq!(read(&mut source), (3, 0));
+        write(&task, 1, 4);
+        assert_eq!(read(&mut source), (3, 0), "nobody has looked");
+        assert_eq!(below.scan(), ScanResult::All);
+        assert_eq!((read(&mut source), below.len()), ((7, 1), 2));
+        write(&task, 0, 5);
+        assert_eq!(read(&mut source), (8, 0));
+        below.scan();
+        assert_eq!(read(&mut source), (8, 0), "each is read once");
+    }
+
+    #[test]
+    fn the_cgroups_of_one_source_are_bounded() {
+        let directory = tempfile::tempdir().unwrap();
+        let job = directory.path().join("job_1");
+        write(&job, 0, 0);
+        for step in 0..FILES + 10 {
+            write(&job.join(format!("step_{step}")), 0, 1);
+        }
+        let (form, wanted) = wanted();
+        let (mut source, mut below) =
+            SummedFileSource::open(&job, "memory.oom_control", form, wanted, &[]).unwrap();
+        assert_eq!(read(&mut source).0, FILES as u64 - 1);
+        assert_eq!([below.scan(), below.scan()], [ScanResult::TooMany, ScanResult::All], "it is said once");
+    }
+}

@@ -1,0 +1,159 @@
+//! A kernel file that stays open: one `pread`, and its layout.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use polymeter_proto::catalogue::{Form, Row};
+use rustix::io::{Errno, pread};
+
+use super::layout::{Fit, Layout, ParseError, Slot, Wanted};
+use super::read_buffer::ReadBuffer;
+use super::reading::Reading;
+
+/// The room that a file begins with; most fit.
+const ROOM_BYTES: usize = 4096;
+
+/// The largest text that is read: `/proc/stat` of a machine with 4096 CPUs has 1 MiB.
+const TEXT_BYTES: usize = 4 * 1024 * 1024;
+
+/// A kernel file, open, with the places of its wanted values.
+#[derive(Debug)]
+pub struct TextFileSource {
+    file: File,
+    path: PathBuf,
+    /// The room for its text; one that it fills may have cut it off.
+    room: usize,
+    /// How many reads it took to get all the text: files made of records give a page at a time.
+    reads: usize,
+    layout: Layout,
+}
+
+/// Why a source cannot be opened.
+#[derive(Debug)]
+pub enum OpenError {
+    /// The file cannot be opened or read.
+    Io(PathBuf, io::Error),
+    /// Its text is not what it should be.
+    Parse(PathBuf, ParseError),
+    /// Nothing of what is wanted is in it.
+    Empty(PathBuf),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(path, error) => write!(f, "{}: {error}", path.display()),
+            Self::Parse(path, error) => write!(f, "{}: {error}", path.display()),
+            Self::Empty(path) => write!(f, "{}: this kernel does not give it", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// What became of a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// All that was there last time was read.
+    Read,
+    /// What is still there was read; something came or went, and the source should be opened anew.
+    Changed,
+    /// The file is gone: the job has ended, or the device was taken away. An expected end.
+    Gone,
+    /// The read failed for another reason.
+    Failed(Errno),
+}
+
+impl TextFileSource {
+    /// Opens `path`, reads it, and finds the `wanted` values. A file whose lines come and go may have none yet: it is
+    /// dormant, without slots, until a read says that it has changed.
+    ///
+    /// # Errors
+    /// When it cannot be read, is malformed, or has none of what is wanted.
+    pub fn open(
+        path: &Path,
+        form: Form,
+        wanted: &[Wanted],
+        path_labels: &[(String, String)],
+    ) -> Result<Self, OpenError> {
+        let io_error = |error: io::Error| OpenError::Io(path.to_owned(), error);
+        let file = File::open(path).map_err(io_error)?;
+        let mut source =
+            Self { file, path: path.to_owned(), room: ROOM_BYTES, reads: 0, layout: Layout::default() };
+        let mut text = ReadBuffer::default();
+        let len = source.read_whole(&mut text).map_err(io_error)?;
+        let text = text.room(source.room).get(..len).unwrap_or_default();
+        let layout = Layout::discover(form, text, wanted, path_labels);
+        source.layout = layout.map_err(|error| OpenError::Parse(path.to_owned(), error))?;
+        // Where each device is a line, no line means that no device was used so far.
+        let may_come = wanted.iter().any(|wanted| matches!(wanted.field.row, Row::Each { .. }));
+        if source.layout.slots().is_empty() && !may_come {
+            Err(OpenError::Empty(path.to_owned()))
+        } else {
+            Ok(source)
+        }
+    }
+
+    /// Reads to the end, and learns how many reads that takes.
+    fn read_whole(&mut self, text: &mut ReadBuffer) -> io::Result<usize> {
+        let mut len = 0;
+        self.reads = 0;
+        loop {
+            if len == self.room {
+                if len >= TEXT_BYTES {
+                    return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the text is larger than 4 MiB"));
+                }
+                self.room *= 2;
+            }
+            let free = text.room(self.room).get_mut(len..).unwrap_or_default();
+            match pread(self.file.as_fd(), free, len as u64)? {
+                0 => {
+                    // An empty file is to be looked at too: its first line may come.
+                    self.reads = self.reads.max(1);
+                    return Ok(len);
+                }
+                read => len += read,
+            }
+            self.reads += 1;
+        }
+    }
+
+    /// Makes sure that `text` has room for this file.
+    pub(crate) fn reserve(&self, text: &mut ReadBuffer) {
+        text.room(self.room);
+    }
+
+    /// Reads the file once more, into `text`. Does not allocate once that has grown.
+    pub fn read(&mut self, text: &mut ReadBuffer, reading: &mut Reading) -> Outcome {
+        let room = text.room(self.room);
+        let mut len = 0;
+        for _ in 0..self.reads {
+            let free = room.get_mut(len..).unwrap_or_default();
+            match pread(self.file.as_fd(), free, len as u64) {
+                Ok(0) => break,
+                Ok(read) => len += read,
+                // ENODEV: the cgroup was removed (kernfs_get_active fails); ESRCH: the process has ended.
+                Err(Errno::NODEV | Errno::NOENT | Errno::SRCH) => return Outcome::Gone,
+                Err(errno) => return Outcome::Failed(errno),
+            }
+        }
+        match self.layout.read(room.get(..len).unwrap_or_default(), reading) {
+            // Where there is no room left, the text may have been cut off.
+            Fit::Same if len < self.room => Outcome::Read,
+            Fit::Same | Fit::Changed => Outcome::Changed,
+        }
+    }
+
+    /// What the values of a reading are.
+    pub fn slots(&self) -> &[Slot] {
+        self.layout.slots()
+    }
+
+    /// The file's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}

@@ -1,0 +1,96 @@
+//! The compact ids of a session: handed out once, and never with another meaning.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use polymeter_proto::batch::{Column, Job, Shape};
+use polymeter_proto::limits;
+use polymeter_proto::period::Period;
+use polymeter_proto::series::{
+    Identifier, JobDescriptor, JobHandle, Labels, MetricDescriptor, MetricId, SeriesId, ShapeId,
+};
+
+use crate::lanes::Group;
+use crate::sources::Slot;
+
+/// Ids that have been handed out.
+#[derive(Debug, Default)]
+pub(crate) struct Ids {
+    metrics: BTreeMap<String, MetricId>,
+    next_series: u32,
+    next_shape: u32,
+    next_job: u32,
+}
+
+/// The series of one job, or of the node: a source that is opened anew finds its ids again.
+pub(crate) type SeriesIds = BTreeMap<(MetricId, Labels), SeriesId>;
+
+impl Ids {
+    /// A job with a handle of its own.
+    pub(crate) fn job(&mut self, descriptor: JobDescriptor) -> Arc<Job> {
+        let handle = JobHandle(self.next_job);
+        self.next_job += 1;
+        Arc::new(Job { handle, descriptor })
+    }
+
+    /// Divides the slots of `source` into groups by their periods: `period` says that of each metric. Slots of which no
+    /// period is known are not wanted, and are in no group.
+    pub(crate) fn groups(
+        &mut self,
+        job: Option<&Arc<Job>>,
+        source: &Identifier,
+        series: &mut SeriesIds,
+        slots: &[Slot],
+        period: impl Fn(&str) -> Option<Period>,
+    ) -> Vec<Group> {
+        let mut by_period: BTreeMap<Period, (Vec<Column>, Vec<u32>)> = BTreeMap::new();
+        for (number, slot) in (0..).zip(slots) {
+            let Some(period) = period(&slot.definition.name()) else { continue };
+            let Some(descriptor) = slot.definition.descriptor() else { continue };
+            let (columns, numbers) = by_period.entry(period).or_default();
+            columns.push(self.column(series, descriptor, &slot.labels));
+            numbers.push(number);
+        }
+        let mut groups = Vec::new();
+        for (period, (columns, numbers)) in by_period {
+            // A node with hundreds of CPUs has more series of one source than fit into a block.
+            for (columns, numbers) in
+                columns.chunks(limits::BLOCK_COLUMNS).zip(numbers.chunks(limits::BLOCK_COLUMNS))
+            {
+                let id = ShapeId(self.next_shape);
+                self.next_shape += 1;
+                let (job, source, columns) = (job.cloned(), source.clone(), columns.to_vec());
+                let shape = Shape { id, job, source, period, columns };
+                groups.push(Group::new(Arc::new(shape), numbers.to_vec()));
+            }
+        }
+        groups
+    }
+
+    /// A shape of one series that comes when it pleases: a user's own.
+    pub(crate) fn shape_of(
+        &mut self,
+        job: Option<&Arc<Job>>,
+        source: Identifier,
+        series: &mut SeriesIds,
+        descriptor: MetricDescriptor,
+        labels: &Labels,
+    ) -> Shape {
+        let id = ShapeId(self.next_shape);
+        self.next_shape += 1;
+        let columns = vec![self.column(series, descriptor, labels)];
+        // Its rows keep no deadlines, so that no period means anything.
+        Shape { id, job: job.cloned(), source, period: Period::SECOND, columns }
+    }
+
+    fn column(&mut self, series: &mut SeriesIds, descriptor: MetricDescriptor, labels: &Labels) -> Column {
+        let next_metric = MetricId(u32::try_from(self.metrics.len()).unwrap_or(u32::MAX));
+        let metric = *self.metrics.entry(descriptor.name.as_str().to_owned()).or_insert(next_metric);
+        let next = &mut self.next_series;
+        let series = *series.entry((metric, labels.clone())).or_insert_with(|| {
+            *next += 1;
+            SeriesId(*next - 1)
+        });
+        Column { series, metric: (metric, descriptor), labels: labels.clone() }
+    }
+}

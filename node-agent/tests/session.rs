@@ -1,0 +1,95 @@
+//! The agent's side of the protocol where no simulation goes: at the limits, and where a collector refuses.
+
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a fault of a test is a failed test"
+)]
+
+mod common;
+
+use std::collections::HashSet;
+
+use common::{SESSION, delivery, flushed};
+use polymeter_agent::delivery::session::{DeliverySession, REFUSALS, SessionNotice};
+use polymeter_proto::limits;
+use polymeter_proto::wire::dictionary::Entry;
+use polymeter_proto::wire::frame::Frame;
+use polymeter_proto::wire::message::{Lost, SkipReason, ToAgent, ToCollector};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Sends all that may be sent.
+fn send_all(delivery: &mut DeliverySession) -> Vec<Vec<u8>> {
+    let mut sent = Vec::new();
+    while let Some(send) = delivery.next_send() {
+        sent.push(send.bytes().to_vec());
+        delivery.sent(0);
+    }
+    sent
+}
+
+fn refused(sequence: u64) -> ToAgent {
+    ToAgent::Refused { reason: "no".into(), versions: (1, 1), frame: Some((SESSION, sequence)) }
+}
+
+#[test]
+fn what_is_too_much_for_one_frame_comes_in_several_in_order() {
+    let mut delivery = delivery();
+    let columns = u32::try_from(limits::BLOCK_COLUMNS).unwrap();
+    let flushed = flushed(16, columns);
+    delivery.take(&flushed, 0);
+    let frames: Vec<_> = send_all(&mut delivery).iter().map(|bytes| Frame::decode(bytes).unwrap()).collect();
+    assert!(frames.len() > 1);
+    let mut known = HashSet::new();
+    for (sequence, frame) in (1..).zip(&frames) {
+        assert_eq!(frame.sequence, sequence);
+        known.extend(frame.dictionary.iter().filter_map(|entry| match entry {
+            Entry::Shape(id, _) => Some(*id),
+            Entry::Session(_) | Entry::Metric(..) | Entry::Job(..) | Entry::Series(..) => None,
+        }));
+        assert!(frame.blocks.iter().all(|block| known.contains(&block.shape)));
+    }
+    let samples: usize = frames.iter().map(Frame::samples).sum();
+    assert_eq!((samples, known.len()), (flushed.batch.samples(), 16));
+}
+
+#[test]
+fn the_oldest_frame_is_given_up_when_it_is_refused_again_and_again() {
+    let mut delivery = delivery();
+    (0..3).for_each(|_| delivery.take(&flushed(1, 1), 0));
+    assert_eq!(send_all(&mut delivery).len(), 3);
+    // Of the second it is not known yet whether it would be taken in its turn.
+    for _ in 0..REFUSALS {
+        delivery.hear(refused(2), 0);
+    }
+    assert!(send_all(&mut delivery).is_empty());
+    for _ in 1..REFUSALS {
+        delivery.hear(refused(1), 0);
+        assert_eq!(send_all(&mut delivery).len(), 3);
+    }
+    let given_up = SessionNotice::GivenUp { sequence: 1, samples: 1, reason: "no".into() };
+    assert_eq!(delivery.hear(refused(1), 0), given_up);
+    assert_eq!(delivery.hear(refused(1), 0), SessionNotice::Ordinary);
+    let sent = send_all(&mut delivery);
+    let Ok(ToCollector::Skipped { first: 1, last: 1, lost, reason, .. }) = ToCollector::decode(&sent[0])
+    else {
+        panic!("{sent:?}")
+    };
+    assert_eq!((reason, sent.len(), delivery.counts().samples_refused), (SkipReason::Refused, 3, 1));
+    assert_eq!(lost, [Lost { job: None, source: "stat".try_into().unwrap(), samples: 1 }]);
+}
+
+#[test]
+fn a_new_connection_is_reason_enough_to_send_again() {
+    let mut delivery = delivery();
+    delivery.take(&flushed(1, 1), 0);
+    let first = send_all(&mut delivery);
+    delivery.passed(4 * SECOND_NS);
+    assert!(send_all(&mut delivery).is_empty());
+    delivery.connected();
+    assert_eq!(send_all(&mut delivery), first);
+    delivery.passed(6 * SECOND_NS);
+    assert_eq!(send_all(&mut delivery), first);
+}
