@@ -5,7 +5,7 @@ use std::fmt;
 use std::process::ExitCode;
 
 use polymeter_agent::control::{Answer, Refusal};
-use polymeter_agent::log::chain;
+use polymeter_service::log::chain;
 
 /// The reason why a command failed. A message has the form `cannot VERB OBJECT: CAUSE; REMEDY`.
 #[derive(Debug)]

@@ -8,6 +8,7 @@ mod output;
 mod own_cgroups;
 #[cfg(feature = "local")]
 mod report;
+mod version;
 
 use std::process::ExitCode;
 
@@ -18,6 +19,7 @@ use failure::{ErrorFormat, Failure};
 use output::terminal;
 
 fn main() -> ExitCode {
+    polymeter_service::log::init("polymeter");
     let command_line = match CommandLine::try_parse() {
         Ok(command_line) => command_line,
         Err(error) => return help_or_wrong_usage(&error),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use polymeter_agent::control::{Answer, Status, Verb};
-use polymeter_agent::log::chain;
+use polymeter_service::log::chain;
 
 use crate::failure::Failure;
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use polymeter_agent::control::{SubjectStatus, Verb};
-use polymeter_agent::jobs::hierarchy::Mounts;
+use polymeter_agent::cgroups::Mounts;
 
 use super::agent::ask_status;
 use crate::failure::Failure;

@@ -1,6 +1,6 @@
 //! The plan of a job or a node as text, and the predicted cost of sampling.
 
-use polymeter_agent::clock;
+use polymeter_service::clock;
 use polymeter_agent::control::{PlanLine, Predicted, RefusedLine};
 
 use crate::output::table::{head, table};

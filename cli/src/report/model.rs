@@ -1,57 +1,57 @@
-//! Gathers a report out of a store.
+//! The contents of a report, as they are written as JSON.
 
 use polymeter_proto::ledger::Tally;
-use polymeter_store::StoreError;
-use polymeter_store::reader::{JobRow, LedgerRow, LossRow, Of, Reader, SeriesRow};
 use serde::Serialize;
 
-use super::hardware::{Hardware, Limit};
-use super::history::{self, Instant, Phase, PlanChange, Refused};
-use super::outcome::Outcome;
-use super::rates::{self, Rates};
-use super::units;
+use crate::output::units;
 
-/// What is known of a job.
+/// The report of a job.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) job: String,
     pub(crate) nodes: Vec<String>,
     pub(crate) owner: Option<String>,
-    /// Seconds from the begin to the end, or to the last sample of a job that goes on.
+    /// Seconds from the start to the end, or to the last sample of a running job.
     pub(crate) wall_s: f64,
     pub(crate) ended: bool,
-    /// Nodes on which it ended with its agent: when is not known.
+    /// The nodes whose agent was lost, so that the end of the job there is unknown.
     pub(crate) lost_nodes: Vec<String>,
-    /// How it ended, as far as the scheduler told.
     #[serde(flatten)]
     pub(crate) outcome: Outcome,
-    pub(crate) used: Used,
+    pub(crate) used: Usage,
     pub(crate) series: Vec<SeriesReport>,
     pub(crate) ledger: Tally,
-    /// Taken, and lost with frames that the agent had to drop or to give up.
+    /// Samples taken and lost with frames that the agent dropped.
     pub(crate) skipped: u64,
-    /// Taken, and rejected by the collector.
+    /// Samples taken and rejected by the collector.
     pub(crate) rejected: u64,
-    /// Taken, and stored apart from others because of their times.
-    pub(crate) apart: u64,
-    /// Taken, and nothing says what became of them.
+    /// Samples taken and quarantined because of their times.
+    pub(crate) quarantined: u64,
+    /// Samples taken whose fate is unknown.
     pub(crate) unknown: u64,
-    /// By node and source.
+    /// The ledger by node and source.
     pub(crate) sources: Vec<SourceReport>,
     pub(crate) stored: u64,
-    /// Samples that never reached the store.
     pub(crate) losses: Vec<LossReport>,
     pub(crate) phases: Vec<Phase>,
-    pub(crate) marks: Vec<Instant>,
+    pub(crate) marks: Vec<MarkedInstant>,
     pub(crate) plan_changes: Vec<PlanChange>,
-    /// What was requested at submission and was not granted.
-    pub(crate) refused_requests: Vec<Refused>,
-    pub(crate) measuring: Option<Measuring>,
-    /// What the reader has to know of how this came about.
+    /// The refused requests of the submission.
+    pub(crate) refused_requests: Vec<RefusedRequest>,
+    pub(crate) measuring: Option<MeasuringCost>,
+    /// Remarks on how the numbers came about.
     pub(crate) notes: Vec<String>,
 }
 
-/// What became of the samples of one source.
+/// The final state of a job, as far as the scheduler reported it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Outcome {
+    pub(crate) state: Option<String>,
+    pub(crate) exit_code: Option<i64>,
+    pub(crate) exit_signal: Option<i64>,
+}
+
+/// The fate of the samples of one source.
 #[derive(Debug, Serialize)]
 pub(crate) struct SourceReport {
     pub(crate) node: String,
@@ -60,16 +60,9 @@ pub(crate) struct SourceReport {
     pub(crate) tally: Tally,
     pub(crate) skipped: u64,
     pub(crate) rejected: u64,
-    pub(crate) apart: u64,
+    pub(crate) quarantined: u64,
     pub(crate) stored: u64,
     pub(crate) unknown: u64,
-}
-
-impl From<LedgerRow> for SourceReport {
-    fn from(row: LedgerRow) -> Self {
-        let LedgerRow { session_id: _, node, source, tally, skipped, rejected, apart, stored, unknown } = row;
-        Self { node, source, tally, skipped, rejected, apart, stored, unknown }
-    }
 }
 
 /// Samples that never reached the store.
@@ -77,32 +70,25 @@ impl From<LedgerRow> for SourceReport {
 pub(crate) struct LossReport {
     pub(crate) node: String,
     pub(crate) source: Option<String>,
-    /// How many; 0 for the reason `unknown`: of an agent that ended without a word nobody knows.
+    /// The number of samples; 0 for the reason `unknown`: the number that a lost agent had taken is not known.
     pub(crate) samples: u64,
     pub(crate) reason: String,
-    /// When the oldest of them was taken, in seconds since the job began.
+    /// The time of the oldest of them, in seconds since the start of the job.
     pub(crate) first_s: f64,
-    /// When the newest of them was taken, in seconds since the job began.
+    /// The time of the newest of them, in seconds since the start of the job.
     pub(crate) last_s: f64,
 }
 
 impl LossReport {
-    /// Whether it is a time of which nothing is known.
+    /// Whether it is an interval for which nothing is known.
     pub(crate) fn is_gap(&self) -> bool {
         self.reason == "unknown"
     }
-
-    fn new(row: LossRow, began_ns: i64) -> Self {
-        let LossRow { node, source, samples, reason, first_time_ns, last_time_ns, .. } = row;
-        let since_begin = |time_ns| units::seconds_between(began_ns, time_ns);
-        let (first_s, last_s) = (since_begin(first_time_ns), since_begin(last_time_ns));
-        Self { node, source, samples, reason, first_s, last_s }
-    }
 }
 
-/// Totals of what a job used. What was not sampled is absent.
+/// The resource usage of a job. What was not sampled is absent.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Used {
+pub(crate) struct Usage {
     pub(crate) cpu_s: Option<f64>,
     pub(crate) user_s: Option<f64>,
     pub(crate) system_s: Option<f64>,
@@ -115,9 +101,9 @@ pub(crate) struct Used {
     pub(crate) cpu_migrations: Option<f64>,
 }
 
-/// Exact totals of a command and all that it has waited for, as the kernel tells them at its end.
+/// The exact totals of a command and of the processes it waited for, which the kernel reports at its end.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Totals {
+pub(crate) struct KernelTotals {
     pub(crate) user_s: f64,
     pub(crate) system_s: f64,
     pub(crate) peak_memory_bytes: f64,
@@ -126,15 +112,15 @@ pub(crate) struct Totals {
     pub(crate) context_switches: f64,
 }
 
-/// What the measuring itself cost.
+/// The cost of the measurement itself.
 #[derive(Debug, Serialize)]
-pub(crate) struct Measuring {
+pub(crate) struct MeasuringCost {
     pub(crate) cpu_s: f64,
     /// Percent of one core over the job's wall time.
     pub(crate) core_percent: f64,
 }
 
-/// How one series went.
+/// The summary of one series.
 #[derive(Debug, Serialize)]
 pub(crate) struct SeriesReport {
     pub(crate) metric: String,
@@ -142,41 +128,42 @@ pub(crate) struct SeriesReport {
     pub(crate) node: String,
     pub(crate) unit: String,
     pub(crate) kind: String,
-    /// The unit of `least`, `mean` and `most` of a counter; none of a gauge, where it is `unit`.
+    /// The unit of `min`, `mean` and `max` of a counter; none for a gauge, where it is `unit`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) rate_unit: Option<&'static str>,
-    /// The least time over which a counter's rates are taken, in seconds; none where each is taken between two samples.
+    /// The minimum length of the windows of a counter's rates, in seconds; none if each lies between two samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) window_s: Option<f64>,
-    /// Whether a rate is above what the node's CPUs can do even over the whole time, and was lowered to that.
+    /// Whether a rate exceeds the capacity of the node's CPUs even over the whole time, and was lowered to it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_clamped: bool,
     pub(crate) samples: u64,
-    /// The period that was last in force, as people write it.
+    /// The last period in force.
     pub(crate) period: Option<String>,
-    /// Of a gauge the values, of a counter what it grew per second, in `rate_unit`.
-    pub(crate) least: Option<f64>,
+    /// The minimum of the values of a gauge, or of the rates of a counter in `rate_unit`.
+    pub(crate) min: Option<f64>,
     pub(crate) mean: Option<f64>,
-    pub(crate) most: Option<f64>,
-    /// What a counter grew by in all.
+    pub(crate) max: Option<f64>,
+    /// The total increase of a counter.
     pub(crate) growth: Option<f64>,
-    /// Whether it is of a step or a task, whose values are in the job's own, too.
+    /// Whether it belongs to a step or a task, whose values are contained in the job's own.
     #[serde(skip)]
-    pub(crate) is_of_part: bool,
+    pub(crate) is_of_step: bool,
+    /// The values of a gauge, or the rates of a counter, by time in nanoseconds.
     #[serde(skip)]
     pub(crate) points: Vec<(i64, f64)>,
 }
 
 impl SeriesReport {
-    /// The metric with its labels, and before it the node where there are several.
-    pub(crate) fn name(&self, several_nodes: bool) -> String {
+    /// The metric with its labels; with the node in front if the job has several.
+    pub(crate) fn name(&self, has_several_nodes: bool) -> String {
         let labels = if self.labels.is_empty() { String::new() } else { format!("{{{}}}", self.labels) };
-        let node = if several_nodes { format!("{} ", self.node) } else { String::new() };
+        let node = if has_several_nodes { format!("{} ", self.node) } else { String::new() };
         format!("{node}{}{labels}", self.metric)
     }
 
-    /// One of its points as people read it.
-    pub(crate) fn shown(&self, value: Option<f64>) -> String {
+    /// Formats one of its points.
+    pub(crate) fn point_text(&self, value: Option<f64>) -> String {
         match (value, self.rate_unit) {
             (None, _) => "-".to_owned(),
             (Some(value), Some(rate_unit)) => units::rate_in(rate_unit, value),
@@ -184,26 +171,79 @@ impl SeriesReport {
         }
     }
 
-    /// Whether there is more to see than one value.
-    pub(crate) fn changed(&self) -> bool {
+    /// Whether its value changed, or it has too few samples to know.
+    pub(crate) fn has_changed(&self) -> bool {
         match self.growth {
             Some(growth) => growth != 0.0,
-            None => self.least != self.most || self.samples <= 2,
+            None => self.min != self.max || self.samples <= 2,
         }
     }
 }
 
+/// A phase that a user marked.
+#[derive(Debug, PartialEq, Serialize)]
+pub(crate) struct Phase {
+    pub(crate) name: String,
+    pub(crate) node: String,
+    /// Seconds after the start of the job; none if only the end was marked.
+    pub(crate) begin_s: Option<f64>,
+    /// Seconds after the start of the job; none if only the begin was marked.
+    pub(crate) end_s: Option<f64>,
+    pub(crate) actor: Option<String>,
+}
+
+/// An instant that a user marked.
+#[derive(Debug, PartialEq, Serialize)]
+pub(crate) struct MarkedInstant {
+    pub(crate) name: String,
+    pub(crate) node: String,
+    /// Seconds after the start of the job.
+    pub(crate) at_s: f64,
+    pub(crate) actor: Option<String>,
+}
+
+/// A change of a metric's period.
+#[derive(Debug, PartialEq, Serialize)]
+pub(crate) struct PlanChange {
+    /// Seconds after the start of the job.
+    pub(crate) at_s: f64,
+    pub(crate) node: String,
+    pub(crate) metric: String,
+    /// The previous period; none if the metric was not sampled.
+    pub(crate) old: Option<String>,
+    /// The new period; none if the metric is no longer sampled.
+    pub(crate) new: Option<String>,
+    pub(crate) reason: String,
+    pub(crate) actor: Option<String>,
+    /// The end of a lease, in seconds after the start of the job.
+    pub(crate) until_s: Option<f64>,
+}
+
+/// A request of the submission that was refused.
+#[derive(Debug, PartialEq, Serialize)]
+pub(crate) struct RefusedRequest {
+    /// Seconds after the start of the job.
+    pub(crate) at_s: f64,
+    pub(crate) node: String,
+    /// The selector, or the whole request as it was written if it cannot be parsed.
+    pub(crate) request: String,
+    /// The requested period.
+    pub(crate) period: Option<String>,
+    pub(crate) actor: Option<String>,
+    pub(crate) reason: String,
+}
+
 impl Report {
-    /// Adds exact totals of a command. Where it had a cgroup they only fill what was not sampled, since they leave out
-    /// what was never waited for; where it had none they replace what its processes showed while they lived. Where they
-    /// are more than its cgroup saw it has left that.
-    pub(crate) fn use_totals(&mut self, totals: &Totals, had_cgroup: bool) {
+    /// Adds the exact totals of a command. With a cgroup they fill only what was not sampled, since they omit processes that
+    /// were not waited for. Without one they replace what its processes showed while they ran. If they exceed what the
+    /// cgroup counted, the command has left it.
+    pub(crate) fn add_kernel_totals(&mut self, totals: &KernelTotals, has_cgroup: bool) {
         let total_s = totals.user_s + totals.system_s;
-        let has_left = had_cgroup && self.used.cpu_s.is_some_and(|seen_s| exceeds(total_s, seen_s));
+        let has_left = has_cgroup && self.used.cpu_s.is_some_and(|counted_s| exceeds(total_s, counted_s));
         let used = &mut self.used;
-        let put = |place: &mut Option<f64>, total: f64| {
-            if !had_cgroup || place.is_none() || (has_left && *place < Some(total)) {
-                *place = Some(total);
+        let put = |value: &mut Option<f64>, total: f64| {
+            if !has_cgroup || value.is_none() || (has_left && *value < Some(total)) {
+                *value = Some(total);
             }
         };
         put(&mut used.user_s, totals.user_s);
@@ -214,177 +254,40 @@ impl Report {
         put(&mut used.page_faults, totals.page_faults);
         put(&mut used.page_faults_major, totals.page_faults_major);
         put(&mut used.context_switches, totals.context_switches);
-        if !had_cgroup {
-            // Counted in user mode only, where nobody migrates.
+        if !has_cgroup {
+            // Counted in user mode only, where no migration happens.
             used.cpu_migrations = None;
         }
         if has_left {
             self.notes.push(
-                "the command left its cgroup: the totals above are getrusage's, the series and the remaining totals show only what ran inside"
+                "the command left its cgroup: the totals above are those of getrusage(2); the series and the other totals cover only the processes in the cgroup"
                     .to_owned(),
             );
         }
     }
 
-    /// Adds what the measuring cost: CPU time of everything that measured.
-    pub(crate) fn measure(&mut self, cpu_s: f64) {
+    /// Adds the CPU time that the measurement used.
+    pub(crate) fn add_measuring_cost(&mut self, cpu_s: f64) {
         let core_percent = if self.wall_s > 0.0 { 100.0 * cpu_s / self.wall_s } else { 0.0 };
-        self.measuring = Some(Measuring { cpu_s, core_percent });
+        self.measuring = Some(MeasuringCost { cpu_s, core_percent });
     }
 }
 
-/// Whether the kernel's total of CPU time is more than a cgroup saw, and not only otherwise rounded, or used before the
-/// command entered the cgroup.
-fn exceeds(total_s: f64, seen_s: f64) -> bool {
-    const ABOUT: f64 = 1.05;
-    const BEFORE_S: f64 = 0.05;
-    total_s > seen_s * ABOUT + BEFORE_S
+/// Whether the kernel's total of CPU time exceeds that of the cgroup by more than rounding and the time before the command
+/// entered the cgroup.
+fn exceeds(total_s: f64, counted_s: f64) -> bool {
+    const ROUNDING: f64 = 1.05;
+    const BEFORE_ENTRY_S: f64 = 0.05;
+    total_s > counted_s * ROUNDING + BEFORE_ENTRY_S
 }
 
-/// Everything that the store knows of `job`. A node has so many CPUs as `cpus` says, or else the store.
-pub(crate) fn gather(reader: &mut Reader, job: &JobRow, cpus: Option<usize>) -> Result<Report, StoreError> {
-    let rows = reader.series(Of::Job(job.job_key))?;
-    let hardware = Hardware::gather(reader, job, &rows, cpus)?;
-    let changes = reader.plan_changes(Some(job.job_key))?;
-    let first_ns = rows.iter().filter_map(|row| row.first_time_ns).min();
-    let last_ns = rows.iter().filter_map(|row| row.last_time_ns).max();
-    let end_ns = job.ended_ns.or(last_ns).unwrap_or(job.started_ns);
-    let mut series = Vec::new();
-    for row in rows.into_iter().filter(|row| row.count > 0) {
-        let values = reader.points(row.series_id, i64::MIN..i64::MAX)?;
-        // Changes are told of the job's own series alone.
-        let changes = if is_of_part(&row) { &[][..] } else { changes.as_slice() };
-        let in_force = changes.iter().rfind(|change| change.metric == row.metric && change.node == row.node);
-        let period = in_force.and_then(|change| change.new_period_us).and_then(history::period);
-        // A device has no line until the job uses it: what it shows first was done since the job began.
-        let from_zero = row.metric.starts_with("io.") && row.first_time_ns > first_ns;
-        let limit = hardware.limit(&row);
-        series.push(summarise(row, &values, period, from_zero, limit));
-    }
-    let (mut ledger, mut skipped, mut rejected, mut apart, mut unknown) = (Tally::default(), 0, 0, 0, 0);
-    let mut sources = Vec::new();
-    for row in reader.ledger(Some(job.job_key))? {
-        ledger.add(&row.tally);
-        skipped += row.skipped;
-        rejected += row.rejected;
-        apart += row.apart;
-        unknown += row.unknown;
-        sources.push(SourceReport::from(row));
-    }
-    let losses = reader.losses(Some(job.job_key))?.into_iter();
-    let losses = losses.map(|loss| LossReport::new(loss, job.started_ns)).collect();
-    let (phases, marks) = history::phases(reader.marks(Some(job.job_key))?, job.started_ns);
-    Ok(Report {
-        job: job.job_id.clone(),
-        nodes: job.nodes.clone(),
-        owner: job.owner.clone().or_else(|| job.owner_uid.map(|uid| format!("uid {uid}"))),
-        wall_s: units::seconds_between(job.started_ns, end_ns),
-        ended: job.ended_ns.is_some(),
-        lost_nodes: job.lost_nodes.clone(),
-        outcome: Outcome { state: job.state.clone(), exit_code: job.exit_code, exit_signal: job.exit_signal },
-        used: used(&series),
-        stored: series.iter().map(|series| series.samples).sum(),
-        series,
-        ledger,
-        skipped,
-        rejected,
-        apart,
-        unknown,
-        sources,
-        losses,
-        phases,
-        marks,
-        plan_changes: history::changes(&changes, job.started_ns),
-        refused_requests: history::refused(reader.refused_requests(job.job_key)?, job.started_ns),
-        measuring: None,
-        notes: Vec::new(),
-    })
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Whether a series is of a step of the job or of a task of one.
-fn is_of_part(row: &SeriesRow) -> bool {
-    ["step", "task"].into_iter().any(|label| row.labels.get(label).is_some())
-}
-
-/// A counter that begins `from_zero` had no line before its first sample. None of its rates is above `limit` per second.
-fn summarise(
-    row: SeriesRow,
-    values: &[(i64, f64)],
-    period: Option<String>,
-    from_zero: bool,
-    limit: Option<Limit>,
-) -> SeriesReport {
-    let counter = row.kind == "counter";
-    let (rate_unit, factor) = units::rate_unit(&row.metric, &row.unit);
-    let Rates { points, window_ns, is_clamped } = if counter {
-        rates_within(&row.metric, values, limit, factor)
-    } else {
-        Rates { points: values.to_vec(), ..Rates::default() }
-    };
-    let all = || points.iter().map(|(_, value)| *value).filter(|value| !value.is_nan());
-    let begin = values.first().map(|(_, first)| if from_zero { 0.0 } else { *first });
-    let growth = begin.zip(values.last()).filter(|_| counter).map(|(first, (_, last))| last - first);
-    let span_s = values
-        .first()
-        .zip(values.last())
-        .map_or(0.0, |((first, _), (last, _))| units::seconds_between(*first, *last));
-    let mean = match growth {
-        Some(growth) => (span_s > 0.0).then(|| growth / span_s * factor),
-        None => (all().count() > 0).then(|| all().sum::<f64>() / units::to_f64(all().count() as u64)),
-    };
-    SeriesReport {
-        metric: row.metric.clone(),
-        labels: row.labels.to_string(),
-        node: row.node.clone(),
-        unit: row.unit.clone(),
-        kind: row.kind.clone(),
-        rate_unit: counter.then_some(rate_unit),
-        window_s: window_ns.map(|window_ns| units::seconds_between(0, window_ns)),
-        is_clamped,
-        samples: row.count,
-        period,
-        // Windows that overlap may all miss what happens at both ends: a mean outside of them would look wrong.
-        least: all().chain(mean.filter(|_| counter)).reduce(f64::min),
-        mean,
-        most: all().chain(mean.filter(|_| counter && !is_clamped)).reduce(f64::max),
-        growth,
-        is_of_part: is_of_part(&row),
-        points,
-    }
-}
-
-/// The rates of a counter, multiplied by `factor`. A job that used more than the scheduler gave it is believed.
-fn rates_within(metric: &str, values: &[(i64, f64)], limit: Option<Limit>, factor: f64) -> Rates {
-    let window_ns = rates::window_ns(metric);
-    let mut found = rates::rates(values, window_ns, limit.map(|limit| limit.rate));
-    if found.is_clamped && limit.is_some_and(|limit| !limit.is_hard) {
-        found = rates::rates(values, window_ns, None);
-    }
-    found.points.iter_mut().for_each(|(_, rate)| *rate *= factor);
-    found
-}
-
-fn used(series: &[SeriesReport]) -> Used {
-    let of = |names: &[&str]| -> Vec<&SeriesReport> {
-        let whole = || series.iter().filter(|series| !series.is_of_part);
-        let found = names.iter().find(|name| whole().any(|series| series.metric == **name));
-        whole().filter(|series| Some(&series.metric.as_str()) == found).collect()
-    };
-    let growth = |names: &[&str]| {
-        of(names).iter().filter_map(|series| series.growth).reduce(|sum, growth| sum + growth)
-    };
-    let most = |names: &[&str]| of(names).iter().filter_map(|series| series.most).reduce(f64::max);
-    let seconds = |ns: Option<f64>| ns.map(|ns| ns / 1e9);
-    Used {
-        cpu_s: seconds(growth(&["cpu.usage", "process.cpu.usage", "perf.task_clock"])),
-        user_s: seconds(growth(&["cpu.user", "process.cpu.user"])),
-        system_s: seconds(growth(&["cpu.system", "process.cpu.system"])),
-        peak_memory_bytes: most(&["memory.peak", "memory.current", "process.memory.resident"]),
-        read_bytes: growth(&["io.read.bytes", "process.io.read.bytes"]),
-        written_bytes: growth(&["io.write.bytes", "process.io.write.bytes"]),
-        page_faults: growth(&["perf.page_faults", "memory.pgfault", "process.faults.minor"]),
-        page_faults_major: growth(&["perf.page_faults_major", "memory.pgmajfault", "process.faults.major"]),
-        context_switches: growth(&["perf.context_switches"]),
-        cpu_migrations: growth(&["perf.cpu_migrations"]),
+    #[test]
+    fn only_clearly_more_cpu_time_means_that_the_cgroup_was_left() {
+        assert!(exceeds(1.2, 1.0) && exceeds(0.1, 0.0));
+        assert!(!exceeds(1.04, 1.0) && !exceeds(0.04, 0.0));
     }
 }

@@ -1,4 +1,4 @@
-//! The directory of a bundle: files go in, and in the end the manifest.
+//! The directory of a bundle.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -9,87 +9,90 @@ use serde::Serialize;
 
 use super::manifest::{self, BYTES_MAX, Manifest};
 use crate::failure::Failure;
+use crate::output::printable::printable_json;
 
-/// How deep a bundle's directories may lie. More is none of ours, and a loop of mounts would never end.
+/// The maximum depth of directories in a bundle. It ends the search in a loop of mounts.
 const DEPTH_MAX: usize = 8;
 
-/// A bundle that is being made.
+/// The directory of a bundle that is being made.
 #[derive(Debug)]
-pub(super) struct Directory {
+pub(super) struct BundleDirectory {
     path: PathBuf,
 }
 
-impl Directory {
-    /// A new one, or one that is there and has nothing in it.
-    pub(super) fn make(path: &Path) -> Result<Self, Failure> {
-        fs::create_dir_all(path).map_err(|error| cannot("make", path, &error))?;
-        let mut entries = fs::read_dir(path).map_err(|error| cannot("read", path, &error))?;
+impl BundleDirectory {
+    /// Creates the directory, or uses an existing empty one.
+    pub(super) fn create(path: &Path) -> Result<Self, Failure> {
+        fs::create_dir_all(path).map_err(|error| io_failure("create", path, &error))?;
+        let mut entries = fs::read_dir(path).map_err(|error| io_failure("read", path, &error))?;
         if entries.next().is_some() {
             let path = path.display();
-            return Err(Failure::Refused(format!("{path} is not empty; say another directory with --out")));
+            return Err(Failure::Failed(format!(
+                "cannot create {path}: the directory is not empty; name another with --out"
+            )));
         }
         Ok(Self { path: path.to_owned() })
     }
 
-    /// One whose files are there already.
+    /// Uses a directory with results.
     pub(super) fn of_results(path: &Path) -> Result<Self, Failure> {
         if path.is_dir() {
             return Ok(Self { path: path.to_owned() });
         }
-        Err(Failure::Refused(format!("{} is no directory", path.display())))
+        Err(Failure::Failed(format!("cannot seal {}: not a directory", path.display())))
     }
 
-    /// Where a file of this name lies.
+    /// Returns the path of a file.
     pub(super) fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// A file that is to be written piece by piece.
-    pub(super) fn create(&self, name: &str) -> Result<File, Failure> {
+    /// Creates a file.
+    pub(super) fn create_file(&self, name: &str) -> Result<File, Failure> {
         let path = self.file(name);
-        File::create(&path).map_err(|error| cannot("write", &path, &error))
+        File::create(&path).map_err(|error| io_failure("write", &path, &error))
     }
 
-    /// Puts a text there.
-    pub(super) fn text(&self, name: &str, text: &str) -> Result<(), Failure> {
+    /// Adds a text file.
+    pub(super) fn add_text(&self, name: &str, text: &str) -> Result<(), Failure> {
         let path = self.file(name);
-        fs::write(&path, text).map_err(|error| cannot("write", &path, &error))
+        fs::write(&path, text).map_err(|error| io_failure("write", &path, &error))
     }
 
-    /// Puts a value there as JSON.
-    pub(super) fn json(&self, name: &str, value: &impl Serialize) -> Result<(), Failure> {
+    /// Adds a value as a JSON file. Invisible characters are escaped.
+    pub(super) fn add_json(&self, name: &str, value: &impl Serialize) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(value)
-            .map_err(|error| Failure::refused(&format!("cannot write {name}"), &error))?;
-        self.text(name, &(text + "\n"))
+            .map_err(|error| Failure::because(&format!("cannot write {name}"), &error))?;
+        self.add_text(name, &(printable_json(&text).into_owned() + "\n"))
     }
 
-    /// Writes the manifest of all that is there.
-    pub(super) fn seal(&self) -> Result<(), Failure> {
-        let found = found(&self.path).map_err(|error| cannot("read", &self.path, &error))?;
-        self.text(manifest::NAME, &found.to_string())
+    /// Adds the manifest of all files.
+    pub(super) fn add_manifest(&self) -> Result<(), Failure> {
+        let files = hash_files(&self.path).map_err(|error| io_failure("read", &self.path, &error))?;
+        self.add_text(manifest::NAME, &files.to_string())
     }
 }
 
-/// What the manifest of the bundle at `path` says.
-pub(super) fn said(path: &Path) -> Result<Manifest, Failure> {
-    let place = path.join(manifest::NAME);
+/// Reads the manifest of the bundle at `path`.
+pub(super) fn read_manifest(path: &Path) -> Result<Manifest, Failure> {
+    let path = path.join(manifest::NAME);
     let mut text = String::new();
-    // Opening a FIFO would wait for ever.
-    if fs::symlink_metadata(&place).is_ok_and(|metadata| !metadata.is_file()) {
-        return Err(Failure::Refused(format!("{} is no file", place.display())));
+    // Opening a FIFO would block.
+    if fs::symlink_metadata(&path).is_ok_and(|metadata| !metadata.is_file()) {
+        return Err(Failure::Failed(format!("cannot read {}: not a regular file", path.display())));
     }
-    File::open(&place)
+    File::open(&path)
         .and_then(|file| file.take(BYTES_MAX + 1).read_to_string(&mut text))
-        .map_err(|error| cannot("read", &place, &error))?;
+        .map_err(|error| io_failure("read", &path, &error))?;
     if text.len() as u64 > BYTES_MAX {
-        return Err(Failure::Refused(format!("{} has more than {BYTES_MAX} bytes", place.display())));
+        return Err(Failure::Failed(format!("cannot read {}: more than {BYTES_MAX} bytes", path.display())));
     }
     Manifest::parse(&text)
-        .map_err(|line| Failure::Refused(format!("{}:{}: no hash and path", place.display(), line.0)))
+        .map_err(|line| Failure::Failed(format!("{}:{}: expected a hash and a path", path.display(), line.0)))
 }
 
-/// All files of the directory at `path`, and their hashes.
-pub(super) fn found(path: &Path) -> io::Result<Manifest> {
+/// Returns all files of the directory at `path`, with their hashes.
+pub(super) fn hash_files(path: &Path) -> io::Result<Manifest> {
     let mut files = BTreeMap::new();
     walk(path, "", DEPTH_MAX, &mut files)?;
     files.remove(manifest::NAME);
@@ -98,7 +101,7 @@ pub(super) fn found(path: &Path) -> io::Result<Manifest> {
 
 fn walk(path: &Path, prefix: &str, depth: usize, files: &mut BTreeMap<String, String>) -> io::Result<()> {
     let Some(depth) = depth.checked_sub(1) else {
-        return Err(io::Error::other(format!("{prefix} lies deeper than {DEPTH_MAX} directories")));
+        return Err(io::Error::other(format!("{prefix} is nested deeper than {DEPTH_MAX} directories")));
     };
     for entry in fs::read_dir(path)? {
         let entry = entry?;
@@ -112,15 +115,15 @@ fn walk(path: &Path, prefix: &str, depth: usize, files: &mut BTreeMap<String, St
             let hash = manifest::hash(&entry.path());
             files.insert(name.clone(), hash.map_err(|error| io::Error::other(format!("{name}: {error}")))?);
         } else {
-            // A link would let another file pass for one of the bundle's.
+            // A link would lead to a file outside of the bundle.
             return Err(io::Error::other(format!(
-                "{name:?} is neither a file nor a directory with a plain name"
+                "{name:?} is neither a regular file nor a directory, or its name contains a line feed"
             )));
         }
     }
     Ok(())
 }
 
-pub(super) fn cannot(what: &str, path: &Path, error: &io::Error) -> Failure {
-    Failure::Refused(format!("cannot {what} {}: {error}", path.display()))
+pub(super) fn io_failure(verb: &str, path: &Path, error: &io::Error) -> Failure {
+    Failure::Failed(format!("cannot {verb} {}: {error}", path.display()))
 }

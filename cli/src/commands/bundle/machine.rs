@@ -1,4 +1,4 @@
-//! What machine this is, as far as it matters to who wants to measure the same again.
+//! Information about the machine that matters for repeating a measurement.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use polymeter_agent::cgroups::Mounts;
 use serde::Serialize;
 
-/// The machine on which a bundle is made. What cannot be found out is absent.
+/// The machine on which a bundle is made. Unknown values are absent.
 #[derive(Debug, PartialEq, Serialize)]
-pub(super) struct Machine {
+pub(super) struct MachineInfo {
     name: Option<String>,
     kernel: Option<String>,
     kernel_build: Option<String>,
@@ -19,25 +19,25 @@ pub(super) struct Machine {
     clock_source: Option<String>,
     frequency_governor: Option<String>,
     perf_event_paranoid: Option<i64>,
-    /// Which cgroup hierarchies there are.
-    cgroups: Cgroups,
+    /// The mounted cgroup hierarchies.
+    cgroups: CgroupInfo,
 }
 
 #[derive(Debug, Default, PartialEq, Serialize)]
-struct Cgroups {
+struct CgroupInfo {
     v1: BTreeMap<String, PathBuf>,
     v2: Option<PathBuf>,
-    /// The controllers that version 2 has.
+    /// The controllers of version 2.
     v2_controllers: Vec<String>,
 }
 
-impl Machine {
-    /// The machine whose root directory is `root`.
-    pub(super) fn look(root: &Path) -> Self {
-        let read = |path: &str| fs::read_to_string(root.join(path)).ok();
-        let line = |path: &str| Some(read(path)?.trim().to_owned());
-        let cpuinfo = read("proc/cpuinfo").unwrap_or_default();
-        let meminfo = read("proc/meminfo").unwrap_or_default();
+impl MachineInfo {
+    /// Reads the information below the root directory `root`.
+    pub(super) fn read(root: &Path) -> Self {
+        let text = |path: &str| fs::read_to_string(root.join(path)).ok();
+        let line = |path: &str| Some(text(path)?.trim().to_owned());
+        let cpuinfo = text("proc/cpuinfo").unwrap_or_default();
+        let meminfo = text("proc/meminfo").unwrap_or_default();
         Self {
             name: line("proc/sys/kernel/hostname"),
             kernel: line("proc/sys/kernel/osrelease"),
@@ -55,17 +55,17 @@ impl Machine {
     }
 }
 
-/// The value of the first line `name : value`.
+/// Returns the value of the first line `name : value`.
 fn field(text: &str, name: &str) -> Option<String> {
     let lines = text.lines().filter_map(|line| line.split_once(':'));
     lines.into_iter().find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim().to_owned())
 }
 
-fn cgroups(root: &Path) -> Cgroups {
-    let Ok(mounts) = Mounts::read(root) else { return Cgroups::default() };
+fn cgroups(root: &Path) -> CgroupInfo {
+    let Ok(mounts) = Mounts::read(root) else { return CgroupInfo::default() };
     let controllers =
         mounts.v2.as_ref().and_then(|v2| fs::read_to_string(v2.join("cgroup.controllers")).ok());
-    Cgroups {
+    CgroupInfo {
         v2_controllers: controllers.unwrap_or_default().split_whitespace().map(str::to_owned).collect(),
         v1: mounts.v1,
         v2: mounts.v2,
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_says_what_it_is() {
+    fn the_information_is_read_from_procfs_and_sysfs() {
         let root = tempfile::tempdir().unwrap();
         let put = |path: &str, text: &str| {
             let path = root.path().join(path);
@@ -93,7 +93,7 @@ mod tests {
         put("proc/sys/kernel/perf_event_paranoid", "-1\n");
         put("proc/self/mountinfo", "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
         put("sys/fs/cgroup/cgroup.controllers", "cpu memory\n");
-        let machine = Machine::look(root.path());
+        let machine = MachineInfo::read(root.path());
         assert_eq!((machine.cpu.as_deref(), machine.cpus), (Some("Abacus 3"), 2));
         assert_eq!((machine.memory_kib, machine.kernel.as_deref()), (Some(1024), Some("6.1.0")));
         assert_eq!((machine.perf_event_paranoid, machine.frequency_governor), (Some(-1), None));
@@ -101,9 +101,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_absent() {
-        let machine = Machine::look(tempfile::tempdir().unwrap().path());
+    fn unknown_values_are_absent() {
+        let machine = MachineInfo::read(tempfile::tempdir().unwrap().path());
         assert_eq!((machine.kernel, machine.cpu, machine.cpus, machine.memory_kib), (None, None, 0, None));
-        assert_eq!(machine.cgroups, Cgroups::default());
+        assert_eq!(machine.cgroups, CgroupInfo::default());
     }
 }

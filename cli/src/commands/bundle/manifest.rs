@@ -1,4 +1,4 @@
-//! The list of a bundle's files with their hashes, in the form of sha256sum(1), which can check it, too.
+//! The list of a bundle's files with their hashes, in the format of sha256sum(1).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,35 +8,35 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-/// The manifest's own name. It is not in itself.
+/// The manifest's name. The manifest does not list itself.
 pub(super) const NAME: &str = "MANIFEST.sha256";
 
-/// The most bytes of a manifest that is read: some 20 000 files, where a bundle has a dozen.
+/// The maximum size of a manifest: some 20,000 files, where a bundle has a dozen.
 pub(super) const BYTES_MAX: u64 = 2 * 1024 * 1024;
 
-/// How much of a file is read at once.
+/// The size of the read buffer.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// The files of a bundle, by their paths in it, and their hashes.
+/// The hashes of the files of a bundle, by path.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Manifest(pub(super) BTreeMap<String, String>);
 
-/// A line that no manifest has.
+/// The number of a line that is not valid in a manifest.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct InvalidLine(pub(super) usize);
 
-/// What is wrong with a bundle.
+/// A difference between a bundle and its manifest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Fault {
-    /// A file has other bytes.
+pub(super) enum Difference {
+    /// A file has other contents.
     Changed(String),
-    /// A file is not there.
+    /// A file is missing.
     Missing(String),
-    /// A file is there of which the manifest says nothing.
+    /// A file is not listed in the manifest.
     Unknown(String),
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Changed(path) => write!(f, "{path} was changed"),
@@ -47,23 +47,23 @@ impl fmt::Display for Fault {
 }
 
 impl Manifest {
-    /// What `text` says.
+    /// Parses a manifest.
     pub(super) fn parse(text: &str) -> Result<Self, InvalidLine> {
         let lines = text.lines().enumerate();
         let files = lines.map(|(number, line)| line_parts(line).ok_or(InvalidLine(number + 1)));
         files.collect::<Result<_, _>>().map(Self)
     }
 
-    /// What differs in a directory whose files are `found`.
-    pub(super) fn faults(&self, found: &Self) -> Vec<Fault> {
-        let said = self.0.iter().filter_map(|(path, hash)| match found.0.get(path) {
-            None => Some(Fault::Missing(path.clone())),
-            Some(other) => (other != hash).then(|| Fault::Changed(path.clone())),
+    /// Returns the differences to a directory with the files `found`.
+    pub(super) fn differences(&self, found: &Self) -> Vec<Difference> {
+        let listed = self.0.iter().filter_map(|(path, hash)| match found.0.get(path) {
+            None => Some(Difference::Missing(path.clone())),
+            Some(other) => (other != hash).then(|| Difference::Changed(path.clone())),
         });
-        let unknown = found.0.keys().filter(|path| !self.0.contains_key(*path)).cloned().map(Fault::Unknown);
-        let mut faults: Vec<Fault> = said.chain(unknown).collect();
-        faults.sort_unstable();
-        faults
+        let unknown = found.0.keys().filter(|path| !self.0.contains_key(*path)).cloned().map(Difference::Unknown);
+        let mut differences: Vec<Difference> = listed.chain(unknown).collect();
+        differences.sort_unstable();
+        differences
     }
 }
 
@@ -73,14 +73,14 @@ impl fmt::Display for Manifest {
     }
 }
 
-/// The path and the hash of one line. The path is only compared with those that are found, and never opened.
+/// Parses a line into path and hash. The path is only compared with those of the files found, and never opened.
 fn line_parts(line: &str) -> Option<(String, String)> {
     let (hash, path) = line.split_once("  ")?;
     let is_hash = hash.len() == 64 && hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     (is_hash && !path.is_empty()).then(|| (path.to_owned(), hash.to_owned()))
 }
 
-/// The hash of the file at `path`, in hexadecimal digits.
+/// Returns the hash of the file at `path` in hexadecimal digits.
 pub(super) fn hash(path: &Path) -> io::Result<String> {
     let (mut file, mut hasher, mut chunk) = (File::open(path)?, Sha256::new(), vec![0; CHUNK_BYTES]);
     loop {
@@ -109,24 +109,24 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_written_manifest_is_parsed_to_the_same() {
         let written = manifest(&[("a b", ZERO), ("plots/c.svg", ZERO)]);
         assert_eq!(written.to_string(), format!("{ZERO}  a b\n{ZERO}  plots/c.svg\n"));
         assert_eq!(Manifest::parse(&written.to_string()), Ok(written));
     }
 
     #[test]
-    fn every_difference_is_said() {
+    fn every_difference_is_found() {
         let other = "0".repeat(64);
-        let said = manifest(&[("changed", ZERO), ("missing", ZERO), ("same", ZERO)]);
+        let listed = manifest(&[("changed", ZERO), ("missing", ZERO), ("same", ZERO)]);
         let found = manifest(&[("changed", &other), ("same", ZERO), ("unknown", ZERO)]);
-        let faults: Vec<String> = said.faults(&found).iter().map(ToString::to_string).collect();
-        assert_eq!(faults, ["changed was changed", "missing is missing", "unknown is not in the manifest"]);
-        assert_eq!(said.faults(&said), []);
+        let differences: Vec<String> = listed.differences(&found).iter().map(ToString::to_string).collect();
+        assert_eq!(differences, ["changed was changed", "missing is missing", "unknown is not in the manifest"]);
+        assert_eq!(listed.differences(&listed), []);
     }
 
     #[test]
-    fn other_text_is_no_manifest() {
+    fn other_text_is_rejected() {
         for line in
             ["x", "  ", &ZERO[1..], &format!("{ZERO}  "), &format!("{ZERO} a"), "ä  a", &"G".repeat(64)]
         {

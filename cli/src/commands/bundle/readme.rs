@@ -1,94 +1,95 @@
-//! The page of a bundle that says what is in it, and how to do the same again.
+//! The page of a bundle: its contents, and how to repeat the run. Pure.
 
 use std::fmt::Write;
 
 use polymeter_proto::period::Period;
 use polymeter_store::reader::PlanChangeRow;
 
-use super::Provenance;
 use super::manifest;
-use crate::printable::printable_name;
+use super::provenance::Provenance;
+use crate::output::printable::printable_name;
 
-/// What the files of a job's bundle are.
+/// The files of a job's bundle.
 const FILES: [(&str, &str); 12] = [
-    ("job.json", "the job: id, owner, nodes, begin and end, how many samples there are"),
-    ("report.txt, report.json", "what it used, what was sampled, what that cost, what was lost"),
+    ("job.json", "the job: id, owner, nodes, start, end and number of samples"),
+    ("report.txt, report.json", "resource usage, series, cost of the measurement and losses"),
     ("plot.svg", "the job's series over time"),
     (
         "samples.parquet",
-        "every sample: time (UTC, microseconds), job_id, node, metric, labels (a JSON object), value; rows without job_id are the nodes' own while the job ran",
+        "every sample: time (UTC, microseconds), job_id, node, metric, labels (a JSON object), value; rows without job_id are the node's own samples while the job ran",
     ),
-    ("series.csv", "unit and kind of every series, and how many samples it has"),
-    ("plan_changes.csv", "which period was in force from when on, why, and because of whom"),
-    ("marks.csv", "instants and phases that somebody named"),
+    ("series.csv", "unit, kind and number of samples of every series"),
+    ("plan_changes.csv", "changes of periods, with time, reason and actor"),
+    ("marks.csv", "instants and phases that users marked"),
     (
         "ledger.csv",
-        "of every source how many samples were due, taken, late, missed, absent, dropped, skipped, rejected and stored apart (of these, whose times cannot be, nothing is in samples.parquet)",
+        "the number of samples due, taken, late, missed, absent, dropped, skipped, rejected, quarantined and stored, by source; quarantined samples have implausible times and are not in samples.parquet",
     ),
-    ("losses.csv", "samples that never reached the store, and why"),
-    ("provenance.json", "with which program of which revision the bundle was made, when, and of what"),
-    ("machine.json", "the machine on which the bundle was made, which need not be a node of the job"),
-    ("description.toml", "the description of the experiment, where one was given"),
+    ("losses.csv", "samples that never reached the store, with the reason"),
+    ("provenance.json", "the program and revision that made the bundle, the time and the inputs"),
+    ("machine.json", "the machine on which the bundle was made; not necessarily a node of the job"),
+    ("description.toml", "the description of the experiment, if one was given"),
 ];
 
-/// What is done to text in the tables, so that opening one runs nothing.
-const CSV: &str = "\nIn the CSV files a text that begins with `=`, `+`, `-`, `@`, a tab or a carriage return has an apostrophe before it, since a spreadsheet would run it as a formula; characters that control a terminal, change the direction of text or leave no mark are written as `\\u{202e}`. report.json has marks and labels, samples.parquet labels, as they were given.\n";
+/// The escapes in CSV files, which keep spreadsheets from running formulas.
+const CSV: &str = "\nIn the CSV files, text that begins with `=`, `+`, `-`, `@`, a tab or a carriage return is prefixed with an apostrophe, since a spreadsheet would run it as a formula. Characters that control a terminal, change the direction of text or are invisible are escaped as `\\u{202e}`. report.json and samples.parquet contain the original marks and labels.\n";
 
-/// The page of a job's bundle.
+/// Returns the page of a job's bundle.
 pub(super) fn of_job(job_id: &str, provenance: &Provenance, changes: &[PlanChangeRow]) -> String {
-    let mut text = format!("# Job {}\n\n| file | what is in it |\n| --- | --- |\n", printable_name(job_id));
+    let mut text = format!("# Job {}\n\n| file | contents |\n| --- | --- |\n", printable_name(job_id));
     for (file, meaning) in FILES {
-        // Writing to a text does not fail.
+        // Writing to a String does not fail.
         writeln!(text, "| {file} | {meaning} |").ok();
     }
     text.push_str(CSV);
     text.push_str(
-        "\n## Again\n\nThe same metrics at the same first periods, of a command on one machine:\n\n",
+        "\n## Repeat the run\n\nTo sample a command on one machine with the same metrics and initial periods:\n\n",
     );
-    writeln!(text, "```sh\n{} run -o again.db{} -- COMMAND\n```", program(provenance), wishes(changes)).ok();
+    writeln!(text, "```sh\n{} run -o again.db{} -- COMMAND\n```", program(provenance), period_options(changes)).ok();
     text.push_str(
-        "\nLater changes of periods are in plan_changes.csv; `polymeter set` makes them. What COMMAND was is not stored.\n",
+        "\nplan_changes.csv lists later changes of periods, which `polymeter set` makes. COMMAND is not stored.\n",
     );
-    text + &checking()
+    text + &verification()
 }
 
-/// The page of an experiment's results.
+/// Returns the page of an experiment's results.
 pub(super) fn of_results(provenance: &Provenance) -> String {
-    let mut text = "# Results of an experiment\n\nprovenance.json says with which program of which revision this was made, and when; machine.json says on which machine.\n\n## Again\n\n".to_owned();
+    let mut text = "# Results of an experiment\n\nprovenance.json states the program and revision that made this bundle and the time; machine.json describes the machine.\n\n## Repeat the experiment\n\n".to_owned();
     match (&provenance.description, flake(provenance)) {
         (Some(_), Some(flake)) => {
             writeln!(text, "```sh\nnix run '{flake}#experiment' -- description.toml again\n```").ok();
         }
         (None, Some(flake)) => {
-            writeln!(text, "`nix run '{flake}#experiment' -- NAME again ARGUMENT...`, with name and arguments as in arguments.txt.").ok();
+            writeln!(text, "Run `nix run '{flake}#experiment' -- NAME again ARGUMENT...` with the name and arguments in arguments.txt.").ok();
         }
         (_, None) => text.push_str(
-            "The revision is not known: this program was not built by the flake, or from a tree with changes. See benches/README.md of the sources for how experiments are run.\n",
+            "The revision is unknown: this program was not built by the flake, or its sources had uncommitted changes. See benches/README.md in the sources for how to run experiments.\n",
         ),
     }
-    text + &checking()
+    text + &verification()
 }
 
-fn checking() -> String {
+/// The section on verification.
+fn verification() -> String {
     let name = manifest::NAME;
     format!(
-        "\n## Whole?\n\n`polymeter bundle verify .` says what was changed, is missing or was added since; so does `sha256sum -c {name}`, but for what was added.\n"
+        "\n## Verify\n\n`polymeter bundle verify .` lists files that were changed, removed or added. `sha256sum -c {name}` does so except for added files.\n"
     )
 }
 
-/// What runs this very program.
+/// Returns the command that runs this version of the program.
 fn program(provenance: &Provenance) -> String {
     flake(provenance).map_or_else(|| "polymeter".to_owned(), |flake| format!("nix run '{flake}' --"))
 }
 
-/// The flake of the revision, where it is known.
+/// Returns the flake of the revision, if it is known.
 fn flake(provenance: &Provenance) -> Option<String> {
     let revision = provenance.program.build.revision.as_ref()?;
     Some(format!("git+{}?rev={revision}", env!("CARGO_PKG_REPOSITORY")))
 }
 
-/// The options of `polymeter run` for the periods that were first in force.
-fn wishes(changes: &[PlanChangeRow]) -> String {
+/// Returns the options of `polymeter run` for the initial periods.
+fn period_options(changes: &[PlanChangeRow]) -> String {
     let mut metrics: Vec<&str> = Vec::new();
     let mut options = String::new();
     for change in changes {
@@ -121,7 +122,7 @@ mod tests {
     }
 
     fn provenance(revision: Option<&str>) -> Provenance {
-        let mut program = Version::own();
+        let mut program = Version::of_this_program();
         program.build.revision = revision.map(str::to_owned);
         Provenance {
             program,
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_period_of_each_metric_is_asked_for_again() {
+    fn the_initial_period_of_each_metric_is_requested() {
         let changes = [
             change("cpu.usage", Some(1_000_000)),
             change("cpu.usage", Some(10_000)),
@@ -152,6 +153,6 @@ mod tests {
         let text = of_job("j1", &provenance(Some("abc")), &[]);
         assert!(text.contains("?rev=abc' -- run -o again.db -- COMMAND"), "{text}");
         assert!(of_results(&provenance(Some("abc"))).contains("?rev=abc#experiment' -- NAME"));
-        assert!(of_results(&provenance(None)).contains("revision is not known"));
+        assert!(of_results(&provenance(None)).contains("revision is unknown"));
     }
 }

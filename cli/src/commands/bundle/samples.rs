@@ -1,4 +1,4 @@
-//! Samples as Parquet: one row for each, as people load them into a table.
+//! The samples of a bundle as a Parquet file with a row for each sample.
 
 use std::fs::File;
 use std::ops::Range;
@@ -17,7 +17,7 @@ use polymeter_store::{StoreError, labels_json};
 /// The file's name.
 pub(super) const NAME: &str = "samples.parquet";
 
-/// The columns. Times have microseconds, as samples do. A node's own samples have no job.
+/// The columns. Times have the resolution of samples, microseconds. A node's own samples have no job.
 const SCHEMA: &str = "message sample {
     required int64 time (TIMESTAMP(MICROS, true));
     optional binary job_id (STRING);
@@ -27,65 +27,56 @@ const SCHEMA: &str = "message sample {
     required double value;
 }";
 
-/// Rows that are held in memory and then written together: some 20 MB.
+/// The number of rows in a row group, which is held in memory: some 20 MB.
 const GROUP_ROWS: usize = 100_000;
 
-/// Rows that are asked of the store at once, if they are spread evenly in time.
+/// The approximate number of rows that are read from the store at once.
 const READ_ROWS: u64 = 500_000;
 
-/// Why there is no file.
-#[derive(Debug)]
+/// The reason why the file could not be written.
+#[derive(Debug, thiserror::Error)]
 pub(super) enum SamplesError {
-    /// The store fails.
-    Store(StoreError),
+    /// The store cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// The file cannot be written.
-    Write(ParquetError),
+    #[error(transparent)]
+    Write(#[from] ParquetError),
 }
 
-impl From<StoreError> for SamplesError {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl From<ParquetError> for SamplesError {
-    fn from(error: ParquetError) -> Self {
-        Self::Write(error)
-    }
-}
-
-/// Writes the samples of a job, and those of its nodes from `span_ns`, into `file`. Says how many.
+/// Writes the samples of a job, and those of its nodes within `span_ns`, into `file`. Returns their number.
 pub(super) fn write(
     reader: &mut Reader,
     job: &JobRow,
     span_ns: Range<i64>,
     file: File,
 ) -> Result<u64, SamplesError> {
-    let mut table = Table::new(file)?;
+    let mut output = SampleFile::new(file)?;
     for series in reader.series(Of::Job(job.job_key))? {
-        table.add_series(reader, &series, Some(&job.job_id), i64::MIN..i64::MAX)?;
+        output.add_series(reader, &series, Some(&job.job_id), i64::MIN..i64::MAX)?;
     }
     for node in &job.nodes {
         for series in reader.series(Of::Node(node))? {
-            table.add_series(reader, &series, None, span_ns.clone())?;
+            output.add_series(reader, &series, None, span_ns.clone())?;
         }
     }
-    Ok(table.close()?)
+    Ok(output.close()?)
 }
 
-/// Rows on their way into a file.
-struct Table {
+/// A Parquet file that is being written.
+struct SampleFile {
     writer: SerializedFileWriter<File>,
     rows: Rows,
     written: u64,
 }
 
-/// Rows by column. Texts are shared, not copied.
+/// The columns of a row group. Texts are shared, not copied.
 #[derive(Default)]
 struct Rows {
     times_us: Vec<i64>,
-    /// Those that are there, and of each row whether it is.
+    /// The values that are not null.
     jobs: Vec<ByteArray>,
+    /// For each row 1, or 0 if its job is null.
     job_levels: Vec<i16>,
     nodes: Vec<ByteArray>,
     metrics: Vec<ByteArray>,
@@ -93,10 +84,10 @@ struct Rows {
     values: Vec<f64>,
 }
 
-impl Table {
+impl SampleFile {
     fn new(file: File) -> Result<Self, ParquetError> {
         let column = |name: &str| ColumnPath::from(name);
-        // Neighbouring samples are alike: differences of times, and the bytes of values side by side, compress well.
+        // Successive samples are similar: differences of times and transposed bytes of values compress well.
         let properties = WriterProperties::builder()
             .set_created_by(format!("polymeter {}", env!("CARGO_PKG_VERSION")))
             .set_compression(Compression::SNAPPY)
@@ -184,7 +175,7 @@ fn column<T: DataType>(
     column.close()
 }
 
-/// A span in so many pieces, so that no more than some of the rows must be held.
+/// Divides a span into `count` pieces, so that only a part of the rows is held in memory.
 fn pieces(span_ns: Range<i64>, count: u64) -> impl Iterator<Item = Range<i64>> {
     let length = u64::try_from(span_ns.end.saturating_sub(span_ns.start)).unwrap_or(0);
     let step = i64::try_from(length / count.max(1) + 1).unwrap_or(i64::MAX);
@@ -201,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_are_the_whole_and_do_not_overlap() {
+    fn pieces_cover_the_span_without_overlap() {
         for (span, count) in [(0..10, 3), (-5..5, 1), (0..1, 9), (0..i64::MAX, 2), (i64::MIN..0, 4)] {
             let pieces: Vec<_> = pieces(span.clone(), count).collect();
             assert!(pieces.len() as u64 <= count + 1, "{span:?}: {pieces:?}");

@@ -1,15 +1,25 @@
-//! What happened beside the samples, as CSV: every table is a file.
+//! The tables of a bundle, as CSV files.
 
 use polymeter_store::StoreError;
 use polymeter_store::reader::{JobRow, Of, Reader};
 
-use crate::printable::spreadsheet_cell;
+use crate::failure::Failure;
+use crate::output::printable::spreadsheet_cell;
 
-/// A file's name and its text.
+/// The name of a file, and its text.
 pub(super) type Table = (&'static str, String);
 
-/// All tables of a job.
-pub(super) fn tables(reader: &mut Reader, job: &JobRow) -> Result<Vec<Table>, StoreError> {
+/// A head and rows.
+type Rows = Vec<Vec<String>>;
+
+/// Returns all tables of a job.
+pub(super) fn tables(reader: &mut Reader, job: &JobRow) -> Result<Vec<Table>, Failure> {
+    let rows =
+        all_rows(reader, job).map_err(|error| Failure::because("cannot read the store", &error))?;
+    rows.into_iter().map(|(name, rows)| Ok((name, csv_text(name, &rows)?))).collect()
+}
+
+fn all_rows(reader: &mut Reader, job: &JobRow) -> Result<Vec<(&'static str, Rows)>, StoreError> {
     let key = Some(job.job_key);
     Ok(vec![
         ("series.csv", series(reader, job)?),
@@ -20,89 +30,96 @@ pub(super) fn tables(reader: &mut Reader, job: &JobRow) -> Result<Vec<Table>, St
     ])
 }
 
-fn series(reader: &mut Reader, job: &JobRow) -> Result<String, StoreError> {
-    let mut csv = Csv::new(["node", "metric", "unit", "kind", "labels", "samples", "first_ns", "last_ns"]);
-    for row in reader.series(Of::Job(job.job_key))? {
-        let labels = row.labels.to_string();
-        let (first, last) = (optional(row.first_time_ns), optional(row.last_time_ns));
-        csv.row([row.node, row.metric, row.unit, row.kind, labels, row.count.to_string(), first, last]);
-    }
-    Ok(csv.0)
+fn head<const COLUMNS: usize>(names: [&str; COLUMNS]) -> Vec<String> {
+    names.map(str::to_owned).to_vec()
 }
 
-fn plan_changes(reader: &mut Reader, key: Option<i64>) -> Result<String, StoreError> {
+fn series(reader: &mut Reader, job: &JobRow) -> Result<Rows, StoreError> {
+    let mut rows = vec![head(["node", "metric", "unit", "kind", "labels", "samples", "first_ns", "last_ns"])];
+    for row in reader.series(Of::Job(job.job_key))? {
+        let (labels, samples) = (row.labels.to_string(), row.count.to_string());
+        let (first, last) = (optional(row.first_time_ns), optional(row.last_time_ns));
+        rows.push(vec![row.node, row.metric, row.unit, row.kind, labels, samples, first, last]);
+    }
+    Ok(rows)
+}
+
+fn plan_changes(reader: &mut Reader, key: Option<i64>) -> Result<Rows, StoreError> {
     let head =
-        ["time_ns", "node", "metric", "old_period_us", "new_period_us", "cause", "by_whom", "until_ns"];
-    let mut csv = Csv::new(head);
+        head(["time_ns", "node", "metric", "old_period_us", "new_period_us", "reason", "actor", "until_ns"]);
+    let mut rows = vec![head];
     for row in reader.plan_changes(key)? {
         let (old, new) = (optional(row.old_period_us), optional(row.new_period_us));
-        let by_whom = row.by_whom.unwrap_or_default();
-        let time = row.time_ns.to_string();
-        csv.row([time, row.node, row.metric, old, new, row.cause, by_whom, optional(row.until_ns)]);
+        let (time, actor) = (row.time_ns.to_string(), row.by_whom.unwrap_or_default());
+        rows.push(vec![time, row.node, row.metric, old, new, row.cause, actor, optional(row.until_ns)]);
     }
-    Ok(csv.0)
+    Ok(rows)
 }
 
-fn marks(reader: &mut Reader, key: Option<i64>) -> Result<String, StoreError> {
-    let mut csv = Csv::new(["time_ns", "node", "name", "kind", "by_whom"]);
+fn marks(reader: &mut Reader, key: Option<i64>) -> Result<Rows, StoreError> {
+    let mut rows = vec![head(["time_ns", "node", "name", "kind", "actor"])];
     for row in reader.marks(key)? {
-        csv.row([row.time_ns.to_string(), row.node, row.name, row.kind, row.by_whom.unwrap_or_default()]);
+        let actor = row.by_whom.unwrap_or_default();
+        rows.push(vec![row.time_ns.to_string(), row.node, row.name, row.kind, actor]);
     }
-    Ok(csv.0)
+    Ok(rows)
 }
 
-fn ledger(reader: &mut Reader, key: Option<i64>) -> Result<String, StoreError> {
-    let mut csv = Csv::new([
-        "session", "node", "source", "due", "taken", "late", "missed", "absent", "dropped", "skipped",
-        "rejected", "apart", "stored", "unknown",
-    ]);
+fn ledger(reader: &mut Reader, key: Option<i64>) -> Result<Rows, StoreError> {
+    let mut rows = vec![head([
+        "session",
+        "node",
+        "source",
+        "due",
+        "taken",
+        "late",
+        "missed",
+        "absent",
+        "dropped",
+        "skipped",
+        "rejected",
+        "quarantined",
+        "stored",
+        "unknown",
+    ])];
     for row in reader.ledger(key)? {
         let tally = row.tally;
         let of_agent = [tally.due, tally.taken, tally.late, tally.missed, tally.absent, tally.dropped];
-        let [due, taken, late, missed, absent, dropped] = of_agent.map(|count| count.to_string());
         let of_collector = [row.skipped, row.rejected, row.apart, row.stored, row.unknown];
-        let [skipped, rejected, apart, stored, unknown] = of_collector.map(|count| count.to_string());
-        let (session, node, source) = (row.session_id, row.node, row.source);
-        csv.row([
-            session, node, source, due, taken, late, missed, absent, dropped, skipped, rejected, apart,
-            stored, unknown,
-        ]);
+        let counts = of_agent.iter().chain(&of_collector).map(u64::to_string);
+        rows.push([row.session_id, row.node, row.source].into_iter().chain(counts).collect());
     }
-    Ok(csv.0)
+    Ok(rows)
 }
 
-fn losses(reader: &mut Reader, key: Option<i64>) -> Result<String, StoreError> {
-    let mut csv =
-        Csv::new(["time_ns", "node", "session", "source", "samples", "reason", "first_ns", "last_ns"]);
+fn losses(reader: &mut Reader, key: Option<i64>) -> Result<Rows, StoreError> {
+    let head = head(["time_ns", "node", "session", "source", "samples", "reason", "first_ns", "last_ns"]);
+    let mut rows = vec![head];
     for row in reader.losses(key)? {
         let [time, first, last] = [row.time_ns, row.first_time_ns, row.last_time_ns].map(|ns| ns.to_string());
         let (source, samples) = (row.source.unwrap_or_default(), row.samples.to_string());
-        csv.row([time, row.node, row.session_id, source, samples, row.reason, first, last]);
+        rows.push(vec![time, row.node, row.session_id, source, samples, row.reason, first, last]);
     }
-    Ok(csv.0)
+    Ok(rows)
 }
 
-/// What is not known is an empty field.
+/// Formats a number; an unknown one is an empty field.
 fn optional(number: Option<i64>) -> String {
     number.map_or_else(String::new, |number| number.to_string())
 }
 
-/// Text by RFC 4180, with the line ends of this system. No cell is a formula, nor has what a terminal would obey.
-struct Csv(String);
-
-impl Csv {
-    fn new<const COLUMNS: usize>(head: [&str; COLUMNS]) -> Self {
-        Self(head.join(",") + "\n")
+/// Writes rows as CSV with line feeds. Cells are made safe for spreadsheets and terminals.
+fn csv_text(name: &str, rows: &Rows) -> Result<String, Failure> {
+    let failed = |error: &(dyn std::error::Error + 'static)| {
+        Failure::because(&format!("cannot write {name}"), error)
+    };
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for row in rows {
+        let cells = row.iter().map(|cell| spreadsheet_cell(cell).into_owned());
+        writer.write_record(cells).map_err(|error| failed(&error))?;
     }
-
-    fn row<const COLUMNS: usize>(&mut self, fields: [String; COLUMNS]) {
-        self.0.push_str(&fields.map(|field| quoted(&spreadsheet_cell(&field))).join(","));
-        self.0.push('\n');
-    }
-}
-
-fn quoted(field: &str) -> String {
-    if field.contains(['"', ',']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.to_owned() }
+    let bytes = writer.into_inner().map_err(|error| failed(error.error()))?;
+    String::from_utf8(bytes).map_err(|error| failed(&error))
 }
 
 #[cfg(test)]
@@ -110,14 +127,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_quoted_where_they_must_be() {
-        let mut csv = Csv::new(["a", "b"]);
-        csv.row(["plain".to_owned(), "cpu=3,device=sda".to_owned()]);
-        csv.row([String::new(), "say \"when\"\n".to_owned()]);
-        csv.row(["=1+1".to_owned(), "a\u{202e}b".to_owned()]);
-        csv.row(["-5".to_owned(), "=HYPERLINK(\"x\",1)".to_owned()]);
+    fn fields_are_quoted_where_necessary_and_safe() {
+        let rows = vec![
+            head(["a", "b"]),
+            head(["plain", "cpu=3,device=sda"]),
+            head(["", "say \"when\"\n"]),
+            head(["=1+1", "a\u{202e}b"]),
+            head(["-5", "=HYPERLINK(\"x\",1)"]),
+        ];
         assert_eq!(
-            csv.0,
+            csv_text("x.csv", &rows).unwrap(),
             "a,b\nplain,\"cpu=3,device=sda\"\n,\"say \"\"when\"\"\\u{a}\"\n'=1+1,a\\u{202e}b\n-5,\"'=HYPERLINK(\"\"x\"\",1)\"\n"
         );
     }

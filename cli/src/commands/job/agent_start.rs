@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use polymeter_agent::control::{Answer, Verb, beside};
-use polymeter_agent::log::Priority;
+use polymeter_service::log::Severity;
 use rustix::fs::{FlockOperation, flock};
 
 use super::problem::report;
@@ -128,7 +128,7 @@ impl StartOptions {
             return Err(cannot_start(format!("it ended with {}{cause}", output.status)));
         }
         let warnings = messages.into_iter().filter(|line| !line.contains(": info: "));
-        warnings.for_each(|line| report(Priority::Warning, line));
+        warnings.for_each(|line| report(Severity::Warning, line));
         Ok(())
     }
 }

@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use polymeter_agent::log::Priority;
+use polymeter_service::log::Severity;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct JobArguments {
@@ -38,7 +38,7 @@ pub(crate) fn execute(arguments: &JobArguments) -> ExitCode {
         JobEvent::State(arguments) => (state::execute(arguments), arguments.is_strict()),
     };
     result.unwrap_or_else(|failure| {
-        problem::report(Priority::Error, &failure.to_string());
+        problem::report(Severity::Error, &failure.to_string());
         if is_strict { failure.exit_code() } else { ExitCode::SUCCESS }
     })
 }
@@ -51,5 +51,5 @@ pub(crate) fn tolerates_wrong_usage(mut arguments: impl Iterator<Item = OsString
 
 /// Reports an error on stderr and to syslog.
 pub(crate) fn report_error(message: &str) {
-    problem::report(Priority::Error, message);
+    problem::report(Severity::Error, message);
 }

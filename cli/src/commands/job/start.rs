@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use polymeter_agent::control::{Answer, Start, Verb};
-use polymeter_agent::log::Priority;
+use polymeter_service::log::Severity;
 use polymeter_proto::series::{Identifier, InvalidIdentifier};
 use polymeter_proto::text::Text;
 
@@ -88,14 +88,14 @@ struct JobDescription {
 
 pub(super) fn execute(arguments: &StartArguments) -> Result<ExitCode, Failure> {
     let (start, ignored) = arguments.job.start(&ProcessEnvironment)?;
-    ignored.iter().for_each(|warning| report(Priority::Warning, warning));
+    ignored.iter().for_each(|warning| report(Severity::Warning, warning));
     let job = start.job.clone();
     let verb = Verb::Start(Box::new(start));
     let answer = agent_start::ask_or_start(&arguments.socket, &verb, &arguments.agent)?;
     let Answer::Started { refused, .. } = answer else { return Err(unexpected(answer)) };
     let Some(refusal) = refused else { return Ok(ExitCode::SUCCESS) };
     let message = format!("cannot grant the sampling request of job {job}: {}", refusal.message);
-    report(Priority::Warning, &message);
+    report(Severity::Warning, &message);
     Ok(if arguments.strict { ExitCode::from(REFUSED) } else { ExitCode::SUCCESS })
 }
 

@@ -1,80 +1,65 @@
-//! `polymeter run`: the one-machine mode. The same agent, wire, collector and store as the big installation, in one
-//! process around one command.
+//! `polymeter run`: runs a command and samples it, with agent, collector and store in one process.
 
+mod baseline;
 mod cgroup;
-mod child;
+mod destination;
+mod held_command;
+mod signals;
+mod totals;
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use polymeter_agent::cgroups::Mounts;
-use polymeter_agent::config::{self, Config};
-use polymeter_agent::plan::{Layer, Rule};
+use polymeter_agent::config::Config;
+use polymeter_agent::plan::Layer;
 use polymeter_agent::request::JobSpec;
 use polymeter_agent::sources::online_cpus;
-use polymeter_agent::{Agent, clock};
+use polymeter_agent::{Agent, cgroups::Mounts};
 use polymeter_collector::Collector;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
+use polymeter_service::clock;
 use polymeter_store::StoreUrl;
 use polymeter_store::reader::Reader;
-use rustix::time::{ClockId, clock_gettime};
 
-use crate::failure::{Failure, Form};
-use crate::report::{self, Detail, Totals};
-use crate::terminal;
+use crate::failure::{ErrorFormat, Failure};
+use crate::output::printable::printable_json;
+use crate::output::table::LABEL;
+use crate::output::terminal;
+use crate::report::gather::gather;
+use crate::report::model::KernelTotals;
+use crate::report::render::{self, Detail};
 use cgroup::RunCgroup;
+use destination::{ReportDestination, SampleFile};
+use signals::CaughtSignals;
 
-/// Where agent and collector meet within the process.
+/// The address at which agent and collector connect within the process.
 const ENDPOINT: &str = "inproc://polymeter-run";
 
-/// How long the end waits for the last samples to be committed.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The maximum time at the end until the last samples are committed.
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What is sampled when nothing else is said. What a machine does not have is left out.
-const METRICS: [&str; 16] = [
-    "cpu.usage",
-    "cpu.user",
-    "cpu.system",
-    "memory.current",
-    "memory.peak",
-    "memory.anon",
-    "memory.file",
-    "io.read.bytes",
-    "io.write.bytes",
-    "pids.current",
-    "perf.page_faults",
-    "perf.page_faults_major",
-    "perf.context_switches",
-    "perf.cpu_migrations",
-    "perf.task_clock",
-    "process.*",
-];
-
-/// What to run, and how closely to look.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct RunArguments {
     /// The period of the standard metrics: 100us, 10ms, 1s, 5min.
     #[arg(long, value_name = "PERIOD", default_value = "100ms")]
     every: Period,
 
-    /// Sample these as well, or at another period: -m 'cpu.*=10ms' -m memory.current=1s -m 'io.*=off'.
+    /// Further metrics, or other periods: -m 'cpu.*=10ms' -m memory.current=1s -m 'io.*=off'.
     #[arg(short, long = "metric", value_name = "SELECTOR[=PERIOD]")]
     metrics: Vec<String>,
 
-    /// Keep the samples in this SQLite file; one that exists gets one more job.
+    /// Keep the samples in this SQLite file. The job is added to an existing file.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// How often samples are handed on.
-    #[arg(long, value_name = "PERIOD", default_value = "1s", hide = true)]
-    flush: Period,
+    /// The interval at which samples are sent.
+    #[arg(long = "flush", value_name = "PERIOD", default_value = "1s", hide = true)]
+    flush_interval: Period,
 
-    /// Write the report into this file, and not on stderr.
+    /// Write the report to this file instead of stderr.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 
@@ -82,7 +67,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     json: bool,
 
-    /// A line in the report for every series, also for those that never changed.
+    /// Include constant series, all events and the ledger by source in the report.
     #[arg(long)]
     all: bool,
 
@@ -91,235 +76,147 @@ pub(crate) struct Arguments {
     command: Vec<OsString>,
 }
 
-impl Arguments {
+impl RunArguments {
     pub(crate) const fn is_json(&self) -> bool {
         self.json
     }
+
+    /// Whether a metric was named in full, and not chosen by a pattern.
+    fn names(&self, metric: &str) -> bool {
+        self.metrics.iter().any(|text| text.split('=').next() == Some(metric))
+    }
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let mounts = Mounts::read(Path::new("/"))
-        .map_err(|error| Failure::refused("cannot find the cgroup hierarchies", &error))?;
-    let baseline = Layer::new(rules(arguments)?);
-    // Before the command runs: afterwards it would be too late for another place.
-    let destination = Destination::open(arguments.report.as_deref())?;
-    let place = Place::of(arguments)?;
-    let job_id = format!("run-{}-{}", std::process::id(), clock::realtime_us() / 1_000_000);
-    let job_id =
-        Identifier::try_from(job_id).map_err(|error| Failure::refused("cannot name the job", &error))?;
-
-    let context = zmq::Context::new();
-    let store = StoreUrl::sqlite(&place.path);
-    let mut collecting = polymeter_collector::Config::new(ENDPOINT, store.clone());
-    collecting.commit_interval = Duration::from_millis(200);
-    let collector = Collector::start(&collecting, &context)
-        .map_err(|error| Failure::refused("cannot store samples", &error))?;
-    let realtime_priority = rustix::process::geteuid().is_root().then_some(10);
-    let sampling = Config {
-        collector: ENDPOINT.to_owned(),
-        baseline,
-        flush: arguments.flush,
-        realtime_priority,
-        socket: None,
-        ..Config::default()
-    };
-    let agent =
-        Agent::start(sampling, &context).map_err(|error| Failure::refused("cannot sample", &error))?;
-
-    let signals =
-        child::Signals::take().map_err(|error| Failure::refused("cannot follow the command", &error))?;
-    let group = RunCgroup::make(&mounts, job_id.as_str());
-    let mut notes: Vec<String> = group.remove_dead(&mounts.proc).iter().map(ToString::to_string).collect();
-    let ran = run_sampled(arguments, &agent, &group, signals, &job_id);
-    agent.unregister(job_id.clone());
-    drop(group);
-    let stopped = agent.stop(PATIENCE);
-    collector.stop().map_err(|error| Failure::refused("cannot store samples", &error))?;
-    let ran = ran?;
-    if !stopped.all_acknowledged {
-        notes.push("not all samples could be stored in time".to_owned());
-    }
-    let written = tell(arguments, &store, &job_id, &ran, notes)
-        .and_then(|report| destination.write(&(report + &place.note(arguments, &job_id)), arguments.json));
-    match written {
-        // The status is the command's, where that says that something is wrong.
-        Err(failure) if ran.status != 0 => failure.print(Form::Text),
-        written => written?,
-    }
-    Ok(ExitCode::from(ran.status))
-}
-
-/// How the command ran.
-struct Ran {
+/// The result of the command.
+struct CommandOutcome {
     status: u8,
-    /// Metrics that could not be had, with the reasons.
+    /// Unavailable metrics with the reasons.
     unavailable: Vec<(String, String)>,
-    /// Its totals, as the kernel tells them at the end.
-    totals: Option<Totals>,
+    totals: Option<KernelTotals>,
     had_cgroup: bool,
 }
 
-/// Runs the command in the cgroup, or beside it where there is none.
+pub(crate) fn execute(arguments: &RunArguments) -> Result<ExitCode, Failure> {
+    let mounts = Mounts::read(Path::new("/"))
+        .map_err(|error| Failure::because("cannot find the cgroup hierarchies", &error))?;
+    let baseline = Layer::new(baseline::rules(arguments.every, &arguments.metrics)?);
+    // Both are opened before the command runs, so that a failure costs nothing.
+    let destination = ReportDestination::open(arguments.report.as_deref())?;
+    let samples = SampleFile::new(arguments.output.as_deref())?;
+    let job_id = format!("run-{}-{}", std::process::id(), clock::realtime_us() / 1_000_000);
+    let job_id =
+        Identifier::try_from(job_id).map_err(|error| Failure::because("cannot name the job", &error))?;
+
+    let context = zmq::Context::new();
+    let store = StoreUrl::sqlite(&samples.path);
+    let collector = start_collector(&store, &context)?;
+    let agent = start_agent(baseline, arguments.flush_interval, &context)?;
+    let signals = CaughtSignals::catch()
+        .map_err(|error| Failure::because("cannot forward signals to the command", &error))?;
+    let cgroup = RunCgroup::create(&mounts, job_id.as_str());
+    let mut notes: Vec<String> = cgroup.remove_dead(&mounts.proc).iter().map(ToString::to_string).collect();
+    let outcome = run_sampled(&arguments.command, &agent, &cgroup, signals, &job_id);
+    agent.unregister(job_id.clone());
+    drop(cgroup);
+    let stopped = agent.stop(STOP_TIMEOUT);
+    collector.stop().map_err(|error| Failure::because("cannot store samples", &error))?;
+    let outcome = outcome?;
+    if !stopped.all_acknowledged {
+        notes.push("some samples were not stored in time".to_owned());
+    }
+    let report = report(arguments, &store, &job_id, &outcome, notes, destination.width_limit());
+    let written = report.and_then(|report| {
+        let note = if arguments.json { String::new() } else { samples.note(job_id.as_str()) };
+        destination.write(&(report + &note), arguments.json)
+    });
+    match written {
+        // A failure of the command takes precedence.
+        Err(failure) if outcome.status != 0 => terminal::print_failure(&failure, ErrorFormat::Text),
+        written => written?,
+    }
+    Ok(ExitCode::from(outcome.status))
+}
+
+fn start_collector(store: &StoreUrl, context: &zmq::Context) -> Result<Collector, Failure> {
+    let mut config = polymeter_collector::Config::new(ENDPOINT, store.clone());
+    config.commit_interval = Duration::from_millis(200);
+    Collector::start(&config, context).map_err(|error| Failure::because("cannot store samples", &error))
+}
+
+fn start_agent(baseline: Layer, flush: Period, context: &zmq::Context) -> Result<Agent, Failure> {
+    let config = Config {
+        collector: ENDPOINT.to_owned(),
+        baseline,
+        flush,
+        realtime_priority: rustix::process::geteuid().is_root().then_some(10),
+        socket: None,
+        ..Config::default()
+    };
+    Agent::start(config, context).map_err(|error| Failure::because("cannot sample", &error))
+}
+
+/// Runs the command in the cgroup, or samples its processes if there is none.
 fn run_sampled(
-    arguments: &Arguments,
+    command: &[OsString],
     agent: &Agent,
-    group: &RunCgroup,
-    signals: child::Signals,
+    cgroup: &RunCgroup,
+    signals: CaughtSignals,
     job_id: &Identifier,
-) -> Result<Ran, Failure> {
-    let cgroups = group.directories();
-    let spec = JobSpec {
+) -> Result<CommandOutcome, Failure> {
+    let failed = |error: std::io::Error| Failure::because("cannot sample the command", &error);
+    let cgroups = cgroup.paths();
+    // The program begins when all its sources are open, so that nothing of it is missed.
+    let held = held_command::hold(command, cgroup.entrances().map_err(failed)?, signals.before())?;
+    let had_cgroup = !cgroups.is_empty();
+    let job = JobSpec {
         job_id: job_id.clone(),
         cluster: None,
         owner_uid: Some(rustix::process::getuid().as_raw()),
         owner: None,
-        cgroups: cgroups.clone(),
-        process: None,
-        wishes: Layer::default(),
+        cgroups,
+        process: (!had_cgroup).then(|| held.pid()),
+        sampling: Layer::default(),
     };
-    let register =
-        |spec| agent.register(spec).map_err(|error| Failure::refused("cannot follow the command", &error));
-    let failed = |error: std::io::Error| Failure::refused("cannot follow the command", &error);
-    let entrances = group.entrances().map_err(failed)?;
-    // Nothing of the command goes before the first reading: its program begins when all its sources are open.
-    let held = child::hold(&arguments.command, entrances, signals.before())?;
-    let process = cgroups.is_empty().then(|| held.pid());
-    let unavailable = register(JobSpec { process, ..spec })?;
+    let unavailable =
+        agent.register(job).map_err(|error| Failure::because("cannot sample the command", &error))?;
     let mut child = held.release()?;
     let status = signals.wait(&mut child).map_err(failed)?;
-    let totals = child::totals();
-    Ok(Ran { status: child::status_code(status), unavailable, totals, had_cgroup: !cgroups.is_empty() })
+    let totals = totals::of_children();
+    Ok(CommandOutcome { status: totals::status_code(status), unavailable, totals, had_cgroup })
 }
 
-/// The standard metrics, and what was asked for: whatever an asked selector chooses is no longer standard.
-fn rules(arguments: &Arguments) -> Result<Vec<Rule>, Failure> {
-    let every = arguments.every.to_string();
-    let (mut asked, mut faults) = (Vec::new(), Vec::new());
-    for metric in &arguments.metrics {
-        let (selector, period) = metric.split_once('=').unwrap_or((metric, &every));
-        match config::rule(selector, period) {
-            Ok(rule) => asked.push(rule),
-            Err(fault) => faults.push(fault.to_string()),
-        }
-    }
-    if !faults.is_empty() {
-        return Err(Failure::Usage(faults.join("\npolymeter: ")));
-    }
-    let standard = METRICS.iter().map(|metric| (*metric, every.as_str())).chain([("agent.*", "1s")]);
-    let left = standard.filter(|(metric, _)| !asked.iter().any(|rule: &Rule| rule.selector.matches(metric)));
-    let standard: Vec<Rule> = left.filter_map(|(metric, period)| config::rule(metric, period).ok()).collect();
-    Ok(standard.into_iter().chain(asked).collect())
-}
-
-/// The report, as text or JSON.
-fn tell(
-    arguments: &Arguments,
+/// Returns the report as text or JSON.
+fn report(
+    arguments: &RunArguments,
     store: &StoreUrl,
     job_id: &Identifier,
-    ran: &Ran,
+    outcome: &CommandOutcome,
     notes: Vec<String>,
+    limit: Option<usize>,
 ) -> Result<String, Failure> {
-    let failed = |error| Failure::refused("cannot read the samples", &error);
+    let failed = |error| Failure::because("cannot read the samples", &error);
     let mut reader = Reader::open(store).map_err(failed)?;
     let jobs = reader.jobs().map_err(failed)?;
     let Some(job) = jobs.iter().rfind(|job| job.job_id == job_id.as_str()) else {
-        return Err(Failure::Refused("no sample of the command was stored".to_owned()));
+        return Err(Failure::Failed("cannot report: no sample of the command was stored".to_owned()));
     };
     let cpus = online_cpus(Path::new("/")).ok().map(|cpus| cpus.len());
-    let mut report = report::gather(&mut reader, job, cpus).map_err(failed)?;
-    if let Some(totals) = &ran.totals {
-        report.use_totals(totals, ran.had_cgroup);
+    let mut report = gather(&mut reader, job, cpus).map_err(failed)?;
+    if let Some(totals) = &outcome.totals {
+        report.add_kernel_totals(totals, outcome.had_cgroup);
     }
     report.notes.extend(notes);
-    report.measure(cpu_s());
+    // The process contains sampler, collector and store, but not the command.
+    report.add_measuring_cost(Duration::from_nanos(clock::process_cpu_ns()).as_secs_f64());
     if arguments.json {
-        return report::json(&report);
+        let text = serde_json::to_string_pretty(&report)
+            .map_err(|error| Failure::because("cannot write the report", &error))?;
+        return Ok(printable_json(&text).into_owned() + "\n");
     }
-    let detail = if arguments.all { Detail::All } else { Detail::Changing };
-    let bound = terminal::bound(&std::io::stderr()).filter(|_| arguments.report.is_none());
-    let mut text = report::text(&report, detail, bound);
-    // Of the standard metrics nobody expects all; who asked for one by name wants to know.
-    for (metric, reason) in ran
-        .unavailable
-        .iter()
-        .filter(|(metric, _)| arguments.metrics.iter().any(|asked| asked.split('=').next() == Some(metric)))
-    {
-        text.push_str(&format!("  {:<18}{metric}: {reason}\n", "not available"));
+    let mut text = render::text(&report, Detail::of(arguments.all), limit);
+    // A standard metric or a pattern may well be unavailable.
+    for (metric, reason) in outcome.unavailable.iter().filter(|(metric, _)| arguments.names(metric)) {
+        text.push_str(&format!("  {:<LABEL$}{metric}: {reason}\n", "not available"));
     }
     Ok(text)
-}
-
-/// Where the report goes: not to stdout, which is the command's.
-enum Destination {
-    Stderr,
-    File(PathBuf, File),
-}
-
-impl Destination {
-    fn open(path: Option<&Path>) -> Result<Self, Failure> {
-        let Some(path) = path else { return Ok(Self::Stderr) };
-        let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
-        Ok(Self::File(path.to_owned(), file))
-    }
-
-    fn write(self, report: &str, json: bool) -> Result<(), Failure> {
-        match self {
-            Self::Stderr if json => terminal::complain_json(report),
-            Self::Stderr => terminal::complain(&format!("\n{report}")),
-            Self::File(path, mut file) => {
-                file.write_all(report.as_bytes()).map_err(|error| cannot_write(&path, &error))?;
-            }
-        }
-        Ok(())
-    }
-}
-
-fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::refused(&format!("cannot write the report to {}", path.display()), error)
-}
-
-/// CPU time of this process, which is sampler, collector and all; the command's is not part of it.
-fn cpu_s() -> f64 {
-    let used = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::try_from(used).map_or(0.0, |used| used.as_secs_f64())
-}
-
-/// Where the samples are while the command runs, and whether they stay there.
-struct Place {
-    path: PathBuf,
-    /// Removed with everything in it at the end.
-    _temporary: Option<tempfile::TempDir>,
-}
-
-impl Place {
-    fn of(arguments: &Arguments) -> Result<Self, Failure> {
-        if let Some(path) = &arguments.output {
-            return Ok(Self { path: path.clone(), _temporary: None });
-        }
-        let directory = tempfile::Builder::new()
-            .prefix("polymeter-")
-            .tempdir()
-            .map_err(|error| Failure::refused("cannot make a temporary file", &error))?;
-        Ok(Self { path: directory.path().join("run.db"), _temporary: Some(directory) })
-    }
-
-    /// The line of a report that says so.
-    fn note(&self, arguments: &Arguments, job_id: &Identifier) -> String {
-        if arguments.json {
-            return String::new();
-        }
-        let (label, told) = if arguments.output.is_some() {
-            (
-                "samples in",
-                format!(
-                    "{}; `polymeter report --store sqlite:{} --job {job_id}` shows them again",
-                    self.path.display(),
-                    self.path.display()
-                ),
-            )
-        } else {
-            ("samples", "not kept; -o FILE keeps them".to_owned())
-        };
-        format!("  {label:<18}{told}\n")
-    }
 }

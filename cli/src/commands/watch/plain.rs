@@ -1,41 +1,44 @@
-//! What is watched as lines of text, for files, pipes and programs.
+//! Samples as lines of text or JSON, for files, pipes and programs.
 
 use polymeter_agent::control::Answer;
 
-use super::lines::{Line, Lines};
+use super::stream::{WatchLine, WatchStream};
 use crate::failure::Failure;
-use crate::printable::printable;
-use crate::terminal;
+use crate::output::printable::printable;
+use crate::output::terminal;
 
-/// How it is shown.
+/// Options of the output.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Form {
-    /// The agent's lines as they come.
+pub(super) struct LineOptions {
+    /// Print the agent's lines unchanged.
     pub(super) json: bool,
-    /// After how many samples it ends.
+    /// The number of samples after which the output ends.
     pub(super) count: Option<u64>,
 }
 
-/// Prints lines until the job ends, nobody reads them, or there are as many as were wanted.
-pub(super) async fn show(first: Line, mut lines: Lines, form: Form) -> Result<(), Failure> {
-    let mut left = form.count.unwrap_or(u64::MAX);
+/// Prints lines until the job ends, the reader closes the pipe, or the requested number of samples is reached.
+pub(super) async fn print(
+    first: WatchLine,
+    mut stream: WatchStream,
+    options: LineOptions,
+) -> Result<(), Failure> {
+    let mut left = options.count.unwrap_or(u64::MAX);
     let mut line = first;
     loop {
         if let Answer::Refused(refusal) = line.answer {
-            return Err(Failure::Answered(Box::new(refusal)));
+            return Err(Failure::Refused(Box::new(refusal)));
         }
         if let Answer::Lagged { samples } = line.answer {
-            terminal::complain(&format!(
-                "polymeter: {samples} samples came faster than they were read, and are not shown\n"
+            terminal::print_error(&format!(
+                "polymeter: {samples} samples are not shown: the output is read too slowly\n"
             ));
         }
-        let has_reader = if form.json {
+        let has_reader = if options.json {
             terminal::print_json_to_reader(&format!("{}\n", line.text))?
         } else {
             terminal::print_to_reader(&text(&line.answer, left))?
         };
         if !has_reader {
-            // The reader has seen enough, as `head` has.
             return Ok(());
         }
         left = left.saturating_sub(samples(&line.answer));
@@ -43,19 +46,20 @@ pub(super) async fn show(first: Line, mut lines: Lines, form: Form) -> Result<()
             return Ok(());
         }
         if matches!(line.answer, Answer::Ended {}) {
-            terminal::complain("polymeter: the job has ended\n");
+            terminal::print_error("polymeter: the job has ended\n");
             return Ok(());
         }
-        line = lines.next().await?;
+        line = stream.next().await?;
     }
 }
 
+/// Returns the number of samples in an answer.
 fn samples(answer: &Answer) -> u64 {
     if let Answer::Samples { values, .. } = answer { values.len() as u64 } else { 0 }
 }
 
-/// A line for each sample: seconds since the epoch, the series, the value, and its unit where it has one.
-fn text(answer: &Answer, most: u64) -> String {
+/// Formats a line for each of at most `limit` samples: seconds since the epoch, series, value, and unit if there is one.
+fn text(answer: &Answer, limit: u64) -> String {
     let Answer::Samples { metric, labels, unit, times_us, values, .. } = answer else { return String::new() };
     let labels: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
@@ -67,8 +71,8 @@ fn text(answer: &Answer, most: u64) -> String {
         let value = value.unwrap_or(f64::NAN);
         format!("{seconds}.{micros:06} {series} {value}{unit}\n")
     };
-    let most = usize::try_from(most).unwrap_or(usize::MAX);
-    times_us.iter().zip(values).take(most).map(line).collect()
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    times_us.iter().zip(values).take(limit).map(line).collect()
 }
 
 #[cfg(test)]
@@ -76,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sample_is_a_line() {
+    fn each_sample_is_a_line() {
         let line = r#"{"answer":"samples","metric":"io.read.bytes","labels":{"device":"sda"},"unit":"bytes","kind":"counter","period":"1s","times_us":[1795186356000081,1795186357200079],"values":[4843040.0,null]}"#;
         let answer = serde_json::from_str(line).unwrap();
         assert_eq!(

@@ -1,12 +1,12 @@
-//! The terminal of the live view: its keys, its size and its signals. Whatever happens, it is left as it was found.
+//! The terminal of the live view. It is restored in any case.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use polymeter_agent::clock;
 use polymeter_agent::control::{Answer, Verb};
+use polymeter_service::clock;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::event::{self, Event};
@@ -19,84 +19,86 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
-use super::lines::{Line, Lines};
-use super::view::{View, Wish};
-use crate::control::ask;
+use super::stream::{WatchLine, WatchStream};
+use super::view::{View, ViewAction};
+use crate::client::agent::ask;
 use crate::failure::Failure;
 
-/// How often the picture follows what the agent tells. Keys are answered at once.
-const FRAME: Duration = Duration::from_millis(100);
+/// The interval at which the view is redrawn. Keys have an effect at once.
+const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Keys that may wait.
-const KEYS: usize = 64;
+/// The capacity of the queue of keys.
+const KEYS_MAX: usize = 64;
 
-/// Shows the view until it is ended, and says with which status.
+/// Shows the view until the user or a signal ends it, and returns the exit status.
 pub(super) async fn show(
     mut view: View,
-    first: Line,
-    mut lines: Lines,
+    first: WatchLine,
+    mut stream: WatchStream,
     socket: &Path,
 ) -> Result<ExitCode, Failure> {
-    let failed = |error: io::Error| Failure::refused("cannot use the terminal", &error);
-    let mut signals = Signals::take().map_err(failed)?;
+    let failed = |error: io::Error| Failure::because("cannot use the terminal", &error);
+    let mut signals = ScreenSignals::catch().map_err(failed)?;
     let mut screen = Screen::enter().map_err(failed)?;
     let mut events = events();
-    let mut asked: Option<JoinHandle<Result<Answer, Failure>>> = None;
-    let mut frames = tokio::time::interval(FRAME);
-    frames.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    view.told(first.answer);
+    let mut pending: Option<JoinHandle<Result<Answer, Failure>>> = None;
+    let mut redraws = tokio::time::interval(REDRAW_INTERVAL);
+    redraws.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    view.handle_answer(first.answer);
     loop {
-        let wish = tokio::select! {
-            line = lines.next(), if !view.has_ended() => {
+        let action = tokio::select! {
+            line = stream.next(), if !view.has_ended() => {
                 let answer = line?.answer;
                 if let Answer::Refused(refusal) = answer {
-                    return Err(Failure::Answered(Box::new(refusal)));
+                    return Err(Failure::Refused(Box::new(refusal)));
                 }
-                view.told(answer);
+                view.handle_answer(answer);
                 continue;
             }
             event = events.recv() => match event {
-                Some(Event::Key(key)) => view.pressed(key),
-                Some(_) => Wish::Nothing,
-                None => return Err(Failure::Refused("the terminal went away".to_owned())),
+                Some(Event::Key(key)) => view.handle_key(key),
+                Some(_) => ViewAction::None,
+                None => return Err(Failure::Failed(
+                    "cannot use the terminal: it was closed".to_owned(),
+                )),
             },
-            answer = answer_to(&mut asked) => view.answered(answer),
+            answer = answer_to(&mut pending) => view.handle_reply(answer),
             signal = signals.next() => match signal {
-                Told::End(status) => return Ok(ExitCode::from(status)),
-                Told::Stop => Wish::Suspend,
+                SignalAction::Exit(status) => return Ok(ExitCode::from(status)),
+                SignalAction::Suspend => ViewAction::Suspend,
             },
-            _ = frames.tick() => Wish::Nothing,
+            _ = redraws.tick() => ViewAction::None,
         };
-        match wish {
-            Wish::Nothing => {}
-            Wish::Quit => return Ok(ExitCode::SUCCESS),
-            Wish::Suspend => screen.suspend().map_err(failed)?,
-            Wish::Ask(verb) => asked = Some(asking(socket.to_owned(), *verb)),
+        match action {
+            ViewAction::None => {}
+            ViewAction::Quit => return Ok(ExitCode::SUCCESS),
+            ViewAction::Suspend => screen.suspend().map_err(failed)?,
+            ViewAction::Ask(verb) => pending = Some(send(socket.to_owned(), *verb)),
         }
         view.tick(clock::realtime_us());
         screen.terminal.draw(|frame| view.draw(frame)).map_err(failed)?;
     }
 }
 
-/// Asks on a connection of its own, for the other one only shows.
-fn asking(socket: PathBuf, verb: Verb) -> JoinHandle<Result<Answer, Failure>> {
+/// Sends a request on a connection of its own.
+fn send(socket: PathBuf, verb: Verb) -> JoinHandle<Result<Answer, Failure>> {
     tokio::task::spawn_blocking(move || ask(&socket, &verb))
 }
 
-/// The answer to what was asked; never where nothing was.
-async fn answer_to(asked: &mut Option<JoinHandle<Result<Answer, Failure>>>) -> Result<Answer, String> {
-    let Some(asking) = asked else { return std::future::pending().await };
-    let answer = asking.await;
-    *asked = None;
+/// Waits for the answer to the pending request; for ever if there is none.
+async fn answer_to(pending: &mut Option<JoinHandle<Result<Answer, Failure>>>) -> Result<Answer, String> {
+    let Some(request) = pending else { return std::future::pending().await };
+    let answer = request.await;
+    *pending = None;
     match answer {
         Ok(answer) => answer.map_err(|failure| failure.to_string()),
         Err(error) => Err(error.to_string()),
     }
 }
 
-/// What the terminal tells, from a thread that ends with the process or with the terminal.
+/// Reads the terminal's events on a thread that ends with the process or with the terminal.
 fn events() -> mpsc::Receiver<Event> {
-    let (sender, receiver) = mpsc::channel(KEYS);
+    let (sender, receiver) = mpsc::channel(KEYS_MAX);
     std::thread::spawn(move || {
         while let Ok(event) = event::read() {
             if sender.blocking_send(event).is_err() {
@@ -107,7 +109,7 @@ fn events() -> mpsc::Receiver<Event> {
     receiver
 }
 
-/// The terminal while the view has it. Dropping it, or a panic, leaves it as it was.
+/// The terminal in the mode of the view. Dropping it, or a panic, restores the terminal.
 struct Screen {
     terminal: DefaultTerminal,
 }
@@ -115,24 +117,24 @@ struct Screen {
 impl Screen {
     fn enter() -> io::Result<Self> {
         let terminal = ratatui::try_init()?;
-        let before = std::panic::take_hook();
-        // Which gives back the rest of the terminal.
+        let previous = std::panic::take_hook();
+        // The previous hook, ratatui's, restores everything else.
         std::panic::set_hook(Box::new(move |panic| {
             execute!(io::stdout(), Show).ok();
-            before(panic);
+            previous(panic);
         }));
         Ok(Self { terminal })
     }
 
-    /// Gives the terminal back, stops as Ctrl-Z does, and takes it again when told to go on.
+    /// Restores the terminal, stops the process as Ctrl-Z does, and takes the terminal again when continued.
     fn suspend(&mut self) -> io::Result<()> {
         self.terminal.show_cursor()?;
         ratatui::try_restore()?;
         kill_process(getpid(), Signal::STOP)?;
         enable_raw_mode()?;
         execute!(io::stdout(), EnterAlternateScreen)?;
-        // A new one knows of nothing that was drawn. To clear the old one would ask the terminal a question, the answer
-        // to which the thread of the keys would take.
+        // A new one redraws everything. Clearing the old one would query the terminal, and the thread of the keys would read
+        // the reply.
         self.terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
         Ok(())
     }
@@ -144,24 +146,24 @@ impl Drop for Screen {
     }
 }
 
-/// What a signal wants.
-enum Told {
-    /// To end, with this status.
-    End(u8),
-    /// To stop, and to go on later.
-    Stop,
+/// The effect of a signal.
+enum SignalAction {
+    /// Exit with this status.
+    Exit(u8),
+    /// Stop until continued.
+    Suspend,
 }
 
-/// The signals after which the terminal is to be given back first.
-struct Signals {
+/// The signals before whose effect the terminal is restored.
+struct ScreenSignals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
     hangup: tokio::signal::unix::Signal,
     stop: tokio::signal::unix::Signal,
 }
 
-impl Signals {
-    fn take() -> io::Result<Self> {
+impl ScreenSignals {
+    fn catch() -> io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
@@ -170,14 +172,14 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> Told {
-        // As a shell names the status of what a signal ended.
-        let status = |signal: Signal| Told::End(u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX));
+    async fn next(&mut self) -> SignalAction {
+        // The status that a shell reports for a process that a signal ended.
+        let status = |signal: Signal| SignalAction::Exit(u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX));
         tokio::select! {
             _ = self.interrupt.recv() => status(Signal::INT),
             _ = self.terminate.recv() => status(Signal::TERM),
             _ = self.hangup.recv() => status(Signal::HUP),
-            _ = self.stop.recv() => Told::Stop,
+            _ = self.stop.recv() => SignalAction::Suspend,
         }
     }
 }

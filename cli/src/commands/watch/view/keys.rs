@@ -1,61 +1,62 @@
-//! What keys stand for.
+//! The meaning of keys. Pure.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-/// What a key is pressed for while rows are shown.
+/// The action of a key while rows are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Press {
+pub(super) enum KeyAction {
     Quit,
     Help,
     Filter,
-    NoFilter,
+    ClearFilter,
     Up,
     Down,
     PageUp,
     PageDown,
     First,
     Last,
-    Faster,
-    Slower,
+    ShorterPeriod,
+    LongerPeriod,
     Reset,
 }
 
-const PRESSES: [(KeyCode, Press); 19] = [
-    (KeyCode::Char('q'), Press::Quit),
-    (KeyCode::Char('?'), Press::Help),
-    (KeyCode::Char('h'), Press::Help),
-    (KeyCode::Char('/'), Press::Filter),
-    (KeyCode::Esc, Press::NoFilter),
-    (KeyCode::Up, Press::Up),
-    (KeyCode::Char('k'), Press::Up),
-    (KeyCode::Down, Press::Down),
-    (KeyCode::Char('j'), Press::Down),
-    (KeyCode::PageUp, Press::PageUp),
-    (KeyCode::PageDown, Press::PageDown),
-    (KeyCode::Home, Press::First),
-    (KeyCode::End, Press::Last),
-    (KeyCode::Char('+'), Press::Faster),
-    // The same key without shift, on many keyboards.
-    (KeyCode::Char('='), Press::Faster),
-    (KeyCode::Char('-'), Press::Slower),
-    (KeyCode::Char('_'), Press::Slower),
-    (KeyCode::Char('r'), Press::Reset),
-    (KeyCode::Char('Q'), Press::Quit),
+/// The actions by key.
+const KEYS: [(KeyCode, KeyAction); 19] = [
+    (KeyCode::Char('q'), KeyAction::Quit),
+    (KeyCode::Char('?'), KeyAction::Help),
+    (KeyCode::Char('h'), KeyAction::Help),
+    (KeyCode::Char('/'), KeyAction::Filter),
+    (KeyCode::Esc, KeyAction::ClearFilter),
+    (KeyCode::Up, KeyAction::Up),
+    (KeyCode::Char('k'), KeyAction::Up),
+    (KeyCode::Down, KeyAction::Down),
+    (KeyCode::Char('j'), KeyAction::Down),
+    (KeyCode::PageUp, KeyAction::PageUp),
+    (KeyCode::PageDown, KeyAction::PageDown),
+    (KeyCode::Home, KeyAction::First),
+    (KeyCode::End, KeyAction::Last),
+    (KeyCode::Char('+'), KeyAction::ShorterPeriod),
+    // On many keyboards the same key without shift.
+    (KeyCode::Char('='), KeyAction::ShorterPeriod),
+    (KeyCode::Char('-'), KeyAction::LongerPeriod),
+    (KeyCode::Char('_'), KeyAction::LongerPeriod),
+    (KeyCode::Char('r'), KeyAction::Reset),
+    (KeyCode::Char('Q'), KeyAction::Quit),
 ];
 
-impl Press {
-    /// What a key stands for, if for anything.
+impl KeyAction {
+    /// Returns the action of a key, if it has one.
     pub(super) fn of(code: KeyCode) -> Option<Self> {
-        PRESSES.iter().find(|(of, _)| *of == code).map(|(_, press)| *press)
+        KEYS.iter().find(|(of, _)| *of == code).map(|(_, action)| *action)
     }
 }
 
-/// Whether a key goes down; where the terminal tells, it also comes up.
-pub(super) fn goes_down(key: KeyEvent) -> bool {
+/// Whether a key is pressed and not released. Some terminals report both.
+pub(super) fn is_press(key: KeyEvent) -> bool {
     key.kind != KeyEventKind::Release
 }
 
-/// The letter that is pressed together with Ctrl.
+/// Returns the key that is pressed together with Ctrl.
 pub(super) fn with_control(key: KeyEvent) -> Option<KeyCode> {
     key.modifiers.contains(KeyModifiers::CONTROL).then_some(key.code)
 }

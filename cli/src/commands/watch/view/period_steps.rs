@@ -1,8 +1,8 @@
-//! The periods between which the keys step.
+//! The periods through which the keys step. Pure.
 
 use polymeter_proto::period::Period;
 
-/// From the shortest period to the longest, in microseconds, in steps that people think in.
+/// The steps from the shortest period to the longest, in microseconds.
 const STEPS_US: [u64; 21] = [
     100,
     200,
@@ -27,13 +27,13 @@ const STEPS_US: [u64; 21] = [
     86_400_000_000,
 ];
 
-/// The next shorter period, if there is one.
+/// Returns the next shorter period, if there is one.
 pub(super) fn shorter(period: Period) -> Option<Period> {
     let step = STEPS_US.into_iter().rev().find(|step| *step < period.as_micros());
     step.and_then(|step| Period::from_micros(step).ok())
 }
 
-/// The next longer period, if there is one.
+/// Returns the next longer period, if there is one.
 pub(super) fn longer(period: Period) -> Option<Period> {
     let step = STEPS_US.into_iter().find(|step| *step > period.as_micros());
     step.and_then(|step| Period::from_micros(step).ok())

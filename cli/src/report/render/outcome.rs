@@ -1,29 +1,19 @@
-//! How a job ended, in words. Pure.
+//! The final state of a job as text. Pure.
 
-use serde::Serialize;
+use crate::report::model::Outcome;
 
-/// The signal under which Slurm reports that a job ran out of memory: its SIG_OOM, 253, without the bit of a core dump.
+/// The signal with which Slurm reports that a job ran out of memory: its SIG_OOM, 253, without the bit of a core dump.
 const SLURM_OUT_OF_MEMORY: i64 = 125;
 
-/// What the scheduler told of a job's end. What it did not tell is not known.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Outcome {
-    pub(crate) state: Option<String>,
-    pub(crate) exit_code: Option<i64>,
-    pub(crate) exit_signal: Option<i64>,
+/// Describes the end of a job; none if nothing is known.
+pub(super) fn outcome_text(outcome: &Outcome) -> Option<String> {
+    let state = outcome.state.as_deref().map(state_text);
+    let exit = exit_text(outcome.exit_code, outcome.exit_signal);
+    let parts: Vec<String> = state.into_iter().chain(exit).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-impl Outcome {
-    /// The end in words; none where nothing is known.
-    pub(crate) fn text(&self) -> Option<String> {
-        let state = self.state.as_deref().map(state_text);
-        let exit = exit_text(self.exit_code, self.exit_signal);
-        let parts: Vec<String> = state.into_iter().chain(exit).collect();
-        (!parts.is_empty()).then(|| parts.join(", "))
-    }
-}
-
-/// A scheduler's word for how a job ended.
+/// Describes the state that a scheduler reports.
 fn state_text(state: &str) -> String {
     match state {
         "COMPLETED" => "completed",
@@ -32,18 +22,19 @@ fn state_text(state: &str) -> String {
         "DEADLINE" => "reached its deadline",
         "CANCELLED" => "was cancelled",
         "OUT_OF_MEMORY" => "ran out of memory",
-        "NODE_FAIL" => "ended with the failure of a node",
+        "NODE_FAIL" => "failed with a node",
         "PREEMPTED" => "was preempted",
-        "BOOT_FAIL" => "ended with a node that did not boot",
+        "BOOT_FAIL" => "failed because a node did not boot",
         other => other,
     }
     .to_owned()
 }
 
+/// Describes the exit status or the signal of a job.
 fn exit_text(code: Option<i64>, signal: Option<i64>) -> Option<String> {
     match (code, signal) {
         (_, Some(SLURM_OUT_OF_MEMORY)) => {
-            Some("killed by the kernel for lack of memory (Slurm's signal 125)".to_owned())
+            Some("killed for lack of memory (Slurm's signal 125)".to_owned())
         }
         (_, Some(signal)) if signal > 0 => {
             let name = signal_name(signal).map_or_else(String::new, |name| format!(" ({name})"));
@@ -54,7 +45,7 @@ fn exit_text(code: Option<i64>, signal: Option<i64>) -> Option<String> {
     }
 }
 
-/// The names of signals that end jobs, signal(7).
+/// Returns the name of a signal that may end a job: signal(7).
 fn signal_name(signal: i64) -> Option<&'static str> {
     Some(match signal {
         1 => "SIGHUP",
@@ -82,11 +73,11 @@ mod tests {
     use super::*;
 
     fn text(state: Option<&str>, exit_code: Option<i64>, exit_signal: Option<i64>) -> Option<String> {
-        Outcome { state: state.map(str::to_owned), exit_code, exit_signal }.text()
+        outcome_text(&Outcome { state: state.map(str::to_owned), exit_code, exit_signal })
     }
 
     #[test]
-    fn an_end_is_told_in_words_and_what_is_not_known_is_not_told() {
+    fn known_parts_of_an_outcome_are_described() {
         for (state, code, signal, expected) in [
             (Some("COMPLETED"), Some(0), Some(0), "completed, exit status 0"),
             (Some("FAILED"), Some(3), Some(0), "failed, exit status 3"),
@@ -96,9 +87,9 @@ mod tests {
                 Some("OUT_OF_MEMORY"),
                 Some(0),
                 Some(125),
-                "ran out of memory, killed by the kernel for lack of memory (Slurm's signal 125)",
+                "ran out of memory, killed for lack of memory (Slurm's signal 125)",
             ),
-            (None, Some(0), Some(125), "killed by the kernel for lack of memory (Slurm's signal 125)"),
+            (None, Some(0), Some(125), "killed for lack of memory (Slurm's signal 125)"),
             (None, Some(3), None, "exit status 3"),
             (None, Some(0), Some(40), "killed by signal 40"),
             (Some("REVOKED"), None, None, "REVOKED"),

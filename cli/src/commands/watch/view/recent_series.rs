@@ -1,67 +1,67 @@
-//! One series over the last minute, in few numbers, whatever its period.
+//! The last minute of one series, in few points whatever its period. Pure.
 
 use std::collections::VecDeque;
 
-use crate::report::units;
+use crate::output::units;
 
-/// How far back the chart goes, in microseconds.
+/// The time that the chart covers, in microseconds.
 pub(super) const WINDOW_US: i64 = 60_000_000;
 
-/// Samples that are so close together are one point of the chart, in microseconds.
+/// The interval whose samples form one point of the chart, in microseconds.
 const POINT_US: i64 = 250_000;
 
-/// Samples that are close together.
+/// The samples of one interval.
 #[derive(Debug, Clone, Copy)]
 struct Point {
-    /// The time and value of the last of them.
+    /// The time and value of the last sample.
     last: (i64, f64),
     sum: f64,
     count: u32,
 }
 
-/// One series.
+/// The last minute of a series.
 #[derive(Debug)]
-pub(super) struct Series {
+pub(super) struct RecentSeries {
     pub(super) unit: String,
     pub(super) is_counter: bool,
-    /// The period at which it was sampled last; none where its user gives its values.
+    /// The last period; none for values that a user pushes.
     pub(super) period: Option<String>,
     points: VecDeque<Point>,
 }
 
-/// A value that held from one time to another, in microseconds since the epoch.
+/// A value and the interval in which it held, in microseconds since the epoch.
 type Span = (i64, i64, f64);
 
-impl Series {
+impl RecentSeries {
     pub(super) fn new(unit: String, is_counter: bool) -> Self {
         Self { unit, is_counter, period: None, points: VecDeque::new() }
     }
 
-    /// Adds a sample. One that is older than the last is left out: the clock was set back.
+    /// Adds a sample. One that is older than the last is ignored: the clock was set back.
     pub(super) fn add(&mut self, time_us: i64, value: f64) {
-        let place = |time_us: i64| time_us.div_euclid(POINT_US);
+        let interval = |time_us: i64| time_us.div_euclid(POINT_US);
         match self.points.back_mut() {
             Some(point) if point.last.0 > time_us => {}
-            Some(point) if place(point.last.0) == place(time_us) => {
+            Some(point) if interval(point.last.0) == interval(time_us) => {
                 point.last = (time_us, value);
                 point.sum += value;
                 point.count = point.count.saturating_add(1);
             }
             _ => self.points.push_back(Point { last: (time_us, value), sum: value, count: 1 }),
         }
-        // One point before the window: a counter's first rate begins there.
+        // One point before the window is kept, for the first rate of a counter.
         while self.points.get(1).is_some_and(|second| second.last.0 < time_us - WINDOW_US) {
             self.points.pop_front();
         }
     }
 
-    /// When the last sample was read, in microseconds since the epoch.
+    /// Returns the time of the last sample, in microseconds since the epoch.
     pub(super) fn last_us(&self) -> Option<i64> {
         self.points.back().map(|point| point.last.0)
     }
 
-    /// What is to be told of it: the last value, or what a counter grew per second of late.
-    pub(super) fn now(&self) -> Option<f64> {
+    /// Returns the last value of a gauge, or the last rate of a counter.
+    pub(super) fn current(&self) -> Option<f64> {
         if !self.is_counter {
             return self.points.back().map(|point| point.last.1);
         }
@@ -69,9 +69,9 @@ impl Series {
         Some(rate)
     }
 
-    /// The same as people read it.
-    pub(super) fn now_text(&self, metric: &str) -> String {
-        match self.now() {
+    /// Formats the last value or rate.
+    pub(super) fn current_text(&self, metric: &str) -> String {
+        match self.current() {
             None => "-".to_owned(),
             Some(rate) if self.is_counter => units::rate(metric, &self.unit, rate),
             Some(value) => {
@@ -82,7 +82,7 @@ impl Series {
         }
     }
 
-    /// What a counter grew per second between one point and the next. Where it fell, it began anew.
+    /// Returns the rates of a counter between successive points. A decrease means that the counter was restarted.
     fn rates(&self) -> impl Iterator<Item = Span> {
         let pairs = self.points.iter().zip(self.points.iter().skip(1));
         pairs.filter_map(|(before, after)| {
@@ -92,7 +92,7 @@ impl Series {
         })
     }
 
-    /// A gauge's values, each of which holds until the next.
+    /// Returns the values of a gauge, each of which holds until the next.
     fn levels(&self, now_us: i64) -> impl Iterator<Item = Span> {
         let nexts = self.points.iter().skip(1).map(|point| point.last.0).chain([now_us]);
         self.points.iter().zip(nexts).map(|(point, next_us)| {
@@ -100,7 +100,7 @@ impl Series {
         })
     }
 
-    /// The last minute in so many columns: the mean of what held in each, if anything did.
+    /// Returns the mean value or rate in each of `width` columns of the last minute; none where there is no value.
     pub(super) fn columns(&self, now_us: i64, width: usize) -> Vec<Option<f64>> {
         let spans: Vec<Span> =
             if self.is_counter { self.rates().collect() } else { self.levels(now_us).collect() };
@@ -115,7 +115,7 @@ impl Series {
     }
 }
 
-/// The mean of what held between two times, weighted by how long it did.
+/// Returns the mean of the values between two times, weighted by their durations.
 fn mean(spans: &[Span], from_us: i64, to_us: i64) -> Option<f64> {
     let (mut sum, mut weight) = (0.0, 0.0);
     for (begin_us, end_us, value) in spans {
@@ -136,39 +136,39 @@ mod tests {
     const SECOND_US: i64 = 1_000_000;
 
     #[test]
-    fn a_counter_is_told_by_what_it_grew() {
-        let mut series = Series::new("nanoseconds".to_owned(), true);
-        assert_eq!(series.now(), None);
+    fn a_counter_is_shown_as_a_rate() {
+        let mut series = RecentSeries::new("nanoseconds".to_owned(), true);
+        assert_eq!(series.current(), None);
         series.add(0, 5e9);
-        assert_eq!(series.now(), None);
+        assert_eq!(series.current(), None);
         series.add(SECOND_US, 5.5e9);
-        assert_eq!(series.now_text("cpu.usage"), "0.500 cores");
+        assert_eq!(series.current_text("cpu.usage"), "0.500 cores");
         series.add(2 * SECOND_US, 0.0);
-        assert_eq!(series.now(), Some(0.5e9), "it began anew");
+        assert_eq!(series.current(), Some(0.5e9), "the counter was restarted");
     }
 
     #[test]
-    fn a_thousand_samples_a_second_are_few_points() {
-        let mut series = Series::new("count".to_owned(), true);
+    fn many_samples_become_few_points() {
+        let mut series = RecentSeries::new("count".to_owned(), true);
         for tick in 0..100_000_i32 {
             series.add(i64::from(tick) * 1_000, f64::from(tick));
         }
         assert!(series.points.len() <= 242, "{}", series.points.len());
-        assert!((series.now().unwrap() - 1000.0).abs() < 1.0);
+        assert!((series.current().unwrap() - 1000.0).abs() < 1.0);
         let columns = series.columns(100 * SECOND_US, 30);
         assert!(columns.iter().all(|rate| (rate.unwrap() - 1000.0).abs() < 1.0), "{columns:?}");
     }
 
     #[test]
     fn a_gauge_holds_until_its_next_value() {
-        let mut series = Series::new("bytes".to_owned(), false);
+        let mut series = RecentSeries::new("bytes".to_owned(), false);
         series.add(30 * SECOND_US, 10.0);
         series.add(45 * SECOND_US, 20.0);
         let columns = series.columns(60 * SECOND_US, 4);
         assert_eq!(columns, [None, None, Some(10.0), Some(20.0)]);
         assert_eq!(series.columns(60 * SECOND_US, 0), []);
         series.add(SECOND_US, 7.0);
-        assert_eq!(series.now(), Some(20.0), "what is older than the last is left out");
-        assert_eq!(series.now_text("memory.current"), "20 B");
+        assert_eq!(series.current(), Some(20.0), "an older sample is ignored");
+        assert_eq!(series.current_text("memory.current"), "20 B");
     }
 }
