@@ -2,7 +2,7 @@
 
 use polymeter_proto::ledger::Tally;
 use polymeter_store::StoreError;
-use polymeter_store::reader::{JobRow, LedgerRow, LossRow, Of, Reader};
+use polymeter_store::reader::{JobRow, LedgerRow, LossRow, Reader, SeriesScope};
 
 use super::hardware::Hardware;
 use super::model::{LossReport, Outcome, Report, SeriesReport, SourceReport, Usage};
@@ -11,7 +11,7 @@ use crate::output::units;
 
 /// Gathers the report of `job`. Each of its nodes has `cpus` CPUs, if given, else as many as the store knows.
 pub(crate) fn gather(reader: &mut Reader, job: &JobRow, cpus: Option<usize>) -> Result<Report, StoreError> {
-    let rows = reader.series(Of::Job(job.job_key))?;
+    let rows = reader.series(SeriesScope::Job(job.job_key))?;
     let hardware = Hardware::gather(reader, job, &rows, cpus)?;
     let changes = reader.plan_changes(Some(job.job_key))?;
     let first_ns = rows.iter().filter_map(|row| row.first_time_ns).min();
@@ -43,7 +43,7 @@ pub(crate) fn gather(reader: &mut Reader, job: &JobRow, cpus: Option<usize>) -> 
         ledger: total(&ledger),
         skipped: sum(|row| row.skipped),
         rejected: sum(|row| row.rejected),
-        quarantined: sum(|row| row.apart),
+        quarantined: sum(|row| row.quarantined),
         unknown: sum(|row| row.unknown),
         losses: losses.map(|row| loss(row, job.started_ns)).collect(),
         phases,
@@ -63,8 +63,8 @@ fn total(ledger: &[LedgerRow]) -> Tally {
 }
 
 fn source(row: LedgerRow) -> SourceReport {
-    let LedgerRow { session_id: _, node, source, tally, skipped, rejected, apart, stored, unknown } = row;
-    SourceReport { node, source, tally, skipped, rejected, quarantined: apart, stored, unknown }
+    let LedgerRow { session_id: _, node, source, tally, skipped, rejected, quarantined, stored, unknown } = row;
+    SourceReport { node, source, tally, skipped, rejected, quarantined, stored, unknown }
 }
 
 fn loss(row: LossRow, started_ns: i64) -> LossReport {

@@ -10,7 +10,7 @@ use crate::output::units;
 /// name on the same node.
 pub(super) fn phases(rows: Vec<MarkRow>, started_ns: i64) -> (Vec<Phase>, Vec<MarkedInstant>) {
     let (mut phases, mut instants): (Vec<Phase>, Vec<MarkedInstant>) = (Vec::new(), Vec::new());
-    for MarkRow { time_ns, node, name, kind, by_whom: actor } in rows {
+    for MarkRow { time_ns, node, name, kind, actor } in rows {
         let at_s = units::seconds_between(started_ns, time_ns);
         let is_open = |phase: &&mut Phase| phase.end_s.is_none() && phase.name == name && phase.node == node;
         match kind.as_str() {
@@ -34,8 +34,8 @@ pub(super) fn plan_changes(rows: &[PlanChangeRow], started_ns: i64) -> Vec<PlanC
         metric: row.metric.clone(),
         old: row.old_period_us.and_then(period),
         new: row.new_period_us.and_then(period),
-        reason: row.cause.clone(),
-        actor: row.by_whom.clone(),
+        cause: row.cause.clone(),
+        actor: row.actor.clone(),
         until_s: row.until_ns.map(since_start),
     };
     rows.iter().map(change).collect()
@@ -48,7 +48,7 @@ pub(super) fn refused_requests(rows: Vec<RefusedRow>, started_ns: i64) -> Vec<Re
         node: row.node,
         request: row.request,
         period: row.period_us.and_then(period),
-        actor: row.by,
+        actor: row.actor,
         reason: row.reason,
     };
     rows.into_iter().map(request).collect()
@@ -69,7 +69,7 @@ mod tests {
             node: "n1".to_owned(),
             name: name.to_owned(),
             kind: kind.to_owned(),
-            by_whom: None,
+            actor: None,
         }
     }
 
@@ -108,7 +108,7 @@ mod tests {
             node: "n2".to_owned(),
             request: "cpu.*".to_owned(),
             period_us: Some(100),
-            by: Some("uid 7".to_owned()),
+            actor: Some("uid 7".to_owned()),
             reason: "the shortest period allowed is 10ms".to_owned(),
         };
         let requests = refused_requests(vec![row], 1_000_000_000);

@@ -213,7 +213,8 @@ pub(crate) struct PlanChange {
     pub(crate) old: Option<String>,
     /// The new period; none if the metric is no longer sampled.
     pub(crate) new: Option<String>,
-    pub(crate) reason: String,
+    /// The layer of the plan, or the event: `baseline`, `registration`, `lease`, `lease_end`, ...
+    pub(crate) cause: String,
     pub(crate) actor: Option<String>,
     /// The end of a lease, in seconds after the start of the job.
     pub(crate) until_s: Option<f64>,

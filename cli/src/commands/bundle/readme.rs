@@ -116,7 +116,7 @@ mod tests {
             old_period_us: None,
             new_period_us,
             cause: "baseline".to_owned(),
-            by_whom: None,
+            actor: None,
             until_ns: None,
         }
     }

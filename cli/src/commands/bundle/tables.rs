@@ -1,7 +1,7 @@
 //! The tables of a bundle, as CSV files.
 
 use polymeter_store::StoreError;
-use polymeter_store::reader::{JobRow, Of, Reader};
+use polymeter_store::reader::{JobRow, Reader, SeriesScope};
 
 use crate::failure::Failure;
 use crate::output::printable::spreadsheet_cell;
@@ -36,7 +36,7 @@ fn head<const COLUMNS: usize>(names: [&str; COLUMNS]) -> Vec<String> {
 
 fn series(reader: &mut Reader, job: &JobRow) -> Result<Rows, StoreError> {
     let mut rows = vec![head(["node", "metric", "unit", "kind", "labels", "samples", "first_ns", "last_ns"])];
-    for row in reader.series(Of::Job(job.job_key))? {
+    for row in reader.series(SeriesScope::Job(job.job_key))? {
         let (labels, samples) = (row.labels.to_string(), row.count.to_string());
         let (first, last) = (optional(row.first_time_ns), optional(row.last_time_ns));
         rows.push(vec![row.node, row.metric, row.unit, row.kind, labels, samples, first, last]);
@@ -46,11 +46,11 @@ fn series(reader: &mut Reader, job: &JobRow) -> Result<Rows, StoreError> {
 
 fn plan_changes(reader: &mut Reader, key: Option<i64>) -> Result<Rows, StoreError> {
     let head =
-        head(["time_ns", "node", "metric", "old_period_us", "new_period_us", "reason", "actor", "until_ns"]);
+        head(["time_ns", "node", "metric", "old_period_us", "new_period_us", "cause", "actor", "until_ns"]);
     let mut rows = vec![head];
     for row in reader.plan_changes(key)? {
         let (old, new) = (optional(row.old_period_us), optional(row.new_period_us));
-        let (time, actor) = (row.time_ns.to_string(), row.by_whom.unwrap_or_default());
+        let (time, actor) = (row.time_ns.to_string(), row.actor.unwrap_or_default());
         rows.push(vec![time, row.node, row.metric, old, new, row.cause, actor, optional(row.until_ns)]);
     }
     Ok(rows)
@@ -59,7 +59,7 @@ fn plan_changes(reader: &mut Reader, key: Option<i64>) -> Result<Rows, StoreErro
 fn marks(reader: &mut Reader, key: Option<i64>) -> Result<Rows, StoreError> {
     let mut rows = vec![head(["time_ns", "node", "name", "kind", "actor"])];
     for row in reader.marks(key)? {
-        let actor = row.by_whom.unwrap_or_default();
+        let actor = row.actor.unwrap_or_default();
         rows.push(vec![row.time_ns.to_string(), row.node, row.name, row.kind, actor]);
     }
     Ok(rows)
@@ -85,7 +85,7 @@ fn ledger(reader: &mut Reader, key: Option<i64>) -> Result<Rows, StoreError> {
     for row in reader.ledger(key)? {
         let tally = row.tally;
         let of_agent = [tally.due, tally.taken, tally.late, tally.missed, tally.absent, tally.dropped];
-        let of_collector = [row.skipped, row.rejected, row.apart, row.stored, row.unknown];
+        let of_collector = [row.skipped, row.rejected, row.quarantined, row.stored, row.unknown];
         let counts = of_agent.iter().chain(&of_collector).map(u64::to_string);
         rows.push([row.session_id, row.node, row.source].into_iter().chain(counts).collect());
     }

@@ -1,4 +1,4 @@
-//! The catalogue of metrics as a table, as JSON and as the page `docs/metrics.md`.
+//! The catalogue of metrics as a table, as JSON and as the page `docs/reference/metrics.md`.
 
 use polymeter_proto::catalogue::perf::Event;
 use polymeter_proto::catalogue::{self, Cell, Field, Hierarchy, Metric, Origin, Row, Scope, TextFile};
@@ -60,7 +60,7 @@ const fn scope(scope: Scope) -> &'static str {
     }
 }
 
-/// The page docs/metrics.md.
+/// The page docs/reference/metrics.md.
 pub(super) fn markdown() -> String {
     let mut page = String::from(
         "# The metrics\n\n\
@@ -166,11 +166,11 @@ mod tests {
 
     #[test]
     fn the_page_in_the_tree_is_the_catalogue() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/metrics.md");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/metrics.md");
         let page = std::fs::read_to_string(path).unwrap();
         assert!(
             page == markdown(),
-            "docs/metrics.md is old: run `polymeter metrics --markdown > docs/metrics.md`"
+            "docs/reference/metrics.md is old: run `polymeter metrics --markdown > docs/reference/metrics.md`"
         );
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct MetricsArguments {
     #[arg(long, conflicts_with = "job")]
     node: bool,
 
-    /// Print the page docs/metrics.md.
+    /// Print the page docs/reference/metrics.md.
     #[arg(long, conflicts_with_all = ["json", "job", "node"])]
     markdown: bool,
 

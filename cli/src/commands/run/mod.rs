@@ -143,13 +143,13 @@ fn start_collector(store: &StoreUrl, context: &zmq::Context) -> Result<Collector
     Collector::start(&config, context).map_err(|error| Failure::because("cannot store samples", &error))
 }
 
-fn start_agent(baseline: Layer, flush: Period, context: &zmq::Context) -> Result<Agent, Failure> {
+fn start_agent(baseline: Layer, flush_interval: Period, context: &zmq::Context) -> Result<Agent, Failure> {
     let config = Config {
         collector: ENDPOINT.to_owned(),
         baseline,
-        flush,
+        flush_interval,
         realtime_priority: rustix::process::geteuid().is_root().then_some(10),
-        socket: None,
+        control_socket: None,
         ..Config::default()
     };
     Agent::start(config, context).map_err(|error| Failure::because("cannot sample", &error))

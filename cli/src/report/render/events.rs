@@ -56,8 +56,8 @@ fn mark_rows(report: &Report, has_several_nodes: bool) -> Vec<Vec<String>> {
 
 /// Whether a change is usual: sampling begins with the baseline or the submission's request, and ends with the job.
 fn is_usual(change: &PlanChange) -> bool {
-    let begins = change.old.is_none() && matches!(change.reason.as_str(), "baseline" | "registration");
-    begins || change.reason == "job_end"
+    let begins = change.old.is_none() && matches!(change.cause.as_str(), "baseline" | "registration");
+    begins || change.cause == "job_end"
 }
 
 /// Whether two changes differ in the metric only.
@@ -66,7 +66,7 @@ fn is_same_change(one: &PlanChange, other: &PlanChange) -> bool {
         && one.node == other.node
         && one.old == other.old
         && one.new == other.new
-        && one.reason == other.reason
+        && one.cause == other.cause
         && one.actor == other.actor
 }
 
@@ -84,7 +84,7 @@ fn change_rows(changes: &[PlanChange], detail: Detail, has_several_nodes: bool) 
         let actor = change.actor.as_ref().map_or_else(String::new, |actor| format!(" of {actor}"));
         let until = change.until_s.map_or_else(String::new, |until_s| format!(", until {until_s:.0} s"));
         let metric = format!("{}{}{others}", on_node(&change.node, has_several_nodes), change.metric);
-        let reason = format!("{}{actor}{until}", change.reason.replace('_', " "));
+        let reason = format!("{}{actor}{until}", change.cause.replace('_', " "));
         Some(vec![metric, seconds(change.at_s), cell(&change.old), cell(&change.new), reason])
     };
     let groups = listed.chunk_by(|one, other| is_same_change(one, other));
@@ -126,16 +126,16 @@ mod tests {
         );
     }
 
-    fn change(metric: &str, old: Option<&str>, new: Option<&str>, reason: &str) -> PlanChange {
+    fn change(metric: &str, old: Option<&str>, new: Option<&str>, cause: &str) -> PlanChange {
         PlanChange {
             at_s: 10.0,
             node: "n1".to_owned(),
             metric: metric.to_owned(),
             old: old.map(str::to_owned),
             new: new.map(str::to_owned),
-            reason: reason.to_owned(),
-            actor: (reason == "lease").then(|| "uid 7".to_owned()),
-            until_s: (reason == "lease").then_some(70.0),
+            cause: cause.to_owned(),
+            actor: (cause == "lease").then(|| "uid 7".to_owned()),
+            until_s: (cause == "lease").then_some(70.0),
         }
     }
 
