@@ -5,7 +5,6 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use polymeter_proto::wire;
-use polymeter_store::SCHEMA_VERSION;
 use serde::{Deserialize, Serialize};
 
 /// The description of a build by Nix, relative to the directory of the program.
@@ -55,7 +54,7 @@ impl LocalVersion {
     fn of_this_program() -> Self {
         let (major, minor, patch) = zmq::version();
         Self {
-            schema: polymeter_collector::store::SCHEMA_VERSION,
+            schema: polymeter_store::SCHEMA_VERSION,
             zeromq: format!("{major}.{minor}.{patch}"),
             curve: zmq::has("curve") == Some(true),
         }

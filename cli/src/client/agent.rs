@@ -120,7 +120,9 @@ pub(super) fn unreachable_with(socket: &Path, error: &std::io::Error, remedy: &s
         ));
     }
     Failure::Unreachable(if is_timeout(error) {
-        format!("cannot ask the agent at {socket}: no answer in time; check that it is not stopped or overloaded")
+        format!(
+            "cannot ask the agent at {socket}: no answer in time; check that it is not stopped or overloaded"
+        )
     } else {
         format!("cannot ask the agent at {socket}: {error}")
     })

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use polymeter_agent::control::{SubjectStatus, Verb};
 use polymeter_agent::cgroups::Mounts;
+use polymeter_agent::control::{SubjectStatus, Verb};
 
 use super::agent::ask_status;
 use crate::failure::Failure;
@@ -99,7 +99,8 @@ mod tests {
             subject(Some("42"), &["/cg/memory/job_42"]),
             subject(Some("42.inner"), &["/cg/memory/job_42/inner"]),
         ];
-        let job_of = |own: &[&str]| innermost_job(&subjects, &own.iter().map(PathBuf::from).collect::<Vec<_>>());
+        let job_of =
+            |own: &[&str]| innermost_job(&subjects, &own.iter().map(PathBuf::from).collect::<Vec<_>>());
         assert_eq!(job_of(&["/cg/cpu", "/cg/memory/job_42/step_0"]), Some("42"));
         assert_eq!(job_of(&["/cg/cpu/job_4", "/cg/memory"]), Some("4"));
         assert_eq!(job_of(&["/cg/memory/job_42/inner/x"]), Some("42.inner"));

@@ -100,10 +100,7 @@ impl CommandLine {
     /// Executes the command.
     pub(crate) fn execute(self) -> CommandResult {
         let (format, result) = match self.command {
-            None => (
-                ErrorFormat::of(self.json),
-                version::execute(self.json).map(|()| ExitCode::SUCCESS),
-            ),
+            None => (ErrorFormat::of(self.json), version::execute(self.json).map(|()| ExitCode::SUCCESS)),
             Some(command) => (command.error_format(), command.execute()),
         };
         result.map_err(|failure| (failure, format))

@@ -16,7 +16,8 @@ const NAMED: usize = 4;
 pub(crate) fn print(answer: &JobAnswer, as_json: bool) -> Result<(), Failure> {
     let answers: Vec<_> = answer.nodes.iter().map(|node| (node, parsed(node))).collect();
     if as_json { terminal::print_json(answer) } else { terminal::print(&text(&answers)) }?;
-    let succeeded = answers.iter().filter(|(_, answer)| matches!(answer, Some(Ok(answer)) if is_success(answer)));
+    let succeeded =
+        answers.iter().filter(|(_, answer)| matches!(answer, Some(Ok(answer)) if is_success(answer)));
     let succeeded = succeeded.count();
     if succeeded == answers.len() {
         return Ok(());

@@ -1,7 +1,7 @@
 //! The plan of a job or a node as text, and the predicted cost of sampling.
 
-use polymeter_service::clock;
 use polymeter_agent::control::{PlanLine, Predicted, RefusedLine};
+use polymeter_service::clock;
 
 use crate::output::table::{head, table};
 use crate::output::units;
@@ -10,11 +10,13 @@ use crate::output::units;
 pub(crate) fn plan_text(plan: &[PlanLine], refused: &[RefusedLine]) -> String {
     let now_us = clock::realtime_us();
     let row = |line: &PlanLine| {
-        let ends = line.until_us.map_or_else(|| "-".to_owned(), |until_us| units::remaining(now_us, until_us));
+        let ends =
+            line.until_us.map_or_else(|| "-".to_owned(), |until_us| units::remaining(now_us, until_us));
         vec![line.metric.clone(), line.period.clone(), reason(line), ends]
     };
-    let rows: Vec<_> =
-        std::iter::once(head(["METRIC", "PERIOD", "REASON", "ENDS IN"])).chain(plan.iter().map(row)).collect();
+    let rows: Vec<_> = std::iter::once(head(["METRIC", "PERIOD", "REASON", "ENDS IN"]))
+        .chain(plan.iter().map(row))
+        .collect();
     let mut text = table(&rows);
     for RefusedLine { request, period, reason } in refused {
         let period = period.as_ref().map_or_else(String::new, |period| format!("={period}"));

@@ -133,7 +133,9 @@ mod tests {
     #[test]
     fn no_result_is_wider_than_asked() {
         for columns in 0..20 {
-            for text in ["plain text that is long", "平 wide 平平平平平 text", "e\u{301}e\u{301}e\u{301}e\u{301}"] {
+            for text in
+                ["plain text that is long", "平 wide 平平平平平 text", "e\u{301}e\u{301}e\u{301}e\u{301}"]
+            {
                 assert!(width(&shortened(text, columns)) <= columns, "{text} in {columns}");
                 assert!(width(&without_middle(text, columns)) <= columns, "{text} in {columns}");
             }

@@ -27,7 +27,8 @@ pub(crate) fn choose<'a>(
         // A user who can read a file can read all of it. A database may hide the jobs of others.
         let sees_all = uid.is_root() || store.file().is_some();
         let is_visible = |job: &&JobRow| sees_all || job.owner_uid == Some(i64::from(uid.as_raw()));
-        let similar = similar_ids(wanted, jobs.iter().rev().filter(is_visible).map(|job| job.job_id.as_str()));
+        let similar =
+            similar_ids(wanted, jobs.iter().rev().filter(is_visible).map(|job| job.job_id.as_str()));
         let suggestion = if similar.is_empty() {
             String::new()
         } else {

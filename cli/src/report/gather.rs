@@ -63,7 +63,8 @@ fn total(ledger: &[LedgerRow]) -> Tally {
 }
 
 fn source(row: LedgerRow) -> SourceReport {
-    let LedgerRow { session_id: _, node, source, tally, skipped, rejected, quarantined, stored, unknown } = row;
+    let LedgerRow { session_id: _, node, source, tally, skipped, rejected, quarantined, stored, unknown } =
+        row;
     SourceReport { node, source, tally, skipped, rejected, quarantined, stored, unknown }
 }
 

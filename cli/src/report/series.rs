@@ -45,8 +45,9 @@ pub(super) fn summarise(
             let span_s = span_s(values);
             (span_s > 0.0).then(|| growth / span_s * factor)
         }
-        None => (numbers().count() > 0)
-            .then(|| numbers().sum::<f64>() / units::to_f64(numbers().count() as u64)),
+        None => {
+            (numbers().count() > 0).then(|| numbers().sum::<f64>() / units::to_f64(numbers().count() as u64))
+        }
     };
     SeriesReport {
         metric: row.metric.clone(),

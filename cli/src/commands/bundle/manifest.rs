@@ -60,7 +60,8 @@ impl Manifest {
             None => Some(Difference::Missing(path.clone())),
             Some(other) => (other != hash).then(|| Difference::Changed(path.clone())),
         });
-        let unknown = found.0.keys().filter(|path| !self.0.contains_key(*path)).cloned().map(Difference::Unknown);
+        let unknown =
+            found.0.keys().filter(|path| !self.0.contains_key(*path)).cloned().map(Difference::Unknown);
         let mut differences: Vec<Difference> = listed.chain(unknown).collect();
         differences.sort_unstable();
         differences
@@ -121,7 +122,10 @@ mod tests {
         let listed = manifest(&[("changed", ZERO), ("missing", ZERO), ("same", ZERO)]);
         let found = manifest(&[("changed", &other), ("same", ZERO), ("unknown", ZERO)]);
         let differences: Vec<String> = listed.differences(&found).iter().map(ToString::to_string).collect();
-        assert_eq!(differences, ["changed was changed", "missing is missing", "unknown is not in the manifest"]);
+        assert_eq!(
+            differences,
+            ["changed was changed", "missing is missing", "unknown is not in the manifest"]
+        );
         assert_eq!(listed.differences(&listed), []);
     }
 

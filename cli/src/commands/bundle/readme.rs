@@ -45,7 +45,13 @@ pub(super) fn of_job(job_id: &str, provenance: &Provenance, changes: &[PlanChang
     text.push_str(
         "\n## Repeat the run\n\nTo sample a command on one machine with the same metrics and initial periods:\n\n",
     );
-    writeln!(text, "```sh\n{} run -o again.db{} -- COMMAND\n```", program(provenance), period_options(changes)).ok();
+    writeln!(
+        text,
+        "```sh\n{} run -o again.db{} -- COMMAND\n```",
+        program(provenance),
+        period_options(changes)
+    )
+    .ok();
     text.push_str(
         "\nplan_changes.csv lists later changes of periods, which `polymeter set` makes. COMMAND is not stored.\n",
     );

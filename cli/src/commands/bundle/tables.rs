@@ -14,8 +14,7 @@ type Rows = Vec<Vec<String>>;
 
 /// Returns all tables of a job.
 pub(super) fn tables(reader: &mut Reader, job: &JobRow) -> Result<Vec<Table>, Failure> {
-    let rows =
-        all_rows(reader, job).map_err(|error| Failure::because("cannot read the store", &error))?;
+    let rows = all_rows(reader, job).map_err(|error| Failure::because("cannot read the store", &error))?;
     rows.into_iter().map(|(name, rows)| Ok((name, csv_text(name, &rows)?))).collect()
 }
 
@@ -110,9 +109,8 @@ fn optional(number: Option<i64>) -> String {
 
 /// Writes rows as CSV with line feeds. Cells are made safe for spreadsheets and terminals.
 fn csv_text(name: &str, rows: &Rows) -> Result<String, Failure> {
-    let failed = |error: &(dyn std::error::Error + 'static)| {
-        Failure::because(&format!("cannot write {name}"), error)
-    };
+    let failed =
+        |error: &(dyn std::error::Error + 'static)| Failure::because(&format!("cannot write {name}"), error);
     let mut writer = csv::Writer::from_writer(Vec::new());
     for row in rows {
         let cells = row.iter().map(|cell| spreadsheet_cell(cell).into_owned());

@@ -77,9 +77,8 @@ pub(super) fn ask_or_start(socket: &Path, verb: &Verb, options: &StartOptions) -
         Attempt::NotRunning(failure) if options.no_agent => return Err(failure),
         Attempt::NotRunning(_) => {}
     }
-    let cannot_start = |error: io::Error| {
-        Failure::Failed(format!("cannot start an agent at {}: {error}", socket.display()))
-    };
+    let cannot_start =
+        |error: io::Error| Failure::Failed(format!("cannot start an agent at {}: {error}", socket.display()));
     if let Some(directory) = socket.parent() {
         DirBuilder::new().recursive(true).mode(0o755).create(directory).map_err(cannot_start)?;
     }
@@ -103,7 +102,8 @@ impl StartOptions {
     /// Starts an agent and waits until it is ready.
     fn start(&self, socket: &Path) -> Result<(), Failure> {
         let in_own_directory = || Some(std::env::current_exe().ok()?.with_file_name("polymeter-agent"));
-        let program = self.agent.clone().or_else(in_own_directory).unwrap_or_else(|| "polymeter-agent".into());
+        let program =
+            self.agent.clone().or_else(in_own_directory).unwrap_or_else(|| "polymeter-agent".into());
         let mut command = Command::new(&program);
         command.args(["--detach", "--socket"]).arg(socket);
         if self.exit_when_idle {
@@ -124,7 +124,8 @@ impl StartOptions {
         let messages = String::from_utf8_lossy(&output.stderr);
         let messages: Vec<&str> = messages.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         if !output.status.success() {
-            let cause = if messages.is_empty() { String::new() } else { format!(": {}", messages.join("; ")) };
+            let cause =
+                if messages.is_empty() { String::new() } else { format!(": {}", messages.join("; ")) };
             return Err(cannot_start(format!("it ended with {}{cause}", output.status)));
         }
         let warnings = messages.into_iter().filter(|line| !line.contains(": info: "));

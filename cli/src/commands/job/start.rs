@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use polymeter_agent::control::{Answer, Start, Verb};
-use polymeter_service::log::Severity;
 use polymeter_proto::series::{Identifier, InvalidIdentifier};
 use polymeter_proto::text::Text;
+use polymeter_service::log::Severity;
 
 use super::agent_start::{self, StartOptions};
 use super::environment::{ProcessEnvironment, SchedulerEnvironment, job_id};

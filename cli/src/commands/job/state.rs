@@ -79,7 +79,8 @@ pub(super) fn execute(arguments: &StateArguments) -> Result<ExitCode, Failure> {
     let collector = Collector::find(arguments.collector.as_ref(), arguments.munge_socket.as_deref())?;
     let collector = collector.ok_or_else(|| {
         Failure::NotRunning(
-            "cannot report the state of the job: no collector is configured; name one with --collector".to_owned(),
+            "cannot report the state of the job: no collector is configured; name one with --collector"
+                .to_owned(),
         )
     })?;
     collector.send(&line).map(|()| ExitCode::SUCCESS)

@@ -45,8 +45,8 @@ pub(crate) fn execute(arguments: &MetricsArguments) -> Result<(), Failure> {
     let selector = &arguments.selector;
     let chosen: Vec<&Metric> = select(selector).into_iter().map(|definition| definition.metric).collect();
     if chosen.is_empty() {
-        let suggestion = nearest(selector.as_str())
-            .map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
+        let suggestion =
+            nearest(selector.as_str()).map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
         return Err(Failure::Failed(format!("unknown metric `{selector}`{suggestion}")));
     }
     match (arguments.is_json(), arguments.markdown) {

@@ -66,8 +66,9 @@ mod tests {
 
     #[test]
     fn a_request_replaces_the_standard_rule() {
-        let texts = texts(&["cpu.usage=1ms", "numa.nothing"]);
+        let texts = texts(&["cpu.usage=1ms", "pids.peak"]);
         assert_eq!(texts.iter().filter(|text| *text == "cpu.usage").count(), 1);
+        assert_eq!(texts.len(), STANDARD.len() + 2);
     }
 
     #[test]

@@ -52,10 +52,7 @@ pub(crate) fn hold(
         }
         Ok(())
     };
-    #[expect(
-        unsafe_code,
-        reason = "only the child itself can wait, and enter a cgroup, before exec"
-    )]
+    #[expect(unsafe_code, reason = "only the child itself can wait, and enter a cgroup, before exec")]
     // SAFETY: between fork and exec `before_exec` only calls sigaction(2), close(2), getpid(2), read(2), write(2) and
     // _exit(2) on open descriptors; it takes no lock and allocates no memory.
     unsafe {
@@ -70,7 +67,9 @@ pub(crate) fn hold(
     let spawning = std::thread::Builder::new().name("spawn".to_owned()).spawn(spawn).map_err(failed)?;
     let mut pid = [0; 4];
     match pid_reader.read_exact(&mut pid) {
-        Ok(()) => Ok(HeldCommand { pid: u32::from_ne_bytes(pid), release, spawning, program: program.clone() }),
+        Ok(()) => {
+            Ok(HeldCommand { pid: u32::from_ne_bytes(pid), release, spawning, program: program.clone() })
+        }
         // No process was created: the error of `spawn` is the cause.
         Err(error) => Err(spawned(spawning, program).err().unwrap_or_else(|| failed(error))),
     }
@@ -137,7 +136,7 @@ mod tests {
     use super::super::totals::status_code;
     use super::*;
 
-    fn hold_words(words: &[&str]) -> HeldCommandCommand {
+    fn hold_words(words: &[&str]) -> HeldCommand {
         let command: Vec<OsString> = words.iter().map(Into::into).collect();
         hold(&command, Vec::new(), Dispositions::read()).unwrap()
     }

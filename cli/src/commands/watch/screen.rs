@@ -174,7 +174,8 @@ impl ScreenSignals {
 
     async fn next(&mut self) -> SignalAction {
         // The status that a shell reports for a process that a signal ended.
-        let status = |signal: Signal| SignalAction::Exit(u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX));
+        let status =
+            |signal: Signal| SignalAction::Exit(u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX));
         tokio::select! {
             _ = self.interrupt.recv() => status(Signal::INT),
             _ = self.terminate.recv() => status(Signal::TERM),

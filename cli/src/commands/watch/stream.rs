@@ -64,6 +64,9 @@ impl WatchStream {
     }
 
     fn lost(&self, cause: &str) -> Failure {
-        Failure::Unreachable(format!("cannot continue to watch the agent at {}: {cause}", self.socket.display()))
+        Failure::Unreachable(format!(
+            "cannot continue to watch the agent at {}: {cause}",
+            self.socket.display()
+        ))
     }
 }

@@ -1,9 +1,9 @@
 //! The completeness of a job's samples as text: the ledger, losses and the cost of the measurement.
 
-use crate::report::model::{LossReport, Report, SourceReport};
 use crate::output::printable::{printable, printable_name};
 use crate::output::table::{LABEL, head, indented_table_within, paragraph};
 use crate::output::units;
+use crate::report::model::{LossReport, Report, SourceReport};
 
 pub(super) fn text(report: &Report, limit: Option<usize>) -> String {
     let mut text = paragraph("samples", &samples(report), limit);
@@ -67,8 +67,7 @@ pub(super) fn sources(report: &Report, limit: Option<usize>) -> String {
     let row = |source: &SourceReport| {
         let tally = &source.tally;
         let of_agent = [tally.due, tally.taken, tally.late, tally.missed, tally.absent, tally.dropped];
-        let of_store =
-            [source.skipped, source.rejected, source.quarantined, source.stored, source.unknown];
+        let of_store = [source.skipped, source.rejected, source.quarantined, source.stored, source.unknown];
         let counts = of_agent.iter().chain(&of_store).map(u64::to_string);
         [source.source.clone(), source.node.clone()].into_iter().chain(counts).collect()
     };

@@ -33,9 +33,7 @@ fn state_text(state: &str) -> String {
 /// Describes the exit status or the signal of a job.
 fn exit_text(code: Option<i64>, signal: Option<i64>) -> Option<String> {
     match (code, signal) {
-        (_, Some(SLURM_OUT_OF_MEMORY)) => {
-            Some("killed for lack of memory (Slurm's signal 125)".to_owned())
-        }
+        (_, Some(SLURM_OUT_OF_MEMORY)) => Some("killed for lack of memory (Slurm's signal 125)".to_owned()),
         (_, Some(signal)) if signal > 0 => {
             let name = signal_name(signal).map_or_else(String::new, |name| format!(" ({name})"));
             Some(format!("killed by signal {signal}{name}"))

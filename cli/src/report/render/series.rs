@@ -120,9 +120,7 @@ fn remarks(listed: &[&SeriesReport]) -> Vec<String> {
     let window = |((window_s, is_long), names): &((f64, bool), Vec<&str>)| {
         let (names, window) = (named(names), units::duration_f64(window_s * 1e9));
         if *is_long {
-            format!(
-                "{names}: min and max are rates over at least {window}, the accuracy of the counter"
-            )
+            format!("{names}: min and max are rates over at least {window}, the accuracy of the counter")
         } else {
             format!("{names}: sampled for {window} only, too short for accurate rates")
         }

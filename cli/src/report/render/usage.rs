@@ -23,7 +23,8 @@ pub(super) fn text(report: &Report) -> String {
         rows.push(("I/O", format!("{} read, {} written", bytes(read), bytes(written))));
     }
     if let Some(faults) = used.page_faults {
-        let major = used.page_faults_major.map_or_else(String::new, |major| format!(", {major:.0} of them major"));
+        let major =
+            used.page_faults_major.map_or_else(String::new, |major| format!(", {major:.0} of them major"));
         rows.push(("page faults", format!("{faults:.0}{major}")));
     }
     if let Some(switches) = used.context_switches {

@@ -113,7 +113,9 @@ impl View {
                 return self.ask(Verb::Set(Lease { duration: Some(instead), ..lease }));
             }
             (Ok(Answer::Refused(refusal)), _) => self.message = format!("refused: {}", refusal.message),
-            (Ok(_), _) => "cannot use the agent's answer: it does not fit the request".clone_into(&mut self.message),
+            (Ok(_), _) => {
+                "cannot use the agent's answer: it does not fit the request".clone_into(&mut self.message)
+            }
             (Err(cause), _) => self.message = cause,
         }
         ViewAction::None
@@ -135,12 +137,8 @@ impl View {
         for (metric, period) in metrics {
             // Shown until the agent sends the new plan, within a second.
             if let Some(line) = self.plan.get_mut(&metric).filter(|line| line.period != period) {
-                *line = PlanLine {
-                    period,
-                    cause: "lease".to_owned(),
-                    until_us: Some(until_us),
-                    ..line.clone()
-                };
+                *line =
+                    PlanLine { period, cause: "lease".to_owned(), until_us: Some(until_us), ..line.clone() };
             }
         }
     }

@@ -191,11 +191,11 @@ impl View {
             plan: self.plan.get(&key.0),
         });
         let has_no_samples = |metric: &str| !self.series.keys().any(|(known, _)| known == metric);
-        let without_samples = self.plan.values().filter(|line| has_no_samples(&line.metric)).map(|line| Row {
-            key: (line.metric.clone(), String::new()),
-            series: None,
-            plan: Some(line),
-        });
+        let without_samples = self
+            .plan
+            .values()
+            .filter(|line| has_no_samples(&line.metric))
+            .map(|line| Row { key: (line.metric.clone(), String::new()), series: None, plan: Some(line) });
         let rows = of_series.chain(without_samples).filter(|row| name(&row.key).contains(&self.filter));
         let mut rows: Vec<Row<'_>> = rows.collect();
         rows.sort_by(|one, other| one.key.cmp(&other.key));

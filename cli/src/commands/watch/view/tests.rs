@@ -137,7 +137,11 @@ fn rows_are_selected_and_filtered() {
     letter(&mut view, 'j');
     assert_eq!(selected(&view).as_deref(), Some("cpu.usage.per_cpu{cpu=1}"));
     receive(&mut view, samples("a.first", json!({}), "gauge", &[1.0]));
-    assert_eq!(selected(&view).as_deref(), Some("cpu.usage.per_cpu{cpu=1}"), "a new row does not change the selection");
+    assert_eq!(
+        selected(&view).as_deref(),
+        Some("cpu.usage.per_cpu{cpu=1}"),
+        "a new row does not change the selection"
+    );
     press(&mut view, KeyCode::PageDown);
     press(&mut view, KeyCode::Down);
     assert_eq!(selected(&view).as_deref(), Some("pids.current"));
@@ -183,7 +187,10 @@ fn keys_change_periods_and_the_answer_is_shown() {
     view.handle_reply(Ok(granted("1s")));
     assert_eq!(letter(&mut view, '-'), set("cpu.usage", "2s", LEASE));
     view.handle_reply(Ok(granted("1s")));
-    assert!(drawn(&view, 80, 24)[23].starts_with("cpu.usage stays at 1s: another lease or the baseline requires it"));
+    assert!(
+        drawn(&view, 80, 24)[23]
+            .starts_with("cpu.usage stays at 1s: another lease or the baseline requires it")
+    );
     assert_eq!(
         letter(&mut view, 'r'),
         ViewAction::Ask(Box::new(Verb::Reset(Subject { job: Some("4711".to_owned()) })))
@@ -205,7 +212,11 @@ fn refusals_are_shown_and_a_shorter_lease_is_requested() {
     assert_eq!(drawn(&view, 80, 24)[23], "refused: no, for a reason");
     letter(&mut view, '+');
     assert_eq!(view.handle_reply(refused("longest_lease", Some("5min"))), set("cpu.usage", "500ms", "5min"));
-    assert_eq!(view.handle_reply(refused("longest_lease", Some("1min"))), ViewAction::None, "the request is repeated once");
+    assert_eq!(
+        view.handle_reply(refused("longest_lease", Some("1min"))),
+        ViewAction::None,
+        "the request is repeated once"
+    );
     letter(&mut view, '+');
     view.handle_reply(Err("cannot ask the agent".to_owned()));
     assert_eq!(drawn(&view, 80, 24)[23], "cannot ask the agent");
