@@ -8,6 +8,8 @@ mod output;
 mod own_cgroups;
 #[cfg(feature = "local")]
 mod report;
+#[cfg(test)]
+mod snapshot;
 mod version;
 
 use std::process::ExitCode;

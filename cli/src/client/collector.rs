@@ -11,7 +11,7 @@ use polymeter_agent::control::{Refusal, Verb};
 use polymeter_collector::control::answer::{self, Answer, JobAnswer};
 use polymeter_collector::control::payload;
 
-use super::agent::is_timeout;
+use super::agent::{is_not_running, is_timeout};
 use super::configuration::{CollectorConfig, CollectorEndpoint};
 use super::munge;
 use crate::failure::Failure;
@@ -79,7 +79,9 @@ impl Collector {
             CollectorEndpoint::Tcp(address) => self.ask_tcp(address, line),
         };
         let answer = answer.map_err(|error| {
-            Failure::Unreachable(format!("cannot ask the collector at {}: {error}", self.config.endpoint))
+            let remedy = if is_not_running(&error) { "; check its address, and that it runs" } else { "" };
+            let endpoint = &self.config.endpoint;
+            Failure::Unreachable(format!("cannot ask the collector at {endpoint}: {error}{remedy}"))
         })?;
         serde_json::from_str(&answer).map_err(|error| {
             Failure::Failed(format!(

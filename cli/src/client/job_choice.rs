@@ -41,9 +41,9 @@ impl JobChoice {
             return Ok(Some(job));
         }
         let status = ask_status(socket, &Verb::Jobs).map_err(|failure| match failure {
-            Failure::Unreachable(cause) | Failure::NotRunning(cause) => {
-                Failure::Unreachable(format!("cannot determine the job: {cause}; name it with --job ID"))
-            }
+            Failure::Unreachable(cause) | Failure::NotRunning(cause) => Failure::Unreachable(format!(
+                "cannot determine the job: {cause}, or name the job with --job ID"
+            )),
             other @ (Failure::Failed(_)
             | Failure::Refused(_)
             | Failure::Partial(_)

@@ -33,7 +33,7 @@ use crate::failure::{ErrorFormat, Failure};
 
 /// Monitor and profile HPC jobs, each metric at its own sampling period.
 #[derive(Debug, Parser)]
-#[command(name = "polymeter", about, arg_required_else_help = true, args_conflicts_with_subcommands = true)]
+#[command(name = "polymeter", arg_required_else_help = true, args_conflicts_with_subcommands = true)]
 #[command(
     after_help = "Exit status: 0 success, 1 refused or failed, 2 wrong usage, 3 agent or collector not reachable."
 )]

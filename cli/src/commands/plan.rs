@@ -1,6 +1,7 @@
 //! `polymeter plan`: the sampled metrics of a job, their periods and the reasons.
 
 use polymeter_agent::control::{Answer, Subject, Verb};
+use polymeter_service::clock;
 
 use crate::client::agent::unexpected;
 use crate::client::job_choice::JobChoice;
@@ -35,6 +36,7 @@ pub(crate) fn execute(arguments: &PlanArguments) -> Result<(), Failure> {
     if arguments.is_json() {
         terminal::print_json(&answer)
     } else {
-        terminal::print(&plan_text(plan, refused))
+        let limit = terminal::width_limit(&std::io::stdout());
+        terminal::print(&plan_text(plan, refused, clock::realtime_us(), limit))
     }
 }

@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 
 use polymeter_agent::control::{Answer, Lease, Verb};
+use polymeter_service::clock;
 
 use crate::client::agent::unexpected;
 use crate::client::job_choice::JobChoice;
 use crate::client::target::{ControlTarget, TargetAnswer};
 use crate::control_view::nodes;
-use crate::control_view::plan::{cost_text, remaining};
+use crate::control_view::plan::cost_text;
 use crate::failure::Failure;
 use crate::output::table::table;
-use crate::output::terminal;
+use crate::output::{terminal, units};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct SetArguments {
@@ -68,8 +69,8 @@ pub(crate) fn execute(arguments: &SetArguments) -> Result<(), Failure> {
     }
     let rows: Vec<_> = metrics.iter().map(|(metric, period)| vec![metric.clone(), period.clone()]).collect();
     terminal::print(&table(&rows))?;
-    let cost = cost_text(cost);
-    terminal::print(&format!("all sampling of the job costs {cost}; ends in {}\n", remaining(*until_us)))?;
+    let (cost, remaining) = (cost_text(cost), units::remaining(clock::realtime_us(), *until_us));
+    terminal::print(&format!("all sampling of the job costs {cost}; ends in {remaining}\n"))?;
     // A pattern may well choose unavailable metrics.
     for (metric, reason) in unavailable.iter().filter(|(metric, _)| arguments.names(metric)) {
         terminal::print_error(&format!("polymeter: {metric} is not available: {reason}\n"));

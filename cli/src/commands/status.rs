@@ -5,7 +5,7 @@ use polymeter_agent::control::{Status, SubjectStatus, Verb};
 use crate::client::agent::{AgentOptions, ask_status};
 use crate::control_view::unavailable::{by_reason, named};
 use crate::failure::Failure;
-use crate::output::table::{head, table};
+use crate::output::table::{head, table_within};
 use crate::output::{terminal, units};
 
 #[derive(Debug, clap::Args)]
@@ -22,17 +22,21 @@ impl StatusArguments {
 
 pub(crate) fn execute(arguments: &StatusArguments) -> Result<(), Failure> {
     let status = ask_status(&arguments.agent.socket, &Verb::Status)?;
-    if arguments.is_json() { terminal::print_json(&status) } else { terminal::print(&text(&status)) }
+    if arguments.is_json() {
+        return terminal::print_json(&status);
+    }
+    terminal::print(&text(&status, terminal::width_limit(&std::io::stdout())))
 }
 
-fn text(status: &Status) -> String {
+/// Lays out the status.
+fn text(status: &Status, limit: Option<usize>) -> String {
     let mut text = summary(status);
     text.push('\n');
-    text.push_str(&table(&source_rows(&status.subjects)));
+    text.push_str(&table_within(&source_rows(&status.subjects), limit));
     let unavailable = unavailable_rows(&status.subjects);
     if !unavailable.is_empty() {
         text.push_str("\nnot available:\n");
-        text.push_str(&table(&unavailable));
+        text.push_str(&table_within(&unavailable, limit));
     }
     text
 }
@@ -103,6 +107,11 @@ fn untracked_jobs(status: &Status) -> Option<String> {
     })
 }
 
+/// Formats the target of sources: the node or a job.
+fn target_name(subject: &SubjectStatus) -> String {
+    subject.job.as_ref().map_or_else(|| "node".to_owned(), |job| format!("job {job}"))
+}
+
 /// A row for each source of the node and of each job.
 fn source_rows(subjects: &[SubjectStatus]) -> Vec<Vec<String>> {
     let mut rows = vec![head([
@@ -114,11 +123,11 @@ fn source_rows(subjects: &[SubjectStatus]) -> Vec<Vec<String>> {
         "MISSED",
         "ABSENT",
         "DROPPED",
-        "MEAN READ COST",
-        "MAX READ COST",
+        "READ MEAN",
+        "READ MAX",
     ])];
     for subject in subjects {
-        let target = subject.job.as_ref().map_or_else(|| "node".to_owned(), |job| format!("job {job}"));
+        let target = target_name(subject);
         for source in &subject.sources {
             let tally = &source.tally;
             let counts = [tally.due, tally.taken, tally.late, tally.missed, tally.absent, tally.dropped]
@@ -134,7 +143,7 @@ fn source_rows(subjects: &[SubjectStatus]) -> Vec<Vec<String>> {
 /// A row for each reason why metrics of a target are unavailable.
 fn unavailable_rows(subjects: &[SubjectStatus]) -> Vec<Vec<String>> {
     let of_subject = |subject: &SubjectStatus| {
-        let target = subject.job.clone().unwrap_or_else(|| "node".to_owned());
+        let target = target_name(subject);
         let row =
             |(reason, metrics): (&str, Vec<&str>)| vec![target.clone(), named(&metrics), reason.to_owned()];
         by_reason(&subject.unavailable).into_iter().map(row).collect::<Vec<_>>()
@@ -144,7 +153,41 @@ fn unavailable_rows(subjects: &[SubjectStatus]) -> Vec<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::snapshot;
+
+    #[test]
+    fn a_status_is_laid_out_as_recorded() {
+        let tally = json!({"due": 1200, "taken": 1187, "late": 3, "missed": 10, "absent": 3, "dropped": 2});
+        let source = |name: &str| json!({"name": name, "tally": tally, "reads": 1187, "read_mean_ns": 2150, "read_most_ns": 90_400});
+        let no_file = "/sys/fs/cgroup/job_42/cpu.pressure: No such file or directory";
+        let status = json!({
+            "version": 1,
+            "session": "5f6a0c1e",
+            "counts": {
+                "due": 3600, "taken": 3561, "late": 9, "missed": 30, "absent": 9, "dropped": 6, "refused": 4,
+                "frames_sent": 120, "frames_acknowledged": 118, "bytes_sent": 54_840_524, "outbox_bytes": 2048,
+                "spool_bytes": 1_048_576, "cpu_ns": 250_000_000, "resident_bytes": 9_437_184,
+                "jobs": 1, "jobs_left_out": 2, "descriptors": 1000, "descriptor_limit": 1024,
+            },
+            "collector": {
+                "address": "tcp://head:7717", "connected": false, "since_us": 1_000_000,
+                "acknowledged_us": 500_000, "now_us": 61_000_000, "backlog_bytes": 1_050_624,
+            },
+            "subjects": [
+                {"job": null, "uid": null, "user": null, "started_us": null,
+                 "sources": [source("proc/stat")], "unavailable": []},
+                {"job": "42", "uid": 1000, "user": "zoe", "started_us": 1,
+                 "sources": [source("v2/cpu.stat"), source("v2/memory.stat")],
+                 "unavailable": [["cpu.pressure.some.total", no_file], ["cpu.pressure.full.total", no_file]]},
+            ],
+        });
+        let status: Status = serde_json::from_value(status).unwrap();
+        snapshot::check("status", &text(&status, None));
+        snapshot::check("status-80-columns", &text(&status, Some(80)));
+    }
 
     #[test]
     fn a_missing_file_is_reported_once_for_all_its_metrics() {
@@ -164,6 +207,6 @@ mod tests {
             [name, "node.vm.m0, node.vm.m1, node.vm.m2 and 77 more", "/proc/vmstat: No such file"]
                 .map(str::to_owned)
         };
-        assert_eq!(rows, [row("node").to_vec(), row("7").to_vec()]);
+        assert_eq!(rows, [row("node").to_vec(), row("job 7").to_vec()]);
     }
 }

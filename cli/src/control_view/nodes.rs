@@ -2,12 +2,13 @@
 
 use polymeter_agent::control::Answer;
 use polymeter_collector::control::answer::{JobAnswer, NodeAnswer};
+use polymeter_service::clock;
 
-use super::plan::{cost_text, plan_text, remaining};
+use super::plan::{cost_text, plan_text};
 use crate::failure::Failure;
 use crate::output::printable::printable_name;
-use crate::output::table::table;
-use crate::output::terminal;
+use crate::output::table::table_within;
+use crate::output::{terminal, units};
 
 /// The metrics that a line names; of the others it states the number.
 const NAMED: usize = 4;
@@ -15,7 +16,12 @@ const NAMED: usize = 4;
 /// Prints the answer of each node. Fails if a node refused or did not answer.
 pub(crate) fn print(answer: &JobAnswer, as_json: bool) -> Result<(), Failure> {
     let answers: Vec<_> = answer.nodes.iter().map(|node| (node, parsed(node))).collect();
-    if as_json { terminal::print_json(answer) } else { terminal::print(&text(&answers)) }?;
+    if as_json {
+        terminal::print_json(answer)?;
+    } else {
+        let limit = terminal::width_limit(&std::io::stdout());
+        terminal::print(&text(&answers, clock::realtime_us(), limit))?;
+    }
     let succeeded =
         answers.iter().filter(|(_, answer)| matches!(answer, Some(Ok(answer)) if is_success(answer)));
     let succeeded = succeeded.count();
@@ -40,26 +46,27 @@ const fn is_success(answer: &Answer) -> bool {
     !matches!(answer, Answer::Refused(_))
 }
 
-fn text(answers: &[(&NodeAnswer, Parsed)]) -> String {
+/// Lays out plans by node, and a table of the other answers.
+fn text(answers: &[(&NodeAnswer, Parsed)], now_us: i64, limit: Option<usize>) -> String {
     let mut plans = String::new();
     let mut rows = Vec::new();
     for (node, answer) in answers {
         if let Some(Ok(Answer::Plan { plan, refused, .. })) = answer {
             plans.push_str(&format!("node {}\n", printable_name(&node.node)));
-            plans.push_str(&plan_text(plan, refused));
+            plans.push_str(&plan_text(plan, refused, now_us, limit));
         } else {
-            let (result, detail) = result(node, answer);
+            let (result, detail) = result(node, answer, now_us);
             rows.push(vec![printable_name(&node.node).into_owned(), result, detail]);
         }
     }
-    plans + &table(&rows)
+    plans + &table_within(&rows, limit)
 }
 
 /// Returns the result of a node in a word, and the details.
-fn result(node: &NodeAnswer, answer: &Parsed) -> (String, String) {
+fn result(node: &NodeAnswer, answer: &Parsed, now_us: i64) -> (String, String) {
     let (result, detail) = match answer {
         None => ("no answer", String::new()),
-        Some(Err(Unreadable)) => match abbreviated(node) {
+        Some(Err(Unreadable)) => match abbreviated(node, now_us) {
             Some(abbreviated) => return abbreviated,
             None => (
                 "unreadable",
@@ -71,7 +78,14 @@ fn result(node: &NodeAnswer, answer: &Parsed) -> (String, String) {
             let more = metrics.len().saturating_sub(NAMED);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             let named = named.collect::<Vec<_>>().join(", ");
-            ("granted", format!("{named}{more}; {}; ends in {}", cost_text(cost), remaining(*until_us)))
+            (
+                "granted",
+                format!(
+                    "{named}{more}; {}; ends in {}",
+                    cost_text(cost),
+                    units::remaining(now_us, *until_us)
+                ),
+            )
         }
         Some(Ok(Answer::Reset { ended })) => ("done", format!("{ended} leases ended")),
         Some(Ok(Answer::Refused(refusal))) => ("refused", refusal.message.to_string()),
@@ -92,11 +106,11 @@ fn result(node: &NodeAnswer, answer: &Parsed) -> (String, String) {
 }
 
 /// Reads a grant that the collector has abbreviated because the job has very many nodes.
-fn abbreviated(node: &NodeAnswer) -> Option<(String, String)> {
+fn abbreviated(node: &NodeAnswer, now_us: i64) -> Option<(String, String)> {
     let answer = node.answer.as_ref()?;
     let word = answer.get("answer")?.as_str().filter(|word| *word == "granted")?;
     let until_us = answer.get("until_us")?.as_i64()?;
-    Some((word.to_owned(), format!("ends in {}", remaining(until_us))))
+    Some((word.to_owned(), format!("ends in {}", units::remaining(now_us, until_us))))
 }
 
 #[cfg(test)]
@@ -111,7 +125,7 @@ mod tests {
             answer: Some(answer.clone()).filter(|answer| !answer.is_null()),
         };
         let nodes: Vec<_> = answers.iter().enumerate().map(node).collect();
-        text(&nodes.iter().map(|node| (node, parsed(node))).collect::<Vec<_>>())
+        text(&nodes.iter().map(|node| (node, parsed(node))).collect::<Vec<_>>(), 0, None)
     }
 
     #[test]
