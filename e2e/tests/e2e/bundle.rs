@@ -205,7 +205,7 @@ fn bundle_check_reports_modified_files() {
     assert_eq!(said.lines().count(), 3, "{said}");
 
     std::os::unix::fs::symlink("/etc/passwd", bundled.bundle().join("ledger.csv")).unwrap();
-    assert!(bundled.verify().unwrap_err().contains("neither a file nor a directory"));
+    assert!(bundled.verify().unwrap_err().contains("neither a regular file nor a directory"));
     fs::write(bundled.bundle().join("MANIFEST.sha256"), "../../etc/passwd\n").unwrap();
     assert!(bundled.verify().unwrap_err().contains("MANIFEST.sha256:1:"));
     fs::remove_file(bundled.bundle().join("MANIFEST.sha256")).unwrap();
