@@ -10,6 +10,8 @@ lib.fileset.toSource {
     ../clippy.toml
     ../rustfmt.toml
     ../proto
+    ../service
+    ../store
     ../node-agent
     ../collector
     ../cli

@@ -8,11 +8,11 @@ use nix::errno::Errno;
 use nix::unistd::{User, geteuid, initgroups, setgid, setuid};
 use rustix::fs::{Access, access};
 
-use crate::Config;
+use crate::config::Config;
 use crate::keys::KeyFiles;
 use crate::log;
-use crate::query::Reader;
-use crate::store::{FileProblem, StoreError, StoreUrl, postgres};
+use polymeter_store::reader::Reader;
+use polymeter_store::{FileProblem, StoreError, StoreUrl};
 
 /// Becomes the user `name`, with the groups that it has, for good.
 ///
@@ -43,7 +43,8 @@ pub fn faults(config: &Config, as_user: bool) -> Vec<String> {
     }
     if as_user {
         let control = &config.control;
-        let parents = [("control_socket", &control.socket), ("control_requests", &control.requests)];
+        let parents =
+            [("control_socket", &control.socket), ("pending_requests_file", &control.pending_requests_file)];
         for (key, path) in parents {
             faults.extend(path.as_deref().and_then(|path| not_writable(key, path.parent()?)));
         }
@@ -82,8 +83,8 @@ fn not_writable(key: &str, directory: &Path) -> Option<String> {
 
 /// What keeps this user from writing to the store.
 fn unusable(store: &StoreUrl) -> Option<String> {
-    match store {
-        StoreUrl::Sqlite(path) => {
+    match store.file() {
+        Some(path) => {
             let fault = path.parent().and_then(|directory| not_writable("store", directory));
             if fault.is_some() || !path.exists() {
                 return fault;
@@ -104,10 +105,8 @@ fn unusable(store: &StoreUrl) -> Option<String> {
                 Err(error) => Some(log::chain(&error).to_string()),
             }
         }
-        StoreUrl::Postgres(config) => {
-            let connected = postgres::event_loop()
-                .and_then(|runtime| runtime.block_on(postgres::connect(config)).map(drop));
-            let error = connected.err()?;
+        None => {
+            let error = store.probe().err()?;
             Some(format!("cannot use the store {store}: {}", log::chain(&error)))
         }
     }

@@ -15,6 +15,7 @@ const USAGE: u8 = 2;
 const UNREACHABLE: u8 = 3;
 
 fn main() -> ExitCode {
+    polymeter_service::log::init("polymeter-collector");
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -45,12 +46,12 @@ fn main() -> ExitCode {
     match run(&arguments, &config) {
         Ok(totals) => {
             log::info(format_args!(
-                "stopped: {} frames with {} samples stored, {} repeated, {} samples rejected, {} stored apart, {} messages refused",
+                "stopped: {} frames with {} samples stored, {} repeated, {} samples rejected, {} quarantined, {} messages refused",
                 totals.frames,
                 totals.samples,
                 totals.repeated,
                 totals.losses.here(),
-                totals.apart,
+                totals.quarantined,
                 totals.refused
             ));
             ExitCode::SUCCESS

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use polymeter_collector::query::{JobRow, Of, Reader, SeriesRow};
 use polymeter_proto::ledger::Tally;
+use polymeter_store::reader::{JobRow, Reader, SeriesRow, SeriesScope};
 
-use crate::{Site, wait_until};
+use crate::{TestEnvironment, wait_until};
 
 /// A metric's name and its labels.
 pub type Key = (String, String);
@@ -26,8 +26,8 @@ pub fn job(reader: &mut Reader, id: &str) -> Option<JobRow> {
 }
 
 /// Waits until the store knows that the job has ended. That stands behind all its samples.
-pub fn wait_for_end(site: &Site, id: &str) -> JobRow {
-    let mut reader = site.reader();
+pub fn wait_for_end(env: &TestEnvironment, id: &str) -> JobRow {
+    let mut reader = env.reader();
     wait_until(&format!("the store knows the end of job {id}"), || {
         job(&mut reader, id).is_some_and(|job| job.ended_ns.is_some())
     });
@@ -35,14 +35,14 @@ pub fn wait_for_end(site: &Site, id: &str) -> JobRow {
 }
 
 /// All samples of a job or of the node. No series may have two of the same time.
-pub fn samples(reader: &mut Reader, of: Of<'_>) -> BTreeMap<Key, Series> {
+pub fn samples(reader: &mut Reader, of: SeriesScope<'_>) -> BTreeMap<Key, Series> {
     let rows = reader.series(of).unwrap();
     samples_of(reader, rows)
 }
 
 /// Those that one of a job's nodes took.
 pub fn samples_on(reader: &mut Reader, job_key: i64, node: &str) -> BTreeMap<Key, Series> {
-    let mut rows = reader.series(Of::Job(job_key)).unwrap();
+    let mut rows = reader.series(SeriesScope::Job(job_key)).unwrap();
     rows.retain(|row| row.node == node);
     samples_of(reader, rows)
 }
@@ -64,7 +64,7 @@ fn samples_of(reader: &mut Reader, rows: Vec<SeriesRow>) -> BTreeMap<Key, Series
 
 /// How many samples of a job are stored.
 pub fn rows(reader: &mut Reader, job_key: i64) -> u64 {
-    samples(reader, Of::Job(job_key)).values().map(|series| series.points.len() as u64).sum()
+    samples(reader, SeriesScope::Job(job_key)).values().map(|series| series.points.len() as u64).sum()
 }
 
 /// The ledger of a job, or of the node, by source; sums over sessions.

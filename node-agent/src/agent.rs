@@ -25,13 +25,15 @@ use crate::delivery::spool::SpoolError;
 use crate::delivery::spool_manager::SpoolConfig;
 use crate::delivery::tap::Tap;
 use crate::kernel;
-use crate::keys::{KeyFiles, KeysError};
+use polymeter_service::key_files::KeysError;
+
+use crate::keys::KeyFiles;
 use crate::lanes::{Channels, Command, Sampler};
 use crate::lifecycle::exit_watcher::ExitWatcher;
 use crate::log;
 use crate::manager::capacity::FEWEST;
 use crate::manager::{Manager, Shared, ask, waitable};
-use crate::request::{JobSpec, RegisterError, Request, View};
+use crate::request::{JobSpec, ManagerRequest, RegisterError, View};
 use crate::sources::online_cpus;
 use crate::stats_cache::StatsCache;
 use crate::user_database::Rights;
@@ -72,7 +74,7 @@ impl fmt::Display for StartError {
             Self::Spool(error) => write!(f, "{error}; `spool` is set in the configuration"),
             Self::Control(path, error) => write!(
                 f,
-                "cannot open the control socket {}: {error}; set `socket` in the configuration",
+                "cannot open the control socket {}: {error}; set `control_socket` in the configuration",
                 path.display()
             ),
             Self::Descriptors(limit) => write!(
@@ -89,7 +91,7 @@ impl std::error::Error for StartError {}
 /// A running agent.
 #[derive(Debug)]
 pub struct Agent {
-    requests: mpsc::Sender<Request>,
+    requests: mpsc::Sender<ManagerRequest>,
     manager: JoinHandle<()>,
     sampler: JoinHandle<()>,
     lookout: Option<JoinHandle<()>>,
@@ -157,8 +159,9 @@ impl Agent {
         let (requests, received) = mpsc::channel(REQUESTS);
         let ending = Arc::new(Ending::default());
 
-        let (flush, priority, collector) = (config.flush, config.realtime_priority, config.collector.clone());
-        let remote_control = config.hears_collector();
+        let (flush, priority, collector) =
+            (config.flush_interval, config.realtime_priority, config.collector.clone());
+        let remote_control = config.accepts_remote_control();
         let (for_sampler, counted) = (Arc::clone(&channels), Arc::clone(&counters));
         let sampler = spawn("sampler", move || sample(for_sampler, counted, flush, priority))?;
         let wanted = Arc::clone(&ending);
@@ -203,23 +206,23 @@ impl Agent {
     /// # Errors
     /// When the job cannot be followed.
     pub fn register(&self, spec: JobSpec) -> Result<Vec<(String, String)>, RegisterError> {
-        self.ask(|reply| Request::Register(Box::new(spec), reply)).unwrap_or(Ok(Vec::new()))
+        self.ask(|reply| ManagerRequest::Register(Box::new(spec), reply)).unwrap_or(Ok(Vec::new()))
     }
 
     /// Takes the last reading of a registered job and lets it go. Says whether there was one.
     pub fn unregister(&self, job_id: Identifier) -> bool {
-        self.ask(|reply| Request::Unregister(job_id, reply)).unwrap_or(false)
+        self.ask(|reply| ManagerRequest::Unregister(job_id, reply)).unwrap_or(false)
     }
 
     /// What is followed, and how it goes.
     pub fn view(&self) -> View {
-        self.ask(Request::View).unwrap_or_default()
+        self.ask(ManagerRequest::View).unwrap_or_default()
     }
 
     /// Puts another configuration in force. What cannot change in a running agent (`collector`, `key`, `collector_key`,
     /// `socket`, `root`, `flush`, `outbox`, `spool`, `node`, `realtime_priority`, `remote_control`) stays as it was.
     pub fn reload(&self, config: Config) {
-        self.requests.blocking_send(Request::Reload(Box::new(config))).ok();
+        self.requests.blocking_send(ManagerRequest::Reload(Box::new(config))).ok();
     }
 
     /// Waits until the agent takes no more requests: it was started to end when it has nothing to do, and has nothing to
@@ -238,7 +241,7 @@ impl Agent {
         self.session
     }
 
-    fn ask<T>(&self, make: impl FnOnce(tokio::sync::oneshot::Sender<T>) -> Request) -> Option<T> {
+    fn ask<T>(&self, make: impl FnOnce(tokio::sync::oneshot::Sender<T>) -> ManagerRequest) -> Option<T> {
         let (request, answer) = ask(make);
         self.requests.blocking_send(request).ok()?;
         answer.blocking_recv().ok()
@@ -253,7 +256,7 @@ impl Agent {
 
     /// Takes no new samples, sends what there is, and waits for at most `patience` until it is acknowledged.
     pub fn stop(self, patience: Duration) -> Stopped {
-        self.requests.blocking_send(Request::Stop).ok();
+        self.requests.blocking_send(ManagerRequest::Stop).ok();
         // A thread that panicked has said so already; the others are still to be ended.
         self.manager.join().ok();
         self.sampler.join().ok();
@@ -270,7 +273,7 @@ fn open_socket(config: &Config) -> Result<Option<control::Listener>, StartError>
     let open = |path: &std::path::PathBuf| {
         control::Listener::open(path).map_err(|error| StartError::Control(path.clone(), error))
     };
-    config.socket.as_ref().map(open).transpose()
+    config.control_socket.as_ref().map(open).transpose()
 }
 
 fn descriptor(config: &Config) -> Result<SessionDescriptor, StartError> {
@@ -333,7 +336,7 @@ struct ControlEndpoints {
     remote_requests: RemoteRequestReceiver,
     /// Whether it is wanted.
     remote_control: bool,
-    requests: mpsc::Sender<Request>,
+    requests: mpsc::Sender<ManagerRequest>,
     context: control::Context,
     channels: Arc<Channels>,
 }
@@ -341,7 +344,7 @@ struct ControlEndpoints {
 /// Manages until the end. Says first whether it can: with too few descriptors, nothing else would say so.
 fn manage(
     manager: Manager,
-    received: mpsc::Receiver<Request>,
+    received: mpsc::Receiver<ManagerRequest>,
     endpoints: ControlEndpoints,
     ready: &SyncSender<io::Result<()>>,
 ) {
@@ -357,7 +360,7 @@ fn manage(
 
 async fn managed(
     manager: Manager,
-    received: mpsc::Receiver<Request>,
+    received: mpsc::Receiver<ManagerRequest>,
     endpoints: ControlEndpoints,
     ready: &SyncSender<io::Result<()>>,
 ) -> io::Result<()> {

@@ -311,7 +311,7 @@ impl SourceFactory<'_> {
             let needed =
                 group.len() * if matches!(target, PerfTarget::Process(_)) { 1 } else { self.cpus.len() };
             if descriptors + needed > self.perf_descriptors {
-                unavailable.extend(refuse("the job's budget of perf descriptors is used up; raise perf_descriptors, or LimitNOFILE where that is less, or sample fewer events"));
+                unavailable.extend(refuse("the job's budget of perf descriptors is used up; raise perf_fd_limit, or LimitNOFILE where that is less, or sample fewer events"));
                 continue;
             }
             let (source, missing) = PerfSource::open(target, &group, self.cpus, &self.mounts.tracefs);
