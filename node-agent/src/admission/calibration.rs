@@ -93,6 +93,10 @@ mod tests {
         calibration.add(times);
         assert_eq!(calibration.slowness(), [(1_000.0, 2.0), (10_000.0, 3.0)]);
         calibration.add(ExerciseTimes { short_ns: 0, long_ns: 0 });
-        assert_eq!((calibration.short_ns, calibration.long_ns), (10_080, 26_100), "one measurement is not all");
+        assert_eq!(
+            (calibration.short_ns, calibration.long_ns),
+            (10_080, 26_100),
+            "one measurement is not all"
+        );
     }
 }

@@ -82,11 +82,8 @@ impl Capacity {
     ) -> Vec<PathBuf> {
         let tracked: BTreeSet<&PathBuf> =
             targets.iter().filter_map(|(_, target)| target.found_at.as_ref()).collect();
-        let candidate = |(job, owner): (PathBuf, CgroupOwner)| Candidate {
-            is_new: !tracked.contains(&job),
-            job,
-            owner,
-        };
+        let candidate =
+            |(job, owner): (PathBuf, CgroupOwner)| Candidate { is_new: !tracked.contains(&job), job, owner };
         left_out(found.into_iter().map(candidate).collect(), room)
     }
 
@@ -156,7 +153,10 @@ mod tests {
         let mut capacity = Capacity::new(20);
         let descriptors = Descriptors { limit: 256, open: 200 };
         let first = capacity.report(3, 5, descriptors, at(1)).unwrap();
-        assert!(first.0.starts_with("cannot track 3 of 8 jobs: 256 file descriptors") && first.1, "{first:?}");
+        assert!(
+            first.0.starts_with("cannot track 3 of 8 jobs: 256 file descriptors") && first.1,
+            "{first:?}"
+        );
         assert_eq!(capacity.report(4, 5, descriptors, at(2)), None);
         assert!(capacity.report(4, JOBS, descriptors, at(62)).unwrap().0.contains("same share"));
         assert_eq!(capacity.report(0, 5, descriptors, at(63)).map(|(_, is_warning)| is_warning), Some(false));

@@ -43,7 +43,6 @@ pub(super) enum ReadCost {
 /// curve.
 pub(super) type Slowness = [(f64, f64); 2];
 
-
 /// Adds up what sources cost.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sum {
@@ -147,14 +146,14 @@ mod tests {
 
     #[test]
     fn a_slow_machine_does_not_slow_what_was_measured_on_it() {
-        let cost = |machine: Slowness, read: Read| {
+        let cost = |machine: Slowness, read: ReadCost| {
             let mut sum = Sum::on(machine);
             sum.add(&[Period::MILLISECOND], read);
             sum.cost(1.0).cpu_percent
         };
         let slow = [(1_000.0, 3.0), (10_000.0, 5.0)];
         let (warm, measured) = (ReadCost::Warm(10_000.0), ReadCost::Measured(10_000.0));
-        let more = |read: Read| cost(slow, read) - cost(REFERENCE, read);
+        let more = |read: ReadCost| cost(slow, read) - cost(REFERENCE, read);
         let others_ns = ROW_NS + between(&WAKE_NS, 1_000.0);
         assert!((more(measured) - 2.0 * others_ns * 1000.0 / 1e7).abs() < 1e-9);
         let cold_ns = 10_000.0 * (between(&COLD, 1_000.0) - 1.0);

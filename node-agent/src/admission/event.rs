@@ -13,14 +13,17 @@ use super::calibration::ExerciseTimes;
 use crate::config::Limits;
 use crate::plan::Plan;
 use crate::principal::Principal;
-use crate::request::{AccessError, Availability, Granted, MetricView, RegisterError, SetError, SetSpec};
+use crate::request::{
+    AccessError, Availability, LeaseError, LeaseGrant, LeaseRequest, MetricView, RegisterError,
+};
 use crate::targets::TargetKey;
 
 /// The place for the answer to a lease request of a client.
-pub(crate) type LeaseReply = oneshot::Sender<Result<Granted, SetError>>;
+pub(crate) type LeaseReply = oneshot::Sender<Result<LeaseGrant, LeaseError>>;
 
 /// The place for the answer to the announcement of a job.
-pub(crate) type AnnouncementReply = oneshot::Sender<Result<Option<Result<Granted, SetError>>, RegisterError>>;
+pub(crate) type AnnouncementReply =
+    oneshot::Sender<Result<Option<Result<LeaseGrant, LeaseError>>, RegisterError>>;
 
 /// The origin of a lease request.
 #[derive(Debug)]
@@ -54,7 +57,7 @@ pub(crate) enum OpenReason {
 #[derive(Debug)]
 pub(crate) enum AdmissionEvent {
     /// A lease is requested. The read times are those of all targets.
-    LeaseRequested(SetSpec, LeaseOrigin, ReadTimes),
+    LeaseRequested(LeaseRequest, LeaseOrigin, ReadTimes),
     /// The leases of a principal on a target must end; of an administrator's word all.
     LeasesReset(Principal, TargetKey, oneshot::Sender<Result<usize, AccessError>>),
     /// The metrics of a target are requested.
@@ -85,7 +88,7 @@ pub(crate) enum AdmissionEffect {
     /// Put a change of the plan into the data.
     RecordPlanChange(Option<Arc<Job>>, PlanChange),
     /// Answer a lease request.
-    AnswerLease(LeaseOrigin, Result<Granted, SetError>),
+    AnswerLease(LeaseOrigin, Result<LeaseGrant, LeaseError>),
     /// Answer a request to reset leases.
     AnswerReset(oneshot::Sender<Result<usize, AccessError>>, Result<usize, AccessError>),
     /// Answer a request for metrics.

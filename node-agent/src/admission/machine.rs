@@ -9,22 +9,20 @@ use std::collections::{BTreeMap, VecDeque};
 use polymeter_proto::catalogue::Definition;
 use polymeter_proto::ledger::Cause;
 
-use super::event::{
-    AdmissionEffect, AdmissionEvent, LeaseOrigin, MetricsReply, OpenReason, ReadTimes,
-};
+use super::event::{AdmissionEffect, AdmissionEvent, LeaseOrigin, MetricsReply, OpenReason, ReadTimes};
 use super::governor::{Budgets, Load, Step};
 use super::leases::{self, Granting};
 use super::pricing::{Pricing, budget};
 use crate::config::Limits;
 use crate::plan::Plan;
 use crate::principal::Principal;
-use crate::request::{AccessError, Availability, MetricView, SetError, SetSpec};
+use crate::request::{AccessError, Availability, LeaseError, LeaseRequest, MetricView};
 use crate::targets::{Access, Now, TargetKey, Targets, TrackedTarget, describe};
 
 /// A request that is being served, or waits for that.
 #[derive(Debug)]
 enum Served {
-    Lease(SetSpec, LeaseOrigin),
+    Lease(LeaseRequest, LeaseOrigin),
     Metrics(Principal, TargetKey, MetricsReply),
 }
 
@@ -33,7 +31,7 @@ enum Served {
 enum Stage {
     Probing(Served),
     Opening(Granting, LeaseOrigin),
-    Revoking(LeaseOrigin, SetError),
+    Revoking(LeaseOrigin, LeaseError),
 }
 
 /// The state machine.
@@ -107,17 +105,19 @@ impl Admission {
             };
             self.pricing.read_times = read_times;
             let (key, wanted) = match served {
-                Served::Lease(request, origin) => match leases::check(&self.pricing.limits, targets, &request, now) {
-                    Ok(wanted) => {
-                        let key = request.job_id.clone();
-                        self.stage = Some((key.clone(), Stage::Probing(Served::Lease(request, origin))));
-                        (key, wanted)
+                Served::Lease(request, origin) => {
+                    match leases::check(&self.pricing.limits, targets, &request, now) {
+                        Ok(wanted) => {
+                            let key = request.job_id.clone();
+                            self.stage = Some((key.clone(), Stage::Probing(Served::Lease(request, origin))));
+                            (key, wanted)
+                        }
+                        Err(error) => {
+                            out.push(AdmissionEffect::AnswerLease(origin, Err(error)));
+                            continue;
+                        }
                     }
-                    Err(error) => {
-                        out.push(AdmissionEffect::AnswerLease(origin, Err(error)));
-                        continue;
-                    }
-                },
+                }
                 Served::Metrics(principal, key, reply) => {
                     let chosen = targets.access(principal, &key, Access::See).map(|target| {
                         "*".parse().map_or_else(|_invalid| Vec::new(), |all| target.choose(&all))
@@ -143,13 +143,7 @@ impl Admission {
     }
 
     /// Goes on with the request for which a target was probed.
-    fn probed(
-        &mut self,
-        targets: &mut Targets,
-        key: &TargetKey,
-        now: Now,
-        out: &mut Vec<AdmissionEffect>,
-    ) {
+    fn probed(&mut self, targets: &mut Targets, key: &TargetKey, now: Now, out: &mut Vec<AdmissionEffect>) {
         match self.stage.take() {
             Some((of, Stage::Probing(served))) if of == *key => match served {
                 Served::Lease(request, origin) => self.grant(targets, request, origin, now, out),
@@ -168,7 +162,7 @@ impl Admission {
     fn grant(
         &mut self,
         targets: &mut Targets,
-        request: SetSpec,
+        request: LeaseRequest,
         origin: LeaseOrigin,
         now: Now,
         out: &mut Vec<AdmissionEffect>,

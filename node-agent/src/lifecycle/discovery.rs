@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use inotify::{EventMask, Inotify, WatchDescriptor, WatchMask};
 
-use crate::cgroups::{Captured, Pattern};
-use crate::cgroups::{JobCgroups, Mounts};
+use super::found_job::FoundJob;
+use crate::admission::JOBS;
+use crate::cgroups::{Captured, JobCgroups, Mounts, Pattern};
 
 /// Directories that are watched. Beyond that the rescan finds what comes.
 const WATCHES: usize = 16 * 1024;

@@ -23,6 +23,8 @@ pub(crate) type RegistrationReply = oneshot::Sender<Result<Vec<(String, String)>
 pub(crate) enum LifecycleEvent {
     /// The agent starts: the node is tracked from now on.
     Started,
+    /// The node's sources are open, and those of no job.
+    NodeSampled(Descriptors),
     /// Discovery has walked through the cgroups.
     Walked {
         /// The jobs that exist now.
@@ -139,7 +141,7 @@ pub(crate) enum LifecycleEffect {
         /// The owner's name, where the numeric id is wanted.
         owner: Option<Identifier>,
     },
-    /// Look up the owner of a job. Answered by [`LifecycleEvent::OwnerLookedUp`].
+    /// JobVisibility up the owner of a job. Answered by [`LifecycleEvent::OwnerLookedUp`].
     LookUpOwner(TargetKey, OwnerHint),
     /// Request the lease that the owner of a job wanted at submission. Answered by [`LifecycleEvent::SubmissionAnswered`].
     RequestLease(LeaseRequest, Identifier, Option<AnnouncementReply>),
@@ -148,10 +150,7 @@ pub(crate) enum LifecycleEffect {
     /// Answer an unregistration.
     AnswerUnregistration(oneshot::Sender<bool>, bool),
     /// Answer the announcement of a job.
-    AnswerAnnouncement(
-        AnnouncementReply,
-        Result<Option<Result<LeaseGrant, LeaseError>>, RegisterError>,
-    ),
+    AnswerAnnouncement(AnnouncementReply, Result<Option<Result<LeaseGrant, LeaseError>>, RegisterError>),
     /// Acknowledge the announcement of a job's end.
     AnswerEnd(oneshot::Sender<()>),
     /// Report how many jobs are left out.

@@ -43,13 +43,7 @@ pub(crate) struct Lifecycle {
 
 impl Lifecycle {
     /// A machine that knows no job. `node` is the target of the node's own metrics.
-    pub(crate) fn new(
-        cluster: Option<Identifier>,
-        standing: Plan,
-        node: Target,
-        capacity: Capacity,
-        now: Now,
-    ) -> Self {
+    pub(crate) fn new(cluster: Option<Identifier>, standing: Plan, node: Target, now: Now) -> Self {
         Self {
             cluster,
             standing,
@@ -57,7 +51,7 @@ impl Lifecycle {
             handles: JobHandles::default(),
             announced: AnnouncedJobs::default(),
             sluids: Sluids::default(),
-            capacity,
+            capacity: Capacity::new(0),
             pending_rescans: PendingRescans::default(),
             idle_since_ns: now.monotonic_ns,
         }
@@ -77,6 +71,7 @@ impl Lifecycle {
                 targets.insert(None, TrackedTarget::new(None, self.node.clone(), plan, None));
                 out.push(LifecycleEffect::OpenSources(None));
             }
+            LifecycleEvent::NodeSampled(descriptors) => self.capacity = Capacity::new(descriptors.open),
             LifecycleEvent::Walked { found, vanished, passed_over, descriptors } => {
                 let found = self.fit(targets, found, passed_over, descriptors, now, out);
                 self.walked(targets, found, &vanished, now, out);
@@ -191,9 +186,8 @@ impl Lifecycle {
         out: &mut Effects,
     ) {
         self.sluids.retain(found.values().filter_map(|found| found.captured.job.as_deref()));
-        let is_gone = |target: &TrackedTarget| {
-            target.found_at.as_ref().is_some_and(|path| !found.contains_key(path))
-        };
+        let is_gone =
+            |target: &TrackedTarget| target.found_at.as_ref().is_some_and(|path| !found.contains_key(path));
         for key in targets.keys_where(is_gone).iter().chain(vanished) {
             self.end(targets, key, now, out);
         }

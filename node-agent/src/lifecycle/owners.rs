@@ -14,9 +14,8 @@ const NAME_AGAIN_NS: u64 = 60_000_000_000;
 pub(super) fn look_up(targets: &Targets, now: Now, out: &mut Vec<LifecycleEffect>) {
     for (key, target) in targets.iter().filter(|(key, target)| key.is_some() && target.owner_uid.is_none()) {
         let name = target.job.as_ref().and_then(|job| job.descriptor.owner.clone());
-        let was_asked = target
-            .owner_asked_ns
-            .is_some_and(|at_ns| now.monotonic_ns.saturating_sub(at_ns) < NAME_AGAIN_NS);
+        let was_asked =
+            target.owner_asked_ns.is_some_and(|at_ns| now.monotonic_ns.saturating_sub(at_ns) < NAME_AGAIN_NS);
         match name {
             // A name that was told is believed, and the processes of other users do not make the job theirs.
             Some(_) if was_asked => {}

@@ -54,12 +54,20 @@ impl PendingRescans {
 
 /// Rescans the jobs in which too much happened to rescan each time.
 pub(super) fn missed(targets: &mut Targets, out: &mut Vec<LifecycleEffect>) {
-    let missed = targets.iter_mut().filter(|(_, target)| target.rescans.take_missed());
-    out.extend(missed.map(|(key, _)| LifecycleEffect::WatchExits(key.clone())));
+    for (key, target) in targets.iter_mut() {
+        if target.rescans.take_missed() {
+            out.push(LifecycleEffect::WatchExits(key.clone()));
+        }
+    }
 }
 
 /// Goes on with a job whose exits are watched from now on.
-pub(super) fn exits_watched(targets: &Targets, key: TargetKey, is_missed: bool, out: &mut Vec<LifecycleEffect>) {
+pub(super) fn exits_watched(
+    targets: &Targets,
+    key: TargetKey,
+    is_missed: bool,
+    out: &mut Vec<LifecycleEffect>,
+) {
     let Some(target) = targets.get(&key) else { return };
     if is_missed {
         out.extend(target.handle().map(LifecycleEffect::ReadJob));

@@ -100,8 +100,7 @@ mod tests {
 
     #[test]
     fn a_job_waits_for_its_number_and_not_for_ever() {
-        let (mut sluids, sluid, cgroups) =
-            (Sluids::default(), name("s5K1KKYAYG5D00"), JobCgroups::default());
+        let (mut sluids, sluid, cgroups) = (Sluids::default(), name("s5K1KKYAYG5D00"), JobCgroups::default());
         let at = |monotonic_ns| Now { monotonic_ns, realtime_us: 0 };
         assert_eq!(sluids.resolve(&sluid, &cgroups, None, at(1)), SluidMeaning::Unknown);
         assert_eq!(sluids.unnumbered(at(2)).map(|(_, is_over)| is_over).collect::<Vec<_>>(), [false]);

@@ -17,7 +17,13 @@ use crate::request::{LeaseError, LeaseGrant, LeaseRequest, RefusedRequest, Sampl
 use crate::targets::{Now, Targets};
 
 /// Puts what the scheduler told of a job that is tracked into the data.
-pub(super) fn record_facts(announced: &mut AnnouncedJobs, targets: &mut Targets, job_id: &Identifier, now: Now, out: &mut Vec<LifecycleEffect>) {
+pub(super) fn record_facts(
+    announced: &mut AnnouncedJobs,
+    targets: &mut Targets,
+    job_id: &Identifier,
+    now: Now,
+    out: &mut Vec<LifecycleEffect>,
+) {
     let job = targets.job(job_id).and_then(|target| target.job.clone());
     let (Some(job), Some(announced)) = (job, announced.get_mut(job_id)) else { return };
     announced.job = Some(Arc::clone(&job));
@@ -29,7 +35,7 @@ pub(super) fn record_facts(announced: &mut AnnouncedJobs, targets: &mut Targets,
 /// Requests a lease for what the owner of a job that is tracked wanted when she submitted it, as if she asked now. Where
 /// nothing of it can be sampled yet, the request is kept: the cgroup of another controller may come.
 pub(super) fn request_lease(
-    announced: &mut AnnouncedJobs,
+    announced: &AnnouncedJobs,
     targets: &Targets,
     job_id: &Identifier,
     reply: Option<AnnouncementReply>,
@@ -76,7 +82,13 @@ pub(super) fn answered(
 }
 
 /// Refuses what could not be granted until the end of a job.
-pub(super) fn refuse_deferred(announced: &mut AnnouncedJobs, targets: &mut Targets, job_id: &Identifier, now: Now, out: &mut Vec<LifecycleEffect>) {
+pub(super) fn refuse_deferred(
+    announced: &mut AnnouncedJobs,
+    targets: &mut Targets,
+    job_id: &Identifier,
+    now: Now,
+    out: &mut Vec<LifecycleEffect>,
+) {
     let announced = announced.get_mut(job_id);
     let sampling = announced.and_then(|announced| announced.sampling.take());
     let Some(target) = targets.get_mut(&Some(job_id.clone())) else { return };

@@ -6,7 +6,7 @@ use polymeter_proto::series::Identifier;
 
 use super::key::{Access, TargetKey};
 use super::tracked_target::TrackedTarget;
-use crate::config::Look;
+use crate::config::JobVisibility;
 use crate::principal::Principal;
 use crate::request::AccessError;
 
@@ -15,17 +15,17 @@ use crate::request::AccessError;
 pub(crate) struct Targets {
     by_key: BTreeMap<TargetKey, TrackedTarget>,
     /// The jobs that ordinary users may see.
-    job_visibility: Look,
+    job_visibility: JobVisibility,
 }
 
 impl Targets {
     /// No targets, of which ordinary users may see those.
-    pub(crate) fn new(job_visibility: Look) -> Self {
+    pub(crate) fn new(job_visibility: JobVisibility) -> Self {
         Self { by_key: BTreeMap::new(), job_visibility }
     }
 
     /// Changes which jobs ordinary users may see.
-    pub(crate) fn set_job_visibility(&mut self, job_visibility: Look) {
+    pub(crate) fn set_job_visibility(&mut self, job_visibility: JobVisibility) {
         self.job_visibility = job_visibility;
     }
 
@@ -40,7 +40,7 @@ impl Targets {
     ) -> Result<&TrackedTarget, AccessError> {
         let target = self.by_key.get(key).ok_or(AccessError::Unknown)?;
         let is_owner = principal.can_access(target.owner_uid);
-        let can_see = self.job_visibility == Look::All || is_owner;
+        let can_see = self.job_visibility == JobVisibility::All || is_owner;
         let is_allowed = match wanted {
             Access::See => can_see,
             Access::Change => is_owner,
@@ -64,10 +64,6 @@ impl Targets {
     /// The tracked job with this id.
     pub(crate) fn job(&self, job_id: &Identifier) -> Option<&TrackedTarget> {
         self.by_key.get(&Some(job_id.clone()))
-    }
-
-    pub(crate) fn contains(&self, key: &TargetKey) -> bool {
-        self.by_key.contains_key(key)
     }
 
     pub(crate) fn insert(&mut self, key: TargetKey, target: TrackedTarget) {
@@ -118,7 +114,7 @@ mod tests {
 
     #[test]
     fn an_invisible_job_is_denied_like_an_unknown_one() {
-        let mut targets = Targets::new(Look::Own);
+        let mut targets = Targets::new(JobVisibility::Own);
         let (key, target) = job("1", Some(7));
         targets.insert(key.clone(), target);
         let node = TrackedTarget::new(None, Target::Node(std::sync::Arc::default()), Plan::default(), None);
@@ -134,7 +130,7 @@ mod tests {
         assert_eq!(error(&targets, 8, &unknown, Access::See), AccessError::Unknown);
         assert_eq!(AccessError::Hidden.to_string(), AccessError::Unknown.to_string());
         assert_eq!(error(&targets, 8, &None, Access::Change), AccessError::Forbidden);
-        targets.set_job_visibility(Look::All);
+        targets.set_job_visibility(JobVisibility::All);
         assert!(targets.access(user(8), &key, Access::See).is_ok());
         assert_eq!(error(&targets, 8, &key, Access::Change), AccessError::Forbidden);
         let root = Principal { uid: 0, administrator: true };

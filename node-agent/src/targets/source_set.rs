@@ -10,8 +10,8 @@ use polymeter_proto::catalogue::Definition;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{Identifier, Labels};
 
-use super::key::TargetKey;
 use super::ids::{Ids, SeriesIds};
+use super::key::TargetKey;
 use super::source_ids::SourceIds;
 use crate::cgroups::{SeenSteps, Step, StepAdmission};
 use crate::lanes::{ActiveSource, Command, Group, SeriesProgress, SourceId, SourceKey};
@@ -244,7 +244,7 @@ impl SourceSet {
             let groups = self.groups(ids, owner, &identifier, &open);
             let source_key = SourceKey { job: owner.job.cloned(), name: identifier };
             let active = ActiveSource::new(Arc::new(source_key), source, groups);
-            let active = active.going_on(|slot| self.progress_of(slot));
+            let active = active.with_progress(|slot| self.progress_of(slot));
             added.push((id, Box::new(active)));
             self.open.insert(name, open);
         }
@@ -299,9 +299,14 @@ impl SourceSet {
         stale
     }
 
-    /// Returns whether the files of a step or task must be opened, and whether it may have them.
-    pub(crate) fn admit_step(&mut self, name: &str) -> Option<StepAdmission> {
-        (!self.steps.contains_key(name)).then(|| self.seen_steps.admit(name))
+    /// Returns whether the files of a step or task are open.
+    pub(crate) fn has_step(&self, name: &str) -> bool {
+        self.steps.contains_key(name)
+    }
+
+    /// Takes a place for a step or task, unless it has one.
+    pub(crate) fn admit_step(&mut self, name: &str) -> StepAdmission {
+        self.seen_steps.admit(name)
     }
 
     /// Notes that the files of a step or task are open.

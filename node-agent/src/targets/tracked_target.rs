@@ -18,7 +18,7 @@ use crate::cgroups::{JobCgroups, Mounts};
 use crate::plan::{InForce, Plan};
 use crate::request::{Availability, RefusedRequest};
 use crate::sources::Target;
-use crate::token_bucket::TokenBucket;
+use polymeter_service::token_bucket::TokenBucket;
 
 /// Requests at submission of one job that are kept. A comment has room for more than anybody reads.
 const REFUSED_REQUESTS: usize = 64;
@@ -138,8 +138,6 @@ pub(crate) struct TrackedTarget {
     pub(crate) plan: Plan,
     pub(crate) sources: SourceSet,
     pub(crate) findings: Findings,
-    /// The mean time of a read of each source of late, in nanoseconds.
-    pub(crate) read_ns: BTreeMap<String, f64>,
     /// The path at which discovery found it; none for a job that was registered.
     pub(crate) found_at: Option<PathBuf>,
     /// The owner's numeric id, where that is known; it may come to be known later than the job.
@@ -155,12 +153,7 @@ pub(crate) struct TrackedTarget {
 
 impl TrackedTarget {
     /// A target without sources.
-    pub(crate) fn new(
-        job: Option<Arc<Job>>,
-        target: Target,
-        plan: Plan,
-        found_at: Option<PathBuf>,
-    ) -> Self {
+    pub(crate) fn new(job: Option<Arc<Job>>, target: Target, plan: Plan, found_at: Option<PathBuf>) -> Self {
         let owner_uid = job.as_ref().and_then(|job| job.descriptor.owner_uid);
         Self {
             job,
@@ -168,7 +161,6 @@ impl TrackedTarget {
             plan,
             sources: SourceSet::default(),
             findings: Findings::default(),
-            read_ns: BTreeMap::new(),
             found_at,
             owner_uid,
             owner_asked_ns: None,

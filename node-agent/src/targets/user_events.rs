@@ -8,7 +8,7 @@ use polymeter_proto::series::Labels;
 
 use crate::lanes::SourceId;
 use crate::request::AnnotateError;
-use crate::token_bucket::TokenBucket;
+use polymeter_service::token_bucket::TokenBucket;
 
 /// The name of users' values as a source.
 pub(crate) const USER_SUPPLIED: &str = "pushed";
