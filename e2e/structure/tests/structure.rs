@@ -32,7 +32,10 @@ const CIRCLES: &[(&str, &str)] = &[
     ("proto/src/catalogue", "agent cgroup memory mod node perf process text"),
     ("proto/src/key", "file mod z85"),
     ("service/src/log", "format mod syslog"),
-    ("store/src", "diagnosis error job_rows lib postgres rows session_rows sqlite sqlite_jobs sqlite_sessions timescale url"),
+    (
+        "store/src",
+        "diagnosis error job_rows lib postgres rows session_rows sqlite sqlite_jobs sqlite_sessions timescale url",
+    ),
     ("store/src/sqlite", "files mod"),
 ];
 
