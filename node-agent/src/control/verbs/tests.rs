@@ -9,7 +9,6 @@ use proptest::prelude::*;
 use tokio::sync::{mpsc, watch};
 
 use super::*;
-use crate::control::check;
 use crate::control::context::Context;
 use crate::counters::Counters;
 use crate::request::{AccessError, AnnotateError, LeaseError, ManagerRequest};
@@ -18,8 +17,12 @@ use crate::user_database::Rights;
 const USER: Principal = Principal { uid: 1000, administrator: false };
 const ROOT: Principal = Principal { uid: 0, administrator: true };
 
+fn checked(line: &str) -> Result<(), Refusal> {
+    check(Request::parse(line.as_bytes())?, USER)
+}
+
 fn fault(line: &str) -> (String, Option<String>) {
-    let refusal = check(line.as_bytes()).unwrap_err();
+    let refusal = checked(line).unwrap_err();
     (refusal.code, refusal.field)
 }
 
@@ -64,7 +67,7 @@ fn answer(example: &str, principal: Principal, error: AccessError) -> Answer {
 #[test]
 fn every_example_is_valid() {
     for verb in VERBS {
-        assert_eq!(check(verb.example.as_bytes()), Ok(()), "{}", verb.name);
+        assert_eq!(checked(verb.example), Ok(()), "{}", verb.name);
     }
 }
 
