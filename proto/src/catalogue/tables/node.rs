@@ -1,8 +1,8 @@
 //! The node. Source: `Documentation/filesystems/proc.rst`, `admin-guide/iostats.rst` and `accounting/psi.rst` of Linux.
 
-use super::Metric;
-use super::text::{Field, Form, Row, Scale, TextFile};
-use super::{Cell, Origin, Scope};
+use crate::catalogue::metric::{Metric, Scope};
+use crate::catalogue::origin::Origin;
+use crate::catalogue::text_file::{Cell, Field, Form, Row, Scale, TextFile};
 use crate::period::Period;
 use crate::series::Kind;
 use crate::series::Unit::{Bytes, Count, Nanoseconds, Pages, Percent, Sectors};
@@ -66,7 +66,7 @@ const fn share(name: &'static str, origins: &'static [Origin], help: &'static st
 }
 
 /// The node's metrics.
-pub(crate) static METRICS: &[Metric] = &[
+pub(in crate::catalogue) static METRICS: &[Metric] = &[
     counter(
         "node.cpu.user",
         Nanoseconds,

@@ -3,27 +3,10 @@
 //! Each is counted on every CPU on which the job runs; the value is the sum over the CPUs, as counted: where events had
 //! to share a hardware counter, `perf.time_running` is less than `perf.time_enabled` of the same group.
 
-use super::{Metric, Origin};
+use crate::catalogue::metric::Metric;
+use crate::catalogue::origin::Origin;
+use crate::catalogue::perf_event::Event;
 use crate::series::Unit::{Count, Cycles, Nanoseconds};
-
-/// A perf event, or the time of a group of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
-    /// `PERF_TYPE_SOFTWARE` with this config.
-    Software(u64),
-    /// `PERF_TYPE_HARDWARE` with this config.
-    Hardware(u64),
-    /// `PERF_TYPE_HW_CACHE`: `config = cache | op << 8 | result << 16`.
-    Cache(u64),
-    /// `PERF_TYPE_RAW`; the instance is `r` and the config in hexadecimal.
-    Raw,
-    /// `PERF_TYPE_TRACEPOINT`; the instance is subsystem and name, joined by a dot.
-    Tracepoint,
-    /// Time that the events of a group were enabled, summed over the CPUs.
-    TimeEnabled,
-    /// Time that the events of a group really counted, summed over the CPUs.
-    TimeRunning,
-}
 
 const fn cache(cache: u64, op: u64, result: u64) -> Origin {
     Origin::Perf(Event::Cache(cache | op << 8 | result << 16))
@@ -37,29 +20,7 @@ const fn hardware(config: u64) -> Origin {
     Origin::Perf(Event::Hardware(config))
 }
 
-/// Whether `instance` can be one of the family `metric`, as far as its text tells.
-pub(crate) fn instance_is_valid(metric: &Metric, instance: &str) -> bool {
-    match metric.origins {
-        [Origin::Perf(Event::Raw)] => raw_config(instance).is_some(),
-        [Origin::Perf(Event::Tracepoint)] => tracepoint(instance).is_some(),
-        _ => !instance.contains('.'),
-    }
-}
-
-/// The config of a raw event's instance: `r01c2` is 0x1c2.
-pub fn raw_config(instance: &str) -> Option<u64> {
-    let digits = instance.strip_prefix('r')?;
-    let plain = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-    plain.then(|| u64::from_str_radix(digits, 16).ok())?
-}
-
-/// Subsystem and name of a tracepoint's instance: `sched.sched_switch`.
-pub fn tracepoint(instance: &str) -> Option<(&str, &str)> {
-    let (subsystem, name) = instance.split_once('.')?;
-    (!subsystem.is_empty() && !name.is_empty() && !name.contains('.')).then_some((subsystem, name))
-}
-
-pub(crate) static METRICS: &[Metric] = &[
+pub(in crate::catalogue) static METRICS: &[Metric] = &[
     Metric::counter(
         "perf.cpu_clock",
         Nanoseconds,

@@ -1,9 +1,9 @@
 //! CPU, I/O, processes, huge pages and pressure of a job. Source: `Documentation/admin-guide/cgroup-v2.rst` and
 //! `cgroup-v1/` of Linux, `kernel/sched/cpuacct.c`, `kernel/cgroup/rstat.c`, `block/blk-throttle.c`.
 
-use super::Metric;
-use super::text::{Cell, EACH_CPU, EACH_DEVICE, Field, Form, Row, Scale, TextFile};
-use super::{Origin, ProcessField, Scope, TICK};
+use crate::catalogue::metric::{Metric, Scope};
+use crate::catalogue::origin::{Origin, TICK};
+use crate::catalogue::text_file::{Cell, EACH_CPU, EACH_DEVICE, Field, Form, Row, Scale, TextFile};
 use crate::period::Period;
 use crate::series::Kind;
 use crate::series::Unit::{Bytes, Count, Nanoseconds, Percent};
@@ -27,7 +27,7 @@ const US: u64 = 1_000;
 const LIMIT_PERIOD: Period = Period::HUNDRED_MILLISECONDS;
 
 /// CPU time and its throttling.
-pub(crate) static CPU: &[Metric] = &[
+pub(in crate::catalogue) static CPU: &[Metric] = &[
     Metric::counter(
         "cpu.usage",
         Nanoseconds,
@@ -138,26 +138,31 @@ static V2_PIDS_EVENTS: TextFile = TextFile::v2("pids.events", Form::Keyed);
 static V1_PIDS: TextFile = TextFile::v1("pids", "pids.current", Form::Values);
 static V1_PIDS_PEAK: TextFile = TextFile::v1("pids", "pids.peak", Form::Values);
 static V1_PIDS_MAX: TextFile = TextFile::v1("pids", "pids.max", Form::Values);
-static V1_PIDS_EVENTS: TextFile = TextFile::v1("pids", "pids.events", Form::Keyed).counted_apart();
-static V2_HUGE: TextFile = TextFile::v2("hugetlb.*.current", Form::Values).labelled("size");
-static V2_HUGE_MAX: TextFile = TextFile::v2("hugetlb.*.max", Form::Values).labelled("size");
-static V2_HUGE_EVENTS: TextFile = TextFile::v2("hugetlb.*.events", Form::Keyed).labelled("size");
-static V1_HUGE: TextFile = TextFile::v1("hugetlb", "hugetlb.*.usage_in_bytes", Form::Values).labelled("size");
+static V1_PIDS_EVENTS: TextFile = TextFile::v1("pids", "pids.events", Form::Keyed).local();
+static V2_HUGE: TextFile = TextFile::v2("hugetlb.*.current", Form::Values).labelled(&["size"]);
+static V2_HUGE_MAX: TextFile = TextFile::v2("hugetlb.*.max", Form::Values).labelled(&["size"]);
+static V2_HUGE_EVENTS: TextFile = TextFile::v2("hugetlb.*.events", Form::Keyed).labelled(&["size"]);
+static V1_HUGE: TextFile = TextFile::v1("hugetlb", "hugetlb.*.usage_in_bytes", Form::Values).labelled(&["size"]);
 static V1_HUGE_PEAK: TextFile =
-    TextFile::v1("hugetlb", "hugetlb.*.max_usage_in_bytes", Form::Values).labelled("size");
+    TextFile::v1("hugetlb", "hugetlb.*.max_usage_in_bytes", Form::Values).labelled(&["size"]);
 static V1_HUGE_MAX: TextFile =
-    TextFile::v1("hugetlb", "hugetlb.*.limit_in_bytes", Form::Values).labelled("size");
+    TextFile::v1("hugetlb", "hugetlb.*.limit_in_bytes", Form::Values).labelled(&["size"]);
 static V1_HUGE_FAILURES: TextFile =
-    TextFile::v1("hugetlb", "hugetlb.*.failcnt", Form::Values).labelled("size");
+    TextFile::v1("hugetlb", "hugetlb.*.failcnt", Form::Values).labelled(&["size"]);
 
 /// The least that version 1 writes where huge pages have no limit. It rounds down to whole pages of the size at hand:
 /// this is for the largest, of 16 GiB.
 const V1_HUGE_UNLIMITED: u64 = 0x7fff_fffc_0000_0000;
 
+/// The sum over the job's processes, where no file of its cgroups counts the quantity.
+const fn else_of_processes(field: &'static str) -> Origin {
+    Origin::source("cgroup_processes", field, "else sum over `/proc/PID/io`")
+}
+
 const INTEGER: Scale = Scale::Times(1);
 
 /// I/O by device, processes, huge pages.
-pub(crate) static OTHER: &[Metric] = &[
+pub(in crate::catalogue) static OTHER: &[Metric] = &[
     Metric::counter(
         "io.read.bytes",
         Bytes,
@@ -165,7 +170,7 @@ pub(crate) static OTHER: &[Metric] = &[
             V2_IO.named(EACH_DEVICE, "rbytes", INTEGER),
             V1_BFQ_BYTES.named(EACH_DEVICE, "Read", INTEGER),
             V1_IO_BYTES.named(EACH_DEVICE, "Read", INTEGER),
-            Origin::CgroupProcesses(ProcessField::ReadBytes),
+            else_of_processes("read_bytes"),
         ],
         "Bytes read from each device, or from storage by the job's processes.",
     ),
@@ -176,7 +181,7 @@ pub(crate) static OTHER: &[Metric] = &[
             V2_IO.named(EACH_DEVICE, "wbytes", INTEGER),
             V1_BFQ_BYTES.named(EACH_DEVICE, "Write", INTEGER),
             V1_IO_BYTES.named(EACH_DEVICE, "Write", INTEGER),
-            Origin::CgroupProcesses(ProcessField::WriteBytes),
+            else_of_processes("write_bytes"),
         ],
         "Bytes written to each device, or to storage by the job's processes.",
     ),
@@ -234,7 +239,7 @@ pub(crate) static OTHER: &[Metric] = &[
         "The limit of processes and threads; absent where there is none.",
     ),
     Metric::counter(
-        "pids.failures",
+        "pids.events.max",
         Count,
         &[V2_PIDS_EVENTS.key("max"), V1_PIDS_EVENTS.key("max")],
         "Forks refused for the limit.",
@@ -258,7 +263,7 @@ pub(crate) static OTHER: &[Metric] = &[
         "The limit of huge pages, by their size; absent where there is none.",
     ),
     Metric::counter(
-        "hugetlb.failures",
+        "hugetlb.events.max",
         Count,
         &[V2_HUGE_EVENTS.key("max"), V1_HUGE_FAILURES.only()],
         "How often the limit of huge pages was reached, by their size.",
@@ -279,7 +284,7 @@ const fn share(name: &'static str, origins: &'static [Origin], help: &'static st
 }
 
 /// Pressure stall information, `Documentation/accounting/psi.rst`; on version 2 only.
-pub(crate) static PRESSURE: &[Metric] = &[
+pub(in crate::catalogue) static PRESSURE: &[Metric] = &[
     stalled(
         "pressure.cpu.some.total",
         &[V2_PRESSURE_CPU.named(Row::Key("some"), "total", Scale::Times(US))],

@@ -4,8 +4,8 @@
 //! Version 2 counts a cgroup with all below it, as the `total_` lines of version 1 do: these share their names. The
 //! plain lines of version 1, which leave the children out, are `memory.local.*` and absent on version 2.
 
-use super::Metric;
-use super::text::{Form, TextFile, V1_UNLIMITED};
+use crate::catalogue::metric::Metric;
+use crate::catalogue::text_file::{Form, TextFile, V1_UNLIMITED};
 use crate::period::Period;
 use crate::series::Unit::{Bytes, Count};
 
@@ -17,7 +17,7 @@ static V1_STAT: TextFile = TextFile::v1("memory", "memory.stat", Form::Keyed).up
 static V2_STAT: TextFile = TextFile::v2("memory.stat", Form::Keyed).updated_every(FLUSH);
 
 /// The lines of memory.stat.
-pub(crate) static STAT: &[Metric] = &[
+pub(in crate::catalogue) static STAT: &[Metric] = &[
     Metric::gauge(
         "memory.anon",
         Bytes,
@@ -561,15 +561,15 @@ static V1_USAGE: TextFile = TextFile::v1("memory", "memory.usage_in_bytes", Form
 static V1_PEAK: TextFile = TextFile::v1("memory", "memory.max_usage_in_bytes", Form::Values);
 static V1_LIMIT: TextFile = TextFile::v1("memory", "memory.limit_in_bytes", Form::Values);
 static V1_SOFT_LIMIT: TextFile = TextFile::v1("memory", "memory.soft_limit_in_bytes", Form::Values);
-static V1_FAILURES: TextFile = TextFile::v1("memory", "memory.failcnt", Form::Values).counted_apart();
+static V1_FAILURES: TextFile = TextFile::v1("memory", "memory.failcnt", Form::Values).local();
 static V1_SWAP_USAGE: TextFile = TextFile::v1("memory", "memory.memsw.usage_in_bytes", Form::Values);
 static V1_SWAP_PEAK: TextFile = TextFile::v1("memory", "memory.memsw.max_usage_in_bytes", Form::Values);
 static V1_SWAP_LIMIT: TextFile = TextFile::v1("memory", "memory.memsw.limit_in_bytes", Form::Values);
 static V1_SWAP_FAILURES: TextFile =
-    TextFile::v1("memory", "memory.memsw.failcnt", Form::Values).counted_apart();
+    TextFile::v1("memory", "memory.memsw.failcnt", Form::Values).local();
 static V1_KERNEL_USAGE: TextFile = TextFile::v1("memory", "memory.kmem.usage_in_bytes", Form::Values);
 static V1_TCP_USAGE: TextFile = TextFile::v1("memory", "memory.kmem.tcp.usage_in_bytes", Form::Values);
-static V1_OOM: TextFile = TextFile::v1("memory", "memory.oom_control", Form::Keyed).counted_apart();
+static V1_OOM: TextFile = TextFile::v1("memory", "memory.oom_control", Form::Keyed).local();
 static V2_CURRENT: TextFile = TextFile::v2("memory.current", Form::Values);
 static V2_PEAK: TextFile = TextFile::v2("memory.peak", Form::Values);
 static V2_MAX: TextFile = TextFile::v2("memory.max", Form::Values);
@@ -584,7 +584,7 @@ static V2_SWAP_EVENTS: TextFile = TextFile::v2("memory.swap.events", Form::Keyed
 static V2_ZSWAP_CURRENT: TextFile = TextFile::v2("memory.zswap.current", Form::Values);
 
 /// What a job uses, may use, and was refused.
-pub(crate) static USAGE: &[Metric] = &[
+pub(in crate::catalogue) static USAGE: &[Metric] = &[
     Metric::gauge(
         "memory.current",
         Bytes,
@@ -628,7 +628,7 @@ pub(crate) static USAGE: &[Metric] = &[
         "Memory that is never reclaimed.",
     ),
     Metric::counter(
-        "memory.failures",
+        "memory.events.max",
         Count,
         &[V2_EVENTS.key("max"), V1_FAILURES.only()],
         "How often the hard limit was reached.",
@@ -684,7 +684,7 @@ pub(crate) static USAGE: &[Metric] = &[
         "How often swap was above its high limit.",
     ),
     Metric::counter(
-        "memory.swap.failures",
+        "memory.swap.events.max",
         Count,
         &[V2_SWAP_EVENTS.key("max")],
         "How often the limit of swap was reached.",
@@ -696,25 +696,25 @@ pub(crate) static USAGE: &[Metric] = &[
         "How often swap could not be had, for the limit or because there was none left.",
     ),
     Metric::gauge(
-        "memory.with_swap.current",
+        "memory.memsw.current",
         Bytes,
         &[V1_SWAP_USAGE.only()],
         "Memory and swap in use together, which version 1 counts as one.",
     ),
     Metric::gauge(
-        "memory.with_swap.peak",
+        "memory.memsw.peak",
         Bytes,
         &[V1_SWAP_PEAK.only()],
         "The most memory and swap that was ever in use together.",
     ),
     Metric::gauge(
-        "memory.with_swap.limit",
+        "memory.memsw.limit",
         Bytes,
         &[V1_SWAP_LIMIT.limit(V1_UNLIMITED)],
         "The hard limit of memory and swap together; absent where there is none.",
     ),
     Metric::counter(
-        "memory.with_swap.failures",
+        "memory.memsw.events.max",
         Count,
         &[V1_SWAP_FAILURES.only()],
         "How often the limit of memory and swap together was reached.",

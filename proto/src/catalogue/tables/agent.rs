@@ -1,44 +1,13 @@
-//! The agent's own metrics: what the measuring cost, and what was lost.
+//! The agent's own counts and cost.
 
-use super::{Metric, Origin, Scope};
+use crate::catalogue::metric::{Metric, Scope};
+use crate::catalogue::origin::Origin;
 use crate::series::Unit::{Bytes, Count, Nanoseconds};
 use crate::series::{Kind, Unit};
 
-/// What the agent knows of itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AgentField {
-    /// CPU time of the whole process.
-    CpuTime,
-    /// Resident memory.
-    Resident,
-    /// Samples that had a deadline.
-    Due,
-    /// Samples that were read.
-    Taken,
-    /// Samples that were read late.
-    Late,
-    /// Samples that were never read.
-    Missed,
-    /// Samples that a source did not have.
-    Absent,
-    /// Samples that found no room.
-    Dropped,
-    /// Samples that the collector refused.
-    Refused,
-    /// Frames that were sent, repetitions included.
-    FramesSent,
-    /// Bytes that were sent, repetitions included.
-    BytesSent,
-    /// Frames that were acknowledged.
-    FramesAcknowledged,
-    /// Bytes that wait for an acknowledgement.
-    OutboxBytes,
-    /// Bytes that lie in the spool.
-    SpoolBytes,
-    /// Jobs that are followed.
-    Jobs,
-    /// Sources that are open.
-    Sources,
+/// A count of the agent, by the name of its field in the kind `agent`.
+const fn agent(field: &'static str) -> Origin {
+    Origin::source("agent", field, "the agent")
 }
 
 const fn own(
@@ -51,105 +20,105 @@ const fn own(
     Metric::new(name, unit, kind, Scope::Agent, origins, help)
 }
 
-pub(crate) static METRICS: &[Metric] = &[
+pub(in crate::catalogue) static METRICS: &[Metric] = &[
     own(
         "agent.cpu.time",
         Nanoseconds,
         Kind::Counter,
-        &[Origin::Agent(AgentField::CpuTime)],
+        &[agent("cpu_time")],
         "CPU time of the agent, all threads, user and system.",
     ),
     own(
         "agent.memory.resident",
         Bytes,
         Kind::Gauge,
-        &[Origin::Agent(AgentField::Resident)],
+        &[agent("resident")],
         "Resident memory of the agent.",
     ),
     own(
         "agent.samples.due",
         Count,
         Kind::Counter,
-        &[Origin::Agent(AgentField::Due)],
+        &[agent("due")],
         "Samples that had a deadline.",
     ),
     own(
         "agent.samples.taken",
         Count,
         Kind::Counter,
-        &[Origin::Agent(AgentField::Taken)],
+        &[agent("taken")],
         "Samples that were read.",
     ),
     own(
         "agent.samples.late",
         Count,
         Kind::Counter,
-        &[Origin::Agent(AgentField::Late)],
+        &[agent("late")],
         "Samples that were read later than a tenth of their period after the deadline.",
     ),
     own(
         "agent.samples.missed",
         Count,
         Kind::Counter,
-        &[Origin::Agent(AgentField::Missed)],
+        &[agent("missed")],
         "Samples that were never read, because the next deadline had passed already.",
     ),
     own(
         "agent.samples.absent",
         Count,
         Kind::Counter,
-        &[Origin::Agent(AgentField::Absent)],
+        &[agent("absent")],
         "Samples that their source did not have when it was read.",
     ),
     own(
         "agent.samples.dropped",
         Count,
         Kind::Counter,
-        &[Origin::Agent(AgentField::Dropped)],
+        &[agent("dropped")],
         "Samples that were read and found no room on the way to the collector.",
     ),
     own(
         "agent.samples.refused",
         Count,
         Kind::Counter,
-        &[Origin::Agent(AgentField::Refused)],
+        &[agent("refused")],
         "Samples of frames that the collector refused until they were given up.",
     ),
     own(
         "agent.frames.sent",
         Count,
         Kind::Counter,
-        &[Origin::Agent(AgentField::FramesSent)],
+        &[agent("frames_sent")],
         "Frames that were sent, repetitions included.",
     ),
     own(
         "agent.frames.acknowledged",
         Count,
         Kind::Counter,
-        &[Origin::Agent(AgentField::FramesAcknowledged)],
+        &[agent("frames_acknowledged")],
         "Frames that the collector has committed.",
     ),
     own(
         "agent.bytes.sent",
         Bytes,
         Kind::Counter,
-        &[Origin::Agent(AgentField::BytesSent)],
+        &[agent("bytes_sent")],
         "Bytes of frames that were sent, repetitions included.",
     ),
     own(
         "agent.outbox.bytes",
         Bytes,
         Kind::Gauge,
-        &[Origin::Agent(AgentField::OutboxBytes)],
+        &[agent("outbox_bytes")],
         "Bytes of frames that wait for an acknowledgement.",
     ),
     own(
         "agent.spool.bytes",
         Bytes,
         Kind::Gauge,
-        &[Origin::Agent(AgentField::SpoolBytes)],
+        &[agent("spool_bytes")],
         "Bytes on the disk that wait for an acknowledgement, of this life of the agent and of earlier ones.",
     ),
-    own("agent.jobs", Count, Kind::Gauge, &[Origin::Agent(AgentField::Jobs)], "Jobs that are followed."),
-    own("agent.sources", Count, Kind::Gauge, &[Origin::Agent(AgentField::Sources)], "Sources that are open."),
+    own("agent.jobs", Count, Kind::Gauge, &[agent("jobs")], "Jobs that are followed."),
+    own("agent.sources", Count, Kind::Gauge, &[agent("sources")], "Sources that are open."),
 ];
