@@ -78,6 +78,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    polymeter_service::log::init("polymeter");
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return not_parsed(&error),

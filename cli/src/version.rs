@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use polymeter_collector::store::SCHEMA_VERSION;
 use polymeter_proto::wire;
+use polymeter_store::SCHEMA_VERSION;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;

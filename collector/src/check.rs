@@ -11,8 +11,8 @@ use rustix::fs::{Access, access};
 use crate::Config;
 use crate::keys::KeyFiles;
 use crate::log;
-use crate::query::Reader;
-use crate::store::{FileProblem, StoreError, StoreUrl, postgres};
+use polymeter_store::reader::Reader;
+use polymeter_store::{FileProblem, StoreError, StoreUrl};
 
 /// Becomes the user `name`, with the groups that it has, for good.
 ///
@@ -82,8 +82,8 @@ fn not_writable(key: &str, directory: &Path) -> Option<String> {
 
 /// What keeps this user from writing to the store.
 fn unusable(store: &StoreUrl) -> Option<String> {
-    match store {
-        StoreUrl::Sqlite(path) => {
+    match store.file() {
+        Some(path) => {
             let fault = path.parent().and_then(|directory| not_writable("store", directory));
             if fault.is_some() || !path.exists() {
                 return fault;
@@ -104,10 +104,8 @@ fn unusable(store: &StoreUrl) -> Option<String> {
                 Err(error) => Some(log::chain(&error).to_string()),
             }
         }
-        StoreUrl::Postgres(config) => {
-            let connected = postgres::event_loop()
-                .and_then(|runtime| runtime.block_on(postgres::connect(config)).map(drop));
-            let error = connected.err()?;
+        None => {
+            let error = store.probe().err()?;
             Some(format!("cannot use the store {store}: {}", log::chain(&error)))
         }
     }

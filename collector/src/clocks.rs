@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::commit::{Accepted, Outside};
 use crate::ingest::{Beyond, TimeRange};
 use crate::log;
 use crate::quiet::Quiet;
+use polymeter_store::accepted::{Accepted, Outside};
 
 /// The nodes whose clocks were spoken of. All writers share it, for a node may have sessions with several.
 #[derive(Debug, Clone, Default)]

@@ -23,7 +23,7 @@ pub use self::security::SaidSecurity;
 use crate::control::ControlConfig;
 use crate::ingest::TimeRange;
 use crate::keys::KeyFiles;
-use crate::store::{StoreUrl, TimescaleMode};
+use polymeter_store::{StoreUrl, TimescaleMode};
 
 /// Where agents reach a collector for which nothing else is said.
 pub const LISTEN: &str = "tcp://127.0.0.1:7717";
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn nothing_said_means_one_machine() {
         let config = resolve(&[]).unwrap();
-        assert_eq!(config, Config::new("tcp://127.0.0.1:7717", StoreUrl::Sqlite("polymeter.db".into())));
+        assert_eq!(config, Config::new("tcp://127.0.0.1:7717", StoreUrl::sqlite("polymeter.db")));
     }
 
     #[test]
@@ -243,7 +243,7 @@ mod tests {
         std::fs::write(&path, "writers = 3\nstore = 'sqlite:a.db'\n").unwrap();
         assert_eq!(resolve(&[]).unwrap().writers, 3);
         let config = resolve(&["--store", "sqlite:b.db"]).unwrap();
-        assert_eq!((config.writers, config.store), (3, StoreUrl::Sqlite("b.db".into())));
+        assert_eq!((config.writers, config.store), (3, StoreUrl::sqlite("b.db")));
         std::fs::write(&path, "writers = none\n").unwrap();
         assert!(resolve(&["--check"]).unwrap_err().to_string().contains("collector.toml:1: "));
     }
@@ -266,7 +266,7 @@ mod tests {
         .unwrap();
         let config = resolve(&["--config", path.to_str().unwrap(), "--store", "sqlite:b.db"]).unwrap();
         assert_eq!(config.listen, "tcp://0.0.0.0:1");
-        assert_eq!(config.store, StoreUrl::Sqlite("b.db".into()));
+        assert_eq!(config.store, StoreUrl::sqlite("b.db"));
         assert_eq!((config.writers, config.commit_interval), (3, Duration::from_millis(100)));
     }
 

@@ -11,9 +11,7 @@
 //! acknowledged are the agents' to keep, so that the collector holds nothing that it could not lose.
 
 pub mod check;
-pub mod clock;
 mod clocks;
-pub mod commit;
 pub mod config;
 pub mod control;
 pub mod directory;
@@ -28,13 +26,11 @@ pub mod limits;
 pub mod log;
 mod memory;
 mod metrics;
-pub mod query;
 mod quiet;
 mod receiver;
 pub mod refusal;
 mod settings;
 mod stop;
-pub mod store;
 mod writer;
 
 use std::fmt;
@@ -44,6 +40,7 @@ use std::thread::{Builder, JoinHandle};
 
 pub use config::Config;
 use polymeter_proto::key::KeyPair;
+pub use polymeter_service::clock;
 pub use writer::Totals;
 
 use crate::clock::Clock;
@@ -57,9 +54,8 @@ use crate::metrics::Metrics;
 use crate::receiver::Receiver;
 use crate::settings::SharedSettings;
 use crate::stop::Stop;
-use crate::store::upkeep::Upkeep;
-use crate::store::{Choice, Store, StoreError, StoreUrl};
 use crate::writer::{Ways, Writer};
+use polymeter_store::{Choice, Store, StoreError, Upkeep, Way};
 
 /// A collector at work, until [`Collector::stop`].
 #[derive(Debug)]
@@ -174,10 +170,8 @@ impl Collector {
         let (clock, stop) = (Clock::start(), Stop::default());
         let pair = config.keys.as_ref().map(KeyFiles::read).transpose().map_err(StartError::Keys)?;
         let stores = open_stores(config)?;
-        let choice = stores
-            .first()
-            .map(Store::choice)
-            .unwrap_or(Choice { way: store::Way::Sqlite, why: String::new() });
+        let choice =
+            stores.first().map(Store::choice).unwrap_or(Choice { way: Way::Sqlite, why: String::new() });
         let open = Open::doors(&config.control).map_err(StartError::Control)?;
         let doors = open.places();
         let waker = Waker::new().map_err(StartError::Machine)?;
@@ -188,7 +182,8 @@ impl Collector {
         // In this order, since what is named last is let go first if something fails below.
         let Listening { gate, admission, endpoint, socket } =
             listen(config, context, pair.as_ref(), (&metrics, clock))?;
-        let upkeep = Upkeep::start(config, choice.way)?;
+        let upkeep = Upkeep::start(&config.store, choice.way)
+            .map_err(|source| StartError::Store { store: config.store.to_string(), source })?;
         let server = config.metrics.map(|address| metrics::Server::start(address, Arc::clone(&metrics)));
         let server = server.transpose()?;
         let (directory, clocks) = (Directory::default(), Clocks::default());
@@ -334,10 +329,7 @@ fn listen(
 }
 
 fn open_stores(config: &Config) -> Result<Vec<Store>, StartError> {
-    let writers = match config.store {
-        StoreUrl::Sqlite(_) => 1,
-        StoreUrl::Postgres(_) => config.writers.max(1),
-    };
+    let writers = if config.store.has_parallel_writers() { config.writers.max(1) } else { 1 };
     let open = |_| Store::open(&config.store, config.timescaledb, true);
     let stores = (0..writers).map(open).collect::<Result<_, _>>();
     stores.map_err(|source| StartError::Store { store: config.store.to_string(), source })

@@ -143,15 +143,6 @@ pub const LINGER_MS: i32 = 1_000;
 /// connection is given up: 35 seconds for a node that lost its power.
 pub const KEEPALIVE: (i32, i32, i32) = (20, 5, 3);
 
-/// How long to wait for the store's server to answer a connection.
-pub const CONNECT: Duration = Duration::from_secs(10);
-
-/// How long SQLite waits for another writer of the same file.
-pub const SQLITE_BUSY: Duration = Duration::from_secs(10);
-
-/// Bytes of rows that are handed to COPY at once.
-pub const COPY_BYTES: usize = 256 * 1024;
-
 /// Nodes that control knows, and jobs that they have together: some 100 MiB. What changed last is remembered.
 pub const NODES: usize = 16 * 1024;
 

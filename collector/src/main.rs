@@ -15,6 +15,7 @@ const USAGE: u8 = 2;
 const UNREACHABLE: u8 = 3;
 
 fn main() -> ExitCode {
+    polymeter_service::log::init("polymeter-collector");
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {

@@ -16,7 +16,6 @@ use polymeter_proto::wire::message::ToCollector;
 use self::persist::NotStored;
 use crate::clock::Clock;
 use crate::clocks::Clocks;
-use crate::commit::{Accepted, LossReason, Losses};
 use crate::config::Config;
 use crate::control::outcome::Told;
 use crate::directory::Directory;
@@ -26,8 +25,9 @@ use crate::metrics::WriterMetrics;
 use crate::refusal::Refusal;
 use crate::settings::{Settings, SharedSettings};
 use crate::stop::Stop;
-use crate::store::{Origin, Store};
 use crate::{limits, log, memory};
+use polymeter_store::accepted::{Accepted, LossReason, Losses};
+use polymeter_store::{Origin, Store};
 
 /// What one writer, or all of them, did.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]

@@ -19,9 +19,8 @@ use std::path::{Path, PathBuf};
 
 use common::agent::{Agent, job, shape, values};
 use common::{Kind, Site, now_us};
-use polymeter_collector::query::Reader;
-use polymeter_collector::store::StoreUrl;
 use polymeter_proto::wire::message::ToAgent;
+use polymeter_store::reader::Reader;
 use rusqlite::Connection;
 
 /// Frames before the fault and behind it.
@@ -30,10 +29,7 @@ const FRAMES: i64 = 5;
 const SAMPLES: i64 = 3;
 
 fn path(site: &Site) -> PathBuf {
-    match site.url() {
-        StoreUrl::Sqlite(path) => path,
-        StoreUrl::Postgres(_) => panic!("a file is wanted"),
-    }
+    site.url().file().expect("a file").to_owned()
 }
 
 fn suffixed(path: &Path, suffix: &str) -> PathBuf {

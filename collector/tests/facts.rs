@@ -21,12 +21,12 @@ use std::sync::Arc;
 
 use common::agent::{Agent, job, shape, values};
 use common::{Site, now_us};
-use polymeter_collector::query::{JobRow, Of};
 use polymeter_collector::{Collector, Config};
 use polymeter_proto::batch::Job;
 use polymeter_proto::ledger::{Event, JobFacts, JobOwner, JobTold, RequestRefused};
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{JobDescriptor, JobHandle};
+use polymeter_store::reader::{JobRow, Of};
 
 scenarios! {
     an_owner_that_is_learnt_is_stored_and_a_known_one_stays,

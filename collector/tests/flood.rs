@@ -57,7 +57,7 @@ impl Collector {
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
         let first = lines.next().unwrap();
         std::thread::spawn(move || lines.for_each(|line| println!("{line}")));
-        let endpoint = first.strip_prefix("listening at ").unwrap().split(',').next().unwrap().to_owned();
+        let endpoint = first.split_once("listening at ").unwrap().1.split(',').next().unwrap().to_owned();
         Self { child, endpoint }
     }
 

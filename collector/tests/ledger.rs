@@ -18,11 +18,11 @@ use std::time::Duration;
 
 use common::agent::{Agent, job, shape, values};
 use common::{Site, now_us, wait_until};
-use polymeter_collector::query::JobRow;
 use polymeter_collector::{Collector, Config};
 use polymeter_proto::batch::{Job, Shape};
 use polymeter_proto::ledger::{Event, LedgerEntry, Tally};
 use polymeter_proto::series::JobHandle;
+use polymeter_store::reader::JobRow;
 
 scenarios! {
     a_job_that_returns_has_a_line_for_each_life,

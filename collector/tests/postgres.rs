@@ -18,11 +18,11 @@ mod common;
 use common::agent::{Agent, job, shape, values};
 use common::server::Server;
 use common::{Kind, Site, now_us, wait_until};
-use polymeter_collector::query::Of;
-use polymeter_collector::store::{StoreError, TimescaleMode, Way};
 use polymeter_collector::{Collector, Config, StartError};
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::message::ToAgent;
+use polymeter_store::reader::Of;
+use polymeter_store::{StoreError, TimescaleMode, Way};
 
 fn site(test: &str, kind: Kind) -> Option<Site> {
     Site::new(test, kind)

@@ -52,8 +52,8 @@ fn start(store: &str, more: &[&str]) -> (Running, impl Iterator<Item = String> +
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
     let first = lines.next().unwrap();
     let endpoint = first
-        .strip_prefix("listening at ")
-        .and_then(|rest| rest.split(',').next())
+        .split_once("listening at ")
+        .and_then(|(_, rest)| rest.split(',').next())
         .unwrap_or_else(|| panic!("{first}"));
     assert!(!endpoint.ends_with('*') && first.contains("SQLite"), "{first}");
     let endpoint = endpoint.to_owned();
@@ -146,11 +146,14 @@ fn a_hangup_has_the_configuration_read_again() {
     for line in ["collector.toml:1: ", "collector.toml:3: "] {
         assert!(said[..2].iter().any(|fault| fault.contains(line)), "{said:?}");
     }
-    assert!(said[2].starts_with("error: ") && said[2].contains("the old one stays in force"), "{said:?}");
+    assert!(
+        said[2].starts_with("polymeter-collector: error: ") && said[2].contains("the old one stays in force"),
+        "{said:?}"
+    );
     in_two_hours(2);
     write("commit_interval = '100ms'\nwriters = 3\nmetrics = '127.0.0.1:9'\n[clock]\nahead = '3h'\n");
     hang_up(&child);
-    assert_eq!(lines.next().unwrap(), "the configuration was read again");
+    assert_eq!(lines.next().unwrap(), "polymeter-collector: info: the configuration was read again");
     let said = lines.next().unwrap();
     assert!(said.ends_with("cannot change while the collector runs: writers, metrics; restart it"), "{said}");
     in_two_hours(3);
@@ -182,6 +185,9 @@ fn what_is_wrong_shows_in_the_exit_status() {
         &["--store", "sqlite:/nowhere/at/all.db", "--listen", "tcp://127.0.0.1:*"],
     ] {
         let said = run(arguments).1;
-        assert!(said.lines().all(|line| line.starts_with("error: ")), "what ends it is no warning: {said}");
+        assert!(
+            said.lines().all(|line| line.starts_with("polymeter-collector: error: ")),
+            "what ends it is no warning: {said}"
+        );
     }
 }

@@ -20,8 +20,6 @@ use std::sync::Arc;
 use common::agent::{Agent, job, shape, values};
 use common::{Site, now_us, wait_until};
 use polymeter_collector::ingest::{Beyond, TimeRange};
-use polymeter_collector::query::{JobRow, LedgerRow, Of, Reader};
-use polymeter_collector::store::StoreError;
 use polymeter_collector::{Collector, Config, StartError};
 use polymeter_proto::batch::Shape;
 use polymeter_proto::ledger::{Cause, Event, JobFacts, JobTold, LedgerEntry, PlanChange, Tally};
@@ -29,6 +27,8 @@ use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{JobHandle, SessionId};
 use polymeter_proto::wire::message::{Lost, SkipReason, ToAgent, ToCollector};
+use polymeter_store::StoreError;
+use polymeter_store::reader::{JobRow, LedgerRow, Of, Reader};
 
 scenarios! {
     what_is_sampled_is_what_is_read,
@@ -461,16 +461,16 @@ fn a_clock_that_is_far_off_is_stored_apart(site: &mut Site) {
 
 /// What made the schema of each version, as files that never change again.
 const SQLITE: [&str; 4] = [
-    include_str!("../schema/sqlite_1.sql"),
-    include_str!("../schema/sqlite_2.sql"),
-    include_str!("../schema/sqlite_3.sql"),
-    include_str!("../schema/sqlite_4.sql"),
+    include_str!("../../store/schema/sqlite_1.sql"),
+    include_str!("../../store/schema/sqlite_2.sql"),
+    include_str!("../../store/schema/sqlite_3.sql"),
+    include_str!("../../store/schema/sqlite_4.sql"),
 ];
 const POSTGRES: [&str; 4] = [
-    include_str!("../schema/postgres_1.sql"),
-    include_str!("../schema/postgres_2.sql"),
-    include_str!("../schema/postgres_3.sql"),
-    include_str!("../schema/postgres_4.sql"),
+    include_str!("../../store/schema/postgres_1.sql"),
+    include_str!("../../store/schema/postgres_2.sql"),
+    include_str!("../../store/schema/postgres_3.sql"),
+    include_str!("../../store/schema/postgres_4.sql"),
 ];
 
 /// Makes a store as a collector of an older version left it, with a job of 3 samples, of which its ledger knows.
@@ -487,7 +487,7 @@ fn make_store_of_version(site: &mut Site, version: usize) {
     match site.kind {
         common::Kind::Sqlite => {}
         common::Kind::Postgres => {
-            site.execute(include_str!("../schema/partitions_1.sql"));
+            site.execute(include_str!("../../store/schema/partitions_1.sql"));
             site.execute("SELECT polymeter_create_partition(date '2026-01-01')");
         }
         common::Kind::Timescale => site.execute(

@@ -43,25 +43,25 @@ pub fn cannot_make(controller: &str) -> Option<String> {
 }
 
 /// A place for the jobs of one test: a directory with a name of its own in each hierarchy.
-pub struct Yard {
+pub struct TestCgroups {
     /// Its name, the first part of the path of its jobs.
     pub name: String,
     places: Vec<PathBuf>,
 }
 
-impl Yard {
+impl TestCgroups {
     pub fn new() -> Self {
-        let mut yard = Self { name: unique(), places: Vec::new() };
+        let mut cgroups = Self { name: unique(), places: Vec::new() };
         for controller in V1.into_iter().chain([V2]) {
-            let place = root(controller).unwrap().join(&yard.name);
+            let place = root(controller).unwrap().join(&cgroups.name);
             match fs::create_dir(&place) {
-                Ok(()) => yard.places.push(place),
+                Ok(()) => cgroups.places.push(place),
                 // Controllers that are mounted together share a directory.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => panic!("{}: {error}", place.display()),
             }
         }
-        yard
+        cgroups
     }
 
     /// What finds its jobs, for an agent's configuration.
@@ -90,7 +90,7 @@ impl Yard {
     }
 }
 
-impl Drop for Yard {
+impl Drop for TestCgroups {
     fn drop(&mut self) {
         self.places.iter().for_each(|place| drop(remove(place)));
     }

@@ -9,7 +9,7 @@ use std::process::{Child, Command, ExitStatus};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::{Site, program, unique, wait_until};
+use crate::{TestEnvironment, program, unique, wait_until};
 
 /// A program that runs until it is told to stop, and what it said.
 pub struct Daemon {
@@ -18,15 +18,15 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    pub fn start(site: &Site, name: &str, arguments: &[&str]) -> Self {
+    pub fn start(env: &TestEnvironment, name: &str, arguments: &[&str]) -> Self {
         let mut command = program(name);
         command.args(arguments);
-        Self::of(site, command)
+        Self::of(env, command)
     }
 
     /// What `command` becomes.
-    pub fn of(site: &Site, mut command: Command) -> Self {
-        let log = site.path(&format!("{}.log", unique()));
+    pub fn of(env: &TestEnvironment, mut command: Command) -> Self {
+        let log = env.path(&format!("{}.log", unique()));
         let child = command.stderr(File::create(&log).unwrap()).spawn().unwrap();
         Self { child, log }
     }
@@ -45,7 +45,7 @@ impl Daemon {
         threads.map(|thread| thread.unwrap().path()).find(is_it).unwrap()
     }
 
-    pub fn said(&self) -> String {
+    pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap()
     }
 
@@ -73,7 +73,7 @@ impl Daemon {
     pub fn end(mut self, signal: Signal) -> (ExitStatus, String) {
         self.signal(signal);
         let status = self.child.wait().unwrap();
-        (status, self.said())
+        (status, self.log())
     }
 
     /// Ends it as systemd would; it must be content.
@@ -94,38 +94,38 @@ impl Drop for Daemon {
         self.child.kill().ok();
         self.child.wait().ok();
         if std::thread::panicking() {
-            println!("{}:\n{}", self.log.display(), self.said());
+            println!("{}:\n{}", self.log.display(), self.log());
         }
     }
 }
 
 /// Starts a collector, and says where it listens.
-pub fn collector(site: &Site, listen: &str) -> (Daemon, String) {
-    collector_with(site, listen, "")
+pub fn collector(env: &TestEnvironment, listen: &str) -> (Daemon, String) {
+    collector_with(env, listen, "")
 }
 
 /// Starts a collector with more lines of configuration.
-pub fn collector_with(site: &Site, listen: &str, more: &str) -> (Daemon, String) {
-    collector_within(site, listen, more, |program| program)
+pub fn collector_with(env: &TestEnvironment, listen: &str, more: &str) -> (Daemon, String) {
+    collector_within(env, listen, more, |program| program)
 }
 
 /// Starts such a collector as what `within` makes of its program.
 pub fn collector_within(
-    site: &Site,
+    env: &TestEnvironment,
     listen: &str,
     more: &str,
     within: impl FnOnce(Command) -> Command,
 ) -> (Daemon, String) {
-    let config = site.path("collector.toml");
+    let config = env.path("collector.toml");
     let text =
-        format!("listen = \"{listen}\"\nstore = \"{}\"\ncommit_interval = \"50ms\"\n{more}", site.store());
+        format!("listen = \"{listen}\"\nstore = \"{}\"\ncommit_interval = \"50ms\"\n{more}", env.store());
     fs::write(&config, text).unwrap();
     let mut command = program("polymeter-collector");
     command.arg("--config").arg(&config);
-    let daemon = Daemon::of(site, within(command));
+    let daemon = Daemon::of(env, within(command));
     let mut endpoint = None;
     wait_until("the collector listens", || {
-        let said = daemon.said();
+        let said = daemon.log();
         endpoint =
             said.split_once("listening at ").and_then(|(_, rest)| Some(rest.split_once(',')?.0.to_owned()));
         endpoint.is_some()
@@ -150,28 +150,28 @@ pub struct Agent {
 
 impl Agent {
     /// Starts an agent and waits until it answers.
-    pub fn start(site: &Site, plan: &Plan<'_>) -> Self {
-        Self::start_with(site, plan, "", "")
+    pub fn start(env: &TestEnvironment, plan: &Plan<'_>) -> Self {
+        Self::start_with(env, plan, "", "")
     }
 
     /// Starts an agent with further keys at the top, and further tables at the end of its configuration.
-    pub fn start_with(site: &Site, plan: &Plan<'_>, keys: &str, tables: &str) -> Self {
-        Self::start_within(site, plan, keys, tables, |program| program)
+    pub fn start_with(env: &TestEnvironment, plan: &Plan<'_>, keys: &str, tables: &str) -> Self {
+        Self::start_within(env, plan, keys, tables, |program| program)
     }
 
     /// Starts such an agent as what `within` makes of its program.
     pub fn start_within(
-        site: &Site,
+        env: &TestEnvironment,
         plan: &Plan<'_>,
         keys: &str,
         tables: &str,
         within: impl FnOnce(Command) -> Command,
     ) -> Self {
-        let (socket, config) = (site.path("agent.sock"), site.path("agent.toml"));
-        configure_with(site, plan, keys, tables);
+        let (socket, config) = (env.path("agent.sock"), env.path("agent.toml"));
+        configure_with(env, plan, keys, tables);
         let mut command = program("polymeter-agent");
         command.arg("--config").arg(&config);
-        let daemon = Daemon::of(site, within(command));
+        let daemon = Daemon::of(env, within(command));
         let agent = Self { daemon, socket, config };
         wait_until("the agent answers", || UnixStream::connect(&agent.socket).is_ok());
         agent
@@ -210,7 +210,7 @@ impl Agent {
     }
 
     /// Waits until it follows a job with all of these sources.
-    pub fn must_follow(&self, job: &str, sources: &[&str]) {
+    pub fn must_track(&self, job: &str, sources: &[&str]) {
         wait_until(&format!("job {job} is followed with {sources:?}"), || {
             let read = self.sources(job);
             sources.iter().all(|wanted| read.iter().any(|(name, reads)| name == wanted && *reads > 0))
@@ -218,35 +218,35 @@ impl Agent {
     }
 }
 
-/// Has `polymeter keygen` make a pair of keys, `NAME.key` and `NAME.pub`, in the site's directory. Says whether it did, and what it
+/// Runs `polymeter keygen` for a pair of keys, `NAME.key` and `NAME.pub`, in the environment's directory. Returns its success and what it
 /// said.
-pub fn keygen(site: &Site, name: &str) -> (bool, String) {
-    let out = site.path("");
+pub fn keygen(env: &TestEnvironment, name: &str) -> (bool, String) {
+    let out = env.path("");
     let output =
         program("polymeter").args(["keygen", "--json", "--name", name, "--out"]).arg(out).output().unwrap();
     let said = if output.status.success() { &output.stdout } else { &output.stderr };
     (output.status.success(), String::from_utf8(said.clone()).unwrap())
 }
 
-/// Writes the configuration of the site's agent.
-pub fn configure(site: &Site, plan: &Plan<'_>) {
-    configure_with(site, plan, "", "");
+/// Writes the configuration of the environment's agent.
+pub fn configure(env: &TestEnvironment, plan: &Plan<'_>) {
+    configure_with(env, plan, "", "");
 }
 
 /// Writes it with further keys at the top, and further tables at the end.
-pub fn configure_with(site: &Site, plan: &Plan<'_>, keys: &str, tables: &str) {
+pub fn configure_with(env: &TestEnvironment, plan: &Plan<'_>, keys: &str, tables: &str) {
     let mut text = format!(
         "{keys}node = \"{}\"\ncollector = \"{}\"\nflush = \"50ms\"\nsocket = \"{}\"\njobs = {:?}\n[baseline]\n",
-        site.node,
+        env.node,
         plan.collector,
-        site.path("agent.sock").display(),
+        env.path("agent.sock").display(),
         plan.jobs
     );
     for (selector, period) in plan.baseline {
         text.push_str(&format!("\"{selector}\" = \"{period}\"\n"));
     }
     text.push_str(tables);
-    fs::write(site.path("agent.toml"), text).unwrap();
+    fs::write(env.path("agent.toml"), text).unwrap();
 }
 
 /// The answer to one line on a control socket.

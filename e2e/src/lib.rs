@@ -43,7 +43,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use polymeter_collector::clock::Clock;
-use polymeter_collector::query::Reader;
+use polymeter_store::reader::Reader;
+pub use polymeter_test_harness::{Test, is_required, run, skip, tests};
 use tempfile::TempDir;
 
 use self::server::Server;
@@ -132,12 +133,14 @@ pub enum Need {
     Root,
     Cgroup1,
     Cgroup2,
+    Blkio,
     Perf,
     Mounts,
     Network,
     Munge,
     Oar,
     Slurm,
+    SlurmExperiment,
 }
 
 impl Need {
@@ -146,12 +149,14 @@ impl Need {
             Self::Root => "root",
             Self::Cgroup1 => "cgroup1",
             Self::Cgroup2 => "cgroup2",
+            Self::Blkio => "blkio",
             Self::Perf => "perf",
             Self::Mounts => "mounts",
             Self::Network => "network",
             Self::Munge => "munge",
             Self::Oar => "oar",
             Self::Slurm => "slurm",
+            Self::SlurmExperiment => "slurm-experiment",
         }
     }
 
@@ -161,13 +166,18 @@ impl Need {
             Self::Root => (!root).then(|| "this is not root".to_owned()),
             Self::Cgroup1 => cgroup::V1.iter().find_map(|controller| cgroup::cannot_make(controller)),
             Self::Cgroup2 => cgroup::cannot_make(cgroup::V2),
+            Self::Blkio => cgroup::cannot_make("blkio"),
             Self::Mounts => disk::cannot_have(),
             Self::Network => network::Network::make().err(),
             Self::Munge => munge::missing(),
             Self::Oar => oar::missing(),
-            // A cluster takes a while, and what its jobs show depends on how busy this machine is: only where asked for.
+            // A cluster takes minutes, and its jobs need an idle machine: only on request.
             Self::Slurm if !is_required(self.name()) => Some("`make test-slurm` runs it".to_owned()),
             Self::Slurm => slurm::missing(),
+            // Its result is a table to read. Nothing is asserted of it.
+            Self::SlurmExperiment => {
+                (!is_required(self.name())).then(|| "`make slurm-experiment` runs it".to_owned())
+            }
             Self::Perf => {
                 let implicit = cgroup::root("perf_event").is_none() && cgroup::root(cgroup::V2).is_some();
                 let kernel = Path::new("/proc/sys/kernel/perf_event_paranoid").exists();
@@ -178,60 +188,41 @@ impl Need {
     }
 }
 
-/// Whether the machine has all of `needs`; where it has not, a line says so, or the test fails where the environment's
-/// POLYMETER_REQUIRE names what is missing.
-pub fn has(test: &str, needs: &[Need]) -> bool {
-    needs.iter().all(|need| match need.missing() {
-        None => true,
-        Some(why) => {
-            skip(test, need.name(), &why);
-            false
+/// Skips the running test where the machine lacks one of `needs`.
+pub fn require(needs: &[Need]) {
+    for need in needs {
+        if let Some(reason) = need.missing() {
+            skip(need.name(), &reason);
         }
-    })
-}
-
-/// Whether the environment says that the machine must have it.
-fn is_required(what: &str) -> bool {
-    let required = std::env::var("POLYMETER_REQUIRE").unwrap_or_default();
-    required.split(',').any(|required| required.trim() == what)
-}
-
-pub fn skip(test: &str, what: &str, why: &str) {
-    assert!(!is_required(what), "{what} is required, but {why}");
-    println!("SKIPPED {test}: {why}");
+    }
 }
 
 /// A directory for sockets, configurations and logs, and a store.
-pub struct Site {
+pub struct TestEnvironment {
     directory: TempDir,
     pub node: String,
     server: Option<Server>,
 }
 
-impl Site {
+impl TestEnvironment {
     /// With SQLite.
     pub fn new() -> Self {
         Self { directory: tempfile::tempdir().unwrap(), node: unique(), server: None }
     }
 
-    /// With a PostgreSQL server of its own; none where the machine has no such program.
-    pub fn postgres(test: &str) -> Option<Self> {
-        Self::of(test, Server::start(false))
+    /// With its own PostgreSQL server. Skips the test where PostgreSQL is not installed.
+    pub fn postgres() -> Self {
+        Self::with_server(Server::start(false))
     }
 
-    /// The same, with TimescaleDB where the machine has it.
-    pub fn best_postgres(test: &str) -> Option<Self> {
-        Self::of(test, Server::best())
+    /// With its own PostgreSQL server, and TimescaleDB where it is installed.
+    pub fn best_postgres() -> Self {
+        Self::with_server(Server::best())
     }
 
-    fn of(test: &str, server: Result<Server, String>) -> Option<Self> {
-        match server {
-            Ok(server) => Some(Self { server: Some(server), ..Self::new() }),
-            Err(why) => {
-                skip(test, "postgres", &why);
-                None
-            }
-        }
+    fn with_server(server: Result<Server, String>) -> Self {
+        let server = server.unwrap_or_else(|reason| skip("postgres", &reason));
+        Self { server: Some(server), ..Self::new() }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

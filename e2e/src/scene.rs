@@ -6,50 +6,50 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use polymeter_collector::query::Of;
+use polymeter_store::reader::Of;
 use serde_json::{Value, json};
 
-use crate::cgroup::{Job, Yard};
+use crate::cgroup::{Job, TestCgroups};
 use crate::daemons::{Agent, Daemon, Plan, collector};
 use crate::workload::Sleeper;
-use crate::{Need, Site, program, stored};
+use crate::{Need, TestEnvironment, program, stored};
 
 /// What a scene needs of the machine.
 pub const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 /// Whose job it is.
-pub const ADA: u32 = 64_001;
+pub const OWNER: u32 = 64_001;
 /// Somebody else.
-pub const BOB: u32 = 64_002;
+pub const OTHER_USER: u32 = 64_002;
 
-/// An agent that follows a job of Ada's, and the command where ordinary users can run it.
+/// An agent that follows a job of the owner's, and the command where ordinary users can run it.
 pub struct Scene {
     // In the order in which they go: the daemons before the place where they write.
     pub agent: Agent,
     pub collector: Daemon,
     _sleeper: Sleeper,
     pub job: Job,
-    _yard: Yard,
+    _yard: TestCgroups,
     pub command: PathBuf,
-    pub site: Site,
+    pub env: TestEnvironment,
 }
 
 impl Scene {
     pub fn set() -> Self {
-        let (site, yard) = (Site::new(), Yard::new());
-        let (collector, endpoint) = collector(&site, &site.endpoint());
-        let (job, sleeper) = (yard.job("x"), Sleeper::start());
+        let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
+        let (collector, endpoint) = collector(&env, &env.endpoint());
+        let (job, sleeper) = (cgroups.job("x"), Sleeper::start());
         job.enter(sleeper.pid());
         let baseline = [("cpu.usage", "500ms"), ("pids.current", "50ms"), ("perf.task_clock", "50ms")];
-        let agent = Agent::start(&site, &Plan { collector: &endpoint, jobs: &[], baseline: &baseline });
-        let register = json!({"verb": "register", "job": "x", "uid": ADA, "cgroups": job.places});
+        let agent = Agent::start(&env, &Plan { collector: &endpoint, jobs: &[], baseline: &baseline });
+        let register = json!({"verb": "register", "job": "x", "uid": OWNER, "cgroups": job.places});
         let answer = agent.ask(&register);
         assert_eq!(answer["answer"], "registered", "{answer}");
-        agent.must_follow("x", &["v2/cpu.stat", "v1/pids.current"]);
-        fs::set_permissions(site.path(""), PermissionsExt::from_mode(0o755)).unwrap();
-        let command = site.path("polymeter");
+        agent.must_track("x", &["v2/cpu.stat", "v1/pids.current"]);
+        fs::set_permissions(env.path(""), PermissionsExt::from_mode(0o755)).unwrap();
+        let command = env.path("polymeter");
         fs::copy(program("polymeter").get_program(), &command).unwrap();
         fs::set_permissions(&command, PermissionsExt::from_mode(0o755)).unwrap();
-        Self { site, collector, agent, command, _yard: yard, job, _sleeper: sleeper }
+        Self { env, collector, agent, command, _yard: cgroups, job, _sleeper: sleeper }
     }
 
     /// The command as a user types it.
@@ -118,7 +118,7 @@ impl Scene {
 
     /// The times and values of a metric of the job in the store.
     pub fn points(&self, metric: &str) -> Vec<(i64, f64)> {
-        let mut reader = self.site.reader();
+        let mut reader = self.env.reader();
         let Some(job) = stored::job(&mut reader, "x") else { return Vec::new() };
         let samples = stored::samples(&mut reader, Of::Job(job.job_key));
         let series = samples.get(&(metric.to_owned(), String::new()));
@@ -127,7 +127,7 @@ impl Scene {
 
     pub fn end(self) {
         assert_eq!(self.agent.ask(&json!({"verb": "unregister", "job": "x"}))["answer"], "done");
-        stored::wait_for_end(&self.site, "x");
+        stored::wait_for_end(&self.env, "x");
         self.agent.daemon.terminate();
         self.collector.terminate();
     }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use polymeter_collector::query::{JobRow, Of, Reader, SeriesRow};
 use polymeter_proto::ledger::Tally;
+use polymeter_store::reader::{JobRow, Of, Reader, SeriesRow};
 
-use crate::{Site, wait_until};
+use crate::{TestEnvironment, wait_until};
 
 /// A metric's name and its labels.
 pub type Key = (String, String);
@@ -26,8 +26,8 @@ pub fn job(reader: &mut Reader, id: &str) -> Option<JobRow> {
 }
 
 /// Waits until the store knows that the job has ended. That stands behind all its samples.
-pub fn wait_for_end(site: &Site, id: &str) -> JobRow {
-    let mut reader = site.reader();
+pub fn wait_for_end(env: &TestEnvironment, id: &str) -> JobRow {
+    let mut reader = env.reader();
     wait_until(&format!("the store knows the end of job {id}"), || {
         job(&mut reader, id).is_some_and(|job| job.ended_ns.is_some())
     });

@@ -31,7 +31,7 @@ use crate::lifecycle::exit_watcher::ExitWatcher;
 use crate::log;
 use crate::manager::capacity::FEWEST;
 use crate::manager::{Manager, Shared, ask, waitable};
-use crate::request::{JobSpec, RegisterError, Request, View};
+use crate::request::{JobSpec, ManagerRequest, RegisterError, View};
 use crate::sources::online_cpus;
 use crate::stats_cache::StatsCache;
 use crate::user_database::Rights;
@@ -89,7 +89,7 @@ impl std::error::Error for StartError {}
 /// A running agent.
 #[derive(Debug)]
 pub struct Agent {
-    requests: mpsc::Sender<Request>,
+    requests: mpsc::Sender<ManagerRequest>,
     manager: JoinHandle<()>,
     sampler: JoinHandle<()>,
     lookout: Option<JoinHandle<()>>,
@@ -203,23 +203,23 @@ impl Agent {
     /// # Errors
     /// When the job cannot be followed.
     pub fn register(&self, spec: JobSpec) -> Result<Vec<(String, String)>, RegisterError> {
-        self.ask(|reply| Request::Register(Box::new(spec), reply)).unwrap_or(Ok(Vec::new()))
+        self.ask(|reply| ManagerRequest::Register(Box::new(spec), reply)).unwrap_or(Ok(Vec::new()))
     }
 
     /// Takes the last reading of a registered job and lets it go. Says whether there was one.
     pub fn unregister(&self, job_id: Identifier) -> bool {
-        self.ask(|reply| Request::Unregister(job_id, reply)).unwrap_or(false)
+        self.ask(|reply| ManagerRequest::Unregister(job_id, reply)).unwrap_or(false)
     }
 
     /// What is followed, and how it goes.
     pub fn view(&self) -> View {
-        self.ask(Request::View).unwrap_or_default()
+        self.ask(ManagerRequest::View).unwrap_or_default()
     }
 
     /// Puts another configuration in force. What cannot change in a running agent (`collector`, `key`, `collector_key`,
     /// `socket`, `root`, `flush`, `outbox`, `spool`, `node`, `realtime_priority`, `remote_control`) stays as it was.
     pub fn reload(&self, config: Config) {
-        self.requests.blocking_send(Request::Reload(Box::new(config))).ok();
+        self.requests.blocking_send(ManagerRequest::Reload(Box::new(config))).ok();
     }
 
     /// Waits until the agent takes no more requests: it was started to end when it has nothing to do, and has nothing to
@@ -238,7 +238,7 @@ impl Agent {
         self.session
     }
 
-    fn ask<T>(&self, make: impl FnOnce(tokio::sync::oneshot::Sender<T>) -> Request) -> Option<T> {
+    fn ask<T>(&self, make: impl FnOnce(tokio::sync::oneshot::Sender<T>) -> ManagerRequest) -> Option<T> {
         let (request, answer) = ask(make);
         self.requests.blocking_send(request).ok()?;
         answer.blocking_recv().ok()
@@ -253,7 +253,7 @@ impl Agent {
 
     /// Takes no new samples, sends what there is, and waits for at most `patience` until it is acknowledged.
     pub fn stop(self, patience: Duration) -> Stopped {
-        self.requests.blocking_send(Request::Stop).ok();
+        self.requests.blocking_send(ManagerRequest::Stop).ok();
         // A thread that panicked has said so already; the others are still to be ended.
         self.manager.join().ok();
         self.sampler.join().ok();
@@ -333,7 +333,7 @@ struct ControlEndpoints {
     remote_requests: RemoteRequestReceiver,
     /// Whether it is wanted.
     remote_control: bool,
-    requests: mpsc::Sender<Request>,
+    requests: mpsc::Sender<ManagerRequest>,
     context: control::Context,
     channels: Arc<Channels>,
 }
@@ -341,7 +341,7 @@ struct ControlEndpoints {
 /// Manages until the end. Says first whether it can: with too few descriptors, nothing else would say so.
 fn manage(
     manager: Manager,
-    received: mpsc::Receiver<Request>,
+    received: mpsc::Receiver<ManagerRequest>,
     endpoints: ControlEndpoints,
     ready: &SyncSender<io::Result<()>>,
 ) {
@@ -357,7 +357,7 @@ fn manage(
 
 async fn managed(
     manager: Manager,
-    received: mpsc::Receiver<Request>,
+    received: mpsc::Receiver<ManagerRequest>,
     endpoints: ControlEndpoints,
     ready: &SyncSender<io::Result<()>>,
 ) -> io::Result<()> {

@@ -107,7 +107,7 @@ fn leave_cgroups(root: &Path) -> io::Result<()> {
 /// # Errors
 /// When there is no `/dev/null`.
 pub fn say_ready() -> io::Result<()> {
-    log::use_syslog();
+    polymeter_service::log::use_syslog();
     let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
     let mut stdout = io::stdout().lock();
     // Who has stopped waiting need not be told.

@@ -10,7 +10,6 @@ mod agent;
 pub mod arguments;
 pub mod cgroups;
 pub mod check;
-pub mod clock;
 pub mod config;
 pub mod control;
 pub mod counters;
@@ -29,7 +28,8 @@ pub mod request;
 pub mod sources;
 pub mod stats_cache;
 mod targets;
-mod token_bucket;
 mod user_database;
+
+pub use polymeter_service::clock;
 
 pub use agent::{Agent, StartError, Stopped};

@@ -30,6 +30,7 @@ const EXIT_FAILED: u8 = 1;
 const EXIT_CONFIGURATION: u8 = 2;
 
 fn main() -> ExitCode {
+    polymeter_service::log::init("polymeter-agent");
     kernel::keep_memory_small();
     kernel::raise_descriptor_limit();
     let arguments = Arguments::parse();

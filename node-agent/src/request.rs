@@ -1,4 +1,4 @@
-//! What can be asked of a running agent, from within the process or over the control socket.
+//! Requests to the manager of a running agent, from within the process or over the control socket, and their results.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,16 +11,16 @@ use polymeter_proto::text::Text;
 use tokio::sync::oneshot;
 
 use crate::config::Config;
-use crate::delivery::tap::Watching;
+use crate::delivery::tap::WatchReceiver;
 use crate::plan::{InForce, Layer};
 use crate::principal::Principal;
 
-/// A job to be followed.
+/// A job to be tracked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobSpec {
-    /// The scheduler's name for it.
+    /// The scheduler's id of the job.
     pub job_id: Identifier,
-    /// The cluster whose scheduler it is.
+    /// The cluster whose scheduler runs the job.
     pub cluster: Option<Identifier>,
     /// The owner's numeric id.
     pub owner_uid: Option<u32>,
@@ -30,57 +30,57 @@ pub struct JobSpec {
     pub cgroups: Vec<PathBuf>,
     /// Without cgroups: the process whose descendants are the job.
     pub process: Option<u32>,
-    /// What it wants sampled beyond the baseline.
-    pub wishes: Layer,
+    /// Rules for metrics that are sampled beyond the baseline.
+    pub sampling: Layer,
 }
 
-/// A job of which the scheduler says that it starts on this node. It is followed when its cgroups are there.
+/// A job that the scheduler starts on this node. It is tracked as soon as its cgroups exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartSpec {
-    /// The scheduler's name for it.
+    /// The scheduler's id of the job.
     pub job_id: Identifier,
-    /// Another name, which its cgroups carry.
+    /// Another id, which its cgroups carry.
     pub alias: Option<Identifier>,
-    /// The cluster whose scheduler it is.
+    /// The cluster whose scheduler runs the job.
     pub cluster: Option<Identifier>,
     /// The owner's numeric id.
     pub owner_uid: Option<u32>,
     /// The owner's name.
     pub owner: Option<Identifier>,
-    /// What the owner wished when she submitted it.
-    pub wishes: Option<Wishes>,
-    /// A request of the owner's at submission that cannot be read.
+    /// The owner's sampling request at submission.
+    pub sampling: Option<SamplingRequest>,
+    /// A sampling request at submission that cannot be parsed.
     pub refused: Option<RefusedRequest>,
-    /// What else the scheduler told.
+    /// Further facts from the scheduler.
     pub facts: JobFacts,
 }
 
-/// What a job's owner wished when she submitted it: it becomes a lease of hers, within the limits of leases.
+/// A sampling request of a job's owner at submission. It becomes a lease of the owner, within the limits of leases.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wishes {
-    /// Which metrics, at which period.
-    pub wishes: Vec<(Selector, Period)>,
-    /// For how long, in microseconds; none for as long as is allowed.
+pub struct SamplingRequest {
+    /// The metrics, each with its period.
+    pub metrics: Vec<(Selector, Period)>,
+    /// The duration, in microseconds; none for the longest that is allowed.
     pub duration_us: Option<u64>,
 }
 
-/// A request at submission that is not granted.
+/// A sampling request at submission that is not granted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedRequest {
-    /// The selector, or the request as it was written where it cannot be read.
+    /// The selector, or the request as it was written where it cannot be parsed.
     pub request: Text,
-    /// The period that was asked for, where it can be read.
+    /// The requested period, where it can be parsed.
     pub period: Option<Period>,
-    /// Why it is refused.
+    /// The reason of the refusal.
     pub reason: Text,
 }
 
-/// Why a job is not followed.
+/// The reason why a job is not tracked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RegisterError {
-    /// A job with this id is followed already.
+    /// A job with this id is tracked already.
     Known,
-    /// Too many jobs are followed.
+    /// Too many jobs are tracked.
     TooMany,
     /// A directory that was named does not exist.
     NoSuchCgroup(PathBuf),
@@ -91,9 +91,9 @@ pub enum RegisterError {
 impl fmt::Display for RegisterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Known => f.write_str("a job with this id is followed already; unregister it first"),
-            Self::TooMany => f.write_str("too many jobs are followed on this node, or too many of this user; unregister some, or raise LimitNOFILE of the agent"),
-            Self::NoSuchCgroup(path) => write!(f, "there is no cgroup {}", path.display()),
+            Self::Known => f.write_str("a job with this id is tracked already; unregister it first"),
+            Self::TooMany => f.write_str("too many jobs are tracked on this node, or too many of this user; unregister some, or raise LimitNOFILE of the agent"),
+            Self::NoSuchCgroup(path) => write!(f, "no such cgroup directory: {}", path.display()),
             Self::NoCgroup => f.write_str("name at least one cgroup directory of the job, or its process"),
         }
     }
@@ -101,38 +101,38 @@ impl fmt::Display for RegisterError {
 
 impl std::error::Error for RegisterError {}
 
-/// A wish to sample at another period for a while.
+/// A request for a lease: to sample at other periods for a while.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SetSpec {
-    /// Who wishes it.
+pub struct LeaseRequest {
+    /// The requester.
     pub principal: Principal,
     /// The job; none for the node's own metrics.
     pub job_id: Option<Identifier>,
-    /// Which metrics, at which period.
-    pub wishes: Vec<(Selector, Period)>,
-    /// From when on its time counts, in microseconds since the epoch; none for now.
+    /// The metrics, each with its period.
+    pub metrics: Vec<(Selector, Period)>,
+    /// The time from which the duration counts, in microseconds since the epoch; none for now.
     pub since_us: Option<i64>,
-    /// For how long, in microseconds; none for as long as is allowed.
+    /// The duration, in microseconds; none for the longest that is allowed.
     pub duration_us: Option<u64>,
 }
 
-/// An instant to be marked.
+/// An instant, or the begin or end of a phase, to be put into the data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MarkSpec {
-    /// Who marks it.
+    /// The requester.
     pub principal: Principal,
     /// The job; none for the node.
     pub job_id: Option<Identifier>,
-    /// What is marked.
+    /// The name of the instant or phase.
     pub name: Identifier,
-    /// Whether it is an instant of its own, or an end of a phase.
+    /// An instant, or the begin or end of a phase.
     pub kind: MarkKind,
 }
 
-/// A value of a user's own metric.
+/// A value of a user's own metric, to be put into the data.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PushSpec {
-    /// Who gives it.
+    /// The requester.
     pub principal: Principal,
     /// The job; none for the node.
     pub job_id: Option<Identifier>,
@@ -140,11 +140,11 @@ pub struct PushSpec {
     pub metric: MetricName,
     /// The value.
     pub value: f64,
-    /// What tells the series from others of the metric; its unit among them.
+    /// The labels of the series, its unit among them.
     pub labels: Labels,
 }
 
-/// Why a request about a job or the node is denied to a principal.
+/// The reason why access to a job or the node is denied to a principal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AccessError {
     /// No such job is tracked.
@@ -166,16 +166,16 @@ impl fmt::Display for AccessError {
 
 impl std::error::Error for AccessError {}
 
-/// Why a mark or a value does not go into the data.
+/// The reason why a mark or a value is not put into the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnnotateError {
     /// Access is denied.
     Access(AccessError),
-    /// The job has as many series of its user's own as it may have.
+    /// The job has as many user-supplied series as are allowed.
     TooManySeries(usize),
-    /// More came of late than is allowed.
+    /// More arrived recently than is allowed.
     TooFast {
-        /// How many per second are allowed in the long run.
+        /// The allowed rate in the long run, per second.
         per_second: u32,
     },
 }
@@ -184,9 +184,9 @@ impl fmt::Display for AnnotateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Access(error) => error.fmt(f),
-            Self::TooManySeries(limit) => write!(f, "the job has {limit} series of its own already"),
+            Self::TooManySeries(limit) => write!(f, "the job has {limit} user-supplied series already"),
             Self::TooFast { per_second } => {
-                write!(f, "a job may have {per_second} of these per second; give fewer, or a summary")
+                write!(f, "more than {per_second} per second for this job; send fewer, or a summary")
             }
         }
     }
@@ -200,47 +200,47 @@ impl From<AccessError> for AnnotateError {
     }
 }
 
-/// One metric of the catalogue, as one subject has it.
+/// One metric of the catalogue, as a job or the node has it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MetricView {
     /// Its name.
     pub name: String,
-    /// Whether it can be had.
+    /// Its availability.
     pub availability: Availability,
-    /// The period at which it is sampled, where it is.
+    /// The period at which it is sampled; none where it is not.
     pub period: Option<Period>,
 }
 
-/// Whether a metric can be had.
+/// The availability of a metric.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Availability {
-    /// It is read from this source, and one read takes so many nanoseconds.
+    /// It is read from a source.
     From {
         /// The source.
         source: String,
-        /// The mean time of a read, in nanoseconds.
+        /// The mean duration of a read, in nanoseconds.
         read_ns: f64,
     },
-    /// Its source has no line of it at the moment.
+    /// Its source has no such line at the moment.
     NotNow,
-    /// Not here, and why.
+    /// It is not available on this node, with the reason.
     No(String),
 }
 
-/// What a lease gives.
+/// The effect of a granted lease.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Granted {
-    /// The effective period of each metric that was chosen.
+pub struct LeaseGrant {
+    /// The effective period of each selected metric.
     pub metrics: Vec<(String, Period)>,
-    /// Chosen metrics that cannot be had, with the reasons.
+    /// Selected metrics that are unavailable, with the reasons.
     pub unavailable: Vec<(String, String)>,
-    /// What all sampling of the job costs from now on.
+    /// The predicted cost of all sampling of the job from now on.
     pub cost: Cost,
-    /// When the lease ends, in microseconds since the epoch.
+    /// The end of the lease, in microseconds since the epoch.
     pub until_us: i64,
 }
 
-/// What sampling costs, predicted from the measured cost of a read of each source.
+/// The cost of sampling, predicted from the measured cost of a read of each source.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Cost {
     /// Percent of one CPU.
@@ -251,72 +251,80 @@ pub struct Cost {
     pub bytes_per_s: f64,
 }
 
-/// Why a lease is not granted.
+/// The reason why a lease is not granted.
 #[derive(Debug, Clone, PartialEq)]
-pub enum SetError {
+pub enum LeaseError {
     /// Access is denied.
     Access(AccessError),
-    /// None of the selectors chooses a metric that a job, or else the node, has.
+    /// None of the selectors matches a metric of the job or of the node.
     NothingChosen {
         /// The selectors.
         selectors: Vec<String>,
-        /// Whether they were to choose metrics of a job.
+        /// True for metrics of a job, false for the node's.
         of_job: bool,
     },
-    /// Nothing that was chosen can be sampled here: the metrics, at least one, with the reasons.
+    /// None of the selected metrics can be sampled here: the metrics, at least one, with the reasons.
     Unavailable(Vec<(String, String)>),
     /// The period is below the shortest that is allowed for a metric.
     TooShort {
         /// The metric.
         metric: String,
-        /// The shortest period that would be granted for all that was chosen.
+        /// The period that was requested for it.
+        requested: Period,
+        /// The shortest period that would be granted for all selected metrics.
         shortest: Period,
     },
     /// The duration is above the longest that is allowed.
-    TooLong(Period),
-    /// Its time is over already.
-    Ended,
+    TooLong {
+        /// The longest duration that is allowed.
+        longest: Period,
+    },
+    /// The lease had expired when the request arrived.
+    Expired,
     /// The job has too many leases.
     TooMany(usize),
-    /// It would cost more than is allowed.
+    /// The lease would cost more than is allowed.
     OverBudget {
-        /// Which budget: `samples_per_second`, `job_cpu_percent` or `node_cpu_percent`.
+        /// The budget: `samples_per_second`, `job_cpu_percent` or `node_cpu_percent`.
         limit: &'static str,
-        /// What it would cost.
+        /// The predicted cost.
         cost: Cost,
-        /// What would be granted: this period for all that was wished at a shorter one.
+        /// The period that would be granted instead for all metrics that were requested at a shorter one.
         instead: Option<Period>,
     },
 }
 
-impl fmt::Display for SetError {
+impl fmt::Display for LeaseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Access(error) => error.fmt(f),
             Self::NothingChosen { selectors, of_job } => {
-                let (whose, advice) = if *of_job {
-                    ("a job", "`--node` is for metrics of the node, which only administrators set")
+                let (owner, advice) = if *of_job {
+                    ("a job", "metrics of the node need `--node`, and an administrator")
                 } else {
-                    ("the node", "name a job for metrics of jobs")
+                    ("the node", "metrics of a job need the job's id")
                 };
-                write!(f, "no metric of {whose} matches {}; {advice}", selectors.join(", "))
+                write!(f, "no metric of {owner} matches {}; {advice}", selectors.join(", "))
             }
             Self::Unavailable(missing) => {
                 let reasons: Vec<_> = by_reason(missing).into_iter().map(reason_text).collect();
-                write!(f, "nothing of it can be sampled here: {}", reasons.join("; "))
+                write!(f, "none of these metrics is available here: {}", reasons.join("; "))
             }
-            Self::TooShort { metric, shortest } => {
-                write!(f, "the shortest period that users may ask for of {metric} is {shortest}")
+            Self::TooShort { metric, requested, shortest } => {
+                write!(f, "period {requested} refused: the shortest period allowed for {metric} is {shortest}")
             }
-            Self::TooLong(longest) => write!(f, "the longest time that users may ask for is {longest}"),
-            Self::Ended => f.write_str(
-                "it came when its time was over; if it was sent just now, the clocks of this node and the collector differ",
+            Self::TooLong { longest } => write!(f, "duration refused: the longest lease allowed is {longest}"),
+            Self::Expired => f.write_str(
+                "the lease had expired when it arrived; if the request was sent just now, compare the clocks of this node \
+                 and the collector",
             ),
-            Self::TooMany(limit) => write!(f, "the job has {limit} leases already; reset some first"),
+            Self::TooMany(limit) => {
+                write!(f, "the job has {limit} leases, which is the limit; end some with `polymeter reset`")
+            }
             Self::OverBudget { limit, cost, instead } => {
                 write!(
                     f,
-                    "it would cost {:.2} % of a CPU and {:.0} samples/s, more than `{limit}` allows",
+                    "predicted cost above `{limit}`: {:.2} % of a CPU, {:.0} samples/s",
                     cost.cpu_percent, cost.samples_per_s
                 )?;
                 match instead {
@@ -328,7 +336,7 @@ impl fmt::Display for SetError {
     }
 }
 
-/// Metrics that cannot be had, by the reason, in the order in which the reasons come first.
+/// Groups unavailable metrics by reason, in the order of first occurrence of the reasons.
 pub fn by_reason(missing: &[(String, String)]) -> Vec<(&str, Vec<&str>)> {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
     for (metric, reason) in missing {
@@ -340,15 +348,15 @@ pub fn by_reason(missing: &[(String, String)]) -> Vec<(&str, Vec<&str>)> {
     groups
 }
 
-/// Metrics that one reason names; of more it says how many.
+/// Metrics that are listed per reason; further ones are counted.
 const NAMED: usize = 3;
 
-/// One such group as people read it.
+/// Formats one group: `cpu.user, cpu.system: REASON`.
 pub fn reason_text((reason, metrics): (&str, Vec<&str>)) -> String {
     format!("{}: {reason}", named(&metrics))
 }
 
-/// The first metrics of a group, and how many more there are.
+/// Lists the first metrics of a group, and counts the others.
 pub fn named(metrics: &[&str]) -> String {
     let names = metrics.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
     match metrics.len().saturating_sub(NAMED) {
@@ -357,57 +365,57 @@ pub fn named(metrics: &[&str]) -> String {
     }
 }
 
-impl std::error::Error for SetError {}
+impl std::error::Error for LeaseError {}
 
-impl From<AccessError> for SetError {
+impl From<AccessError> for LeaseError {
     fn from(error: AccessError) -> Self {
         Self::Access(error)
     }
 }
 
-/// What is asked.
+/// A request to the manager, with the channel of its answer.
 #[derive(Debug)]
-pub enum Request {
-    /// What is followed, and how it goes.
+pub enum ManagerRequest {
+    /// Returns the state of the node and of all tracked jobs.
     View(oneshot::Sender<View>),
-    /// Follow a job; the answer holds the metrics that cannot be had, with the reasons.
+    /// Tracks a job; the answer holds the unavailable metrics, with the reasons.
     Register(Box<JobSpec>, oneshot::Sender<Result<Vec<(String, String)>, RegisterError>>),
-    /// Take the last reading of a registered job and let it go; false when there is none.
+    /// Takes the last sample of a registered job and stops tracking it; the answer is false where there is no such job.
     Unregister(Identifier, oneshot::Sender<bool>),
-    /// A job starts; the answer holds what its owner's wishes have come to, where its cgroups are there already.
-    Start(Box<StartSpec>, oneshot::Sender<Result<Option<Result<Granted, SetError>>, RegisterError>>),
-    /// A job has ended, with what the scheduler told of that.
+    /// Announces a job; the answer holds the result of its owner's sampling request, where its cgroups exist already.
+    Start(Box<StartSpec>, oneshot::Sender<Result<Option<Result<LeaseGrant, LeaseError>>, RegisterError>>),
+    /// Records the end of a job, with the scheduler's facts.
     End(Identifier, Box<JobFacts>, oneshot::Sender<()>),
-    /// Sample at another period for a while.
-    Set(Box<SetSpec>, oneshot::Sender<Result<Granted, SetError>>),
-    /// End all leases of this person on a job, or for an administrator all leases; the answer says how many.
+    /// Grants a lease.
+    Set(Box<LeaseRequest>, oneshot::Sender<Result<LeaseGrant, LeaseError>>),
+    /// Ends the principal's leases on a job, or all leases for an administrator; the answer is their number.
     Reset(Principal, Option<Identifier>, oneshot::Sender<Result<usize, AccessError>>),
-    /// Put a named instant into the data.
+    /// Puts a named instant into the data.
     Mark(Box<MarkSpec>, oneshot::Sender<Result<(), AnnotateError>>),
-    /// Put a user's own value into the data.
+    /// Puts a user-supplied value into the data.
     Push(Box<PushSpec>, oneshot::Sender<Result<(), AnnotateError>>),
-    /// The catalogue, as a job or the node has it.
+    /// Returns the catalogue, as a job or the node has it.
     Metrics(Principal, Option<Identifier>, oneshot::Sender<Result<Vec<MetricView>, AccessError>>),
-    /// The state of one job or the node.
-    Look(Principal, Option<Identifier>, oneshot::Sender<Result<JobView, AccessError>>),
-    /// Show what is sampled of a job or the node from now on: what one of the selectors chooses, or all without any.
-    Watch(Principal, Option<Identifier>, Vec<Selector>, oneshot::Sender<Result<Watching, AccessError>>),
-    /// Send what has been sampled so far.
+    /// Returns the state of one job or the node.
+    ViewOne(Principal, Option<Identifier>, oneshot::Sender<Result<JobView, AccessError>>),
+    /// Streams the samples of a job or the node from now on: metrics that match a selector, or all without any.
+    Watch(Principal, Option<Identifier>, Vec<Selector>, oneshot::Sender<Result<WatchReceiver, AccessError>>),
+    /// Sends the samples taken so far.
     Flush(oneshot::Sender<()>),
-    /// Put another configuration in force.
+    /// Applies another configuration.
     Reload(Box<Config>),
-    /// End.
+    /// Ends the manager.
     Stop,
 }
 
-/// Everything that is followed.
+/// The state of the node and of all tracked jobs.
 #[derive(Debug, Clone, Default)]
 pub struct View {
     /// The node first, then the jobs.
     pub subjects: Vec<JobView>,
 }
 
-/// One job, or the node.
+/// The state of one job, or of the node.
 #[derive(Debug, Clone)]
 pub struct JobView {
     /// The job's id; none for the node.
@@ -416,33 +424,33 @@ pub struct JobView {
     pub owner_uid: Option<u32>,
     /// Its owner's name.
     pub owner: Option<Identifier>,
-    /// When this node began to follow it, in microseconds since the epoch.
+    /// The time since which this node tracks it, in microseconds since the epoch.
     pub started_us: Option<i64>,
     /// Its cgroup directories.
     pub cgroups: Vec<PathBuf>,
     /// Its sources.
     pub sources: Vec<SourceView>,
-    /// Metrics that cannot be had, with the reasons.
+    /// Metrics that are unavailable, with the reasons.
     pub unavailable: Vec<(String, String)>,
-    /// What is sampled, at which period, and because of what.
+    /// The plan in force: each metric with its period and the cause of it.
     pub plan: Vec<(String, InForce)>,
-    /// Requests at submission that are not granted.
+    /// Sampling requests at submission that are not granted.
     pub refused: Vec<RefusedRequest>,
 }
 
-/// One source.
+/// The state of one source.
 #[derive(Debug, Clone)]
 pub struct SourceView {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What became of its samples.
+    /// The counts of its samples.
     pub tally: Tally,
-    /// How often it was read.
+    /// The number of reads.
     pub reads: u64,
-    /// How long the reads took together, in nanoseconds.
+    /// The sum of the durations of all reads, in nanoseconds.
     pub read_total_ns: u64,
-    /// How long the slowest took, in nanoseconds.
-    pub read_most_ns: u64,
+    /// The longest duration of a read, in nanoseconds.
+    pub read_max_ns: u64,
 }
 
 #[cfg(test)]
@@ -450,23 +458,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_that_many_metrics_share_is_told_once() {
+    fn groups_metrics_by_reason() {
         let missing = |metric: String, reason: &str| (metric, reason.to_owned());
         let mut all: Vec<_> =
             (0..70).map(|number| missing(format!("perf.m{number}"), "no counter")).collect();
         all.push(missing("cpu.usage".to_owned(), "no cgroup"));
         assert_eq!(
-            SetError::Unavailable(all).to_string(),
-            "nothing of it can be sampled here: perf.m0, perf.m1, perf.m2 and 67 more: no counter; cpu.usage: no cgroup"
+            LeaseError::Unavailable(all).to_string(),
+            "none of these metrics is available here: perf.m0, perf.m1, perf.m2 and 67 more: no counter; cpu.usage: no cgroup"
         );
     }
 
     #[test]
-    fn what_chooses_nothing_says_so() {
+    fn reports_selectors_that_match_nothing() {
         let selectors = vec!["node.*".to_owned()];
-        let of_job = SetError::NothingChosen { selectors: selectors.clone(), of_job: true }.to_string();
+        let of_job = LeaseError::NothingChosen { selectors: selectors.clone(), of_job: true }.to_string();
         assert!(of_job.contains("no metric of a job matches node.*"), "{of_job}");
-        let of_node = SetError::NothingChosen { selectors, of_job: false }.to_string();
+        let of_node = LeaseError::NothingChosen { selectors, of_job: false }.to_string();
         assert!(of_node.contains("no metric of the node matches node.*"), "{of_node}");
     }
 }

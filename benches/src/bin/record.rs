@@ -48,7 +48,7 @@ fn main() -> Result<(), Failure> {
         owner: None,
         cgroups: job.directories().to_vec(),
         process: None,
-        wishes: Layer::default(),
+        sampling: Layer::default(),
     };
     agent.register(spec)?;
     let mut file = std::fs::File::create(&arguments.file)?;

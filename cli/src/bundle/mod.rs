@@ -12,8 +12,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use polymeter_agent::clock;
-use polymeter_collector::query::{JobRow, Reader};
-use polymeter_collector::store::StoreUrl;
+use polymeter_store::StoreUrl;
+use polymeter_store::reader::{JobRow, Reader};
 use serde::Serialize;
 
 use crate::failure::Failure;

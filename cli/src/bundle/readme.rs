@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use polymeter_collector::query::PlanChangeRow;
 use polymeter_proto::period::Period;
+use polymeter_store::reader::PlanChangeRow;
 
 use super::Provenance;
 use super::manifest;

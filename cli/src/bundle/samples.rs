@@ -11,8 +11,8 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
-use polymeter_collector::query::{JobRow, Of, Reader, SeriesRow};
-use polymeter_collector::store::{StoreError, labels_json};
+use polymeter_store::reader::{JobRow, Of, Reader, SeriesRow};
+use polymeter_store::{StoreError, labels_json};
 
 /// The file's name.
 pub(super) const NAME: &str = "samples.parquet";

@@ -1,7 +1,7 @@
 //! What happened beside the samples, as CSV: every table is a file.
 
-use polymeter_collector::query::{JobRow, Of, Reader};
-use polymeter_collector::store::StoreError;
+use polymeter_store::StoreError;
+use polymeter_store::reader::{JobRow, Of, Reader};
 
 use crate::printable::spreadsheet_cell;
 

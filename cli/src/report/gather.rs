@@ -1,8 +1,8 @@
 //! Gathers a report out of a store.
 
-use polymeter_collector::query::{JobRow, LedgerRow, LossRow, Of, Reader, SeriesRow};
-use polymeter_collector::store::StoreError;
 use polymeter_proto::ledger::Tally;
+use polymeter_store::StoreError;
+use polymeter_store::reader::{JobRow, LedgerRow, LossRow, Of, Reader, SeriesRow};
 use serde::Serialize;
 
 use super::hardware::{Hardware, Limit};

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use polymeter_collector::query::{JobRow, Reader, SeriesRow};
-use polymeter_collector::store::StoreError;
+use polymeter_store::StoreError;
+use polymeter_store::reader::{JobRow, Reader, SeriesRow};
 
 use super::units;
 

@@ -1,7 +1,7 @@
 //! What happened while a job ran: what its user marked, and who changed what was sampled.
 
-use polymeter_collector::query::{MarkRow, PlanChangeRow, RefusedRow};
 use polymeter_proto::period::Period;
+use polymeter_store::reader::{MarkRow, PlanChangeRow, RefusedRow};
 use serde::Serialize;
 
 use super::gather::Report;

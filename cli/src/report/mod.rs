@@ -10,9 +10,9 @@ mod series;
 mod text;
 pub(crate) mod units;
 
-use polymeter_collector::query::{JobRow, Reader};
-use polymeter_collector::store::StoreUrl;
 use polymeter_proto::catalogue::edit_distance;
+use polymeter_store::StoreUrl;
+use polymeter_store::reader::{JobRow, Reader};
 
 use crate::failure::Failure;
 use crate::printable::{printable_json, printable_name};
@@ -75,7 +75,7 @@ pub(crate) fn choose<'a>(
         let Some(wanted) = wanted else { return Failure::Refused("the store has no job".to_owned()) };
         let uid = rustix::process::geteuid();
         // Who can read a file can read all of it. In a database others' ids are not for everybody who may ask it.
-        let sees_all = uid.is_root() || matches!(store, StoreUrl::Sqlite(_));
+        let sees_all = uid.is_root() || store.file().is_some();
         let is_seen = |job: &&JobRow| sees_all || job.owner_uid == Some(i64::from(uid.as_raw()));
         let near = near(wanted, jobs.iter().rev().filter(is_seen).map(|job| job.job_id.as_str()));
         let suggestion =

@@ -18,10 +18,10 @@ use polymeter_agent::request::JobSpec;
 use polymeter_agent::sources::online_cpus;
 use polymeter_agent::{Agent, clock};
 use polymeter_collector::Collector;
-use polymeter_collector::query::Reader;
-use polymeter_collector::store::StoreUrl;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
+use polymeter_store::StoreUrl;
+use polymeter_store::reader::Reader;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::failure::{Failure, Form};
@@ -109,7 +109,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         Identifier::try_from(job_id).map_err(|error| Failure::refused("cannot name the job", &error))?;
 
     let context = zmq::Context::new();
-    let store = StoreUrl::Sqlite(place.path.clone());
+    let store = StoreUrl::sqlite(&place.path);
     let mut collecting = polymeter_collector::Config::new(ENDPOINT, store.clone());
     collecting.commit_interval = Duration::from_millis(200);
     let collector = Collector::start(&collecting, &context)
@@ -175,7 +175,7 @@ fn run_sampled(
         owner: None,
         cgroups: cgroups.clone(),
         process: None,
-        wishes: Layer::default(),
+        sampling: Layer::default(),
     };
     let register =
         |spec| agent.register(spec).map_err(|error| Failure::refused("cannot follow the command", &error));

@@ -16,7 +16,7 @@ use super::clock::{self, Reach, SaidClock};
 use super::control::SaidControl;
 use super::{Endpoint, Fault, SaidSecurity};
 use crate::limits;
-use crate::store::{StoreUrl, TimescaleMode};
+use polymeter_store::{StoreUrl, TimescaleMode};
 
 const KEYS: [&str; 20] = [
     "auth",

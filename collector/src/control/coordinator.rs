@@ -19,10 +19,10 @@ use super::pending_file::{self, PendingFile};
 use super::pending_requests::{Again, Passed, PendingRequests};
 use super::request::{self, Kind, Request};
 use crate::clock::Clock;
-use crate::commit::Outcome;
 use crate::directory::{Directory, Place, Presence};
 use crate::inbox::{Answer as ToPeer, AnswerSender, Heard, Peer};
 use crate::limits;
+use polymeter_store::accepted::Outcome;
 
 /// Root, on this machine or by its credential.
 const ROOT: u32 = 0;

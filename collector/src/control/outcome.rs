@@ -9,8 +9,8 @@ use serde::Deserialize;
 use tokio::sync::oneshot;
 
 use super::answer::Refusal;
-use crate::commit::Outcome;
 use crate::limits;
+use polymeter_store::accepted::Outcome;
 
 /// What is asked.
 #[derive(Debug, Deserialize)]

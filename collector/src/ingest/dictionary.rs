@@ -14,8 +14,8 @@ use polymeter_proto::series::{
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::{Block, Frame};
 
-use crate::commit::{Accepted, Account, Job, Loss, LossReason, Samples, Series, Session};
 use crate::limits;
+use polymeter_store::accepted::{Accepted, Account, Job, Loss, LossReason, Samples, Series, Session};
 
 /// Jobs that have ended and are remembered, because their last tallies may follow their end.
 const ENDED_JOBS: usize = 256;

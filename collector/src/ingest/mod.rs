@@ -22,11 +22,11 @@ use self::dictionary::{Dictionary, Fault};
 pub(crate) use self::times::micros;
 pub use self::times::{Beyond, TimeRange};
 use crate::clock::Now;
-use crate::commit::{Accepted, Loss, LossReason};
 use crate::directory::Presence;
 use crate::inbox::Peer;
 use crate::limits;
 use crate::refusal::{Refusal, RefusalKind};
+use polymeter_store::accepted::{Accepted, Loss, LossReason};
 
 /// What becomes of something that an agent sent.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use polymeter_proto::wire::dictionary::Announced;
 use polymeter_proto::wire::frame::{Encoder, Extras};
 
 use super::*;
-use crate::commit::Outside;
+use polymeter_store::accepted::Outside;
 
 const SESSION: SessionId = SessionId(7);
 const NOW_US: i64 = 1_700_000_000_000_000;

@@ -4,8 +4,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::commit::{Accepted, Loss, LossReason, Outside, Samples};
 use crate::limits;
+use polymeter_store::accepted::{Accepted, Loss, LossReason, Outside, Samples};
 
 /// What becomes of samples that are dated outside of what is possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -67,7 +67,7 @@ pub(crate) struct WriterMetrics {
     samples: Number,
     apart: Number,
     repeated: Number,
-    losses: [Number; crate::commit::LossReason::ALL.len()],
+    losses: [Number; polymeter_store::accepted::LossReason::ALL.len()],
     sessions: Number,
     /// How often the store failed.
     pub(crate) store_failures: Number,

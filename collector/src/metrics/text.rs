@@ -3,7 +3,7 @@
 use std::fmt::{Display, Write};
 
 use super::{Metrics, WriterMetrics};
-use crate::commit::LossReason;
+use polymeter_store::accepted::LossReason;
 
 /// What every name begins with.
 const PREFIX: &str = "polymeter_collector";

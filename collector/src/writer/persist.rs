@@ -1,8 +1,8 @@
 //! A writer and its store, which may be away for a while, or come back as another one.
 
 use super::Writer;
-use crate::store::{Store, StoreError};
 use crate::{limits, log};
+use polymeter_store::{Store, StoreError};
 
 /// Why something is not in the store.
 pub(super) enum NotStored {

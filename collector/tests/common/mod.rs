@@ -8,9 +8,9 @@ pub mod server;
 use std::time::Duration;
 
 use polymeter_collector::clock::Clock;
-use polymeter_collector::query::Reader;
-use polymeter_collector::store::{StoreUrl, TimescaleMode};
 use polymeter_collector::{Collector, Config};
+use polymeter_store::reader::Reader;
+use polymeter_store::{StoreUrl, TimescaleMode};
 use tempfile::TempDir;
 
 use self::server::Server;

@@ -6,10 +6,19 @@ use std::process::Output;
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
-use polymeter_collector::query::{Of, Reader};
 use polymeter_e2e::program;
+use polymeter_e2e::tests;
+use polymeter_store::reader::{Of, Reader};
 use serde_json::Value;
 use tempfile::TempDir;
+
+tests![
+    bundle_contains_the_stored_samples,
+    version_is_printed_as_text_and_json,
+    bundle_check_reports_modified_files,
+    bundle_refuses_existing_targets_and_unknown_jobs,
+    experiment_results_are_sealed_as_a_bundle,
+];
 
 /// A job that ran under `polymeter run`, and its bundle.
 struct Bundled {
@@ -127,8 +136,7 @@ fn samples_of_store(reader: &mut Reader) -> Vec<Sample> {
     samples
 }
 
-#[test]
-fn a_bundle_has_what_the_store_has() {
+fn bundle_contains_the_stored_samples() {
     let bundled = Bundled::make();
     let mut reader = bundled.reader();
     let (mut read, mut stored) =
@@ -166,8 +174,7 @@ fn version() -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-#[test]
-fn the_version_is_told_to_people_and_programs() {
+fn version_is_printed_as_text_and_json() {
     let output = program("polymeter").arg("--version").output().unwrap();
     let version = version();
     assert_eq!(text(&output.stdout), format!("polymeter {}\n", version["version"].as_str().unwrap()));
@@ -175,8 +182,7 @@ fn the_version_is_told_to_people_and_programs() {
     assert_eq!(program("polymeter").arg("--json").output().unwrap().status.code(), Some(2));
 }
 
-#[test]
-fn what_was_changed_is_said() {
+fn bundle_check_reports_modified_files() {
     let bundled = Bundled::make();
     assert!(bundled.verify().unwrap().contains("as they were made"));
 
@@ -207,8 +213,7 @@ fn what_was_changed_is_said() {
     assert!(bundled.verify().unwrap_err().contains("MANIFEST.sha256 is no file"));
 }
 
-#[test]
-fn nothing_is_written_over_and_no_job_is_made_up() {
+fn bundle_refuses_existing_targets_and_unknown_jobs() {
     let bundled = Bundled::make();
     let store = bundled.store();
     let again = bundled.polymeter(&["bundle", &bundled.job_id, "--store", &store, "--out", "bundle"]);
@@ -221,8 +226,7 @@ fn nothing_is_written_over_and_no_job_is_made_up() {
     assert!(bundled.verify().is_ok());
 }
 
-#[test]
-fn results_of_an_experiment_become_a_bundle() {
+fn experiment_results_are_sealed_as_a_bundle() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("runs.csv"), "wall_s\n1.5\n").unwrap();
     fs::write(directory.path().join("description.toml"), "seed = 11\n").unwrap();

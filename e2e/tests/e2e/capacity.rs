@@ -4,9 +4,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use polymeter_e2e::cgroup::{self, V2, Yard};
+use polymeter_e2e::cgroup::{self, TestCgroups, V2};
 use polymeter_e2e::daemons::{Agent, Plan, collector, configure};
-use polymeter_e2e::{Need, Site, has, program, unique, wait_until};
+use polymeter_e2e::tests;
+use polymeter_e2e::{Need, TestEnvironment, program, require, unique, wait_until};
+
+tests![
+    agent_refuses_to_start_with_too_few_descriptors,
+    agent_tracks_as_many_jobs_as_its_descriptors_allow,
+    collector_outage_is_logged_and_shown,
+    jobs_of_slurm_26_05_are_found_by_sluid,
+];
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 
@@ -20,14 +28,13 @@ fn limited(limit: u32) -> impl FnOnce(Command) -> Command {
     }
 }
 
-#[test]
-fn an_agent_with_too_few_descriptors_does_not_start_and_says_why() {
-    let site = Site::new();
-    let plan = Plan { collector: &site.endpoint(), jobs: &[], baseline: &[("cpu.usage", "1s")] };
-    configure(&site, &plan);
+fn agent_refuses_to_start_with_too_few_descriptors() {
+    let env = TestEnvironment::new();
+    let plan = Plan { collector: &env.endpoint(), jobs: &[], baseline: &[("cpu.usage", "1s")] };
+    configure(&env, &plan);
     for limit in [64, 100] {
         let mut agent = program("polymeter-agent");
-        agent.arg("--config").arg(site.path("agent.toml"));
+        agent.arg("--config").arg(env.path("agent.toml"));
         let output = limited(limit)(agent).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{said}");
@@ -38,23 +45,20 @@ fn an_agent_with_too_few_descriptors_does_not_start_and_says_why() {
     }
 }
 
-#[test]
-fn an_agent_with_few_descriptors_follows_as_many_jobs_as_it_can_and_says_so() {
-    if !has("an_agent_with_few_descriptors_follows_as_many_jobs_as_it_can_and_says_so", &NEEDS) {
-        return;
-    }
-    let (site, yard) = (Site::new(), Yard::new());
-    let (collector, endpoint) = collector(&site, &site.endpoint());
+fn agent_tracks_as_many_jobs_as_its_descriptors_allow() {
+    require(&NEEDS);
+    let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
+    let (collector, endpoint) = collector(&env, &env.endpoint());
     let baseline = [("cpu.*", "1s"), ("memory.*", "1s"), ("pids.*", "1s"), ("pressure.*", "1s")];
-    let plan = Plan { collector: &endpoint, jobs: &[yard.pattern()], baseline: &baseline };
-    let jobs: Vec<_> = (0..28).map(|job| yard.job(&job.to_string())).collect();
-    let agent = Agent::start_within(&site, &plan, "", "", limited(250));
+    let plan = Plan { collector: &endpoint, jobs: &[cgroups.pattern()], baseline: &baseline };
+    let jobs: Vec<_> = (0..28).map(|job| cgroups.job(&job.to_string())).collect();
+    let agent = Agent::start_within(&env, &plan, "", "", limited(250));
     let left_out = || agent.count("jobs_left_out");
     wait_until("some jobs are left out", || left_out() > 0);
     wait_until("those for which there is room are followed", || {
         agent.jobs().len() as u64 + left_out() == 28 && !agent.jobs().is_empty()
     });
-    assert!(agent.daemon.said().contains("cannot follow"), "{}", agent.daemon.said());
+    assert!(agent.daemon.log().contains("cannot follow"), "{}", agent.daemon.log());
     let output = program("polymeter").args(["status", "--socket"]).arg(&agent.socket).output().unwrap();
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(shown.contains("NOT followed"), "{shown}");
@@ -70,30 +74,29 @@ fn an_agent_with_few_descriptors_follows_as_many_jobs_as_it_can_and_says_so() {
     collector.terminate();
 }
 
-#[test]
-fn an_outage_of_the_collector_is_said_at_once_and_shown() {
-    let site = Site::new();
-    let plan = Plan { collector: &site.endpoint(), jobs: &[], baseline: &[("node.load1", "100ms")] };
-    let agent = Agent::start(&site, &plan);
+fn collector_outage_is_logged_and_shown() {
+    let env = TestEnvironment::new();
+    let plan = Plan { collector: &env.endpoint(), jobs: &[], baseline: &[("node.load1", "100ms")] };
+    let agent = Agent::start(&env, &plan);
     let shown = |word: &str| {
         let output = program("polymeter").args(["status", "--socket"]).arg(&agent.socket).output().unwrap();
         String::from_utf8_lossy(&output.stdout).contains(word)
     };
     let state = || agent.status()["collector"].clone();
     assert_eq!(state()["connected"], false);
-    assert_eq!(state()["address"], site.endpoint());
+    assert_eq!(state()["address"], env.endpoint());
     assert!(shown("NOT connected"));
-    wait_until("the log says so", || agent.daemon.said().contains("cannot reach the collector"));
+    wait_until("the log says so", || agent.daemon.log().contains("cannot reach the collector"));
     assert!(state()["backlog_bytes"].as_u64().unwrap() > 0);
-    let (collector, _) = collector(&site, &site.endpoint());
-    wait_until("its return is said", || agent.daemon.said().contains("is back after"));
+    let (collector, _) = collector(&env, &env.endpoint());
+    wait_until("its return is said", || agent.daemon.log().contains("is back after"));
     wait_until("everything is acknowledged", || state()["acknowledged_us"].as_i64().is_some());
     assert_eq!(state()["connected"], true);
     assert!(!shown("NOT connected"));
     collector.kill();
     wait_until("its end is seen", || state()["connected"] == false);
     wait_until("the log says it again", || {
-        agent.daemon.said().matches("cannot reach the collector").count() == 2
+        agent.daemon.log().matches("cannot reach the collector").count() == 2
     });
     drop(agent);
 }
@@ -134,19 +137,16 @@ fn process_in(task: &Path, number: Option<&str>) -> Child {
     shell.args(["-c", &script]).stdin(Stdio::piped()).spawn().unwrap()
 }
 
-#[test]
-fn jobs_of_slurm_26_05_are_found_by_their_sluids() {
-    if !has("jobs_of_slurm_26_05_are_found_by_their_sluids", &NEEDS) {
-        return;
-    }
-    let (site, scope) = (Site::new(), Scope::new());
-    let (collector, endpoint) = collector(&site, &site.endpoint());
+fn jobs_of_slurm_26_05_are_found_by_sluid() {
+    require(&NEEDS);
+    let (env, scope) = (TestEnvironment::new(), Scope::new());
+    let (collector, endpoint) = collector(&env, &env.endpoint());
     let plan = Plan {
         collector: &endpoint,
         jobs: std::slice::from_ref(&scope.pattern),
         baseline: &[("cpu.usage", "50ms")],
     };
-    let agent = Agent::start(&site, &plan);
+    let agent = Agent::start(&env, &plan);
     // As slurmd runs the prolog that is in the tree.
     let prolog = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/slurm/prolog");
     let mut slurmd = Command::new(prolog);

@@ -4,17 +4,30 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
-use polymeter_e2e::cgroup::{Job, Yard};
+use polymeter_e2e::cgroup::{Job, TestCgroups};
 use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector, configure_with};
+use polymeter_e2e::tests;
 use polymeter_e2e::workload::Sleeper;
-use polymeter_e2e::{Need, Site, has, stored, wait_until};
+use polymeter_e2e::{Need, TestEnvironment, require, stored, wait_until};
 use rustix::process::Signal;
 use rustix::thread::{Gid, Uid};
 use serde_json::{Value, json};
 
+tests![
+    marks_and_user_values_are_stored,
+    configured_administrators_and_job_visibility,
+    other_users_jobs_look_like_unknown_jobs,
+    minimum_periods_are_per_metric,
+    owner_is_found_from_the_job_processes,
+    governor_slows_and_restores_leases,
+    leases_end_with_their_job,
+    malformed_requests_do_no_harm,
+    client_quota_is_per_user,
+];
+
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
-const ADA: u32 = 64_001;
-const BOB: u32 = 64_002;
+const OWNER: u32 = 64_001;
+const OTHER_USER: u32 = 64_002;
 const BASELINE: [(&str, &str); 2] = [("cpu.usage", "200ms"), ("memory.current", "1s")];
 
 /// An agent that follows a job, and a collector that stores what it tells.
@@ -24,27 +37,27 @@ struct Scene {
     endpoint: String,
     _sleeper: Sleeper,
     job: Job,
-    _yard: Yard,
-    site: Site,
+    _yard: TestCgroups,
+    env: TestEnvironment,
 }
 
 impl Scene {
-    /// With further keys and tables in the agent's configuration, and the job registered as Ada's.
+    /// With further keys and tables in the agent's configuration, and the job registered as the owner's.
     fn set(keys: &str, tables: &str) -> Self {
         let scene = Self::unregistered(keys, tables);
-        scene.register(&json!({"uid": ADA}));
+        scene.register(&json!({"uid": OWNER}));
         scene
     }
 
     fn unregistered(keys: &str, tables: &str) -> Self {
-        let (site, yard) = (Site::new(), Yard::new());
-        let (collector, endpoint) = collector(&site, &site.endpoint());
-        let (job, sleeper) = (yard.job("x"), Sleeper::start());
+        let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
+        let (collector, endpoint) = collector(&env, &env.endpoint());
+        let (job, sleeper) = (cgroups.job("x"), Sleeper::start());
         job.enter(sleeper.pid());
         let plan = Plan { collector: &endpoint, jobs: &[], baseline: &BASELINE };
-        let agent = Agent::start_with(&site, &plan, keys, tables);
-        std::fs::set_permissions(site.path(""), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        Self { agent, collector, endpoint, _sleeper: sleeper, job, _yard: yard, site }
+        let agent = Agent::start_with(&env, &plan, keys, tables);
+        std::fs::set_permissions(env.path(""), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        Self { agent, collector, endpoint, _sleeper: sleeper, job, _yard: cgroups, env }
     }
 
     fn register(&self, more: &Value) {
@@ -52,7 +65,7 @@ impl Scene {
         request.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let answer = self.agent.ask(&request);
         assert_eq!(answer["answer"], "registered", "{answer}");
-        self.agent.must_follow("x", &["v2/cpu.stat"]);
+        self.agent.must_track("x", &["v2/cpu.stat"]);
     }
 
     /// What the agent answers to a user and her group, over the socket itself.
@@ -66,17 +79,17 @@ impl Scene {
         lines.iter().find(|line| line["metric"] == metric).cloned().unwrap_or_default()
     }
 
-    fn end(self) -> Site {
+    fn end(self) -> TestEnvironment {
         assert_eq!(self.agent.ask(&json!({"verb": "unregister", "job": "x"}))["answer"], "done");
         // Jobs of different owners that reuse an id are different jobs.
-        let mut reader = self.site.reader();
+        let mut reader = self.env.reader();
         wait_until("the store knows the ends of all jobs", || {
             let jobs = reader.jobs().unwrap();
             !jobs.is_empty() && jobs.iter().all(|job| job.ended_ns.is_some())
         });
         self.agent.daemon.terminate();
         self.collector.terminate();
-        self.site
+        self.env
     }
 }
 
@@ -95,13 +108,10 @@ fn as_user<T: Send>((uid, gid): (u32, u32), act: impl FnOnce() -> T + Send) -> T
     })
 }
 
-#[test]
-fn marks_and_users_own_values_are_stored() {
-    if !has("marks_and_users_own_values_are_stored", &NEEDS) {
-        return;
-    }
+fn marks_and_user_values_are_stored() {
+    require(&NEEDS);
     let scene = Scene::set("", "");
-    let ada = (ADA, ADA);
+    let ada = (OWNER, OWNER);
     for (name, kind) in [("solver", "begin"), ("checkpoint", "instant"), ("solver", "end")] {
         let answer = scene.ask_as(ada, &json!({"verb": "mark", "job": "x", "name": name, "kind": kind}));
         assert_eq!(answer["answer"], "done", "{answer}");
@@ -116,7 +126,7 @@ fn marks_and_users_own_values_are_stored() {
         (json!({"verb": "push", "job": "x", "metric": "loss", "value": 1}), "unknown_job"),
         (json!({"verb": "mark", "name": "reboot"}), "forbidden"),
     ] {
-        assert_eq!(scene.ask_as((BOB, BOB), &verb)["code"], code, "{verb}");
+        assert_eq!(scene.ask_as((OTHER_USER, OTHER_USER), &verb)["code"], code, "{verb}");
     }
     assert_eq!(scene.agent.ask(&json!({"verb": "mark", "name": "maintenance"}))["answer"], "done");
     // Of a thousand more series than a job may have, those are refused.
@@ -127,8 +137,8 @@ fn marks_and_users_own_values_are_stored() {
     });
     assert_eq!(refused.count(), 400 - (256 - 2));
     assert_eq!(scene.agent.ask(&json!({"verb": "unregister", "job": "x"}))["answer"], "done");
-    stored::wait_for_end(&scene.site, "x");
-    let mut reader = scene.site.reader();
+    stored::wait_for_end(&scene.env, "x");
+    let mut reader = scene.env.reader();
     let job = stored::job(&mut reader, "x").unwrap();
     let marks: Vec<_> = reader.marks(Some(job.job_key)).unwrap();
     let told: Vec<_> = marks.iter().map(|mark| (mark.name.as_str(), mark.kind.as_str())).collect();
@@ -136,7 +146,7 @@ fn marks_and_users_own_values_are_stored() {
     assert!(marks.iter().all(|mark| mark.by_whom.as_deref() == Some("uid 64001")));
     let of_node = reader.marks(None).unwrap();
     assert_eq!(of_node.iter().map(|mark| mark.name.as_str()).collect::<Vec<_>>(), ["maintenance"]);
-    let samples = stored::samples(&mut reader, polymeter_collector::query::Of::Job(job.job_key));
+    let samples = stored::samples(&mut reader, polymeter_store::reader::Of::Job(job.job_key));
     let values = |labels: &str| {
         let series = &samples[&("user.loss".to_owned(), labels.to_owned())];
         series.points.iter().map(|(_, value)| *value).collect::<Vec<_>>()
@@ -150,29 +160,22 @@ fn marks_and_users_own_values_are_stored() {
     scene.collector.terminate();
 }
 
-#[test]
-fn administrators_are_named_and_looking_can_be_allowed() {
-    if !has("administrators_are_named_and_looking_can_be_allowed", &NEEDS) {
-        return;
-    }
+fn configured_administrators_and_job_visibility() {
+    require(&NEEDS);
     // Users and groups that every Debian has.
     let keys = "administrators = [\"games\", \"@www-data\", \"nobody.here\"]\nlook = \"all\"\n";
     let scene = Scene::set(keys, "");
-    assert!(
-        scene.agent.daemon.said().contains("`nobody.here` is not known"),
-        "{}",
-        scene.agent.daemon.said()
-    );
-    let (games, www_data) = ((5, 60), (BOB, 33));
+    assert!(scene.agent.daemon.log().contains("`nobody.here` is not known"), "{}", scene.agent.daemon.log());
+    let (games, www_data) = ((5, 60), (OTHER_USER, 33));
     let wish = json!({"verb": "set", "job": "x", "plan": {"cpu.usage": "100us"}});
     for administrator in [games, www_data] {
         assert_eq!(scene.ask_as(administrator, &wish)["answer"], "granted", "no limit binds administrators");
         assert_eq!(scene.ask_as(administrator, &json!({"verb": "flush"}))["answer"], "done");
     }
-    let plan = scene.ask_as((BOB, BOB), &json!({"verb": "plan", "job": "x"}));
+    let plan = scene.ask_as((OTHER_USER, OTHER_USER), &json!({"verb": "plan", "job": "x"}));
     assert_eq!(plan["answer"], "plan", "everybody may look: {plan}");
-    assert_eq!(scene.ask_as((BOB, BOB), &wish)["code"], "forbidden", "and nobody may touch");
-    assert_eq!(scene.ask_as((BOB, BOB), &json!({"verb": "flush"}))["code"], "forbidden");
+    assert_eq!(scene.ask_as((OTHER_USER, OTHER_USER), &wish)["code"], "forbidden", "and nobody may touch");
+    assert_eq!(scene.ask_as((OTHER_USER, OTHER_USER), &json!({"verb": "flush"}))["code"], "forbidden");
     scene.end();
 }
 
@@ -197,11 +200,8 @@ fn verbs_about_a_job() -> Vec<Value> {
     ]
 }
 
-#[test]
-fn a_job_of_others_is_not_told_from_one_that_does_not_exist() {
-    if !has("a_job_of_others_is_not_told_from_one_that_does_not_exist", &NEEDS) {
-        return;
-    }
+fn other_users_jobs_look_like_unknown_jobs() {
+    require(&NEEDS);
     let scene = Scene::set("", "");
     // The answer, without the id that was asked for: the first line, of `watch` too.
     let answer = |uid: u32, request: &Value, job: &str| {
@@ -210,11 +210,11 @@ fn a_job_of_others_is_not_told_from_one_that_does_not_exist() {
         scene.ask_as((uid, uid), &request).to_string().replace(&format!("job {job}"), "job JOB")
     };
     for request in verbs_about_a_job() {
-        let (foreign, missing) = (answer(BOB, &request, "x"), answer(BOB, &request, "missing"));
+        let (foreign, missing) = (answer(OTHER_USER, &request, "x"), answer(OTHER_USER, &request, "missing"));
         assert_eq!(foreign, missing, "{request}");
         assert!(foreign.contains("\"refused\""), "{request}: {foreign}");
         // Nor from one that an owner of jobs asks for.
-        assert_eq!(answer(ADA, &request, "missing"), missing, "{request}");
+        assert_eq!(answer(OWNER, &request, "missing"), missing, "{request}");
     }
     let mut told_apart = 0;
     let for_administrators = ["register", "unregister", "start", "end"];
@@ -228,28 +228,25 @@ fn a_job_of_others_is_not_told_from_one_that_does_not_exist() {
     }
     assert!(told_apart >= 8, "administrators see the difference");
     for request in [json!({"verb": "plan"}), json!({"verb": "mark", "name": "a"}), json!({"verb": "reset"})] {
-        let own = answer(ADA, &request, "x");
+        let own = answer(OWNER, &request, "x");
         assert!(!own.contains("refused"), "{request}: {own}");
         assert_eq!(
-            scene.ask_as((BOB, BOB), &request)["code"],
+            scene.ask_as((OTHER_USER, OTHER_USER), &request)["code"],
             "forbidden",
             "that there is a node is no secret"
         );
     }
-    let jobs = scene.ask_as((BOB, BOB), &json!({"verb": "jobs"}));
+    let jobs = scene.ask_as((OTHER_USER, OTHER_USER), &json!({"verb": "jobs"}));
     assert_eq!(jobs["subjects"], json!([]), "{jobs}");
     scene.end();
 }
 
-#[test]
-fn floors_are_per_metric() {
-    if !has("floors_are_per_metric", &NEEDS) {
-        return;
-    }
+fn minimum_periods_are_per_metric() {
+    require(&NEEDS);
     let tables =
         "[limits]\nshortest_period = \"10ms\"\n[limits.shortest_periods]\n\"memory.*\" = \"100ms\"\n";
     let scene = Scene::set("", tables);
-    let set = |plan: Value| scene.ask_as((ADA, ADA), &json!({"verb": "set", "job": "x", "plan": plan}));
+    let set = |plan: Value| scene.ask_as((OWNER, OWNER), &json!({"verb": "set", "job": "x", "plan": plan}));
     assert_eq!(set(json!({"cpu.usage": "10ms"}))["answer"], "granted");
     for plan in [json!({"memory.current": "10ms"}), json!({"*": "10ms"})] {
         let refused = set(plan);
@@ -262,38 +259,34 @@ fn floors_are_per_metric() {
     scene.end();
 }
 
-#[test]
-fn the_owner_is_found_by_the_processes_of_the_job() {
-    if !has("the_owner_is_found_by_the_processes_of_the_job", &NEEDS) {
-        return;
-    }
+fn owner_is_found_from_the_job_processes() {
+    require(&NEEDS);
     let scene = Scene::unregistered("", "");
     let mut sleeper = Command::new("setpriv")
-        .args([format!("--reuid={ADA}"), format!("--regid={ADA}"), "--clear-groups".to_owned()])
+        .args([format!("--reuid={OWNER}"), format!("--regid={OWNER}"), "--clear-groups".to_owned()])
         .args(["sleep", "1000"])
         .spawn()
         .unwrap();
-    // setpriv becomes sleep: the same process, by then Ada's.
-    wait_until("the process is Ada's", || {
+    // setpriv becomes sleep: the same process, by then the owner's.
+    wait_until("the process is the owner's", || {
         let status = std::fs::read_to_string(format!("/proc/{}/status", sleeper.id())).unwrap();
-        status.lines().any(|line| line.starts_with("Uid:") && line.contains(&ADA.to_string()))
+        status.lines().any(|line| line.starts_with("Uid:") && line.contains(&OWNER.to_string()))
     });
     let step = scene.job.step("step_0");
     step.enter(sleeper.id());
     scene.register(&json!({}));
     let wish = json!({"verb": "set", "job": "x", "plan": {"cpu.usage": "10ms"}});
-    wait_until("Ada's process makes it her job", || scene.ask_as((ADA, ADA), &wish)["answer"] == "granted");
-    assert_eq!(scene.ask_as((BOB, BOB), &wish)["code"], "unknown_job");
+    wait_until("the owner's process makes it her job", || {
+        scene.ask_as((OWNER, OWNER), &wish)["answer"] == "granted"
+    });
+    assert_eq!(scene.ask_as((OTHER_USER, OTHER_USER), &wish)["code"], "unknown_job");
     sleeper.kill().unwrap();
     sleeper.wait().unwrap();
     scene.end();
 }
 
-#[test]
-fn the_governor_stretches_leases_and_gives_them_back() {
-    if !has("the_governor_stretches_leases_and_gives_them_back", &NEEDS) {
-        return;
-    }
+fn governor_slows_and_restores_leases() {
+    require(&NEEDS);
     let limits = |percent: u32| format!("[limits]\nnode_cpu_percent = {percent}\n");
     let scene = Scene::set("", &limits(1));
     // Root's wishes are not held against the limits beforehand, so that this takes more than one percent.
@@ -308,12 +301,12 @@ fn the_governor_stretches_leases_and_gives_them_back() {
         scene.plan_line("cpu.usage")["period"].as_str().unwrap().parse().unwrap();
     assert!(period.as_micros() <= 200_000);
     let plan = Plan { collector: &scene.endpoint, jobs: &[], baseline: &BASELINE };
-    configure_with(&scene.site, &plan, "", &limits(100));
+    configure_with(&scene.env, &plan, "", &limits(100));
     scene.agent.daemon.signal(Signal::HUP);
     wait_until("the leases have their periods again", || asked().is_null());
     assert_eq!(scene.plan_line("cpu.user")["period"], "1ms");
     let changes = || {
-        let mut reader = scene.site.reader();
+        let mut reader = scene.env.reader();
         let job = stored::job(&mut reader, "x").unwrap();
         let changes = reader.plan_changes(Some(job.job_key)).unwrap();
         changes
@@ -330,30 +323,24 @@ fn the_governor_stretches_leases_and_gives_them_back() {
     scene.end();
 }
 
-#[test]
-fn a_job_that_ends_takes_its_leases_along() {
-    if !has("a_job_that_ends_takes_its_leases_along", &NEEDS) {
-        return;
-    }
+fn leases_end_with_their_job() {
+    require(&NEEDS);
     let scene = Scene::set("", "");
     let wish = json!({"verb": "set", "job": "x", "plan": {"cpu.usage": "10ms", "perf.page_faults": "10ms"}});
-    assert_eq!(scene.ask_as((ADA, ADA), &wish)["answer"], "granted");
+    assert_eq!(scene.ask_as((OWNER, OWNER), &wish)["answer"], "granted");
     assert_eq!(scene.agent.ask(&json!({"verb": "unregister", "job": "x"}))["answer"], "done");
-    assert_eq!(scene.ask_as((ADA, ADA), &wish)["code"], "unknown_job");
-    // Another job of the same name is Bob's, and knows nothing of Ada's wishes.
-    scene.register(&json!({"uid": BOB}));
+    assert_eq!(scene.ask_as((OWNER, OWNER), &wish)["code"], "unknown_job");
+    // Another job of the same name is another user's, and knows nothing of the owner's wishes.
+    scene.register(&json!({"uid": OTHER_USER}));
     assert_eq!(scene.plan_line("cpu.usage")["cause"], "baseline");
-    assert_eq!(scene.ask_as((ADA, ADA), &wish)["code"], "unknown_job");
-    let site = scene.end();
-    let owners: Vec<_> = site.reader().jobs().unwrap().iter().map(|job| job.owner_uid).collect();
-    assert_eq!(owners, [Some(i64::from(ADA)), Some(i64::from(BOB))]);
+    assert_eq!(scene.ask_as((OWNER, OWNER), &wish)["code"], "unknown_job");
+    let env = scene.end();
+    let owners: Vec<_> = env.reader().jobs().unwrap().iter().map(|job| job.owner_uid).collect();
+    assert_eq!(owners, [Some(i64::from(OWNER)), Some(i64::from(OTHER_USER))]);
 }
 
-#[test]
-fn nothing_written_to_the_socket_does_harm() {
-    if !has("nothing_written_to_the_socket_does_harm", &NEEDS) {
-        return;
-    }
+fn malformed_requests_do_no_harm() {
+    require(&NEEDS);
     let scene = Scene::set("", "");
     // Open ends of all kinds stay open while others ask.
     let idle: Vec<UnixStream> = (0..30).map(|_| UnixStream::connect(&scene.agent.socket).unwrap()).collect();
@@ -401,15 +388,13 @@ fn nothing_written_to_the_socket_does_harm() {
     scene.end();
 }
 
-#[test]
-fn nobody_shuts_others_out() {
-    if !has("nobody_shuts_others_out", &NEEDS) {
-        return;
-    }
+fn client_quota_is_per_user() {
+    require(&NEEDS);
     let scene = Scene::set("", "");
-    // Bob opens as many connections as he gets, and keeps them.
-    let bobs: Vec<UnixStream> =
-        as_user((BOB, BOB), || (0..40).map(|_| UnixStream::connect(&scene.agent.socket).unwrap()).collect());
+    // another user opens as many connections as he gets, and keeps them.
+    let bobs: Vec<UnixStream> = as_user((OTHER_USER, OTHER_USER), || {
+        (0..40).map(|_| UnixStream::connect(&scene.agent.socket).unwrap()).collect()
+    });
     let busy = bobs.iter().filter(|stream| {
         let mut stream = *stream;
         stream.write_all(b"{\"verb\":\"jobs\"}\n").ok();
@@ -418,7 +403,7 @@ fn nobody_shuts_others_out() {
         answer.contains("busy")
     });
     assert_eq!(busy.count(), 40 - 16, "16 connections are his");
-    assert_eq!(scene.ask_as((ADA, ADA), &json!({"verb": "plan", "job": "x"}))["answer"], "plan");
+    assert_eq!(scene.ask_as((OWNER, OWNER), &json!({"verb": "plan", "job": "x"}))["answer"], "plan");
     assert_eq!(scene.agent.ask(&json!({"verb": "flush"}))["answer"], "done");
     drop(bobs);
     scene.end();

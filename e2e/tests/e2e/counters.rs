@@ -5,12 +5,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use polymeter_collector::query::Of;
-use polymeter_e2e::cgroup::{self, V2, Yard};
+use polymeter_e2e::cgroup::{self, TestCgroups, V2};
 use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector};
 use polymeter_e2e::stored::{self, Key, Series};
+use polymeter_e2e::tests;
 use polymeter_e2e::workload::{self, Workload};
-use polymeter_e2e::{Need, Site, has, skip, wait_until};
+use polymeter_e2e::{Need, TestEnvironment, require, skip, wait_until};
+use polymeter_store::reader::Of;
+
+tests![
+    cpu_counters_continue_when_the_cgroup_version_changes,
+    user_and_system_time_sum_to_cpu_time,
+    oom_kills_of_a_step_count_for_the_job,
+    io_falls_back_to_process_counters,
+];
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 
@@ -18,21 +26,21 @@ const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 struct Node {
     collector: Daemon,
     agent: Agent,
-    yard: Yard,
-    site: Site,
+    cgroups: TestCgroups,
+    env: TestEnvironment,
 }
 
 impl Node {
     fn start(baseline: &[(&str, &str)]) -> Self {
-        let (site, yard) = (Site::new(), Yard::new());
-        let (collector, endpoint) = collector(&site, &site.endpoint());
-        let jobs = [yard.pattern()];
-        let agent = Agent::start(&site, &Plan { collector: &endpoint, jobs: &jobs, baseline });
-        Self { collector, agent, yard, site }
+        let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
+        let (collector, endpoint) = collector(&env, &env.endpoint());
+        let jobs = [cgroups.pattern()];
+        let agent = Agent::start(&env, &Plan { collector: &endpoint, jobs: &jobs, baseline });
+        Self { collector, agent, cgroups, env }
     }
 
     fn samples(&self, job: &str) -> BTreeMap<Key, Series> {
-        let mut reader = self.site.reader();
+        let mut reader = self.env.reader();
         stored::job(&mut reader, job)
             .map_or_else(BTreeMap::new, |row| stored::samples(&mut reader, Of::Job(row.job_key)))
     }
@@ -61,8 +69,8 @@ fn must_not_decrease(values: &[f64]) {
 struct Extra(PathBuf);
 
 impl Extra {
-    fn new(controller: &str, yard: &Yard, job: &str) -> Self {
-        let top = cgroup::root(controller).unwrap().join(&yard.name);
+    fn new(controller: &str, cgroups: &TestCgroups, job: &str) -> Self {
+        let top = cgroup::root(controller).unwrap().join(&cgroups.name);
         fs::create_dir_all(top.join(format!("job_{job}"))).unwrap();
         Self(top)
     }
@@ -86,19 +94,16 @@ fn shell_in(places: &[PathBuf], script: &str) -> Child {
     shell.unwrap()
 }
 
-#[test]
-fn cpu_time_goes_on_when_cgroups_of_the_other_version_come() {
-    if !has("cpu_time_goes_on_when_cgroups_of_the_other_version_come", &NEEDS) {
-        return;
-    }
+fn cpu_counters_continue_when_the_cgroup_version_changes() {
+    require(&NEEDS);
     let node = Node::start(&[("cpu.usage", "20ms")]);
-    let (job, mut workload) = (node.yard.job_under("1", "cpuacct"), Workload::start());
+    let (job, mut workload) = (node.cgroups.job_under("1", "cpuacct"), Workload::start());
     job.enter(workload.pid());
     workload.execute("burn 200");
     wait_until("version 1 has counted it", || node.last("1", "cpu.usage") >= 200e6);
-    let later = Extra::new(V2, &node.yard, "1");
+    let later = Extra::new(V2, &node.cgroups, "1");
     later.enter("1", workload.pid());
-    node.agent.must_follow("1", &["v2/cpu.stat"]);
+    node.agent.must_track("1", &["v2/cpu.stat"]);
     let before = node.last("1", "cpu.usage");
     workload.execute("burn 100");
     wait_until("version 2 goes on from there", || node.last("1", "cpu.usage") >= before + 90e6);
@@ -107,13 +112,10 @@ fn cpu_time_goes_on_when_cgroups_of_the_other_version_come() {
     node.end();
 }
 
-#[test]
-fn user_and_system_time_are_the_cpu_time() {
-    if !has("user_and_system_time_are_the_cpu_time", &NEEDS) {
-        return;
-    }
+fn user_and_system_time_sum_to_cpu_time() {
+    require(&NEEDS);
     let node = Node::start(&[("cpu.usage", "20ms"), ("cpu.user", "20ms"), ("cpu.system", "20ms")]);
-    let (job, mut workload) = (node.yard.job_under("1", "cpuacct"), Workload::start());
+    let (job, mut workload) = (node.cgroups.job_under("1", "cpuacct"), Workload::start());
     job.enter(workload.pid());
     // Work that ends before the tick that would count it, and work that is counted as a whole tick.
     for _ in 0..40 {
@@ -134,16 +136,12 @@ fn user_and_system_time_are_the_cpu_time() {
     node.end();
 }
 
-#[test]
-fn processes_killed_for_memory_in_a_step_are_the_jobs() {
-    let test = "processes_killed_for_memory_in_a_step_are_the_jobs";
-    if !has(test, &NEEDS) {
-        return;
-    }
+fn oom_kills_of_a_step_count_for_the_job() {
+    require(&NEEDS);
     // So seldom that only what is read because something ended tells it.
     let node = Node::start(&[("memory.events.oom_kill", "1d"), ("cpu.usage", "20ms")]);
-    let job = node.yard.job("1");
-    node.agent.must_follow("1", &["v1/memory.oom_control"]);
+    let job = node.cgroups.job("1");
+    node.agent.must_track("1", &["v1/memory.oom_control"]);
     for kills in 1..=2_u32 {
         let step = job.step(&format!("step_{kills}"));
         let task = step.step("task_0");
@@ -155,15 +153,14 @@ fn processes_killed_for_memory_in_a_step_are_the_jobs() {
         shell.wait().unwrap();
         let killed = fs::read_to_string(task.directory_below("memory").join("memory.oom_control")).unwrap();
         if !killed.contains("oom_kill 1") {
-            skip(test, "cgroup1", &format!("the kernel did not count a kill: {killed}"));
-            return;
+            skip("cgroup1", &format!("the kernel did not count a kill: {killed}"));
         }
         wait_until("the kill is counted", || node.last("1", "memory.events.oom_kill") >= f64::from(kills));
         step.remove();
     }
     // What is gone stays counted.
     job.remove();
-    stored::wait_for_end(&node.site, "1");
+    stored::wait_for_end(&node.env, "1");
     let values = node.values("1", "memory.events.oom_kill");
     must_not_decrease(&values);
     assert_eq!((values[0], values.last()), (0.0, Some(&2.0)), "{values:?}");
@@ -177,19 +174,16 @@ fn written(pid: u32) -> f64 {
     line.parse().unwrap()
 }
 
-#[test]
-fn a_job_without_counting_files_has_the_io_of_its_processes() {
-    let test = "a_job_without_counting_files_has_the_io_of_its_processes";
-    if !has(test, &NEEDS) || cgroup::cannot_make("blkio").is_some() {
-        return;
-    }
+fn io_falls_back_to_process_counters() {
+    require(&NEEDS);
+    require(&[Need::Blkio]);
     let node = Node::start(&[("io.*", "20ms")]);
-    let extra = Extra::new("blkio", &node.yard, "1");
-    let job = node.yard.job("1");
-    node.agent.must_follow("1", &["processes"]);
+    let extra = Extra::new("blkio", &node.cgroups, "1");
+    let job = node.cgroups.job("1");
+    node.agent.must_track("1", &["processes"]);
     let mut places = job.places.clone();
     places.push(extra.0.join("job_1"));
-    let file = node.site.path("written");
+    let file = node.env.path("written");
     let write =
         |count: u32| format!("dd if=/dev/zero of={} bs=1M count={count} conv=fsync 2>&-; ", file.display());
     // Two children that are waited for; the shell then waits for a line.
@@ -206,15 +200,14 @@ fn a_job_without_counting_files_has_the_io_of_its_processes() {
     if first < f64::from(7 << 20) {
         drop(shell.stdin.take());
         shell.wait().unwrap();
-        skip(test, "root", "writes to the temporary directory are no I/O");
-        return;
+        skip("root", "writes to the temporary directory are no I/O");
     }
     wait_until("what was written has arrived", || node.last("1", "io.write.bytes") >= first);
     drop(shell.stdin.take());
     shell.wait().unwrap();
     drop(extra);
     job.remove();
-    stored::wait_for_end(&node.site, "1");
+    stored::wait_for_end(&node.env, "1");
     let values = node.values("1", "io.write.bytes");
     must_not_decrease(&values);
     assert!(values.last() <= Some(&(first + f64::from(6 << 20))), "nothing is counted twice: {values:?}");

@@ -4,15 +4,26 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::net::TcpStream;
 
-use polymeter_collector::query::Of;
-use polymeter_e2e::cgroup::{Job, Yard};
+use polymeter_e2e::cgroup::{Job, TestCgroups};
 use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector};
 use polymeter_e2e::random::Random;
 use polymeter_e2e::stored;
+use polymeter_e2e::tests;
 use polymeter_e2e::workload::Sleeper;
-use polymeter_e2e::{Need, Site, has, pause, wait_until};
+use polymeter_e2e::{Need, TestEnvironment, pause, require, wait_until};
+use polymeter_store::reader::Of;
 use rustix::process::Signal;
 use serde_json::json;
+
+tests![
+    forged_frames_are_refused,
+    killed_collector_loses_and_repeats_nothing,
+    killed_agent_starts_a_new_session,
+    terminated_agent_delivers_everything,
+    agent_delivers_after_the_collector_starts,
+    shutdown_without_collector_reports_the_loss,
+    deleted_store_is_not_acknowledged,
+];
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 
@@ -21,46 +32,44 @@ const BASELINE: [(&str, &str); 3] = [("memory.*", "2ms"), ("cpu.*", "2ms"), ("pi
 
 /// A collector, an agent, and a job that it follows.
 struct Scene {
-    site: Site,
+    env: TestEnvironment,
     collector: Daemon,
     endpoint: String,
     agent: Agent,
-    yard: Yard,
+    cgroups: TestCgroups,
     job: Job,
     _sleeper: Sleeper,
 }
 
 impl Scene {
-    fn set(test: &str) -> Option<Self> {
-        if !has(test, &NEEDS) {
-            return None;
-        }
-        let (site, yard) = (Site::new(), Yard::new());
-        let (collector, endpoint) = collector(&site, "tcp://127.0.0.1:*");
-        let job = yard.job("1");
+    fn set() -> Self {
+        require(&NEEDS);
+        let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
+        let (collector, endpoint) = collector(&env, "tcp://127.0.0.1:*");
+        let job = cgroups.job("1");
         let sleeper = Sleeper::start();
         job.enter(sleeper.pid());
-        let agent = start_agent(&site, &endpoint, &yard);
-        agent.must_follow("1", &["v1/memory.stat"]);
-        Some(Self { site, collector, endpoint, agent, yard, job, _sleeper: sleeper })
+        let agent = start_agent(&env, &endpoint, &cgroups);
+        agent.must_track("1", &["v1/memory.stat"]);
+        Self { env, collector, endpoint, agent, cgroups, job, _sleeper: sleeper }
     }
 }
 
-fn start_agent(site: &Site, endpoint: &str, yard: &Yard) -> Agent {
-    Agent::start(site, &Plan { collector: endpoint, jobs: &[yard.pattern()], baseline: &BASELINE })
+fn start_agent(env: &TestEnvironment, endpoint: &str, cgroups: &TestCgroups) -> Agent {
+    Agent::start(env, &Plan { collector: endpoint, jobs: &[cgroups.pattern()], baseline: &BASELINE })
 }
 
 /// Everything that this agent has taken is stored, for its jobs have ended and the store knows.
-fn assert_complete(site: &Site, agent: &Agent, rows_before: u64) {
+fn assert_complete(env: &TestEnvironment, agent: &Agent, rows_before: u64) {
     wait_until("no frame waits", || agent.count("outbox_bytes") == 0);
     let (taken, dropped) = (agent.count("taken"), agent.count("dropped"));
-    assert_eq!((all_rows(site) - rows_before, dropped), (taken, 0));
+    assert_eq!((all_rows(env) - rows_before, dropped), (taken, 0));
     assert!(taken > 1000, "only {taken} samples");
 }
 
 /// All samples of all jobs in the store.
-fn all_rows(site: &Site) -> u64 {
-    let mut reader = site.reader();
+fn all_rows(env: &TestEnvironment) -> u64 {
+    let mut reader = env.reader();
     let jobs = reader.jobs().unwrap();
     jobs.iter().map(|job| stored::rows(&mut reader, job.job_key)).sum()
 }
@@ -71,9 +80,8 @@ fn wait_for_samples(agent: &Agent) {
     wait_until("more samples are taken", || agent.count("taken") > before + 2000);
 }
 
-#[test]
-fn a_hostile_neighbour_spoils_nothing() {
-    let Some(mut scene) = Scene::set("a_hostile_neighbour_spoils_nothing") else { return };
+fn forged_frames_are_refused() {
+    let mut scene = Scene::set();
     let context = zmq::Context::new();
     let frames = real_frames(&scene, &context);
     let address = scene.endpoint.strip_prefix("tcp://").unwrap().to_owned();
@@ -121,12 +129,12 @@ fn a_hostile_neighbour_spoils_nothing() {
 
     wait_for_samples(&scene.agent);
     scene.job.remove();
-    stored::wait_for_end(&scene.site, "1");
-    assert_complete(&scene.site, &scene.agent, 0);
+    stored::wait_for_end(&scene.env, "1");
+    assert_complete(&scene.env, &scene.agent, 0);
     assert!(scene.collector.runs());
     let nodes: HashSet<String> =
-        scene.site.reader().jobs().unwrap().into_iter().flat_map(|job| job.nodes).collect();
-    assert_eq!(nodes, HashSet::from([scene.site.node.clone()]));
+        scene.env.reader().jobs().unwrap().into_iter().flat_map(|job| job.nodes).collect();
+    assert_eq!(nodes, HashSet::from([scene.env.node.clone()]));
     scene.agent.daemon.terminate();
     let said = scene.collector.terminate();
     assert!(said.contains("a peer sends what cannot be used"), "{said}");
@@ -137,9 +145,9 @@ fn a_hostile_neighbour_spoils_nothing() {
 fn real_frames(scene: &Scene, context: &zmq::Context) -> Vec<Vec<u8>> {
     let router = context.socket(zmq::ROUTER).unwrap();
     router.set_linger(0).unwrap();
-    let site = Site::new();
-    router.bind(&site.endpoint()).unwrap();
-    let agent = start_agent(&site, &site.endpoint(), &scene.yard);
+    let env = TestEnvironment::new();
+    router.bind(&env.endpoint()).unwrap();
+    let agent = start_agent(&env, &env.endpoint(), &scene.cgroups);
     let frames = (0..3).map(|_| {
         assert!(router.poll(zmq::POLLIN, 30_000).unwrap() > 0, "no frame comes");
         router.recv_multipart(0).unwrap().pop().unwrap()
@@ -149,49 +157,47 @@ fn real_frames(scene: &Scene, context: &zmq::Context) -> Vec<Vec<u8>> {
     frames
 }
 
-#[test]
-fn a_collector_that_is_killed_loses_and_repeats_nothing() {
-    let Some(scene) = Scene::set("a_collector_that_is_killed_loses_and_repeats_nothing") else { return };
-    let Scene { site, collector: mut running, endpoint, agent, job, .. } = scene;
+fn killed_collector_loses_and_repeats_nothing() {
+    let scene = Scene::set();
+    let Scene { env, collector: mut running, endpoint, agent, job, .. } = scene;
     for _ in 0..3 {
         wait_for_samples(&agent);
         running.kill();
         wait_for_samples(&agent);
-        (running, _) = collector(&site, &endpoint);
+        (running, _) = collector(&env, &endpoint);
         let acknowledged = agent.count("frames_acknowledged");
         wait_until("frames are acknowledged again", || agent.count("frames_acknowledged") > acknowledged);
     }
     job.remove();
-    stored::wait_for_end(&site, "1");
-    assert_complete(&site, &agent, 0);
-    assert!(site.reader().losses(None).unwrap().is_empty());
+    stored::wait_for_end(&env, "1");
+    assert_complete(&env, &agent, 0);
+    assert!(env.reader().losses(None).unwrap().is_empty());
     agent.daemon.terminate();
     running.terminate();
 }
 
-#[test]
-fn an_agent_that_is_killed_begins_anew() {
-    let Some(scene) = Scene::set("an_agent_that_is_killed_begins_anew") else { return };
-    let Scene { site, collector: first, endpoint, agent, yard, job, .. } = scene;
+fn killed_agent_starts_a_new_session() {
+    let scene = Scene::set();
+    let Scene { env, collector: first, endpoint, agent, cgroups, job, .. } = scene;
     wait_for_samples(&agent);
     wait_until("frames are acknowledged", || agent.count("frames_acknowledged") > 3);
     let acknowledged = agent.count("frames_acknowledged");
     let session = agent.status()["session"].as_str().unwrap().to_owned();
     agent.daemon.kill();
     first.terminate();
-    let before = all_rows(&site);
+    let before = all_rows(&env);
     assert!(before > 0);
 
     // The socket and the session that it left behind are no hindrance to its successor.
-    let (second, _) = collector(&site, &endpoint);
-    let agent = start_agent(&site, &endpoint, &yard);
+    let (second, _) = collector(&env, &endpoint);
+    let agent = start_agent(&env, &endpoint, &cgroups);
     assert_ne!(agent.status()["session"], session);
-    agent.must_follow("1", &["v1/memory.stat"]);
+    agent.must_track("1", &["v1/memory.stat"]);
     wait_for_samples(&agent);
     job.remove();
-    stored::wait_for_end(&site, "1");
-    assert_complete(&site, &agent, before);
-    let mut reader = site.reader();
+    stored::wait_for_end(&env, "1");
+    assert_complete(&env, &agent, before);
+    let mut reader = env.reader();
     let job = stored::job(&mut reader, "1").unwrap();
     let sessions: HashSet<String> =
         reader.ledger(Some(job.job_key)).unwrap().into_iter().map(|row| row.session_id).collect();
@@ -200,16 +206,15 @@ fn an_agent_that_is_killed_begins_anew() {
     second.terminate();
 }
 
-#[test]
-fn a_terminated_agent_has_stored_everything() {
-    let Some(scene) = Scene::set("a_terminated_agent_has_stored_everything") else { return };
-    let Scene { site, collector: running, agent, job, .. } = scene;
+fn terminated_agent_delivers_everything() {
+    let scene = Scene::set();
+    let Scene { env, collector: running, agent, job, .. } = scene;
     wait_for_samples(&agent);
     let said = agent.daemon.terminate();
     assert!(!said.contains("did not acknowledge"), "{said}");
     running.terminate();
     // The job goes on, and its ledger is as complete as its samples.
-    let mut reader = site.reader();
+    let mut reader = env.reader();
     let stored = stored::job(&mut reader, "1").unwrap();
     assert_eq!(stored.ended_ns, None);
     let sum = stored::sum(&stored::ledger(&mut reader, Some(stored.job_key)));
@@ -217,27 +222,23 @@ fn a_terminated_agent_has_stored_everything() {
     job.remove();
 }
 
-#[test]
-fn an_agent_does_without_a_collector_and_gives_it_everything_later() {
-    let test = "an_agent_does_without_a_collector_and_gives_it_everything_later";
-    if !has(test, &NEEDS) {
-        return;
-    }
-    let (site, yard) = (Site::new(), Yard::new());
-    let job = yard.job("1");
-    let agent = start_agent(&site, &site.endpoint(), &yard);
-    agent.must_follow("1", &["v1/memory.stat"]);
+fn agent_delivers_after_the_collector_starts() {
+    require(&NEEDS);
+    let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
+    let job = cgroups.job("1");
+    let agent = start_agent(&env, &env.endpoint(), &cgroups);
+    agent.must_track("1", &["v1/memory.stat"]);
     wait_for_samples(&agent);
     wait_for_samples(&agent);
     assert_eq!((agent.count("frames_sent"), agent.count("dropped")), (0, 0));
     assert!(agent.count("outbox_bytes") > 0);
     let without_us = polymeter_e2e::now_us();
-    let (running, _) = collector(&site, &site.endpoint());
+    let (running, _) = collector(&env, &env.endpoint());
     wait_until("frames are acknowledged", || agent.count("frames_acknowledged") > 0);
     job.remove();
-    let ended = stored::wait_for_end(&site, "1");
-    assert_complete(&site, &agent, 0);
-    let mut reader = site.reader();
+    let ended = stored::wait_for_end(&env, "1");
+    assert_complete(&env, &agent, 0);
+    let mut reader = env.reader();
     let samples = stored::samples(&mut reader, Of::Job(ended.job_key));
     let first_us = samples.values().filter_map(|series| series.points.first()).map(|point| point.0).min();
     assert!(first_us.unwrap() < without_us);
@@ -246,15 +247,12 @@ fn an_agent_does_without_a_collector_and_gives_it_everything_later() {
     running.terminate();
 }
 
-#[test]
-fn an_end_without_a_collector_is_told() {
-    if !has("an_end_without_a_collector_is_told", &NEEDS) {
-        return;
-    }
-    let (site, yard) = (Site::new(), Yard::new());
-    let _job = yard.job("1");
-    let agent = start_agent(&site, &site.endpoint(), &yard);
-    agent.must_follow("1", &["v1/memory.stat"]);
+fn shutdown_without_collector_reports_the_loss() {
+    require(&NEEDS);
+    let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
+    let _job = cgroups.job("1");
+    let agent = start_agent(&env, &env.endpoint(), &cgroups);
+    agent.must_track("1", &["v1/memory.stat"]);
     assert_eq!(agent.ask(&json!({"verb": "flush"}))["answer"], "done");
     wait_until("frames wait", || agent.count("outbox_bytes") > 0);
     pause(10);
@@ -262,28 +260,27 @@ fn an_end_without_a_collector_is_told() {
     assert!(status.success() && said.contains("did not acknowledge everything"), "{status}: {said}");
 }
 
-#[test]
-fn a_store_that_is_deleted_is_not_acknowledged_into() {
-    let Some(scene) = Scene::set("a_store_that_is_deleted_is_not_acknowledged_into") else { return };
-    let Scene { site, collector: running, agent, job, .. } = scene;
+fn deleted_store_is_not_acknowledged() {
+    let scene = Scene::set();
+    let Scene { env, collector: running, agent, job, .. } = scene;
     wait_for_samples(&agent);
     wait_until("frames are acknowledged", || agent.count("frames_acknowledged") > 3);
-    let store = site.path("store.db");
+    let store = env.path("store.db");
     for suffix in ["", "-wal", "-shm"] {
         std::fs::remove_file(format!("{}{suffix}", store.display())).unwrap();
     }
     wait_until("the collector has another store", || {
-        running.said().contains("a new one was made in its place")
+        running.log().contains("a new one was made in its place")
     });
     let acknowledged = agent.count("frames_acknowledged");
     wait_until("frames are acknowledged again", || agent.count("frames_acknowledged") > acknowledged + 3);
     job.remove();
-    stored::wait_for_end(&site, "1");
+    stored::wait_for_end(&env, "1");
     wait_until("no frame waits", || agent.count("outbox_bytes") == 0);
     let (taken, dropped) = (agent.count("taken"), agent.count("dropped"));
-    let rows = all_rows(&site);
+    let rows = all_rows(&env);
     assert!(dropped == 0 && 0 < rows && rows < taken, "{rows} of {taken}");
-    let losses = site.reader().losses(None).unwrap();
+    let losses = env.reader().losses(None).unwrap();
     let reasons: Vec<_> = losses.iter().map(|loss| loss.reason.as_str()).collect();
     assert_eq!(reasons, ["store_replaced"]);
     let said = running.terminate();

@@ -3,48 +3,47 @@
 use std::fs;
 use std::process::Command;
 
-use polymeter_e2e::cgroup::Yard;
+use polymeter_e2e::cgroup::TestCgroups;
 use polymeter_e2e::daemons::{Agent, Daemon, Plan};
-use polymeter_e2e::{Need, Site, disk, has, program, wait_until};
+use polymeter_e2e::tests;
+use polymeter_e2e::{Need, TestEnvironment, disk, program, require, wait_until};
 use rusqlite::Connection;
 
-const TEST: &str = "a_full_disk_holds_the_data_back_and_loses_none";
+tests![full_disk_delays_data_and_loses_none,];
+
 const NEEDS: [Need; 4] = [Need::Root, Need::Cgroup1, Need::Cgroup2, Need::Mounts];
 const BASELINE: [(&str, &str); 3] = [("memory.*", "2ms"), ("cpu.*", "2ms"), ("pids.*", "2ms")];
 
 /// A collector that alone sees a disk of its own, of 2 MiB.
-fn collector(site: &Site, disk: &str) -> Daemon {
-    let config = site.path("collector.toml");
+fn collector(env: &TestEnvironment, disk: &str) -> Daemon {
+    let config = env.path("collector.toml");
     let text = format!(
         "listen = \"{}\"\nstore = \"sqlite:{disk}/store.db\"\ncommit_interval = \"50ms\"\n",
-        site.endpoint()
+        env.endpoint()
     );
     fs::write(&config, text).unwrap();
     let mut collector = program("polymeter-collector");
     collector.arg("--config").arg(config);
     let command = disk::with_own(disk.as_ref(), "2m", &collector);
-    let daemon = Daemon::of(site, command);
-    wait_until("the collector listens", || daemon.said().contains("listening at "));
+    let daemon = Daemon::of(env, command);
+    wait_until("the collector listens", || daemon.log().contains("listening at "));
     daemon
 }
 
-#[test]
-fn a_full_disk_holds_the_data_back_and_loses_none() {
-    if !has(TEST, &NEEDS) {
-        return;
-    }
-    let (site, yard) = (Site::new(), Yard::new());
-    let disk = site.path("disk");
+fn full_disk_delays_data_and_loses_none() {
+    require(&NEEDS);
+    let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
+    let disk = env.path("disk");
     fs::create_dir(&disk).unwrap();
     let disk = disk.to_str().unwrap();
-    let running = collector(&site, disk);
-    let job = yard.job("1");
+    let running = collector(&env, disk);
+    let job = cgroups.job("1");
     let agent = Agent::start(
-        &site,
-        &Plan { collector: &site.endpoint(), jobs: &[yard.pattern()], baseline: &BASELINE },
+        &env,
+        &Plan { collector: &env.endpoint(), jobs: &[cgroups.pattern()], baseline: &BASELINE },
     );
-    agent.must_follow("1", &["v1/memory.stat"]);
-    wait_until("the disk is full", || running.said().contains("trying again until it works"));
+    agent.must_track("1", &["v1/memory.stat"]);
+    wait_until("the disk is full", || running.log().contains("trying again until it works"));
     let acknowledged = agent.count("frames_acknowledged");
     assert!(acknowledged > 0);
     wait_until("the agent keeps what comes", || agent.count("outbox_bytes") > 100_000);
@@ -56,14 +55,14 @@ fn a_full_disk_holds_the_data_back_and_loses_none() {
         .status()
         .unwrap();
     assert!(grown.success());
-    wait_until("the store is back", || running.said().contains("the store is back"));
+    wait_until("the store is back", || running.log().contains("the store is back"));
     job.remove();
     wait_until("the job has ended", || agent.jobs().is_empty());
     wait_until("no frame waits", || agent.count("outbox_bytes") == 0);
     let (taken, dropped) = (agent.count("taken"), agent.count("dropped"));
     agent.daemon.terminate();
     // Out of the collector's own view of the disks.
-    let copy = site.path("copy");
+    let copy = env.path("copy");
     let copied =
         Command::new("nsenter").args(["-t", &pid, "-m", "cp", "-r", disk]).arg(&copy).status().unwrap();
     assert!(copied.success());

@@ -7,23 +7,35 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use polymeter_collector::query::Of;
-use polymeter_e2e::cgroup::{self, Frozen, Job, Yard};
+use polymeter_e2e::cgroup::{self, Frozen, Job, TestCgroups};
 use polymeter_e2e::daemons::{Agent, Daemon, Plan, ask, collector, configure_with};
+use polymeter_e2e::tests;
 use polymeter_e2e::workload::{Sleeper, Workload};
-use polymeter_e2e::{Need, Site, has, now_us, pause, program, skip, stored, wait_until};
+use polymeter_e2e::{Need, TestEnvironment, now_us, pause, program, require, skip, stored, wait_until};
+use polymeter_store::reader::Of;
 use rustix::process::{Pid, Signal, getsid, kill_process, kill_process_group, test_kill_process};
 use serde_json::{Value, json};
 
+tests![
+    concurrent_prologs_start_one_agent,
+    job_is_tracked_when_its_cgroups_appear,
+    sampling_requests_wait_for_the_controllers_cgroup,
+    steps_and_tasks_have_separate_series,
+    bad_sampling_requests_and_a_missing_agent_fail_no_job,
+    final_sample_is_taken_before_the_cgroups_are_removed,
+    final_sample_is_taken_while_the_supervisor_is_blocked,
+    reused_job_id_is_a_new_job_and_recreated_cgroups_are_not,
+];
+
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
-const ADA: u32 = 64_001;
+const OWNER: u32 = 64_001;
 
 /// A node whose scheduler runs `polymeter job`, and a collector.
 struct Node {
     collector: Daemon,
-    yard: Yard,
+    cgroups: TestCgroups,
     socket: PathBuf,
-    site: Site,
+    env: TestEnvironment,
 }
 
 impl Node {
@@ -33,12 +45,12 @@ impl Node {
 
     /// With further tables in the agent's configuration.
     fn set_with(baseline: &[(&str, &str)], tables: &str) -> Self {
-        let (site, yard) = (Site::new(), Yard::new());
-        let (collector, endpoint) = collector(&site, &site.endpoint());
-        let jobs = [yard.pattern()];
-        configure_with(&site, &Plan { collector: &endpoint, jobs: &jobs, baseline }, "", tables);
-        let socket = site.path("agent.sock");
-        Self { site, yard, collector, socket }
+        let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
+        let (collector, endpoint) = collector(&env, &env.endpoint());
+        let jobs = [cgroups.pattern()];
+        configure_with(&env, &Plan { collector: &endpoint, jobs: &jobs, baseline }, "", tables);
+        let socket = env.path("agent.sock");
+        Self { env, cgroups, collector, socket }
     }
 
     /// A prolog or an epilog, as Slurm runs it: without PATH and HOME.
@@ -46,9 +58,9 @@ impl Node {
         let mut command = program("polymeter");
         command.env_clear().args(["job", verb, "--strict", "--socket"]).arg(&self.socket);
         if verb == "start" {
-            command.arg("--exit-when-idle").arg("--config").arg(self.site.path("agent.toml"));
+            command.arg("--exit-when-idle").arg("--config").arg(self.env.path("agent.toml"));
         }
-        command.env("SLURM_JOB_ID", job).env("SLURM_JOB_UID", ADA.to_string());
+        command.env("SLURM_JOB_ID", job).env("SLURM_JOB_UID", OWNER.to_string());
         command.env("SLURM_JOB_USER", "ada").env("SLURM_CLUSTER_NAME", "lab");
         command
     }
@@ -96,15 +108,11 @@ fn said(output: &Output) -> String {
     format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr))
 }
 
-#[test]
-fn prologs_at_once_start_one_agent_that_outlives_them() {
-    let test = "prologs_at_once_start_one_agent_that_outlives_them";
-    if !has(test, &NEEDS) {
-        return;
-    }
+fn concurrent_prologs_start_one_agent() {
+    require(&NEEDS);
     let node = Node::set(&[("cpu.usage", "50ms")]);
     // In a job's cgroup, as OAR's prologue is, with a descriptor that somebody reads to its end, as slurmd does.
-    let cage = node.yard.job("cage");
+    let cage = node.cgroups.job("cage");
     let (mut end, inherited) = rustix::pipe::pipe().map(|(end, pipe)| (File::from(end), pipe)).unwrap();
     let enter: Vec<String> =
         cage.places.iter().map(|place| format!("echo $$ > {}/cgroup.procs", place.display())).collect();
@@ -134,7 +142,7 @@ fn prologs_at_once_start_one_agent_that_outlives_them() {
         assert_eq!(leads_to, PathBuf::from("/dev/null"));
     }
     let cgroups = fs::read_to_string(agent.path("cgroup")).unwrap();
-    assert!(!cgroups.contains(&node.yard.name), "{cgroups}");
+    assert!(!cgroups.contains(&node.cgroups.name), "{cgroups}");
     assert!(
         fs::read(agent.path("environ")).unwrap().is_empty(),
         "an epilog may look for the job's processes"
@@ -156,11 +164,8 @@ fn prologs_at_once_start_one_agent_that_outlives_them() {
     node.collector.terminate();
 }
 
-#[test]
-fn a_job_is_followed_when_its_cgroups_come() {
-    if !has("a_job_is_followed_when_its_cgroups_come", &NEEDS) {
-        return;
-    }
+fn job_is_tracked_when_its_cgroups_appear() {
+    require(&NEEDS);
     let node = Node::set(&[("cpu.usage", "1s"), ("memory.current", "1s")]);
     let mut prolog = node.script("start", "7");
     prolog.env("SLURM_JOB_COMMENT", "grant 12; polymeter: cpu.usage=20ms for 10min");
@@ -169,7 +174,7 @@ fn a_job_is_followed_when_its_cgroups_come() {
     // Told once more, nothing changes.
     node.must("start", "7");
     assert!(!node.follows("7"));
-    let (job, sleeper) = (node.yard.job("7"), Sleeper::start());
+    let (job, sleeper) = (node.cgroups.job("7"), Sleeper::start());
     job.enter(sleeper.pid());
     let line = || {
         let plan = ask(&node.socket, "{\"verb\":\"plan\",\"job\":\"7\"}\n");
@@ -179,32 +184,29 @@ fn a_job_is_followed_when_its_cgroups_come() {
     wait_until("the job's owner has what she wished", || line()["period"] == "20ms");
     assert_eq!(
         (line()["cause"].clone(), line()["by"].clone()),
-        (json!("lease"), json!(format!("uid {ADA}")))
+        (json!("lease"), json!(format!("uid {OWNER}")))
     );
     drop(sleeper);
     job.remove();
     node.must("end", "7");
-    let row = stored::wait_for_end(&node.site, "7");
+    let row = stored::wait_for_end(&node.env, "7");
     assert_eq!(
         (row.owner.as_deref(), row.owner_uid, row.cluster.as_deref()),
-        (Some("ada"), Some(ADA.into()), Some("lab"))
+        (Some("ada"), Some(OWNER.into()), Some("lab"))
     );
     drop(agent);
     node.collector.terminate();
 }
 
-#[test]
-fn wishes_wait_for_the_cgroup_of_their_controller() {
-    if !has("wishes_wait_for_the_cgroup_of_their_controller", &NEEDS) {
-        return;
-    }
+fn sampling_requests_wait_for_the_controllers_cgroup() {
+    require(&NEEDS);
     let node = Node::set(&[("cpu.usage", "1s"), ("memory.current", "1s")]);
     let mut prolog = node.script("start", "8");
     assert!(prolog.args(["--wishes", "memory.current=20ms"]).output().unwrap().status.success());
     let agent = Detached::of(&node);
-    // One hierarchy after the other, as schedulers make them. They go with the yard.
+    // One hierarchy after the other, as schedulers make them. They are removed with `cgroups`.
     let make = |controller: &str| {
-        fs::create_dir(cgroup::root(controller).unwrap().join(&node.yard.name).join("job_8")).unwrap();
+        fs::create_dir(cgroup::root(controller).unwrap().join(&node.cgroups.name).join("job_8")).unwrap();
     };
     make("cpuacct");
     wait_until("the job is followed", || node.follows("8"));
@@ -218,21 +220,18 @@ fn wishes_wait_for_the_cgroup_of_their_controller() {
     node.collector.terminate();
 }
 
-#[test]
-fn steps_and_tasks_have_series_of_their_own() {
-    if !has("steps_and_tasks_have_series_of_their_own", &NEEDS) {
-        return;
-    }
+fn steps_and_tasks_have_separate_series() {
+    require(&NEEDS);
     let tables =
         "[steps]\n\"cpu.usage\" = \"20ms\"\n\"memory.*\" = \"1s\"\n[tasks]\n\"cpu.usage\" = \"20ms\"\n";
     let node = Node::set_with(&[("cpu.usage", "50ms")], tables);
     node.must("start", "9");
     let agent = Detached::of(&node);
-    let job = node.yard.job("9");
+    let job = node.cgroups.job("9");
     let (first, sleeper) = (job.step("step_0"), Sleeper::start());
     let task = first.step("task_3");
     task.enter(sleeper.pid());
-    let mut reader = node.site.reader();
+    let mut reader = node.env.reader();
     let mut points = |metric: &str, labels: &str| {
         let Some(row) = stored::job(&mut reader, "9") else { return Vec::new() };
         let key = (metric.to_owned(), labels.to_owned());
@@ -262,14 +261,14 @@ fn steps_and_tasks_have_series_of_their_own() {
     second.remove();
     job.remove();
     node.must("end", "9");
-    let row = stored::wait_for_end(&node.site, "9");
-    let ledger = stored::ledger(&mut node.site.reader(), Some(row.job_key));
+    let row = stored::wait_for_end(&node.env, "9");
+    let ledger = stored::ledger(&mut node.env.reader(), Some(row.job_key));
     // More than one, where the best file of a metric came after another.
     let of_task = ledger.iter().filter(|(source, _)| source.starts_with("step_0/task_3/"));
     let taken: u64 = of_task.map(|(_, tally)| tally.taken).sum();
     assert_eq!(taken, points("cpu.usage", task_3).len() as u64, "{ledger:?}");
     let report =
-        program("polymeter").args(["report", "--json", "--job", "9", "--store", &node.site.store()]).output();
+        program("polymeter").args(["report", "--json", "--job", "9", "--store", &node.env.store()]).output();
     let report: Value = serde_json::from_slice(&report.unwrap().stdout).unwrap();
     let own = points("cpu.usage", "");
     let used_s = (own.last().unwrap().1 - own[0].1) / 1e9;
@@ -281,11 +280,8 @@ fn steps_and_tasks_have_series_of_their_own() {
     node.collector.terminate();
 }
 
-#[test]
-fn bad_wishes_and_a_missing_agent_fail_no_job() {
-    if !has("bad_wishes_and_a_missing_agent_fail_no_job", &NEEDS) {
-        return;
-    }
+fn bad_sampling_requests_and_a_missing_agent_fail_no_job() {
+    require(&NEEDS);
     let node = Node::set(&[("cpu.usage", "1s")]);
     let run = |arguments: &[&str], strict: bool| {
         let mut command = program("polymeter");
@@ -321,7 +317,7 @@ fn bad_wishes_and_a_missing_agent_fail_no_job() {
         assert!(said(&output).contains("cannot grant the request"), "{wishes}: {}", said(&output));
     }
     let agent = Detached::of(&node);
-    let job = node.yard.job("9");
+    let job = node.cgroups.job("9");
     wait_until("the job is followed all the same", || node.follows("9"));
     job.remove();
     drop(agent);
@@ -329,9 +325,9 @@ fn bad_wishes_and_a_missing_agent_fail_no_job() {
 }
 
 /// An agent that reads jobs at their beginning and at their end only.
-fn seldom(site: &Site, endpoint: &str, yard: &Yard) -> Agent {
+fn seldom(env: &TestEnvironment, endpoint: &str, cgroups: &TestCgroups) -> Agent {
     let baseline = [("cpu.usage", "1d"), ("memory.current", "1d")];
-    Agent::start(site, &Plan { collector: endpoint, jobs: &[yard.pattern()], baseline: &baseline })
+    Agent::start(env, &Plan { collector: endpoint, jobs: &[cgroups.pattern()], baseline: &baseline })
 }
 
 /// What a job has used of the CPU, as the kernel says.
@@ -339,19 +335,15 @@ fn cpu_ns(job: &Job) -> f64 {
     fs::read_to_string(job.directory("cpuacct").join("cpuacct.usage")).unwrap().trim().parse().unwrap()
 }
 
-#[test]
-fn the_end_of_a_jobs_processes_is_read_while_its_cgroups_are_there() {
-    let test = "the_end_of_a_jobs_processes_is_read_while_its_cgroups_are_there";
-    if !has(test, &NEEDS) {
-        return;
-    }
-    let (site, yard) = (Site::new(), Yard::new());
-    let (collector, endpoint) = collector(&site, &site.endpoint());
-    let agent = seldom(&site, &endpoint, &yard);
+fn final_sample_is_taken_before_the_cgroups_are_removed() {
+    require(&NEEDS);
+    let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
+    let (collector, endpoint) = collector(&env, &env.endpoint());
+    let agent = seldom(&env, &endpoint, &cgroups);
     // A job without steps, and one whose process is in a task of a step, which came later.
     for (id, in_step) in [("flat", false), ("deep", true)] {
-        let job = yard.job(id);
-        agent.must_follow(id, &["v2/cpu.stat"]);
+        let job = cgroups.job(id);
+        agent.must_track(id, &["v2/cpu.stat"]);
         let step = in_step.then(|| job.step("step_0"));
         let task = step.as_ref().map(|step| step.step("task_0"));
         let mut process = Workload::start();
@@ -361,7 +353,7 @@ fn the_end_of_a_jobs_processes_is_read_while_its_cgroups_are_there() {
         let used_ns = cpu_ns(&job);
         // Nothing but the agent's own attention makes it read now: the next deadline is tomorrow's.
         wait_until("the store has all that the job used", || {
-            let mut reader = site.reader();
+            let mut reader = env.reader();
             let Some(row) = stored::job(&mut reader, id) else { return false };
             let samples = stored::samples(&mut reader, Of::Job(row.job_key));
             let usage = samples.get(&("cpu.usage".to_owned(), String::new()));
@@ -369,32 +361,28 @@ fn the_end_of_a_jobs_processes_is_read_while_its_cgroups_are_there() {
         });
         drop((task, step));
         job.remove();
-        let row = stored::wait_for_end(&site, id);
-        let samples = stored::samples(&mut site.reader(), Of::Job(row.job_key));
+        let row = stored::wait_for_end(&env, id);
+        let samples = stored::samples(&mut env.reader(), Of::Job(row.job_key));
         assert!(samples.values().all(|series| series.points.len() >= 2), "{samples:?}");
     }
     agent.daemon.terminate();
     collector.terminate();
 }
 
-#[test]
-fn a_job_is_read_at_its_end_also_while_the_manager_is_held_up() {
-    let test = "a_job_is_read_at_its_end_also_while_the_manager_is_held_up";
-    if !has(test, &NEEDS) {
-        return;
-    }
-    let (site, yard) = (Site::new(), Yard::new());
-    let (collector, endpoint) = collector(&site, &site.endpoint());
-    let agent = seldom(&site, &endpoint, &yard);
+fn final_sample_is_taken_while_the_supervisor_is_blocked() {
+    require(&NEEDS);
+    let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
+    let (collector, endpoint) = collector(&env, &env.endpoint());
+    let agent = seldom(&env, &endpoint, &cgroups);
     // Version 1 knows a process, and version 2 says that the cgroup is empty.
     for (id, controller) in [("one", "cpuacct"), ("two", cgroup::V2)] {
         let readings = || {
-            let mut reader = site.reader();
+            let mut reader = env.reader();
             let Some(row) = stored::job(&mut reader, id) else { return 0 };
             let samples = stored::samples(&mut reader, Of::Job(row.job_key));
             samples.get(&("cpu.usage".to_owned(), String::new())).map_or(0, |series| series.points.len())
         };
-        let job = yard.job_under(id, controller);
+        let job = cgroups.job_under(id, controller);
         wait_until("the job is read at its beginning", || readings() > 0);
         let process = Sleeper::start();
         job.enter(process.pid());
@@ -405,36 +393,32 @@ fn a_job_is_read_at_its_end_also_while_the_manager_is_held_up() {
             std::mem::replace(&mut before, readings()) == readings()
         });
         let Some(manager) = Frozen::new(&agent.daemon.thread("manager")) else {
-            return skip(test, "freezer", "there is no freezer of version 1");
+            skip("freezer", "there is no freezer of version 1");
         };
         drop(process);
         wait_until("the last reading is stored", || readings() > before);
         drop(manager);
         job.remove();
-        stored::wait_for_end(&site, id);
+        stored::wait_for_end(&env, id);
     }
     agent.daemon.terminate();
     collector.terminate();
 }
 
-#[test]
-fn a_job_that_comes_again_is_another_and_one_whose_cgroups_come_again_is_the_same() {
-    let test = "a_job_that_comes_again_is_another_and_one_whose_cgroups_come_again_is_the_same";
-    if !has(test, &NEEDS) {
-        return;
-    }
+fn reused_job_id_is_a_new_job_and_recreated_cgroups_are_not() {
+    require(&NEEDS);
     let node = Node::set(&[("cpu.usage", "20ms")]);
     node.must("start", "5");
     let agent = Detached::of(&node);
     let come_and_go = || {
-        let (job, sleeper) = (node.yard.job("5"), Sleeper::start());
+        let (job, sleeper) = (node.cgroups.job("5"), Sleeper::start());
         job.enter(sleeper.pid());
         wait_until("the job is followed", || node.follows("5"));
         drop(sleeper);
         job.remove();
         wait_until("the job is gone", || !node.follows("5"));
     };
-    let rows = || node.site.reader().jobs().unwrap().iter().filter(|job| job.ended_ns.is_some()).count();
+    let rows = || node.env.reader().jobs().unwrap().iter().filter(|job| job.ended_ns.is_some()).count();
     // Two steps of an allocation, one after the other.
     come_and_go();
     come_and_go();

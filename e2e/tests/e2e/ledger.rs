@@ -1,13 +1,16 @@
 //! The ledger against the samples, in SQL: of each sample that was due it is known what became of it, whatever is killed,
 //! stopped or overflows on the way.
 
-use polymeter_e2e::cgroup::Yard;
+use polymeter_e2e::cgroup::TestCgroups;
 use polymeter_e2e::daemons::{Agent, Plan, collector, collector_with};
 use polymeter_e2e::stored;
+use polymeter_e2e::tests;
 use polymeter_e2e::workload::Sleeper;
-use polymeter_e2e::{Need, Site, has, pause, program, wait_until};
+use polymeter_e2e::{Need, TestEnvironment, pause, program, require, wait_until};
 use rusqlite::Connection;
 use rustix::process::Signal;
+
+tests![ledger_balances_under_faults, ledger_balances_for_a_job_with_changing_cgroups_and_killed_agents,];
 
 /// For each job and for the node there are as many rows as the ledger says, and each line adds up.
 fn assert_balanced(store: &Connection) {
@@ -47,25 +50,22 @@ fn wait_for_acknowledgements(agent: &Agent) {
     wait_until("frames are acknowledged", || agent.count("frames_acknowledged") > before + 3);
 }
 
-#[test]
-fn the_sums_agree_whatever_fails() {
-    if !has("the_sums_agree_whatever_fails", &NEEDS) {
-        return;
-    }
-    let (site, yard) = (Site::new(), Yard::new());
-    let (mut running, endpoint) = collector(&site, "tcp://127.0.0.1:*");
-    let jobs = [yard.job("1"), yard.job("2")];
+fn ledger_balances_under_faults() {
+    require(&NEEDS);
+    let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
+    let (mut running, endpoint) = collector(&env, "tcp://127.0.0.1:*");
+    let jobs = [cgroups.job("1"), cgroups.job("2")];
     let sleeper = Sleeper::start();
     jobs[0].enter(sleeper.pid());
-    let plan = Plan { collector: &endpoint, jobs: &[yard.pattern()], baseline: &BASELINE };
-    let agent = Agent::start_with(&site, &plan, OUTBOX, "");
-    agent.must_follow("1", &["v1/memory.stat"]);
-    agent.must_follow("2", &["v1/memory.stat"]);
+    let plan = Plan { collector: &endpoint, jobs: &[cgroups.pattern()], baseline: &BASELINE };
+    let agent = Agent::start_with(&env, &plan, OUTBOX, "");
+    agent.must_track("1", &["v1/memory.stat"]);
+    agent.must_track("2", &["v1/memory.stat"]);
 
     wait_for_acknowledgements(&agent);
     running.kill();
     wait_for_drops(&agent);
-    (running, _) = collector(&site, &endpoint);
+    (running, _) = collector(&env, &endpoint);
     wait_for_acknowledgements(&agent);
     // A collector that hangs, and an agent that is not let run.
     running.signal(Signal::STOP);
@@ -80,13 +80,13 @@ fn the_sums_agree_whatever_fails() {
     let [first, second] = jobs;
     second.remove();
     wait_for_drops(&agent);
-    (running, _) = collector(&site, &endpoint);
+    (running, _) = collector(&env, &endpoint);
     first.remove();
-    stored::wait_for_end(&site, "1");
-    stored::wait_for_end(&site, "2");
+    stored::wait_for_end(&env, "1");
+    stored::wait_for_end(&env, "2");
     wait_until("no frame waits", || agent.count("outbox_bytes") == 0);
 
-    let store = Connection::open(site.path("store.db")).unwrap();
+    let store = Connection::open(env.path("store.db")).unwrap();
     let count = |sql: &str| number(&store, sql);
     // What the agent says of itself, what the ledger says, and what is there.
     let ledger = |column: &str| count(&format!("SELECT sum({column}) FROM ledger_balance"));
@@ -129,28 +129,25 @@ fn the_sums_agree_whatever_fails() {
     running.terminate();
 }
 
-#[test]
-fn a_job_whose_cgroups_come_and_go_and_whose_agents_are_killed_is_counted() {
-    if !has("a_job_whose_cgroups_come_and_go_and_whose_agents_are_killed_is_counted", &NEEDS) {
-        return;
-    }
-    let (site, yard) = (Site::new(), Yard::new());
-    let (running, endpoint) = collector_with(&site, "tcp://127.0.0.1:*", "silent_after = \"2s\"\n");
-    let plan = Plan { collector: &endpoint, jobs: &[yard.pattern()], baseline: &BASELINE };
-    let store = || Connection::open(site.path("store.db")).unwrap();
+fn ledger_balances_for_a_job_with_changing_cgroups_and_killed_agents() {
+    require(&NEEDS);
+    let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
+    let (running, endpoint) = collector_with(&env, "tcp://127.0.0.1:*", "silent_after = \"2s\"\n");
+    let plan = Plan { collector: &endpoint, jobs: &[cgroups.pattern()], baseline: &BASELINE };
+    let store = || Connection::open(env.path("store.db")).unwrap();
     let mut killed = Vec::new();
     for life in 0..3 {
-        let agent = Agent::start(&site, &plan);
+        let agent = Agent::start(&env, &plan);
         for pause_ms in [0, 20, 150] {
-            let job = yard.job("1");
-            agent.must_follow("1", &["v1/memory.stat"]);
+            let job = cgroups.job("1");
+            agent.must_track("1", &["v1/memory.stat"]);
             wait_for_acknowledgements(&agent);
             job.remove();
             // Before and after the agent has seen that it is gone.
             pause(pause_ms);
         }
-        let job = yard.job("1");
-        agent.must_follow("1", &["v1/memory.stat"]);
+        let job = cgroups.job("1");
+        agent.must_track("1", &["v1/memory.stat"]);
         wait_for_acknowledgements(&agent);
         killed.push(agent.status()["session"].as_str().unwrap().to_owned());
         agent.daemon.kill();
@@ -173,7 +170,7 @@ fn a_job_whose_cgroups_come_and_go_and_whose_agents_are_killed_is_counted() {
         assert_eq!(number(&store, &gaps), 1, "{session}");
     }
     let report =
-        program("polymeter").args(["report", "--job", "1", "--store", &site.store()]).output().unwrap();
+        program("polymeter").args(["report", "--job", "1", "--store", &env.store()]).output().unwrap();
     let said = String::from_utf8(report.stdout).unwrap();
     assert!(said.contains("whose end is unknown: the agent on "), "{said}");
     assert_eq!(said.matches("\n  unknown  ").count(), 1, "{said}");

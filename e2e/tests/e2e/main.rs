@@ -36,3 +36,32 @@ mod slurm;
 mod spool;
 mod unreadable;
 mod watch;
+
+fn main() -> std::process::ExitCode {
+    polymeter_e2e::run(&[
+        bundle::TESTS,
+        capacity::TESTS,
+        control::TESTS,
+        counters::TESTS,
+        delivery::TESTS,
+        everyday::TESTS,
+        faults::TESTS,
+        full_disk::TESTS,
+        jobs::TESTS,
+        leases::TESTS,
+        ledger::TESTS,
+        oar::TESTS,
+        operation::TESTS,
+        outcomes::TESTS,
+        output::TESTS,
+        remote::TESTS,
+        run::TESTS,
+        sampling::TESTS,
+        security::TESTS,
+        service_user::TESTS,
+        slurm::TESTS,
+        spool::TESTS,
+        unreadable::TESTS,
+        watch::TESTS,
+    ])
+}

@@ -6,56 +6,59 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use polymeter_collector::query::Of;
-use polymeter_e2e::cgroup::{self, Yard};
+use polymeter_e2e::cgroup::{self, TestCgroups};
 use polymeter_e2e::daemons::{Plan, ask, collector, configure};
+use polymeter_e2e::tests;
 use polymeter_e2e::workload::{Sleeper, Workload};
-use polymeter_e2e::{Need, Site, has, oar, program, stored, wait_until};
+use polymeter_e2e::{Need, TestEnvironment, oar, program, require, stored, wait_until};
+use polymeter_store::reader::Of;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
+tests![
+    oar_prologue_starts_an_agent_outside_the_job_and_epilogue_takes_a_final_sample,
+    jobs_of_a_real_oar_are_tracked_to_their_end,
+    server_prologue_requests_as_the_owner,
+];
 
 fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/oar").join(name)
 }
 
 /// Runs a script of the first node as OAR does: within the job's cgroups, told the job and its user.
-fn run(site: &Site, name: &str, places: &[PathBuf], told: [&str; 2]) {
+fn run(env: &TestEnvironment, name: &str, places: &[PathBuf], told: [&str; 2]) {
     let enter: String =
         places.iter().map(|place| format!("echo $$ > {}/cgroup.procs; ", place.display())).collect();
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", &format!("{enter} exec \"$0\" \"$@\"")]).arg(script(name)).args(told).arg("/dev/null");
     shell.env("POLYMETER", program("polymeter").get_program());
-    shell.env("POLYMETER_AGENT_CONFIG", site.path("agent.toml"));
-    shell.env("POLYMETER_SOCKET", site.path("agent.sock")).stdout(Stdio::piped()).stderr(Stdio::piped());
+    shell.env("POLYMETER_AGENT_CONFIG", env.path("agent.toml"));
+    shell.env("POLYMETER_SOCKET", env.path("agent.sock")).stdout(Stdio::piped()).stderr(Stdio::piped());
     let output = shell.output().unwrap();
     assert!(output.status.success() && output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
 }
 
 /// The agent that a prologue has started.
-fn agent_of(site: &Site) -> Pid {
-    let stream = UnixStream::connect(site.path("agent.sock")).unwrap();
+fn agent_of(env: &TestEnvironment) -> Pid {
+    let stream = UnixStream::connect(env.path("agent.sock")).unwrap();
     rustix::net::sockopt::socket_peercred(stream).unwrap().pid
 }
 
-#[test]
-fn a_prologue_within_the_job_starts_an_agent_outside_and_an_epilogue_reads_once_more() {
-    let test = "a_prologue_within_the_job_starts_an_agent_outside_and_an_epilogue_reads_once_more";
-    if !has(test, &[Need::Root, Need::Cgroup1, Need::Cgroup2]) {
-        return;
-    }
-    let (site, yard) = (Site::new(), Yard::new());
-    let (collector, endpoint) = collector(&site, &site.endpoint());
+fn oar_prologue_starts_an_agent_outside_the_job_and_epilogue_takes_a_final_sample() {
+    require(&[Need::Root, Need::Cgroup1, Need::Cgroup2]);
+    let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
+    let (collector, endpoint) = collector(&env, &env.endpoint());
     // As OAR names them: the user, an underscore, the number.
-    let jobs = [format!("{}/job_{{user}}_{{number}}", yard.name)];
-    configure(&site, &Plan { collector: &endpoint, jobs: &jobs, baseline: &[("cpu.usage", "1d")] });
-    let job = yard.job("root_71");
+    let jobs = [format!("{}/job_{{user}}_{{number}}", cgroups.name)];
+    configure(&env, &Plan { collector: &endpoint, jobs: &jobs, baseline: &[("cpu.usage", "1d")] });
+    let job = cgroups.job("root_71");
     let sleeper = Sleeper::start();
     job.enter(sleeper.pid());
-    let run = |name: &str| run(&site, name, &job.places, ["71", "root"]);
+    let run = |name: &str| run(&env, name, &job.places, ["71", "root"]);
     run("prologue");
-    let agent = agent_of(&site);
-    let cgroups = fs::read_to_string(format!("/proc/{}/cgroup", agent.as_raw_nonzero())).unwrap();
+    let agent = agent_of(&env);
+    let membership = fs::read_to_string(format!("/proc/{}/cgroup", agent.as_raw_nonzero())).unwrap();
     let samples = || {
-        let status = ask(&site.path("agent.sock"), "{\"verb\":\"status\"}\n");
+        let status = ask(&env.path("agent.sock"), "{\"verb\":\"status\"}\n");
         let subjects = status["subjects"].as_array().unwrap();
         let of_job = subjects.iter().find(|subject| subject["job"] == "71");
         of_job.and_then(|subject| subject["sources"][0]["reads"].as_u64()).unwrap_or(0)
@@ -66,10 +69,10 @@ fn a_prologue_within_the_job_starts_an_agent_outside_and_an_epilogue_reads_once_
     wait_until("the job is read once more", || samples() > before);
     drop(sleeper);
     job.remove();
-    let row = stored::wait_for_end(&site, "71");
+    let row = stored::wait_for_end(&env, "71");
     kill_process(agent, Signal::KILL).unwrap();
     assert_eq!((row.owner.as_deref(), row.owner_uid), (Some("root"), Some(0)));
-    assert!(!cgroups.contains(&yard.name), "{cgroups}");
+    assert!(!membership.contains(&cgroups.name), "{membership}");
     collector.terminate();
 }
 
@@ -82,9 +85,9 @@ struct Running {
 
 impl Running {
     /// Has OAR start a job, and its prologue run before the user's process does.
-    fn start(site: &Site, node: &oar::Node, id: &'static str, with_memory: bool) -> Self {
+    fn start(env: &TestEnvironment, node: &oar::Node, id: &'static str, with_memory: bool) -> Self {
         let places = node.start_job(id, with_memory);
-        run(site, "prologue", &places, [id, oar::USER.0]);
+        run(env, "prologue", &places, [id, oar::USER.0]);
         let mut process = Workload::start();
         for place in &places {
             fs::write(place.join("cgroup.procs"), process.pid().to_string()).unwrap();
@@ -94,13 +97,13 @@ impl Running {
     }
 
     /// Ends it as OAR does, and says what the job had used of the CPU before the epilogue and after it, in nanoseconds.
-    fn end(self, site: &Site) -> (f64, f64) {
+    fn end(self, env: &TestEnvironment) -> (f64, f64) {
         let cpuacct =
             self.places.iter().find(|place| place.starts_with(cgroup::root("cpuacct").unwrap())).unwrap();
         let used_ns = || fs::read_to_string(cpuacct.join("cpuacct.usage")).unwrap().trim().parse().unwrap();
         drop(self.process);
         let before = used_ns();
-        run(site, "epilogue", &self.places, [self.id, oar::USER.0]);
+        run(env, "epilogue", &self.places, [self.id, oar::USER.0]);
         let after = used_ns();
         self.places.iter().for_each(|place| cgroup::remove(place).unwrap());
         (before, after)
@@ -109,28 +112,24 @@ impl Running {
 
 /// Two jobs of one user at once, of which the second alone has the memory controller. The agent is not told where OAR's cgroups
 /// are.
-#[test]
-fn jobs_whose_cgroups_a_real_oar_has_made_are_followed_to_their_end() {
-    let test = "jobs_whose_cgroups_a_real_oar_has_made_are_followed_to_their_end";
-    if !has(test, &[Need::Root, Need::Cgroup1, Need::Mounts, Need::Oar]) {
-        return;
-    }
-    let site = Site::new();
-    let (collector, endpoint) = collector(&site, &site.endpoint());
+fn jobs_of_a_real_oar_are_tracked_to_their_end() {
+    require(&[Need::Root, Need::Cgroup1, Need::Mounts, Need::Oar]);
+    let env = TestEnvironment::new();
+    let (collector, endpoint) = collector(&env, &env.endpoint());
     let configuration = format!(
         "collector = \"{endpoint}\"\nsocket = \"{}\"\n[baseline]\n\"cpu.usage\" = \"1d\"\n\"memory.current\" = \"1d\"\n",
-        site.path("agent.sock").display()
+        env.path("agent.sock").display()
     );
-    fs::write(site.path("agent.toml"), configuration).unwrap();
+    fs::write(env.path("agent.toml"), configuration).unwrap();
     let node = oar::Node::new();
     let jobs = [("4711", false), ("4712", true)];
-    let running = jobs.map(|(id, with_memory)| Running::start(&site, &node, id, with_memory));
-    let agent = agent_of(&site);
-    let used = running.map(|job| job.end(&site));
+    let running = jobs.map(|(id, with_memory)| Running::start(&env, &node, id, with_memory));
+    let agent = agent_of(&env);
+    let used = running.map(|job| job.end(&env));
     for ((id, with_memory), (least, most)) in jobs.into_iter().zip(used) {
-        let row = stored::wait_for_end(&site, id);
+        let row = stored::wait_for_end(&env, id);
         assert_eq!((row.owner.as_deref(), row.owner_uid), (Some(oar::USER.0), Some(oar::USER.1)));
-        let samples = stored::samples(&mut site.reader(), Of::Job(row.job_key));
+        let samples = stored::samples(&mut env.reader(), Of::Job(row.job_key));
         let series = |metric: &str| samples.get(&(metric.to_owned(), String::new()));
         let last = series("cpu.usage").unwrap().points.last().unwrap().1;
         assert!((least..=most).contains(&last), "job {id}: {last} ns, not {least} to {most}");
@@ -143,8 +142,7 @@ fn jobs_whose_cgroups_a_real_oar_has_made_are_followed_to_their_end() {
 /// What `oarstat -f -j` says of a job.
 const OARSTAT: &str = "#!/bin/sh\ncat <<'TOLD'\nJob_Id: 71\n    project = default\n    owner = zoe\n    types = besteffort, polymeter=cpu.*=10ms,perf.instructions=100ms for 1h, day\n    assigned_hostnames = n1+n2\nTOLD\n";
 
-#[test]
-fn a_server_prologue_asks_as_the_owner_for_what_she_wished() {
+fn server_prologue_requests_as_the_owner() {
     let directory = tempfile::tempdir().unwrap();
     let make = |name: &str, text: &str| {
         let path = directory.path().join(name);

@@ -6,13 +6,23 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Output};
 
-use polymeter_collector::query::{Of, PlanChangeRow};
-use polymeter_e2e::cgroup::{Job, Yard};
+use polymeter_e2e::cgroup::{Job, TestCgroups};
 use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector, configure};
+use polymeter_e2e::tests;
 use polymeter_e2e::workload::{self, Sleeper};
-use polymeter_e2e::{Need, Site, has, program, stored, wait_until};
+use polymeter_e2e::{Need, TestEnvironment, program, require, stored, wait_until};
+use polymeter_store::reader::{Of, PlanChangeRow};
 use rustix::process::Signal;
 use serde_json::{Value, json};
+
+tests![
+    all_configuration_errors_are_reported_together,
+    invalid_configuration_keeps_the_previous_one,
+    reloaded_period_takes_effect,
+    status_and_jobs_as_text_and_json,
+    every_request_is_answered,
+    users_cannot_register_jobs_or_flush,
+];
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 
@@ -20,13 +30,12 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// What `polymeter` answers about the agent of a site.
-fn polymeter(site: &Site, verb: &str, more: &[&str]) -> Output {
-    program("polymeter").args([verb, "--socket"]).arg(site.path("agent.sock")).args(more).output().unwrap()
+/// What `polymeter` answers about the agent of an environment.
+fn polymeter(env: &TestEnvironment, verb: &str, more: &[&str]) -> Output {
+    program("polymeter").args([verb, "--socket"]).arg(env.path("agent.sock")).args(more).output().unwrap()
 }
 
-#[test]
-fn all_faults_of_a_configuration_are_told_at_once() {
+fn all_configuration_errors_are_reported_together() {
     let directory = tempfile::tempdir().unwrap();
     let config = directory.path().join("agent.toml");
     let check = |text: &str| {
@@ -69,41 +78,41 @@ fn all_faults_of_a_configuration_are_told_at_once() {
 
 /// A collector, an agent, and a job with a process that it samples.
 struct Scene {
-    site: Site,
+    env: TestEnvironment,
     collector: Daemon,
     endpoint: String,
     agent: Agent,
-    yard: Yard,
+    cgroups: TestCgroups,
     job: Job,
     _sleeper: Sleeper,
 }
 
 impl Scene {
     fn set(baseline: &[(&str, &str)]) -> Self {
-        let (site, yard) = (Site::new(), Yard::new());
-        let (collector, endpoint) = collector(&site, &site.endpoint());
-        let (job, sleeper) = (yard.job("1"), Sleeper::start());
+        let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
+        let (collector, endpoint) = collector(&env, &env.endpoint());
+        let (job, sleeper) = (cgroups.job("1"), Sleeper::start());
         job.enter(sleeper.pid());
-        let plan = Plan { collector: &endpoint, jobs: &[yard.pattern()], baseline };
-        let agent = Agent::start(&site, &plan);
-        agent.must_follow("1", &["v2/cpu.stat"]);
-        Self { site, collector, endpoint, agent, yard, job, _sleeper: sleeper }
+        let plan = Plan { collector: &endpoint, jobs: &[cgroups.pattern()], baseline };
+        let agent = Agent::start(&env, &plan);
+        agent.must_track("1", &["v2/cpu.stat"]);
+        Self { env, collector, endpoint, agent, cgroups, job, _sleeper: sleeper }
     }
 
     /// Writes another configuration, and has the agent read it.
     fn reload(&self, baseline: &[(&str, &str)]) {
-        let plan = Plan { collector: &self.endpoint, jobs: &[self.yard.pattern()], baseline };
-        configure(&self.site, &plan);
+        let plan = Plan { collector: &self.endpoint, jobs: &[self.cgroups.pattern()], baseline };
+        configure(&self.env, &plan);
         self.agent.daemon.signal(Signal::HUP);
     }
 
     fn must_say(&self, words: &str) {
-        wait_until(&format!("the agent says `{words}`"), || self.agent.daemon.said().contains(words));
+        wait_until(&format!("the agent says `{words}`"), || self.agent.daemon.log().contains(words));
     }
 
     /// The times of a metric of the job in the store.
     fn times_us(&self, metric: &str) -> Vec<i64> {
-        let mut reader = self.site.reader();
+        let mut reader = self.env.reader();
         let Some(job) = stored::job(&mut reader, "1") else { return Vec::new() };
         let samples = stored::samples(&mut reader, Of::Job(job.job_key));
         let series = samples.get(&(metric.to_owned(), String::new()));
@@ -112,7 +121,7 @@ impl Scene {
 
     /// The changes of a metric's period in the store.
     fn plan_changes(&self, metric: &str) -> Vec<PlanChangeRow> {
-        let mut reader = self.site.reader();
+        let mut reader = self.env.reader();
         let Some(job) = stored::job(&mut reader, "1") else { return Vec::new() };
         let mut changes = reader.plan_changes(Some(job.job_key)).unwrap();
         changes.retain(|change| change.metric == metric);
@@ -120,11 +129,8 @@ impl Scene {
     }
 }
 
-#[test]
-fn a_bad_configuration_leaves_the_old_one_in_force() {
-    if !has("a_bad_configuration_leaves_the_old_one_in_force", &NEEDS) {
-        return;
-    }
+fn invalid_configuration_keeps_the_previous_one() {
+    require(&NEEDS);
     let mut scene = Scene::set(&[("cpu.usage", "10ms")]);
     scene.reload(&[("cpu.usage", "10ms"), ("cpu.usge", "1ms")]);
     scene.must_say("the old one stays in force");
@@ -133,8 +139,8 @@ fn a_bad_configuration_leaves_the_old_one_in_force() {
     wait_until("sampling goes on", || scene.agent.count("taken") > before + 20);
     assert!(scene.agent.daemon.runs());
     scene.job.remove();
-    stored::wait_for_end(&scene.site, "1");
-    let mut reader = scene.site.reader();
+    stored::wait_for_end(&scene.env, "1");
+    let mut reader = scene.env.reader();
     let job = stored::job(&mut reader, "1").unwrap();
     let changes = reader.plan_changes(Some(job.job_key)).unwrap();
     assert!(changes.iter().all(|change| change.cause != "reload"), "{changes:?}");
@@ -142,13 +148,10 @@ fn a_bad_configuration_leaves_the_old_one_in_force() {
     scene.collector.terminate();
 }
 
-#[test]
-fn a_new_period_is_in_force_and_in_the_data() {
+fn reloaded_period_takes_effect() {
     /// The long period, in microseconds.
     const LONG_US: i64 = 500_000;
-    if !has("a_new_period_is_in_force_and_in_the_data", &NEEDS) {
-        return;
-    }
+    require(&NEEDS);
     let perf = ("perf.task_clock", "20ms");
     let scene = Scene::set(&[("cpu.usage", "500ms"), perf]);
     let changes = scene.plan_changes("cpu.usage");
@@ -176,63 +179,57 @@ fn a_new_period_is_in_force_and_in_the_data() {
     wait_until("there are samples at the last period", || later().len() > 3);
     assert!(later().windows(2).all(|pair| pair[0] / LONG_US < pair[1] / LONG_US), "{:?}", later());
     // Events that were counted all the time go on counting.
-    let job = stored::job(&mut scene.site.reader(), "1").unwrap();
-    let samples = stored::samples(&mut scene.site.reader(), Of::Job(job.job_key));
+    let job = stored::job(&mut scene.env.reader(), "1").unwrap();
+    let samples = stored::samples(&mut scene.env.reader(), Of::Job(job.job_key));
     if let Some(clock) = samples.get(&("perf.task_clock".to_owned(), String::new())) {
         assert!(clock.points.windows(2).all(|pair| pair[0].1 <= pair[1].1), "{clock:?}");
     }
     scene.job.remove();
-    stored::wait_for_end(&scene.site, "1");
+    stored::wait_for_end(&scene.env, "1");
     scene.agent.daemon.terminate();
     scene.collector.terminate();
 }
 
-#[test]
-fn status_and_jobs_are_for_people_and_for_programs() {
-    if !has("status_and_jobs_are_for_people_and_for_programs", &NEEDS) {
-        return;
-    }
+fn status_and_jobs_as_text_and_json() {
+    require(&NEEDS);
     // What is not taken out of the scene lives as long as it.
     let scene = Scene::set(&[("cpu.*", "20ms"), ("perf.cpu_cycles", "1s")]);
-    let Scene { site, collector, agent, job, .. } = scene;
-    let said = polymeter(&site, "status", &[]);
+    let Scene { env, collector, agent, job, .. } = scene;
+    let said = polymeter(&env, "status", &[]);
     let status = text(&said.stdout);
     assert!(said.status.success(), "{}", text(&said.stderr));
     for wanted in ["session", "taken", "missed", "acknowledged", "job 1", "v2/cpu.stat"] {
         assert!(status.contains(wanted), "no `{wanted}` in:\n{status}");
     }
-    let status: Value = serde_json::from_slice(&polymeter(&site, "status", &["--json"]).stdout).unwrap();
+    let status: Value = serde_json::from_slice(&polymeter(&env, "status", &["--json"]).stdout).unwrap();
     let counts = &status["counts"];
     let number = |name: &str| counts[name].as_u64().unwrap();
     assert!(number("taken") > 0 && number("due") >= number("taken"), "{counts}");
     assert_eq!(number("due"), number("taken") + number("missed") + number("absent"));
 
-    let jobs = text(&polymeter(&site, "jobs", &[]).stdout);
+    let jobs = text(&polymeter(&env, "jobs", &[]).stdout);
     assert_eq!(jobs.lines().count(), 2, "{jobs}");
-    let jobs: Value = serde_json::from_slice(&polymeter(&site, "jobs", &["--json"]).stdout).unwrap();
+    let jobs: Value = serde_json::from_slice(&polymeter(&env, "jobs", &["--json"]).stdout).unwrap();
     assert_eq!((jobs.as_array().unwrap().len(), &jobs[0]["job"]), (1, &json!("1")));
     job.remove();
     wait_until("the job is forgotten", || agent.jobs().is_empty());
-    assert_eq!(text(&polymeter(&site, "jobs", &[]).stdout), "no job is followed\n");
+    assert_eq!(text(&polymeter(&env, "jobs", &[]).stdout), "no job is followed\n");
     agent.daemon.terminate();
     collector.terminate();
     for verb in ["status", "jobs"] {
-        let gone = polymeter(&site, verb, &[]);
+        let gone = polymeter(&env, verb, &[]);
         assert_eq!(gone.status.code(), Some(3));
         assert!(text(&gone.stderr).contains("is polymeter-agent running?") && gone.stdout.is_empty());
     }
 }
 
-#[test]
 fn every_request_is_answered() {
-    if !has("every_request_is_answered", &NEEDS) {
-        return;
-    }
-    let (site, yard) = (Site::new(), Yard::new());
-    let (collector, endpoint) = collector(&site, &site.endpoint());
+    require(&NEEDS);
+    let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
+    let (collector, endpoint) = collector(&env, &env.endpoint());
     let agent =
-        Agent::start(&site, &Plan { collector: &endpoint, jobs: &[], baseline: &[("cpu.usage", "50ms")] });
-    let (job, sleeper) = (yard.job("x"), Sleeper::start());
+        Agent::start(&env, &Plan { collector: &endpoint, jobs: &[], baseline: &[("cpu.usage", "50ms")] });
+    let (job, sleeper) = (cgroups.job("x"), Sleeper::start());
     job.enter(sleeper.pid());
 
     let stream = UnixStream::connect(&agent.socket).unwrap();
@@ -263,15 +260,15 @@ fn every_request_is_answered() {
     let answer = ask(&register.to_string());
     assert_eq!(answer["answer"], "registered", "{answer}");
     assert_eq!(ask(&register.to_string())["code"], "known_job");
-    agent.must_follow("x", &["v2/cpu.stat", "v1/pids.current"]);
+    agent.must_track("x", &["v2/cpu.stat", "v1/pids.current"]);
     assert_eq!(ask(r#"{"verb": "flush"}"#)["answer"], "done");
     assert_eq!(ask(r#"{"verb": "unregister", "job": "x"}"#)["answer"], "done");
     assert_eq!(ask(r#"{"verb": "unregister", "job": "x"}"#)["code"], "unknown_job");
 
-    let ended = stored::wait_for_end(&site, "x");
+    let ended = stored::wait_for_end(&env, "x");
     let owner = (ended.owner.as_deref(), ended.owner_uid, ended.cluster.as_deref());
     assert_eq!(owner, (Some("ada"), Some(1000), Some("lab")));
-    let mut reader = site.reader();
+    let mut reader = env.reader();
     let changes = reader.plan_changes(Some(ended.job_key)).unwrap();
     let of = |metric: &str| changes.iter().find(|change| change.metric == metric).unwrap();
     assert_eq!(
@@ -284,19 +281,16 @@ fn every_request_is_answered() {
     collector.terminate();
 }
 
-#[test]
-fn an_ordinary_user_is_refused() {
-    if !has("an_ordinary_user_is_refused", &[Need::Root]) {
-        return;
-    }
-    let site = Site::new();
+fn users_cannot_register_jobs_or_flush() {
+    require(&[Need::Root]);
+    let env = TestEnvironment::new();
     let open = |path: &std::path::Path| fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
-    open(site.path("").as_path());
+    open(env.path("").as_path());
     let agent = Agent::start(
-        &site,
-        &Plan { collector: &site.endpoint(), jobs: &[], baseline: &[("node.load1", "1s")] },
+        &env,
+        &Plan { collector: &env.endpoint(), jobs: &[], baseline: &[("node.load1", "1s")] },
     );
-    let asker = site.path("asker");
+    let asker = env.path("asker");
     fs::copy(workload::program(), &asker).unwrap();
     open(&asker);
     let register = json!({"verb": "register", "job": "x", "uid": 0, "process": agent.daemon.pid()});

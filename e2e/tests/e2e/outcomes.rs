@@ -6,44 +6,53 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use polymeter_collector::query::JobRow;
-use polymeter_e2e::cgroup::{Job, Yard};
+use polymeter_e2e::cgroup::{Job, TestCgroups};
 use polymeter_e2e::daemons::{Agent, Daemon, Plan, ask, collector_with};
+use polymeter_e2e::tests;
 use polymeter_e2e::workload::Sleeper;
-use polymeter_e2e::{Need, Site, has, program, stored, wait_until};
+use polymeter_e2e::{Need, TestEnvironment, program, require, stored, wait_until};
+use polymeter_store::reader::JobRow;
 use serde_json::{Value, json};
+
+tests![
+    discovered_owner_is_stored_and_can_control_the_job,
+    only_the_scheduler_reports_job_outcomes,
+    refused_requests_are_recorded,
+    misleading_names_are_refused_everywhere,
+    every_refusal_has_one_reason,
+];
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 /// A user of every Debian, as whom the scheduler's controller runs.
 const SCHEDULER: (u32, &str) = (5, "games");
-const ADA: u32 = 64_001;
-const BOB: u32 = 64_002;
+const OWNER: u32 = 64_001;
+const OTHER_USER: u32 = 64_002;
 
 /// An agent that finds jobs by their cgroups, a collector with a door, and the command where ordinary users can run it.
 struct Scene {
     // In the order in which they go: the daemons before the place where they write.
     agent: Agent,
     collector: Daemon,
-    yard: Yard,
+    cgroups: TestCgroups,
     /// The collector's socket.
     socket: PathBuf,
     command: PathBuf,
-    site: Site,
+    env: TestEnvironment,
 }
 
 impl Scene {
     fn set() -> Self {
-        let (site, yard) = (Site::new(), Yard::new());
-        let socket = site.path("control.sock");
+        let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
+        let socket = env.path("control.sock");
         let more =
             format!("control_socket = \"{}\"\nscheduler_user = \"{}\"\n", socket.display(), SCHEDULER.1);
-        let (collector, endpoint) = collector_with(&site, &site.endpoint(), &more);
-        let (jobs, baseline) = ([yard.pattern()], [("cpu.usage", "100ms")]);
-        let agent = Agent::start(&site, &Plan { collector: &endpoint, jobs: &jobs, baseline: &baseline });
-        fs::set_permissions(site.path(""), PermissionsExt::from_mode(0o755)).unwrap();
-        let command = site.path("polymeter");
+        let (collector, endpoint) = collector_with(&env, &env.endpoint(), &more);
+        let (jobs, baseline) = ([cgroups.pattern()], [("cpu.usage", "100ms")]);
+        let agent = Agent::start(&env, &Plan { collector: &endpoint, jobs: &jobs, baseline: &baseline });
+        fs::set_permissions(env.path(""), PermissionsExt::from_mode(0o755)).unwrap();
+        let command = env.path("polymeter");
         fs::copy(program("polymeter").get_program(), &command).unwrap();
-        Self { agent, collector, yard, socket, command, site }
+        Self { agent, collector, cgroups, socket, command, env }
     }
 
     /// The command as a user types it.
@@ -56,53 +65,47 @@ impl Scene {
 
     /// Starts a job whose process is a user's.
     fn job(&self, id: &str, uid: u32) -> (Job, Sleeper) {
-        let (job, sleeper) = (self.yard.job(id), Sleeper::start_as(uid));
+        let (job, sleeper) = (self.cgroups.job(id), Sleeper::start_as(uid));
         job.enter(sleeper.pid());
         (job, sleeper)
     }
 
     fn row(&self, id: &str) -> JobRow {
-        wait_until(&format!("job {id} is stored"), || stored::job(&mut self.site.reader(), id).is_some());
-        stored::job(&mut self.site.reader(), id).unwrap()
+        wait_until(&format!("job {id} is stored"), || stored::job(&mut self.env.reader(), id).is_some());
+        stored::job(&mut self.env.reader(), id).unwrap()
     }
 
     fn end(self, job: Job, id: &str) {
         job.remove();
-        stored::wait_for_end(&self.site, id);
+        stored::wait_for_end(&self.env, id);
         self.agent.daemon.terminate();
         self.collector.terminate();
     }
 }
 
-#[test]
-fn an_owner_found_by_the_processes_is_stored_and_may_control_the_job_from_anywhere() {
-    if !has("an_owner_found_by_the_processes_is_stored_and_may_control_the_job_from_anywhere", &NEEDS) {
-        return;
-    }
+fn discovered_owner_is_stored_and_can_control_the_job() {
+    require(&NEEDS);
     let scene = Scene::set();
-    let (job, sleeper) = scene.job("7", ADA);
-    wait_until("the owner is stored", || scene.row("7").owner_uid == Some(ADA.into()));
+    let (job, sleeper) = scene.job("7", OWNER);
+    wait_until("the owner is stored", || scene.row("7").owner_uid == Some(OWNER.into()));
     let socket = scene.socket.to_str().unwrap();
     let plan = |uid: u32| scene.user(uid, &["plan", "--job", "7", "--collector", socket, "--json"]);
-    wait_until("the owner may ask through the collector", || plan(ADA).status.success());
-    assert_eq!(plan(BOB).status.code(), Some(1), "and nobody else");
+    wait_until("the owner may ask through the collector", || plan(OWNER).status.success());
+    assert_eq!(plan(OTHER_USER).status.code(), Some(1), "and nobody else");
     drop(sleeper);
     scene.end(job, "7");
 }
 
-#[test]
-fn a_job_ends_as_its_scheduler_says_and_nobody_else_may() {
-    if !has("a_job_ends_as_its_scheduler_says_and_nobody_else_may", &NEEDS) {
-        return;
-    }
+fn only_the_scheduler_reports_job_outcomes() {
+    require(&NEEDS);
     let scene = Scene::set();
-    let (job, sleeper) = scene.job("8", ADA);
+    let (job, sleeper) = scene.job("8", OWNER);
     let state = |uid: u32, id: &str, state: &str, more: &[&str]| {
         let words = [&["job", "state", "--strict", "--job", id, "--state", state], more].concat();
         scene.user(uid, &words).status.code().unwrap()
     };
     scene.row("8");
-    for uid in [ADA, BOB] {
+    for uid in [OWNER, OTHER_USER] {
         assert_eq!(state(uid, "8", "COMPLETED", &[]), 1, "not even the owner");
         assert_eq!(state(uid, "missing", "COMPLETED", &[]), 1);
     }
@@ -111,7 +114,9 @@ fn a_job_ends_as_its_scheduler_says_and_nobody_else_may() {
     let said = |job: &str| {
         let socket = scene.socket.to_str().unwrap().to_owned();
         let words = ["plan", "--job", job, "--collector", socket.as_str()];
-        String::from_utf8(scene.user(BOB, &words).stderr).unwrap().replace(&format!("job {job}"), "job JOB")
+        String::from_utf8(scene.user(OTHER_USER, &words).stderr)
+            .unwrap()
+            .replace(&format!("job {job}"), "job JOB")
     };
     assert_eq!(said("8"), said("missing"));
     assert_eq!(scene.row("8").state, None, "what is not known is not stored");
@@ -127,27 +132,24 @@ fn a_job_ends_as_its_scheduler_says_and_nobody_else_may() {
     assert_eq!(state(0, "8", "OUT_OF_MEMORY", &["--exit-signal", "125"]), 0);
     drop(sleeper);
     let report = || {
-        let store = format!("sqlite:{}", scene.site.path("store.db").display());
+        let store = format!("sqlite:{}", scene.env.path("store.db").display());
         let output = program("polymeter").args(["report", "--store", &store, "--job", "8"]).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
     job.remove();
-    stored::wait_for_end(&scene.site, "8");
+    stored::wait_for_end(&scene.env, "8");
     let report = report();
     assert!(report.lines().next().unwrap().contains("ran out of memory"), "{report}");
     scene.agent.daemon.terminate();
     scene.collector.terminate();
 }
 
-#[test]
-fn a_refused_request_is_in_the_plan_the_store_and_the_report() {
-    if !has("a_refused_request_is_in_the_plan_the_store_and_the_report", &NEEDS) {
-        return;
-    }
+fn refused_requests_are_recorded() {
+    require(&NEEDS);
     let scene = Scene::set();
     let start = |job: &str, request: &str, strict: bool| {
         let mut command = program("polymeter");
-        command.args(["job", "start", "--no-agent", "--job", job, "--uid", &ADA.to_string(), "--socket"]);
+        command.args(["job", "start", "--no-agent", "--job", job, "--uid", &OWNER.to_string(), "--socket"]);
         command.arg(&scene.agent.socket).args(["--wishes", request]).args(strict.then_some("--strict"));
         command.env_remove("SLURM_JOB_ID").env_remove("OAR_JOB_ID").output().unwrap().status.code().unwrap()
     };
@@ -155,7 +157,7 @@ fn a_refused_request_is_in_the_plan_the_store_and_the_report() {
     assert_eq!((start("2", "cpu.usge=1s", false), start("2", "cpu.usge=1s", true)), (0, 1));
     // What is refused when the job is there already is refused at once; what is refused later is shown later.
     assert_eq!(start("9", "cpu.usage=100us, memory.current=10ms", true), 0);
-    let (job, sleeper) = scene.job("9", ADA);
+    let (job, sleeper) = scene.job("9", OWNER);
     let plan = || scene.agent.ask(&json!({"verb": "plan", "job": "9"}))["refused"].clone();
     wait_until("the plan shows what is refused", || plan().as_array().is_some_and(|lines| lines.len() == 2));
     let refused = plan();
@@ -163,21 +165,21 @@ fn a_refused_request_is_in_the_plan_the_store_and_the_report() {
     assert!(refused[0]["reason"].as_str().unwrap().contains("1ms"), "{refused}");
     assert_eq!(start("9", "cpu.usage=100us", true), 1, "the job is there");
     assert_eq!(start("9", "slower", true), 1);
-    let text = scene.user(ADA, &["plan", "--job", "9", "--socket", scene.agent.socket.to_str().unwrap()]);
+    let text = scene.user(OWNER, &["plan", "--job", "9", "--socket", scene.agent.socket.to_str().unwrap()]);
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(text.contains("request cpu.usage=100us refused: "), "{text}");
     assert!(text.contains("request slower refused: "), "{text}");
     let key = scene.row("9").job_key;
-    let rows = || scene.site.reader().refused_requests(key).unwrap();
+    let rows = || scene.env.reader().refused_requests(key).unwrap();
     wait_until("the store has what is refused", || rows().len() == 3);
     let row = rows().into_iter().find(|row| row.request == "cpu.usage").unwrap();
     assert_eq!((row.period_us, row.by.as_deref()), (Some(100), Some("uid 64001")));
-    let changes = scene.site.reader().plan_changes(Some(key)).unwrap();
+    let changes = scene.env.reader().plan_changes(Some(key)).unwrap();
     assert!(changes.iter().all(|change| change.cause != "refused"), "{changes:?}");
     drop(sleeper);
     job.remove();
-    stored::wait_for_end(&scene.site, "9");
-    let store = format!("sqlite:{}", scene.site.path("store.db").display());
+    stored::wait_for_end(&scene.env, "9");
+    let store = format!("sqlite:{}", scene.env.path("store.db").display());
     let report = |more: &[&str]| {
         let mut command = program("polymeter");
         let output = command.args(["report", "--store", &store, "--job", "9"]).args(more).output().unwrap();
@@ -199,13 +201,10 @@ const HOSTILE: [(&str, &str); 5] = [
     (" \u{3000} ", "blank"),
 ];
 
-#[test]
-fn names_that_deceive_are_refused_at_every_entrance() {
-    if !has("names_that_deceive_are_refused_at_every_entrance", &NEEDS) {
-        return;
-    }
+fn misleading_names_are_refused_everywhere() {
+    require(&NEEDS);
     let scene = Scene::set();
-    let (job, sleeper) = scene.job("5", ADA);
+    let (job, sleeper) = scene.job("5", OWNER);
     scene.row("5");
     for (name, why) in HOSTILE {
         for request in [
@@ -239,13 +238,10 @@ fn names_that_deceive_are_refused_at_every_entrance() {
 }
 
 /// What an administrator who wants to see reads in the text of a command's fault.
-#[test]
-fn every_refusal_has_a_reason_and_no_reason_is_repeated() {
-    if !has("every_refusal_has_a_reason_and_no_reason_is_repeated", &NEEDS) {
-        return;
-    }
+fn every_refusal_has_one_reason() {
+    require(&NEEDS);
     let scene = Scene::set();
-    let (job, sleeper) = scene.job("4", ADA);
+    let (job, sleeper) = scene.job("4", OWNER);
     scene.row("4");
     let set = |plan: Value| scene.agent.ask(&json!({"verb": "set", "job": "4", "plan": plan}));
     let nothing = set(json!({"node.*": "1s"}));

@@ -6,7 +6,20 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use polymeter_e2e::program;
+use polymeter_e2e::{skip, tests};
 use serde_json::Value;
+
+tests![
+    unwritable_result_is_an_error,
+    closed_pipe_is_not_an_error,
+    unwritable_report_is_refused_before_the_run,
+    json_errors_state_the_cause,
+    fatal_errors_start_with_error,
+    advice_names_existing_options,
+    unknown_job_reveals_no_other_jobs,
+    untrusted_text_is_escaped,
+    reports_fit_eighty_columns,
+];
 
 fn polymeter(arguments: &[&str]) -> Command {
     let mut command = program("polymeter");
@@ -42,8 +55,7 @@ fn store(directory: &Path) -> (String, String) {
     (format!("sqlite:{}", path.display()), report["job"].as_str().unwrap().to_owned())
 }
 
-#[test]
-fn a_result_that_cannot_be_written_is_an_error() {
+fn unwritable_result_is_an_error() {
     let directory = tempfile::tempdir().unwrap();
     let (store, job) = store(directory.path());
     let bundle = directory.path().join("bundle");
@@ -75,8 +87,7 @@ fn a_result_that_cannot_be_written_is_an_error() {
     assert_eq!(told.status.code(), Some(7), "the status is the command's");
 }
 
-#[test]
-fn a_reader_that_has_seen_enough_is_no_error() {
+fn closed_pipe_is_not_an_error() {
     for arguments in [["metrics", "*"], ["completions", "bash"]] {
         let (reader, writer) = io::pipe().unwrap();
         drop(reader);
@@ -85,8 +96,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
     }
 }
 
-#[test]
-fn a_report_that_has_no_place_is_refused_before_anything_runs() {
+fn unwritable_report_is_refused_before_the_run() {
     let directory = tempfile::tempdir().unwrap();
     let witness = directory.path().join("ran");
     let told = polymeter(&["run", "--report", "/nowhere/report", "touch"]).arg(&witness).output().unwrap();
@@ -94,8 +104,7 @@ fn a_report_that_has_no_place_is_refused_before_anything_runs() {
     assert!(text(&told.stderr).contains("/nowhere/report") && !witness.exists());
 }
 
-#[test]
-fn programs_are_told_in_json_why_not() {
+fn json_errors_state_the_cause() {
     let socket = ["--socket", "/nowhere", "--json"];
     let wrong: [(&[&str], &[&str], i32, &str); 14] = [
         (&["status"], &socket, 3, "unreachable"),
@@ -139,8 +148,7 @@ fn programs_are_told_in_json_why_not() {
     }
 }
 
-#[test]
-fn a_fatal_error_is_called_an_error() {
+fn fatal_errors_start_with_error() {
     let directory = tempfile::tempdir().unwrap();
     let (listen, store) = ("tcp://127.0.0.1:*", "sqlite:/nowhere/store.db");
     for arguments in [["--listen", "nonsense", "--store", store], ["--listen", listen, "--store", store]] {
@@ -151,8 +159,7 @@ fn a_fatal_error_is_called_an_error() {
     }
 }
 
-#[test]
-fn advice_names_options_that_there_are() {
+fn advice_names_existing_options() {
     for verb in [vec!["jobs"], vec!["status"], vec!["push", "x=1", "--job", "x"], vec!["watch", "--job", "x"]]
     {
         let told = output(&[verb.as_slice(), &["--socket", "/nowhere"]].concat());
@@ -164,8 +171,7 @@ fn advice_names_options_that_there_are() {
     assert!(said.contains("--collector"), "{said}");
 }
 
-#[test]
-fn an_unknown_job_reveals_no_others() {
+fn unknown_job_reveals_no_other_jobs() {
     let directory = tempfile::tempdir().unwrap();
     let (store, job) = store(directory.path());
     for command in [["report", "--job"], ["bundle", "--out"]] {
@@ -184,8 +190,7 @@ fn an_unknown_job_reveals_no_others() {
     assert!(said.contains(&format!("did you mean `{job}`?")), "{said}");
 }
 
-#[test]
-fn text_from_elsewhere_reaches_no_terminal_and_no_spreadsheet_as_it_came() {
+fn untrusted_text_is_escaped() {
     let directory = tempfile::tempdir().unwrap();
     let (store, job) = store(directory.path());
     let path = store.strip_prefix("sqlite:").unwrap();
@@ -226,8 +231,7 @@ fn text_from_elsewhere_reaches_no_terminal_and_no_spreadsheet_as_it_came() {
     assert!(fs::read_to_string(out.join("README.md")).unwrap().contains("apostrophe"));
 }
 
-#[test]
-fn reports_fit_eighty_columns_and_keep_what_tells_series_apart() {
+fn reports_fit_eighty_columns() {
     let directory = tempfile::tempdir().unwrap();
     let (store, _) = store(directory.path());
     // A terminal of 80 columns, where the machine has a program that makes one.
@@ -237,7 +241,7 @@ fn reports_fit_eighty_columns_and_keep_what_tells_series_apart() {
     );
     let shown = Command::new("script").args(["-qec", &command, "/dev/null"]).stdin(Stdio::null()).output();
     let Ok(shown) = shown.map(|shown| text(&shown.stdout)) else {
-        return polymeter_e2e::skip("reports_fit_eighty_columns", "script", "there is no such program");
+        skip("script", "there is no such program");
     };
     let series: Vec<&str> = shown
         .lines()

@@ -8,40 +8,47 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use polymeter_collector::control::payload;
-use polymeter_e2e::cgroup::{Job, Yard};
+use polymeter_e2e::cgroup::{Job, TestCgroups};
 use polymeter_e2e::daemons::{Agent, Daemon, Plan, ask, collector_with};
 use polymeter_e2e::munge::Munged;
+use polymeter_e2e::tests;
 use polymeter_e2e::workload::Sleeper;
-use polymeter_e2e::{Need, Site, has, pause, program, stored, wait_until};
+use polymeter_e2e::{Need, TestEnvironment, pause, program, require, stored, wait_until};
 use rustix::process::Signal;
 use rustix::thread::{Gid, Uid};
 use serde_json::{Value, json};
 
-const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
-const ADA: u32 = 64_001;
-const BOB: u32 = 64_002;
+tests![
+    only_the_owner_changes_all_nodes_at_one_time,
+    disconnected_agent_receives_pending_requests,
+    munge_authenticates_remote_users,
+];
 
-/// A node: an agent that follows job x of Ada's, in cgroups of its own.
+const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
+const OWNER: u32 = 64_001;
+const OTHER_USER: u32 = 64_002;
+
+/// A node: an agent that follows job x of the owner's, in cgroups of its own.
 struct Node {
     agent: Agent,
-    site: Site,
+    env: TestEnvironment,
     endpoint: String,
     job: Job,
 }
 
 impl Node {
-    fn start(site: Site, endpoint: &str, job: Job) -> Self {
-        let agent = Self::agent(&site, endpoint, &job);
-        Self { agent, site, endpoint: endpoint.to_owned(), job }
+    fn start(env: TestEnvironment, endpoint: &str, job: Job) -> Self {
+        let agent = Self::agent(&env, endpoint, &job);
+        Self { agent, env, endpoint: endpoint.to_owned(), job }
     }
 
-    fn agent(site: &Site, endpoint: &str, job: &Job) -> Agent {
+    fn agent(env: &TestEnvironment, endpoint: &str, job: &Job) -> Agent {
         let baseline = [("cpu.usage", "500ms"), ("pids.current", "50ms")];
-        let agent = Agent::start(site, &Plan { collector: endpoint, jobs: &[], baseline: &baseline });
-        let register = json!({"verb": "register", "job": "x", "uid": ADA, "cgroups": job.places});
+        let agent = Agent::start(env, &Plan { collector: endpoint, jobs: &[], baseline: &baseline });
+        let register = json!({"verb": "register", "job": "x", "uid": OWNER, "cgroups": job.places});
         let answer = agent.ask(&register);
         assert_eq!(answer["answer"], "registered", "{answer}");
-        agent.must_follow("x", &["v2/cpu.stat", "v1/pids.current"]);
+        agent.must_track("x", &["v2/cpu.stat", "v1/pids.current"]);
         agent
     }
 
@@ -49,7 +56,7 @@ impl Node {
     fn crash(&mut self) {
         self.agent.daemon.signal(Signal::KILL);
         wait_until("the agent is gone", || !self.agent.daemon.runs());
-        self.agent = Self::agent(&self.site, &self.endpoint, &self.job);
+        self.agent = Self::agent(&self.env, &self.endpoint, &self.job);
     }
 
     /// The period of a metric of the job, because of what, and until when.
@@ -65,7 +72,7 @@ impl Node {
     }
 
     fn name(&self) -> &str {
-        &self.site.node
+        &self.env.node
     }
 }
 
@@ -75,16 +82,16 @@ struct Scene {
     nodes: [Node; 2],
     collector: Daemon,
     _sleepers: [Sleeper; 2],
-    _yard: Yard,
+    _yard: TestCgroups,
     /// The collector's socket.
     socket: PathBuf,
     command: PathBuf,
-    site: Site,
+    env: TestEnvironment,
 }
 
 impl Scene {
-    fn configuration(site: &Site, more: &str) -> String {
-        let place = |name: &str| site.path(name).display().to_string();
+    fn configuration(env: &TestEnvironment, more: &str) -> String {
+        let place = |name: &str| env.path(name).display().to_string();
         let (socket, requests) = (place("control.sock"), place("requests.json"));
         format!("control_socket = \"{socket}\"\ncontrol_requests = \"{requests}\"\n{more}")
     }
@@ -93,28 +100,28 @@ impl Scene {
     fn crash_collector(&mut self) {
         self.collector.signal(Signal::KILL);
         wait_until("the collector is gone", || !self.collector.runs());
-        let more = Self::configuration(&self.site, "");
-        self.collector = collector_with(&self.site, &self.site.endpoint(), &more).0;
+        let more = Self::configuration(&self.env, "");
+        self.collector = collector_with(&self.env, &self.env.endpoint(), &more).0;
     }
 
     fn set(more: &str) -> Self {
-        let (site, yard) = (Site::new(), Yard::new());
-        let socket = site.path("control.sock");
-        let more = Self::configuration(&site, more);
-        let (collector, endpoint) = collector_with(&site, &site.endpoint(), &more);
+        let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
+        let socket = env.path("control.sock");
+        let more = Self::configuration(&env, more);
+        let (collector, endpoint) = collector_with(&env, &env.endpoint(), &more);
         let sleepers = [Sleeper::start(), Sleeper::start()];
         let node = |number: usize| {
-            let job = yard.job(&format!("x{number}"));
+            let job = cgroups.job(&format!("x{number}"));
             job.enter(sleepers[number].pid());
-            Node::start(Site::new(), &endpoint, job)
+            Node::start(TestEnvironment::new(), &endpoint, job)
         };
         let mut nodes = [node(0), node(1)];
         nodes.sort_by(|a, b| a.name().cmp(b.name()));
-        fs::set_permissions(site.path(""), PermissionsExt::from_mode(0o755)).unwrap();
-        let command = site.path("polymeter");
+        fs::set_permissions(env.path(""), PermissionsExt::from_mode(0o755)).unwrap();
+        let command = env.path("polymeter");
         fs::copy(program("polymeter").get_program(), &command).unwrap();
         fs::set_permissions(&command, PermissionsExt::from_mode(0o755)).unwrap();
-        let scene = Self { nodes, collector, _sleepers: sleepers, _yard: yard, socket, command, site };
+        let scene = Self { nodes, collector, _sleepers: sleepers, _yard: cgroups, socket, command, env };
         wait_until("the collector knows both nodes", || scene.known() == 2);
         scene
     }
@@ -162,7 +169,7 @@ impl Scene {
 
     /// When each node changed the period of a metric to `period_us`, in microseconds since the epoch.
     fn changes(&self, metric: &str, period_us: i64) -> Vec<(String, i64)> {
-        let mut reader = self.site.reader();
+        let mut reader = self.env.reader();
         let Some(job) = stored::job(&mut reader, "x") else { return Vec::new() };
         let mut changes = reader.plan_changes(Some(job.job_key)).unwrap();
         changes.retain(|change| change.metric == metric && change.new_period_us == Some(period_us));
@@ -173,7 +180,7 @@ impl Scene {
         for node in &self.nodes {
             assert_eq!(node.agent.ask(&json!({"verb": "unregister", "job": "x"}))["answer"], "done");
         }
-        stored::wait_for_end(&self.site, "x");
+        stored::wait_for_end(&self.env, "x");
         for node in self.nodes {
             node.agent.daemon.terminate();
         }
@@ -195,13 +202,10 @@ fn ask_as(uid: u32, socket: &Path, line: &str) -> Value {
     })
 }
 
-#[test]
-fn the_owner_changes_all_nodes_at_one_time_and_a_stranger_none() {
-    if !has("the_owner_changes_all_nodes_at_one_time_and_a_stranger_none", &NEEDS) {
-        return;
-    }
+fn only_the_owner_changes_all_nodes_at_one_time() {
+    require(&NEEDS);
     let scene = Scene::set("");
-    let (answer, status) = scene.told(ADA, &["set", "cpu.usage=5ms", "--for", "10min"]);
+    let (answer, status) = scene.told(OWNER, &["set", "cpu.usage=5ms", "--for", "10min"]);
     assert_eq!(status, 0, "{answer}");
     let nodes = answer["nodes"].as_array().unwrap();
     let names: Vec<_> = nodes.iter().map(|node| node["node"].as_str().unwrap()).collect();
@@ -221,10 +225,13 @@ fn the_owner_changes_all_nodes_at_one_time_and_a_stranger_none() {
     for arguments in
         [&["set", "--job", "x", "cpu.usage=10ms"][..], &["reset", "--job", "x"], &["plan", "--job", "x"]]
     {
-        assert!(scene.refused(BOB, arguments).contains("unknown job x, or not yours"), "{arguments:?}");
+        assert!(
+            scene.refused(OTHER_USER, arguments).contains("unknown job x, or not yours"),
+            "{arguments:?}"
+        );
     }
-    assert!(scene.refused(ADA, &["plan", "--job", "y"]).contains("unknown job y, or not yours"));
-    // Of a job that exists and of one that does not Bob hears the same; root sees which is which.
+    assert!(scene.refused(OWNER, &["plan", "--job", "y"]).contains("unknown job y, or not yours"));
+    // Of a job that exists and of one that does not another user hears the same; root sees which is which.
     for request in [
         json!({"verb": "plan"}),
         json!({"verb": "set", "plan": {"cpu.usage": "10ms"}}),
@@ -237,20 +244,20 @@ fn the_owner_changes_all_nodes_at_one_time_and_a_stranger_none() {
             let answer = ask_as(uid, &scene.socket, &format!("{request}\n"));
             answer.to_string().replace(&format!("job {job}"), "job JOB")
         };
-        assert_eq!(of("x", BOB), of("missing", BOB), "{request}");
-        assert!(of("missing", BOB).contains("\"unknown_job\""), "{request}");
+        assert_eq!(of("x", OTHER_USER), of("missing", OTHER_USER), "{request}");
+        assert!(of("missing", OTHER_USER).contains("\"unknown_job\""), "{request}");
         assert!(of("missing", 0).contains("no agent connected"), "{request}");
     }
-    assert!(scene.both("cpu.usage", "5ms", "lease"), "Bob has changed nothing");
+    assert!(scene.both("cpu.usage", "5ms", "lease"), "another user has changed nothing");
 
-    let output = scene.user(ADA, &["set", "--job", "x", "cpu.usage=100us"]);
+    let output = scene.user(OWNER, &["set", "--job", "x", "cpu.usage=100us"]);
     let said = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert_eq!(said.lines().filter(|line| line.contains("refused") && line.contains("1ms")).count(), 2);
     let shown = String::from_utf8(scene.user(0, &["plan", "--job", "x"]).stdout).unwrap();
     assert_eq!(shown.matches("lease of uid 64001").count(), 2, "{shown}");
 
-    let done = scene.user(ADA, &["reset", "--job", "x"]);
+    let done = scene.user(OWNER, &["reset", "--job", "x"]);
     let said = String::from_utf8(done.stdout).unwrap();
     assert!(done.status.success());
     assert_eq!(said.lines().filter(|line| line.ends_with("done  1 leases ended")).count(), 2, "{said}");
@@ -266,18 +273,15 @@ fn the_owner_changes_all_nodes_at_one_time_and_a_stranger_none() {
     scene.end();
 }
 
-#[test]
-fn an_agent_that_was_away_is_told_what_it_missed() {
-    if !has("an_agent_that_was_away_is_told_what_it_missed", &NEEDS) {
-        return;
-    }
+fn disconnected_agent_receives_pending_requests() {
+    require(&NEEDS);
     let mut scene = Scene::set("");
     scene.nodes[1].agent.daemon.signal(Signal::STOP);
-    let (answer, status) = scene.told(ADA, &["set", "cpu.usage=5ms", "--for", "10min"]);
+    let (answer, status) = scene.told(OWNER, &["set", "cpu.usage=5ms", "--for", "10min"]);
     assert_eq!(status, 1, "{answer}");
     assert_eq!(answer["nodes"][0]["answer"]["answer"], "granted", "{answer}");
     assert_eq!(answer["nodes"][1]["answer"], Value::Null, "{answer}");
-    let said = String::from_utf8(scene.user(ADA, &["plan", "--job", "x"]).stdout).unwrap();
+    let said = String::from_utf8(scene.user(OWNER, &["plan", "--job", "x"]).stdout).unwrap();
     assert!(said.contains(&format!("{}  no answer", scene.nodes[1].name())), "{said}");
     scene.nodes[1].agent.daemon.signal(Signal::CONT);
     wait_until("the stopped agent does it late", || scene.nodes[1].is("cpu.usage", "5ms", "lease"));
@@ -290,14 +294,14 @@ fn an_agent_that_was_away_is_told_what_it_missed() {
     assert!(again.abs_diff(ends[1]) < 1_000_000, "with its old end: {again} and {ends:?}");
 
     scene.nodes[1].agent.daemon.signal(Signal::STOP);
-    assert_eq!(scene.told(ADA, &["set", "pids.current=5ms", "--for", "10min"]).1, 1);
+    assert_eq!(scene.told(OWNER, &["set", "pids.current=5ms", "--for", "10min"]).1, 1);
     scene.crash_collector();
     scene.nodes[1].agent.daemon.signal(Signal::CONT);
     wait_until("the next collector tells it, too", || scene.nodes[1].is("pids.current", "5ms", "lease"));
     wait_until("the collector knows both nodes", || scene.known() == 2);
 
     scene.nodes[1].agent.daemon.signal(Signal::STOP);
-    assert_eq!(scene.told(ADA, &["reset"]).1, 1);
+    assert_eq!(scene.told(OWNER, &["reset"]).1, 1);
     assert!(scene.nodes[0].is("cpu.usage", "500ms", "baseline"));
     scene.nodes[1].agent.daemon.signal(Signal::CONT);
     wait_until("the stopped agent ends it late", || scene.nodes[1].is("cpu.usage", "500ms", "baseline"));
@@ -320,31 +324,30 @@ fn knock(address: &str, line: &str, credential: impl FnOnce(&str) -> String) -> 
     serde_json::from_str(&answer).unwrap_or_else(|error| panic!("{answer:?}: {error}"))
 }
 
-#[test]
-fn munge_says_who_asks_from_another_machine() {
-    if !has("munge_says_who_asks_from_another_machine", &[&NEEDS[..], &[Need::Munge]].concat()) {
-        return;
-    }
+fn munge_authenticates_remote_users() {
+    require(&[&NEEDS[..], &[Need::Munge]].concat());
     let munged = Munged::start();
     let more = format!(
         "control = \"tcp://127.0.0.1:0\"\nauth = \"munge\"\nmunge_socket = \"{}\"\n",
         munged.socket().display()
     );
     let scene = Scene::set(&more);
-    let said = scene.collector.said();
+    let said = scene.collector.log();
     let (_, address) = said.split_once("tcp://").unwrap();
     let address = address.split_whitespace().next().unwrap();
     let (door, socket) = (format!("tcp://{address}"), munged.socket());
     let place = ["--collector", &door, "--munge-socket", socket.to_str().unwrap(), "--job", "x"];
 
-    let output = scene.user(ADA, &[&["set", "cpu.usage=5ms", "--for", "10min"], &place[..]].concat());
+    let output = scene.user(OWNER, &[&["set", "cpu.usage=5ms", "--for", "10min"], &place[..]].concat());
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(said.matches("granted").count(), 2, "{said}");
     assert!(scene.both("cpu.usage", "5ms", "lease"));
     let shown = String::from_utf8(scene.user(0, &["plan", "--job", "x"]).stdout).unwrap();
     assert_eq!(shown.matches("lease of uid 64001").count(), 2, "{shown}");
-    assert!(scene.refused(BOB, &[&["reset"], &place[..]].concat()).contains("unknown job x, or not yours"));
+    assert!(
+        scene.refused(OTHER_USER, &[&["reset"], &place[..]].concat()).contains("unknown job x, or not yours")
+    );
 
     let line = "{\"verb\":\"reset\",\"job\":\"x\"}";
     let munge = |options: &[&str], payload: &str| munged.munge(options, payload).unwrap();
@@ -376,8 +379,8 @@ fn munge_says_who_asks_from_another_machine() {
     }
     assert!(scene.both("cpu.usage", "5ms", "lease"), "nothing of that was done");
     drop(munged);
-    let output = scene.user(ADA, &[&["reset"], &place[..]].concat());
+    let output = scene.user(OWNER, &[&["reset"], &place[..]].concat());
     assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(scene.told(ADA, &["reset"]).1, 0, "on the collector's own machine nobody needs munge");
+    assert_eq!(scene.told(OWNER, &["reset"]).1, 0, "on the collector's own machine nobody needs munge");
     scene.end();
 }

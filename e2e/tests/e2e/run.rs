@@ -6,9 +6,27 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use polymeter_e2e::{Need, cgroup, has, program, workload};
+use polymeter_e2e::{Need, cgroup, program, require, workload};
+use polymeter_e2e::{skip, tests};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+
+tests![
+    exit_status_is_the_commands,
+    command_not_found_exits_like_a_shell,
+    usage_errors_are_reported_before_the_run,
+    standard_streams_pass_through,
+    signals_reach_the_command,
+    report_states_usage_and_overhead,
+    values_are_those_of_the_command,
+    process_tree_is_read_without_root,
+    short_commands_are_counted_completely,
+    no_rate_exceeds_the_number_of_cpus,
+    ignored_signals_stay_ignored,
+    only_cgroups_of_dead_runs_are_removed,
+    command_that_leaves_its_cgroup_is_reported,
+    kept_store_is_private_to_the_user,
+];
 
 /// Bytes that the workload touches.
 const TOUCHED: usize = 100 << 20;
@@ -59,8 +77,7 @@ fn cgroups_of(pid: u32) -> Vec<PathBuf> {
     left
 }
 
-#[test]
-fn the_exit_status_is_the_commands() {
+fn exit_status_is_the_commands() {
     for (script, status) in
         [("exit 0", 0), ("exit 3", 3), ("kill -KILL $$", 128 + 9), ("kill -TERM $$", 128 + 15)]
     {
@@ -69,8 +86,7 @@ fn the_exit_status_is_the_commands() {
     }
 }
 
-#[test]
-fn what_cannot_be_run_is_told_as_a_shell_does() {
+fn command_not_found_exits_like_a_shell() {
     let directory = tempfile::tempdir().unwrap();
     let plain = directory.path().join("plain");
     fs::write(&plain, "no program").unwrap();
@@ -82,8 +98,7 @@ fn what_cannot_be_run_is_told_as_a_shell_does() {
     assert_eq!(output.status.code(), Some(126), "{}", text(&output.stderr));
 }
 
-#[test]
-fn what_was_mistyped_is_explained_before_anything_runs() {
+fn usage_errors_are_reported_before_the_run() {
     let touched = tempfile::tempdir().unwrap();
     let witness = touched.path().join("ran");
     let usage = [
@@ -103,8 +118,7 @@ fn what_was_mistyped_is_explained_before_anything_runs() {
     assert!(!witness.exists());
 }
 
-#[test]
-fn what_goes_in_and_out_passes_untouched() {
+fn standard_streams_pass_through() {
     let mut child = polymeter(&["run", "sh", "-c", "cat; printf %s \"$E2E_WORD\" >&2"])
         .env("E2E_WORD", "härte ' \" word")
         .stdin(Stdio::piped())
@@ -136,7 +150,6 @@ impl Drop for Ended {
     }
 }
 
-#[test]
 fn signals_reach_the_command() {
     // It ends by itself after a while, should it be left alone.
     let script =
@@ -156,8 +169,7 @@ fn signals_reach_the_command() {
     assert!(cgroups_of(pid).is_empty(), "{:?}", cgroups_of(pid));
 }
 
-#[test]
-fn the_report_says_what_was_used_and_what_it_cost() {
+fn report_states_usage_and_overhead() {
     let output = run(&["--every", "10ms", "sh", "-c", "i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done"]);
     let said = text(&output.stderr);
     for wanted in
@@ -182,11 +194,8 @@ fn assert_agrees(report: &Value, own_cpu_s: f64) {
     assert!(number(report, "/wall_s") >= 0.9, "{report:#}");
 }
 
-#[test]
-fn the_values_are_those_of_the_command() {
-    if !has("the_values_are_those_of_the_command", &[Need::Root, Need::Cgroup1, Need::Cgroup2]) {
-        return;
-    }
+fn values_are_those_of_the_command() {
+    require(&[Need::Root, Need::Cgroup1, Need::Cgroup2]);
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path().join("kept.db");
     let mut command =
@@ -259,11 +268,8 @@ impl Ordinary {
     }
 }
 
-#[test]
-fn an_ordinary_user_sees_the_process_tree() {
-    if !has("an_ordinary_user_sees_the_process_tree", &[Need::Root]) {
-        return;
-    }
+fn process_tree_is_read_without_root() {
+    require(&[Need::Root]);
     let user = Ordinary::new();
     let mut command = user.run(&["--json", "--every", "20ms"]);
     let output = with_workload(&mut command, &user.work).output().unwrap();
@@ -278,11 +284,8 @@ fn an_ordinary_user_sees_the_process_tree() {
 }
 
 /// The whole CPU time of a command with children, which perf must have counted from its first instruction on.
-#[test]
-fn nothing_of_a_short_command_is_missed() {
-    if !has("nothing_of_a_short_command_is_missed", &[Need::Root]) {
-        return;
-    }
+fn short_commands_are_counted_completely() {
+    require(&[Need::Root]);
     let user = Ordinary::new();
     let work = format!("{} 'burn 100'", user.work.display());
     let script = format!("{work} & {work} & wait");
@@ -293,11 +296,7 @@ fn nothing_of_a_short_command_is_missed() {
         let told: Value = serde_json::from_slice(&output.stderr).unwrap();
         let series = told["series"].as_array().unwrap();
         let Some(clock) = series.iter().find(|series| series["metric"] == "perf.task_clock") else {
-            return polymeter_e2e::skip(
-                "nothing_of_a_short_command_is_missed",
-                "perf",
-                "users have no perf events",
-            );
+            skip("perf", "users have no perf events");
         };
         let (counted_s, used_s) = (number(clock, "/growth") / 1e9, number(&told, "/used/cpu_s"));
         assert!(used_s >= 0.2, "{told:#}");
@@ -307,11 +306,8 @@ fn nothing_of_a_short_command_is_missed() {
 }
 
 /// At 1 ms the kernel's ticks would show several times as many cores as there are.
-#[test]
-fn no_rate_is_above_what_the_cpus_can_do() {
-    if !has("no_rate_is_above_what_the_cpus_can_do", &[Need::Root, Need::Cgroup1, Need::Cgroup2]) {
-        return;
-    }
+fn no_rate_exceeds_the_number_of_cpus() {
+    require(&[Need::Root, Need::Cgroup1, Need::Cgroup2]);
     let work = format!("{} 'burn 200'", workload::program().display());
     let script = format!("{work} & {work} & {work} & wait");
     let mut command = polymeter(&["run", "--json", "-m", "cpu.*=1ms", "--", "sh", "-c", &script]);
@@ -329,8 +325,7 @@ fn no_rate_is_above_what_the_cpus_can_do() {
     }
 }
 
-#[test]
-fn a_signal_that_was_ignored_before_is_ignored_by_the_command() {
+fn ignored_signals_stay_ignored() {
     let script = format!(
         "trap '' HUP; exec '{}' run -- sh -c 'kill -HUP $$; echo alive'",
         program("polymeter").get_program().display()
@@ -353,12 +348,8 @@ fn started() -> (Ended, u32) {
     (child, command)
 }
 
-#[test]
-fn the_cgroups_of_a_killed_run_are_removed_by_the_next_and_those_of_a_live_one_are_not() {
-    let test = "the_cgroups_of_a_killed_run_are_removed_by_the_next_and_those_of_a_live_one_are_not";
-    if !has(test, &[Need::Root, Need::Cgroup1, Need::Cgroup2]) {
-        return;
-    }
+fn only_cgroups_of_dead_runs_are_removed() {
+    require(&[Need::Root, Need::Cgroup1, Need::Cgroup2]);
     let (mut dead, survivor) = started();
     let (live, _) = started();
     let places = |run: &Ended| cgroups_of(run.0.id());
@@ -389,14 +380,8 @@ fn the_cgroups_of_a_killed_run_are_removed_by_the_next_and_those_of_a_live_one_a
     assert_eq!(places(&live), before);
 }
 
-#[test]
-fn a_command_that_leaves_its_cgroup_is_reported_with_what_it_used() {
-    if !has(
-        "a_command_that_leaves_its_cgroup_is_reported_with_what_it_used",
-        &[Need::Root, Need::Cgroup1, Need::Cgroup2],
-    ) {
-        return;
-    }
+fn command_that_leaves_its_cgroup_is_reported() {
+    require(&[Need::Root, Need::Cgroup1, Need::Cgroup2]);
     let names = cgroup::V1.iter().chain(&["blkio", "perf_event", cgroup::V2]);
     let leave: String = names
         .filter_map(|name| cgroup::root(name))
@@ -422,8 +407,7 @@ fn a_command_that_leaves_its_cgroup_is_reported_with_what_it_used() {
     assert!(!has_left(&stayed), "{}", stayed["notes"]);
 }
 
-#[test]
-fn what_is_kept_is_the_users_alone() {
+fn kept_store_is_private_to_the_user() {
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path().join("run.db");
     let output = run(&["--output", store.to_str().unwrap(), "--", "true"]);

@@ -4,17 +4,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use polymeter_collector::query::Of;
-use polymeter_e2e::cgroup::Yard;
+use polymeter_e2e::cgroup::TestCgroups;
 use polymeter_e2e::daemons::{Agent, Plan, collector};
 use polymeter_e2e::reference::{Snapshot, assert_between};
 use polymeter_e2e::stored::{self, Key};
+use polymeter_e2e::tests;
 use polymeter_e2e::workload::{Sleeper, Workload};
-use polymeter_e2e::{Need, Site, has, pause, skip, wait_until};
+use polymeter_e2e::{Need, TestEnvironment, pause, require, skip, wait_until};
 use polymeter_proto::ledger::Tally;
+use polymeter_store::reader::Of;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::json;
+
+tests![
+    stored_values_match_the_kernel_on_sqlite,
+    stored_values_match_the_kernel_on_postgresql,
+    every_deadline_is_stored_or_counted,
+    removed_job_does_not_disturb_others,
+    sampler_keeps_up_on_busy_cpus,
+    ended_jobs_leave_no_resources,
+];
 
 /// What a job's sources are called when all of them are open.
 const SOURCES: [&str; 5] =
@@ -23,30 +33,25 @@ const SOURCES: [&str; 5] =
 /// Times that the comparison of values that stand still is tried: memory.stat is brought up to date every 2 s.
 const ROUNDS: u32 = 5;
 
-#[test]
-fn values_are_the_kernels_on_sqlite() {
-    values("values_are_the_kernels_on_sqlite", || Some(Site::new()));
+fn stored_values_match_the_kernel_on_sqlite() {
+    values(TestEnvironment::new);
 }
 
-#[test]
-fn values_are_the_kernels_on_postgresql() {
-    let test = "values_are_the_kernels_on_postgresql";
-    values(test, || Site::postgres(test));
+fn stored_values_match_the_kernel_on_postgresql() {
+    values(TestEnvironment::postgres);
 }
 
-fn values(test: &str, site: impl Fn() -> Option<Site>) {
-    if !has(test, &[Need::Root, Need::Cgroup1, Need::Cgroup2, Need::Perf]) {
-        return;
-    }
-    let Some(site) = site() else { return };
-    let yard = Yard::new();
-    let (collector, endpoint) = collector(&site, &site.endpoint());
+fn values(env: impl Fn() -> TestEnvironment) {
+    require(&[Need::Root, Need::Cgroup1, Need::Cgroup2, Need::Perf]);
+    let env = env();
+    let cgroups = TestCgroups::new();
+    let (collector, endpoint) = collector(&env, &env.endpoint());
     let baseline = [("memory.*", "20ms"), ("cpu.*", "20ms"), ("pids.*", "20ms"), ("perf.*", "20ms")];
     let agent =
-        Agent::start(&site, &Plan { collector: &endpoint, jobs: &[yard.pattern()], baseline: &baseline });
-    let job = yard.job("1");
+        Agent::start(&env, &Plan { collector: &endpoint, jobs: &[cgroups.pattern()], baseline: &baseline });
+    let job = cgroups.job("1");
     let mut workload = Workload::start();
-    agent.must_follow("1", &SOURCES);
+    agent.must_track("1", &SOURCES);
     // Two processes, one in the job itself and one in a step of it: what version 1 counts with and without the cgroups
     // below differs.
     let (step, mut other) = (job.step("step_0"), Workload::start());
@@ -56,7 +61,7 @@ fn values(test: &str, site: impl Fn() -> Option<Site>) {
     other.execute("burn 20");
     other.stop();
 
-    let faults_before = stored_now(&site, "1", "perf.page_faults");
+    let faults_before = stored_now(&env, "1", "perf.page_faults");
     workload.execute("touch 2000");
     let mut snapshots = Vec::new();
     for step in 0..60 {
@@ -65,26 +70,26 @@ fn values(test: &str, site: impl Fn() -> Option<Site>) {
     }
     workload.execute("touch 500");
     workload.stop();
-    stands_still(&site, &job);
+    stands_still(&env, &job);
     snapshots.push(Snapshot::take(&job));
     let pid = workload.pid();
     let before_us = polymeter_e2e::now_us();
-    wait_until("the last faults are stored", || newest(&site, "1", "perf.page_faults").0 > before_us);
-    let faults = newest(&site, "1", "perf.page_faults").1 - faults_before;
+    wait_until("the last faults are stored", || newest(&env, "1", "perf.page_faults").0 > before_us);
+    let faults = newest(&env, "1", "perf.page_faults").1 - faults_before;
     // 20 times 100 pages beside the 2000 and the 500, and a few of the workload's own.
     assert!((4500.0..4700.0).contains(&faults), "process {pid} made {faults} page faults");
     drop(workload);
     job.remove();
-    let ended = stored::wait_for_end(&site, "1");
-    let samples = stored::samples(&mut site.reader(), Of::Job(ended.job_key));
+    let ended = stored::wait_for_end(&env, "1");
+    let samples = stored::samples(&mut env.reader(), Of::Job(ended.job_key));
     assert_between(&samples, &snapshots);
     agent.daemon.terminate();
     collector.terminate();
 }
 
 /// The newest value of a metric without labels that is stored of a job, and its time.
-fn newest(site: &Site, job: &str, metric: &str) -> (i64, f64) {
-    let mut reader = site.reader();
+fn newest(env: &TestEnvironment, job: &str, metric: &str) -> (i64, f64) {
+    let mut reader = env.reader();
     let Some(job) = stored::job(&mut reader, job) else { return (0, 0.0) };
     let samples = stored::samples(&mut reader, Of::Job(job.job_key));
     samples
@@ -94,24 +99,24 @@ fn newest(site: &Site, job: &str, metric: &str) -> (i64, f64) {
 }
 
 /// The value of a metric of a job that was read after this call began.
-fn stored_now(site: &Site, job: &str, metric: &str) -> f64 {
+fn stored_now(env: &TestEnvironment, job: &str, metric: &str) -> f64 {
     let began_us = polymeter_e2e::now_us();
-    wait_until("a newer value is stored", || newest(site, job, metric).0 > began_us);
-    newest(site, job, metric).1
+    wait_until("a newer value is stored", || newest(env, job, metric).0 > began_us);
+    newest(env, job, metric).1
 }
 
 /// Of a job that has stopped, everything that is stored is what stands in the files, and everything that stands in the
 /// files is stored.
-fn stands_still(site: &Site, job: &polymeter_e2e::cgroup::Job) {
+fn stands_still(env: &TestEnvironment, job: &polymeter_e2e::cgroup::Job) {
     let mut wrong = Vec::new();
     for _ in 0..ROUNDS {
         let before = Snapshot::take(job);
         wait_until("newer values of all series are stored", || {
-            let last = last_values(site, &job.id, i64::MAX);
+            let last = last_values(env, &job.id, i64::MAX);
             before.values.keys().all(|key| last.get(key).is_none_or(|(time_us, _)| *time_us > before.end_us))
         });
         let after = Snapshot::take(job);
-        let last = last_values(site, &job.id, after.begin_us);
+        let last = last_values(env, &job.id, after.begin_us);
         if before.values != after.values {
             wrong.push(format!("what stands in the files changed: {before:?} {after:?}"));
             continue;
@@ -131,8 +136,8 @@ fn stands_still(site: &Site, job: &polymeter_e2e::cgroup::Job) {
 }
 
 /// The last value before `before_us` of each series that has a file.
-fn last_values(site: &Site, job: &str, before_us: i64) -> BTreeMap<Key, (i64, f64)> {
-    let mut reader = site.reader();
+fn last_values(env: &TestEnvironment, job: &str, before_us: i64) -> BTreeMap<Key, (i64, f64)> {
+    let mut reader = env.reader();
     let job = stored::job(&mut reader, job).unwrap();
     let samples = stored::samples(&mut reader, Of::Job(job.job_key));
     let of_files = samples.into_iter().filter(|((metric, _), _)| !metric.starts_with("perf."));
@@ -151,14 +156,11 @@ const METRES: [(&str, i64, &str); 4] = [
     ("pids.current", 1_000_000, "v1/pids.current"),
 ];
 
-#[test]
 fn every_deadline_is_stored_or_counted() {
-    if !has("every_deadline_is_stored_or_counted", &[Need::Root, Need::Cgroup1, Need::Cgroup2]) {
-        return;
-    }
-    let (site, yard) = (Site::new(), Yard::new());
-    let (collector, endpoint) = collector(&site, &site.endpoint());
-    let job = yard.job("1");
+    require(&[Need::Root, Need::Cgroup1, Need::Cgroup2]);
+    let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
+    let (collector, endpoint) = collector(&env, &env.endpoint());
+    let job = cgroups.job("1");
     let sleeper = Sleeper::start();
     job.enter(sleeper.pid());
     let baseline = [
@@ -167,14 +169,14 @@ fn every_deadline_is_stored_or_counted() {
         ("cpu.usage", "100ms"),
         ("pids.current", "1s"),
     ];
-    let agent = Agent::start(&site, &Plan { collector: &endpoint, jobs: &[], baseline: &baseline });
+    let agent = Agent::start(&env, &Plan { collector: &endpoint, jobs: &[], baseline: &baseline });
     // Registered, a job has its first and last reading out of turn, and all its cgroups from the beginning.
     let answer = agent.ask(&json!({"verb": "register", "job": "1", "cgroups": job.places}));
     assert_eq!(answer["answer"], "registered", "{answer}");
     pause(4_000);
     assert_eq!(agent.ask(&json!({"verb": "unregister", "job": "1"}))["answer"], "done");
-    let ended = stored::wait_for_end(&site, "1");
-    let mut reader = site.reader();
+    let ended = stored::wait_for_end(&env, "1");
+    let mut reader = env.reader();
     let samples = stored::samples(&mut reader, Of::Job(ended.job_key));
     let ledger = stored::ledger(&mut reader, Some(ended.job_key));
     for (metric, period_us, source) in METRES {
@@ -224,32 +226,29 @@ fn assert_on_grid(metric: &str, times_us: &[i64], period_us: i64, tally: &Tally)
     );
 }
 
-#[test]
-fn a_job_that_is_torn_away_disturbs_no_other() {
-    if !has("a_job_that_is_torn_away_disturbs_no_other", &[Need::Root, Need::Cgroup1, Need::Cgroup2]) {
-        return;
-    }
-    let (site, yard) = (Site::new(), Yard::new());
-    let (collector, endpoint) = collector(&site, &site.endpoint());
+fn removed_job_does_not_disturb_others() {
+    require(&[Need::Root, Need::Cgroup1, Need::Cgroup2]);
+    let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
+    let (collector, endpoint) = collector(&env, &env.endpoint());
     let baseline = [("memory.*", "1ms"), ("cpu.*", "1ms"), ("pids.*", "1ms"), ("perf.page_faults", "1ms")];
     let mut agent =
-        Agent::start(&site, &Plan { collector: &endpoint, jobs: &[yard.pattern()], baseline: &baseline });
-    let (stays, goes) = (yard.job("stays"), yard.job("goes"));
+        Agent::start(&env, &Plan { collector: &endpoint, jobs: &[cgroups.pattern()], baseline: &baseline });
+    let (stays, goes) = (cgroups.job("stays"), cgroups.job("goes"));
     let sleepers = [Sleeper::start(), Sleeper::start()];
     stays.enter(sleepers[0].pid());
     goes.enter(sleepers[1].pid());
     let sources = &SOURCES[..4];
-    agent.must_follow("stays", sources);
-    agent.must_follow("goes", sources);
+    agent.must_track("stays", sources);
+    agent.must_track("goes", sources);
     pause(300);
     // While it is sampled every millisecond its process is killed and its directories go, one after the other.
     goes.remove();
-    let gone = stored::wait_for_end(&site, "goes");
+    let gone = stored::wait_for_end(&env, "goes");
     let gone_us = gone.ended_ns.unwrap() / 1000;
-    assert!((stored_now(&site, "stays", "pids.current") - 1.0).abs() < f64::EPSILON);
+    assert!((stored_now(&env, "stays", "pids.current") - 1.0).abs() < f64::EPSILON);
     assert!(agent.daemon.runs());
     assert_eq!(agent.jobs(), ["stays"]);
-    let mut reader = site.reader();
+    let mut reader = env.reader();
     let samples = stored::samples(&mut reader, Of::Job(gone.job_key));
     let last_us =
         samples.values().filter_map(|series| series.points.last()).map(|point| point.0).max().unwrap();
@@ -257,7 +256,7 @@ fn a_job_that_is_torn_away_disturbs_no_other() {
     let sum = stored::sum(&stored::ledger(&mut reader, Some(gone.job_key)));
     assert_eq!(sum.taken - sum.dropped, stored::rows(&mut reader, gone.job_key), "{sum:?}");
     stays.remove();
-    let stayed = stored::wait_for_end(&site, "stays");
+    let stayed = stored::wait_for_end(&env, "stays");
     assert!(stayed.ended_ns.unwrap() / 1000 > gone_us);
     let sum = stored::sum(&stored::ledger(&mut reader, Some(stayed.job_key)));
     assert_eq!(sum.taken - sum.dropped, stored::rows(&mut reader, stayed.job_key), "{sum:?}");
@@ -266,27 +265,23 @@ fn a_job_that_is_torn_away_disturbs_no_other() {
 }
 
 /// Where every CPU works, none is interrupted more than the others.
-#[test]
-fn the_sampler_goes_round_where_every_cpu_works() {
+fn sampler_keeps_up_on_busy_cpus() {
     const FIFO: &str = "1";
-    let test = "the_sampler_goes_round_where_every_cpu_works";
-    if !has(test, &[Need::Root]) {
-        return;
-    }
+    require(&[Need::Root]);
     let members = |set: &CpuSet| (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect::<Vec<_>>();
     let cpus = members(&sched_getaffinity(None).unwrap());
     if cpus.len() < 2 {
-        return skip(test, "cpus", "there is one CPU only");
+        skip("cpus", "there is one CPU only");
     }
-    let site = Site::new();
-    let (collector, endpoint) = collector(&site, &site.endpoint());
+    let env = TestEnvironment::new();
+    let (collector, endpoint) = collector(&env, &env.endpoint());
     let agent =
-        Agent::start(&site, &Plan { collector: &endpoint, jobs: &[], baseline: &[("node.cpu.*", "1ms")] });
+        Agent::start(&env, &Plan { collector: &endpoint, jobs: &[], baseline: &[("node.cpu.*", "1ms")] });
     let sampler = agent.daemon.thread("sampler");
     // The policy is the 41st field, and the second is the name; proc_pid_stat(5).
     let stat = std::fs::read_to_string(sampler.join("stat")).unwrap();
     if stat.rsplit_once(") ").unwrap().1.split(' ').nth(38) != Some(FIFO) {
-        return skip(test, "real-time", "this machine grants no real-time priority");
+        skip("real-time", "this machine grants no real-time priority");
     }
     let thread = Pid::from_raw(sampler.file_name().unwrap().to_str().unwrap().parse().unwrap());
     let stop = AtomicBool::new(false);
@@ -312,7 +307,7 @@ fn the_sampler_goes_round_where_every_cpu_works() {
         let left_alone = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             wait_until("the agent says that it is left alone", || {
                 sched_setaffinity(thread, &all).unwrap();
-                agent.daemon.said().contains("stays there")
+                agent.daemon.log().contains("stays there")
             });
             pause(1_000);
             assert_eq!(members(&sched_getaffinity(thread).unwrap()), cpus);
@@ -330,38 +325,32 @@ fn assert_silent(said: &str) {
     assert!(worse.is_none(), "{said}");
 }
 
-#[test]
-fn jobs_that_come_and_go_leave_nothing_behind() {
+fn ended_jobs_leave_no_resources() {
     /// Jobs that come and go, several at a time.
     const JOBS: usize = 20;
-    if !has(
-        "jobs_that_come_and_go_leave_nothing_behind",
-        &[Need::Root, Need::Cgroup1, Need::Cgroup2, Need::Perf],
-    ) {
-        return;
-    }
-    let (site, yard) = (Site::new(), Yard::new());
-    let (collector, endpoint) = collector(&site, &site.endpoint());
+    require(&[Need::Root, Need::Cgroup1, Need::Cgroup2, Need::Perf]);
+    let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
+    let (collector, endpoint) = collector(&env, &env.endpoint());
     // A minute is longer than any of them: what is stored at that period are first and last readings.
     let baseline =
         [("memory.current", "1min"), ("pids.current", "1min"), ("cpu.*", "50ms"), ("perf.*", "50ms")];
     let agent =
-        Agent::start(&site, &Plan { collector: &endpoint, jobs: &[yard.pattern()], baseline: &baseline });
+        Agent::start(&env, &Plan { collector: &endpoint, jobs: &[cgroups.pattern()], baseline: &baseline });
     // The first job opens what stays open.
-    come_and_go(&yard, "first");
-    stored::wait_for_end(&site, "first");
+    come_and_go(&cgroups, "first");
+    stored::wait_for_end(&env, "first");
     wait_until("the first job is forgotten", || agent.jobs().is_empty());
     let before = agent.daemon.settled_descriptors();
     std::thread::scope(|scope| {
         for number in 0..JOBS {
-            let yard = &yard;
-            scope.spawn(move || come_and_go(yard, &number.to_string()));
+            let cgroups = &cgroups;
+            scope.spawn(move || come_and_go(cgroups, &number.to_string()));
             pause(100);
         }
     });
     for number in 0..JOBS {
-        let ended = stored::wait_for_end(&site, &number.to_string());
-        let samples = stored::samples(&mut site.reader(), Of::Job(ended.job_key));
+        let ended = stored::wait_for_end(&env, &number.to_string());
+        let samples = stored::samples(&mut env.reader(), Of::Job(ended.job_key));
         for metric in ["memory.current", "pids.current", "cpu.usage", "perf.page_faults"] {
             let series = samples.get(&(metric.to_owned(), String::new()));
             assert!(series.is_some_and(|series| !series.points.is_empty()), "job {number} has no {metric}");
@@ -373,8 +362,8 @@ fn jobs_that_come_and_go_leave_nothing_behind() {
     collector.terminate();
 }
 
-fn come_and_go(yard: &Yard, id: &str) {
-    let job = yard.job(id);
+fn come_and_go(cgroups: &TestCgroups, id: &str) {
+    let job = cgroups.job(id);
     let mut child = Command::new("sleep").arg("0.5").spawn().unwrap();
     job.enter(child.id());
     child.wait().unwrap();

@@ -6,16 +6,30 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use polymeter_collector::query::Of;
 use polymeter_e2e::daemons::{Daemon, keygen};
-use polymeter_e2e::{Site, program, stored, wait_until};
+use polymeter_e2e::tests;
+use polymeter_e2e::{TestEnvironment, program, stored, wait_until};
 use polymeter_proto::key::{KeyPair, PublicKey};
+use polymeter_store::reader::Of;
 use rustix::process::Signal;
 use serde_json::Value;
 
-/// A site with keys for a collector, `collector`, and some for agents.
+tests![
+    keygen_creates_private_files_once,
+    authorised_agent_delivers,
+    unknown_key_is_refused_until_authorised,
+    removed_key_is_revoked_for_connected_agents,
+    agent_without_keys_is_refused,
+    agent_with_keys_refuses_a_collector_without,
+    agent_refuses_a_wrong_collector_key,
+    key_is_bound_to_its_node,
+    keys_readable_by_others_are_refused,
+    collector_without_keys_listens_locally_only,
+];
+
+/// An environment with keys for a collector, `collector`, and some for agents.
 struct Fort {
-    site: Site,
+    env: TestEnvironment,
     endpoint: String,
 }
 
@@ -30,20 +44,20 @@ enum Keys<'a> {
 
 impl Fort {
     fn new() -> Self {
-        let site = Site::new();
-        fs::create_dir(site.path("agents.d")).unwrap();
+        let env = TestEnvironment::new();
+        fs::create_dir(env.path("agents.d")).unwrap();
         for name in ["collector", "n1", "n2"] {
-            assert!(keygen(&site, name).0, "{name}");
+            assert!(keygen(&env, name).0, "{name}");
         }
-        let endpoint = site.endpoint();
-        Self { site, endpoint }
+        let endpoint = env.endpoint();
+        Self { env, endpoint }
     }
 
     fn collector(&mut self, keys: bool, more: &str) -> Daemon {
-        let place = |name: &str| self.site.path(name).display().to_string();
+        let place = |name: &str| self.env.path(name).display().to_string();
         let mut text = format!(
             "listen = \"tcp://127.0.0.1:*\"\nmetrics = \"127.0.0.1:0\"\nstore = \"{}\"\ncommit_interval = \"20ms\"\n{more}\n",
-            self.site.store()
+            self.env.store()
         );
         if keys {
             text.push_str(&format!(
@@ -52,12 +66,11 @@ impl Fort {
                 place("agents.d")
             ));
         }
-        let config = self.site.path("collector.toml");
+        let config = self.env.path("collector.toml");
         fs::write(&config, text).unwrap();
-        let daemon =
-            Daemon::start(&self.site, "polymeter-collector", &["--config", config.to_str().unwrap()]);
-        wait_until("the collector listens", || daemon.said().contains("/metrics\n"));
-        let said = daemon.said();
+        let daemon = Daemon::start(&self.env, "polymeter-collector", &["--config", config.to_str().unwrap()]);
+        wait_until("the collector listens", || daemon.log().contains("/metrics\n"));
+        let said = daemon.log();
         let listening = said.split_once("listening at ").unwrap().1;
         self.endpoint = listening.split_once(',').unwrap().0.to_owned();
         daemon
@@ -65,7 +78,7 @@ impl Fort {
 
     /// An agent that calls itself `node`.
     fn agent(&self, node: &str, keys: Keys<'_>) -> Daemon {
-        let place = |name: String| self.site.path(&name).display().to_string();
+        let place = |name: String| self.env.path(&name).display().to_string();
         let mut text = format!(
             "node = \"{node}\"\ncollector = \"{}\"\nflush = \"50ms\"\nsocket = \"off\"\n",
             self.endpoint
@@ -75,22 +88,22 @@ impl Fort {
             text.push_str(&format!("key = \"{own}\"\ncollector_key = \"{collector}\"\n"));
         }
         text.push_str("[baseline]\n\"agent.*\" = \"20ms\"\n");
-        let config = self.site.path(&format!("{node}.toml"));
+        let config = self.env.path(&format!("{node}.toml"));
         fs::write(&config, text).unwrap();
-        Daemon::start(&self.site, "polymeter-agent", &["--config", config.to_str().unwrap()])
+        Daemon::start(&self.env, "polymeter-agent", &["--config", config.to_str().unwrap()])
     }
 
     fn authorise(&self, name: &str) {
-        fs::copy(self.site.path(&format!("{name}.pub")), self.authorised(name)).unwrap();
+        fs::copy(self.env.path(&format!("{name}.pub")), self.authorised(name)).unwrap();
     }
 
     fn authorised(&self, name: &str) -> PathBuf {
-        self.site.path(&format!("agents.d/{name}.pub"))
+        self.env.path(&format!("agents.d/{name}.pub"))
     }
 
     /// How many samples of a node are stored.
     fn stored(&self, node: &str) -> usize {
-        let samples = stored::samples(&mut self.site.reader(), Of::Node(node));
+        let samples = stored::samples(&mut self.env.reader(), Of::Node(node));
         samples.values().map(|series| series.points.len()).sum()
     }
 
@@ -112,7 +125,7 @@ impl Fort {
     /// No refusal has a secret in it, nor anything else that was said.
     fn keeps_secrets(&self, said: &[&str]) {
         for name in ["collector", "n1", "n2"] {
-            let text = fs::read_to_string(self.site.path(&format!("{name}.key"))).unwrap();
+            let text = fs::read_to_string(self.env.path(&format!("{name}.key"))).unwrap();
             let secret = text.lines().find_map(|line| line.strip_prefix("secret ")).unwrap();
             assert!(said.iter().all(|said| !said.contains(secret)), "{name}: {said:?}");
         }
@@ -121,7 +134,7 @@ impl Fort {
 
 /// The collector's own metrics.
 fn metrics(collector: &Daemon) -> String {
-    let said = collector.said();
+    let said = collector.log();
     let address = said.split_once("own metrics at http://").unwrap().1.split_once('/').unwrap().0;
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
@@ -138,35 +151,33 @@ fn lines(said: &str, word: &str) -> usize {
     said.lines().filter(|line| line.contains(word)).count()
 }
 
-#[test]
-fn keys_are_made_once_and_for_their_owner_only() {
-    let site = Site::new();
-    let (made, said) = keygen(&site, "node17");
+fn keygen_creates_private_files_once() {
+    let env = TestEnvironment::new();
+    let (made, said) = keygen(&env, "node17");
     assert!(made, "{said}");
     let told: Value = serde_json::from_str(&said).unwrap();
-    assert_eq!((mode(site.path("node17.key")), mode(site.path("node17.pub"))), (0o600, 0o644));
-    let text = fs::read_to_string(site.path("node17.key")).unwrap();
+    assert_eq!((mode(env.path("node17.key")), mode(env.path("node17.pub"))), (0o600, 0o644));
+    let text = fs::read_to_string(env.path("node17.key")).unwrap();
     let pair = KeyPair::from_text(&text).unwrap();
-    let public = fs::read_to_string(site.path("node17.pub")).unwrap();
+    let public = fs::read_to_string(env.path("node17.pub")).unwrap();
     assert_eq!(PublicKey::from_text(&public).unwrap(), pair.public);
     assert_eq!(told["public"], pair.public.to_string());
     assert!(!said.contains(text.lines().find_map(|line| line.strip_prefix("secret ")).unwrap()));
 
-    let (made, said) = keygen(&site, "node17");
+    let (made, said) = keygen(&env, "node17");
     assert!(!made && said.contains("never overwritten"), "{said}");
-    assert_eq!(fs::read_to_string(site.path("node17.key")).unwrap(), text);
-    fs::remove_file(site.path("node17.key")).unwrap();
-    let (made, said) = keygen(&site, "node17");
+    assert_eq!(fs::read_to_string(env.path("node17.key")).unwrap(), text);
+    fs::remove_file(env.path("node17.key")).unwrap();
+    let (made, said) = keygen(&env, "node17");
     assert!(!made && said.contains("node17.pub"), "{said}");
-    assert!(!site.path("node17.key").exists(), "half a pair is of no use");
+    assert!(!env.path("node17.key").exists(), "half a pair is of no use");
     for name in ["", "../up", "a/b", ".hidden", "quote'"] {
-        let (made, said) = keygen(&site, name);
+        let (made, said) = keygen(&env, name);
         assert!(!made && said.contains("--name"), "{name}: {said}");
     }
 }
 
-#[test]
-fn an_agent_with_an_authorised_key_delivers() {
+fn authorised_agent_delivers() {
     let mut fort = Fort::new();
     fort.authorise("n1");
     let collector = fort.collector(true, "");
@@ -181,31 +192,29 @@ fn an_agent_with_an_authorised_key_delivers() {
     fort.keeps_secrets(&[&of_agent, &of_collector]);
 }
 
-#[test]
-fn a_stranger_is_refused_until_its_key_is_there_and_loses_nothing() {
+fn unknown_key_is_refused_until_authorised() {
     let mut fort = Fort::new();
     let collector = fort.collector(true, "");
     let agent = fort.agent("n1", Keys::Pair("n1", "collector"));
     wait_until("both say so", || {
-        collector.said().contains("is not authorised") && agent.said().contains("refuses this agent's key")
+        collector.log().contains("is not authorised") && agent.log().contains("refuses this agent's key")
     });
-    let key = fs::read_to_string(fort.site.path("n1.pub")).unwrap();
+    let key = fs::read_to_string(fort.env.path("n1.pub")).unwrap();
     let key = key.lines().find_map(|line| line.strip_prefix("public ")).unwrap().to_owned();
-    assert!(collector.said().contains(&key) && agent.said().contains(&key));
+    assert!(collector.log().contains(&key) && agent.log().contains(&key));
     // Tried a second time, and said once.
     fort.must_count(&collector, "connections", "unknown_key", 2);
-    assert_eq!(lines(&collector.said(), "is not authorised"), 1);
+    assert_eq!(lines(&collector.log(), "is not authorised"), 1);
     assert_eq!(fort.stored("n1"), 0);
     fort.authorise("n1");
     fort.must_store("n1");
-    assert_eq!(lines(&agent.said(), "connected to the collector"), 1);
+    assert_eq!(lines(&agent.log(), "connected to the collector"), 1);
     let (of_agent, of_collector) = (agent.terminate(), collector.terminate());
     assert!(!of_agent.contains("did not acknowledge"), "{of_agent}");
     fort.keeps_secrets(&[&of_agent, &of_collector]);
 }
 
-#[test]
-fn a_key_that_is_removed_counts_no_more_although_its_agent_is_connected() {
+fn removed_key_is_revoked_for_connected_agents() {
     let mut fort = Fort::new();
     fort.authorise("n1");
     let collector = fort.collector(true, "");
@@ -219,9 +228,9 @@ fn a_key_that_is_removed_counts_no_more_although_its_agent_is_connected() {
         fort.must_count(&collector, "messages", "key", refused);
         std::mem::replace(&mut stored, fort.stored("n1")) == stored
     });
-    assert_eq!(lines(&collector.said(), "not authorised"), 1, "{}", collector.said());
+    assert_eq!(lines(&collector.log(), "not authorised"), 1, "{}", collector.log());
     // Another key in its place is another agent's.
-    fs::copy(fort.site.path("n2.pub"), fort.authorised("n1")).unwrap();
+    fs::copy(fort.env.path("n2.pub"), fort.authorised("n1")).unwrap();
     fort.must_count(&collector, "messages", "key", refused + 8);
     assert_eq!(fort.stored("n1"), stored);
     fort.authorise("n1");
@@ -238,38 +247,34 @@ fn must_stay_out(keys_of_collector: bool, keys_of_agent: Keys<'_>, reason: &str,
     let collector = fort.collector(keys_of_collector, "");
     let agent = fort.agent("n1", keys_of_agent);
     fort.must_count(&collector, "connections", reason, 2);
-    wait_until("the agent says why", || agent.said().contains(told.1));
-    assert_eq!(lines(&collector.said(), told.0), 1, "{}", collector.said());
-    assert_eq!(lines(&agent.said(), told.1), 1, "{}", agent.said());
+    wait_until("the agent says why", || agent.log().contains(told.1));
+    assert_eq!(lines(&collector.log(), told.0), 1, "{}", collector.log());
+    assert_eq!(lines(&agent.log(), told.1), 1, "{}", agent.log());
     assert_eq!(fort.stored("n1"), 0);
     let (_, of_agent) = agent.end(Signal::KILL);
     fort.keeps_secrets(&[&of_agent, &collector.terminate()]);
 }
 
-#[test]
-fn an_agent_without_keys_does_not_reach_a_collector_with_keys() {
+fn agent_without_keys_is_refused() {
     must_stay_out(true, Keys::None, "mechanism", ("a peer without a key", "wants encryption"));
 }
 
-#[test]
-fn an_agent_with_keys_does_not_send_to_a_collector_without() {
+fn agent_with_keys_refuses_a_collector_without() {
     must_stay_out(false, Keys::Pair("n1", "collector"), "mechanism", ("a peer with a key", "has no keys"));
 }
 
-#[test]
-fn an_agent_does_not_send_to_a_collector_with_another_key() {
+fn agent_refuses_a_wrong_collector_key() {
     let told = ("another key for this collector", "is `collector_key` its public key?");
     must_stay_out(true, Keys::Pair("n1", "n2"), "collector_key", told);
 }
 
-#[test]
-fn an_agent_speaks_only_for_the_node_of_its_key_unless_it_may() {
+fn key_is_bound_to_its_node() {
     let mut fort = Fort::new();
     fort.authorise("n1");
     let collector = fort.collector(true, "");
     let agent = fort.agent("n9", Keys::Pair("n1", "collector"));
     fort.must_count(&collector, "messages", "node", 2);
-    let said = collector.said();
+    let said = collector.log();
     assert_eq!(lines(&said, "an agent with the key of n1 speaks for n9"), 1, "{said}");
     assert!(said.contains("bind_node_to_key = false"), "{said}");
     assert_eq!(fort.stored("n9"), 0);
@@ -283,8 +288,7 @@ fn an_agent_speaks_only_for_the_node_of_its_key_unless_it_may() {
     collector.terminate();
 }
 
-#[test]
-fn keys_that_others_can_reach_are_refused() {
+fn keys_readable_by_others_are_refused() {
     let mut fort = Fort::new();
     fort.authorise("n1");
     let collector = fort.collector(true, "");
@@ -293,11 +297,10 @@ fn keys_that_others_can_reach_are_refused() {
     agent.terminate();
     collector.terminate();
     let chmod = |name: &str, mode| {
-        fs::set_permissions(fort.site.path(name), Permissions::from_mode(mode)).unwrap();
+        fs::set_permissions(fort.env.path(name), Permissions::from_mode(mode)).unwrap();
     };
     let run = |name: &str, config: &str, more: &[&str]| {
-        let output =
-            program(name).args(["--config"]).arg(fort.site.path(config)).args(more).output().unwrap();
+        let output = program(name).args(["--config"]).arg(fort.env.path(config)).args(more).output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
     let cases = [
@@ -307,10 +310,10 @@ fn keys_that_others_can_reach_are_refused() {
         ("polymeter-agent", "n1.toml", "collector.pub", 0o666, "type: chmod go-w "),
     ];
     for (program, config, file, bad, command) in cases {
-        let good = mode(fort.site.path(file));
+        let good = mode(fort.env.path(file));
         assert_eq!(run(program, config, &["--check"]).0, Some(0), "{file}");
         chmod(file, bad);
-        let command = format!("{command}{}", fort.site.path(file).display());
+        let command = format!("{command}{}", fort.env.path(file).display());
         for more in [&["--check"][..], &[]] {
             let (status, said) = run(program, config, more);
             assert_eq!((status, lines(&said, &command)), (Some(2), 1), "{said}");
@@ -319,21 +322,20 @@ fn keys_that_others_can_reach_are_refused() {
         chmod(file, good);
     }
     // A secret where a public key belongs, and the other way round.
-    fs::copy(fort.site.path("collector.key"), fort.site.path("collector.pub")).unwrap();
+    fs::copy(fort.env.path("collector.key"), fort.env.path("collector.pub")).unwrap();
     let (status, said) = run("polymeter-agent", "n1.toml", &["--check"]);
     assert!(status == Some(2) && said.contains("it holds a secret key"), "{said}");
-    fs::write(fort.site.path("collector.key"), fs::read(fort.site.path("n1.pub")).unwrap()).unwrap();
+    fs::write(fort.env.path("collector.key"), fs::read(fort.env.path("n1.pub")).unwrap()).unwrap();
     let (status, said) = run("polymeter-collector", "collector.toml", &["--check"]);
     assert!(status == Some(2) && said.contains("no line `secret KEY`"), "{said}");
 }
 
-#[test]
-fn without_keys_a_collector_does_not_listen_to_other_machines_unless_told_to() {
-    let site = Site::new();
+fn collector_without_keys_listens_locally_only() {
+    let env = TestEnvironment::new();
     let run = |more: &[&str]| {
         let mut collector = program("polymeter-collector");
         let output =
-            collector.args(["--check", "--store", &site.store(), "--listen"]).args(more).output().unwrap();
+            collector.args(["--check", "--store", &env.store(), "--listen"]).args(more).output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
     let (status, said) = run(&["tcp://0.0.0.0:7717"]);

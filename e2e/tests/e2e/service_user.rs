@@ -6,7 +6,14 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use polymeter_e2e::daemons::keygen;
-use polymeter_e2e::{Need, Site, has, program};
+use polymeter_e2e::tests;
+use polymeter_e2e::{Need, TestEnvironment, program, require};
+
+tests![
+    root_accepts_keys_of_the_service_user,
+    configuration_check_uses_the_rights_of_the_given_user,
+    prolog_reports_why_the_agent_did_not_start,
+];
 
 const NEEDS: [Need; 2] = [Need::Root, Need::Mounts];
 /// `polymeter`, on the machine that the tests pretend to be on.
@@ -16,21 +23,21 @@ const STRANGER: u32 = 64_011;
 
 /// A machine on which the service's user exists.
 struct Machine {
-    site: Site,
+    env: TestEnvironment,
     passwd: PathBuf,
 }
 
 impl Machine {
     fn new() -> Self {
-        let site = Site::new();
-        fs::set_permissions(site.path(""), Permissions::from_mode(0o755)).unwrap();
-        let passwd = site.path("passwd");
+        let env = TestEnvironment::new();
+        fs::set_permissions(env.path(""), Permissions::from_mode(0o755)).unwrap();
+        let passwd = env.path("passwd");
         let known = fs::read_to_string("/etc/passwd").unwrap();
         let others: Vec<&str> = known.lines().filter(|line| !line.starts_with("polymeter:")).collect();
         let service = format!("polymeter:x:{SERVICE}:{SERVICE}::/nonexistent:/usr/sbin/nologin");
         fs::write(&passwd, format!("{}\n{service}\n", others.join("\n"))).unwrap();
         fs::set_permissions(&passwd, Permissions::from_mode(0o644)).unwrap();
-        Self { site, passwd }
+        Self { env, passwd }
     }
 
     /// What `command` says there.
@@ -44,44 +51,41 @@ impl Machine {
     fn check(&self, name: &str, more: &[&str]) -> (Option<i32>, String) {
         let config = if name == "polymeter-agent" { "agent.toml" } else { "collector.toml" };
         let mut command = program(name);
-        command.arg("--config").arg(self.site.path(config)).arg("--check").args(more);
+        command.arg("--config").arg(self.env.path(config)).arg("--check").args(more);
         let output = self.run(&command);
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     }
 
     fn own(&self, file: &str, uid: u32) {
-        chown(self.site.path(file), Some(uid), Some(uid)).unwrap();
+        chown(self.env.path(file), Some(uid), Some(uid)).unwrap();
     }
 
     fn make_keys(&self) {
-        let place = |name: &str| self.site.path(name).display().to_string();
-        assert!(keygen(&self.site, "n1").0 && keygen(&self.site, "collector").0);
-        fs::create_dir(self.site.path("agents.d")).unwrap();
-        fs::copy(place("n1.pub"), self.site.path("agents.d/n1.pub")).unwrap();
-        fs::create_dir(self.site.path("data")).unwrap();
+        let place = |name: &str| self.env.path(name).display().to_string();
+        assert!(keygen(&self.env, "n1").0 && keygen(&self.env, "collector").0);
+        fs::create_dir(self.env.path("agents.d")).unwrap();
+        fs::copy(place("n1.pub"), self.env.path("agents.d/n1.pub")).unwrap();
+        fs::create_dir(self.env.path("data")).unwrap();
         let agent = format!(
             "collector = \"{}\"\nsocket = \"{}\"\nkey = \"{}\"\ncollector_key = \"{}\"\n",
-            self.site.endpoint(),
+            self.env.endpoint(),
             place("run/agent.sock"),
             place("n1.key"),
             place("collector.pub")
         );
-        fs::write(self.site.path("agent.toml"), agent).unwrap();
+        fs::write(self.env.path("agent.toml"), agent).unwrap();
         let collector = format!(
             "listen = \"tcp://127.0.0.1:*\"\nstore = \"sqlite:{}\"\nkey = \"{}\"\nauthorised_agents = \"{}\"\n",
             place("data/store.db"),
             place("collector.key"),
             place("agents.d")
         );
-        fs::write(self.site.path("collector.toml"), collector).unwrap();
+        fs::write(self.env.path("collector.toml"), collector).unwrap();
     }
 }
 
-#[test]
-fn root_takes_the_keys_of_the_services_user() {
-    if !has("root_takes_the_keys_of_the_services_user", &NEEDS) {
-        return;
-    }
+fn root_accepts_keys_of_the_service_user() {
+    require(&NEEDS);
     let machine = Machine::new();
     machine.make_keys();
     for (name, key) in [("polymeter-agent", "n1.key"), ("polymeter-collector", "collector.key")] {
@@ -95,17 +99,14 @@ fn root_takes_the_keys_of_the_services_user() {
         assert!(status == Some(2) && said.contains("belongs neither to root nor to"), "{said}");
         assert!(said.contains("type: chown 0 "), "{said}");
         machine.own(key, SERVICE);
-        fs::set_permissions(machine.site.path(key), Permissions::from_mode(0o640)).unwrap();
+        fs::set_permissions(machine.env.path(key), Permissions::from_mode(0o640)).unwrap();
         let (status, said) = machine.check(name, &[]);
         assert!(status == Some(2) && said.contains("type: chmod 600 "), "{said}");
     }
 }
 
-#[test]
-fn a_check_as_a_user_is_made_with_that_users_rights() {
-    if !has("a_check_as_a_user_is_made_with_that_users_rights", &NEEDS) {
-        return;
-    }
+fn configuration_check_uses_the_rights_of_the_given_user() {
+    require(&NEEDS);
     let machine = Machine::new();
     machine.make_keys();
     let as_service = ["--user", "polymeter"];
@@ -116,12 +117,12 @@ fn a_check_as_a_user_is_made_with_that_users_rights() {
     // As keygen leaves them when root calls it.
     for (name, key) in [("polymeter-agent", "n1.key"), ("polymeter-collector", "collector.key")] {
         assert_eq!(machine.check(name, &[]).0, Some(0));
-        refuses(name, &format!("{}: cannot be read: Permission denied", machine.site.path(key).display()));
+        refuses(name, &format!("{}: cannot be read: Permission denied", machine.env.path(key).display()));
         machine.own(key, SERVICE);
     }
     let agent = machine.check("polymeter-agent", &as_service);
     assert_eq!(agent.0, Some(0), "{}", agent.1);
-    fs::create_dir(machine.site.path("run")).unwrap();
+    fs::create_dir(machine.env.path("run")).unwrap();
     refuses("polymeter-agent", "for `socket`: Permission denied");
     machine.own("run", SERVICE);
     assert_eq!(machine.check("polymeter-agent", &as_service).0, Some(0));
@@ -130,34 +131,31 @@ fn a_check_as_a_user_is_made_with_that_users_rights() {
     machine.own("data", SERVICE);
     let collector = machine.check("polymeter-collector", &as_service);
     assert_eq!(collector.0, Some(0), "{}", collector.1);
-    fs::write(machine.site.path("data/store.db"), "").unwrap();
-    fs::set_permissions(machine.site.path("data/store.db"), Permissions::from_mode(0o600)).unwrap();
+    fs::write(machine.env.path("data/store.db"), "").unwrap();
+    fs::set_permissions(machine.env.path("data/store.db"), Permissions::from_mode(0o600)).unwrap();
     refuses("polymeter-collector", "cannot write to the store");
     machine.own("data/store.db", SERVICE);
     // An empty file becomes a store.
     assert_eq!(machine.check("polymeter-collector", &as_service).0, Some(0));
-    fs::write(machine.site.path("data/store.db"), "Dear diary,").unwrap();
+    fs::write(machine.env.path("data/store.db"), "Dear diary,").unwrap();
     refuses("polymeter-collector", "the file is no SQLite database");
-    fs::remove_file(machine.site.path("data/store.db")).unwrap();
-    fs::set_permissions(machine.site.path("agents.d/n1.pub"), Permissions::from_mode(0o600)).unwrap();
+    fs::remove_file(machine.env.path("data/store.db")).unwrap();
+    fs::set_permissions(machine.env.path("agents.d/n1.pub"), Permissions::from_mode(0o600)).unwrap();
     refuses("polymeter-collector", "n1.pub: Permission denied (os error 13); type: chmod go+r ");
-    fs::set_permissions(machine.site.path("agents.d/n1.pub"), Permissions::from_mode(0o644)).unwrap();
+    fs::set_permissions(machine.env.path("agents.d/n1.pub"), Permissions::from_mode(0o644)).unwrap();
     assert_eq!(machine.check("polymeter-collector", &as_service).0, Some(0));
     let (status, said) = machine.check("polymeter-collector", &["--user", "no.such.user"]);
     assert!(status == Some(2) && said.contains("no such user"), "{said}");
 }
 
-#[test]
-fn what_keeps_a_prologs_agent_from_starting_is_told_by_the_prolog() {
-    if !has("what_keeps_a_prologs_agent_from_starting_is_told_by_the_prolog", &NEEDS) {
-        return;
-    }
+fn prolog_reports_why_the_agent_did_not_start() {
+    require(&NEEDS);
     let machine = Machine::new();
     machine.make_keys();
     machine.own("n1.key", STRANGER);
     let mut prolog = program("polymeter");
     prolog.args(["job", "start", "--job", "1", "--exit-when-idle", "--socket"]);
-    prolog.arg(machine.site.path("run/agent.sock")).arg("--config").arg(machine.site.path("agent.toml"));
+    prolog.arg(machine.env.path("run/agent.sock")).arg("--config").arg(machine.env.path("agent.toml"));
     let output = machine.run(&prolog);
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success() && output.stdout.is_empty(), "{said}");

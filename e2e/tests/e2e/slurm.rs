@@ -5,15 +5,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 
-use polymeter_collector::query::{JobRow, Of};
 use polymeter_e2e::cgroup;
 use polymeter_e2e::daemons::{Daemon, collector_with};
 use polymeter_e2e::slurm::{Cluster, USER};
 use polymeter_e2e::stored::{self, Key, Series};
-use polymeter_e2e::{Need, Site, has, now_us, wait_until};
+use polymeter_e2e::tests;
+use polymeter_e2e::{Need, TestEnvironment, now_us, require, wait_until};
+use polymeter_store::reader::{JobRow, Of};
 use rusqlite::Connection;
+
+tests![
+    exclusive slurm_jobs_of_all_kinds_are_tracked_completely,
+    exclusive mpi_job_is_tracked_on_both_nodes,
+    exclusive requeued_job_is_new_and_suspended_job_is_not,
+    exclusive prolog_cost_and_final_sample_coverage,
+];
 
 /// The last metric is due once a day, so that its samples are the first and the last readings alone.
 const BASELINE: &str = "[baseline]\n\"cpu.usage\" = \"1s\"\n\"memory.peak\" = \"1s\"\n\"memory.failures\" = \"1s\"\n\"cpu.user\" = \"1d\"\n\
@@ -26,27 +33,27 @@ const BURN: &str = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 0.3"
 struct Scene {
     cluster: Cluster,
     collector: Daemon,
-    site: Site,
+    env: TestEnvironment,
 }
 
 impl Scene {
     fn set() -> Self {
-        let site = Site::new();
-        let socket = site.path("control.sock");
+        let env = TestEnvironment::new();
+        let socket = env.path("control.sock");
         let door = format!("control_socket = \"{}\"\n", socket.display());
-        let (collector, endpoint) = collector_with(&site, &site.endpoint(), &door);
+        let (collector, endpoint) = collector_with(&env, &env.endpoint(), &door);
         let configure = |node: &str, _: &Path| {
             let mut text = format!("node = \"{node}\"\ncollector = \"{endpoint}\"\nflush = \"50ms\"\n");
             // Both nodes are this machine, on which each has its own cgroups.
             write!(text, "jobs = [\"slurm_{node}/uid_{{uid}}/job_{{job}}\"]\n{BASELINE}").unwrap();
             text
         };
-        Self { cluster: Cluster::start(&socket, configure), collector, site }
+        Self { cluster: Cluster::start(&socket, configure), collector, env }
     }
 
     /// The samples of a job that has ended, on all its nodes, its steps left out.
     fn samples(&self, row: &JobRow) -> BTreeMap<Key, Series> {
-        let mut reader = self.site.reader();
+        let mut reader = self.env.reader();
         let mut all: BTreeMap<Key, Series> = BTreeMap::new();
         let series = reader.series(Of::Job(row.job_key)).unwrap();
         for series in series.into_iter().filter(|series| series.labels.is_empty()) {
@@ -59,7 +66,7 @@ impl Scene {
 
     /// The steps of a job that were seen, with their nodes.
     fn steps(&self, row: &JobRow) -> BTreeSet<(String, String)> {
-        let series = self.site.reader().series(Of::Job(row.job_key)).unwrap();
+        let series = self.env.reader().series(Of::Job(row.job_key)).unwrap();
         let steps = series.into_iter().filter(|series| !series.labels.is_empty());
         steps.map(|series| (series.labels.to_string(), series.node)).collect()
     }
@@ -68,15 +75,15 @@ impl Scene {
     /// nodes' epilogs know it.
     fn must_have_ended(&self, job: &str, state: &str, code: i64, signal: i64) {
         wait_until(&format!("job {job} is stored as {state}"), || {
-            stored::job(&mut self.site.reader(), job).is_some_and(|row| row.state.as_deref() == Some(state))
+            stored::job(&mut self.env.reader(), job).is_some_and(|row| row.state.as_deref() == Some(state))
         });
-        let row = stored::job(&mut self.site.reader(), job).unwrap();
+        let row = stored::job(&mut self.env.reader(), job).unwrap();
         assert_eq!((row.exit_code, row.exit_signal), (Some(code), Some(signal)), "job {job}: {row:?}");
     }
 
     fn must_know_the_refused_request(&self, job: &str) {
-        let row = stored::job(&mut self.site.reader(), job).unwrap();
-        let requests = self.site.reader().refused_requests(row.job_key).unwrap();
+        let row = stored::job(&mut self.env.reader(), job).unwrap();
+        let requests = self.env.reader().refused_requests(row.job_key).unwrap();
         assert!(requests.iter().any(|request| request.request.contains("cpu.usge")), "{requests:?}");
     }
 
@@ -92,16 +99,16 @@ impl Scene {
 
     /// A job that has ended has its first and its last reading on each of its nodes, and what the prolog told.
     fn must_be_whole(&self, job: &str, nodes: u32) -> BTreeMap<Key, Series> {
-        let row = stored::wait_for_end(&self.site, job);
+        let row = stored::wait_for_end(&self.env, job);
         // The job has ended when one of its nodes says so: what the others say may come later.
-        let store = Connection::open(self.site.path("store.db")).unwrap();
+        let store = Connection::open(self.env.path("store.db")).unwrap();
         wait_until(&format!("job {job} has ended on {nodes} nodes"), || {
             let ended = "SELECT count(*) FROM job_node WHERE job_key = ?1 AND ended IS NOT NULL";
             store.query_row(ended, [row.job_key], |row| row.get::<_, u32>(0)).unwrap() == nodes
         });
         assert_eq!(row.cluster.as_deref(), Some("lab"));
         let samples = self.samples(&row);
-        for node in &stored::job(&mut self.site.reader(), job).unwrap().nodes {
+        for node in &stored::job(&mut self.env.reader(), job).unwrap().nodes {
             let points = |metric: &str| samples[&(metric.to_owned(), node.clone())].points.len();
             assert!(points("cpu.user") >= 2, "job {job} on {node}: {samples:?}");
             assert!(points("memory.peak") >= 2, "job {job} on {node}: {samples:?}");
@@ -116,22 +123,15 @@ fn last(samples: &BTreeMap<Key, Series>, metric: &str) -> f64 {
     of_metric.filter_map(|(_, series)| Some(series.points.last()?.1)).sum()
 }
 
-/// Two clusters at once would keep each other from what they are about: how fast things are seen.
-static ONE_CLUSTER: Mutex<()> = Mutex::new(());
-
-#[test]
-fn jobs_of_all_kinds_are_followed_from_their_first_to_their_last() {
-    if !has("jobs_of_all_kinds_are_followed_from_their_first_to_their_last", &[Need::Root, Need::Slurm]) {
-        return;
-    }
-    let _one = ONE_CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
+fn slurm_jobs_of_all_kinds_are_tracked_completely() {
+    require(&[Need::Root, Need::Slurm]);
     let scene = Scene::set();
     let cluster = &scene.cluster;
     // The shortest time limit is a minute, by which the others have ended.
     let endless = cluster.submit(true, &["--time=1"], "sleep 600");
     // A tenth of a second is enough, also for the agent that this job's prolog starts.
     let short = cluster.submit(false, &[], "sleep 0.1");
-    let row = stored::wait_for_end(&scene.site, &short);
+    let row = stored::wait_for_end(&scene.env, &short);
     assert_eq!((row.owner.as_deref(), row.owner_uid), (Some("root"), Some(0)));
     scene.must_be_whole(&short, 1);
     let wishes = "--comment=polymeter: cpu.user=20ms for 1h";
@@ -147,11 +147,11 @@ fn jobs_of_all_kinds_are_followed_from_their_first_to_their_last() {
     let cancelled = cluster.submit(true, &[], "sleep 600");
     cluster.wait_for(&cancelled, &["RUNNING"]);
     wait_until("the cancelled job is stored", || {
-        stored::job(&mut scene.site.reader(), &cancelled).is_some_and(|row| row.ended_ns.is_none())
+        stored::job(&mut scene.env.reader(), &cancelled).is_some_and(|row| row.ended_ns.is_none())
     });
     assert!(cluster.run("scancel", &[&cancelled]).status.success());
 
-    let row = stored::wait_for_end(&scene.site, &wished);
+    let row = stored::wait_for_end(&scene.env, &wished);
     assert_eq!((row.owner.as_deref(), row.owner_uid), (Some(USER.2), Some(USER.0.into())));
     let samples = scene.must_be_whole(&wished, 1);
     let at_wished_period = samples.iter().find(|((metric, _), _)| metric == "cpu.user").unwrap();
@@ -173,7 +173,7 @@ fn jobs_of_all_kinds_are_followed_from_their_first_to_their_last() {
     assert!(last(&samples, "memory.peak") <= 30.0 * 1024.0 * 1024.0, "{samples:?}");
     assert!(last(&samples, "memory.peak") > 20.0 * 1024.0 * 1024.0, "{samples:?}");
     scene.must_be_whole(&failing, 1);
-    let row = stored::job(&mut scene.site.reader(), &both).unwrap();
+    let row = stored::job(&mut scene.env.reader(), &both).unwrap();
     let steps = scene.steps(&row);
     for node in &row.nodes {
         assert!(steps.contains(&("step=0".to_owned(), node.clone())), "{steps:?}");
@@ -214,12 +214,8 @@ const MPI: &str = r#"
         MPI_Finalize();
     }"#;
 
-#[test]
-fn an_mpi_job_is_followed_on_both_its_nodes() {
-    if !has("an_mpi_job_is_followed_on_both_its_nodes", &[Need::Root, Need::Slurm]) {
-        return;
-    }
-    let _one = ONE_CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
+fn mpi_job_is_tracked_on_both_nodes() {
+    require(&[Need::Root, Need::Slurm]);
     let scene = Scene::set();
     let path = |name: &str| scene.cluster.path(name);
     std::fs::write(path("mpi.c"), MPI).unwrap();
@@ -253,17 +249,13 @@ fn must_be_left_alone(scene: Scene) {
     scene.collector.terminate();
 }
 
-#[test]
-fn a_requeued_job_is_another_and_a_suspended_one_the_same() {
-    if !has("a_requeued_job_is_another_and_a_suspended_one_the_same", &[Need::Root, Need::Slurm]) {
-        return;
-    }
-    let _one = ONE_CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
+fn requeued_job_is_new_and_suspended_job_is_not() {
+    require(&[Need::Root, Need::Slurm]);
     let scene = Scene::set();
     let cluster = &scene.cluster;
     let job = cluster.submit(true, &["--requeue"], "sleep 600");
     let rows = || {
-        let mut rows = scene.site.reader().jobs().unwrap();
+        let mut rows = scene.env.reader().jobs().unwrap();
         rows.retain(|row| row.job_id == job);
         rows
     };
@@ -291,13 +283,8 @@ fn a_requeued_job_is_another_and_a_suspended_one_the_same() {
 }
 
 /// What a prolog costs, and how much of what a job used its last sample has. Numbers for a person; nothing is asserted of them.
-#[test]
-#[ignore = "an experiment: make slurm-experiment"]
-fn what_it_costs_and_what_it_sees() {
-    if !has("what_it_costs_and_what_it_sees", &[Need::Root, Need::Slurm]) {
-        return;
-    }
-    let _one = ONE_CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
+fn prolog_cost_and_final_sample_coverage() {
+    require(&[Need::Root, Need::SlurmExperiment, Need::Slurm]);
     let scene = Scene::set();
     let cluster = &scene.cluster;
     let srun = || {
@@ -331,7 +318,7 @@ fn what_it_costs_and_what_it_sees() {
             used.display()
         );
         let job = cluster.submit(false, &[], &script);
-        let row = stored::wait_for_end(&scene.site, &job);
+        let row = stored::wait_for_end(&scene.env, &job);
         let samples = scene.samples(&row);
         let used_ns: f64 = std::fs::read_to_string(&used).unwrap().trim().parse().unwrap();
         shares.push(last(&samples, "cpu.usage") / used_ns * 100.0);

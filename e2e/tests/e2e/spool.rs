@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Stdio;
 
-use polymeter_e2e::cgroup::{Job, Yard};
+use polymeter_e2e::cgroup::{Job, TestCgroups};
 use polymeter_e2e::daemons::{Agent, Plan, collector};
-use polymeter_e2e::{Need, Site, has, program, spooled, wait_until};
+use polymeter_e2e::tests;
+use polymeter_e2e::{Need, TestEnvironment, program, require, spooled, wait_until};
 use rusqlite::Connection;
 use rustix::process::Signal;
+
+tests![spooled_data_survives_kills_and_is_stored_once, shutdown_without_collector_keeps_the_spool,];
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 
@@ -17,39 +20,37 @@ const BASELINE: [(&str, &str); 3] = [("memory.*", "1ms"), ("cpu.*", "1ms"), ("pi
 
 /// An agent with little memory, a spool and a job, and no collector.
 struct Scene {
-    site: Site,
-    yard: Yard,
+    env: TestEnvironment,
+    cgroups: TestCgroups,
     _job: Job,
     agent: Agent,
 }
 
 impl Scene {
-    fn set(test: &str) -> Option<Self> {
-        if !has(test, &NEEDS) {
-            return None;
-        }
-        let (site, yard) = (Site::new(), Yard::new());
-        let job = yard.job("1");
-        let agent = start(&site, &yard);
-        agent.must_follow("1", &["v1/memory.stat"]);
-        Some(Self { site, yard, _job: job, agent })
+    fn set() -> Self {
+        require(&NEEDS);
+        let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
+        let job = cgroups.job("1");
+        let agent = start(&env, &cgroups);
+        agent.must_track("1", &["v1/memory.stat"]);
+        Self { env, cgroups, _job: job, agent }
     }
 }
 
-fn start(site: &Site, yard: &Yard) -> Agent {
-    let plan = Plan { collector: &site.endpoint(), jobs: &[yard.pattern()], baseline: &BASELINE };
-    let keys = format!("outbox = \"64KiB\"\nspool = \"{}\"\n", site.path("spool").display());
-    Agent::start_with(site, &plan, &keys, "")
+fn start(env: &TestEnvironment, cgroups: &TestCgroups) -> Agent {
+    let plan = Plan { collector: &env.endpoint(), jobs: &[cgroups.pattern()], baseline: &BASELINE };
+    let keys = format!("outbox = \"64KiB\"\nspool = \"{}\"\n", env.path("spool").display());
+    Agent::start_with(env, &plan, &keys, "")
 }
 
-fn segments(site: &Site) -> usize {
-    spooled::segments(&site.path("spool")).len()
+fn segments(env: &TestEnvironment) -> usize {
+    spooled::segments(&env.path("spool")).len()
 }
 
 /// How many samples lie in the spool, by session.
-fn spooled(site: &Site) -> BTreeMap<String, u64> {
+fn spooled(env: &TestEnvironment) -> BTreeMap<String, u64> {
     let mut samples: BTreeMap<String, u64> = BTreeMap::new();
-    for frame in spooled::frames(&site.path("spool")) {
+    for frame in spooled::frames(&env.path("spool")) {
         *samples.entry(frame.session).or_default() += frame.samples;
     }
     samples
@@ -61,34 +62,31 @@ fn number(store: &Path, sql: &str) -> u64 {
     number as u64
 }
 
-#[test]
-fn what_is_on_the_disk_outlives_every_kill_and_is_stored_once() {
-    let Some(scene) = Scene::set("what_is_on_the_disk_outlives_every_kill_and_is_stored_once") else {
-        return;
-    };
-    let Scene { site, yard, agent, .. } = scene;
+fn spooled_data_survives_kills_and_is_stored_once() {
+    let scene = Scene::set();
+    let Scene { env, cgroups, agent, .. } = scene;
     wait_until("much is on the disk", || agent.count("spool_bytes") > 300_000);
     assert_eq!((agent.count("dropped"), agent.count("frames_acknowledged")), (0, 0));
     assert!(agent.count("outbox_bytes") < 3 * 64 * 1024);
     agent.daemon.kill();
-    let kept = spooled(&site);
+    let kept = spooled(&env);
     assert_eq!(kept.len(), 1);
     assert!(kept.values().all(|samples| *samples > 100_000), "{kept:?}");
 
     // The next life finds it, begins to send it, and is killed as well; and so is the collector.
-    let agent = start(&site, &yard);
-    let (running, endpoint) = collector(&site, &site.endpoint());
+    let agent = start(&env, &cgroups);
+    let (running, endpoint) = collector(&env, &env.endpoint());
     wait_until("frames are acknowledged", || agent.count("frames_acknowledged") > 0);
     agent.daemon.kill();
     running.kill();
-    let (running, _) = collector(&site, &endpoint);
-    let agent = start(&site, &yard);
-    wait_until("nothing is left on the disk", || segments(&site) == 0 && agent.count("spool_bytes") == 0);
+    let (running, _) = collector(&env, &endpoint);
+    let agent = start(&env, &cgroups);
+    wait_until("nothing is left on the disk", || segments(&env) == 0 && agent.count("spool_bytes") == 0);
 
-    let store = site.path("store.db");
+    let store = env.path("store.db");
     for (session, samples) in kept {
         let stored = format!("SELECT stored FROM session WHERE session_id = '{session}'");
-        let losses = site.reader().losses(None).unwrap();
+        let losses = env.reader().losses(None).unwrap();
         assert_eq!(number(&store, &stored), samples, "{session}: {losses:?}");
     }
     // In one statement: the agent goes on sampling.
@@ -101,18 +99,17 @@ fn what_is_on_the_disk_outlives_every_kill_and_is_stored_once() {
     running.terminate();
 }
 
-#[test]
-fn an_end_without_a_collector_loses_nothing() {
-    let Some(scene) = Scene::set("an_end_without_a_collector_loses_nothing") else { return };
-    let Scene { site, yard, agent, .. } = scene;
+fn shutdown_without_collector_keeps_the_spool() {
+    let scene = Scene::set();
+    let Scene { env, cgroups, agent, .. } = scene;
     let (_, session) = (agent.count("taken"), agent.status()["session"].as_str().unwrap().to_owned());
     let (status, said) = agent.daemon.end(Signal::TERM);
     assert!(status.success() && said.contains("waits in the spool"), "{status}: {said}");
-    let kept = spooled(&site);
+    let kept = spooled(&env);
     // A second agent beside it is refused, and says why.
-    let agent = start(&site, &yard);
-    let config = site.path("agent.toml");
-    let socket = site.path("other.sock");
+    let agent = start(&env, &cgroups);
+    let config = env.path("agent.toml");
+    let socket = env.path("other.sock");
     let other = program("polymeter-agent")
         .args(["--config", config.to_str().unwrap(), "--socket", socket.to_str().unwrap()])
         .stderr(Stdio::piped())
@@ -121,9 +118,9 @@ fn an_end_without_a_collector_loses_nothing() {
     let why = String::from_utf8(other.stderr).unwrap();
     assert!(!other.status.success() && why.contains("another agent uses the spool"), "{why}");
 
-    let (running, _) = collector(&site, &site.endpoint());
-    wait_until("nothing is left on the disk", || segments(&site) == 0);
-    let store = site.path("store.db");
+    let (running, _) = collector(&env, &env.endpoint());
+    wait_until("nothing is left on the disk", || segments(&env) == 0);
+    let store = env.path("store.db");
     // The last tallies were in the spool, too: nothing is missing of all that was due.
     let of_session = |sum: &str| {
         number(&store, &format!("SELECT sum({sum}) FROM ledger_balance WHERE session_id = '{session}'"))

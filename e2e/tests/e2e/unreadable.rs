@@ -5,28 +5,35 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use polymeter_e2e::scene::ADA;
-use polymeter_e2e::{Need, Site, has, program};
+use polymeter_e2e::scene::OWNER;
+use polymeter_e2e::tests;
+use polymeter_e2e::{Need, TestEnvironment, program, require};
 use rusqlite::Connection;
+
+tests![
+    each_store_error_is_reported_specifically,
+    file_permissions_decide_which_stores_a_user_reads,
+    store_on_a_read_only_disk_is_readable,
+];
 
 /// A store with a job, and the command where everybody can run it.
 struct Shelf {
-    site: Site,
+    env: TestEnvironment,
     command: PathBuf,
     store: PathBuf,
 }
 
 impl Shelf {
     fn new() -> Self {
-        let site = Site::new();
-        chmod(&site.path(""), 0o755);
-        let (command, store) = (site.path("polymeter"), site.path("store.db"));
+        let env = TestEnvironment::new();
+        chmod(&env.path(""), 0o755);
+        let (command, store) = (env.path("polymeter"), env.path("store.db"));
         fs::copy(program("polymeter").get_program(), &command).unwrap();
         chmod(&command, 0o755);
         let made =
             program("polymeter").args(["run", "-o"]).arg(&store).args(["--", "true"]).output().unwrap();
         assert!(made.status.success(), "{made:?}");
-        Self { site, command, store }
+        Self { env, command, store }
     }
 
     fn report(&self, store: &Path) -> Command {
@@ -39,7 +46,7 @@ impl Shelf {
     fn report_to_ada(&self, store: &Path) -> Output {
         let report = self.report(store);
         let mut command = Command::new("setpriv");
-        command.args([format!("--reuid={ADA}"), format!("--regid={ADA}"), "--clear-groups".to_owned()]);
+        command.args([format!("--reuid={OWNER}"), format!("--regid={OWNER}"), "--clear-groups".to_owned()]);
         command.arg(report.get_program()).args(report.get_args()).current_dir("/").output().unwrap()
     }
 
@@ -54,7 +61,7 @@ impl Shelf {
 
     /// A directory with a copy of the store, for everybody to read.
     fn copy(&self, name: &str) -> PathBuf {
-        let directory = self.site.path(name);
+        let directory = self.env.path(name);
         fs::create_dir(&directory).unwrap();
         chmod(&directory, 0o755);
         let copy = directory.join("store.db");
@@ -102,24 +109,23 @@ fn granted(output: &Output) {
     assert!(String::from_utf8_lossy(&output.stdout).contains("wall time"), "{output:?}");
 }
 
-#[test]
-fn each_fault_of_a_store_is_told_in_its_own_words() {
+fn each_store_error_is_reported_specifically() {
     let shelf = Shelf::new();
     granted(&shelf.report(&shelf.store).output().unwrap());
     let bytes = fs::metadata(&shelf.store).unwrap().len();
-    let missing = shelf.site.path("none.db");
+    let missing = shelf.env.path("none.db");
     let empty = shelf.copy("empty");
     fs::write(&empty, "").unwrap();
     let diary = shelf.copy("diary");
     fs::write(&diary, "Dear diary, today I was taken for a database.\n".repeat(100)).unwrap();
-    let foreign = shelf.site.path("foreign.db");
+    let foreign = shelf.env.path("foreign.db");
     Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE songs (name)").unwrap();
     let truncated = shelf.copy("truncated");
     OpenOptions::new().write(true).open(&truncated).unwrap().set_len(bytes / 2).unwrap();
     let damaged = shelf.copy("damaged");
     let file = OpenOptions::new().write(true).open(&damaged).unwrap();
     file.write_all_at(&vec![0x55; usize::try_from(bytes).unwrap() - 100], 100).unwrap();
-    let directory = shelf.site.path("");
+    let directory = shelf.env.path("");
     let told = [
         (&missing, "there is no such file"),
         (&empty, "the file is empty"),
@@ -142,17 +148,14 @@ fn each_fault_of_a_store_is_told_in_its_own_words() {
         .args(["bundle", "x", "--store"])
         .arg(format!("sqlite:{}", missing.display()))
         .arg("--out")
-        .arg(shelf.site.path("bundle"))
+        .arg(shelf.env.path("bundle"))
         .output()
         .unwrap();
     assert!(String::from_utf8_lossy(&bundle.stderr).contains("there is no such file"), "{bundle:?}");
 }
 
-#[test]
-fn an_ordinary_user_reads_what_she_may_and_is_told_what_she_may_not() {
-    if !has("an_ordinary_user_reads_what_she_may_and_is_told_what_she_may_not", &[Need::Root]) {
-        return;
-    }
+fn file_permissions_decide_which_stores_a_user_reads() {
+    require(&[Need::Root]);
     let shelf = Shelf::new();
     // Not hers to read.
     let said = refused(&shelf.report_to_ada(&shelf.store), &shelf.store);
@@ -169,22 +172,19 @@ fn an_ordinary_user_reads_what_she_may_and_is_told_what_she_may_not() {
     let said = refused(&shelf.report_to_ada(&with_log), &with_log);
     assert!(said.contains("write-ahead log (-wal)") && said.contains("copy the file and its -wal"), "{said}");
     // As it advises.
-    let own = shelf.site.path("own");
+    let own = shelf.env.path("own");
     fs::create_dir(&own).unwrap();
     for suffix in ["", "-wal"] {
         let copy = own.join(format!("store.db{suffix}"));
         fs::copy(suffixed(&with_log, suffix), &copy).unwrap();
-        std::os::unix::fs::chown(&copy, Some(ADA), Some(ADA)).unwrap();
+        std::os::unix::fs::chown(&copy, Some(OWNER), Some(OWNER)).unwrap();
     }
-    std::os::unix::fs::chown(&own, Some(ADA), Some(ADA)).unwrap();
+    std::os::unix::fs::chown(&own, Some(OWNER), Some(OWNER)).unwrap();
     granted(&shelf.report_to_ada(&own.join("store.db")));
 }
 
-#[test]
-fn root_reads_from_a_disk_that_cannot_be_written_to() {
-    if !has("root_reads_from_a_disk_that_cannot_be_written_to", &[Need::Root, Need::Mounts]) {
-        return;
-    }
+fn store_on_a_read_only_disk_is_readable() {
+    require(&[Need::Root, Need::Mounts]);
     let shelf = Shelf::new();
     let fixed = shelf.copy("fixed");
     granted(&shelf.report_from_fixed_disk(&fixed));

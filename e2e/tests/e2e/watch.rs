@@ -6,10 +6,18 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
 
-use polymeter_e2e::scene::{ADA, BOB, NEEDS, Scene};
-use polymeter_e2e::{has, now_us, skip, wait_until};
+use polymeter_e2e::scene::{NEEDS, OTHER_USER, OWNER, Scene};
+use polymeter_e2e::tests;
+use polymeter_e2e::{now_us, require, skip, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+
+tests![
+    watch_streams_samples_as_they_are_taken,
+    watch_is_limited_to_own_jobs_and_minimum_periods,
+    watch_lines_end_as_requested,
+    watch_terminal_shows_values_and_changes_periods,
+];
 
 /// A connection on which root watches, and what comes of it.
 struct Watcher {
@@ -43,11 +51,8 @@ impl Watcher {
     }
 }
 
-#[test]
-fn samples_come_from_the_agent_as_they_are_taken() {
-    if !has("samples_come_from_the_agent_as_they_are_taken", &NEEDS) {
-        return;
-    }
+fn watch_streams_samples_as_they_are_taken() {
+    require(&NEEDS);
     let scene = Scene::set();
     let request = json!({"verb": "watch", "job": "x", "metrics": ["pids.*", "user.*"]});
     let mut watcher = Watcher::begin(&scene.agent.socket, &request);
@@ -73,7 +78,7 @@ fn samples_come_from_the_agent_as_they_are_taken() {
     );
     let progress = watcher.next_of("progress");
     assert_eq!(progress["tally"]["missed"].as_u64().map(|_| ()), Some(()), "{progress}");
-    scene.granted(ADA, &["pids.current=20ms"]);
+    scene.granted(OWNER, &["pids.current=20ms"]);
     let plan = watcher.next_of("plan");
     let line = plan["plan"].as_array().unwrap().iter().find(|line| line["metric"] == "pids.current").unwrap();
     assert_eq!((&line["period"], &line["by"]), (&"20ms".into(), &"uid 64001".into()));
@@ -90,18 +95,15 @@ fn samples_come_from_the_agent_as_they_are_taken() {
     assert_eq!(watcher.next()["answer"], "status");
 }
 
-#[test]
-fn one_watches_the_own_jobs_and_not_too_often() {
-    if !has("one_watches_the_own_jobs_and_not_too_often", &NEEDS) {
-        return;
-    }
+fn watch_is_limited_to_own_jobs_and_minimum_periods() {
+    require(&NEEDS);
     let scene = Scene::set();
     for (uid, words, status, word) in [
-        (BOB, vec!["--job", "x"], 1, "unknown job x, or not yours"),
-        (ADA, vec!["--node"], 1, "only administrators"),
-        (ADA, vec!["--job", "../x"], 1, "unknown job ../x, or not yours"),
-        (ADA, vec![], 2, "which job?"),
-        (ADA, vec!["--job", "x", "cpu.[ab]"], 2, "cpu.[ab]"),
+        (OTHER_USER, vec!["--job", "x"], 1, "unknown job x, or not yours"),
+        (OWNER, vec!["--node"], 1, "only administrators"),
+        (OWNER, vec!["--job", "../x"], 1, "unknown job ../x, or not yours"),
+        (OWNER, vec![], 2, "which job?"),
+        (OWNER, vec!["--job", "x", "cpu.[ab]"], 2, "cpu.[ab]"),
     ] {
         let output = scene.user(uid, "watch", &words);
         let said = String::from_utf8(output.stderr).unwrap();
@@ -116,7 +118,7 @@ fn one_watches_the_own_jobs_and_not_too_often() {
         let refused = scene.agent.ask(&request);
         assert_eq!((&refused["code"], &refused["field"]), (&"invalid".into(), &field.into()), "{refused}");
     }
-    let watch = || scene.typed(ADA, "watch", &["--job", "x"]).stdout(Stdio::piped()).spawn().unwrap();
+    let watch = || scene.typed(OWNER, "watch", &["--job", "x"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut watchers: Vec<Child> = Vec::new();
     for _ in 0..4 {
         let mut watcher = watch();
@@ -125,7 +127,7 @@ fn one_watches_the_own_jobs_and_not_too_often() {
         assert!(!line.is_empty(), "it has begun");
         watchers.push(watcher);
     }
-    let fifth = scene.user(ADA, "watch", &["--job", "x"]);
+    let fifth = scene.user(OWNER, "watch", &["--job", "x"]);
     assert_eq!(fifth.status.code(), Some(1));
     assert!(String::from_utf8(fifth.stderr).unwrap().contains("too many are watching"));
     let root = scene.user(0, "watch", &["--job", "x", "--count", "1"]);
@@ -135,18 +137,15 @@ fn one_watches_the_own_jobs_and_not_too_often() {
         watcher.wait().unwrap();
     }
     wait_until("there is a place again", || {
-        scene.user(ADA, "watch", &["--job", "x", "--count", "1"]).status.code() == Some(0)
+        scene.user(OWNER, "watch", &["--job", "x", "--count", "1"]).status.code() == Some(0)
     });
     scene.end();
 }
 
-#[test]
-fn lines_end_as_they_are_asked_to() {
-    if !has("lines_end_as_they_are_asked_to", &NEEDS) {
-        return;
-    }
+fn watch_lines_end_as_requested() {
+    require(&NEEDS);
     let scene = Scene::set();
-    let output = scene.user(ADA, "watch", &["--job", "x", "--count", "3", "pids.current"]);
+    let output = scene.user(OWNER, "watch", &["--job", "x", "--count", "3", "pids.current"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let lines = String::from_utf8(output.stdout).unwrap();
     let words: Vec<Vec<&str>> = lines.lines().map(|line| line.split(' ').collect()).collect();
@@ -155,14 +154,14 @@ fn lines_end_as_they_are_asked_to() {
         "{lines}"
     );
     assert!(words.iter().all(|words| words[0].parse::<f64>().is_ok()), "{lines}");
-    let output = scene.user(ADA, "watch", &["--job", "x", "--for", "300ms", "--json"]);
+    let output = scene.user(OWNER, "watch", &["--job", "x", "--for", "300ms", "--json"]);
     let lines = String::from_utf8(output.stdout).unwrap();
     let answers: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((output.status.code(), &answers[0]["answer"]), (Some(0), &"plan".into()), "{lines}");
 
     let piped = |more: &[&str]| {
         let words = [&["--job", "x"], more].concat();
-        scene.typed(ADA, "watch", &words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        scene.typed(OWNER, "watch", &words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     };
     // Whoever reads, as `head` does, goes when she has seen enough.
     let mut watch = piped(&[]);
@@ -288,17 +287,13 @@ fn words(shown: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-#[test]
-fn a_terminal_shows_values_and_keys_change_periods() {
-    let test = "a_terminal_shows_values_and_keys_change_periods";
-    if !has(test, &NEEDS) {
-        return;
-    }
+fn watch_terminal_shows_values_and_changes_periods() {
+    require(&NEEDS);
     if Command::new("script").arg("--version").output().is_err() {
-        return skip(test, "script", "there is no `script` of util-linux");
+        skip("script", "there is no `script` of util-linux");
     }
     let scene = Scene::set();
-    let watch = scene.typed(ADA, "watch", &["--job", "x", "pids.current"]);
+    let watch = scene.typed(OWNER, "watch", &["--job", "x", "pids.current"]);
     let mut terminal = Terminal::run(&watch);
     terminal.must_show("a value and its period", |shown| {
         let words = words(shown);

@@ -24,7 +24,10 @@ mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+use polymeter_test_harness::tests;
 use world::World;
+
+tests![every_sample_is_stored_or_counted_once,];
 
 /// Seeds that the suite tries.
 const SEEDS: u64 = 10_000;
@@ -50,8 +53,7 @@ fn run(seed: u64) {
     }
 }
 
-#[test]
-fn every_sample_is_stored_once_or_counted_once_whatever_fails() {
+fn every_sample_is_stored_or_counted_once() {
     if let Some(seed) = number("POLYMETER_SEED") {
         return run(seed);
     }
@@ -64,4 +66,8 @@ fn every_sample_is_stored_once_or_counted_once_whatever_fails() {
             thread.join().expect("a seed fails");
         }
     });
+}
+
+fn main() -> std::process::ExitCode {
+    polymeter_test_harness::run(&[TESTS])
 }

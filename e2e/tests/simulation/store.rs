@@ -2,9 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use polymeter_collector::commit::{Accepted, Account as Line, LossReason, MissingFrames, check_gaps};
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::series::SessionId;
+use polymeter_store::accepted::{Accepted, Account as Line, LossReason, MissingFrames, check_gaps};
 
 /// A source: its session, the handle and the id of its job, its name.
 pub(crate) type Source = (SessionId, Option<(u32, String)>, String);

@@ -10,7 +10,7 @@ use polymeter_proto::text::Text;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::InForce;
-use crate::request::{Availability, Cost, Granted, JobView, MetricView, RefusedRequest, View};
+use crate::request::{Availability, Cost, JobView, LeaseGrant, MetricView, RefusedRequest, View};
 
 /// What all sampling of a job is predicted to cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -276,7 +276,7 @@ impl Answer {
         Self::Metrics { metrics: metrics.into_iter().map(MetricLine::of).collect() }
     }
 
-    pub(super) fn granted(granted: Granted) -> Self {
+    pub(super) fn granted(granted: LeaseGrant) -> Self {
         let metrics = granted.metrics.into_iter().map(|(metric, period)| (metric, period.to_string()));
         Self::Granted {
             metrics: metrics.collect(),
@@ -413,7 +413,7 @@ impl SubjectStatus {
             tally: source.tally,
             reads: source.reads,
             read_mean_ns: source.read_total_ns.checked_div(source.reads).unwrap_or(0),
-            read_most_ns: source.read_most_ns,
+            read_most_ns: source.read_max_ns,
         };
         Self {
             job: view.job_id.as_ref().map(ToString::to_string),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::clock;
 use crate::principal::Principal;
-use crate::token_bucket::TokenBucket;
+use polymeter_service::token_bucket::TokenBucket;
 
 /// How many connections there are.
 #[derive(Debug, Clone, Copy)]

@@ -28,7 +28,7 @@ use crate::clock;
 use crate::counters::Counters;
 use crate::log;
 use crate::principal::Principal;
-use crate::request::Request;
+use crate::request::ManagerRequest;
 use crate::user_database::Rights;
 
 pub use answer::{
@@ -82,7 +82,11 @@ pub fn check(line: &[u8]) -> Result<(), Refusal> {
 }
 
 /// RemoteAnswerSender until the runtime ends.
-pub(crate) async fn serve(listener: (UnixListener, File), requests: mpsc::Sender<Request>, context: Context) {
+pub(crate) async fn serve(
+    listener: (UnixListener, File),
+    requests: mpsc::Sender<ManagerRequest>,
+    context: Context,
+) {
     // The lock goes when this ends, together with the socket.
     let (listener, _lock) = listener;
     let quotas = Arc::new((ClientQuota::new(CONNECTIONS), ClientQuota::new(WATCHERS)));
@@ -112,7 +116,7 @@ pub(crate) async fn serve(listener: (UnixListener, File), requests: mpsc::Sender
 /// Finds out who came, and converses if there is room for that client.
 async fn accept(
     mut stream: UnixStream,
-    requests: &mpsc::Sender<Request>,
+    requests: &mpsc::Sender<ManagerRequest>,
     context: &Context,
     connections: &ClientQuota,
     watchers: &ClientQuota,

@@ -15,7 +15,7 @@ use super::verb::Verb;
 use super::{Context, LINE_BYTES};
 use crate::clock;
 use crate::delivery::remote_requests::{RemoteRequest, RemoteRequestReceiver};
-use crate::request::Request;
+use crate::request::ManagerRequest;
 
 /// Requests that are being answered or wait for their time. A collector has one per user who is typing.
 const AT_ONCE: usize = 16;
@@ -27,7 +27,7 @@ const AHEAD_MOST_US: i64 = 10_000_000;
 pub(crate) async fn serve(
     mut remote_requests: RemoteRequestReceiver,
     wanted: bool,
-    requests: mpsc::Sender<Request>,
+    requests: mpsc::Sender<ManagerRequest>,
     context: Context,
 ) {
     let connections = Arc::new(Semaphore::new(AT_ONCE));
@@ -52,7 +52,11 @@ pub(crate) async fn serve(
     }
 }
 
-async fn answer(request: &RemoteRequest, requests: &mpsc::Sender<Request>, context: &Context) -> Answer {
+async fn answer(
+    request: &RemoteRequest,
+    requests: &mpsc::Sender<ManagerRequest>,
+    context: &Context,
+) -> Answer {
     let (verb, wait_us) = match validate(request, clock::realtime_us()) {
         Ok(validated) => validated,
         Err(refusal) => return Answer::refused(refusal),

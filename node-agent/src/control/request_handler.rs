@@ -13,11 +13,12 @@ use super::scheduler_hooks::{End, Start};
 use super::verb::{Lease, Mark, Push, Register, Subject, Verb, Watch};
 use crate::clock;
 use crate::counters::Counters;
-use crate::delivery::tap::Watching;
+use crate::delivery::tap::WatchReceiver;
 use crate::manager::ask;
 use crate::principal::Principal;
 use crate::request::{
-    AccessError, AnnotateError, Granted, JobView, RegisterError, Request, SetError, SetSpec, View, by_reason,
+    AccessError, AnnotateError, JobView, LeaseError, LeaseGrant, LeaseRequest, ManagerRequest, RegisterError,
+    View, by_reason,
 };
 use crate::sources::agent_self::resident_bytes;
 
@@ -26,7 +27,7 @@ pub(super) struct RequestHandler<'a> {
     principal: Principal,
     /// From when on her leases count, in microseconds since the epoch; none for now.
     since_us: Option<i64>,
-    requests: &'a mpsc::Sender<Request>,
+    requests: &'a mpsc::Sender<ManagerRequest>,
     context: &'a Context,
 }
 
@@ -36,7 +37,7 @@ type Answered = Result<Answer, Refusal>;
 impl<'a> RequestHandler<'a> {
     pub(super) const fn new(
         principal: Principal,
-        requests: &'a mpsc::Sender<Request>,
+        requests: &'a mpsc::Sender<ManagerRequest>,
         context: &'a Context,
     ) -> Self {
         Self { principal, since_us: None, requests, context }
@@ -69,7 +70,7 @@ impl<'a> RequestHandler<'a> {
         answered.unwrap_or_else(Answer::refused)
     }
 
-    async fn ask<T>(&self, make: impl FnOnce(oneshot::Sender<T>) -> Request) -> Result<T, Refusal> {
+    async fn ask<T>(&self, make: impl FnOnce(oneshot::Sender<T>) -> ManagerRequest) -> Result<T, Refusal> {
         let stopping = || Refusal::new("stopping", None, "the agent is about to end");
         let (request, answer) = ask(make);
         self.requests.send(request).await.ok().ok_or_else(stopping)?;
@@ -83,7 +84,7 @@ impl<'a> RequestHandler<'a> {
 
     /// Everything for administrators, for others the jobs that they may look at.
     async fn view(&self) -> Result<View, Refusal> {
-        let mut view = self.ask(Request::View).await?;
+        let mut view = self.ask(ManagerRequest::View).await?;
         let rights = self.context.rights.borrow();
         view.subjects.retain(|subject| rights.may_look(self.principal, subject.owner_uid));
         Ok(view)
@@ -99,7 +100,7 @@ impl<'a> RequestHandler<'a> {
 
     /// A job or the node, if this principal may see it.
     pub(super) async fn look(&self, job: &Option<Identifier>) -> Result<JobView, Denied> {
-        let view = self.ask(|reply| Request::Look(self.principal, job.clone(), reply)).await;
+        let view = self.ask(|reply| ManagerRequest::ViewOne(self.principal, job.clone(), reply)).await;
         view.map_err(Denied::Refused)?.map_err(|error| match error {
             AccessError::Unknown => Denied::Unknown(self.denied(job.as_ref(), error)),
             AccessError::Hidden | AccessError::Forbidden => Denied::Refused(self.denied(job.as_ref(), error)),
@@ -136,7 +137,7 @@ impl<'a> RequestHandler<'a> {
 
     async fn metrics(&self, of: &Subject) -> Answered {
         let job = of.id()?;
-        let metrics = self.ask(|reply| Request::Metrics(self.principal, job.clone(), reply)).await?;
+        let metrics = self.ask(|reply| ManagerRequest::Metrics(self.principal, job.clone(), reply)).await?;
         metrics.map(Answer::metrics).map_err(|error| self.denied(job.as_ref(), error))
     }
 
@@ -150,7 +151,7 @@ impl<'a> RequestHandler<'a> {
         &self,
         wanted: Watch,
         watchers: &'w ClientQuota,
-    ) -> Result<(Option<Identifier>, Watching, QuotaPermit<'w>), Refusal> {
+    ) -> Result<(Option<Identifier>, WatchReceiver, QuotaPermit<'w>), Refusal> {
         let (job, selectors) = wanted.spec()?;
         // Before the permit: whether there is one must not depend on whether there is a job.
         self.look(&job).await?;
@@ -162,42 +163,42 @@ impl<'a> RequestHandler<'a> {
             )
         })?;
         let watching =
-            self.ask(|reply| Request::Watch(self.principal, job.clone(), selectors, reply)).await?;
+            self.ask(|reply| ManagerRequest::Watch(self.principal, job.clone(), selectors, reply)).await?;
         let watching = watching.map_err(|error| self.denied(job.as_ref(), error))?;
         Ok((job, watching, permit))
     }
 
     async fn set(&self, lease: Lease) -> Answered {
-        let set = SetSpec { since_us: self.since_us, ..lease.spec(self.principal)? };
+        let set = LeaseRequest { since_us: self.since_us, ..lease.spec(self.principal)? };
         let job = set.job_id.clone();
-        let granted = self.ask(|reply| Request::Set(Box::new(set), reply)).await?;
+        let granted = self.ask(|reply| ManagerRequest::Set(Box::new(set), reply)).await?;
         granted.map(Answer::granted).map_err(|error| self.refuse_set(job.as_ref(), &error))
     }
 
     async fn reset(&self, of: &Subject) -> Answered {
         let job = of.id()?;
-        let ended = self.ask(|reply| Request::Reset(self.principal, job.clone(), reply)).await?;
+        let ended = self.ask(|reply| ManagerRequest::Reset(self.principal, job.clone(), reply)).await?;
         ended.map(|ended| Answer::Reset { ended }).map_err(|error| self.denied(job.as_ref(), error))
     }
 
     async fn mark(&self, mark: Mark) -> Answered {
         let spec = mark.spec(self.principal)?;
         let job = spec.job_id.clone();
-        let marked = self.ask(|reply| Request::Mark(Box::new(spec), reply)).await?;
+        let marked = self.ask(|reply| ManagerRequest::Mark(Box::new(spec), reply)).await?;
         marked.map(|()| Answer::Done {}).map_err(|error| self.refuse_annotation(job.as_ref(), error))
     }
 
     async fn push(&self, push: Push) -> Answered {
         let spec = push.spec(self.principal)?;
         let job = spec.job_id.clone();
-        let pushed = self.ask(|reply| Request::Push(Box::new(spec), reply)).await?;
+        let pushed = self.ask(|reply| ManagerRequest::Push(Box::new(spec), reply)).await?;
         pushed.map(|()| Answer::Done {}).map_err(|error| self.refuse_annotation(job.as_ref(), error))
     }
 
     async fn register(&self, wanted: Register) -> Answered {
         self.administrators_only()?;
         let spec = wanted.spec()?;
-        match self.ask(|reply| Request::Register(Box::new(spec), reply)).await? {
+        match self.ask(|reply| ManagerRequest::Register(Box::new(spec), reply)).await? {
             Ok(unavailable) => Ok(Answer::Registered { unavailable }),
             Err(error) => Err(refuse_job(&error)),
         }
@@ -207,13 +208,13 @@ impl<'a> RequestHandler<'a> {
         self.administrators_only()?;
         let (spec, refused) = start.spec()?;
         let job = spec.job_id.clone();
-        let told = self.ask(|reply| Request::Start(Box::new(spec), reply)).await?;
+        let told = self.ask(|reply| ManagerRequest::Start(Box::new(spec), reply)).await?;
         let (granted, refused) = match told.map_err(|error| refuse_job(&error))? {
             None => (None, refused),
             Some(Ok(granted)) => (Some(granted), refused),
             Some(Err(error)) => (None, Some(self.refuse_set(Some(&job), &error))),
         };
-        let periods = |granted: Granted| {
+        let periods = |granted: LeaseGrant| {
             granted.metrics.into_iter().map(|(metric, period)| (metric, period.to_string())).collect()
         };
         Ok(Answer::Started { granted: granted.map(periods), refused: refused.map(Box::new) })
@@ -222,14 +223,14 @@ impl<'a> RequestHandler<'a> {
     async fn end(&self, end: End) -> Answered {
         self.administrators_only()?;
         let (job_id, facts) = end.spec()?;
-        self.ask(|reply| Request::End(job_id, Box::new(facts), reply)).await?;
+        self.ask(|reply| ManagerRequest::End(job_id, Box::new(facts), reply)).await?;
         Ok(Answer::Done {})
     }
 
     async fn unregister(&self, of: &Subject) -> Answered {
         self.administrators_only()?;
         if let Some(job_id) = of.id()?
-            && self.ask(|reply| Request::Unregister(job_id, reply)).await?
+            && self.ask(|reply| ManagerRequest::Unregister(job_id, reply)).await?
         {
             return Ok(Answer::Done {});
         }
@@ -238,7 +239,7 @@ impl<'a> RequestHandler<'a> {
 
     async fn flush(&self) -> Answered {
         self.administrators_only()?;
-        self.ask(Request::Flush).await?;
+        self.ask(ManagerRequest::Flush).await?;
         Ok(Answer::Done {})
     }
 
@@ -251,8 +252,8 @@ impl<'a> RequestHandler<'a> {
         Refusal::new(code, field, &error.to_string())
     }
 
-    fn refuse_set(&self, job: Option<&Identifier>, error: &SetError) -> Refusal {
-        if let SetError::Access(error) = error { self.denied(job, *error) } else { refuse_lease(error) }
+    fn refuse_set(&self, job: Option<&Identifier>, error: &LeaseError) -> Refusal {
+        if let LeaseError::Access(error) = error { self.denied(job, *error) } else { refuse_lease(error) }
     }
 }
 
@@ -281,32 +282,35 @@ fn refuse_job(error: &RegisterError) -> Refusal {
     Refusal::new(code, field, &error.to_string())
 }
 
-fn refuse_lease(error: &SetError) -> Refusal {
+fn refuse_lease(error: &LeaseError) -> Refusal {
     let (code, field) = match error {
-        SetError::Access(_) => ("forbidden", Some("job")),
-        SetError::NothingChosen { .. } | SetError::Unavailable(_) => ("unavailable", Some("plan")),
-        SetError::TooShort { .. } => ("shortest_period", Some("plan")),
-        SetError::TooLong(_) => ("longest_lease", Some("for")),
-        SetError::Ended => ("ended", None),
-        SetError::TooMany(_) => ("too_many", None),
-        SetError::OverBudget { limit, .. } => (*limit, Some("plan")),
+        LeaseError::Access(_) => ("forbidden", Some("job")),
+        LeaseError::NothingChosen { .. } | LeaseError::Unavailable(_) => ("unavailable", Some("plan")),
+        LeaseError::TooShort { .. } => ("shortest_period", Some("plan")),
+        LeaseError::TooLong { .. } => ("longest_lease", Some("for")),
+        LeaseError::Expired => ("ended", None),
+        LeaseError::TooMany(_) => ("too_many", None),
+        LeaseError::OverBudget { limit, .. } => (*limit, Some("plan")),
     };
     let mut refusal = Refusal::new(code, field, &error.to_string());
     match error {
-        SetError::OverBudget { cost, instead, .. } => {
+        LeaseError::OverBudget { cost, instead, .. } => {
             refusal.cost = Some(Box::new(Predicted::of(*cost)));
             refusal.instead = instead.map(|period| period.to_string());
         }
-        SetError::TooShort { shortest, .. } => refusal.instead = Some(shortest.to_string()),
-        SetError::TooLong(longest) => refusal.instead = Some(longest.to_string()),
-        SetError::Unavailable(missing) => {
+        LeaseError::TooShort { shortest, .. } => refusal.instead = Some(shortest.to_string()),
+        LeaseError::TooLong { longest } => refusal.instead = Some(longest.to_string()),
+        LeaseError::Unavailable(missing) => {
             let group = |(reason, metrics): (&str, Vec<&str>)| Missing {
                 reason: Text::of(reason),
                 metrics: metrics.into_iter().map(str::to_owned).collect(),
             };
             refusal.unavailable = Some(by_reason(missing).into_iter().map(group).collect());
         }
-        SetError::Access(_) | SetError::NothingChosen { .. } | SetError::TooMany(_) | SetError::Ended => {}
+        LeaseError::Access(_)
+        | LeaseError::NothingChosen { .. }
+        | LeaseError::TooMany(_)
+        | LeaseError::Expired => {}
     }
     refusal
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::answer::Refusal;
 use super::fields::{Fields, invalid};
 use super::verb::{identifier, name, wishes};
-use crate::request::{RefusedRequest, StartSpec, Wishes};
+use crate::request::{RefusedRequest, SamplingRequest, StartSpec};
 
 /// A job that the scheduler starts on this node; its cgroups may come later.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -113,7 +113,7 @@ impl Start {
             cluster: name("cluster", self.cluster)?,
             owner_uid: self.uid,
             owner: name("user", self.user)?,
-            wishes,
+            sampling: wishes,
             refused,
             facts: JobFacts {
                 account: name("account", self.account)?,
@@ -127,12 +127,15 @@ impl Start {
     }
 }
 
-fn wishes_of(plan: &BTreeMap<String, String>, duration: Option<&str>) -> Result<Option<Wishes>, Refusal> {
+fn wishes_of(
+    plan: &BTreeMap<String, String>,
+    duration: Option<&str>,
+) -> Result<Option<SamplingRequest>, Refusal> {
     if plan.is_empty() {
         return Ok(None);
     }
     let duration = duration.map(str::parse::<Period>).transpose().map_err(|error| invalid("for", &error))?;
-    Ok(Some(Wishes { wishes: wishes(plan)?, duration_us: duration.map(Period::as_micros) }))
+    Ok(Some(SamplingRequest { metrics: wishes(plan)?, duration_us: duration.map(Period::as_micros) }))
 }
 
 impl End {
@@ -172,7 +175,7 @@ mod tests {
             start(r#"{"verb":"start","job":"42","uid":7,"user":"zoe","plan":{"cpu.*":"10ms"},"for":"1h"}"#);
         let (spec, refused) = said.spec().unwrap();
         assert_eq!((spec.job_id.as_str(), spec.owner_uid, refused), ("42", Some(7), None));
-        assert_eq!(spec.wishes.unwrap().duration_us, Some(3_600_000_000));
+        assert_eq!(spec.sampling.unwrap().duration_us, Some(3_600_000_000));
     }
 
     #[test]
@@ -185,7 +188,7 @@ mod tests {
         ] {
             let said = start(&format!(r#"{{"verb":"start","job":"42",{plan}}}"#));
             let (spec, refused) = said.spec().unwrap();
-            assert_eq!((spec.wishes, refused.unwrap().code.as_str()), (None, "invalid"), "{plan}");
+            assert_eq!((spec.sampling, refused.unwrap().code.as_str()), (None, "invalid"), "{plan}");
             let kept = spec.refused.unwrap();
             assert!(kept.request.as_str().starts_with("cpu."), "{kept:?}");
         }

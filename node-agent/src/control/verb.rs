@@ -15,7 +15,7 @@ use super::scheduler_hooks::{End, Start};
 use crate::config;
 use crate::plan::{Layer, Rule};
 use crate::principal::Principal;
-use crate::request::{JobSpec, MarkSpec, PushSpec, SetSpec};
+use crate::request::{JobSpec, LeaseRequest, MarkSpec, PushSpec};
 
 /// Selectors of one who watches: each is held against the name of every series of the job.
 const SELECTORS: usize = 64;
@@ -182,7 +182,7 @@ impl Lease {
     }
 
     /// What is meant.
-    pub(super) fn spec(self, principal: Principal) -> Result<SetSpec, Refusal> {
+    pub(super) fn spec(self, principal: Principal) -> Result<LeaseRequest, Refusal> {
         let job_id = Subject { job: self.job }.id()?;
         let wishes = wishes(&self.plan)?;
         if wishes.is_empty() {
@@ -190,10 +190,10 @@ impl Lease {
         }
         let duration = self.duration.as_deref().map(str::parse::<Period>).transpose();
         let duration = duration.map_err(|error| invalid("for", &error))?;
-        Ok(SetSpec {
+        Ok(LeaseRequest {
             principal,
             job_id,
-            wishes,
+            metrics: wishes,
             since_us: None,
             duration_us: duration.map(Period::as_micros),
         })
@@ -298,7 +298,7 @@ impl Register {
             owner: name("user", self.user)?,
             cgroups: self.cgroups,
             process: self.process,
-            wishes: Layer::new(rules(&self.plan)?),
+            sampling: Layer::new(rules(&self.plan)?),
         })
     }
 }

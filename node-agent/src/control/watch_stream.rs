@@ -18,7 +18,7 @@ use super::request_handler::{Denied, RequestHandler};
 use super::verb::Watch;
 use super::write_lines;
 use crate::clock;
-use crate::delivery::tap::{Excerpt, Watching};
+use crate::delivery::tap::{Excerpt, WatchReceiver};
 use crate::request::SourceView;
 
 /// How often is told how sampling goes, and the plan where it has changed.
@@ -85,7 +85,7 @@ enum Seen {
 struct WatchStream<'a> {
     handler: &'a RequestHandler<'a>,
     job: Option<Identifier>,
-    watching: Watching,
+    watching: WatchReceiver,
     progress: Progress,
     /// The plan as it was last told.
     plan: Option<Answer>,
@@ -197,7 +197,7 @@ mod tests {
 
     fn source(name: &str, due: u64, missed: u64) -> SourceView {
         let tally = Tally { due, missed, taken: due - missed, ..Tally::default() };
-        SourceView { name: name.to_owned(), tally, reads: 0, read_total_ns: 0, read_most_ns: 0 }
+        SourceView { name: name.to_owned(), tally, reads: 0, read_total_ns: 0, read_max_ns: 0 }
     }
 
     #[test]

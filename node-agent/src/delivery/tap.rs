@@ -159,14 +159,14 @@ impl Tap {
 
     /// Shows from now on what is sampled of a job, or of the node: the metrics that one of the selectors chooses, or all
     /// without any.
-    pub fn watch(self: &Arc<Self>, job: Option<JobHandle>, selectors: Vec<Selector>) -> Watching {
+    pub fn watch(self: &Arc<Self>, job: Option<JobHandle>, selectors: Vec<Selector>) -> WatchReceiver {
         let (shown, taken) = mpsc::channel(BATCHES_WAITING);
         let way = Arc::new(Way::default());
         let id = self.next_id.fetch_add(1, Relaxed);
         let chosen = BTreeMap::new();
         let watcher = Watcher { id, job, selectors, chosen, shown, way: Arc::clone(&way) };
         self.change(|watchers| watchers.push(watcher));
-        Watching { id, tap: Arc::clone(self), shown: taken, way }
+        WatchReceiver { id, tap: Arc::clone(self), shown: taken, way }
     }
 
     /// Shows a batch to everybody who watches some of it.
@@ -192,14 +192,14 @@ impl Tap {
 
 /// One who watches, as she herself sees it. Dropping it ends the watching.
 #[derive(Debug)]
-pub struct Watching {
+pub struct WatchReceiver {
     id: u64,
     tap: Arc<Tap>,
     shown: mpsc::Receiver<Vec<Excerpt>>,
     way: Arc<Way>,
 }
 
-impl Watching {
+impl WatchReceiver {
     /// The next of what is sampled; none when the job has ended and all was shown.
     pub async fn next(&mut self) -> Option<Vec<Excerpt>> {
         let excerpts = self.shown.recv().await?;
@@ -214,7 +214,7 @@ impl Watching {
     }
 }
 
-impl Drop for Watching {
+impl Drop for WatchReceiver {
     fn drop(&mut self) {
         self.tap.change(|watchers| watchers.retain(|watcher| watcher.id != self.id));
     }
@@ -280,7 +280,7 @@ mod tests {
     }
 
     /// What was shown to her, without waiting for more: metrics, times and values.
-    fn seen(watching: &mut Watching) -> Vec<(String, Vec<i64>, Vec<f64>)> {
+    fn seen(watching: &mut WatchReceiver) -> Vec<(String, Vec<i64>, Vec<f64>)> {
         let mut seen = Vec::new();
         while let Ok(excerpts) = watching.shown.try_recv() {
             seen.extend(excerpts.into_iter().map(|excerpt| {

@@ -15,7 +15,7 @@ use rustix::io::{Errno, pread};
 
 use crate::clock;
 use crate::event_fd::EventFd;
-use crate::token_bucket::TokenBucket;
+use polymeter_service::token_bucket::TokenBucket;
 
 /// How often it has a job read: per second in the long run, and at once. What ends meanwhile is seen together. All jobs of a node
 /// may end at once; and who may make cgroups of version 2 may empty them as often as she likes.

@@ -18,7 +18,9 @@ use crate::clock;
 use crate::lanes::{Command, EventRecord};
 use crate::lifecycle::discovery;
 use crate::principal::Principal;
-use crate::request::{Granted, RefusedRequest, RegisterError, SetError, SetSpec, StartSpec, Wishes};
+use crate::request::{
+    LeaseError, LeaseGrant, LeaseRequest, RefusedRequest, RegisterError, SamplingRequest, StartSpec,
+};
 
 /// How long a job is remembered after its cgroups went, for the scheduler to say that it has ended. An epilog that was not
 /// set up says so never.
@@ -49,7 +51,7 @@ struct AnnouncedJob {
     /// The job as the data name it, since it was there.
     job: Option<Arc<Job>>,
     /// The owner's wishes, until the job is there.
-    wishes: Option<Wishes>,
+    sampling: Option<SamplingRequest>,
     /// A request of the owner's that cannot be read, until the job is there.
     refused: Option<RefusedRequest>,
     /// When it is to be forgotten; not while its cgroups are there.
@@ -79,7 +81,7 @@ impl AnnouncedJobs {
             },
             alias: None,
             job: None,
-            wishes: None,
+            sampling: None,
             refused: None,
             forget_at: Some(now + NEVER),
             is_over: false,
@@ -91,7 +93,7 @@ impl AnnouncedJobs {
             started.said.facts = spec.facts;
         }
         started.alias = spec.alias.or(started.alias);
-        started.wishes = spec.wishes.or(started.wishes);
+        started.sampling = spec.sampling.or(started.sampling);
         started.refused = spec.refused.or(started.refused);
         self.0.insert(spec.job_id, started);
         Ok(())
@@ -118,8 +120,8 @@ impl AnnouncedJobs {
     }
 
     /// The wishes of the owner of a job that were never granted nor refused, which are forgotten.
-    pub(super) fn take_wishes(&mut self, job_id: &Identifier) -> Option<Wishes> {
-        self.0.get_mut(job_id)?.wishes.take()
+    pub(super) fn take_sampling(&mut self, job_id: &Identifier) -> Option<SamplingRequest> {
+        self.0.get_mut(job_id)?.sampling.take()
     }
 
     fn forget_old(&mut self, now: Instant) {
@@ -132,7 +134,7 @@ impl Manager {
     pub(super) async fn start(
         &mut self,
         spec: StartSpec,
-    ) -> Result<Option<Result<Granted, SetError>>, RegisterError> {
+    ) -> Result<Option<Result<LeaseGrant, LeaseError>>, RegisterError> {
         let job_id = spec.job_id.clone();
         let owner_uid = owner_uid(spec.owner_uid, spec.owner.as_ref()).await;
         let spec = StartSpec { owner_uid, ..spec };
@@ -146,7 +148,7 @@ impl Manager {
         }
         self.started.came(&job_id);
         self.tell_facts(&job_id).await;
-        Ok(self.grant_wishes(&job_id).await)
+        Ok(self.grant_sampling(&job_id).await)
     }
 
     /// Puts what the scheduler told of a job that is followed into the data.
@@ -168,21 +170,25 @@ impl Manager {
 
     /// Makes a lease of what the owner of a job that is followed wished when she submitted it, as if she asked now. Where
     /// nothing of it can be sampled yet, the wishes are kept: the cgroup of another controller may come.
-    pub(super) async fn grant_wishes(&mut self, job_id: &Identifier) -> Option<Result<Granted, SetError>> {
-        let Wishes { wishes, duration_us } = self.started.0.get(job_id)?.wishes.clone()?;
+    pub(super) async fn grant_sampling(
+        &mut self,
+        job_id: &Identifier,
+    ) -> Option<Result<LeaseGrant, LeaseError>> {
+        let SamplingRequest { metrics, duration_us } = self.started.0.get(job_id)?.sampling.clone()?;
         let key: TargetKey = Some(job_id.clone());
         // Whatever she may do elsewhere, a wish at submission is an ordinary user's.
         let principal = Principal { uid: self.followed.get(&key)?.owner_uid?, administrator: false };
-        let set = SetSpec { principal, job_id: key, wishes: wishes.clone(), since_us: None, duration_us };
+        let set =
+            LeaseRequest { principal, job_id: key, metrics: metrics.clone(), since_us: None, duration_us };
         let granted = self.set(set).await;
-        let refused = refused_of(&wishes, &granted);
-        if matches!(granted, Err(SetError::Unavailable(_))) {
+        let refused = refused_of(&metrics, &granted);
+        if matches!(granted, Err(LeaseError::Unavailable(_))) {
             self.defer_requests(job_id, refused);
             return Some(granted);
         }
         self.forget_deferred(job_id);
         self.refuse_requests(job_id, refused).await;
-        self.started.0.get_mut(job_id)?.wishes = None;
+        self.started.0.get_mut(job_id)?.sampling = None;
         Some(granted)
     }
 
@@ -230,7 +236,7 @@ mod tests {
             cluster: None,
             owner_uid: Some(7),
             owner: None,
-            wishes: None,
+            sampling: None,
             refused: None,
             facts: JobFacts::default(),
         }

@@ -8,7 +8,7 @@ use crate::lanes::Command;
 use crate::lifecycle::exit_events::ExitEvents;
 use crate::log;
 use crate::sources::Target;
-use crate::token_bucket::TokenBucket;
+use polymeter_service::token_bucket::TokenBucket;
 
 use super::tracked_target::TrackedTarget;
 use super::{Manager, TargetKey};

@@ -52,7 +52,7 @@ impl Manager {
             owner: spec.owner,
             started_us: clock::realtime_us(),
         };
-        let plan = Plan { registration: spec.wishes, ..self.standing_plan() };
+        let plan = Plan { registration: spec.sampling, ..self.standing_plan() };
         self.follow(key.clone(), Some(descriptor), target, plan, None).await;
         self.look_at(&key).await;
         self.confirm_first_reading().await;
@@ -136,7 +136,7 @@ impl Manager {
                 if grew {
                     self.reopen(&key).await;
                     self.look_at(&key).await;
-                    self.grant_wishes(&job_id).await;
+                    self.grant_sampling(&job_id).await;
                 }
             }
             return;
@@ -167,7 +167,7 @@ impl Manager {
         self.follow(key.clone(), Some(descriptor), target, plan, Some(found.relative)).await;
         self.look_at(&key).await;
         self.tell_facts(&job_id).await;
-        self.grant_wishes(&job_id).await;
+        self.grant_sampling(&job_id).await;
     }
 
     async fn end_registered_without_cgroups(&mut self) {

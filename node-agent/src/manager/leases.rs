@@ -13,7 +13,7 @@ use crate::admission::cost::{Read, Sum};
 use crate::clock;
 use crate::plan::{Lease, Plan};
 use crate::principal::Principal;
-use crate::request::{AccessError, Availability, Cost, Granted, SetError, SetSpec};
+use crate::request::{AccessError, Availability, Cost, LeaseError, LeaseGrant, LeaseRequest};
 
 /// Why a metric is not sampled that can be had in principle.
 const NOT_NOW: &str = "its file has no line of it at the moment";
@@ -23,21 +23,21 @@ const LEASES: usize = 64;
 
 impl Manager {
     /// Grants a lease, or says why not and what would be granted.
-    pub(super) async fn set(&mut self, set: SetSpec) -> Result<Granted, SetError> {
+    pub(super) async fn set(&mut self, set: LeaseRequest) -> Result<LeaseGrant, LeaseError> {
         let key: TargetKey = set.job_id.clone();
         let followed = self.access(set.principal, &key, Access::Change)?;
         let duration_us = self.duration_us(&set)?;
-        let chosen = set.wishes.iter().flat_map(|(selector, _)| followed.choose(selector));
+        let chosen = set.metrics.iter().flat_map(|(selector, _)| followed.choose(selector));
         let chosen: BTreeSet<String> = chosen.map(|definition| definition.name()).collect();
         if chosen.is_empty() {
-            let selectors = set.wishes.iter().map(|(selector, _)| selector.to_string()).collect();
-            return Err(SetError::NothingChosen { selectors, of_job: key.is_some() });
+            let selectors = set.metrics.iter().map(|(selector, _)| selector.to_string()).collect();
+            return Err(LeaseError::NothingChosen { selectors, of_job: key.is_some() });
         }
         self.check_floors(&set, followed)?;
         let until_us = clock::realtime_us().saturating_add_unsigned(duration_us);
         let ends_ns = clock::monotonic_ns().saturating_add(duration_us.saturating_mul(1_000));
         let mut plan = followed.plan.clone();
-        for (selector, period) in &set.wishes {
+        for (selector, period) in &set.metrics {
             // Asked once more, the same wish is another one in its place.
             plan.leases
                 .retain(|lease| lease.principal.uid != set.principal.uid || lease.selector != *selector);
@@ -45,10 +45,10 @@ impl Manager {
             plan.leases.push(Lease { selector, period, principal, until_us, ends_ns });
         }
         if plan.leases.len() > LEASES {
-            return Err(SetError::TooMany(LEASES));
+            return Err(LeaseError::TooMany(LEASES));
         }
         let Some(mut followed) = self.followed.remove(&key) else { return Err(AccessError::Unknown.into()) };
-        let wished = set.wishes.iter().flat_map(|(selector, _)| followed.choose(selector)).collect();
+        let wished = set.metrics.iter().flat_map(|(selector, _)| followed.choose(selector)).collect();
         self.probe(&mut followed, wished);
         if !set.principal.administrator
             && let Err(error) = self.check_budget(&key, &followed, &plan, &set)
@@ -71,31 +71,31 @@ impl Manager {
             // Not even a reason is known of what was open before and is not there at the moment.
             let chosen = chosen.into_iter().map(|name| (name, NOT_NOW.to_owned()));
             let missing = Some(granted.unavailable).filter(|missing| !missing.is_empty());
-            Err(SetError::Unavailable(missing.unwrap_or_else(|| chosen.collect())))
+            Err(LeaseError::Unavailable(missing.unwrap_or_else(|| chosen.collect())))
         } else {
-            Ok(Granted { cost, ..granted })
+            Ok(LeaseGrant { cost, ..granted })
         }
     }
 
     /// How long the lease is to last, in microseconds.
-    fn duration_us(&self, set: &SetSpec) -> Result<u64, SetError> {
+    fn duration_us(&self, set: &LeaseRequest) -> Result<u64, LeaseError> {
         let longest = self.config.limits.longest_lease;
         let duration_us = set.duration_us.unwrap_or(longest.as_micros());
         if !set.principal.administrator && duration_us > longest.as_micros() {
-            return Err(SetError::TooLong(longest));
+            return Err(LeaseError::TooLong { longest });
         }
         let Some(since_us) = set.since_us else { return Ok(duration_us) };
         // What comes late ends when it ends on the job's other nodes.
         let left_us = since_us.saturating_add_unsigned(duration_us).saturating_sub(clock::realtime_us());
-        u64::try_from(left_us).ok().filter(|left_us| *left_us > 0).ok_or(SetError::Ended)
+        u64::try_from(left_us).ok().filter(|left_us| *left_us > 0).ok_or(LeaseError::Expired)
     }
 
     /// Whether no metric would be sampled at a shorter period than users may ask for.
-    fn check_floors(&self, set: &SetSpec, followed: &TrackedTarget) -> Result<(), SetError> {
+    fn check_floors(&self, set: &LeaseRequest, followed: &TrackedTarget) -> Result<(), LeaseError> {
         if set.principal.administrator {
             return Ok(());
         }
-        let floors = set.wishes.iter().flat_map(|(selector, period)| {
+        let floors = set.metrics.iter().flat_map(|(selector, period)| {
             let chosen = followed.choose(selector).into_iter();
             chosen.map(|definition| {
                 let metric = definition.name();
@@ -105,7 +105,7 @@ impl Manager {
         // The longest floor is the period at which all of it would be granted.
         match floors.filter(|(shortest, _, wished)| wished < shortest).max() {
             None => Ok(()),
-            Some((shortest, metric, _)) => Err(SetError::TooShort { metric, shortest }),
+            Some((shortest, metric, requested)) => Err(LeaseError::TooShort { metric, requested, shortest }),
         }
     }
 
@@ -115,8 +115,8 @@ impl Manager {
         key: &TargetKey,
         followed: &TrackedTarget,
         plan: &Plan,
-        set: &SetSpec,
-    ) -> Result<(), SetError> {
+        set: &LeaseRequest,
+    ) -> Result<(), LeaseError> {
         let others = self.followed.iter().filter(|(other, _)| *other != key);
         let others_percent: f64 =
             others.map(|(_, followed)| self.cost(followed, &followed.plan).cpu_percent).sum();
@@ -128,17 +128,17 @@ impl Manager {
             return Ok(());
         }
         // Twice as long until it fits; at most some thirty steps from 100 µs to a day.
-        let shortest = set.wishes.iter().map(|(_, period)| *period).min();
+        let shortest = set.metrics.iter().map(|(_, period)| *period).min();
         let doubled = |period: &Period| Period::from_micros(period.as_micros() * 2).ok();
         let instead = std::iter::successors(shortest, doubled).find(|period| {
             let mut slower = plan.clone();
             // What is wished now stands behind all other leases.
-            for lease in slower.leases.iter_mut().rev().take(set.wishes.len()) {
+            for lease in slower.leases.iter_mut().rev().take(set.metrics.len()) {
                 lease.period = lease.period.max(*period);
             }
             exceeded(&slower).is_none()
         });
-        Err(SetError::OverBudget { limit, cost, instead })
+        Err(LeaseError::OverBudget { limit, cost, instead })
     }
 
     fn exceeded(&self, cost: Cost, others_percent: f64) -> Option<&'static str> {
@@ -253,11 +253,11 @@ impl Manager {
 }
 
 /// What the wishes have come to: the metrics that are sampled, and those that cannot be.
-fn granted(followed: &TrackedTarget, set: &SetSpec, until_us: i64) -> Granted {
-    let chosen = |name: &str| set.wishes.iter().any(|(selector, _)| selector.matches(name));
+fn granted(followed: &TrackedTarget, set: &LeaseRequest, until_us: i64) -> LeaseGrant {
+    let chosen = |name: &str| set.metrics.iter().any(|(selector, _)| selector.matches(name));
     let in_force = followed.plan_in_force().into_iter().filter(|(name, _)| chosen(name));
     let unavailable = followed.unavailable.iter().filter(|(name, _)| chosen(name)).cloned();
-    Granted {
+    LeaseGrant {
         metrics: in_force.map(|(name, in_force)| (name, in_force.period)).collect(),
         unavailable: unavailable.collect(),
         cost: Cost::default(),

@@ -49,7 +49,7 @@ use crate::lifecycle::exit_events::ExitEvents;
 use crate::lifecycle::exit_watcher::ExitWatcher;
 use crate::log;
 use crate::plan::Plan;
-use crate::request::{AccessError, Request};
+use crate::request::{AccessError, ManagerRequest};
 use crate::sources::Target;
 use crate::stats_cache::StatsCache;
 use crate::targets::ids::Ids;
@@ -152,7 +152,7 @@ impl Manager {
 
     /// Manages until asked to stop, and stops what works for it. `notices` is to be readable when the sampler has something to
     /// say.
-    pub(crate) async fn run(mut self, requests: mpsc::Receiver<Request>, notices: AsyncFd<OwnedFd>) {
+    pub(crate) async fn run(mut self, requests: mpsc::Receiver<ManagerRequest>, notices: AsyncFd<OwnedFd>) {
         self.manage(requests, notices).await;
         if let Some(lookout) = self.lookout() {
             lookout.stop();
@@ -160,7 +160,7 @@ impl Manager {
         self.command(Command::Stop).await;
     }
 
-    async fn manage(&mut self, mut requests: mpsc::Receiver<Request>, notices: AsyncFd<OwnedFd>) {
+    async fn manage(&mut self, mut requests: mpsc::Receiver<ManagerRequest>, notices: AsyncFd<OwnedFd>) {
         self.follow_node().await;
         self.capacity.begin();
         self.look_for_jobs().await;
@@ -181,8 +181,8 @@ impl Manager {
             tokio::select! {
                 () = readable(ends.as_ref()) => {}
                 request = requests.recv() => match request {
-                    None | Some(Request::Stop) => break,
-                    Some(Request::Reload(config)) => {
+                    None | Some(ManagerRequest::Stop) => break,
+                    Some(ManagerRequest::Reload(config)) => {
                         self.reload(*config).await;
                         watched = changes_of(&self.discovery);
                         rescan = tokio::time::interval(Duration::from_micros(self.config.rescan.as_micros()));
@@ -236,16 +236,16 @@ impl Manager {
         }
     }
 
-    async fn answer(&mut self, request: Request) {
+    async fn answer(&mut self, request: ManagerRequest) {
         match request {
-            Request::View(reply) => {
+            ManagerRequest::View(reply) => {
                 reply.send(self.view()).ok();
             }
-            Request::Register(spec, reply) => {
+            ManagerRequest::Register(spec, reply) => {
                 let answer = self.register(*spec).await;
                 reply.send(answer).ok();
             }
-            Request::Unregister(job_id, reply) => {
+            ManagerRequest::Unregister(job_id, reply) => {
                 let key = Some(job_id);
                 let known = self.followed.get(&key).is_some_and(|followed| followed.found_at.is_none());
                 if known {
@@ -253,50 +253,50 @@ impl Manager {
                 }
                 reply.send(known).ok();
             }
-            Request::Start(spec, reply) => {
+            ManagerRequest::Start(spec, reply) => {
                 let answer = self.start(*spec).await;
                 reply.send(answer).ok();
             }
-            Request::End(job_id, facts, reply) => {
+            ManagerRequest::End(job_id, facts, reply) => {
                 self.scheduler_ended(&job_id, *facts).await;
                 reply.send(()).ok();
             }
-            Request::Set(set, reply) => {
+            ManagerRequest::Set(set, reply) => {
                 let answer = self.set(*set).await;
                 reply.send(answer).ok();
             }
-            Request::Mark(mark, reply) => {
+            ManagerRequest::Mark(mark, reply) => {
                 let answer = self.mark(*mark).await;
                 reply.send(answer).ok();
             }
-            Request::Push(push, reply) => {
+            ManagerRequest::Push(push, reply) => {
                 let answer = self.push(*push).await;
                 reply.send(answer).ok();
             }
-            Request::Metrics(who, job_id, reply) => {
+            ManagerRequest::Metrics(who, job_id, reply) => {
                 let may_see = self.access(who, &job_id, Access::See).map(drop);
                 // It is gone between the two only if it is unknown.
                 let metrics = may_see.and_then(|()| self.metrics_of(&job_id).ok_or(AccessError::Unknown));
                 reply.send(metrics).ok();
             }
-            Request::Look(who, job_id, reply) => {
+            ManagerRequest::ViewOne(who, job_id, reply) => {
                 let followed = self.access(who, &job_id, Access::See);
                 reply.send(followed.map(|followed| self.view_of(&job_id, followed))).ok();
             }
-            Request::Watch(who, job_id, selectors, reply) => {
+            ManagerRequest::Watch(who, job_id, selectors, reply) => {
                 let followed = self.access(who, &job_id, Access::See);
                 let job = followed.map(|followed| followed.job.as_ref().map(|job| job.handle));
                 reply.send(job.map(|job| self.tap.watch(job, selectors))).ok();
             }
-            Request::Reset(who, job_id, reply) => {
+            ManagerRequest::Reset(who, job_id, reply) => {
                 let answer = self.reset(who, job_id).await;
                 reply.send(answer).ok();
             }
-            Request::Flush(reply) => {
+            ManagerRequest::Flush(reply) => {
                 self.command(Command::Flush).await;
                 reply.send(()).ok();
             }
-            Request::Stop | Request::Reload(_) => {}
+            ManagerRequest::Stop | ManagerRequest::Reload(_) => {}
         }
     }
 
@@ -456,7 +456,9 @@ async fn readable(watched: Option<&AsyncFd<OwnedFd>>) {
 }
 
 /// A request with a place for its answer.
-pub(crate) fn ask<T>(make: impl FnOnce(oneshot::Sender<T>) -> Request) -> (Request, oneshot::Receiver<T>) {
+pub(crate) fn ask<T>(
+    make: impl FnOnce(oneshot::Sender<T>) -> ManagerRequest,
+) -> (ManagerRequest, oneshot::Receiver<T>) {
     let (sender, receiver) = oneshot::channel();
     (make(sender), receiver)
 }

@@ -53,7 +53,7 @@ impl Manager {
             if let (Some(uid), Some(job_id)) = (owner, &key) {
                 self.set_owner(&key, uid).await;
                 // What she requested had to wait for that.
-                self.grant_wishes(job_id).await;
+                self.grant_sampling(job_id).await;
             }
         }
     }

@@ -12,7 +12,7 @@ use crate::clock;
 use crate::lanes::{Command, EventRecord};
 use crate::log;
 use crate::principal::Principal;
-use crate::request::{Granted, RefusedRequest, SetError};
+use crate::request::{LeaseError, LeaseGrant, RefusedRequest};
 
 /// Requests of one job that are kept. A comment has room for more, and nobody reads them.
 const REFUSED: usize = 64;
@@ -77,13 +77,14 @@ impl Manager {
 
     /// The job ends: what could not be granted until now is refused.
     pub(super) async fn refuse_deferred(&mut self, job_id: &Identifier) {
-        let wishes = self.started.take_wishes(job_id).map(|wishes| wishes.wishes).unwrap_or_default();
+        let requested =
+            self.started.take_sampling(job_id).map(|sampling| sampling.metrics).unwrap_or_default();
         let Some(followed) = self.followed.get_mut(&Some(job_id.clone())) else { return };
         let mut deferred = std::mem::take(&mut followed.refused.pending);
         if deferred.is_empty() {
             // They were never judged.
             let unknown = Text::of("the owner of the job did not become known");
-            deferred.extend(wishes.into_iter().map(|(selector, period)| RefusedRequest {
+            deferred.extend(requested.into_iter().map(|(selector, period)| RefusedRequest {
                 request: Text::of(selector.as_str()),
                 period: Some(period),
                 reason: unknown.clone(),
@@ -96,8 +97,8 @@ impl Manager {
 /// What of `wishes` is refused by `outcome`: all of it by an error. Of what was granted only a metric that was named is
 /// refused where it cannot be had: of a glob nobody expects all.
 pub(super) fn refused_of(
-    wishes: &[(Selector, Period)],
-    outcome: &Result<Granted, SetError>,
+    requested: &[(Selector, Period)],
+    outcome: &Result<LeaseGrant, LeaseError>,
 ) -> Vec<RefusedRequest> {
     let refused = |selector: &Selector, period: Period, reason: &str| RefusedRequest {
         request: Text::of(selector.as_str()),
@@ -107,14 +108,14 @@ pub(super) fn refused_of(
     match outcome {
         Err(error) => {
             let reason = error.to_string();
-            wishes.iter().map(|(selector, period)| refused(selector, *period, &reason)).collect()
+            requested.iter().map(|(selector, period)| refused(selector, *period, &reason)).collect()
         }
         Ok(granted) => {
             let missing = |(selector, period): &(Selector, Period)| {
                 let named = granted.unavailable.iter().find(|(metric, _)| metric == selector.as_str());
                 named.map(|(_, reason)| refused(selector, *period, reason))
             };
-            wishes.iter().filter_map(missing).collect()
+            requested.iter().filter_map(missing).collect()
         }
     }
 }
@@ -124,18 +125,18 @@ mod tests {
     use super::*;
     use crate::request::Cost;
 
-    fn wishes() -> Vec<(Selector, Period)> {
+    fn requested() -> Vec<(Selector, Period)> {
         ["perf.*", "perf.cycles"].map(|selector| (selector.parse().unwrap(), Period::SECOND)).to_vec()
     }
 
     #[test]
     fn an_error_refuses_all_and_what_is_missing_only_what_was_named() {
-        let all = refused_of(&wishes(), &Err(SetError::TooMany(64)));
+        let all = refused_of(&requested(), &Err(LeaseError::TooMany(64)));
         assert_eq!(all.iter().map(|one| one.request.as_str()).collect::<Vec<_>>(), ["perf.*", "perf.cycles"]);
         let missing = |metric: &str| (metric.to_owned(), "the CPU has no such counter".to_owned());
         let unavailable = vec![missing("perf.cycles"), missing("perf.instructions")];
-        let granted = Granted { metrics: Vec::new(), unavailable, cost: Cost::default(), until_us: 0 };
-        let some = refused_of(&wishes(), &Ok(granted));
+        let granted = LeaseGrant { metrics: Vec::new(), unavailable, cost: Cost::default(), until_us: 0 };
+        let some = refused_of(&requested(), &Ok(granted));
         assert_eq!(some.len(), 1);
         assert_eq!(some[0].request.as_str(), "perf.cycles");
         assert_eq!(some[0].reason.as_str(), "the CPU has no such counter");

@@ -13,7 +13,7 @@ use crate::clock;
 use crate::lanes::{ActiveSource, Command, EventRecord, SourceId, SourceKey, UserValue};
 use crate::request::{AccessError, AnnotateError, MarkSpec, PushSpec};
 use crate::sources::Source;
-use crate::token_bucket::TokenBucket;
+use polymeter_service::token_bucket::TokenBucket;
 
 use super::tracked_target::{OpenSource, TrackedTarget};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
-use polymeter_e2e::cgroup::Yard;
+use polymeter_e2e::cgroup::TestCgroups;
 use polymeter_e2e::pause;
 use polymeter_e2e::random::Random;
 
@@ -22,13 +22,13 @@ pub(crate) struct Comings {
 }
 
 impl Comings {
-    pub(crate) fn start(yard: &Arc<Yard>, seed: u64) -> Self {
-        let (stop, yard) = (Arc::new(AtomicBool::new(false)), Arc::clone(yard));
+    pub(crate) fn start(cgroups: &Arc<TestCgroups>, seed: u64) -> Self {
+        let (stop, cgroups) = (Arc::new(AtomicBool::new(false)), Arc::clone(cgroups));
         let stopped = Arc::clone(&stop);
         let thread = thread::spawn(move || {
             let (mut random, mut lives) = (Random(seed.max(1)), 0);
             while !stopped.load(Ordering::Relaxed) {
-                let job = yard.job(ID);
+                let job = cgroups.job(ID);
                 pause(STAY_MS[random.choose(STAY_MS.len())]);
                 job.remove();
                 pause(PAUSE_MS[random.choose(PAUSE_MS.len())]);

@@ -11,10 +11,14 @@ mod scene;
 
 use self::scene::{COUNTED, FAR, MORTAL, Scene};
 use polymeter_e2e::random::Random;
-use polymeter_e2e::{Need, has};
+use polymeter_e2e::tests;
+use polymeter_e2e::{Need, require};
 use rustix::process::Signal;
 
-const TEST: &str = "nothing_is_lost_silently_whatever_fails";
+tests![
+    exclusive no_sample_is_lost_silently_under_faults,
+];
+
 const NEEDS: [Need; 5] = [Need::Root, Need::Cgroup1, Need::Cgroup2, Need::Mounts, Need::Network];
 
 /// What happens, to one part at a time.
@@ -136,11 +140,8 @@ fn all_faults(scene: &mut Scene, random: &mut Random) {
     }
 }
 
-#[test]
-fn nothing_is_lost_silently_whatever_fails() {
-    if !has(TEST, &NEEDS) {
-        return;
-    }
+fn no_sample_is_lost_silently_under_faults() {
+    require(&NEEDS);
     let seed = std::env::var("POLYMETER_SEED")
         .map_or_else(|_| polymeter_e2e::now_us() as u64, |seed| seed.parse().unwrap());
     let mut random = Random(seed.max(1));
@@ -148,7 +149,7 @@ fn nothing_is_lost_silently_whatever_fails() {
     let seconds = std::env::var("POLYMETER_FAULT_SECONDS").map_or(0, |seconds| seconds.parse().unwrap());
     let until_us = polymeter_e2e::now_us() + seconds * 1_000_000;
 
-    let Some(mut scene) = Scene::set(TEST, seed) else { return };
+    let mut scene = Scene::set(seed);
     loop {
         all_faults(&mut scene, &mut random);
         if polymeter_e2e::now_us() >= until_us {

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use super::comings::Comings;
 use super::observer::Observer;
-use polymeter_e2e::cgroup::Yard;
+use polymeter_e2e::cgroup::TestCgroups;
 use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector_within, keygen};
 use polymeter_e2e::network::{Network, Place};
 use polymeter_e2e::reference::Snapshot;
-use polymeter_e2e::{Site, disk, spooled, wait_until};
+use polymeter_e2e::{TestEnvironment, disk, spooled, wait_until};
 use rustix::process::Signal;
 
 /// Its spool lies on a disk that is full at once. It lives as long as the test.
@@ -56,11 +56,11 @@ pub(crate) struct Scene {
     collector: Option<Daemon>,
     observer: Option<Observer>,
     comings: Option<Comings>,
-    yard: Arc<Yard>,
+    cgroups: Arc<TestCgroups>,
     pub(crate) network: Network,
-    nodes: [Site; COUNTED],
+    nodes: [TestEnvironment; COUNTED],
     /// Where the collector and the database are, and everybody's keys.
-    pub(crate) hub: Site,
+    pub(crate) hub: TestEnvironment,
     /// By session.
     dead: BTreeMap<String, Left>,
     /// The nodes whose agent was stopped for a while.
@@ -69,7 +69,7 @@ pub(crate) struct Scene {
 
 /// What is left when everything was ended in order.
 pub(crate) struct Ended {
-    pub(crate) hub: Site,
+    pub(crate) hub: TestEnvironment,
     pub(crate) nodes: Vec<String>,
     pub(crate) job: String,
     pub(crate) snapshots: Vec<Snapshot>,
@@ -81,9 +81,9 @@ pub(crate) struct Ended {
 
 impl Scene {
     /// None where the machine has no database.
-    pub(crate) fn set(test: &str, seed: u64) -> Option<Self> {
-        let hub = Site::best_postgres(test)?;
-        let nodes = [(); COUNTED].map(|()| Site::new());
+    pub(crate) fn set(seed: u64) -> Self {
+        let hub = TestEnvironment::best_postgres();
+        let nodes = [(); COUNTED].map(|()| TestEnvironment::new());
         fs::create_dir(hub.path("agents.d")).unwrap();
         assert!(keygen(&hub, "collector").0);
         for node in &nodes {
@@ -91,14 +91,14 @@ impl Scene {
             let public = format!("{}.pub", node.node);
             fs::copy(hub.path(&public), hub.path("agents.d").join(public)).unwrap();
         }
-        let (network, yard) = (Network::make().unwrap(), Arc::new(Yard::new()));
-        let job = yard.job(JOB);
+        let (network, cgroups) = (Network::make().unwrap(), Arc::new(TestCgroups::new()));
+        let job = cgroups.job(JOB);
         let mut scene = Self {
             agents: [const { None }; COUNTED],
             collector: None,
             observer: Some(Observer::start(job)),
-            comings: Some(Comings::start(&yard, seed)),
-            yard,
+            comings: Some(Comings::start(&cgroups, seed)),
+            cgroups,
             network,
             nodes,
             hub,
@@ -108,7 +108,7 @@ impl Scene {
         scene.start_collector();
         (0..COUNTED).for_each(|node| scene.start_agent(node));
         scene.must_recover();
-        Some(scene)
+        scene
     }
 
     pub(crate) fn start_collector(&mut self) {
@@ -130,13 +130,13 @@ impl Scene {
             spool.display()
         );
         let baseline = METRICS.map(|(metric, _, period)| (metric, period));
-        let plan = Plan { collector: LISTEN, jobs: &[self.yard.pattern()], baseline: &baseline };
+        let plan = Plan { collector: LISTEN, jobs: &[self.cgroups.pattern()], baseline: &baseline };
         let agent = Agent::start_within(node, &plan, &keys, "", |program| match number {
             FAR => self.network.within(Place::Far, &program),
             NEAR => disk::with_own(&spool, "4k", &self.network.within(Place::Near, &program)),
             _ => self.network.within(Place::Near, &program),
         });
-        agent.must_follow(JOB, &SOURCES);
+        agent.must_track(JOB, &SOURCES);
         self.agents[number] = Some(agent);
     }
 

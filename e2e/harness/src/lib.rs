@@ -1,0 +1,215 @@
+//! A test program whose tests can be skipped at run time.
+//!
+//! Rust's own harness knows two results only, so a test that lacks something of the machine would pass. Here it calls
+//! [`skip`], is reported as ignored, and is listed at the end. The list is also appended to the file that `POLYMETER_SKIPPED`
+//! names, from which `make test` prints the skipped tests of all programs. `POLYMETER_REQUIRE` names what the machine
+//! must have: a skip for want of it is a failure.
+//!
+//! A file of tests lists them once, with [`tests!`]; the compiler warns of a function that is missing there. The test program is
+//! declared with `harness = false` and passes all lists to [`run`].
+
+#![allow(
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a failure of a test is a panic, and its report is for the terminal"
+)]
+
+use std::any::Any;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::panic::resume_unwind;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+
+/// One test.
+#[derive(Debug, Clone, Copy)]
+pub struct Test {
+    name: &'static str,
+    function: fn(),
+    exclusive: bool,
+}
+
+impl Test {
+    /// A test with the path of its function, as [`tests!`] makes it.
+    #[must_use]
+    pub const fn new(name: &'static str, function: fn()) -> Self {
+        Self { name, function, exclusive: false }
+    }
+
+    /// The same test, run when no other test of the program is running.
+    #[must_use]
+    pub const fn exclusive(self) -> Self {
+        Self { exclusive: true, ..self }
+    }
+
+    /// The path without the name of the crate.
+    fn short_name(&self) -> &'static str {
+        self.name.split_once("::").map_or(self.name, |(_, rest)| rest)
+    }
+}
+
+/// Declares `TESTS`, the list of a file's test functions. `exclusive` before a name keeps other tests from running meanwhile.
+#[macro_export]
+macro_rules! tests {
+    (@one exclusive $name:ident) => { $crate::tests!(@one $name).exclusive() };
+    (@one $name:ident) => { $crate::Test::new(concat!(module_path!(), "::", stringify!($name)), $name) };
+    ($($($word:ident)+),* $(,)?) => {
+        /// The tests of this file.
+        pub(crate) const TESTS: &[$crate::Test] = &[$($crate::tests!(@one $($word)+)),*];
+    };
+}
+
+/// The reason for which a test is skipped, as the payload of its unwinding.
+struct Skipped(String);
+
+/// Returns whether `POLYMETER_REQUIRE`, a list separated by commas, names `need`.
+#[must_use]
+pub fn is_required(need: &str) -> bool {
+    let required = std::env::var("POLYMETER_REQUIRE").unwrap_or_default();
+    required.split(',').any(|required| required.trim() == need)
+}
+
+/// Ends the running test as skipped. To be called from the test's own thread.
+///
+/// # Panics
+/// If `POLYMETER_REQUIRE` names `need`.
+pub fn skip(need: &str, reason: &str) -> ! {
+    assert!(!is_required(need), "{need} is required, but {reason}");
+    // Without the panic hook, which would print a backtrace.
+    resume_unwind(Box::new(Skipped(reason.to_owned())))
+}
+
+/// Runs the tests that the command line selects, those that are exclusive last, and prints the skipped ones.
+#[must_use]
+pub fn run(lists: &[&[Test]]) -> ExitCode {
+    let (options, filters) = split_filters(std::env::args());
+    let arguments = Arguments::from_iter(options);
+    let is_selected = |name: &str| {
+        let matches = |filter: &String| if arguments.exact { name == filter } else { name.contains(filter) };
+        filters.is_empty() || filters.iter().any(matches)
+    };
+    let skipped = Arc::new(Mutex::new(Vec::new()));
+    let trials = |exclusive| {
+        let tests = lists.iter().copied().flatten();
+        let tests = tests.filter(|test| test.exclusive == exclusive && is_selected(test.short_name()));
+        tests.map(|test| trial(*test, &skipped)).collect::<Vec<_>>()
+    };
+    let exclusive: Vec<_> =
+        trials(true).into_iter().filter(|trial| !arguments.is_filtered_out(trial)).collect();
+    if arguments.list {
+        return libtest_mimic::run(&arguments, trials(false).into_iter().chain(exclusive).collect())
+            .exit_code();
+    }
+    let mut conclusion = libtest_mimic::run(&arguments, trials(false));
+    if !exclusive.is_empty() {
+        let alone = Arguments { test_threads: Some(1), ..arguments };
+        let last = libtest_mimic::run(&alone, exclusive);
+        conclusion.num_failed += last.num_failed;
+    }
+    report(&skipped.lock().unwrap_or_else(PoisonError::into_inner));
+    conclusion.exit_code()
+}
+
+/// Takes the filters out of a command line: Rust's own harness has any number of them, libtest-mimic one.
+fn split_filters(arguments: impl Iterator<Item = String>) -> (Vec<String>, Vec<String>) {
+    const WITH_VALUE: [&str; 5] = ["--test-threads", "--skip", "--logfile", "--format", "--color"];
+    let (mut options, mut filters) = (Vec::new(), Vec::new());
+    let mut arguments = arguments;
+    options.extend(arguments.next());
+    while let Some(argument) = arguments.next() {
+        if !argument.starts_with('-') {
+            filters.push(argument);
+            continue;
+        }
+        let has_value = WITH_VALUE.contains(&argument.as_str());
+        options.push(argument);
+        if has_value {
+            options.extend(arguments.next());
+        }
+    }
+    (options, filters)
+}
+
+fn trial(test: Test, skipped: &Arc<Mutex<Vec<String>>>) -> Trial {
+    let skipped = Arc::clone(skipped);
+    Trial::ignorable_test(test.short_name(), move || match outcome(test) {
+        Ok(None) => Ok(Completion::Completed),
+        Ok(Some(reason)) => {
+            let line = format!("{}: {reason}", test.name);
+            skipped.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+            Ok(Completion::ignored_with(reason))
+        }
+        Err(failure) => Err(Failed::from(failure)),
+    })
+}
+
+/// Runs a test on a thread with its name, which panic messages show. Returns the reason if it was skipped.
+fn outcome(test: Test) -> Result<Option<String>, String> {
+    let thread = thread::Builder::new().name(test.short_name().to_owned()).spawn(test.function);
+    let thread = thread.map_err(|error| format!("cannot start a thread: {error}"))?;
+    match thread.join() {
+        Ok(()) => Ok(None),
+        Err(payload) => match payload.downcast::<Skipped>() {
+            Ok(skipped) => Ok(Some(skipped.0)),
+            Err(payload) => Err(message(payload.as_ref())),
+        },
+    }
+}
+
+/// The message of a panic.
+fn message(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "panicked".to_owned())
+}
+
+/// Prints the skipped tests and appends them to the file that `POLYMETER_SKIPPED` names.
+///
+/// # Panics
+/// If that file cannot be written.
+fn report(skipped: &[String]) {
+    if skipped.is_empty() {
+        return;
+    }
+    println!("{} skipped:", skipped.len());
+    skipped.iter().for_each(|line| println!("    {line}"));
+    println!();
+    let Some(path) = std::env::var_os("POLYMETER_SKIPPED") else { return };
+    let lines: String = skipped.iter().map(|line| format!("{line}\n")).collect();
+    let written = OpenOptions::new().create(true).append(true).open(&path);
+    if let Err(error) = written.and_then(|mut file| file.write_all(lines.as_bytes())) {
+        panic!("cannot write {}: {error}", path.display());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn passes() {}
+
+    fn skips() {
+        skip("something", "it is missing");
+    }
+
+    fn fails() {
+        panic!("{} is wrong", "this");
+    }
+
+    #[test]
+    fn skipped_is_neither_passed_nor_failed() {
+        assert_eq!(outcome(Test::new("harness::passes", passes)), Ok(None));
+        assert_eq!(outcome(Test::new("harness::skips", skips)), Ok(Some("it is missing".to_owned())));
+        assert_eq!(outcome(Test::new("harness::fails", fails)), Err("this is wrong".to_owned()));
+    }
+
+    #[test]
+    fn any_number_of_filters() {
+        let arguments = ["program", "a::", "--test-threads", "1", "--exact", "b::"].map(str::to_owned);
+        let (options, filters) = split_filters(arguments.into_iter());
+        assert_eq!(options, ["program", "--test-threads", "1", "--exact"]);
+        assert_eq!(filters, ["a::", "b::"]);
+    }
+}

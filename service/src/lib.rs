@@ -1,0 +1,13 @@
+//! What Polymeter's programs share: logging, configuration files, key files, user accounts, clocks and limiters.
+//!
+//! The invariant: nothing here knows an agent, a collector or a store.
+
+pub mod check;
+pub mod clock;
+pub mod document;
+pub mod key_files;
+pub mod log;
+pub mod log_throttle;
+pub mod suggest;
+pub mod token_bucket;
+pub mod users;
