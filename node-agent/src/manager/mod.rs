@@ -352,6 +352,9 @@ impl Manager {
                     self.reopen_later(id);
                 }
                 Notice::Changed(id) => self.reopen_later(id),
+                Notice::Hung(id) => self.report_hung(id),
+                Notice::Recovered(id) => self.report_recovered(id),
+                Notice::Failing(id, errno) => self.report_failing(id, errno),
                 Notice::Failed(id, errno) => {
                     let target = self.owners.get(&id).map_or_else(String::new, describe);
                     log::warning(&format!("a source of {target} cannot be read any more: {errno}"));

@@ -11,8 +11,7 @@ use super::tracked_target::TrackedTarget;
 use super::{Manager, TargetKey};
 use crate::clock;
 use crate::request::{Availability, MetricView};
-use crate::sources::perf::Unavailable;
-use crate::sources::{ReadBuffer, Reading};
+use crate::sources::{ReadBuffer, Reading, Unavailable};
 
 /// Reads of a source that was opened for trial. The first finds out where its lines are, and does not count.
 const READS: u32 = 5;

@@ -1,6 +1,6 @@
 //! Opens the sources of a target, gives them their periods, and puts new ones in the place of old ones.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,9 +12,8 @@ use super::tracked_target::{OpenSource, PerfOpened, TrackedTarget};
 use super::{Manager, TargetKey};
 use crate::lanes::{ActiveSource, Command, Group, SourceId, SourceKey};
 use crate::log;
-use crate::sources::perf::Unavailable;
 use crate::sources::{Descendants, Outcome, ReadBuffer, Reading, ScanResult, Source, SummedFileSource};
-use crate::sources::{Opened, SourceFactory, Target};
+use crate::sources::{Opened, SourceFactory, Target, Unavailable};
 
 /// How long after a change the sources of a target are opened anew at the earliest, so that a device that comes and
 /// goes all the time costs little.
@@ -64,7 +63,7 @@ impl Manager {
             cpus: &self.cpus,
             perf_descriptors: self.config.perf_descriptors.min(self.capacity.spare()),
             first_perf_group: followed.perf.groups,
-            part: None,
+            step: None,
         }
     }
 
@@ -100,7 +99,7 @@ impl Manager {
             followed.dormant = dormant.into_iter().map(|opened| opened.source).collect();
         }
         let (mut new, mut added) = (Vec::new(), Vec::new());
-        for Opened { name, source, part, below } in awake {
+        for Opened { name, source, step: part, below } in awake {
             let Ok(called) = Identifier::try_from(name.as_str()) else { continue };
             let id = before.remove(&name).map_or_else(
                 || {
@@ -187,6 +186,38 @@ impl Manager {
         }
     }
 
+    /// Reports a source whose read hangs: in the log, and as the reason for which its metrics are unavailable.
+    pub(super) fn report_hung(&mut self, id: SourceId) {
+        let Some(followed) = self.owners.get(&id).and_then(|key| self.followed.get_mut(key)) else { return };
+        let Some((name, source)) = followed.sources.iter().find(|(_, source)| source.id == id) else {
+            return;
+        };
+        log::warning(&format!("a read of {name} hangs: its samples are missed until it returns"));
+        let metrics: BTreeSet<String> = source.slots.iter().map(|slot| slot.definition.name()).collect();
+        let reason = hung(name);
+        followed.unavailable.extend(metrics.into_iter().map(|metric| (metric, reason.clone())));
+    }
+
+    /// Reports that a read that hung has returned.
+    pub(super) fn report_recovered(&mut self, id: SourceId) {
+        let Some(followed) = self.owners.get(&id).and_then(|key| self.followed.get_mut(key)) else { return };
+        let Some((name, _)) = followed.sources.iter().find(|(_, source)| source.id == id) else { return };
+        log::info(&format!("the read of {name} has returned: it is sampled again"));
+        let reason = hung(name);
+        followed.unavailable.retain(|(_, known)| *known != reason);
+    }
+
+    /// Reports a source whose reads fail for a reason that may pass.
+    pub(super) fn report_failing(&self, id: SourceId, error: rustix::io::Errno) {
+        let followed = self.owners.get(&id).and_then(|key| self.followed.get(key));
+        let mut sources = followed.into_iter().flat_map(|followed| &followed.sources);
+        if let Some((name, _)) = sources.find(|(_, source)| source.id == id) {
+            log::warning(&format!(
+                "cannot read {name}: {error}; its samples are absent until a read succeeds"
+            ));
+        }
+    }
+
     pub(super) async fn reopen_due(&mut self) {
         let now = Instant::now();
         let (mut text, mut nothing) = (ReadBuffer::default(), Reading::default());
@@ -218,4 +249,9 @@ impl Manager {
 /// Whether a source or a metric is one of perf's.
 pub(super) fn is_perf(name: &str) -> bool {
     name.starts_with("perf")
+}
+
+/// The reason for which the metrics of a source whose read hangs are unavailable.
+fn hung(name: &str) -> String {
+    format!("a read of {name} has not returned")
 }

@@ -64,7 +64,7 @@ impl Manager {
         let opener = SourceFactory {
             perf_descriptors: 0,
             first_perf_group: 0,
-            part: Some(part),
+            step: Some(part),
             ..self.source_factory(followed)
         };
         let target = Target::Cgroups(part.cgroups.clone());

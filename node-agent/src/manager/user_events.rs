@@ -111,7 +111,7 @@ impl Manager {
         }
         let source_key = SourceKey { job: followed.job.clone(), name: Identifier::try_from(PUSHED).ok()? };
         let id = self.new_source_id();
-        let active = ActiveSource::new(Arc::new(source_key), Source::UserSupplied, Vec::new());
+        let active = ActiveSource::new(Arc::new(source_key), Source::user_supplied(), Vec::new());
         self.owners.insert(id, key.clone());
         self.command(Command::Add(id, Box::new(active))).await;
         let followed: &mut TrackedTarget = self.followed.get_mut(key)?;

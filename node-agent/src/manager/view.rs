@@ -19,7 +19,7 @@ impl Manager {
             tally,
             reads: cost.reads,
             read_total_ns: cost.total_ns,
-            read_max_ns: cost.most_ns,
+            read_max_ns: cost.max_ns,
         };
         JobView {
             job_id: key.clone(),

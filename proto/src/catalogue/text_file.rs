@@ -115,7 +115,15 @@ pub(crate) const TICK_NS: u64 = 10_000_000;
 
 impl TextFile {
     const fn new(hierarchy: Hierarchy, path: &'static str, form: Form) -> Self {
-        Self { hierarchy, path, path_labels: &[], form, granularity: None, is_local: false, is_blocking: false }
+        Self {
+            hierarchy,
+            path,
+            path_labels: &[],
+            form,
+            granularity: None,
+            is_local: false,
+            is_blocking: false,
+        }
     }
 
     pub(crate) const fn v1(controller: &'static str, path: &'static str, form: Form) -> Self {
@@ -163,7 +171,9 @@ impl TextFile {
         for pattern in self.path.split('/') {
             match pattern_match(pattern, found.next()?)? {
                 None => {}
-                Some(value) => labels.push((keys.next().copied().unwrap_or("path").to_owned(), value.to_owned())),
+                Some(value) => {
+                    labels.push((keys.next().copied().unwrap_or("path").to_owned(), value.to_owned()))
+                }
             }
         }
         found.next().is_none().then_some(labels)
@@ -173,7 +183,9 @@ impl TextFile {
 /// Compares a component of a path with a pattern that may have one `*`. Returns none where they differ, and otherwise the text
 /// that the `*` stands for, if there is one.
 pub fn pattern_match<'a>(pattern: &str, component: &'a str) -> Option<Option<&'a str>> {
-    let Some((before, after)) = pattern.split_once('*') else { return (pattern == component).then_some(None) };
+    let Some((before, after)) = pattern.split_once('*') else {
+        return (pattern == component).then_some(None);
+    };
     let value = component.strip_prefix(before)?.strip_suffix(after)?;
     // `hugetlb.2MB.rsvd.current` is no file of `hugetlb.*.current`, while the device `0000:00:1f.2` is one of `*`.
     let is_value = !value.is_empty() && !(pattern.contains('.') && value.contains('.'));
@@ -191,8 +203,9 @@ mod tests {
 
     #[test]
     fn wildcards_of_a_path_become_labels() {
-        static PORT: TextFile = TextFile::sys("class/infiniband/*/ports/*/counters/port_rcv_data", Form::Values)
-            .labelled(&["device", "port"]);
+        static PORT: TextFile =
+            TextFile::sys("class/infiniband/*/ports/*/counters/port_rcv_data", Form::Values)
+                .labelled(&["device", "port"]);
         let labels = |path: &str| {
             let pairs = PORT.path_labels_of(path)?;
             Some(pairs.into_iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(","))

@@ -142,7 +142,8 @@ static V1_PIDS_EVENTS: TextFile = TextFile::v1("pids", "pids.events", Form::Keye
 static V2_HUGE: TextFile = TextFile::v2("hugetlb.*.current", Form::Values).labelled(&["size"]);
 static V2_HUGE_MAX: TextFile = TextFile::v2("hugetlb.*.max", Form::Values).labelled(&["size"]);
 static V2_HUGE_EVENTS: TextFile = TextFile::v2("hugetlb.*.events", Form::Keyed).labelled(&["size"]);
-static V1_HUGE: TextFile = TextFile::v1("hugetlb", "hugetlb.*.usage_in_bytes", Form::Values).labelled(&["size"]);
+static V1_HUGE: TextFile =
+    TextFile::v1("hugetlb", "hugetlb.*.usage_in_bytes", Form::Values).labelled(&["size"]);
 static V1_HUGE_PEAK: TextFile =
     TextFile::v1("hugetlb", "hugetlb.*.max_usage_in_bytes", Form::Values).labelled(&["size"]);
 static V1_HUGE_MAX: TextFile =

@@ -565,8 +565,7 @@ static V1_FAILURES: TextFile = TextFile::v1("memory", "memory.failcnt", Form::Va
 static V1_SWAP_USAGE: TextFile = TextFile::v1("memory", "memory.memsw.usage_in_bytes", Form::Values);
 static V1_SWAP_PEAK: TextFile = TextFile::v1("memory", "memory.memsw.max_usage_in_bytes", Form::Values);
 static V1_SWAP_LIMIT: TextFile = TextFile::v1("memory", "memory.memsw.limit_in_bytes", Form::Values);
-static V1_SWAP_FAILURES: TextFile =
-    TextFile::v1("memory", "memory.memsw.failcnt", Form::Values).local();
+static V1_SWAP_FAILURES: TextFile = TextFile::v1("memory", "memory.memsw.failcnt", Form::Values).local();
 static V1_KERNEL_USAGE: TextFile = TextFile::v1("memory", "memory.kmem.usage_in_bytes", Form::Values);
 static V1_TCP_USAGE: TextFile = TextFile::v1("memory", "memory.kmem.tcp.usage_in_bytes", Form::Values);
 static V1_OOM: TextFile = TextFile::v1("memory", "memory.oom_control", Form::Keyed).local();

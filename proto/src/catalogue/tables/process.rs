@@ -64,16 +64,6 @@ pub(in crate::catalogue) static METRICS: &[Metric] = &[
         &[sum("major_faults")],
         "Page faults of the job's processes that needed I/O.",
     ),
-    Metric::gauge(
-        "process.threads",
-        Count,
-        &[sum("threads")],
-        "Threads of the job's processes.",
-    ),
-    Metric::gauge(
-        "process.count",
-        Count,
-        &[sum("processes")],
-        "The job's processes.",
-    ),
+    Metric::gauge("process.threads", Count, &[sum("threads")], "Threads of the job's processes."),
+    Metric::gauge("process.count", Count, &[sum("processes")], "The job's processes."),
 ];

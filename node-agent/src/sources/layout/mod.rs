@@ -1,90 +1,67 @@
-//! Where the wanted values stand in the text of a kernel file: found once with care, then checked by key at every read.
+//! The places of the wanted values in the text of a kernel file: found once with care, then checked by key at every read.
 //!
 //! A kernel file's lines hardly ever move against each other, but their numbers change width all the time. So each
-//! wanted line is looked for where it stood last, moved by as much as the line before it has moved; its key is compared
-//! before anything there is believed; and only where the key does not fit is the text searched.
+//! wanted line is expected where it was last, moved by as much as the line before it has moved; its key is compared
+//! before any value is taken; and the text is searched only where the key differs.
 
-use std::collections::BTreeSet;
-use std::fmt;
+mod rows;
 
-use polymeter_proto::catalogue::{Cell, Definition, Field, Form, Row, Scale};
+use polymeter_proto::catalogue::{Cell, Definition, Field, Form, Scale};
 use polymeter_proto::series::Labels;
 
 use super::number;
 use super::reading::Reading;
+use rows::{RowText, Seen, count_words, next_word, place, words};
 
-/// A metric that a source can give: one value of each reading.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Slot {
-    /// The metric.
-    pub definition: Definition,
-    /// The labels of its series.
-    pub labels: Labels,
-}
+pub use super::slot::{Slot, Wanted};
 
-/// A metric that is wanted from a file, and where it stands there.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
-    /// The metric, or a whole family.
-    pub definition: Definition,
-    /// Its place in the file's form.
-    pub field: Field,
-}
-
-/// Text that is not what the kernel's documentation says.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A line with a wanted key and no number where the value should be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: `{text}` has no value for {metric}")]
 pub struct ParseError {
     line: usize,
     text: String,
     metric: String,
 }
 
-impl fmt::Display for ParseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: `{}` has no value for {}", self.line, self.text, self.metric)
-    }
-}
-
-impl std::error::Error for ParseError {}
-
-/// How the values of one file are found in its text.
+/// The places of the values of one file in its text.
 ///
-/// Lines, keys and values lie each in one piece, in the order in which they are read: with many jobs this is what does not
-/// stay in the nearest cache between two ticks.
+/// Lines, keys and values lie each in one piece, in the order in which they are read: with many jobs they do not stay in the
+/// nearest cache between two ticks.
 #[derive(Debug, Default)]
 pub struct Layout {
     lines: Vec<Line>,
-    /// How the lines begin, up to their first values: all keys one after the other.
+    /// The beginnings of the lines, up to their first values: all keys one after the other.
     keys: Vec<u8>,
-    /// What is wanted of the lines, one after the other.
+    /// The wanted values of the lines, one after the other.
     values: Vec<Value>,
     slots: Vec<Slot>,
-    /// How many lines the text had; another number means that a device came or went.
+    /// The number of lines of the text; another number means that a device came or went.
     text_lines: usize,
 }
 
 /// A wanted line.
 #[derive(Debug)]
 struct Line {
-    /// Where it began in the last text.
+    /// Its offset in the last text.
     offset: usize,
     key_len: u32,
     wants: Wants,
 }
 
-/// What is wanted of a line.
+/// The wanted values of a line.
 #[derive(Debug, Clone, Copy)]
 enum Wants {
     /// The whole number right behind the key: most lines are no more than that. It is one of the values as well, which is
-    /// looked at when the line has something else there.
+    /// used where the line has something else there.
     Number { slot: u32, factor: u64 },
-    /// So many of the layout's values.
+    /// This many of the layout's values.
     Values { count: u32 },
-    /// Nothing so far, when so many words stood behind the key; another number may mean that values came.
+    /// None yet, with this many words behind the key; another number of words may mean that values came.
     Watched { words: u32 },
 }
 
-/// A line that is being looked at for the first time.
+/// A line that is read for the first time.
 #[derive(Debug, Default)]
 struct Found {
     key: Box<[u8]>,
@@ -97,26 +74,26 @@ struct Found {
 struct Value {
     /// Its word behind the key, counted from 0.
     word: usize,
-    /// What stands before the number in that word: `total=`.
+    /// The text before the number in that word: `total=`.
     prefix: Box<[u8]>,
     field: Field,
     slot: u32,
 }
 
-/// Whether a text still has the lines that the layout was made for.
+/// The agreement of a text with the layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fit {
     /// It has as many lines, and all that are wanted.
     Same,
-    /// Lines came or went: what is still there was read, and the layout should be made anew.
+    /// Lines came or went: those that are still there were read, and the layout should be made anew.
     Changed,
 }
 
 impl Layout {
-    /// Finds the `wanted` values in `text`. What is not there has no slot.
+    /// Finds the `wanted` values in `text`. Values that are not there have no slot.
     ///
     /// # Errors
-    /// When a line has the right key, and no number where the value should be.
+    /// If a line has the right key, and no number where the value should be.
     pub fn discover(
         form: Form,
         text: &[u8],
@@ -165,7 +142,7 @@ impl Layout {
         self.values.extend(found.values);
     }
 
-    /// What the values of a reading are.
+    /// Returns the meaning of each value of a reading.
     pub fn slots(&self) -> &[Slot] {
         &self.slots
     }
@@ -271,21 +248,21 @@ impl Layout {
     }
 }
 
-/// The next `count` of what lies one after the other.
+/// Takes the next `count` elements.
 fn take<'a, T>(rest: &mut &'a [T], count: u32) -> &'a [T] {
     let (taken, behind) = rest.split_at_checked(count as usize).unwrap_or_default();
     *rest = behind;
     taken
 }
 
-/// The text without a last line that does not end. The kernel ends every line, so that one was cut off, and so may be
-/// the number at its end.
+/// Returns the text without a last line that does not end. The kernel ends every line, so that such a line was cut off, and so
+/// may be the number at its end.
 fn whole_lines(text: &[u8]) -> &[u8] {
     let end = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
     text.get(..end).unwrap_or_default()
 }
 
-/// Where `key` begins a line: at `expected`, or else behind `cursor`, or else anywhere.
+/// Returns the offset at which `key` begins a line: `expected`, or else one behind `cursor`, or else any.
 fn locate(text: &[u8], key: &[u8], expected: usize, cursor: usize) -> Option<usize> {
     if begins_line_at(text, expected) && text.get(expected..).is_some_and(|rest| begins_with(rest, key)) {
         return Some(expected);
@@ -293,7 +270,7 @@ fn locate(text: &[u8], key: &[u8], expected: usize, cursor: usize) -> Option<usi
     search(text, key, cursor).or_else(|| search(text, key, 0))
 }
 
-/// Whether `text` begins with `key`, by words of eight bytes of which the last two may overlap: keys have 5 to 30
+/// Compares the beginning of `text` with `key`, by words of eight bytes of which the last two may overlap: keys have 5 to 30
 /// bytes, for which a call of memcmp takes longer than the comparison.
 fn begins_with(text: &[u8], key: &[u8]) -> bool {
     let Some(head) = text.get(..key.len()) else { return false };
@@ -322,7 +299,7 @@ fn search(text: &[u8], key: &[u8], from: usize) -> Option<usize> {
     }
 }
 
-/// Reads the wanted values of a line, and says whether all were there.
+/// Reads the wanted values of a line. Returns true if all were there.
 fn read_line(line: &[u8], values: &[Value], reading: &mut Reading) -> bool {
     let mut wanted = values.iter();
     let mut next = wanted.next();
@@ -345,15 +322,6 @@ fn read_line(line: &[u8], values: &[Value], reading: &mut Reading) -> bool {
     true
 }
 
-/// The next word of a line, and what follows it; none at the line's end.
-fn next_word(line: &[u8]) -> Option<(&[u8], &[u8])> {
-    let start = line.iter().position(|byte| !matches!(byte, b' ' | b'\t'))?;
-    let line = line.get(start..)?;
-    let end = line.iter().position(|byte| matches!(byte, b' ' | b'\t' | b'\n')).unwrap_or(line.len());
-    let (word, rest) = line.split_at_checked(end)?;
-    (!word.is_empty()).then_some((word, rest))
-}
-
 fn count_lines(text: &[u8]) -> usize {
     // Summing bytes in short chunks is a form that the compiler turns into vector instructions.
     text.chunks(128)
@@ -361,108 +329,7 @@ fn count_lines(text: &[u8]) -> usize {
         .sum()
 }
 
-fn count_words(line: &[u8]) -> usize {
-    std::iter::successors(next_word(line), |(_, behind)| next_word(behind)).count()
-}
-
-/// Metrics and labels that have a slot: the first place counts.
-type Seen = BTreeSet<(String, Labels)>;
-
-/// A line, and its words.
-#[derive(Debug, Clone, Copy)]
-struct RowText<'a> {
-    line: &'a [u8],
-    words: &'a [Word<'a>],
-}
-
-/// A word of a line, and where it ends.
-#[derive(Debug)]
-struct Word<'a> {
-    bytes: &'a [u8],
-    end: usize,
-}
-
-impl Word<'_> {
-    fn has_name(&self, name: &str) -> bool {
-        self.bytes.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
-    }
-}
-
-fn words(line: &[u8]) -> Vec<Word<'_>> {
-    let mut words = Vec::new();
-    let mut rest = line;
-    while let Some((word, behind)) = next_word(rest) {
-        words.push(Word { bytes: word, end: line.len() - behind.len() });
-        rest = behind;
-    }
-    words
-}
-
-/// Where a wanted row's values begin in a line that is such a row.
-struct Place {
-    /// The end of what identifies the line.
-    key_end: usize,
-    /// The first word behind the key.
-    first_word: usize,
-    label: Option<(String, String)>,
-    instance: Option<Box<str>>,
-}
-
-/// Whether a line is the wanted row, and where its values begin.
-fn place(form: Form, words: &[Word<'_>], want: &Wanted) -> Option<Place> {
-    let key_word = match form {
-        Form::Values => {
-            return (want.field.row == Row::Only).then_some(Place {
-                key_end: 0,
-                first_word: 0,
-                label: None,
-                instance: None,
-            });
-        }
-        Form::Keyed | Form::Pairs | Form::Operations => 0,
-        Form::KeyedAt(word) => word,
-    };
-    let written = std::str::from_utf8(words.get(key_word)?.bytes).ok()?;
-    let key = written.strip_suffix(':').unwrap_or(written);
-    let mut label = None;
-    let mut instance = None;
-    match want.field.row {
-        Row::Only => return None,
-        Row::Key(wanted) if wanted != key => return None,
-        Row::Key(_) => {}
-        Row::Instance(prefix) => match &want.definition.instance {
-            Some(wanted) if key.strip_prefix(prefix) != Some(wanted) => return None,
-            Some(_) => {}
-            // Lines with a longer prefix belong to the other family.
-            None if prefix.is_empty() && key.starts_with("nr_") => return None,
-            None => instance = Some(key.strip_prefix(prefix).filter(|rest| !rest.is_empty())?.into()),
-        },
-        Row::Each { label: name, prefix, numeric } => {
-            let value = key.strip_prefix(prefix)?;
-            if value.is_empty() || (numeric && !value.bytes().all(|digit| digit.is_ascii_digit())) {
-                return None;
-            }
-            // The head-lines of net/dev have no colon.
-            if form == Form::Keyed && !numeric && written == key {
-                return None;
-            }
-            label = Some((name.to_owned(), value.to_owned()));
-        }
-    }
-    let mut last_key_word = key_word;
-    if form == Form::Operations {
-        // `254:0 Read 4096`: the operation is part of the key.
-        let Cell::Named(operation) = want.field.cell else { return None };
-        if words.get(1)?.bytes != operation.as_bytes() {
-            return None;
-        }
-        last_key_word = 1;
-    }
-    // The byte behind it too, or else `anon` would be found in `anon_thp`.
-    Some(Place { key_end: words.get(last_key_word)?.end + 1, first_word: last_key_word + 1, label, instance })
-}
-
-/// Reads all `wanted` values of `text` in one go: what tests and rare readers use.
+/// Reads all `wanted` values of `text` at once, for tests and rare reads.
 ///
 /// # Errors
 /// As [`Layout::discover`].
