@@ -55,7 +55,7 @@ fi
 unknown_keys() { # a program, a table or nothing: prints the keys of the file or of the table
     { [ -z "$2" ] || echo "[$2]"; echo '"?" = 0'; } >"$work/unknown.toml"
     { "$bin/$1" --config "$work/unknown.toml" --check 2>&1 || true; } |
-        sed -n 's/.*known are:\{0,1\} //p' | tr -d ' ' | tr , '\n'
+        sed -n 's/.*known keys are //p' | tr -d ' ' | tr , '\n'
 }
 unknown_keys polymeter-agent "" | grep -vx limits >"$work/agent.keys"
 unknown_keys polymeter-agent limits | sed 's/^/limits./' >>"$work/agent.keys"

@@ -10,6 +10,7 @@ lib.fileset.toSource {
     ../clippy.toml
     ../rustfmt.toml
     ../proto
+    ../service
     ../store
     ../node-agent
     ../collector

@@ -61,7 +61,7 @@ impl Agent {
     /// When the program is not there, or does not open its socket.
     pub fn start(scratch: &Path, collector: &str, config: &str) -> Result<Self, Box<dyn Error>> {
         let (socket, path) = (scratch.join("agent.sock"), scratch.join("agent.toml"));
-        let head = format!("collector = \"{collector}\"\nsocket = \"{}\"\n", socket.display());
+        let head = format!("collector = \"{collector}\"\ncontrol_socket = \"{}\"\n", socket.display());
         write(&path, &format!("{head}{config}"))?;
         let process = Command::new(program("polymeter-agent")?)
             .arg("--config")

@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::ingest::{Beyond, TimeRange};
+use crate::ingest::{OutOfRangePolicy, TimeRange};
 use crate::log;
 use crate::quiet::Quiet;
-use polymeter_store::accepted::{Accepted, Outside};
+use polymeter_store::accepted::{Accepted, OutOfRange};
 
 /// The nodes whose clocks were spoken of. All writers share it, for a node may have sessions with several.
 #[derive(Debug, Clone, Default)]
@@ -18,7 +18,7 @@ pub(crate) struct Clocks {
 impl Clocks {
     /// Says in the log that samples of `accepted` lie outside of `range`, unless it said so of the node a moment ago.
     pub(crate) fn report(&self, accepted: &Accepted, range: TimeRange, now: Duration) {
-        let Some(outside) = &accepted.outside else { return };
+        let Some(outside) = &accepted.out_of_range else { return };
         let node = accepted.session.descriptor.node.as_str();
         if self.quiet.lock().unwrap_or_else(PoisonError::into_inner).may_say(node, now) {
             log::warning(complaint(node, outside, accepted.received_us, range));
@@ -26,11 +26,11 @@ impl Clocks {
     }
 }
 
-fn complaint(node: &str, outside: &Outside, received_us: i64, range: TimeRange) -> String {
+fn complaint(node: &str, outside: &OutOfRange, received_us: i64, range: TimeRange) -> String {
     let (first_us, last_us) = outside.span_us;
     let distances = [
-        (received_us.saturating_sub(first_us), range.behind, "in the past", "behind"),
-        (last_us.saturating_sub(received_us), range.ahead, "in the future", "ahead"),
+        (received_us.saturating_sub(first_us), range.max_age, "in the past", "max_age"),
+        (last_us.saturating_sub(received_us), range.max_skew, "in the future", "max_skew"),
     ];
     let distances: Vec<_> = distances
         .into_iter()
@@ -44,9 +44,9 @@ fn complaint(node: &str, outside: &Outside, received_us: i64, range: TimeRange) 
         .map(|(off, allowed, of, _)| format!("{} {of} ({} at most)", Roughly(*off), Roughly(*allowed)))
         .collect();
     let keys: Vec<_> = distances.iter().map(|(.., key)| format!("`{key}`")).collect();
-    let fate = match range.beyond {
-        Beyond::Refuse => "refused, and count as lost",
-        Beyond::Apart => "stored apart, in samples_apart",
+    let fate = match range.out_of_range {
+        OutOfRangePolicy::Reject => "refused, and count as lost",
+        OutOfRangePolicy::Quarantine => "quarantined, in samples_quarantine",
     };
     format!(
         "node {} dates samples {}: {} of them are {fate}; set the clock of that node, or of this machine if all \
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn it_says_how_far_and_what_to_do() {
-        let outside = Outside { samples: 6, span_us: (NOW_US - 400 * DAY_US, NOW_US - 399 * DAY_US) };
+        let outside = OutOfRange { samples: 6, span_us: (NOW_US - 400 * DAY_US, NOW_US - 399 * DAY_US) };
         let said = complaint("n1", &outside, NOW_US, TimeRange::default());
         assert!(
             said.starts_with(
@@ -89,12 +89,12 @@ mod tests {
             ),
             "{said}"
         );
-        assert!(said.contains("set the clock") && said.ends_with("raise `behind` in [clock]"), "{said}");
-        let range = TimeRange { beyond: Beyond::Apart, ..TimeRange::default() };
-        let outside = Outside { samples: 2, span_us: (i64::MIN, NOW_US + 30 * 3_600_000_000) };
+        assert!(said.contains("set the clock") && said.ends_with("raise `max_age` in [clock]"), "{said}");
+        let range = TimeRange { out_of_range: OutOfRangePolicy::Quarantine, ..TimeRange::default() };
+        let outside = OutOfRange { samples: 2, span_us: (i64::MIN, NOW_US + 30 * 3_600_000_000) };
         let said = complaint("n1", &outside, NOW_US, range);
-        assert!(said.contains("30 h in the future (24 h at most): 2 of them are stored apart"), "{said}");
-        assert!(said.ends_with("raise `behind` and `ahead` in [clock]"), "{said}");
+        assert!(said.contains("30 h in the future (24 h at most): 2 of them are quarantined"), "{said}");
+        assert!(said.ends_with("raise `max_age` and `max_skew` in [clock]"), "{said}");
         assert_eq!(Roughly(Duration::from_secs(119)).to_string(), "119 s");
     }
 }

@@ -46,12 +46,12 @@ fn main() -> ExitCode {
     match run(&arguments, &config) {
         Ok(totals) => {
             log::info(format_args!(
-                "stopped: {} frames with {} samples stored, {} repeated, {} samples rejected, {} stored apart, {} messages refused",
+                "stopped: {} frames with {} samples stored, {} repeated, {} samples rejected, {} quarantined, {} messages refused",
                 totals.frames,
                 totals.samples,
                 totals.repeated,
                 totals.losses.here(),
-                totals.apart,
+                totals.quarantined,
                 totals.refused
             ));
             ExitCode::SUCCESS

@@ -37,7 +37,7 @@ pub struct Totals {
     /// Samples that were committed.
     pub samples: u64,
     /// Samples that were committed apart, because of their times.
-    pub apart: u64,
+    pub quarantined: u64,
     /// Frames that came again after they were accepted.
     pub repeated: u64,
     /// Samples that are not stored and never will be; the store has the sessions and times.
@@ -53,7 +53,7 @@ impl Totals {
     pub fn add(&mut self, other: &Self) {
         self.frames += other.frames;
         self.samples += other.samples;
-        self.apart += other.apart;
+        self.quarantined += other.quarantined;
         self.repeated += other.repeated;
         self.losses.add(&other.losses);
         self.refused += other.refused;
@@ -130,7 +130,7 @@ impl Writer {
         let ingest = Ingest::new(settings.clock);
         let origin = store.origin();
         // Agents that are still there have that long to reach a collector that was away.
-        let next_look = looks_for_silence.then(|| clock.now().since_start + config.silent_after);
+        let next_look = looks_for_silence.then(|| clock.now().since_start + config.session_timeout);
         Self {
             config,
             clock,
@@ -242,9 +242,9 @@ impl Writer {
         if self.next_look.is_none_or(|look| now.since_start < look) || self.store.is_none() {
             return;
         }
-        let silent_after = self.settings.silent_after;
-        self.next_look = Some(now.since_start + silent_after.min(limits::SILENCE_LOOK));
-        let cutoff_us = now.wall_us.saturating_sub(micros(silent_after));
+        let session_timeout = self.settings.session_timeout;
+        self.next_look = Some(now.since_start + session_timeout.min(limits::SILENCE_LOOK));
+        let cutoff_us = now.wall_us.saturating_sub(micros(session_timeout));
         match self.attempt(|store| store.end_silent(cutoff_us, now.wall_us)) {
             Ok(()) => {}
             Err(error) if error.is_loss() => {
@@ -352,10 +352,10 @@ impl Writer {
         if self.gathered.is_empty() {
             self.since = self.clock.now().since_start;
         }
-        if accepted.outside.is_some() {
+        if accepted.out_of_range.is_some() {
             self.clocks.report(&accepted, self.settings.clock, self.clock.now().since_start);
         }
-        self.rows += accepted.rows() + accepted.rows_apart();
+        self.rows += accepted.rows() + accepted.rows_quarantined();
         self.gathered.push(accepted);
     }
 
@@ -412,7 +412,7 @@ impl Writer {
     /// Stores a frame, or else what was in it as a loss, or else that something was lost. Says whether it did.
     fn commit_alone(&mut self, frame: &Accepted) -> Result<bool, NotStored> {
         let losses =
-            [frame.as_loss(LossReason::StoreRefused), frame.as_loss_of_nobody(LossReason::StoreRefused)];
+            [frame.as_loss(LossReason::StoreRefused), frame.as_unattributed_loss(LossReason::StoreRefused)];
         for attempt in std::iter::once(frame).chain(&losses) {
             match self.store_all(std::slice::from_ref(attempt)) {
                 Ok(()) => return Ok(true),
@@ -439,7 +439,7 @@ impl Writer {
         self.metrics.commits.note(self.clock.now().since_start.saturating_sub(begun));
         self.totals.frames += frames.len() as u64 - committed.repeated;
         self.totals.samples += committed.rows;
-        self.totals.apart += committed.apart;
+        self.totals.quarantined += committed.quarantined;
         self.totals.repeated += committed.repeated;
         frames.iter().flat_map(|frame| &frame.losses).for_each(|loss| self.totals.losses.note(loss));
         for (session, through) in committed.through {

@@ -26,7 +26,7 @@ use polymeter_proto::batch::Job;
 use polymeter_proto::ledger::{Event, JobFacts, JobOwner, JobTold, RequestRefused};
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{JobDescriptor, JobHandle};
-use polymeter_store::reader::{JobRow, Of};
+use polymeter_store::reader::{JobRow, SeriesScope};
 
 scenarios! {
     an_owner_that_is_learnt_is_stored_and_a_known_one_stays,
@@ -93,7 +93,7 @@ fn a_refused_request_stands_among_the_changes_of_plan(site: &mut Site) {
     let (key, mut reader) = (the_job(site, "7").job_key, site.reader());
     let rows = reader.refused_requests(key).unwrap();
     let told: Vec<_> =
-        rows.iter().map(|row| (row.request.as_str(), row.period_us, row.by.as_deref())).collect();
+        rows.iter().map(|row| (row.request.as_str(), row.period_us, row.actor.as_deref())).collect();
     assert_eq!(told, [("cpu.*", Some(1_000_000), Some("uid 1000")), ("faster", None, None)]);
     assert!(rows.iter().all(|row| row.reason == "it would cost 13 %: more than `job_cpu_percent` allows"));
     assert_eq!(reader.plan_changes(Some(key)).unwrap(), [], "nothing was changed");
@@ -180,6 +180,6 @@ fn names_of_earlier_agents_block_no_session_and_lose_nothing(site: &mut Site) {
     assert_eq!((totals.samples, totals.refused, totals.losses.here()), (20 * 3, 0, 0));
     let row = the_job(site, "a?b");
     assert_eq!(row.nodes, ["node?"]);
-    let series = site.reader().series(Of::Job(row.job_key)).unwrap();
+    let series = site.reader().series(SeriesScope::Job(row.job_key)).unwrap();
     assert_eq!(series.iter().map(|series| series.count).collect::<Vec<_>>(), [20; 3]);
 }

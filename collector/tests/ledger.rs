@@ -61,7 +61,7 @@ fn settle(agent: &mut Agent) {
 /// For each job and for the nodes there are as many rows as the ledger says, and every line adds up.
 fn assert_balanced(site: &Site) {
     let wrong = "SELECT count(*) FROM ledger_balance
-         WHERE due <> missed + absent + dropped + skipped + rejected + apart + stored + unknown OR unknown < 0";
+         WHERE due <> missed + absent + dropped + skipped + rejected + quarantined + stored + unknown OR unknown < 0";
     assert_eq!(site.number(wrong), 0);
     let by_job = "SELECT count(*) FROM (
              SELECT coalesce(job_key, 0) AS job, sum(stored) AS stored FROM ledger_balance GROUP BY 1
@@ -78,8 +78,8 @@ fn the_job(site: &Site) -> JobRow {
     jobs.into_iter().next().unwrap()
 }
 
-fn patient(site: &Site, silent_after: Duration) -> Config {
-    Config { silent_after, ..site.config() }
+fn patient(site: &Site, session_timeout: Duration) -> Config {
+    Config { session_timeout, ..site.config() }
 }
 
 fn a_job_that_returns_has_a_line_for_each_life(site: &mut Site) {

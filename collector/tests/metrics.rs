@@ -20,7 +20,7 @@ use common::agent::{Agent, shape, values};
 use common::{Kind, Site, now_us, wait_until};
 use polymeter_collector::Collector;
 use polymeter_collector::config::Config;
-use polymeter_collector::ingest::{Beyond, TimeRange};
+use polymeter_collector::ingest::{OutOfRangePolicy, TimeRange};
 use polymeter_proto::wire::message::{Lost, SkipReason, ToCollector};
 
 /// Sends a request and reads the answer to its end: status line, heads, body.
@@ -192,7 +192,7 @@ fn labels(text: &str) -> BTreeMap<String, String> {
 }
 
 fn start(site: &Site) -> Collector {
-    let config = Config { metrics: Some("127.0.0.1:0".parse().unwrap()), ..site.config() };
+    let config = Config { metrics_listen: Some("127.0.0.1:0".parse().unwrap()), ..site.config() };
     Collector::start(&config, &site.context).unwrap()
 }
 
@@ -230,7 +230,7 @@ fn everything_that_happens_is_counted() {
             && page.value("refused_messages_total{reason=\"undecodable\"}") == 1.0
     });
     let page = page(&collector);
-    assert_eq!((page.value("stored_samples_total"), page.value("apart_samples_total")), (9.0, 0.0));
+    assert_eq!((page.value("stored_samples_total"), page.value("quarantined_samples_total")), (9.0, 0.0));
     assert_eq!(page.value("stored_frames_total"), 4.0, "the note of what was lost is one");
     assert!(page.value("received_messages_total") >= 6.0);
     assert!(page.value("received_bytes_total") > 100.0);
@@ -249,12 +249,13 @@ fn everything_that_happens_is_counted() {
 
 #[test]
 fn samples_of_a_clock_that_is_far_off_are_counted() {
-    for (beyond, counted) in
-        [(Beyond::Refuse, "lost_samples_total{reason=\"clock\"}"), (Beyond::Apart, "apart_samples_total")]
-    {
+    for (out_of_range, counted) in [
+        (OutOfRangePolicy::Reject, "lost_samples_total{reason=\"clock\"}"),
+        (OutOfRangePolicy::Quarantine, "quarantined_samples_total"),
+    ] {
         let site = Site::new("far_off", Kind::Sqlite).unwrap();
-        let clock = TimeRange { beyond, ..TimeRange::default() };
-        let config = Config { metrics: Some("127.0.0.1:0".parse().unwrap()), clock, ..site.config() };
+        let clock = TimeRange { out_of_range, ..TimeRange::default() };
+        let config = Config { metrics_listen: Some("127.0.0.1:0".parse().unwrap()), clock, ..site.config() };
         let collector = Collector::start(&config, &site.context).unwrap();
         let mut agent = Agent::to(&site.context, &collector, "n1", 3);
         let in_two_days = now_us() + 2 * 86_400 * 1_000_000;

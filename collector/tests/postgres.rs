@@ -21,7 +21,7 @@ use common::{Kind, Site, now_us, wait_until};
 use polymeter_collector::{Collector, Config, StartError};
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::message::ToAgent;
-use polymeter_store::reader::Of;
+use polymeter_store::reader::SeriesScope;
 use polymeter_store::{StoreError, TimescaleMode, Way};
 
 fn site(test: &str, kind: Kind) -> Option<Site> {
@@ -38,7 +38,7 @@ fn tick(agent: &mut Agent, begin_us: i64, seed: i64) {
 }
 
 fn assert_counts(site: &Site, node: &str, count: u64) {
-    let series = site.reader().series(Of::Node(node)).unwrap();
+    let series = site.reader().series(SeriesScope::Node(node)).unwrap();
     assert_eq!(series.iter().map(|series| series.count).collect::<Vec<_>>(), [count; 3], "{node}");
 }
 

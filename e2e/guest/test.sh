@@ -14,7 +14,7 @@ wait_for() { # SECONDS COMMAND...
 
 mkdir -p /etc/polymeter /out
 cat >/etc/polymeter/agent.toml <<'EOF'
-flush = "200ms"
+flush_interval = "200ms"
 collector = "ipc:///run/collector"
 jobs = ["system.slice/slurmstepd.scope/job_{job}"]
 [baseline]

@@ -236,7 +236,7 @@ pub fn configure(env: &TestEnvironment, plan: &Plan<'_>) {
 /// Writes it with further keys at the top, and further tables at the end.
 pub fn configure_with(env: &TestEnvironment, plan: &Plan<'_>, keys: &str, tables: &str) {
     let mut text = format!(
-        "{keys}node = \"{}\"\ncollector = \"{}\"\nflush = \"50ms\"\nsocket = \"{}\"\njobs = {:?}\n[baseline]\n",
+        "{keys}node = \"{}\"\ncollector = \"{}\"\nflush_interval = \"50ms\"\ncontrol_socket = \"{}\"\njobs = {:?}\n[baseline]\n",
         env.node,
         plan.collector,
         env.path("agent.sock").display(),

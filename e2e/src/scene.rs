@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use polymeter_store::reader::Of;
+use polymeter_store::reader::SeriesScope;
 use serde_json::{Value, json};
 
 use crate::cgroup::{Job, TestCgroups};
@@ -120,7 +120,7 @@ impl Scene {
     pub fn points(&self, metric: &str) -> Vec<(i64, f64)> {
         let mut reader = self.env.reader();
         let Some(job) = stored::job(&mut reader, "x") else { return Vec::new() };
-        let samples = stored::samples(&mut reader, Of::Job(job.job_key));
+        let samples = stored::samples(&mut reader, SeriesScope::Job(job.job_key));
         let series = samples.get(&(metric.to_owned(), String::new()));
         series.map(|series| series.points.clone()).unwrap_or_default()
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use polymeter_proto::ledger::Tally;
-use polymeter_store::reader::{JobRow, Of, Reader, SeriesRow};
+use polymeter_store::reader::{JobRow, Reader, SeriesRow, SeriesScope};
 
 use crate::{TestEnvironment, wait_until};
 
@@ -35,14 +35,14 @@ pub fn wait_for_end(env: &TestEnvironment, id: &str) -> JobRow {
 }
 
 /// All samples of a job or of the node. No series may have two of the same time.
-pub fn samples(reader: &mut Reader, of: Of<'_>) -> BTreeMap<Key, Series> {
+pub fn samples(reader: &mut Reader, of: SeriesScope<'_>) -> BTreeMap<Key, Series> {
     let rows = reader.series(of).unwrap();
     samples_of(reader, rows)
 }
 
 /// Those that one of a job's nodes took.
 pub fn samples_on(reader: &mut Reader, job_key: i64, node: &str) -> BTreeMap<Key, Series> {
-    let mut rows = reader.series(Of::Job(job_key)).unwrap();
+    let mut rows = reader.series(SeriesScope::Job(job_key)).unwrap();
     rows.retain(|row| row.node == node);
     samples_of(reader, rows)
 }
@@ -64,7 +64,7 @@ fn samples_of(reader: &mut Reader, rows: Vec<SeriesRow>) -> BTreeMap<Key, Series
 
 /// How many samples of a job are stored.
 pub fn rows(reader: &mut Reader, job_key: i64) -> u64 {
-    samples(reader, Of::Job(job_key)).values().map(|series| series.points.len() as u64).sum()
+    samples(reader, SeriesScope::Job(job_key)).values().map(|series| series.points.len() as u64).sum()
 }
 
 /// The ledger of a job, or of the node, by source; sums over sessions.

@@ -58,10 +58,10 @@ let
   facts = {
     "a machine that enables nothing has no unit" = idle.systemd.services == { };
     "a period must be one" = refused (mistake {
-      flush = "5 seconds";
+      flush_interval = "5 seconds";
     });
     "a type must be right" = refused (mistake {
-      perf_descriptors = "many";
+      perf_fd_limit = "many";
     });
     "only what differs from the standing plan has to be said" =
       let
@@ -81,7 +81,7 @@ let
     "the collector waits for its database" =
       lib.elem "postgresql.target" collector.systemd.services.polymeter-collector.requires;
     "unmunge is found where NixOS has it" =
-      lib.hasSuffix "-munge/bin/unmunge" collector.services.polymeter-collector.settings.unmunge;
+      lib.hasSuffix "-munge/bin/unmunge" collector.services.polymeter-collector.settings.unmunge_path;
     "the server has TimescaleDB" =
       collector.services.postgresql.settings.shared_preload_libraries == [ "timescaledb" ];
     "no daemon is root" = lib.all (unit: unit.serviceConfig.User != "root") (

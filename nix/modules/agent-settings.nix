@@ -1,4 +1,4 @@
-# The keys of agent.toml. `make check-nix` holds this list against those that the program knows.
+# The keys of agent.toml. `make check-nix` compares this list with the keys that the program knows.
 { lib }:
 
 let
@@ -14,49 +14,54 @@ let
     ;
 in
 {
-  node = optional types.str "node17" "The node's name in the data; without it the host's name.";
+  node = optional types.str "node17" "The node's name in the data; without it the host name.";
   cluster =
     optional types.str "lab"
-      "The cluster whose jobs run here, where the scheduler's prolog does not say it.";
-  collector = optional endpoint "tcp://collector.example.org:7717" "Where the samples go.";
+      "The cluster of jobs whose scheduler scripts do not name one.";
+  collector = optional endpoint "tcp://collector.example.org:7717" "The collector's endpoint.";
   key =
     optional absolutePath "/etc/polymeter/node17.key"
-      "The agent's own keys, made by `polymeter keygen`; a path outside of the store. Root's, with mode 0400, will do.";
+      "The agent's key file, made by `polymeter keygen`; a path outside of the Nix store, owned by root with mode 0400.";
   collector_key =
     optional types.str "/etc/polymeter/collector.pub"
-      "The collector's public key, or the file that holds it; wanted with `key`.";
-  root = optional absolutePath "/" "The directory below which /sys and /proc are.";
-  flush = optional period "1s" "How often the samples are sent.";
-  outbox = optional size "64MiB" "How much may wait while the collector cannot be reached.";
+      "The collector's public key, or a file that contains it; required with `key`.";
+  root = optional absolutePath "/" "The directory that contains /sys and /proc.";
+  flush_interval = optional period "1s" "The time between two transmissions.";
+  outbox_bytes = optional size "64MiB" "The memory for samples while the collector is unreachable.";
   spool =
     optional absolutePath "/var/lib/polymeter-agent/spool"
-      "Where samples wait that memory has no room for; below /var/lib/polymeter-agent, where alone the agent may write.";
-  spool_bytes = optional size "1GiB" "How much may wait there.";
+      "The directory for samples that exceed the outbox; below /var/lib/polymeter-agent, the only place where the agent may write.";
+  spool_bytes = optional size "1GiB" "The size of the spool.";
   realtime_priority =
     optional (types.ints.between 0 50) 10
-      "The priority under SCHED_FIFO of the sampling thread and of the one that sees jobs end; 0 leaves them under the ordinary policy.";
-  perf_descriptors =
+      "The SCHED_FIFO priority of the sampler and of the thread that watches for job exits; 0 for the ordinary scheduling policy.";
+  perf_fd_limit =
     optional (types.ints.between 0 1000000) 4096
-      "How many descriptors the perf events of one job may take.";
-  socket = optional pathOrOff "/run/polymeter/agent.sock" "The control socket, or \"off\".";
+      "The most file descriptors that the perf events of one job may use.";
+  control_socket = optional pathOrOff "/run/polymeter/agent.sock" "The path of the control socket, or \"off\".";
   remote_control =
     optional types.bool true
-      "Whether the collector may pass on what users ask on other machines.";
-  rescan = optional period "1s" "How often jobs are looked for even when the kernel reports nothing new.";
+      "Answer requests that users on other machines send through the collector.";
+  rescan_interval = optional period "1s" "The time between two searches for jobs that the kernel did not announce.";
   administrators = optional (types.listOf types.str) [
     "alice"
     "@hpc-admin"
-  ] "Who may do all over the control socket, beside root: users, and groups behind an @.";
-  look = optional (types.enum [
+  ] "The users, and groups behind an @, that may do everything on the control socket, besides root.";
+  job_visibility = optional (types.enum [
     "own"
     "all"
-  ]) "own" "Whose jobs ordinary users may look at.";
+  ]) "own" "The jobs that ordinary users can see.";
+  log_level = optional types.str "info" "The events to log: a level, also per module.";
+  log_format = optional (types.enum [
+    "text"
+    "json"
+  ]) "text" "The form of log lines.";
 
   jobs = mkOption {
     type = types.listOf types.str;
     default = [ ];
     example = [ "slurm*/uid_{uid}/job_{job}" ];
-    description = "Where the cgroups of jobs are, below the mount of any cgroup hierarchy.";
+    description = "The cgroups of jobs, below the mount point of any cgroup hierarchy.";
   };
 
   baseline = mkOption {
@@ -66,7 +71,7 @@ in
       "cpu.usage" = "100ms";
       "io.*" = "off";
     };
-    description = "The standing plan: which metrics are sampled, at which period.";
+    description = "The baseline: the metrics that are sampled, and their periods.";
   };
 
   steps = mkOption {
@@ -75,7 +80,7 @@ in
     example = {
       "cpu.usage" = "5s";
     };
-    description = "The standing plan for each step of every job.";
+    description = "The baseline of each step of every job.";
   };
 
   tasks = mkOption {
@@ -84,22 +89,22 @@ in
     example = {
       "cpu.usage" = "5s";
     };
-    description = "The standing plan for each task of every step.";
+    description = "The baseline of each task of every step.";
   };
 
   limits = {
-    shortest_period = optional period "1ms" "The shortest period that users may ask for.";
+    shortest_period = optional period "1ms" "The shortest period that users may request.";
     shortest_periods = mkOption {
       type = types.attrsOf periodOrOff;
       default = { };
       example = {
         "perf.*" = "10ms";
       };
-      description = "The shortest periods of some metrics, where they are to differ.";
+      description = "The shortest periods of metrics for which `shortest_period` does not apply.";
     };
-    longest_lease = optional period "1h" "The longest time for which users may ask.";
-    samples_per_second = optional types.ints.positive 200000 "Samples per second of one job.";
-    job_cpu_percent = optional (types.ints.between 1 100) 5 "Percent of one CPU for one job.";
-    node_cpu_percent = optional (types.ints.between 1 100) 20 "Percent of one CPU for all that is sampled.";
+    longest_lease = optional period "1h" "The longest duration of a lease.";
+    samples_per_second = optional types.ints.positive 200000 "The samples per second of one job.";
+    job_cpu_percent = optional (types.ints.between 1 100) 5 "The percentage of one CPU for one job.";
+    node_cpu_percent = optional (types.ints.between 1 100) 20 "The percentage of one CPU for everything that is sampled.";
   };
 }

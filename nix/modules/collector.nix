@@ -39,7 +39,7 @@ in
     openFirewall = lib.mkOption {
       type = lib.types.bool;
       default = false;
-      description = "Whether the ports of `settings.listen` and `settings.control` are opened.";
+      description = "Whether the ports of `settings.listen` and `settings.control_listen` are opened.";
     };
 
     database = {
@@ -85,12 +85,12 @@ in
             "sqlite:/var/lib/polymeter-collector/polymeter.db"
         );
 
-        services.polymeter-collector.settings.unmunge = lib.mkIf (cfg.settings.auth == "munge") (
+        services.polymeter-collector.settings.unmunge_path = lib.mkIf (cfg.settings.auth == "munge") (
           lib.mkDefault "${pkgs.munge}/bin/unmunge"
         );
 
         networking.firewall.allowedTCPPorts = lib.mkIf cfg.openFirewall (
-          port cfg.settings.listen ++ port cfg.settings.control
+          port cfg.settings.listen ++ port cfg.settings.control_listen
         );
 
         users.users.${name} = {

@@ -11,20 +11,22 @@
         key = "/etc/polymeter/node17.key";
         collector_key = "/etc/polymeter/collector.pub";
         root = "/";
-        flush = "500ms";
-        outbox = "16MiB";
+        flush_interval = "500ms";
+        outbox_bytes = "16MiB";
         spool = "/var/lib/polymeter-agent/spool";
         spool_bytes = "256MiB";
         realtime_priority = 20;
-        perf_descriptors = 512;
-        socket = "/run/polymeter/agent.sock";
+        perf_fd_limit = 512;
+        control_socket = "/run/polymeter/agent.sock";
         remote_control = false;
-        rescan = "2s";
+        rescan_interval = "2s";
         administrators = [
           "root"
           "@wheel"
         ];
-        look = "all";
+        job_visibility = "all";
+        log_level = "warn";
+        log_format = "json";
         jobs = [ "jobs.slice/job-{job}.service" ];
         baseline = {
           "cpu.usage" = "100ms";
@@ -55,20 +57,20 @@
         authorised_agents = "/etc/polymeter/agents.d";
         bind_node_to_key = true;
         insecure = false;
-        metrics = "127.0.0.1:9717";
+        metrics_listen = "127.0.0.1:9717";
         writers = 4;
         commit_interval = "500ms";
         commit_rows = 20000;
         clock = {
-          ahead = "1h";
-          behind = "30d";
-          beyond = "apart";
+          max_skew = "1h";
+          max_age = "30d";
+          out_of_range = "quarantine";
         };
         control_socket = "/run/polymeter-collector/control.sock";
-        control_requests = "/var/lib/polymeter-collector/requests.json";
+        pending_requests_file = "/var/lib/polymeter-collector/requests.json";
         auth = "munge";
-        control = "tcp://192.0.2.1:7718";
-        # unmunge is nixpkgs'.
+        control_listen = "tcp://192.0.2.1:7718";
+        # unmunge_path is that of nixpkgs.
         munge_socket = "/run/munge/munge.socket.2";
       };
     };

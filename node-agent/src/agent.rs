@@ -25,7 +25,9 @@ use crate::delivery::spool::SpoolError;
 use crate::delivery::spool_manager::SpoolConfig;
 use crate::delivery::tap::Tap;
 use crate::kernel;
-use crate::keys::{KeyFiles, KeysError};
+use polymeter_service::key_files::KeysError;
+
+use crate::keys::KeyFiles;
 use crate::lanes::{Channels, Command, Sampler};
 use crate::lifecycle::exit_watcher::ExitWatcher;
 use crate::log;
@@ -72,7 +74,7 @@ impl fmt::Display for StartError {
             Self::Spool(error) => write!(f, "{error}; `spool` is set in the configuration"),
             Self::Control(path, error) => write!(
                 f,
-                "cannot open the control socket {}: {error}; set `socket` in the configuration",
+                "cannot open the control socket {}: {error}; set `control_socket` in the configuration",
                 path.display()
             ),
             Self::Descriptors(limit) => write!(
@@ -157,8 +159,9 @@ impl Agent {
         let (requests, received) = mpsc::channel(REQUESTS);
         let ending = Arc::new(Ending::default());
 
-        let (flush, priority, collector) = (config.flush, config.realtime_priority, config.collector.clone());
-        let remote_control = config.hears_collector();
+        let (flush, priority, collector) =
+            (config.flush_interval, config.realtime_priority, config.collector.clone());
+        let remote_control = config.accepts_remote_control();
         let (for_sampler, counted) = (Arc::clone(&channels), Arc::clone(&counters));
         let sampler = spawn("sampler", move || sample(for_sampler, counted, flush, priority))?;
         let wanted = Arc::clone(&ending);
@@ -270,7 +273,7 @@ fn open_socket(config: &Config) -> Result<Option<control::Listener>, StartError>
     let open = |path: &std::path::PathBuf| {
         control::Listener::open(path).map_err(|error| StartError::Control(path.clone(), error))
     };
-    config.socket.as_ref().map(open).transpose()
+    config.control_socket.as_ref().map(open).transpose()
 }
 
 fn descriptor(config: &Config) -> Result<SessionDescriptor, StartError> {

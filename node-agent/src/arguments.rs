@@ -1,58 +1,73 @@
-//! What is said to `polymeter-agent` on its command line.
+//! The command line of `polymeter-agent`.
 
-use std::error::Error;
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
+use polymeter_service::document::Faults;
+use polymeter_service::log;
 
-use crate::config::{self, Config, ConfigError, DEFAULT_PATH};
+use crate::config::{self, Config, DEFAULT_PATH};
 use crate::detach;
 
-/// Polymeter's node agent: samples the metrics of every job on this node, each at its own period, and pushes them to a
+/// Polymeter's node agent: samples the metrics of every job on this node, each at its own period, and sends them to a
 /// collector.
 #[derive(Debug, Parser)]
 #[command(name = "polymeter-agent", version)]
+#[command(
+    after_help = "Exit status: 0 stopped as requested, 1 failed, 2 invalid command line, configuration or keys.\n\
+    Signals: SIGHUP reloads the configuration; SIGTERM and SIGINT stop the agent."
+)]
 pub struct Arguments {
-    /// The configuration; without it, /etc/polymeter/agent.toml where that exists, else the defaults.
+    /// The configuration file [default: /etc/polymeter/agent.toml if it exists].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Check the configuration, say everything that is wrong with it, and end.
+    /// Check the configuration, report all faults, and exit.
     #[arg(long)]
     pub check: bool,
 
-    /// With --check: as this user, whether it can read the keys and write where it must.
+    /// With --check: also test, as this user, whether the keys can be read and the directories be written.
     #[arg(long, value_name = "NAME", requires = "check")]
     pub user: Option<String>,
 
-    /// The collector's endpoint, instead of the configuration's.
+    /// The collector's endpoint; overrides `collector`.
     #[arg(long, value_name = "ENDPOINT", value_parser = config::endpoint)]
     collector: Option<String>,
 
-    /// The control socket, instead of the configuration's.
+    /// The path of the control socket; overrides `control_socket`.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 
-    /// Run on in the background, in a session of its own, and return when the agent is ready. Messages go to syslog then.
+    /// Run in the background, in a session of its own; return when the agent is ready. It then logs to syslog.
     #[arg(long)]
     pub detach: bool,
 
-    /// Be what --detach has started.
+    /// Be the agent that --detach starts.
     #[arg(long, hide = true, conflicts_with = "detach")]
     pub detached: bool,
 
-    /// End when no job has been there for a few seconds and the collector has acknowledged everything.
+    /// Exit when there has been no job for a few seconds and the collector has acknowledged all data.
     #[arg(long)]
     exit_when_idle: bool,
+
+    /// The events to log: off, error, warn, info, debug or trace, also per module (info,polymeter_agent::delivery=debug);
+    /// overrides `log_level` and the variable POLYMETER_LOG.
+    #[arg(long, value_name = "FILTER")]
+    log: Option<log::Filter>,
+
+    /// The form of log lines, text or json; overrides `log_format`.
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<log::Format>,
 }
 
 impl Arguments {
-    /// What is meant: the configuration, with what was said instead of parts of it.
+    /// Loads the configuration and applies the options that override it.
     ///
     /// # Errors
-    /// When the configuration cannot be read or has faults; all of them are told.
-    pub fn load(&self) -> Result<Config, ConfigError> {
+    /// All faults of the configuration.
+    pub fn load(&self) -> Result<Config, Faults> {
         let mut config = match &self.config {
             Some(path) => Config::load(path)?,
             None if Path::new(DEFAULT_PATH).exists() => Config::load(Path::new(DEFAULT_PATH))?,
@@ -62,20 +77,22 @@ impl Arguments {
             config.collector.clone_from(collector);
         }
         if let Some(socket) = &self.socket {
-            config.socket = Some(socket.clone());
+            config.control_socket = Some(socket.clone());
         }
         config.exit_when_idle = self.exit_when_idle;
+        config.log_level = log::resolve_filter(self.log.as_ref(), config.log_level);
+        config.log_format = self.log_format.unwrap_or(config.log_format);
         Ok(config)
     }
 
-    /// Has another process be the agent.
+    /// Starts the agent as another process, which outlives this one.
     ///
     /// # Errors
-    /// When it cannot be started, or ends before it is ready.
-    pub fn detach(&self) -> Result<(), Box<dyn Error>> {
-        let told = std::env::args_os()
+    /// When it cannot be started, or exits before it is ready.
+    pub fn detach(&self) -> io::Result<()> {
+        let arguments = std::env::args_os()
             .skip(1)
             .map(|argument| if argument == "--detach" { OsString::from("--detached") } else { argument });
-        Ok(detach::start(told)?)
+        detach::start(arguments)
     }
 }

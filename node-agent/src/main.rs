@@ -8,58 +8,60 @@ use clap::Parser;
 use polymeter_agent::arguments::Arguments;
 use polymeter_agent::config::Config;
 use polymeter_agent::delivery::spool::SpoolError;
-use polymeter_agent::{Agent, StartError, check, detach, kernel, log};
+use polymeter_agent::{Agent, StartError, check, detach, kernel};
+use polymeter_service::check::become_user;
+use polymeter_service::document::Faults;
+use polymeter_service::log;
 use rustix::event::{Timespec, poll};
 use tokio::signal::unix::{SignalKind, signal};
+use tracing::{error, info, warn};
 
-/// How long the end waits for the collector to acknowledge what was sent.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The time that a stopping agent waits for the collector's acknowledgements.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The same where nobody waits for the end: everything was acknowledged a moment ago, and the last will be, too, unless the
-/// collector goes just then.
-const PATIENCE_IDLE: Duration = Duration::from_secs(60);
+/// The same for an agent that exits because it is idle: everything was acknowledged a moment ago, and no user waits.
+const STOP_TIMEOUT_IDLE: Duration = Duration::from_secs(60);
 
-/// The same where a spool keeps what is not acknowledged: the next agent may want it soon.
-const PATIENCE_SPOOL: Duration = Duration::from_secs(2);
+/// The same with a spool, which keeps what is not acknowledged: the next agent may need it soon.
+const STOP_TIMEOUT_SPOOL: Duration = Duration::from_secs(2);
 
-/// How long an agent that a prolog starts waits for one that is ending to let go of the spool.
-const SPOOL: Duration = Duration::from_secs(5);
+/// The time that a detached agent waits for the spool while the agent before it is stopping.
+const SPOOL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the exit status says.
+/// Exit status: the agent failed.
 const EXIT_FAILED: u8 = 1;
+
+/// Exit status: the command line, the configuration or the keys are invalid.
 const EXIT_CONFIGURATION: u8 = 2;
 
 fn main() -> ExitCode {
-    polymeter_service::log::init("polymeter-agent");
+    log::init("polymeter-agent");
     kernel::keep_memory_small();
     kernel::raise_descriptor_limit();
     let arguments = Arguments::parse();
-    // Before the configuration is read: whether that user can, is part of the question.
-    if let Some(Err(error)) = arguments.user.as_deref().map(check::become_user) {
-        log::error(&error);
+    // Before the configuration is read: the check includes whether that user can read it.
+    if let Some(Err(error)) = arguments.user.as_deref().map(become_user) {
+        error!("{error}");
         return ExitCode::from(EXIT_CONFIGURATION);
     }
     let config = match arguments.load() {
         Ok(config) => config,
-        Err(error) => {
-            log::error(&format!("the configuration cannot be used:\n{error}"));
+        Err(faults) => {
+            report(&faults);
+            error!(remedy = "correct the faults above", "cannot use the configuration");
             return ExitCode::from(EXIT_CONFIGURATION);
         }
     };
+    log::configure(config.log_level.clone(), config.log_format);
     if arguments.check {
-        let faults = check::faults(&config);
-        if !faults.is_empty() {
-            faults.iter().for_each(|fault| log::error(fault));
-            return ExitCode::from(EXIT_CONFIGURATION);
-        }
-        log::info("the configuration is good");
-        return ExitCode::SUCCESS;
+        return check_configuration(&config);
     }
-    let done = if arguments.detach { arguments.detach() } else { run(&arguments, config) };
-    match done {
+    let result =
+        if arguments.detach { arguments.detach().map_err(Into::into) } else { run(&arguments, config) };
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            log::error(&log::chain(error.as_ref()));
+            error!("{}", log::chain(error.as_ref()));
             ExitCode::from(match error.downcast_ref() {
                 Some(StartError::Keys(_)) => EXIT_CONFIGURATION,
                 _ => EXIT_FAILED,
@@ -68,11 +70,26 @@ fn main() -> ExitCode {
     }
 }
 
+/// Logs each fault of a configuration.
+fn report(faults: &Faults) {
+    faults.0.iter().for_each(|fault| error!("{fault}"));
+}
+
+fn check_configuration(config: &Config) -> ExitCode {
+    let faults = check::faults(config);
+    if faults.is_empty() {
+        info!("the configuration is valid");
+        return ExitCode::SUCCESS;
+    }
+    faults.iter().for_each(|fault| error!("{fault}"));
+    ExitCode::from(EXIT_CONFIGURATION)
+}
+
 fn run(arguments: &Arguments, config: Config) -> Result<(), Box<dyn Error>> {
     if arguments.detached {
         detach::leave(&config.root)?;
     }
-    // Before the agent starts: a signal that comes while it does is not lost.
+    // Before the agent starts, so that no signal is lost.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let guard = runtime.enter();
     let (mut terminate, mut interrupt, mut hangup) =
@@ -80,40 +97,43 @@ fn run(arguments: &Arguments, config: Config) -> Result<(), Box<dyn Error>> {
     drop(guard);
     let context = zmq::Context::new();
     let collector = config.collector.clone();
-    let encrypted = if config.keys.is_some() { "encrypted" } else { "not encrypted" };
-    let patience_idle = if config.spool.is_some() { PATIENCE_SPOOL } else { PATIENCE_IDLE };
+    let encrypted = config.keys.is_some();
+    let idle_timeout = if config.spool.is_some() { STOP_TIMEOUT_SPOOL } else { STOP_TIMEOUT_IDLE };
     let agent = start(&config, &context, arguments.detached)?;
     if arguments.detached {
-        detach::say_ready()?;
+        detach::report_ready()?;
     }
-    log::info(&format!("sampling; sending to {collector}, {encrypted}, as session {}", agent.session()));
-    let patience = loop {
+    info!(%collector, encrypted, session = %agent.session(), "sampling");
+    let timeout = loop {
         let next = runtime.block_on(async {
             tokio::select! {
-                _ = terminate.recv() => Next::End(PATIENCE),
-                _ = interrupt.recv() => Next::End(PATIENCE),
+                _ = terminate.recv() => Next::Stop(STOP_TIMEOUT),
+                _ = interrupt.recv() => Next::Stop(STOP_TIMEOUT),
                 _ = hangup.recv() => Next::Reload,
-                () = agent.idle() => Next::End(patience_idle),
+                () = agent.idle() => Next::Stop(idle_timeout),
             }
         });
         match next {
-            Next::End(patience) => break patience,
+            Next::Stop(timeout) => break timeout,
             Next::Reload => reload(arguments, &agent),
         }
     };
-    let stopped = agent.stop(patience);
+    let stopped = agent.stop(timeout);
     if !stopped.all_acknowledged && stopped.all_kept {
-        log::info("what the collector did not acknowledge waits in the spool for the next start");
+        info!("unacknowledged samples wait in the spool for the next start");
     } else if !stopped.all_acknowledged {
-        log::warning("the collector did not acknowledge everything that was sampled before the end");
+        warn!(
+            error = "the collector did not acknowledge all samples before the agent stopped",
+            "cannot deliver all samples"
+        );
     }
     Ok(())
 }
 
-/// Starts the agent. One that a prolog starts may find the one before it ending: it waits a while for the spool.
-fn start(config: &Config, context: &zmq::Context, waits: bool) -> Result<Agent, StartError> {
+/// Starts the agent. If `waits_for_spool`, the agent before it may still be stopping, and its spool is waited for.
+fn start(config: &Config, context: &zmq::Context, waits_for_spool: bool) -> Result<Agent, StartError> {
     const PAUSE: Duration = Duration::from_millis(20);
-    let mut left = if waits { SPOOL } else { Duration::ZERO };
+    let mut left = if waits_for_spool { SPOOL_TIMEOUT } else { Duration::ZERO };
     loop {
         match Agent::start(config.clone(), context) {
             Err(StartError::Spool(SpoolError::InUse(_))) if !left.is_zero() => {
@@ -126,24 +146,28 @@ fn start(config: &Config, context: &zmq::Context, waits: bool) -> Result<Agent, 
     }
 }
 
-/// What the agent is to do next.
+/// The next step of the main loop.
 enum Next {
-    /// Read the configuration again.
+    /// Reload the configuration.
     Reload,
-    /// End, and wait for so long until everything is acknowledged.
-    End(Duration),
+    /// Stop, and wait for acknowledgements within the given time.
+    Stop(Duration),
 }
 
 fn reload(arguments: &Arguments, agent: &Agent) {
     match arguments.load() {
         Ok(config) => {
+            log::configure(config.log_level.clone(), config.log_format);
             agent.reload(config);
-            log::info("the configuration was read again");
+            info!("reloaded the configuration");
         }
-        Err(error) => {
-            log::error(&format!(
-                "the new configuration cannot be used, the old one stays in force:\n{error}"
-            ));
+        Err(faults) => {
+            report(&faults);
+            error!(
+                error = "the new configuration has faults",
+                remedy = "the old one stays in force",
+                "cannot reload the configuration"
+            );
         }
     }
 }

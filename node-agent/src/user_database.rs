@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use nix::unistd::{Group, User};
 
-use crate::config::{Config, Look};
+use crate::config::{Config, JobVisibility};
 use crate::kernel;
 use crate::log;
 use crate::principal::Principal;
@@ -16,13 +16,13 @@ use crate::principal::Principal;
 pub(crate) struct Rights {
     administrators: Vec<u32>,
     administrating_groups: Vec<u32>,
-    look: Look,
+    job_visibility: JobVisibility,
 }
 
 impl Rights {
     /// Looks the names of the configuration up. One that nobody has is said, and grants nothing to anybody.
     pub(crate) fn of(config: &Config) -> Self {
-        let mut rights = Self { look: config.look, ..Self::default() };
+        let mut rights = Self { job_visibility: config.job_visibility, ..Self::default() };
         for name in &config.administrators {
             let found = match name.strip_prefix('@') {
                 Some(group) => gid_of(group).map(|gid| rights.administrating_groups.push(gid)),
@@ -53,7 +53,7 @@ impl Rights {
 
     /// Whether this person may look at what belongs to `owner`.
     pub(crate) fn may_look(&self, principal: Principal, owner: Option<u32>) -> bool {
-        self.look == Look::All || principal.can_access(owner)
+        self.job_visibility == JobVisibility::All || principal.can_access(owner)
     }
 }
 
@@ -94,7 +94,9 @@ mod tests {
         let own = rustix::process::geteuid().as_raw() == 54_321;
         assert!(own || !stranger.administrator);
         assert!(!Rights::default().may_look(stranger, Some(1)));
-        assert!(Rights { look: Look::All, ..Rights::default() }.may_look(stranger, Some(1)));
+        assert!(
+            Rights { job_visibility: JobVisibility::All, ..Rights::default() }.may_look(stranger, Some(1))
+        );
     }
 
     #[test]

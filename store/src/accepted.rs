@@ -10,7 +10,7 @@ use polymeter_proto::series::{
 
 /// A session, as the store keeps it.
 #[derive(Debug)]
-pub struct Session {
+pub struct SessionRecord {
     /// Its id.
     pub id: SessionId,
     /// Its node, and the agent's version.
@@ -19,9 +19,9 @@ pub struct Session {
 
 /// A job, as one node speaks of it.
 #[derive(Debug)]
-pub struct Job {
+pub struct JobRecord {
     /// The session of the node.
-    pub session: Arc<Session>,
+    pub session: Arc<SessionRecord>,
     /// The session's handle of it. A job whose cgroups go and return has another one each time.
     pub handle: JobHandle,
     /// What the node says of it.
@@ -30,7 +30,7 @@ pub struct Job {
     pub key: OnceLock<i64>,
 }
 
-impl Job {
+impl JobRecord {
     /// The node.
     pub fn node(&self) -> &Identifier {
         &self.session.descriptor.node
@@ -39,20 +39,20 @@ impl Job {
 
 /// A series, as the store keeps it.
 #[derive(Debug)]
-pub struct Series {
+pub struct SeriesRecord {
     /// The session of its node.
-    pub session: Arc<Session>,
+    pub session: Arc<SessionRecord>,
     /// The metric.
     pub metric: Arc<MetricDescriptor>,
     /// The job; none for the node's own series.
-    pub job: Option<Arc<Job>>,
+    pub job: Option<Arc<JobRecord>>,
     /// The labels.
     pub labels: Labels,
     /// The store's id, once it is committed there.
     pub id: OnceLock<i64>,
 }
 
-impl Series {
+impl SeriesRecord {
     /// Its node.
     pub fn node(&self) -> &Identifier {
         &self.session.descriptor.node
@@ -62,11 +62,11 @@ impl Series {
 /// A line of the ledger: one source of one job, or of the node, in one session. Its identity is that of the tally in the
 /// agent, so that a later tally replaces an earlier one of the same counters and never those of another life of the job.
 #[derive(Debug)]
-pub struct Account {
+pub struct LedgerLine {
     /// The session.
-    pub session: Arc<Session>,
+    pub session: Arc<SessionRecord>,
     /// The job; none for the node's own.
-    pub job: Option<Arc<Job>>,
+    pub job: Option<Arc<JobRecord>>,
     /// The source, as its tallies call it.
     pub source: Identifier,
     /// The store's id, once it is committed there.
@@ -75,20 +75,20 @@ pub struct Account {
 
 /// The samples of several series at common times.
 #[derive(Debug)]
-pub struct Samples {
+pub struct SampleBlock {
     /// The line of the ledger that counts them.
-    pub account: Arc<Account>,
+    pub line: Arc<LedgerLine>,
     /// The series that are here, a column of `values` for each.
-    pub series: Vec<Arc<Series>>,
+    pub series: Vec<Arc<SeriesRecord>>,
     /// When the samples were taken, in microseconds since the epoch.
     pub times_us: Vec<i64>,
     /// The bits of the values, column by column, `times_us.len()` to each.
     pub values: Vec<u64>,
 }
 
-impl Samples {
+impl SampleBlock {
     /// Each series with its samples: times in microseconds since the epoch, and values.
-    pub fn iter(&self) -> impl Iterator<Item = (&Arc<Series>, impl Iterator<Item = (i64, f64)>)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<SeriesRecord>, impl Iterator<Item = (i64, f64)>)> {
         self.series.iter().zip(self.values.chunks_exact(self.times_us.len().max(1))).map(
             |(series, column)| {
                 let number: Number = series.metric.number;
@@ -101,9 +101,9 @@ impl Samples {
 
 /// Samples that are not stored, and why.
 #[derive(Debug, Clone)]
-pub struct Loss {
+pub struct LossRecord {
     /// The line of the ledger that counts them; none where the source is unknown.
-    pub account: Option<Arc<Account>>,
+    pub line: Option<Arc<LedgerLine>>,
     /// How many.
     pub samples: u64,
     /// Why.
@@ -112,7 +112,7 @@ pub struct Loss {
     pub span_us: (i64, i64),
 }
 
-impl Loss {
+impl LossRecord {
     /// Both losses, which are alike, as one.
     pub fn join(self, other: Self) -> Self {
         let span_us = (self.span_us.0.min(other.span_us.0), self.span_us.1.max(other.span_us.1));
@@ -121,14 +121,14 @@ impl Loss {
 
     /// Whether it is of the same job and source, for the same reason.
     pub fn is_alike(&self, other: &Self) -> bool {
-        let account = |loss: &Self| loss.account.as_ref().map(Arc::as_ptr);
-        account(self) == account(other) && self.reason == other.reason
+        let line = |loss: &Self| loss.line.as_ref().map(Arc::as_ptr);
+        line(self) == line(other) && self.reason == other.reason
     }
 }
 
 /// Samples that are dated outside of what is possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Outside {
+pub struct OutOfRange {
     /// How many.
     pub samples: u64,
     /// The earliest and the latest time that they bear, in microseconds since the epoch.
@@ -162,7 +162,7 @@ pub struct Losses([u64; LossReason::ALL.len()]);
 
 impl Losses {
     /// Counts a loss.
-    pub fn note(&mut self, loss: &Loss) {
+    pub fn note(&mut self, loss: &LossRecord) {
         let counts = LossReason::ALL.iter().zip(&mut self.0);
         counts.filter(|(reason, _)| **reason == loss.reason).for_each(|(_, count)| *count += loss.samples);
     }
@@ -230,7 +230,7 @@ impl LossReason {
 #[derive(Debug)]
 pub struct Accepted {
     /// The session.
-    pub session: Arc<Session>,
+    pub session: Arc<SessionRecord>,
     /// The session's last sequence number once this is stored.
     pub sequence: u64,
     /// The session's last sequence number before it. A store that does not have that frame has lost it.
@@ -238,42 +238,42 @@ pub struct Accepted {
     /// When it arrived, in microseconds since the epoch.
     pub received_us: i64,
     /// Its samples.
-    pub samples: Vec<Samples>,
+    pub samples: Vec<SampleBlock>,
     /// Its samples that are stored apart from others, because of their times.
-    pub apart: Vec<Samples>,
+    pub quarantined: Vec<SampleBlock>,
     /// Its samples that are dated outside of what is possible, whatever becomes of them.
-    pub outside: Option<Outside>,
+    pub out_of_range: Option<OutOfRange>,
     /// Its samples that are not stored.
-    pub losses: Vec<Loss>,
+    pub losses: Vec<LossRecord>,
     /// Tallies since the session began, by line of the ledger.
-    pub tallies: Vec<(Arc<Account>, Tally)>,
+    pub tallies: Vec<(Arc<LedgerLine>, Tally)>,
     /// Changes of plan.
-    pub plan_changes: Vec<(Option<Arc<Job>>, PlanChange)>,
+    pub plan_changes: Vec<(Option<Arc<JobRecord>>, PlanChange)>,
     /// Instants that somebody named.
-    pub marks: Vec<(Option<Arc<Job>>, Mark)>,
+    pub marks: Vec<(Option<Arc<JobRecord>>, Mark)>,
     /// Jobs that ended on the session's node, and when, in microseconds since the epoch.
-    pub job_ends: Vec<(Arc<Job>, i64)>,
+    pub job_ends: Vec<(Arc<JobRecord>, i64)>,
     /// What schedulers told of jobs.
-    pub job_facts: Vec<(Arc<Job>, JobFacts)>,
+    pub job_facts: Vec<(Arc<JobRecord>, JobFacts)>,
     /// The time at which the agent stopped in order, in microseconds since the epoch; none if it did not say so.
     pub session_end_us: Option<i64>,
     /// Owners of jobs that were announced without one.
-    pub job_owners: Vec<(Arc<Job>, JobOwner)>,
+    pub job_owners: Vec<(Arc<JobRecord>, JobOwner)>,
     /// Requests at submission that were not granted.
-    pub refused_requests: Vec<(Arc<Job>, RequestRefused)>,
+    pub refused_requests: Vec<(Arc<JobRecord>, RequestRefused)>,
 }
 
 impl Accepted {
     /// Nothing but the advance of the session to `sequence`.
-    pub const fn nothing(session: Arc<Session>, sequence: u64, received_us: i64) -> Self {
+    pub const fn empty(session: Arc<SessionRecord>, sequence: u64, received_us: i64) -> Self {
         Self {
             session,
             sequence,
             follows: sequence.saturating_sub(1),
             received_us,
             samples: Vec::new(),
-            apart: Vec::new(),
-            outside: None,
+            quarantined: Vec::new(),
+            out_of_range: None,
             losses: Vec::new(),
             tallies: Vec::new(),
             plan_changes: Vec::new(),
@@ -287,7 +287,7 @@ impl Accepted {
     }
 
     /// Adds a loss, to a like one where there is one.
-    pub fn lose(&mut self, loss: Loss) {
+    pub fn lose(&mut self, loss: LossRecord) {
         // Some losses have an unknown number of samples, and must be recorded all the same.
         if loss.samples == 0 && !loss.reason.is_uncounted() {
             return;
@@ -300,13 +300,13 @@ impl Accepted {
 
     /// The same frame, but for its content, which counts as lost for `reason`.
     pub fn as_loss(&self, reason: LossReason) -> Self {
-        let mut nothing = Self::nothing(Arc::clone(&self.session), self.sequence, self.received_us);
+        let mut nothing = Self::empty(Arc::clone(&self.session), self.sequence, self.received_us);
         nothing.follows = self.follows;
         nothing.losses.clone_from(&self.losses);
-        for samples in self.samples.iter().chain(&self.apart) {
+        for samples in self.samples.iter().chain(&self.quarantined) {
             let times = || samples.times_us.iter().copied();
-            nothing.lose(Loss {
-                account: Some(Arc::clone(&samples.account)),
+            nothing.lose(LossRecord {
+                line: Some(Arc::clone(&samples.line)),
                 samples: samples.values.len() as u64,
                 reason,
                 span_us: times().min().zip(times().max()).unwrap_or((self.received_us, self.received_us)),
@@ -316,10 +316,10 @@ impl Accepted {
     }
 
     /// As [`Self::as_loss`], but without a word of jobs and sources, which may be what the store does not take.
-    pub fn as_loss_of_nobody(&self, reason: LossReason) -> Self {
-        let mut nothing = Self::nothing(Arc::clone(&self.session), self.sequence, self.received_us);
+    pub fn as_unattributed_loss(&self, reason: LossReason) -> Self {
+        let mut nothing = Self::empty(Arc::clone(&self.session), self.sequence, self.received_us);
         for loss in self.as_loss(reason).losses {
-            nothing.lose(Loss { account: None, ..loss });
+            nothing.lose(LossRecord { line: None, ..loss });
         }
         nothing
     }
@@ -329,19 +329,19 @@ impl Accepted {
         self.samples.iter().map(|samples| samples.values.len()).sum()
     }
 
-    /// How many rows of samples it makes apart.
-    pub fn rows_apart(&self) -> usize {
-        self.apart.iter().map(|samples| samples.values.len()).sum()
+    /// How many rows of quarantined samples it makes.
+    pub fn rows_quarantined(&self) -> usize {
+        self.quarantined.iter().map(|samples| samples.values.len()).sum()
     }
 
     /// All jobs that it speaks of, some more than once.
-    pub fn jobs(&self) -> impl Iterator<Item = &Arc<Job>> {
+    pub fn jobs(&self) -> impl Iterator<Item = &Arc<JobRecord>> {
         let of_series = self.series().filter_map(|series| series.job.as_ref());
-        let of_accounts = self.accounts().filter_map(|account| account.job.as_ref());
+        let of_lines = self.lines().filter_map(|line| line.job.as_ref());
         let of_changes = self.plan_changes.iter().filter_map(|(job, _)| job.as_ref());
         let of_marks = self.marks.iter().filter_map(|(job, _)| job.as_ref());
         of_series
-            .chain(of_accounts)
+            .chain(of_lines)
             .chain(of_changes)
             .chain(of_marks)
             .chain(self.job_ends.iter().map(|(job, _)| job))
@@ -351,10 +351,10 @@ impl Accepted {
     }
 
     /// All lines of the ledger that it changes, some more than once.
-    pub fn accounts(&self) -> impl Iterator<Item = &Arc<Account>> {
-        let of_samples = self.samples.iter().chain(&self.apart).map(|samples| &samples.account);
-        let of_losses = self.losses.iter().filter_map(|loss| loss.account.as_ref());
-        of_samples.chain(of_losses).chain(self.tallies.iter().map(|(account, _)| account))
+    pub fn lines(&self) -> impl Iterator<Item = &Arc<LedgerLine>> {
+        let of_samples = self.samples.iter().chain(&self.quarantined).map(|samples| &samples.line);
+        let of_losses = self.losses.iter().filter_map(|loss| loss.line.as_ref());
+        of_samples.chain(of_losses).chain(self.tallies.iter().map(|(line, _)| line))
     }
 
     /// The time of its newest sample, in microseconds since the epoch.
@@ -363,8 +363,8 @@ impl Accepted {
     }
 
     /// All series that it has samples of, some more than once.
-    pub fn series(&self) -> impl Iterator<Item = &Arc<Series>> {
-        self.samples.iter().chain(&self.apart).flat_map(|samples| &samples.series)
+    pub fn series(&self) -> impl Iterator<Item = &Arc<SeriesRecord>> {
+        self.samples.iter().chain(&self.quarantined).flat_map(|samples| &samples.series)
     }
 }
 
@@ -381,24 +381,6 @@ pub struct Outcome {
 
 /// The cause under which a refused request stands among the changes of plan.
 pub const REFUSED: &str = "refused";
-
-/// What stands for a user who is not known.
-const UNKNOWN_USER: &str = "unknown user";
-
-/// The user and the reason of a refused request, as one text: they share a column of the changes of plan.
-pub fn by_and_reason(refused: &RequestRefused) -> String {
-    let by = refused.by.as_ref().map_or(UNKNOWN_USER, |by| by.as_str());
-    format!("{by}: {}", refused.reason)
-}
-
-/// The user and the reason that [`by_and_reason`] has joined.
-pub fn split_by_and_reason(joined: &str) -> (Option<String>, String) {
-    match joined.split_once(": ") {
-        Some((UNKNOWN_USER, reason)) => (None, reason.to_owned()),
-        Some((by, reason)) => (Some(by.to_owned()), reason.to_owned()),
-        None => (None, joined.to_owned()),
-    }
-}
 
 /// A store that lacks frames which it had committed: it was replaced by an older copy, or begins anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -436,7 +418,7 @@ pub struct Committed {
     /// Rows of samples that were written, without those apart.
     pub rows: u64,
     /// Rows of samples that were written apart.
-    pub apart: u64,
+    pub quarantined: u64,
     /// Frames that were stored before, by another collector or in a transaction whose outcome was not known.
     pub repeated: u64,
 }

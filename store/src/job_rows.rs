@@ -7,12 +7,12 @@ use tokio_postgres::{Client, Error, Transaction};
 
 use super::rows::timestamp;
 use super::{JobEnd, REVIVAL, ends_before};
-use crate::accepted::{Accepted, Job, Outcome};
+use crate::accepted::{Accepted, JobRecord, Outcome};
 
 /// Gives their keys to `jobs`, whose frames are `frames`, in the order of their identities.
 pub(super) async fn give_job_keys(
     transaction: &Transaction<'_>,
-    jobs: &[Arc<Job>],
+    jobs: &[Arc<JobRecord>],
     frames: &[Accepted],
 ) -> Result<Vec<i64>, Error> {
     let mut keys = Vec::with_capacity(jobs.len());
@@ -31,7 +31,7 @@ pub(super) async fn give_job_keys(
 
 /// The job's row: the one that this handle has rows of already, else the one that this node began at that time, else the one
 /// of the same owner that still runs, or did when this node began, or of which only the agent was lost.
-async fn find_job(transaction: &Transaction<'_>, job: &Job) -> Result<Option<i64>, Error> {
+async fn find_job(transaction: &Transaction<'_>, job: &JobRecord) -> Result<Option<i64>, Error> {
     let said = &job.descriptor;
     let (cluster, owner) = (said.cluster.as_ref().map(Identifier::as_str), said.owner.as_ref());
     let (session, handle) = (job.session.id.to_string(), i64::from(job.handle.0));
@@ -66,7 +66,7 @@ async fn find_job(transaction: &Transaction<'_>, job: &Job) -> Result<Option<i64
     Ok(row.map(|row| row.get(0)))
 }
 
-async fn insert_job(transaction: &Transaction<'_>, job: &Job) -> Result<i64, Error> {
+async fn insert_job(transaction: &Transaction<'_>, job: &JobRecord) -> Result<i64, Error> {
     let said = &job.descriptor;
     let insert = "INSERT INTO job (job_id, cluster, owner, owner_uid, started) VALUES ($1, $2, $3, $4, $5) RETURNING job_key";
     let (cluster, owner) = (said.cluster.as_ref(), said.owner.as_ref());
@@ -86,7 +86,7 @@ async fn insert_job(transaction: &Transaction<'_>, job: &Job) -> Result<i64, Err
 }
 
 /// Notes that the job runs on this node under this handle of this session, unless a later one is known.
-async fn join_job(transaction: &Transaction<'_>, job: &Job, key: i64) -> Result<(), Error> {
+async fn join_job(transaction: &Transaction<'_>, job: &JobRecord, key: i64) -> Result<(), Error> {
     let said = &job.descriptor;
     let session = job.session.id.to_string();
     let joined = transaction

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::series::SessionId;
 
-use crate::accepted::{Accepted, Account};
+use crate::accepted::{Accepted, LedgerLine};
 
 /// The changes of one ledger line.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -23,21 +23,21 @@ pub(crate) struct LineChange {
     pub(crate) skipped: u64,
     /// Samples that the collector rejected.
     pub(crate) rejected: u64,
-    /// Samples that were stored apart.
-    pub(crate) apart: u64,
+    /// Samples that were quarantined.
+    pub(crate) quarantined: u64,
 }
 
 impl LineChange {
     /// Returns true if only the count of stored samples changes.
     pub(crate) const fn is_only_stored(&self) -> bool {
-        self.tally.is_none() && self.skipped + self.rejected + self.apart == 0
+        self.tally.is_none() && self.skipped + self.rejected + self.quarantined == 0
     }
 }
 
 /// Returns the changes that `frames` make, by session and ledger id.
 pub(crate) fn line_changes(frames: &[&Accepted]) -> BTreeMap<(SessionId, i64), LineChange> {
     let mut changes: BTreeMap<_, LineChange> = BTreeMap::new();
-    let mut of = |account: &Account, change: &mut dyn FnMut(&mut LineChange)| {
+    let mut of = |account: &LedgerLine, change: &mut dyn FnMut(&mut LineChange)| {
         // All ids were given out before.
         if let Some(id) = account.id.get() {
             change(changes.entry((account.session.id, *id)).or_default());
@@ -45,13 +45,13 @@ pub(crate) fn line_changes(frames: &[&Accepted]) -> BTreeMap<(SessionId, i64), L
     };
     for frame in frames {
         for samples in &frame.samples {
-            of(&samples.account, &mut |line| add(&mut line.stored, samples.values.len() as u64));
+            of(&samples.line, &mut |line| add(&mut line.stored, samples.values.len() as u64));
         }
-        for samples in &frame.apart {
-            of(&samples.account, &mut |line| add(&mut line.apart, samples.values.len() as u64));
+        for samples in &frame.quarantined {
+            of(&samples.line, &mut |line| add(&mut line.quarantined, samples.values.len() as u64));
         }
         for loss in &frame.losses {
-            let Some(account) = &loss.account else { continue };
+            let Some(account) = &loss.line else { continue };
             of(account, &mut |line| {
                 add(if loss.reason.is_here() { &mut line.rejected } else { &mut line.skipped }, loss.samples);
             });

@@ -32,7 +32,9 @@ use std::time::Duration;
 use polymeter_proto::series::{Labels, SessionId};
 use polymeter_proto::text::Text;
 
-use crate::accepted::{Accepted, Account, Committed, Job, Outcome, Series, Session, check_gaps};
+use crate::accepted::{
+    Accepted, Committed, JobRecord, LedgerLine, Outcome, SeriesRecord, SessionRecord, check_gaps,
+};
 pub use crate::diagnosis::FileProblem;
 pub(crate) use crate::error::Doing;
 pub use crate::error::StoreError;
@@ -41,7 +43,7 @@ pub use crate::upkeep::Upkeep;
 pub use crate::url::{InvalidStoreUrl, StoreUrl};
 
 /// The newest version of the schema that this program knows. Each version has a file per store in `schema/`.
-pub const SCHEMA_VERSION: i32 = 5;
+pub const SCHEMA_VERSION: i32 = 6;
 
 /// Whether TimescaleDB is to be used where the store is PostgreSQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -247,11 +249,11 @@ pub fn labels_json(labels: &Labels) -> String {
 }
 
 /// The series and jobs among `frames` that have no id yet, each once, in an order that is the same for all writers.
-pub(crate) fn jobs_without_key(frames: &[Accepted]) -> Vec<Arc<Job>> {
+pub(crate) fn jobs_without_key(frames: &[Accepted]) -> Vec<Arc<JobRecord>> {
     let mut jobs = distinct(frames.iter().flat_map(Accepted::jobs).filter(|job| job.key.get().is_none()));
     jobs.sort_by(|a, b| {
-        let name = |job: &Job| (job.descriptor.cluster.clone(), job.descriptor.job_id.clone());
-        let life = |job: &Job| (job.node().clone(), job.session.descriptor.started_us, job.handle);
+        let name = |job: &JobRecord| (job.descriptor.cluster.clone(), job.descriptor.job_id.clone());
+        let life = |job: &JobRecord| (job.node().clone(), job.session.descriptor.started_us, job.handle);
         (name(a), life(a)).cmp(&(name(b), life(b)))
     });
     jobs
@@ -263,7 +265,7 @@ pub(crate) struct JobEnd<'a> {
     /// The store's key of the job.
     pub(crate) key: i64,
     /// The job, as the node speaks of it.
-    pub(crate) job: &'a Arc<Job>,
+    pub(crate) job: &'a Arc<JobRecord>,
     /// When, in microseconds since the epoch.
     pub(crate) at_us: i64,
 }
@@ -277,17 +279,17 @@ pub(crate) fn job_ends<'a>(frames: &[&'a Accepted]) -> Vec<JobEnd<'a>> {
 /// The ends in `frames` of jobs of the same name that the session of `job` announced before it. `keys` are those of the first
 /// of `jobs`, which are not committed yet.
 pub(crate) fn ends_before<'a>(
-    job: &Job,
-    jobs: &[Arc<Job>],
+    job: &JobRecord,
+    jobs: &[Arc<JobRecord>],
     keys: &[i64],
     frames: &'a [Accepted],
 ) -> Vec<JobEnd<'a>> {
-    let precedes = |other: &Job| {
+    let precedes = |other: &JobRecord| {
         other.session.id == job.session.id
             && other.handle < job.handle
             && other.descriptor.job_id == job.descriptor.job_id
     };
-    let given = |of: &Arc<Job>| jobs.iter().zip(keys).find(|(job, _)| Arc::ptr_eq(job, of));
+    let given = |of: &Arc<JobRecord>| jobs.iter().zip(keys).find(|(job, _)| Arc::ptr_eq(job, of));
     let ends = frames.iter().flat_map(|frame| &frame.job_ends).filter(|(other, _)| precedes(other));
     ends.filter_map(|(job, at_us)| {
         let key = job.key.get().copied().or_else(|| given(job).map(|(_, key)| *key))?;
@@ -300,7 +302,7 @@ pub(crate) fn ends_before<'a>(
 pub(crate) const REVIVAL: Duration = Duration::from_secs(7 * 86_400);
 
 /// See [`jobs_without_key`].
-pub(crate) fn series_without_id(frames: &[Accepted]) -> Vec<Arc<Series>> {
+pub(crate) fn series_without_id(frames: &[Accepted]) -> Vec<Arc<SeriesRecord>> {
     let mut series =
         distinct(frames.iter().flat_map(Accepted::series).filter(|series| series.id.get().is_none()));
     series.sort_by(|a, b| {
@@ -320,12 +322,12 @@ fn distinct<'a, T: 'a>(all: impl Iterator<Item = &'a Arc<T>>) -> Vec<Arc<T>> {
 }
 
 /// The key of the series' job; none for the node's own series.
-pub(crate) fn job_key(series: &Series) -> Option<i64> {
+pub(crate) fn job_key(series: &SeriesRecord) -> Option<i64> {
     series.job.as_ref().and_then(|job| job.key.get().copied())
 }
 
 /// The sessions of `frames`, each once, in the order of their ids.
-pub(crate) fn sessions(frames: &[Accepted]) -> Vec<Arc<Session>> {
+pub(crate) fn sessions(frames: &[Accepted]) -> Vec<Arc<SessionRecord>> {
     let by_id: BTreeMap<_, _> = frames.iter().map(|frame| (frame.session.id, &frame.session)).collect();
     by_id.into_values().cloned().collect()
 }
@@ -384,21 +386,21 @@ pub(crate) fn through(progress: &BTreeMap<SessionId, Progress>) -> Vec<(SessionI
 }
 
 /// The lines of the ledger among `frames` that have no id yet, each once, in an order that is the same for all writers.
-pub(crate) fn accounts_without_id(frames: &[Accepted]) -> Vec<Arc<Account>> {
+pub(crate) fn lines_without_id(frames: &[Accepted]) -> Vec<Arc<LedgerLine>> {
     let mut accounts =
-        distinct(frames.iter().flat_map(Accepted::accounts).filter(|account| account.id.get().is_none()));
-    let identity = |account: &Account| (account.session.id, handle_of(account));
+        distinct(frames.iter().flat_map(Accepted::lines).filter(|account| account.id.get().is_none()));
+    let identity = |account: &LedgerLine| (account.session.id, handle_of(account));
     accounts.sort_by(|a, b| (identity(a), &a.source).cmp(&(identity(b), &b.source)));
     accounts
 }
 
 /// The session's handle of a line's job; none for the node's own.
-pub(crate) fn handle_of(account: &Account) -> Option<i64> {
+pub(crate) fn handle_of(account: &LedgerLine) -> Option<i64> {
     account.job.as_ref().map(|job| i64::from(job.handle.0))
 }
 
 /// The store's key of a job.
-pub(crate) fn key_of(job: Option<&Arc<Job>>) -> Option<i64> {
+pub(crate) fn key_of(job: Option<&Arc<JobRecord>>) -> Option<i64> {
     job.and_then(|job| job.key.get().copied())
 }
 

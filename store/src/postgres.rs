@@ -12,21 +12,25 @@ use tokio_postgres::{Client, Config, NoTls};
 
 use super::copy::Timestamp;
 use super::{
-    Choice, DAY_US, Doing, Origin, SCHEMA_VERSION, StoreError, TimescaleMode, Way, accounts_without_id,
-    job_ends, job_rows, jobs_without_key, ledger, not_stored, rows, series_without_id, session_rows,
-    sessions, stored_us, through, timescale,
+    Choice, DAY_US, Doing, Origin, SCHEMA_VERSION, StoreError, TimescaleMode, Way, job_ends, job_rows,
+    jobs_without_key, ledger, lines_without_id, not_stored, rows, series_without_id, session_rows, sessions,
+    stored_us, through, timescale,
 };
-use crate::accepted::{Accepted, Account, Committed, Job, Outcome, Series};
+use crate::accepted::{Accepted, Committed, JobRecord, LedgerLine, Outcome, SeriesRecord};
 use crate::limits;
 
-/// Version by version, what makes the schema: for all, and beside it for partitions.
-const MIGRATIONS: [(&str, &str); SCHEMA_VERSION as usize] = [
-    (include_str!("../schema/postgres_1.sql"), include_str!("../schema/partitions_1.sql")),
-    (include_str!("../schema/postgres_2.sql"), include_str!("../schema/partitions_2.sql")),
-    (include_str!("../schema/postgres_3.sql"), include_str!("../schema/partitions_3.sql")),
-    (include_str!("../schema/postgres_4.sql"), include_str!("../schema/partitions_4.sql")),
-    (include_str!("../schema/postgres_5.sql"), include_str!("../schema/partitions_5.sql")),
+/// The migration to each version of the schema, the first to version 1.
+const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
+    include_str!("../schema/postgres/1.sql"),
+    include_str!("../schema/postgres/2.sql"),
+    include_str!("../schema/postgres/3.sql"),
+    include_str!("../schema/postgres/4.sql"),
+    include_str!("../schema/postgres/5.sql"),
+    concat!(include_str!("../schema/all/6.sql"), include_str!("../schema/postgres/6.sql")),
 ];
+
+/// The functions and views that manage the partitions of `samples`, beside version 1.
+const PARTITIONS: &str = include_str!("../schema/postgres/partitions_1.sql");
 
 /// Where the first version leaves room to say that `samples` has partitions.
 const PARTITIONING: &str = "/* PARTITIONING */";
@@ -107,9 +111,7 @@ impl PostgresStore {
             // Ids are handed out in transactions of their own: short ones, so that writers do not wait for each other,
             // and committed before an id is remembered.
             give_job_keys(client, &jobs_without_key(frames), frames).await.doing("storing jobs")?;
-            give_account_ids(client, &accounts_without_id(frames))
-                .await
-                .doing("storing the ledger's lines")?;
+            give_account_ids(client, &lines_without_id(frames)).await.doing("storing the ledger's lines")?;
             give_series_ids(client, &series_without_id(frames)).await.doing("storing series")?;
             if choice.way == Way::Partitions {
                 create_partitions(client, frames, days).await.doing("creating a partition")?;
@@ -155,15 +157,15 @@ async fn migrate(client: &mut Client, mode: TimescaleMode) -> Result<(Choice, bo
     let hypertable = found == 0 && timescale::wants_hypertable(&offer, mode)?;
     let partitioned = if found == 0 { !hypertable } else { is_partitioned(client).await.doing(doing)? };
     let transaction = client.transaction().await.doing(doing)?;
-    for (version, (all, partitions)) in
+    for (version, migration) in
         (1..=SCHEMA_VERSION).zip(MIGRATIONS).skip_while(|(version, _)| *version <= found)
     {
         let partitioning = if partitioned { "PARTITION BY RANGE (time)" } else { "" };
         let widening = if found == 0 || partitioned { WIDEN.to_owned() } else { timescale::widen(&offer) };
-        let all = all.replace(PARTITIONING, partitioning).replace(WIDENING, &widening);
-        transaction.batch_execute(&all).await.doing(doing)?;
-        if partitioned {
-            transaction.batch_execute(partitions).await.doing(doing)?;
+        let migration = migration.replace(PARTITIONING, partitioning).replace(WIDENING, &widening);
+        transaction.batch_execute(&migration).await.doing(doing)?;
+        if partitioned && version == 1 {
+            transaction.batch_execute(PARTITIONS).await.doing(doing)?;
         }
         transaction.execute("INSERT INTO schema_version VALUES ($1)", &[&version]).await.doing(doing)?;
     }
@@ -190,7 +192,7 @@ async fn is_partitioned(client: &Client) -> Result<bool, tokio_postgres::Error> 
 
 async fn give_job_keys(
     client: &mut Client,
-    jobs: &[Arc<Job>],
+    jobs: &[Arc<JobRecord>],
     frames: &[Accepted],
 ) -> Result<(), tokio_postgres::Error> {
     if jobs.is_empty() {
@@ -206,7 +208,10 @@ async fn give_job_keys(
     Ok(())
 }
 
-async fn give_account_ids(client: &Client, accounts: &[Arc<Account>]) -> Result<(), tokio_postgres::Error> {
+async fn give_account_ids(
+    client: &Client,
+    accounts: &[Arc<LedgerLine>],
+) -> Result<(), tokio_postgres::Error> {
     if accounts.is_empty() {
         return Ok(());
     }
@@ -219,7 +224,7 @@ async fn give_account_ids(client: &Client, accounts: &[Arc<Account>]) -> Result<
     Ok(())
 }
 
-async fn give_series_ids(client: &Client, series: &[Arc<Series>]) -> Result<(), tokio_postgres::Error> {
+async fn give_series_ids(client: &Client, series: &[Arc<SeriesRecord>]) -> Result<(), tokio_postgres::Error> {
     if series.is_empty() {
         return Ok(());
     }
@@ -280,7 +285,7 @@ async fn write(
     let mut pending = known.iter_mut().map(|(id, known)| (*id, std::mem::take(&mut known.pending))).collect();
     let settled = ledger::settle(ledger::line_changes(&new), &mut pending);
     let rows = rows::copy_samples(&transaction, &new).await?;
-    let apart = rows::insert_apart(&transaction, &new).await?;
+    let quarantined = rows::insert_quarantine(&transaction, &new).await?;
     session_rows::update_ledger(&transaction, &settled).await?;
     rows::insert_losses(&transaction, &new).await?;
     rows::insert_plan_changes(&transaction, &new).await?;
@@ -299,5 +304,5 @@ async fn write(
     session_rows::supersede_sessions(&transaction, &nodes, seen).await?;
     transaction.commit().await?;
     let repeated = frames.len() - new.len();
-    Ok(Ok(Committed { through: through(&progress), rows, apart, repeated: repeated as u64 }))
+    Ok(Ok(Committed { through: through(&progress), rows, quarantined, repeated: repeated as u64 }))
 }

@@ -10,7 +10,7 @@ use polymeter_proto::ledger::Tally;
 use polymeter_proto::series::Labels;
 
 use self::backend::{Backend, Value};
-use crate::accepted::{REFUSED, split_by_and_reason};
+use crate::accepted::REFUSED;
 use crate::{StoreError, StoreUrl};
 
 /// A connection that only reads.
@@ -79,7 +79,7 @@ pub struct SeriesRow {
 
 /// Which series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Of<'a> {
+pub enum SeriesScope<'a> {
     /// Those of a job, by the store's key.
     Job(i64),
     /// A node's own.
@@ -119,7 +119,7 @@ pub struct LedgerRow {
     /// Taken, and rejected by the collector.
     pub rejected: u64,
     /// Taken, and stored apart from others because of their times.
-    pub apart: u64,
+    pub quarantined: u64,
     /// Taken and stored.
     pub stored: u64,
     /// Taken, and nothing says what became of them.
@@ -142,7 +142,7 @@ pub struct PlanChangeRow {
     /// Why.
     pub cause: String,
     /// Who wanted it, where a person did.
-    pub by_whom: Option<String>,
+    pub actor: Option<String>,
     /// When it ends by itself, in nanoseconds since the epoch.
     pub until_ns: Option<i64>,
 }
@@ -159,8 +159,8 @@ pub struct RefusedRow {
     /// The period that was asked for, in microseconds, where it could be read.
     pub period_us: Option<i64>,
     /// The user whose request it was, where that was known.
-    pub by: Option<String>,
-    /// Why it was refused.
+    pub actor: Option<String>,
+    /// The reason for which it was refused.
     pub reason: String,
 }
 
@@ -176,7 +176,7 @@ pub struct MarkRow {
     /// `instant`, or `begin` or `end` of a phase.
     pub kind: String,
     /// Who marked it.
-    pub by_whom: Option<String>,
+    pub actor: Option<String>,
 }
 
 /// Samples that are not in the store.
@@ -258,10 +258,10 @@ impl Reader {
     ///
     /// # Errors
     /// When the store fails.
-    pub fn series(&mut self, of: Of<'_>) -> Result<Vec<SeriesRow>, StoreError> {
+    pub fn series(&mut self, of: SeriesScope<'_>) -> Result<Vec<SeriesRow>, StoreError> {
         let (which, parameter) = match of {
-            Of::Job(key) => ("series.job_key = CAST($1 AS bigint)", Value::Integer(key)),
-            Of::Node(node) => {
+            SeriesScope::Job(key) => ("series.job_key = CAST($1 AS bigint)", Value::Integer(key)),
+            SeriesScope::Node(node) => {
                 ("series.job_key IS NULL AND series.node = CAST($1 AS text)", Value::Text(node.to_owned()))
             }
         };
@@ -351,7 +351,7 @@ impl Reader {
         };
         let sql = format!(
             "SELECT ledger_balance.session_id, node, source, due, taken, late, missed, absent, dropped, skipped, rejected,
-                 apart, ledger_balance.stored, unknown
+                 quarantined, ledger_balance.stored, unknown
              FROM ledger_balance JOIN session ON session.session_id = ledger_balance.session_id
              WHERE {which} ORDER BY node, source, ledger_balance.session_id, handle"
         );
@@ -369,7 +369,7 @@ impl Reader {
             },
             skipped: row.count(),
             rejected: row.count(),
-            apart: row.count(),
+            quarantined: row.count(),
             stored: row.count(),
             unknown: row.count(),
         })
@@ -382,7 +382,7 @@ impl Reader {
     pub fn plan_changes(&mut self, job_key: Option<i64>) -> Result<Vec<PlanChangeRow>, StoreError> {
         let (time, until) = (self.backend.ns("time"), self.backend.ns("until"));
         let sql = format!(
-            "SELECT {time}, node, metric, old_period_us, new_period_us, cause, by_whom, {until} FROM plan_change
+            "SELECT {time}, node, metric, old_period_us, new_period_us, cause, actor, {until} FROM plan_change
              WHERE coalesce(job_key, 0) = CAST($1 AS bigint) AND cause <> '{REFUSED}' ORDER BY time, node, metric"
         );
         self.backend.rows(&sql, &[Value::Integer(job_key.unwrap_or(0))], |row| PlanChangeRow {
@@ -392,7 +392,7 @@ impl Reader {
             old_period_us: row.optional_integer(),
             new_period_us: row.optional_integer(),
             cause: row.text(),
-            by_whom: row.optional_text(),
+            actor: row.optional_text(),
             until_ns: row.optional_integer(),
         })
     }
@@ -404,14 +404,16 @@ impl Reader {
     pub fn refused_requests(&mut self, job_key: i64) -> Result<Vec<RefusedRow>, StoreError> {
         let time = self.backend.ns("time");
         let sql = format!(
-            "SELECT {time}, node, metric, new_period_us, by_whom FROM plan_change
+            "SELECT {time}, node, metric, new_period_us, actor, coalesce(reason, '') FROM plan_change
              WHERE coalesce(job_key, 0) = CAST($1 AS bigint) AND cause = '{REFUSED}' ORDER BY time, node, metric"
         );
-        self.backend.rows(&sql, &[Value::Integer(job_key)], |row| {
-            let (time_ns, node, request, period_us) =
-                (row.integer(), row.text(), row.text(), row.optional_integer());
-            let (by, reason) = split_by_and_reason(&row.optional_text().unwrap_or_default());
-            RefusedRow { time_ns, node, request, period_us, by, reason }
+        self.backend.rows(&sql, &[Value::Integer(job_key)], |row| RefusedRow {
+            time_ns: row.integer(),
+            node: row.text(),
+            request: row.text(),
+            period_us: row.optional_integer(),
+            actor: row.optional_text(),
+            reason: row.text(),
         })
     }
 
@@ -422,7 +424,7 @@ impl Reader {
     pub fn marks(&mut self, job_key: Option<i64>) -> Result<Vec<MarkRow>, StoreError> {
         let time = self.backend.ns("time");
         let sql = format!(
-            "SELECT {time}, node, name, coalesce(detail ->> 'kind', 'instant'), by_whom FROM mark
+            "SELECT {time}, node, name, coalesce(detail ->> 'kind', 'instant'), actor FROM mark
              WHERE coalesce(job_key, 0) = CAST($1 AS bigint) ORDER BY time, node, name"
         );
         self.backend.rows(&sql, &[Value::Integer(job_key.unwrap_or(0))], |row| MarkRow {
@@ -430,7 +432,7 @@ impl Reader {
             node: row.text(),
             name: row.text(),
             kind: row.text(),
-            by_whom: row.optional_text(),
+            actor: row.optional_text(),
         })
     }
 

@@ -10,7 +10,7 @@ use tokio_postgres::{Client, Error, Transaction};
 
 use super::copy::{Timestamp, put_header, put_sample, put_trailer};
 use super::{job_key, key_of, labels_json, stored_count, stored_us};
-use crate::accepted::{Accepted, REFUSED, Series, by_and_reason};
+use crate::accepted::{Accepted, REFUSED, SeriesRecord};
 use crate::limits;
 
 pub(super) fn timestamp(time_us: i64) -> Timestamp {
@@ -18,7 +18,7 @@ pub(super) fn timestamp(time_us: i64) -> Timestamp {
 }
 
 /// Gives their ids to those of `series` that are in the database.
-pub(super) async fn find_series(client: &Client, series: &[Arc<Series>]) -> Result<(), Error> {
+pub(super) async fn find_series(client: &Client, series: &[Arc<SeriesRecord>]) -> Result<(), Error> {
     let positions: Vec<i32> = (0..).take(series.len()).collect();
     let (nodes, metrics, job_keys, labels) = identities(series);
     let found = client
@@ -46,7 +46,7 @@ pub(super) async fn find_series(client: &Client, series: &[Arc<Series>]) -> Resu
 
 type Identities<'a> = (Vec<&'a str>, Vec<&'a str>, Vec<Option<i64>>, Vec<String>);
 
-fn identities(series: &[Arc<Series>]) -> Identities<'_> {
+fn identities(series: &[Arc<SeriesRecord>]) -> Identities<'_> {
     (
         series.iter().map(|series| series.node().as_str()).collect(),
         series.iter().map(|series| series.metric.name.as_str()).collect(),
@@ -55,7 +55,7 @@ fn identities(series: &[Arc<Series>]) -> Identities<'_> {
     )
 }
 
-pub(super) async fn insert_metrics(client: &Client, series: &[Arc<Series>]) -> Result<(), Error> {
+pub(super) async fn insert_metrics(client: &Client, series: &[Arc<SeriesRecord>]) -> Result<(), Error> {
     let (names, units): (Vec<_>, Vec<_>) =
         series.iter().map(|series| (series.metric.name.as_str(), series.metric.unit.as_str())).unzip();
     let kinds: Vec<_> = series.iter().map(|series| series.metric.kind.as_str()).collect();
@@ -70,7 +70,7 @@ pub(super) async fn insert_metrics(client: &Client, series: &[Arc<Series>]) -> R
     Ok(())
 }
 
-pub(super) async fn insert_series(client: &Client, series: &[Arc<Series>]) -> Result<(), Error> {
+pub(super) async fn insert_series(client: &Client, series: &[Arc<SeriesRecord>]) -> Result<(), Error> {
     let (nodes, metrics, job_keys, labels) = identities(series);
     let job_ids: Vec<_> =
         series.iter().map(|series| series.job.as_ref().map(|job| job.descriptor.job_id.as_str())).collect();
@@ -115,11 +115,14 @@ pub(super) async fn copy_samples(transaction: &Transaction<'_>, frames: &[&Accep
 }
 
 /// One statement for each frame that has such: there are few, and a frame is bounded.
-pub(super) async fn insert_apart(transaction: &Transaction<'_>, frames: &[&Accepted]) -> Result<u64, Error> {
+pub(super) async fn insert_quarantine(
+    transaction: &Transaction<'_>,
+    frames: &[&Accepted],
+) -> Result<u64, Error> {
     let mut rows = 0;
-    for frame in frames.iter().filter(|frame| !frame.apart.is_empty()) {
+    for frame in frames.iter().filter(|frame| !frame.quarantined.is_empty()) {
         let (mut times, mut ids, mut values) = (Vec::new(), Vec::new(), Vec::new());
-        for (series, column) in frame.apart.iter().flat_map(|samples| samples.iter()) {
+        for (series, column) in frame.quarantined.iter().flat_map(|samples| samples.iter()) {
             for (time_us, value) in column {
                 times.push(timestamp(time_us));
                 ids.push(series.id.get().copied());
@@ -128,7 +131,7 @@ pub(super) async fn insert_apart(transaction: &Transaction<'_>, frames: &[&Accep
         }
         rows += transaction
             .execute(
-                "INSERT INTO samples_apart (time, series_id, value, received)
+                "INSERT INTO samples_quarantine (time, series_id, value, received)
                  SELECT new.*, $4 FROM unnest($1::timestamptz[], $2::int8[], $3::float8[]) AS new (time, series_id, value)",
                 &[&times, &ids, &values, &timestamp(frame.received_us)],
             )
@@ -148,7 +151,7 @@ pub(super) async fn insert_losses(transaction: &Transaction<'_>, frames: &[&Acce
     let sessions: Vec<_> = losses.iter().map(|(frame, _)| frame.session.id.to_string()).collect();
     let samples: Vec<_> = losses.iter().map(|(_, loss)| stored_count(loss.samples)).collect();
     let reasons: Vec<_> = losses.iter().map(|(_, loss)| loss.reason.as_str()).collect();
-    let accounts = || losses.iter().map(|(_, loss)| loss.account.as_ref());
+    let accounts = || losses.iter().map(|(_, loss)| loss.line.as_ref());
     let job_keys: Vec<_> =
         accounts().map(|account| account.and_then(|account| key_of(account.job.as_ref()))).collect();
     let sources: Vec<_> = accounts().map(|account| account.map(|account| account.source.as_str())).collect();
@@ -188,14 +191,13 @@ pub(super) async fn insert_plan_changes(
     let micros = |period: Option<Period>| period.map(|period| stored_count(period.as_micros()));
     let (old, new): (Vec<_>, Vec<_>) =
         changes.iter().map(|(.., change)| (micros(change.old), micros(change.new))).unzip();
-    let by_whom: Vec<_> =
-        changes.iter().map(|(.., change)| change.by.as_ref().map(|by| by.as_str())).collect();
+    let actor: Vec<_> = changes.iter().map(|(.., change)| change.by.as_ref().map(|by| by.as_str())).collect();
     transaction
         .execute(
-            "INSERT INTO plan_change (time, node, job_key, job_id, metric, old_period_us, new_period_us, cause, by_whom, until)
+            "INSERT INTO plan_change (time, node, job_key, job_id, metric, old_period_us, new_period_us, cause, actor, until)
              SELECT * FROM unnest($1::timestamptz[], $2::text[], $3::int8[], $4::text[], $5::text[], $6::int8[], $7::int8[], $8::text[],
                                   $9::text[], $10::timestamptz[])",
-            &[&times, &nodes, &job_keys, &job_ids, &metrics, &old, &new, &causes, &by_whom, &until],
+            &[&times, &nodes, &job_keys, &job_ids, &metrics, &old, &new, &causes, &actor, &until],
         )
         .await?;
     Ok(())
@@ -217,14 +219,14 @@ pub(super) async fn insert_marks(transaction: &Transaction<'_>, frames: &[&Accep
         marks.iter().map(|(_, job, _)| job.map(|job| job.descriptor.job_id.as_str())).collect();
     let (names, kinds): (Vec<_>, Vec<_>) =
         marks.iter().map(|(.., mark)| (mark.name.as_str(), mark.kind.as_str())).unzip();
-    let by_whom: Vec<_> = marks.iter().map(|(.., mark)| mark.by.as_ref().map(|by| by.as_str())).collect();
+    let actor: Vec<_> = marks.iter().map(|(.., mark)| mark.by.as_ref().map(|by| by.as_str())).collect();
     transaction
         .execute(
-            "INSERT INTO mark (time, node, job_key, job_id, name, by_whom, detail)
-             SELECT time, node, job_key, job_id, name, by_whom, jsonb_build_object('kind', kind)
+            "INSERT INTO mark (time, node, job_key, job_id, name, actor, detail)
+             SELECT time, node, job_key, job_id, name, actor, jsonb_build_object('kind', kind)
              FROM unnest($1::timestamptz[], $2::text[], $3::int8[], $4::text[], $5::text[], $6::text[], $7::text[])
-                  AS said (time, node, job_key, job_id, name, by_whom, kind)",
-            &[&times, &nodes, &job_keys, &job_ids, &names, &by_whom, &kinds],
+                  AS said (time, node, job_key, job_id, name, actor, kind)",
+            &[&times, &nodes, &job_keys, &job_ids, &names, &actor, &kinds],
         )
         .await?;
     Ok(())
@@ -238,8 +240,8 @@ pub(super) async fn insert_refused_requests(
     for (job, refused) in frames.iter().flat_map(|frame| &frame.refused_requests) {
         transaction
             .execute(
-                "INSERT INTO plan_change (time, node, job_key, job_id, metric, new_period_us, cause, by_whom)
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+                "INSERT INTO plan_change (time, node, job_key, job_id, metric, new_period_us, cause, actor, reason)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
                 &[
                     &timestamp(refused.at_us),
                     &job.node().as_str(),
@@ -248,7 +250,8 @@ pub(super) async fn insert_refused_requests(
                     &refused.request.as_str(),
                     &refused.period.map(|period| stored_count(period.as_micros())),
                     &REFUSED,
-                    &by_and_reason(refused),
+                    &refused.by.as_ref().map(|user| user.as_str()),
+                    &refused.reason.as_str(),
                 ],
             )
             .await?;

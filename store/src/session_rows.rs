@@ -12,7 +12,7 @@ use super::job_rows::end_whole_jobs;
 use super::ledger::{LineChange, Pending};
 use super::rows::timestamp;
 use super::{Progress, handle_of, key_of, stored_count};
-use crate::accepted::{Account, Session};
+use crate::accepted::{LedgerLine, SessionRecord};
 
 /// The stored state of a session.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ pub(super) struct Known {
 }
 
 /// Gives their ids to those of `accounts` that are in the database.
-pub(super) async fn find_accounts(client: &Client, accounts: &[Arc<Account>]) -> Result<(), Error> {
+pub(super) async fn find_accounts(client: &Client, accounts: &[Arc<LedgerLine>]) -> Result<(), Error> {
     let positions: Vec<i32> = (0..).take(accounts.len()).collect();
     let Identities { sessions, handles, job_keys, sources } = identities(accounts);
     let found = client
@@ -52,7 +52,7 @@ pub(super) async fn find_accounts(client: &Client, accounts: &[Arc<Account>]) ->
 }
 
 /// Makes lines for `accounts`, from those of version 4 of the schema, which knew no handles, where there are such.
-pub(super) async fn insert_accounts(client: &Client, accounts: &[Arc<Account>]) -> Result<(), Error> {
+pub(super) async fn insert_accounts(client: &Client, accounts: &[Arc<LedgerLine>]) -> Result<(), Error> {
     let Identities { sessions, handles, job_keys, sources } = identities(accounts);
     client
         .execute(
@@ -80,7 +80,7 @@ struct Identities<'a> {
     sources: Vec<&'a str>,
 }
 
-fn identities(accounts: &[Arc<Account>]) -> Identities<'_> {
+fn identities(accounts: &[Arc<LedgerLine>]) -> Identities<'_> {
     Identities {
         sessions: accounts.iter().map(|account| account.session.id.to_string()).collect(),
         handles: accounts.iter().map(|account| handle_of(account)).collect(),
@@ -92,7 +92,7 @@ fn identities(accounts: &[Arc<Account>]) -> Identities<'_> {
 /// Makes rows for those of `sessions` that are new, and returns their nodes.
 pub(super) async fn insert_sessions(
     transaction: &Transaction<'_>,
-    sessions: &[Arc<Session>],
+    sessions: &[Arc<SessionRecord>],
     seen: Timestamp,
 ) -> Result<Vec<String>, Error> {
     let said = || sessions.iter().map(|session| &session.descriptor);
@@ -118,7 +118,7 @@ pub(super) async fn insert_sessions(
 /// Returns the stored state of each of `sessions`, and locks their rows until the transaction ends.
 pub(super) async fn lock_sessions(
     transaction: &Transaction<'_>,
-    sessions: &[Arc<Session>],
+    sessions: &[Arc<SessionRecord>],
 ) -> Result<HashMap<SessionId, Known>, Error> {
     let select = "SELECT session_id, last_sequence, pending::text, ended IS NOT NULL FROM session
          WHERE session_id = ANY ($1) ORDER BY session_id FOR UPDATE";
@@ -129,8 +129,9 @@ pub(super) async fn lock_sessions(
         is_ended: row.get(3),
     };
     let mut by_text: HashMap<String, Known> = rows.iter().map(|row| (row.get(0), known(row))).collect();
-    let take =
-        |session: &Arc<Session>| (session.id, by_text.remove(&session.id.to_string()).unwrap_or_default());
+    let take = |session: &Arc<SessionRecord>| {
+        (session.id, by_text.remove(&session.id.to_string()).unwrap_or_default())
+    };
     Ok(sessions.iter().map(take).collect())
 }
 
@@ -155,10 +156,10 @@ pub(super) async fn update_ledger(
                  late = coalesce(new.late, ledger.late), missed = coalesce(new.missed, ledger.missed),
                  absent = coalesce(new.absent, ledger.absent), dropped = coalesce(new.dropped, ledger.dropped),
                  stored = ledger.stored + new.stored, skipped = ledger.skipped + new.skipped,
-                 rejected = ledger.rejected + new.rejected, apart = ledger.apart + new.apart
+                 rejected = ledger.rejected + new.rejected, quarantined = ledger.quarantined + new.quarantined
              FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::int8[], $6::int8[], $7::int8[], $8::int8[],
                          $9::int8[], $10::int8[], $11::int8[])
-                  AS new (ledger_id, due, taken, late, missed, absent, dropped, stored, skipped, rejected, apart)
+                  AS new (ledger_id, due, taken, late, missed, absent, dropped, stored, skipped, rejected, quarantined)
              WHERE ledger.ledger_id = new.ledger_id",
             &[
                 &ids,
@@ -171,7 +172,7 @@ pub(super) async fn update_ledger(
                 &count(|change| change.stored),
                 &count(|change| change.skipped),
                 &count(|change| change.rejected),
-                &count(|change| change.apart),
+                &count(|change| change.quarantined),
             ],
         )
         .await?;
@@ -342,6 +343,6 @@ async fn end_sessions(
 }
 
 /// The ids of `sessions` as the database has them.
-fn session_ids(sessions: &[Arc<Session>]) -> Vec<String> {
+fn session_ids(sessions: &[Arc<SessionRecord>]) -> Vec<String> {
     sessions.iter().map(|session| session.id.to_string()).collect()
 }

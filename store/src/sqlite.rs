@@ -13,20 +13,21 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, Transactio
 use super::diagnosis::explain;
 use super::file::{self, StoreFiles};
 use super::{
-    Doing, FileProblem, Origin, SCHEMA_VERSION, StoreError, accounts_without_id, job_ends, job_key,
-    jobs_without_key, key_of, labels_json, ledger, not_stored, series_without_id, sessions, sqlite_jobs,
+    Doing, FileProblem, Origin, SCHEMA_VERSION, StoreError, job_ends, job_key, jobs_without_key, key_of,
+    labels_json, ledger, lines_without_id, not_stored, series_without_id, sessions, sqlite_jobs,
     sqlite_sessions, stored_count, stored_us, through,
 };
-use crate::accepted::{Accepted, Account, Committed, Job, Outcome, REFUSED, Series, by_and_reason};
+use crate::accepted::{Accepted, Committed, JobRecord, LedgerLine, Outcome, REFUSED, SeriesRecord};
 use crate::limits;
 
 /// Version by version, what makes the schema.
 const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
-    include_str!("../schema/sqlite_1.sql"),
-    include_str!("../schema/sqlite_2.sql"),
-    include_str!("../schema/sqlite_3.sql"),
-    include_str!("../schema/sqlite_4.sql"),
-    include_str!("../schema/sqlite_5.sql"),
+    include_str!("../schema/sqlite/1.sql"),
+    include_str!("../schema/sqlite/2.sql"),
+    include_str!("../schema/sqlite/3.sql"),
+    include_str!("../schema/sqlite/4.sql"),
+    include_str!("../schema/sqlite/5.sql"),
+    concat!(include_str!("../schema/all/6.sql"), include_str!("../schema/sqlite/6.sql")),
 ];
 
 /// A connection to a file of SQLite.
@@ -78,7 +79,7 @@ impl SqliteStore {
         self.check_files()?;
         // Ids are handed out in transactions of their own, so that an id that is remembered is one that is committed.
         self.give_job_keys(&jobs_without_key(frames), frames).doing("storing jobs")?;
-        self.give_account_ids(&accounts_without_id(frames)).doing("storing the ledger's lines")?;
+        self.give_account_ids(&lines_without_id(frames)).doing("storing the ledger's lines")?;
         self.give_series_ids(&series_without_id(frames)).doing("storing series")?;
         let committed = self.write(frames).doing("storing samples")??;
         self.check_files()?;
@@ -116,7 +117,7 @@ impl SqliteStore {
         end().doing("ending silent sessions")
     }
 
-    fn give_job_keys(&mut self, jobs: &[Arc<Job>], frames: &[Accepted]) -> rusqlite::Result<()> {
+    fn give_job_keys(&mut self, jobs: &[Arc<JobRecord>], frames: &[Accepted]) -> rusqlite::Result<()> {
         if jobs.is_empty() {
             return Ok(());
         }
@@ -129,7 +130,7 @@ impl SqliteStore {
         Ok(())
     }
 
-    fn give_account_ids(&mut self, accounts: &[Arc<Account>]) -> rusqlite::Result<()> {
+    fn give_account_ids(&mut self, accounts: &[Arc<LedgerLine>]) -> rusqlite::Result<()> {
         if accounts.is_empty() {
             return Ok(());
         }
@@ -145,7 +146,7 @@ impl SqliteStore {
         Ok(())
     }
 
-    fn give_series_ids(&mut self, series: &[Arc<Series>]) -> rusqlite::Result<()> {
+    fn give_series_ids(&mut self, series: &[Arc<SeriesRecord>]) -> rusqlite::Result<()> {
         if series.is_empty() {
             return Ok(());
         }
@@ -176,7 +177,7 @@ impl SqliteStore {
             Err(error) => return Ok(Err(error)),
         };
         let rows = write_samples(&transaction, &new)?;
-        let apart = write_apart(&transaction, &new)?;
+        let quarantined = write_quarantine(&transaction, &new)?;
         sqlite_sessions::update_ledger(&transaction, &ledger::line_changes(&new))?;
         for frame in &new {
             write_losses(&transaction, frame)?;
@@ -206,7 +207,7 @@ impl SqliteStore {
         }
         transaction.commit()?;
         let repeated = frames.len() - new.len();
-        Ok(Ok(Committed { through: through(&progress), rows, apart, repeated: repeated as u64 }))
+        Ok(Ok(Committed { through: through(&progress), rows, quarantined, repeated: repeated as u64 }))
     }
 }
 
@@ -244,7 +245,7 @@ pub(super) fn ns(time_us: i64) -> i64 {
     stored_us(time_us) * 1000
 }
 
-fn give_series_id(connection: &Connection, series: &Series) -> rusqlite::Result<i64> {
+fn give_series_id(connection: &Connection, series: &SeriesRecord) -> rusqlite::Result<i64> {
     let (node, metric, labels) =
         (series.node().as_str(), series.metric.name.as_str(), labels_json(&series.labels));
     let key = job_key(series);
@@ -279,13 +280,13 @@ fn write_samples(connection: &Connection, frames: &[&Accepted]) -> rusqlite::Res
     Ok(rows)
 }
 
-fn write_apart(connection: &Connection, frames: &[&Accepted]) -> rusqlite::Result<u64> {
+fn write_quarantine(connection: &Connection, frames: &[&Accepted]) -> rusqlite::Result<u64> {
     let mut insert = connection.prepare_cached(
-        "INSERT INTO samples_apart (time, series_id, value, received) VALUES (?1, ?2, ?3, ?4)",
+        "INSERT INTO samples_quarantine (time, series_id, value, received) VALUES (?1, ?2, ?3, ?4)",
     )?;
     let mut rows = 0;
     for frame in frames {
-        for (series, samples) in frame.apart.iter().flat_map(|samples| samples.iter()) {
+        for (series, samples) in frame.quarantined.iter().flat_map(|samples| samples.iter()) {
             let id = series.id.get();
             for (time_us, value) in samples {
                 insert.execute(params![ns(time_us), id, value, ns(frame.received_us)])?;
@@ -310,8 +311,8 @@ fn write_losses(connection: &Connection, frame: &Accepted) -> rusqlite::Result<(
             loss.reason.as_str(),
             ns(loss.span_us.0),
             ns(loss.span_us.1),
-            loss.account.as_ref().and_then(|account| key_of(account.job.as_ref())),
-            loss.account.as_ref().map(|account| account.source.as_str()),
+            loss.line.as_ref().and_then(|account| key_of(account.job.as_ref())),
+            loss.line.as_ref().map(|account| account.source.as_str()),
         ])?;
     }
     Ok(())
@@ -319,7 +320,7 @@ fn write_losses(connection: &Connection, frame: &Accepted) -> rusqlite::Result<(
 
 fn write_plan_changes(connection: &Connection, frame: &Accepted) -> rusqlite::Result<()> {
     let mut insert = connection.prepare_cached(
-        "INSERT INTO plan_change (time, node, job_key, job_id, metric, old_period_us, new_period_us, cause, by_whom, until)
+        "INSERT INTO plan_change (time, node, job_key, job_id, metric, old_period_us, new_period_us, cause, actor, until)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
     )?;
     for (job, change) in &frame.plan_changes {
@@ -341,7 +342,7 @@ fn write_plan_changes(connection: &Connection, frame: &Accepted) -> rusqlite::Re
 
 fn write_marks(connection: &Connection, frame: &Accepted) -> rusqlite::Result<()> {
     let mut insert = connection.prepare_cached(
-        "INSERT INTO mark (time, node, job_key, job_id, name, by_whom, detail)
+        "INSERT INTO mark (time, node, job_key, job_id, name, actor, detail)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, json_object('kind', ?7))",
     )?;
     for (job, mark) in &frame.marks {
@@ -396,8 +397,8 @@ fn write_job_owners(connection: &Connection, frame: &Accepted) -> rusqlite::Resu
 
 fn write_refused_requests(connection: &Connection, frame: &Accepted) -> rusqlite::Result<()> {
     let mut insert = connection.prepare_cached(
-        "INSERT INTO plan_change (time, node, job_key, job_id, metric, new_period_us, cause, by_whom)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        "INSERT INTO plan_change (time, node, job_key, job_id, metric, new_period_us, cause, actor, reason)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
     )?;
     for (job, refused) in &frame.refused_requests {
         insert.execute(params![
@@ -408,7 +409,8 @@ fn write_refused_requests(connection: &Connection, frame: &Accepted) -> rusqlite
             refused.request.as_str(),
             refused.period.map(|period| stored_count(period.as_micros())),
             REFUSED,
-            by_and_reason(refused),
+            refused.by.as_ref().map(|user| user.as_str()),
+            refused.reason.as_str(),
         ])?;
     }
     Ok(())

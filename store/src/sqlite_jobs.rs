@@ -7,12 +7,12 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::sqlite::ns;
 use super::{JobEnd, REVIVAL, ends_before};
-use crate::accepted::{Accepted, Job};
+use crate::accepted::{Accepted, JobRecord};
 
 /// Gives their keys to `jobs`, whose frames are `frames`, in the order of their identities.
 pub(super) fn give_job_keys(
     connection: &Connection,
-    jobs: &[Arc<Job>],
+    jobs: &[Arc<JobRecord>],
     frames: &[Accepted],
 ) -> rusqlite::Result<Vec<i64>> {
     let mut keys = Vec::with_capacity(jobs.len());
@@ -31,7 +31,7 @@ pub(super) fn give_job_keys(
 
 /// The job's row: the one that this handle has rows of already, else the one that this node began at that time, else the one
 /// of the same owner that still runs, or did when this node began, or of which only the agent was lost.
-fn find_job(connection: &Connection, job: &Job) -> rusqlite::Result<Option<i64>> {
+fn find_job(connection: &Connection, job: &JobRecord) -> rusqlite::Result<Option<i64>> {
     let said = &job.descriptor;
     let revival_ns = i64::try_from(REVIVAL.as_nanos()).unwrap_or(i64::MAX);
     let (session, handle) = (job.session.id.to_string(), job.handle.0);
@@ -73,7 +73,7 @@ fn find_job(connection: &Connection, job: &Job) -> rusqlite::Result<Option<i64>>
         .optional()
 }
 
-fn insert_job(connection: &Connection, job: &Job) -> rusqlite::Result<i64> {
+fn insert_job(connection: &Connection, job: &JobRecord) -> rusqlite::Result<i64> {
     let said = &job.descriptor;
     connection
         .prepare_cached("INSERT INTO job (job_id, cluster, owner, owner_uid, started) VALUES (?1, ?2, ?3, ?4, ?5) RETURNING job_key")?
@@ -90,7 +90,7 @@ fn insert_job(connection: &Connection, job: &Job) -> rusqlite::Result<i64> {
 }
 
 /// Notes that the job runs on this node under this handle of this session, unless a later one is known.
-fn join_job(connection: &Connection, job: &Job, key: i64) -> rusqlite::Result<()> {
+fn join_job(connection: &Connection, job: &JobRecord, key: i64) -> rusqlite::Result<()> {
     let said = &job.descriptor;
     let joined = connection
         .prepare_cached(

@@ -11,7 +11,7 @@ use super::ledger::LineChange;
 use super::sqlite::ns;
 use super::sqlite_jobs::end_whole_job;
 use super::{Progress, handle_of, key_of, stored_count};
-use crate::accepted::{Account, Session};
+use crate::accepted::{LedgerLine, SessionRecord};
 
 /// The stored state of a session.
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +34,7 @@ pub(super) fn known(connection: &Connection, session: SessionId) -> rusqlite::Re
 
 /// The id of a line of the ledger: of the one that is there, or was under version 4 of the schema, which knew no handles,
 /// else of a new one.
-pub(super) fn give_account_id(connection: &Connection, account: &Account) -> rusqlite::Result<i64> {
+pub(super) fn give_account_id(connection: &Connection, account: &LedgerLine) -> rusqlite::Result<i64> {
     let (session, handle) = (account.session.id.to_string(), handle_of(account));
     let (key, source) = (key_of(account.job.as_ref()), account.source.as_str());
     let known = connection
@@ -69,16 +69,16 @@ pub(super) fn update_ledger(
     changes: &BTreeMap<(SessionId, i64), LineChange>,
 ) -> rusqlite::Result<()> {
     let mut add = connection.prepare_cached(
-        "UPDATE ledger SET stored = stored + ?2, skipped = skipped + ?3, rejected = rejected + ?4, apart = apart + ?5
+        "UPDATE ledger SET stored = stored + ?2, skipped = skipped + ?3, rejected = rejected + ?4, quarantined = quarantined + ?5
          WHERE ledger_id = ?1",
     )?;
     let mut replace = connection.prepare_cached(
         "UPDATE ledger SET due = ?2, taken = ?3, late = ?4, missed = ?5, absent = ?6, dropped = ?7 WHERE ledger_id = ?1",
     )?;
     for ((_, id), change) in changes {
-        let [stored, skipped, rejected, apart] =
-            [change.stored, change.skipped, change.rejected, change.apart].map(stored_count);
-        add.execute(params![id, stored, skipped, rejected, apart])?;
+        let [stored, skipped, rejected, quarantined] =
+            [change.stored, change.skipped, change.rejected, change.quarantined].map(stored_count);
+        add.execute(params![id, stored, skipped, rejected, quarantined])?;
         if let Some(tally) = &change.tally {
             let [due, taken, late, missed, absent, dropped] =
                 [tally.due, tally.taken, tally.late, tally.missed, tally.absent, tally.dropped]
@@ -92,7 +92,7 @@ pub(super) fn update_ledger(
 /// Makes rows for sessions that have none, and notes up to where each is stored.
 pub(super) fn write_sessions(
     connection: &Connection,
-    sessions: &[Arc<Session>],
+    sessions: &[Arc<SessionRecord>],
     progress: &BTreeMap<SessionId, Progress>,
     seen_ns: i64,
 ) -> rusqlite::Result<()> {

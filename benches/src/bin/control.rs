@@ -70,7 +70,7 @@ fn main() -> Result<(), Failure> {
 fn agent(scratch: &Path, name: &str, flush: &str, baseline: &str) -> Result<Running, Box<dyn Error>> {
     let pattern = format!("{}{{job}}", name.strip_suffix(name_end(name)).unwrap_or(name));
     let config = format!(
-        "flush = \"{flush}\"\njobs = [\"{pattern}\"]\n[limits]\nnode_cpu_percent = 100\n[baseline]\n{baseline}"
+        "flush_interval = \"{flush}\"\njobs = [\"{pattern}\"]\n[limits]\nnode_cpu_percent = 100\n[baseline]\n{baseline}"
     );
     let running = Running::start(scratch, &config)?;
     pause(500_000_000);

@@ -23,7 +23,7 @@ const FILES: [(&str, &str); 12] = [
     ("marks.csv", "instants and phases that somebody named"),
     (
         "ledger.csv",
-        "of every source how many samples were due, taken, late, missed, absent, dropped, skipped, rejected and stored apart (of these, whose times cannot be, nothing is in samples.parquet)",
+        "of every source how many samples were due, taken, late, missed, absent, dropped, skipped, rejected and quarantined (samples whose times are out of range; samples.parquet has none of them)",
     ),
     ("losses.csv", "samples that never reached the store, and why"),
     ("provenance.json", "with which program of which revision the bundle was made, when, and of what"),
@@ -115,7 +115,7 @@ mod tests {
             old_period_us: None,
             new_period_us,
             cause: "baseline".to_owned(),
-            by_whom: None,
+            actor: None,
             until_ns: None,
         }
     }

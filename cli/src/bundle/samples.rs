@@ -11,7 +11,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
-use polymeter_store::reader::{JobRow, Of, Reader, SeriesRow};
+use polymeter_store::reader::{JobRow, Reader, SeriesRow, SeriesScope};
 use polymeter_store::{StoreError, labels_json};
 
 /// The file's name.
@@ -62,11 +62,11 @@ pub(super) fn write(
     file: File,
 ) -> Result<u64, SamplesError> {
     let mut table = Table::new(file)?;
-    for series in reader.series(Of::Job(job.job_key))? {
+    for series in reader.series(SeriesScope::Job(job.job_key))? {
         table.add_series(reader, &series, Some(&job.job_id), i64::MIN..i64::MAX)?;
     }
     for node in &job.nodes {
-        for series in reader.series(Of::Node(node))? {
+        for series in reader.series(SeriesScope::Node(node))? {
             table.add_series(reader, &series, None, span_ns.clone())?;
         }
     }

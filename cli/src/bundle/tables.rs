@@ -1,7 +1,7 @@
 //! What happened beside the samples, as CSV: every table is a file.
 
 use polymeter_store::StoreError;
-use polymeter_store::reader::{JobRow, Of, Reader};
+use polymeter_store::reader::{JobRow, Reader, SeriesScope};
 
 use crate::printable::spreadsheet_cell;
 
@@ -22,7 +22,7 @@ pub(super) fn tables(reader: &mut Reader, job: &JobRow) -> Result<Vec<Table>, St
 
 fn series(reader: &mut Reader, job: &JobRow) -> Result<String, StoreError> {
     let mut csv = Csv::new(["node", "metric", "unit", "kind", "labels", "samples", "first_ns", "last_ns"]);
-    for row in reader.series(Of::Job(job.job_key))? {
+    for row in reader.series(SeriesScope::Job(job.job_key))? {
         let labels = row.labels.to_string();
         let (first, last) = (optional(row.first_time_ns), optional(row.last_time_ns));
         csv.row([row.node, row.metric, row.unit, row.kind, labels, row.count.to_string(), first, last]);
@@ -31,41 +31,64 @@ fn series(reader: &mut Reader, job: &JobRow) -> Result<String, StoreError> {
 }
 
 fn plan_changes(reader: &mut Reader, key: Option<i64>) -> Result<String, StoreError> {
-    let head =
-        ["time_ns", "node", "metric", "old_period_us", "new_period_us", "cause", "by_whom", "until_ns"];
+    let head = ["time_ns", "node", "metric", "old_period_us", "new_period_us", "cause", "actor", "until_ns"];
     let mut csv = Csv::new(head);
     for row in reader.plan_changes(key)? {
         let (old, new) = (optional(row.old_period_us), optional(row.new_period_us));
-        let by_whom = row.by_whom.unwrap_or_default();
+        let actor = row.actor.unwrap_or_default();
         let time = row.time_ns.to_string();
-        csv.row([time, row.node, row.metric, old, new, row.cause, by_whom, optional(row.until_ns)]);
+        csv.row([time, row.node, row.metric, old, new, row.cause, actor, optional(row.until_ns)]);
     }
     Ok(csv.0)
 }
 
 fn marks(reader: &mut Reader, key: Option<i64>) -> Result<String, StoreError> {
-    let mut csv = Csv::new(["time_ns", "node", "name", "kind", "by_whom"]);
+    let mut csv = Csv::new(["time_ns", "node", "name", "kind", "actor"]);
     for row in reader.marks(key)? {
-        csv.row([row.time_ns.to_string(), row.node, row.name, row.kind, row.by_whom.unwrap_or_default()]);
+        csv.row([row.time_ns.to_string(), row.node, row.name, row.kind, row.actor.unwrap_or_default()]);
     }
     Ok(csv.0)
 }
 
 fn ledger(reader: &mut Reader, key: Option<i64>) -> Result<String, StoreError> {
     let mut csv = Csv::new([
-        "session", "node", "source", "due", "taken", "late", "missed", "absent", "dropped", "skipped",
-        "rejected", "apart", "stored", "unknown",
+        "session",
+        "node",
+        "source",
+        "due",
+        "taken",
+        "late",
+        "missed",
+        "absent",
+        "dropped",
+        "skipped",
+        "rejected",
+        "quarantined",
+        "stored",
+        "unknown",
     ]);
     for row in reader.ledger(key)? {
         let tally = row.tally;
         let of_agent = [tally.due, tally.taken, tally.late, tally.missed, tally.absent, tally.dropped];
         let [due, taken, late, missed, absent, dropped] = of_agent.map(|count| count.to_string());
-        let of_collector = [row.skipped, row.rejected, row.apart, row.stored, row.unknown];
-        let [skipped, rejected, apart, stored, unknown] = of_collector.map(|count| count.to_string());
+        let of_collector = [row.skipped, row.rejected, row.quarantined, row.stored, row.unknown];
+        let [skipped, rejected, quarantined, stored, unknown] = of_collector.map(|count| count.to_string());
         let (session, node, source) = (row.session_id, row.node, row.source);
         csv.row([
-            session, node, source, due, taken, late, missed, absent, dropped, skipped, rejected, apart,
-            stored, unknown,
+            session,
+            node,
+            source,
+            due,
+            taken,
+            late,
+            missed,
+            absent,
+            dropped,
+            skipped,
+            rejected,
+            quarantined,
+            stored,
+            unknown,
         ]);
     }
     Ok(csv.0)

@@ -2,7 +2,7 @@
 
 use polymeter_proto::ledger::Tally;
 use polymeter_store::StoreError;
-use polymeter_store::reader::{JobRow, LedgerRow, LossRow, Of, Reader, SeriesRow};
+use polymeter_store::reader::{JobRow, LedgerRow, LossRow, Reader, SeriesRow, SeriesScope};
 use serde::Serialize;
 
 use super::hardware::{Hardware, Limit};
@@ -32,8 +32,8 @@ pub(crate) struct Report {
     pub(crate) skipped: u64,
     /// Taken, and rejected by the collector.
     pub(crate) rejected: u64,
-    /// Taken, and stored apart from others because of their times.
-    pub(crate) apart: u64,
+    /// Taken, and quarantined from others because of their times.
+    pub(crate) quarantined: u64,
     /// Taken, and nothing says what became of them.
     pub(crate) unknown: u64,
     /// By node and source.
@@ -60,15 +60,16 @@ pub(crate) struct SourceReport {
     pub(crate) tally: Tally,
     pub(crate) skipped: u64,
     pub(crate) rejected: u64,
-    pub(crate) apart: u64,
+    pub(crate) quarantined: u64,
     pub(crate) stored: u64,
     pub(crate) unknown: u64,
 }
 
 impl From<LedgerRow> for SourceReport {
     fn from(row: LedgerRow) -> Self {
-        let LedgerRow { session_id: _, node, source, tally, skipped, rejected, apart, stored, unknown } = row;
-        Self { node, source, tally, skipped, rejected, apart, stored, unknown }
+        let LedgerRow { session_id: _, node, source, tally, skipped, rejected, quarantined, stored, unknown } =
+            row;
+        Self { node, source, tally, skipped, rejected, quarantined, stored, unknown }
     }
 }
 
@@ -243,7 +244,7 @@ fn exceeds(total_s: f64, seen_s: f64) -> bool {
 
 /// Everything that the store knows of `job`. A node has so many CPUs as `cpus` says, or else the store.
 pub(crate) fn gather(reader: &mut Reader, job: &JobRow, cpus: Option<usize>) -> Result<Report, StoreError> {
-    let rows = reader.series(Of::Job(job.job_key))?;
+    let rows = reader.series(SeriesScope::Job(job.job_key))?;
     let hardware = Hardware::gather(reader, job, &rows, cpus)?;
     let changes = reader.plan_changes(Some(job.job_key))?;
     let first_ns = rows.iter().filter_map(|row| row.first_time_ns).min();
@@ -261,13 +262,14 @@ pub(crate) fn gather(reader: &mut Reader, job: &JobRow, cpus: Option<usize>) -> 
         let limit = hardware.limit(&row);
         series.push(summarise(row, &values, period, from_zero, limit));
     }
-    let (mut ledger, mut skipped, mut rejected, mut apart, mut unknown) = (Tally::default(), 0, 0, 0, 0);
+    let (mut ledger, mut skipped, mut rejected, mut quarantined, mut unknown) =
+        (Tally::default(), 0, 0, 0, 0);
     let mut sources = Vec::new();
     for row in reader.ledger(Some(job.job_key))? {
         ledger.add(&row.tally);
         skipped += row.skipped;
         rejected += row.rejected;
-        apart += row.apart;
+        quarantined += row.quarantined;
         unknown += row.unknown;
         sources.push(SourceReport::from(row));
     }
@@ -288,7 +290,7 @@ pub(crate) fn gather(reader: &mut Reader, job: &JobRow, cpus: Option<usize>) -> 
         ledger,
         skipped,
         rejected,
-        apart,
+        quarantined,
         unknown,
         sources,
         losses,

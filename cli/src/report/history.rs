@@ -66,7 +66,7 @@ pub(crate) struct Refused {
 /// node that has none yet.
 pub(super) fn phases(rows: Vec<MarkRow>, started_ns: i64) -> (Vec<Phase>, Vec<Instant>) {
     let (mut phases, mut instants): (Vec<Phase>, Vec<Instant>) = (Vec::new(), Vec::new());
-    for MarkRow { time_ns, node, name, kind, by_whom: by } in rows {
+    for MarkRow { time_ns, node, name, kind, actor: by } in rows {
         let at_s = units::seconds_between(started_ns, time_ns);
         let open = |phase: &&mut Phase| phase.end_s.is_none() && phase.name == name && phase.node == node;
         match kind.as_str() {
@@ -91,7 +91,7 @@ pub(super) fn changes(rows: &[PlanChangeRow], started_ns: i64) -> Vec<PlanChange
         old: row.old_period_us.and_then(period),
         new: row.new_period_us.and_then(period),
         cause: row.cause.clone(),
-        by: row.by_whom.clone(),
+        by: row.actor.clone(),
         until_s: row.until_ns.map(after_begin_s),
     };
     rows.iter().map(change).collect()
@@ -104,7 +104,7 @@ pub(super) fn refused(rows: Vec<RefusedRow>, started_ns: i64) -> Vec<Refused> {
         node: row.node,
         request: row.request,
         period: row.period_us.and_then(period),
-        by: row.by,
+        by: row.actor,
         reason: row.reason,
     };
     rows.into_iter().map(refused).collect()
@@ -231,7 +231,7 @@ mod tests {
             node: "n1".to_owned(),
             name: name.to_owned(),
             kind: kind.to_owned(),
-            by_whom: None,
+            actor: None,
         }
     }
 
@@ -270,7 +270,7 @@ mod tests {
             node: node.to_owned(),
             request: "cpu.*".to_owned(),
             period_us: Some(100),
-            by: Some("uid 7".to_owned()),
+            actor: Some("uid 7".to_owned()),
             reason: "the shortest period allowed is 10ms".to_owned(),
         };
         let refused = refused(vec![row("n1"), row("n2")], 1_000_000_000);
@@ -290,7 +290,7 @@ mod tests {
             old_period_us: old_us,
             new_period_us: new_us,
             cause: cause.to_owned(),
-            by_whom: (cause == "lease").then(|| "uid 7".to_owned()),
+            actor: (cause == "lease").then(|| "uid 7".to_owned()),
             until_ns: (cause == "lease").then_some(72_500_000_000),
         }
     }

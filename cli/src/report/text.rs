@@ -86,13 +86,24 @@ fn notes(report: &Report, bound: Option<usize>) -> String {
 /// What became of the samples of each source.
 fn sources(report: &Report, bound: Option<usize>) -> String {
     let head = [
-        "source", "node", "due", "taken", "late", "missed", "absent", "dropped", "skipped", "rejected",
-        "apart", "stored", "unknown",
+        "source",
+        "node",
+        "due",
+        "taken",
+        "late",
+        "missed",
+        "absent",
+        "dropped",
+        "skipped",
+        "rejected",
+        "quarantined",
+        "stored",
+        "unknown",
     ];
     let row = |source: &SourceReport| {
         let tally = &source.tally;
         let counts = [tally.due, tally.taken, tally.late, tally.missed, tally.absent, tally.dropped];
-        let rest = [source.skipped, source.rejected, source.apart, source.stored, source.unknown];
+        let rest = [source.skipped, source.rejected, source.quarantined, source.stored, source.unknown];
         let counts = counts.iter().chain(&rest).map(u64::to_string);
         [source.source.clone(), source.node.clone()].into_iter().chain(counts).collect()
     };
@@ -125,12 +136,12 @@ fn completeness(report: &Report, bound: Option<usize>) -> String {
     let takeable = ledger.due.saturating_sub(ledger.absent);
     let share =
         if takeable > 0 { 100.0 * units::to_f64(ledger.taken) / units::to_f64(takeable) } else { 100.0 };
-    let elsewhere = ledger.dropped + report.skipped + report.rejected + report.apart + report.unknown;
+    let elsewhere = ledger.dropped + report.skipped + report.rejected + report.quarantined + report.unknown;
     let expected = ledger.taken.saturating_sub(elsewhere);
     let others = [
         (report.skipped, "skipped"),
         (report.rejected, "rejected"),
-        (report.apart, "stored apart"),
+        (report.quarantined, "quarantined"),
         (report.unknown, "of unknown fate"),
     ];
     let others: String = others

@@ -118,9 +118,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let sampling = Config {
         collector: ENDPOINT.to_owned(),
         baseline,
-        flush: arguments.flush,
+        flush_interval: arguments.flush,
         realtime_priority,
-        socket: None,
+        control_socket: None,
         ..Config::default()
     };
     let agent =

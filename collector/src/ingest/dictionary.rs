@@ -15,7 +15,9 @@ use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::{Block, Frame};
 
 use crate::limits;
-use polymeter_store::accepted::{Accepted, Account, Job, Loss, LossReason, Samples, Series, Session};
+use polymeter_store::accepted::{
+    Accepted, JobRecord, LedgerLine, LossReason, LossRecord, SampleBlock, SeriesRecord, SessionRecord,
+};
 
 /// Jobs that have ended and are remembered, because their last tallies may follow their end.
 const ENDED_JOBS: usize = 256;
@@ -34,8 +36,8 @@ pub(super) enum Fault {
 /// What the columns of a block are.
 #[derive(Debug)]
 struct Shape {
-    account: Arc<Account>,
-    columns: Vec<Arc<Series>>,
+    line: Arc<LedgerLine>,
+    columns: Vec<Arc<SeriesRecord>>,
 }
 
 impl Shape {
@@ -54,12 +56,12 @@ impl Shape {
 /// The dictionary of one session.
 #[derive(Debug, Default)]
 pub(super) struct Dictionary {
-    session: Option<Arc<Session>>,
+    session: Option<Arc<SessionRecord>>,
     metrics: HashMap<MetricId, Arc<MetricDescriptor>>,
-    jobs: HashMap<JobHandle, Arc<Job>>,
-    series: HashMap<SeriesId, Arc<Series>>,
+    jobs: HashMap<JobHandle, Arc<JobRecord>>,
+    series: HashMap<SeriesId, Arc<SeriesRecord>>,
     shapes: HashMap<ShapeId, Shape>,
-    accounts: HashMap<(Option<JobHandle>, Identifier), Arc<Account>>,
+    lines: HashMap<(Option<JobHandle>, Identifier), Arc<LedgerLine>>,
     /// The owners of jobs that were announced without one.
     owners: HashMap<JobHandle, u32>,
     ended: VecDeque<JobHandle>,
@@ -79,7 +81,7 @@ impl Dictionary {
     ///
     /// # Errors
     /// When nobody has said so yet.
-    pub(super) fn session(&self) -> Result<&Arc<Session>, Fault> {
+    pub(super) fn session(&self) -> Result<&Arc<SessionRecord>, Fault> {
         self.session.as_ref().ok_or(Fault::Unknown("session"))
     }
 
@@ -137,7 +139,7 @@ impl Dictionary {
             Some(known) if known.descriptor == descriptor => Ok(false),
             Some(_) => Err(Fault::Contradiction("the session introduces itself again as somebody else")),
             None => {
-                self.session = Some(Arc::new(Session { id, descriptor }));
+                self.session = Some(Arc::new(SessionRecord { id, descriptor }));
                 self.news = true;
                 Ok(true)
             }
@@ -147,39 +149,39 @@ impl Dictionary {
     fn add_shape(&mut self, id: ShapeId, descriptor: ShapeDescriptor) -> Result<bool, Fault> {
         let known = |id| self.series.get(id).cloned().ok_or(Fault::Unknown("series"));
         let columns = descriptor.series.iter().map(known).collect::<Result<Vec<_>, _>>()?;
-        let job_of = |series: &Arc<Series>| series.job.as_ref().map(|job| job.handle);
+        let job_of = |series: &Arc<SeriesRecord>| series.job.as_ref().map(|job| job.handle);
         let job = columns.first().and_then(job_of);
         if columns.iter().any(|series| job_of(series) != job) {
             return Err(Fault::Contradiction("a shape has series of several jobs"));
         }
-        let account = self.account(job, descriptor.source)?;
+        let line = self.line(job, descriptor.source)?;
         let same = |a: &Shape, b: &Shape| {
-            Arc::ptr_eq(&a.account, &b.account)
+            Arc::ptr_eq(&a.line, &b.line)
                 && a.columns.len() == b.columns.len()
                 && a.columns.iter().zip(&b.columns).all(|(a, b)| Arc::ptr_eq(a, b))
         };
-        learn(&mut self.shapes, id, Shape { account, columns }, same, |new| new)
+        learn(&mut self.shapes, id, Shape { line, columns }, same, |new| new)
     }
 
     /// The line of the ledger of one source.
     ///
     /// # Errors
     /// When the session or the job is unknown, or there is no room for another line.
-    pub(super) fn account(
+    pub(super) fn line(
         &mut self,
         job: Option<JobHandle>,
         source: Identifier,
-    ) -> Result<Arc<Account>, Fault> {
+    ) -> Result<Arc<LedgerLine>, Fault> {
         let session = Arc::clone(self.session()?);
         let of = job.map(|handle| self.job(handle)).transpose()?;
         let has_room = self.bytes + ENTRY_BYTES <= limits::SESSION_DICTIONARY_BYTES;
-        match self.accounts.entry((job, source)) {
+        match self.lines.entry((job, source)) {
             Slot::Occupied(known) => Ok(Arc::clone(known.get())),
             Slot::Vacant(_) if !has_room => Err(Fault::Full),
             Slot::Vacant(free) => {
                 self.bytes += ENTRY_BYTES;
                 let source = free.key().1.clone();
-                Ok(Arc::clone(free.insert(Arc::new(Account {
+                Ok(Arc::clone(free.insert(Arc::new(LedgerLine {
                     session,
                     job: of,
                     source,
@@ -191,8 +193,8 @@ impl Dictionary {
 
     fn add_job(&mut self, handle: JobHandle, descriptor: JobDescriptor) -> Result<bool, Fault> {
         let session = Arc::clone(self.session()?);
-        let make = |descriptor| Arc::new(Job { session, handle, descriptor, key: OnceLock::new() });
-        let (owner_uid, same) = (descriptor.owner_uid, |known: &Arc<Job>, new: &JobDescriptor| {
+        let make = |descriptor| Arc::new(JobRecord { session, handle, descriptor, key: OnceLock::new() });
+        let (owner_uid, same) = (descriptor.owner_uid, |known: &Arc<JobRecord>, new: &JobDescriptor| {
             is_same_job(&known.descriptor, new)
         });
         let new = learn(&mut self.jobs, handle, descriptor, same, make)?;
@@ -206,13 +208,13 @@ impl Dictionary {
         let metric = self.metrics.get(&descriptor.metric).ok_or(Fault::Unknown("metric"))?;
         let job = descriptor.job.map(|handle| self.job(handle)).transpose()?;
         let (metric, labels) = (Arc::clone(metric), descriptor.labels);
-        let series = Series { session, metric, job, labels, id: OnceLock::new() };
-        let same_job = |a: &Option<Arc<Job>>, b: &Option<Arc<Job>>| match (a, b) {
+        let series = SeriesRecord { session, metric, job, labels, id: OnceLock::new() };
+        let same_job = |a: &Option<Arc<JobRecord>>, b: &Option<Arc<JobRecord>>| match (a, b) {
             (None, None) => true,
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
             (None, Some(_)) | (Some(_), None) => false,
         };
-        let same = |known: &Arc<Series>, new: &Series| {
+        let same = |known: &Arc<SeriesRecord>, new: &SeriesRecord| {
             Arc::ptr_eq(&known.metric, &new.metric)
                 && same_job(&known.job, &new.job)
                 && known.labels == new.labels
@@ -220,7 +222,7 @@ impl Dictionary {
         learn(&mut self.series, id, series, same, Arc::new)
     }
 
-    pub(super) fn job(&self, handle: JobHandle) -> Result<Arc<Job>, Fault> {
+    pub(super) fn job(&self, handle: JobHandle) -> Result<Arc<JobRecord>, Fault> {
         self.jobs.get(&handle).cloned().ok_or(Fault::Unknown("job"))
     }
 
@@ -236,14 +238,14 @@ impl Dictionary {
     }
 
     /// Takes out of `frame` what cannot be understood, although nobody explains it, and returns its samples as losses.
-    pub(super) fn reject_unknown(&mut self, frame: &mut Frame, received_us: i64) -> Vec<Loss> {
+    pub(super) fn reject_unknown(&mut self, frame: &mut Frame, received_us: i64) -> Vec<LossRecord> {
         let is_known =
             |block: &Block| self.shapes.get(&block.shape).is_some_and(|shape| shape.fits(block).is_ok());
         let (known, unknown) = std::mem::take(&mut frame.blocks).into_iter().partition(is_known);
         let unknown: Vec<Block> = unknown;
         frame.blocks = known;
         // A tally is repeated by the next one.
-        frame.ledger.retain(|entry| self.account(entry.job, entry.source.clone()).is_ok());
+        frame.ledger.retain(|entry| self.line(entry.job, entry.source.clone()).is_ok());
         let is_known = |job: Option<JobHandle>| job.is_none_or(|job| self.jobs.contains_key(&job));
         frame.events.retain(|event| is_known(event.job()));
         unknown.iter().map(|block| self.loss(block, LossReason::UnknownId, received_us)).collect()
@@ -251,11 +253,11 @@ impl Dictionary {
 
     /// The samples of `block` as a loss, of the source that its shape names, if the shape is known. What has no time is
     /// dated `received_us`.
-    pub(super) fn loss(&self, block: &Block, reason: LossReason, received_us: i64) -> Loss {
+    pub(super) fn loss(&self, block: &Block, reason: LossReason, received_us: i64) -> LossRecord {
         let shape = self.shapes.get(&block.shape);
         let times = || block.times_us.iter().copied();
-        Loss {
-            account: shape.map(|shape| Arc::clone(&shape.account)),
+        LossRecord {
+            line: shape.map(|shape| Arc::clone(&shape.line)),
             samples: block.values.len() as u64,
             reason,
             span_us: times().min().zip(times().max()).unwrap_or((received_us, received_us)),
@@ -264,7 +266,7 @@ impl Dictionary {
 
     /// What `frame` means, with the entries of its own dictionary learnt before.
     pub(super) fn resolve(&mut self, frame: Frame, received_us: i64) -> Result<Accepted, Fault> {
-        let mut accepted = Accepted::nothing(Arc::clone(self.session()?), frame.sequence, received_us);
+        let mut accepted = Accepted::empty(Arc::clone(self.session()?), frame.sequence, received_us);
         for block in frame.blocks {
             let samples = self.resolve_block(block)?;
             // Of a block whose columns were all absent only times are left, and nobody wants to keep them.
@@ -273,7 +275,7 @@ impl Dictionary {
             }
         }
         for entry in frame.ledger {
-            accepted.tallies.push((self.account(entry.job, entry.source)?, entry.tally));
+            accepted.tallies.push((self.line(entry.job, entry.source)?, entry.tally));
         }
         for event in frame.events {
             match event {
@@ -297,18 +299,18 @@ impl Dictionary {
         Ok(accepted)
     }
 
-    fn resolve_block(&self, block: Block) -> Result<Samples, Fault> {
+    fn resolve_block(&self, block: Block) -> Result<SampleBlock, Fault> {
         let shape = self.shapes.get(&block.shape).ok_or(Fault::Unknown("shape"))?;
         shape.fits(&block)?;
         let series = block.columns.iter().filter_map(|column| shape.columns.get(*column).cloned()).collect();
-        let account = Arc::clone(&shape.account);
-        Ok(Samples { account, series, times_us: block.times_us, values: block.values })
+        let line = Arc::clone(&shape.line);
+        Ok(SampleBlock { line, series, times_us: block.times_us, values: block.values })
     }
 
     /// Forgets the series and shapes of a job that has ended. The job itself is remembered a little longer.
     pub(super) fn end_job(&mut self, handle: JobHandle) {
         let Some(job) = self.jobs.get(&handle).cloned() else { return };
-        let is_its = |series: &Arc<Series>| series.job.as_ref().is_some_and(|of| Arc::ptr_eq(of, &job));
+        let is_its = |series: &Arc<SeriesRecord>| series.job.as_ref().is_some_and(|of| Arc::ptr_eq(of, &job));
         let mut freed = 0;
         self.shapes.retain(|_, shape| {
             let keep = !shape.columns.iter().any(is_its);
@@ -328,10 +330,10 @@ impl Dictionary {
             && let Some(oldest) = self.ended.pop_front()
             && let Some(job) = self.jobs.remove(&oldest)
         {
-            let before = self.accounts.len();
-            self.accounts.retain(|(job, _), _| *job != Some(oldest));
+            let before = self.lines.len();
+            self.lines.retain(|(job, _), _| *job != Some(oldest));
             self.owners.remove(&oldest);
-            freed += job_cost(&job.descriptor) + ENTRY_BYTES * (before - self.accounts.len());
+            freed += job_cost(&job.descriptor) + ENTRY_BYTES * (before - self.lines.len());
         }
         self.bytes = self.bytes.saturating_sub(freed);
     }

@@ -20,13 +20,13 @@ use polymeter_proto::wire::message::{Lost, SkipReason, ToAgent, ToCollector};
 
 use self::dictionary::{Dictionary, Fault};
 pub(crate) use self::times::micros;
-pub use self::times::{Beyond, TimeRange};
+pub use self::times::{OutOfRangePolicy, TimeRange};
 use crate::clock::Now;
 use crate::directory::Presence;
 use crate::inbox::Peer;
 use crate::limits;
 use crate::refusal::{Refusal, RefusalKind};
-use polymeter_store::accepted::{Accepted, Loss, LossReason};
+use polymeter_store::accepted::{Accepted, LossReason, LossRecord};
 
 /// What becomes of something that an agent sent.
 #[derive(Debug)]
@@ -365,7 +365,7 @@ impl State {
             .and_then(|known| Ok((known, self.losses(lost, hopeless, now.wall_us)?)))
         {
             Ok((known, losses)) => {
-                let mut accepted = Accepted::nothing(known, last, now.wall_us);
+                let mut accepted = Accepted::empty(known, last, now.wall_us);
                 accepted.follows = self.received;
                 losses.into_iter().for_each(|loss| accepted.lose(loss));
                 self.advance(last);
@@ -376,18 +376,18 @@ impl State {
     }
 
     /// The losses that a Skipped tells of. Of a job that nobody explains they are nobody's, once that is `hopeless`.
-    fn losses(&mut self, skipped: Skipped, hopeless: bool, now_us: i64) -> Result<Vec<Loss>, Fault> {
+    fn losses(&mut self, skipped: Skipped, hopeless: bool, now_us: i64) -> Result<Vec<LossRecord>, Fault> {
         let reason = skipped.reason;
         let loss = |Lost { job, source, samples }| {
-            let account = match self.dictionary.account(job, source) {
+            let line = match self.dictionary.line(job, source) {
                 Err(_) if hopeless => None,
-                account => Some(account?),
+                line => Some(line?),
             };
-            Ok(Loss { account, samples, reason, span_us: skipped.span_us })
+            Ok(LossRecord { line, samples, reason, span_us: skipped.span_us })
         };
         if reason.is_uncounted() {
             let span_us = (now_us, now_us);
-            return Ok(vec![Loss { account: None, samples: 0, reason, span_us }]);
+            return Ok(vec![LossRecord { line: None, samples: 0, reason, span_us }]);
         }
         skipped.lost.into_iter().map(loss).collect()
     }

@@ -12,7 +12,7 @@ use polymeter_proto::wire::dictionary::Announced;
 use polymeter_proto::wire::frame::{Encoder, Extras};
 
 use super::*;
-use polymeter_store::accepted::Outside;
+use polymeter_store::accepted::OutOfRange;
 
 const SESSION: SessionId = SessionId(7);
 const NOW_US: i64 = 1_700_000_000_000_000;
@@ -260,8 +260,8 @@ fn skipped_frames_advance_the_session() {
 
 /// Now, just too old, just too far ahead, and just not too old.
 fn on_both_sides_of(range: TimeRange) -> [i64; 4] {
-    let (behind_us, ahead_us) = (times::micros(range.behind), times::micros(range.ahead));
-    [NOW_US, NOW_US - behind_us - 1, NOW_US + ahead_us + 1, NOW_US - behind_us]
+    let (age_us, skew_us) = (times::micros(range.max_age), times::micros(range.max_skew));
+    [NOW_US, NOW_US - age_us - 1, NOW_US + skew_us + 1, NOW_US - age_us]
 }
 
 #[test]
@@ -271,29 +271,29 @@ fn samples_of_impossible_times_are_counted() {
     let kept = accepted(ingest.frame(&peer(), frame(1, &shape(1, None), &times, &mut announced, &[]), at(0)));
     assert_eq!(kept.samples[0].times_us, [times[0], times[3]]);
     assert_eq!(kept.rows(), 2);
-    let [Loss { samples: 2, reason: LossReason::Clock, span_us, account: Some(of) }] = &kept.losses[..]
+    let [LossRecord { samples: 2, reason: LossReason::Clock, span_us, line: Some(of) }] = &kept.losses[..]
     else {
         panic!("{:?}", kept.losses)
     };
     assert_eq!((*span_us, of.source.as_str()), ((times[1], times[2]), source().as_str()));
-    assert_eq!((kept.outside.unwrap().samples, kept.rows_apart()), (2, 0));
+    assert_eq!((kept.out_of_range.unwrap().samples, kept.rows_quarantined()), (2, 0));
 }
 
 #[test]
 fn samples_of_impossible_times_are_put_apart_where_that_is_wished() {
-    let (behind, ahead) = (Duration::from_secs(3600), Duration::from_secs(60));
-    let range = TimeRange { behind, ahead, beyond: Beyond::Apart };
+    let (max_age, max_skew) = (Duration::from_secs(3600), Duration::from_secs(60));
+    let range = TimeRange { max_age, max_skew, out_of_range: OutOfRangePolicy::Quarantine };
     let (mut ingest, mut announced) = (Ingest::new(range), Announced::default());
     assert!(ingest.open(SESSION, &peer(), 0, at(0)));
     let times = on_both_sides_of(range);
     let with_job = frame(1, &shape(1, Some(3)), &times, &mut announced, &[]);
     let kept = accepted(ingest.frame(&peer(), with_job, at(0)));
     assert_eq!(kept.samples[0].times_us, [times[0], times[3]]);
-    assert_eq!(kept.apart[0].times_us, [times[1], times[2]]);
-    assert_eq!((kept.rows(), kept.rows_apart(), kept.losses.len()), (2, 2, 0));
-    assert_eq!(kept.outside, Some(Outside { samples: 2, span_us: (times[1], times[2]) }));
+    assert_eq!(kept.quarantined[0].times_us, [times[1], times[2]]);
+    assert_eq!((kept.rows(), kept.rows_quarantined(), kept.losses.len()), (2, 2, 0));
+    assert_eq!(kept.out_of_range, Some(OutOfRange { samples: 2, span_us: (times[1], times[2]) }));
     assert_eq!(
-        (kept.apart[0].account.source.as_str(), kept.apart[0].account.job.is_some()),
+        (kept.quarantined[0].line.source.as_str(), kept.quarantined[0].line.job.is_some()),
         (source().as_str(), true)
     );
     // Where the store refuses the frame, they are lost with the others.
@@ -301,10 +301,10 @@ fn samples_of_impossible_times_are_put_apart_where_that_is_wished() {
     // What no clock can say, and what all can.
     let nonsense = frame(2, &shape(1, Some(3)), &[i64::MIN, i64::MAX], &mut announced, &[]);
     let kept = accepted(ingest.frame(&peer(), nonsense, at(0)));
-    assert_eq!((kept.rows(), kept.rows_apart()), (0, 2));
+    assert_eq!((kept.rows(), kept.rows_quarantined()), (0, 2));
     let sound = frame(3, &shape(1, Some(3)), &[NOW_US], &mut announced, &[]);
     let kept = accepted(ingest.frame(&peer(), sound, at(0)));
-    assert_eq!((kept.rows(), kept.rows_apart(), kept.outside), (1, 0, None));
+    assert_eq!((kept.rows(), kept.rows_quarantined(), kept.out_of_range), (1, 0, None));
 }
 
 #[test]

@@ -4,52 +4,58 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::limits;
-use polymeter_store::accepted::{Accepted, Loss, LossReason, Outside, Samples};
+use polymeter_store::accepted::{Accepted, LossReason, LossRecord, OutOfRange, SampleBlock};
 
-/// What becomes of samples that are dated outside of what is possible.
+use crate::limits;
+
+/// The treatment of samples whose times are out of range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Beyond {
+pub enum OutOfRangePolicy {
     /// They are not stored, and count as lost.
     #[default]
-    Refuse,
+    Reject,
     /// They are stored in a table of their own.
-    Apart,
+    Quarantine,
 }
 
-impl FromStr for Beyond {
+impl FromStr for OutOfRangePolicy {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
-            "refuse" => Ok(Self::Refuse),
-            "apart" => Ok(Self::Apart),
-            _ => Err(format!("`{}` is none of refuse, apart", crate::log::printable(text))),
+            "reject" => Ok(Self::Reject),
+            "quarantine" => Ok(Self::Quarantine),
+            _ => Err(format!("unknown policy `{text}`: expected `reject` or `quarantine`")),
         }
     }
 }
 
-/// When samples may be dated, as seen from when they arrive, and what becomes of others.
+/// The times that samples may have, relative to their arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeRange {
-    /// How far in the past.
-    pub behind: Duration,
-    /// How far in the future.
-    pub ahead: Duration,
-    /// What becomes of others.
-    pub beyond: Beyond,
+    /// The greatest age.
+    pub max_age: Duration,
+    /// The greatest lead of a node's clock.
+    pub max_skew: Duration,
+    /// The treatment of other samples.
+    pub out_of_range: OutOfRangePolicy,
 }
 
 impl Default for TimeRange {
     fn default() -> Self {
-        Self { behind: limits::SAMPLE_AGE_MAX, ahead: limits::SAMPLE_AHEAD_MAX, beyond: Beyond::default() }
+        Self {
+            max_age: limits::SAMPLE_AGE_MAX,
+            max_skew: limits::SAMPLE_SKEW_MAX,
+            out_of_range: OutOfRangePolicy::default(),
+        }
     }
 }
 
 impl TimeRange {
-    /// Takes out of the samples what cannot be of its time at `now_us`, and puts it apart or counts it as lost.
+    /// Takes the samples out of `accepted` whose times are out of range at `now_us`, and quarantines them or counts them as lost.
     pub(super) fn enforce(self, accepted: &mut Accepted, now_us: i64) {
-        let possible = now_us.saturating_sub(micros(self.behind))..=now_us.saturating_add(micros(self.ahead));
+        let possible =
+            now_us.saturating_sub(micros(self.max_age))..=now_us.saturating_add(micros(self.max_skew));
         let is_possible = |time_us: &i64| possible.contains(time_us);
         let mut others = Vec::new();
         for samples in &mut accepted.samples {
@@ -61,41 +67,42 @@ impl TimeRange {
             others.push(keep(samples, &not_kept));
             *samples = keep(samples, &kept);
         }
-        accepted.outside = outside(&others);
-        match self.beyond {
-            Beyond::Refuse => others.iter().for_each(|samples| accepted.lose(loss(samples))),
-            Beyond::Apart => accepted.apart = others,
+        accepted.out_of_range = out_of_range(&others);
+        match self.out_of_range {
+            OutOfRangePolicy::Reject => others.iter().for_each(|samples| accepted.lose(loss(samples))),
+            OutOfRangePolicy::Quarantine => accepted.quarantined = others,
         }
     }
 }
 
-/// Whole microseconds, of at most [`limits::SAMPLE_REACH_MAX`].
+/// Returns whole microseconds, of at most [`limits::SAMPLE_DISTANCE_MAX`].
 pub(crate) fn micros(reach: Duration) -> i64 {
     i64::try_from(reach.as_micros()).unwrap_or(i64::MAX)
 }
 
-fn outside(others: &[Samples]) -> Option<Outside> {
+/// Sums up samples whose times are out of range.
+fn out_of_range(others: &[SampleBlock]) -> Option<OutOfRange> {
     let samples = others.iter().map(|samples| samples.values.len() as u64).sum();
     let times = || others.iter().flat_map(|samples| samples.times_us.iter().copied());
-    Some(Outside { samples, span_us: times().min().zip(times().max())? })
+    Some(OutOfRange { samples, span_us: times().min().zip(times().max())? })
 }
 
-fn loss(samples: &Samples) -> Loss {
+fn loss(samples: &SampleBlock) -> LossRecord {
     let times = || samples.times_us.iter().copied();
-    Loss {
-        account: Some(Arc::clone(&samples.account)),
+    LossRecord {
+        line: Some(Arc::clone(&samples.line)),
         samples: samples.values.len() as u64,
         reason: LossReason::Clock,
         span_us: times().min().zip(times().max()).unwrap_or_default(),
     }
 }
 
-fn keep(samples: &Samples, kept: &[bool]) -> Samples {
+fn keep(samples: &SampleBlock, kept: &[bool]) -> SampleBlock {
     let keep = |value: (&u64, &bool)| value.1.then_some(*value.0);
     let columns = samples.values.chunks_exact(kept.len().max(1));
     let values = columns.flat_map(|column| column.iter().zip(kept).filter_map(keep)).collect();
     let times_us =
         samples.times_us.iter().zip(kept).filter(|(_, kept)| **kept).map(|(time_us, _)| *time_us).collect();
-    let (account, series) = (Arc::clone(&samples.account), samples.series.clone());
-    Samples { account, series, times_us, values }
+    let (line, series) = (Arc::clone(&samples.line), samples.series.clone());
+    SampleBlock { line, series, times_us, values }
 }

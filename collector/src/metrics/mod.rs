@@ -65,7 +65,7 @@ pub(crate) struct WriterMetrics {
     /// What it did, as it was when it last looked up from its work.
     frames: Number,
     samples: Number,
-    apart: Number,
+    quarantined: Number,
     repeated: Number,
     losses: [Number; polymeter_store::accepted::LossReason::ALL.len()],
     sessions: Number,
@@ -116,7 +116,7 @@ impl WriterMetrics {
     pub(crate) fn show(&self, totals: &Totals, sessions: usize) {
         self.frames.set(totals.frames);
         self.samples.set(totals.samples);
-        self.apart.set(totals.apart);
+        self.quarantined.set(totals.quarantined);
         self.repeated.set(totals.repeated);
         self.sessions.set(sessions as u64);
         self.losses.iter().zip(totals.losses.counts()).for_each(|(shown, count)| shown.set(count));

@@ -136,8 +136,12 @@ impl Metrics {
             sum(|writer| writer.samples.get()),
         );
         page.single(
-            counter("apart_samples", "", "Samples that were stored apart, because of their times."),
-            sum(|writer| writer.apart.get()),
+            counter(
+                "quarantined_samples",
+                "",
+                "Samples that were quarantined, because their times are out of range.",
+            ),
+            sum(|writer| writer.quarantined.get()),
         );
         page.single(
             counter("repeated_frames", "", "Frames that came again and were not stored again."),

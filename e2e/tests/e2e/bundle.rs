@@ -8,7 +8,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use polymeter_e2e::program;
 use polymeter_e2e::tests;
-use polymeter_store::reader::{Of, Reader};
+use polymeter_store::reader::{Reader, SeriesScope};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -114,7 +114,8 @@ fn samples_of_store(reader: &mut Reader) -> Vec<Sample> {
     let job = reader.jobs().unwrap().pop().unwrap();
     let (from_ns, to_ns) = (job.started_ns, job.ended_ns.unwrap());
     let mut samples = Vec::new();
-    let wanted = [(Of::Job(job.job_key), Some(job.job_id)), (Of::Node(&job.nodes[0]), None)];
+    let wanted =
+        [(SeriesScope::Job(job.job_key), Some(job.job_id)), (SeriesScope::Node(&job.nodes[0]), None)];
     for (of, job_id) in wanted {
         for series in reader.series(of).unwrap() {
             let labels = Value::from_iter(series.labels.iter()).to_string();
@@ -151,7 +152,7 @@ fn bundle_contains_the_stored_samples() {
 
     let job = reader.jobs().unwrap().pop().unwrap();
     let rows = |name: &str| fs::read_to_string(bundled.bundle().join(name)).unwrap().lines().count() - 1;
-    assert_eq!(rows("series.csv"), reader.series(Of::Job(job.job_key)).unwrap().len());
+    assert_eq!(rows("series.csv"), reader.series(SeriesScope::Job(job.job_key)).unwrap().len());
     assert_eq!(rows("plan_changes.csv"), reader.plan_changes(Some(job.job_key)).unwrap().len());
     assert_eq!(rows("ledger.csv"), reader.ledger(Some(job.job_key)).unwrap().len());
     let due = reader.ledger(Some(job.job_key)).unwrap().iter().map(|row| row.tally.due).sum::<u64>();

@@ -143,10 +143,10 @@ fn marks_and_user_values_are_stored() {
     let marks: Vec<_> = reader.marks(Some(job.job_key)).unwrap();
     let told: Vec<_> = marks.iter().map(|mark| (mark.name.as_str(), mark.kind.as_str())).collect();
     assert_eq!(told, [("solver", "begin"), ("checkpoint", "instant"), ("solver", "end")]);
-    assert!(marks.iter().all(|mark| mark.by_whom.as_deref() == Some("uid 64001")));
+    assert!(marks.iter().all(|mark| mark.actor.as_deref() == Some("uid 64001")));
     let of_node = reader.marks(None).unwrap();
     assert_eq!(of_node.iter().map(|mark| mark.name.as_str()).collect::<Vec<_>>(), ["maintenance"]);
-    let samples = stored::samples(&mut reader, polymeter_store::reader::Of::Job(job.job_key));
+    let samples = stored::samples(&mut reader, polymeter_store::reader::SeriesScope::Job(job.job_key));
     let values = |labels: &str| {
         let series = &samples[&("user.loss".to_owned(), labels.to_owned())];
         series.points.iter().map(|(_, value)| *value).collect::<Vec<_>>()
@@ -163,7 +163,7 @@ fn marks_and_user_values_are_stored() {
 fn configured_administrators_and_job_visibility() {
     require(&NEEDS);
     // Users and groups that every Debian has.
-    let keys = "administrators = [\"games\", \"@www-data\", \"nobody.here\"]\nlook = \"all\"\n";
+    let keys = "administrators = [\"games\", \"@www-data\", \"nobody.here\"]\njob_visibility = \"all\"\n";
     let scene = Scene::set(keys, "");
     assert!(scene.agent.daemon.log().contains("`nobody.here` is not known"), "{}", scene.agent.daemon.log());
     let (games, www_data) = ((5, 60), (OTHER_USER, 33));
@@ -318,7 +318,7 @@ fn governor_slows_and_restores_leases() {
     for change in changes() {
         let (old, new) = (change.old_period_us.unwrap(), change.new_period_us.unwrap());
         assert!(new == old * 2 || old == new * 2, "{change:?}");
-        assert_eq!(change.by_whom.as_deref(), Some("uid 0"));
+        assert_eq!(change.actor.as_deref(), Some("uid 0"));
     }
     scene.end();
 }

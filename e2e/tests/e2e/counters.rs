@@ -11,7 +11,7 @@ use polymeter_e2e::stored::{self, Key, Series};
 use polymeter_e2e::tests;
 use polymeter_e2e::workload::{self, Workload};
 use polymeter_e2e::{Need, TestEnvironment, require, skip, wait_until};
-use polymeter_store::reader::Of;
+use polymeter_store::reader::SeriesScope;
 
 tests![
     cpu_counters_continue_when_the_cgroup_version_changes,
@@ -42,7 +42,7 @@ impl Node {
     fn samples(&self, job: &str) -> BTreeMap<Key, Series> {
         let mut reader = self.env.reader();
         stored::job(&mut reader, job)
-            .map_or_else(BTreeMap::new, |row| stored::samples(&mut reader, Of::Job(row.job_key)))
+            .map_or_else(BTreeMap::new, |row| stored::samples(&mut reader, SeriesScope::Job(row.job_key)))
     }
 
     /// The values of one metric of a job that have arrived, of all its series one after the other.

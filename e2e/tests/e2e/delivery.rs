@@ -11,7 +11,7 @@ use polymeter_e2e::stored;
 use polymeter_e2e::tests;
 use polymeter_e2e::workload::Sleeper;
 use polymeter_e2e::{Need, TestEnvironment, pause, require, wait_until};
-use polymeter_store::reader::Of;
+use polymeter_store::reader::SeriesScope;
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -239,7 +239,7 @@ fn agent_delivers_after_the_collector_starts() {
     let ended = stored::wait_for_end(&env, "1");
     assert_complete(&env, &agent, 0);
     let mut reader = env.reader();
-    let samples = stored::samples(&mut reader, Of::Job(ended.job_key));
+    let samples = stored::samples(&mut reader, SeriesScope::Job(ended.job_key));
     let first_us = samples.values().filter_map(|series| series.points.first()).map(|point| point.0).min();
     assert!(first_us.unwrap() < without_us);
     assert!(reader.losses(None).unwrap().is_empty());

@@ -12,7 +12,7 @@ use polymeter_e2e::daemons::{Agent, Daemon, Plan, ask, collector, configure_with
 use polymeter_e2e::tests;
 use polymeter_e2e::workload::{Sleeper, Workload};
 use polymeter_e2e::{Need, TestEnvironment, now_us, pause, program, require, skip, stored, wait_until};
-use polymeter_store::reader::Of;
+use polymeter_store::reader::SeriesScope;
 use rustix::process::{Pid, Signal, getsid, kill_process, kill_process_group, test_kill_process};
 use serde_json::{Value, json};
 
@@ -235,7 +235,9 @@ fn steps_and_tasks_have_separate_series() {
     let mut points = |metric: &str, labels: &str| {
         let Some(row) = stored::job(&mut reader, "9") else { return Vec::new() };
         let key = (metric.to_owned(), labels.to_owned());
-        stored::samples(&mut reader, Of::Job(row.job_key)).remove(&key).map_or_else(Vec::new, |of| of.points)
+        stored::samples(&mut reader, SeriesScope::Job(row.job_key))
+            .remove(&key)
+            .map_or_else(Vec::new, |of| of.points)
     };
     let (step_0, task_3) = ("step=0", "step=0,task=3");
     wait_until("the task is sampled", || points("cpu.usage", task_3).len() > 3);
@@ -355,14 +357,14 @@ fn final_sample_is_taken_before_the_cgroups_are_removed() {
         wait_until("the store has all that the job used", || {
             let mut reader = env.reader();
             let Some(row) = stored::job(&mut reader, id) else { return false };
-            let samples = stored::samples(&mut reader, Of::Job(row.job_key));
+            let samples = stored::samples(&mut reader, SeriesScope::Job(row.job_key));
             let usage = samples.get(&("cpu.usage".to_owned(), String::new()));
             usage.and_then(|series| series.points.last()).is_some_and(|last| last.1 >= used_ns * 0.99)
         });
         drop((task, step));
         job.remove();
         let row = stored::wait_for_end(&env, id);
-        let samples = stored::samples(&mut env.reader(), Of::Job(row.job_key));
+        let samples = stored::samples(&mut env.reader(), SeriesScope::Job(row.job_key));
         assert!(samples.values().all(|series| series.points.len() >= 2), "{samples:?}");
     }
     agent.daemon.terminate();
@@ -379,7 +381,7 @@ fn final_sample_is_taken_while_the_supervisor_is_blocked() {
         let readings = || {
             let mut reader = env.reader();
             let Some(row) = stored::job(&mut reader, id) else { return 0 };
-            let samples = stored::samples(&mut reader, Of::Job(row.job_key));
+            let samples = stored::samples(&mut reader, SeriesScope::Job(row.job_key));
             samples.get(&("cpu.usage".to_owned(), String::new())).map_or(0, |series| series.points.len())
         };
         let job = cgroups.job_under(id, controller);

@@ -42,7 +42,7 @@ fn lease_takes_effect_at_once_and_expires() {
     let told = changes();
     let causes: Vec<_> = told.iter().map(|change| (change.cause.as_str(), change.new_period_us)).collect();
     assert_eq!(causes, [("baseline", Some(500_000)), ("lease", Some(5_000)), ("lease_end", Some(500_000))]);
-    assert_eq!(told[1].by_whom.as_deref(), Some("uid 64001"));
+    assert_eq!(told[1].actor.as_deref(), Some("uid 64001"));
     assert!(told[1].until_ns.unwrap() > told[1].time_ns);
     // An event that was counted before, during and after the lease has been counted all the time.
     let clock = scene.points("perf.task_clock");

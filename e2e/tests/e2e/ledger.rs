@@ -15,7 +15,7 @@ tests![ledger_balances_under_faults, ledger_balances_for_a_job_with_changing_cgr
 /// For each job and for the node there are as many rows as the ledger says, and each line adds up.
 fn assert_balanced(store: &Connection) {
     let wrong = "SELECT count(*) FROM ledger_balance
-         WHERE due <> missed + absent + dropped + skipped + rejected + apart + stored + unknown OR unknown < 0";
+         WHERE due <> missed + absent + dropped + skipped + rejected + quarantined + stored + unknown OR unknown < 0";
     assert_eq!(number(store, wrong), 0);
     let by_job = "SELECT count(*) FROM (
              SELECT coalesce(job_key, 0) AS job, sum(stored) AS stored FROM ledger_balance GROUP BY 1
@@ -32,7 +32,7 @@ const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 const BASELINE: [(&str, &str); 3] = [("memory.*", "1ms"), ("cpu.*", "1ms"), ("pids.*", "1ms")];
 
 /// The least that the configuration allows: full after a second or two.
-const OUTBOX: &str = "outbox = \"64KiB\"\n";
+const OUTBOX: &str = "outbox_bytes = \"64KiB\"\n";
 
 /// The one number that `sql` gives.
 fn number(store: &Connection, sql: &str) -> u64 {
@@ -94,7 +94,7 @@ fn ledger_balances_under_faults() {
     assert_eq!(ledger("taken"), agent.count("taken"));
     assert_eq!(ledger("missed"), agent.count("missed"));
     assert_eq!(ledger("dropped + skipped"), agent.count("dropped"));
-    assert_eq!(ledger("rejected + apart"), 0);
+    assert_eq!(ledger("rejected + quarantined"), 0);
     assert_eq!(ledger("stored"), count("SELECT count(*) FROM samples"));
     assert_eq!(count("SELECT sum(stored) FROM session"), count("SELECT count(*) FROM samples"));
     assert_eq!(
@@ -105,7 +105,7 @@ fn ledger_balances_under_faults() {
 
     // Of each job and source, and not only in all.
     let disagree = "SELECT count(*) FROM ledger_balance
-         WHERE due <> missed + absent + dropped + skipped + rejected + apart + stored OR taken <> due - missed - absent OR stored < 0";
+         WHERE due <> missed + absent + dropped + skipped + rejected + quarantined + stored OR taken <> due - missed - absent OR stored < 0";
     assert_eq!(count(disagree), 0);
     let by_job = "SELECT count(*) FROM job WHERE
              (SELECT sum(stored) FROM ledger_balance WHERE ledger_balance.job_key = job.job_key)
@@ -132,7 +132,7 @@ fn ledger_balances_under_faults() {
 fn ledger_balances_for_a_job_with_changing_cgroups_and_killed_agents() {
     require(&NEEDS);
     let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
-    let (running, endpoint) = collector_with(&env, "tcp://127.0.0.1:*", "silent_after = \"2s\"\n");
+    let (running, endpoint) = collector_with(&env, "tcp://127.0.0.1:*", "session_timeout = \"2s\"\n");
     let plan = Plan { collector: &endpoint, jobs: &[cgroups.pattern()], baseline: &BASELINE };
     let store = || Connection::open(env.path("store.db")).unwrap();
     let mut killed = Vec::new();

@@ -11,7 +11,7 @@ use polymeter_e2e::daemons::{Plan, ask, collector, configure};
 use polymeter_e2e::tests;
 use polymeter_e2e::workload::{Sleeper, Workload};
 use polymeter_e2e::{Need, TestEnvironment, oar, program, require, stored, wait_until};
-use polymeter_store::reader::Of;
+use polymeter_store::reader::SeriesScope;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 tests![
@@ -117,7 +117,7 @@ fn jobs_of_a_real_oar_are_tracked_to_their_end() {
     let env = TestEnvironment::new();
     let (collector, endpoint) = collector(&env, &env.endpoint());
     let configuration = format!(
-        "collector = \"{endpoint}\"\nsocket = \"{}\"\n[baseline]\n\"cpu.usage\" = \"1d\"\n\"memory.current\" = \"1d\"\n",
+        "collector = \"{endpoint}\"\ncontrol_socket = \"{}\"\n[baseline]\n\"cpu.usage\" = \"1d\"\n\"memory.current\" = \"1d\"\n",
         env.path("agent.sock").display()
     );
     fs::write(env.path("agent.toml"), configuration).unwrap();
@@ -129,7 +129,7 @@ fn jobs_of_a_real_oar_are_tracked_to_their_end() {
     for ((id, with_memory), (least, most)) in jobs.into_iter().zip(used) {
         let row = stored::wait_for_end(&env, id);
         assert_eq!((row.owner.as_deref(), row.owner_uid), (Some(oar::USER.0), Some(oar::USER.1)));
-        let samples = stored::samples(&mut env.reader(), Of::Job(row.job_key));
+        let samples = stored::samples(&mut env.reader(), SeriesScope::Job(row.job_key));
         let series = |metric: &str| samples.get(&(metric.to_owned(), String::new()));
         let last = series("cpu.usage").unwrap().points.last().unwrap().1;
         assert!((least..=most).contains(&last), "job {id}: {last} ns, not {least} to {most}");

@@ -11,7 +11,7 @@ use polymeter_e2e::daemons::{Agent, Daemon, Plan, collector, configure};
 use polymeter_e2e::tests;
 use polymeter_e2e::workload::{self, Sleeper};
 use polymeter_e2e::{Need, TestEnvironment, program, require, stored, wait_until};
-use polymeter_store::reader::{Of, PlanChangeRow};
+use polymeter_store::reader::{PlanChangeRow, SeriesScope};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -44,7 +44,7 @@ fn all_configuration_errors_are_reported_together() {
         (output.status.code(), self::text(&output.stderr))
     };
     let (status, said) = check(concat!(
-        "flush = \"soon\"\n",
+        "flush_interval = \"soon\"\n",
         "colector = \"tcp://127.0.0.1:7717\"\n",
         "jobs = [\"no/capture\"]\n",
         "\n",
@@ -114,7 +114,7 @@ impl Scene {
     fn times_us(&self, metric: &str) -> Vec<i64> {
         let mut reader = self.env.reader();
         let Some(job) = stored::job(&mut reader, "1") else { return Vec::new() };
-        let samples = stored::samples(&mut reader, Of::Job(job.job_key));
+        let samples = stored::samples(&mut reader, SeriesScope::Job(job.job_key));
         let series = samples.get(&(metric.to_owned(), String::new()));
         series.map(|series| series.points.iter().map(|point| point.0).collect()).unwrap_or_default()
     }
@@ -180,7 +180,7 @@ fn reloaded_period_takes_effect() {
     assert!(later().windows(2).all(|pair| pair[0] / LONG_US < pair[1] / LONG_US), "{:?}", later());
     // Events that were counted all the time go on counting.
     let job = stored::job(&mut scene.env.reader(), "1").unwrap();
-    let samples = stored::samples(&mut scene.env.reader(), Of::Job(job.job_key));
+    let samples = stored::samples(&mut scene.env.reader(), SeriesScope::Job(job.job_key));
     if let Some(clock) = samples.get(&("perf.task_clock".to_owned(), String::new())) {
         assert!(clock.points.windows(2).all(|pair| pair[0].1 <= pair[1].1), "{clock:?}");
     }

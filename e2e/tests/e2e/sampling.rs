@@ -12,7 +12,7 @@ use polymeter_e2e::tests;
 use polymeter_e2e::workload::{Sleeper, Workload};
 use polymeter_e2e::{Need, TestEnvironment, pause, require, skip, wait_until};
 use polymeter_proto::ledger::Tally;
-use polymeter_store::reader::Of;
+use polymeter_store::reader::SeriesScope;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::json;
@@ -81,7 +81,7 @@ fn values(env: impl Fn() -> TestEnvironment) {
     drop(workload);
     job.remove();
     let ended = stored::wait_for_end(&env, "1");
-    let samples = stored::samples(&mut env.reader(), Of::Job(ended.job_key));
+    let samples = stored::samples(&mut env.reader(), SeriesScope::Job(ended.job_key));
     assert_between(&samples, &snapshots);
     agent.daemon.terminate();
     collector.terminate();
@@ -91,7 +91,7 @@ fn values(env: impl Fn() -> TestEnvironment) {
 fn newest(env: &TestEnvironment, job: &str, metric: &str) -> (i64, f64) {
     let mut reader = env.reader();
     let Some(job) = stored::job(&mut reader, job) else { return (0, 0.0) };
-    let samples = stored::samples(&mut reader, Of::Job(job.job_key));
+    let samples = stored::samples(&mut reader, SeriesScope::Job(job.job_key));
     samples
         .get(&(metric.to_owned(), String::new()))
         .and_then(|series| series.points.last().copied())
@@ -139,7 +139,7 @@ fn stands_still(env: &TestEnvironment, job: &polymeter_e2e::cgroup::Job) {
 fn last_values(env: &TestEnvironment, job: &str, before_us: i64) -> BTreeMap<Key, (i64, f64)> {
     let mut reader = env.reader();
     let job = stored::job(&mut reader, job).unwrap();
-    let samples = stored::samples(&mut reader, Of::Job(job.job_key));
+    let samples = stored::samples(&mut reader, SeriesScope::Job(job.job_key));
     let of_files = samples.into_iter().filter(|((metric, _), _)| !metric.starts_with("perf."));
     of_files
         .filter_map(|(key, series)| {
@@ -177,7 +177,7 @@ fn every_deadline_is_stored_or_counted() {
     assert_eq!(agent.ask(&json!({"verb": "unregister", "job": "1"}))["answer"], "done");
     let ended = stored::wait_for_end(&env, "1");
     let mut reader = env.reader();
-    let samples = stored::samples(&mut reader, Of::Job(ended.job_key));
+    let samples = stored::samples(&mut reader, SeriesScope::Job(ended.job_key));
     let ledger = stored::ledger(&mut reader, Some(ended.job_key));
     for (metric, period_us, source) in METRES {
         let times: Vec<i64> =
@@ -249,7 +249,7 @@ fn removed_job_does_not_disturb_others() {
     assert!(agent.daemon.runs());
     assert_eq!(agent.jobs(), ["stays"]);
     let mut reader = env.reader();
-    let samples = stored::samples(&mut reader, Of::Job(gone.job_key));
+    let samples = stored::samples(&mut reader, SeriesScope::Job(gone.job_key));
     let last_us =
         samples.values().filter_map(|series| series.points.last()).map(|point| point.0).max().unwrap();
     assert!(last_us <= gone_us, "a sample of {last_us} after the end at {gone_us}");
@@ -350,7 +350,7 @@ fn ended_jobs_leave_no_resources() {
     });
     for number in 0..JOBS {
         let ended = stored::wait_for_end(&env, &number.to_string());
-        let samples = stored::samples(&mut env.reader(), Of::Job(ended.job_key));
+        let samples = stored::samples(&mut env.reader(), SeriesScope::Job(ended.job_key));
         for metric in ["memory.current", "pids.current", "cpu.usage", "perf.page_faults"] {
             let series = samples.get(&(metric.to_owned(), String::new()));
             assert!(series.is_some_and(|series| !series.points.is_empty()), "job {number} has no {metric}");

@@ -10,7 +10,7 @@ use polymeter_e2e::daemons::{Daemon, keygen};
 use polymeter_e2e::tests;
 use polymeter_e2e::{TestEnvironment, program, stored, wait_until};
 use polymeter_proto::key::{KeyPair, PublicKey};
-use polymeter_store::reader::Of;
+use polymeter_store::reader::SeriesScope;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -56,7 +56,7 @@ impl Fort {
     fn collector(&mut self, keys: bool, more: &str) -> Daemon {
         let place = |name: &str| self.env.path(name).display().to_string();
         let mut text = format!(
-            "listen = \"tcp://127.0.0.1:*\"\nmetrics = \"127.0.0.1:0\"\nstore = \"{}\"\ncommit_interval = \"20ms\"\n{more}\n",
+            "listen = \"tcp://127.0.0.1:*\"\nmetrics_listen = \"127.0.0.1:0\"\nstore = \"{}\"\ncommit_interval = \"20ms\"\n{more}\n",
             self.env.store()
         );
         if keys {
@@ -80,7 +80,7 @@ impl Fort {
     fn agent(&self, node: &str, keys: Keys<'_>) -> Daemon {
         let place = |name: String| self.env.path(&name).display().to_string();
         let mut text = format!(
-            "node = \"{node}\"\ncollector = \"{}\"\nflush = \"50ms\"\nsocket = \"off\"\n",
+            "node = \"{node}\"\ncollector = \"{}\"\nflush_interval = \"50ms\"\ncontrol_socket = \"off\"\n",
             self.endpoint
         );
         if let Keys::Pair(own, collector) = keys {
@@ -103,7 +103,7 @@ impl Fort {
 
     /// How many samples of a node are stored.
     fn stored(&self, node: &str) -> usize {
-        let samples = stored::samples(&mut self.env.reader(), Of::Node(node));
+        let samples = stored::samples(&mut self.env.reader(), SeriesScope::Node(node));
         samples.values().map(|series| series.points.len()).sum()
     }
 

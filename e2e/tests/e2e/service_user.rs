@@ -67,7 +67,7 @@ impl Machine {
         fs::copy(place("n1.pub"), self.env.path("agents.d/n1.pub")).unwrap();
         fs::create_dir(self.env.path("data")).unwrap();
         let agent = format!(
-            "collector = \"{}\"\nsocket = \"{}\"\nkey = \"{}\"\ncollector_key = \"{}\"\n",
+            "collector = \"{}\"\ncontrol_socket = \"{}\"\nkey = \"{}\"\ncollector_key = \"{}\"\n",
             self.env.endpoint(),
             place("run/agent.sock"),
             place("n1.key"),

@@ -12,7 +12,7 @@ use polymeter_e2e::slurm::{Cluster, USER};
 use polymeter_e2e::stored::{self, Key, Series};
 use polymeter_e2e::tests;
 use polymeter_e2e::{Need, TestEnvironment, now_us, require, wait_until};
-use polymeter_store::reader::{JobRow, Of};
+use polymeter_store::reader::{JobRow, SeriesScope};
 use rusqlite::Connection;
 
 tests![
@@ -43,7 +43,8 @@ impl Scene {
         let door = format!("control_socket = \"{}\"\n", socket.display());
         let (collector, endpoint) = collector_with(&env, &env.endpoint(), &door);
         let configure = |node: &str, _: &Path| {
-            let mut text = format!("node = \"{node}\"\ncollector = \"{endpoint}\"\nflush = \"50ms\"\n");
+            let mut text =
+                format!("node = \"{node}\"\ncollector = \"{endpoint}\"\nflush_interval = \"50ms\"\n");
             // Both nodes are this machine, on which each has its own cgroups.
             write!(text, "jobs = [\"slurm_{node}/uid_{{uid}}/job_{{job}}\"]\n{BASELINE}").unwrap();
             text
@@ -55,7 +56,7 @@ impl Scene {
     fn samples(&self, row: &JobRow) -> BTreeMap<Key, Series> {
         let mut reader = self.env.reader();
         let mut all: BTreeMap<Key, Series> = BTreeMap::new();
-        let series = reader.series(Of::Job(row.job_key)).unwrap();
+        let series = reader.series(SeriesScope::Job(row.job_key)).unwrap();
         for series in series.into_iter().filter(|series| series.labels.is_empty()) {
             let points = reader.points(series.series_id, i64::MIN..i64::MAX).unwrap();
             let points = points.into_iter().map(|(time_ns, value)| (time_ns / 1000, value)).collect();
@@ -66,7 +67,7 @@ impl Scene {
 
     /// The steps of a job that were seen, with their nodes.
     fn steps(&self, row: &JobRow) -> BTreeSet<(String, String)> {
-        let series = self.env.reader().series(Of::Job(row.job_key)).unwrap();
+        let series = self.env.reader().series(SeriesScope::Job(row.job_key)).unwrap();
         let steps = series.into_iter().filter(|series| !series.labels.is_empty());
         steps.map(|series| (series.labels.to_string(), series.node)).collect()
     }

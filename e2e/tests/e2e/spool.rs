@@ -39,7 +39,7 @@ impl Scene {
 
 fn start(env: &TestEnvironment, cgroups: &TestCgroups) -> Agent {
     let plan = Plan { collector: &env.endpoint(), jobs: &[cgroups.pattern()], baseline: &BASELINE };
-    let keys = format!("outbox = \"64KiB\"\nspool = \"{}\"\n", env.path("spool").display());
+    let keys = format!("outbox_bytes = \"64KiB\"\nspool = \"{}\"\n", env.path("spool").display());
     Agent::start_with(env, &plan, &keys, "")
 }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::series::SessionId;
-use polymeter_store::accepted::{Accepted, Account as Line, LossReason, MissingFrames, check_gaps};
+use polymeter_store::accepted::{Accepted, LedgerLine as Line, LossReason, MissingFrames, check_gaps};
 
 /// A source: its session, the handle and the id of its job, its name.
 pub(crate) type Source = (SessionId, Option<(u32, String)>, String);
@@ -86,7 +86,7 @@ impl Store {
             (session, job, line.source.as_str().to_owned())
         };
         for samples in &frame.samples {
-            let account = self.ledger.entry(source(&samples.account)).or_default();
+            let account = self.ledger.entry(source(&samples.line)).or_default();
             account.stored += samples.values.len() as u64;
         }
         for loss in &frame.losses {
@@ -95,7 +95,7 @@ impl Store {
                 continue;
             }
             *self.lost.entry(session).or_default() += loss.samples;
-            let account = loss.account.as_ref().expect("an honest agent says whose samples are lost");
+            let account = loss.line.as_ref().expect("an honest agent says whose samples are lost");
             self.ledger.entry(source(account)).or_default().lost += loss.samples;
         }
         for (account, tally) in &frame.tallies {

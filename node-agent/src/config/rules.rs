@@ -1,103 +1,98 @@
-//! What a configuration lists: wishes for metrics, and where jobs are.
-
-use std::fmt;
+//! Lists of a configuration: the rules of a plan, and the patterns of jobs' cgroups.
 
 use polymeter_proto::catalogue::{self, Definition, Scope};
 use polymeter_proto::name::Selector;
+use polymeter_service::document::{Reporter, Section, Span};
 
-use super::document::{Reporter, Section, Span};
 use crate::cgroups::Pattern;
 use crate::plan::{Layer, Rule};
 
-/// The most patterns of job cgroups; each costs a walk.
-const PATTERNS: usize = 64;
-/// Patterns of job cgroups, each of them once.
+/// The most patterns of jobs' cgroups; each costs a walk over the hierarchies.
+const PATTERNS_MAX: usize = 64;
+
+/// Parses the patterns of jobs' cgroups, each of which may be listed once.
 pub(super) fn patterns(texts: Vec<(String, Span)>, reporter: &mut Reporter<'_>) -> Vec<Pattern> {
-    if let Some((_, span)) = texts.get(PATTERNS) {
-        reporter.fault(span, format!("`jobs`: at most {PATTERNS} patterns"));
+    if let Some((_, span)) = texts.get(PATTERNS_MAX) {
+        reporter.fault(span, format_args!("`jobs`: expected at most {PATTERNS_MAX} patterns"));
     }
     let mut patterns = Vec::new();
-    for (text, span) in texts.into_iter().take(PATTERNS) {
+    for (text, span) in texts.into_iter().take(PATTERNS_MAX) {
         match text.parse::<Pattern>() {
             Ok(pattern) if patterns.contains(&pattern) => {
-                reporter.fault(&span, format!("`jobs`: `{}` stands twice", pattern.as_str()));
+                reporter.fault(&span, format_args!("`jobs`: `{}` is listed twice", pattern.as_str()));
             }
             Ok(pattern) => patterns.push(pattern),
-            Err(error) => reporter.fault(&span, format!("`jobs`: {error}")),
+            Err(error) => reporter.fault(&span, format_args!("`jobs`: {error}")),
         }
     }
     patterns
 }
 
-/// A table of selectors and periods.
+/// Parses a table of selectors and periods.
 pub(super) fn layer(
     section: Section<'_>,
-    rule: fn(&str, &str) -> Result<Rule, RuleError>,
+    rule: fn(&str, &str) -> Result<Rule, InvalidRule>,
     reporter: &mut Reporter<'_>,
 ) -> Layer {
     let mut rules: Vec<Rule> = Vec::new();
-    for (key, value) in section.drain() {
+    for (key, value) in section.into_entries() {
         let Some(text) = value.get_ref().as_str() else {
             let expected = "a period is a string in quotes, such as \"10ms\", or \"off\"";
-            reporter.fault(&value.span(), format!("`{}`: {expected}", key.get_ref()));
+            reporter.fault(&value.span(), format_args!("`{}`: {expected}", key.get_ref()));
             continue;
         };
         match rule(key.get_ref(), text) {
             Ok(rule) => rules.push(rule),
-            Err(RuleError::Selector(error)) => reporter.fault(&key.span(), error),
-            Err(RuleError::Period(error)) => reporter.fault(&value.span(), error),
+            Err(InvalidRule::Selector(error)) => reporter.fault(&key.span(), error),
+            Err(InvalidRule::Period(error)) => reporter.fault(&value.span(), error),
         }
     }
     Layer::new(rules)
 }
 
-/// The wish for a metric of each part of a job, of which only the files of cgroups are read.
-pub(super) fn part_rule(selector: &str, period: &str) -> Result<Rule, RuleError> {
+/// Parses a rule for steps or tasks, of which only the files of cgroups are read.
+pub(super) fn cgroup_rule(selector: &str, period: &str) -> Result<Rule, InvalidRule> {
     let rule = rule(selector, period)?;
     let is_of_cgroup =
         |definition: &Definition| definition.metric.scope == Scope::Job && definition.is_of_file();
     if catalogue::select(&rule.selector).iter().any(is_of_cgroup) {
         return Ok(rule);
     }
-    let error = format!("`{selector}` is in no file of a cgroup, and parts of jobs have nothing else");
-    Err(RuleError::Selector(error))
+    let error = format!(
+        "`{selector}` is not available for steps and tasks: only metrics that are read from files of cgroups are"
+    );
+    Err(InvalidRule::Selector(error))
 }
 
-/// What is wrong with a wish.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RuleError {
-    /// It names no metric.
+/// An invalid rule of a plan.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidRule {
+    /// The selector selects no metric.
+    #[error("{0}")]
     Selector(String),
-    /// It has no period.
+    /// The period is none.
+    #[error("{0}")]
     Period(String),
 }
 
-impl fmt::Display for RuleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Selector(error) | Self::Period(error) => f.write_str(error),
-        }
-    }
-}
-
-/// The wish for the metrics of `selector` at `period`, which may be `off`.
+/// Parses the rule that samples the metrics of `selector` at `period`, which may be `off`.
 ///
 /// # Errors
-/// When the selector chooses no metric of the catalogue, with the nearest name, or the period is none.
-pub fn rule(selector: &str, period: &str) -> Result<Rule, RuleError> {
+/// When the selector selects no metric of the catalogue, with the nearest name; or when the period is invalid.
+pub fn rule(selector: &str, period: &str) -> Result<Rule, InvalidRule> {
     let parsed: Selector = selector
         .parse()
-        .map_err(|error| RuleError::Selector(format!("`{selector}` selects nothing: {error}")))?;
+        .map_err(|error| InvalidRule::Selector(format!("invalid selector `{selector}`: {error}")))?;
     if catalogue::select(&parsed).is_empty() {
-        let meant = catalogue::nearest(selector).map_or_else(
-            || "`polymeter metrics` lists them all".to_owned(),
+        let hint = catalogue::nearest(selector).map_or_else(
+            || "`polymeter metrics` lists all metrics".to_owned(),
             |name| format!("did you mean `{name}`?"),
         );
-        return Err(RuleError::Selector(format!("no metric is called `{selector}`; {meant}")));
+        return Err(InvalidRule::Selector(format!("unknown metric `{selector}`; {hint}")));
     }
     let period = match period {
         "off" => None,
-        text => Some(text.parse().map_err(|error| RuleError::Period(format!("`{selector}`: {error}")))?),
+        text => Some(text.parse().map_err(|error| InvalidRule::Period(format!("`{selector}`: {error}")))?),
     };
     Ok(Rule { selector: parsed, period })
 }

@@ -1,10 +1,13 @@
-//! What single values mean.
+//! Parsers of single values.
 
 use std::path::PathBuf;
 
-use super::Look;
+use super::model::JobVisibility;
 
-/// A ZeroMQ endpoint of a kind that reaches a collector.
+/// The size of outbox and spool that can be configured, in bytes.
+const SIZE_BYTES: std::ops::RangeInclusive<usize> = 64 << 10..=64 << 30;
+
+/// Parses a ZeroMQ endpoint of a kind that can reach a collector.
 ///
 /// # Errors
 /// When it is of another kind, or has no address.
@@ -12,9 +15,9 @@ pub fn endpoint(text: &str) -> Result<String, String> {
     let address = ["tcp://", "ipc://", "inproc://"].iter().find_map(|scheme| text.strip_prefix(scheme));
     let has_port = || text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     match address {
-        None | Some("") => Err(format!("`{text}` is no endpoint: write tcp://HOST:PORT or ipc:///PATH")),
+        None | Some("") => Err(format!("invalid endpoint `{text}`: expected tcp://HOST:PORT or ipc:///PATH")),
         Some(_) if text.starts_with("tcp://") && !has_port() => {
-            Err(format!("`{text}` has no port: write tcp://HOST:PORT"))
+            Err(format!("invalid endpoint `{text}`: the port is missing; write tcp://HOST:PORT"))
         }
         Some(_) => Ok(text.to_owned()),
     }
@@ -22,34 +25,57 @@ pub fn endpoint(text: &str) -> Result<String, String> {
 
 pub(super) fn absolute(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
-    if path.is_absolute() { Ok(path) } else { Err(format!("`{text}` is no absolute path")) }
+    if path.is_absolute() { Ok(path) } else { Err(format!("expected an absolute path, found `{text}`")) }
 }
 
-pub(super) fn socket(text: &str) -> Result<Option<PathBuf>, String> {
+/// Parses an absolute path, or `off`.
+pub(super) fn path_or_off(text: &str) -> Result<Option<PathBuf>, String> {
     if text == "off" { Ok(None) } else { absolute(text).map(Some) }
 }
 
-pub(super) fn look(text: &str) -> Result<Look, String> {
+pub(super) fn visibility(text: &str) -> Result<JobVisibility, String> {
     match text {
-        "own" => Ok(Look::Own),
-        "all" => Ok(Look::All),
-        _ => Err(format!("`{text}` is neither \"own\" nor \"all\"")),
+        "own" => Ok(JobVisibility::Own),
+        "all" => Ok(JobVisibility::All),
+        _ => Err(format!("unknown visibility `{text}`: expected \"own\" or \"all\"")),
     }
 }
 
-/// A number of bytes: `64MiB`.
+/// Parses a number of bytes: `64MiB`.
 pub(super) fn bytes(text: &str) -> Result<usize, String> {
-    let refuse =
-        || format!("`{text}` is no size: write a whole number and one of KiB, MiB, GiB, from 64KiB to 64GiB");
+    let invalid =
+        || format!("invalid size `{text}`: expected a whole number of KiB, MiB or GiB, from 64KiB to 64GiB");
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at_checked(digits).ok_or_else(refuse)?;
+    let (number, unit) = text.split_at_checked(digits).ok_or_else(invalid)?;
     let shift = match unit {
         "KiB" => 10,
         "MiB" => 20,
         "GiB" => 30,
-        _ => return Err(refuse()),
+        _ => return Err(invalid()),
     };
-    let bytes =
-        number.parse::<usize>().ok().and_then(|number| number.checked_mul(1 << shift)).ok_or_else(refuse)?;
-    if (64 << 10..=64 << 30).contains(&bytes) { Ok(bytes) } else { Err(refuse()) }
+    let bytes = number.parse::<usize>().ok().and_then(|number| number.checked_mul(1 << shift));
+    bytes.filter(|bytes| SIZE_BYTES.contains(bytes)).ok_or_else(invalid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_a_unit_and_bounds() {
+        assert_eq!((bytes("64KiB"), bytes("64GiB")), (Ok(64 << 10), Ok(64 << 30)));
+        for wrong in ["", "64", "64kB", "63KiB", "65GiB", "-1MiB", "1.5GiB", "99999999999999999999GiB"] {
+            assert!(bytes(wrong).unwrap_err().contains("64KiB to 64GiB"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn endpoints_have_a_scheme_and_an_address() {
+        for valid in ["tcp://10.0.0.1:7717", "tcp://[::1]:7717", "ipc:///run/c", "inproc://x"] {
+            assert_eq!(endpoint(valid).as_deref(), Ok(valid));
+        }
+        for invalid in ["", "here", "tcp://", "tcp://host", "tcp://host:x", "ipc://", "http://x:1"] {
+            assert!(endpoint(invalid).is_err(), "{invalid}");
+        }
+    }
 }

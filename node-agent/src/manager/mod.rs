@@ -173,7 +173,8 @@ impl Manager {
         feeling.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut showing = tokio::time::interval(SHOW_EVERY);
         showing.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut rescan = tokio::time::interval(Duration::from_micros(self.config.rescan.as_micros()));
+        let mut rescan =
+            tokio::time::interval(Duration::from_micros(self.config.rescan_interval.as_micros()));
         rescan.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             // Before anything else that there is to do: a job's cgroups are gone some milliseconds after its end.
@@ -185,7 +186,7 @@ impl Manager {
                     Some(ManagerRequest::Reload(config)) => {
                         self.reload(*config).await;
                         watched = changes_of(&self.discovery);
-                        rescan = tokio::time::interval(Duration::from_micros(self.config.rescan.as_micros()));
+                        rescan = tokio::time::interval(Duration::from_micros(self.config.rescan_interval.as_micros()));
                     }
                     Some(request) => self.answer(request).await,
                 },
@@ -419,7 +420,7 @@ fn discovery_of(config: &Config, mounts: &Mounts) -> Discovery {
     if let Some(error) = error {
         log::warning(&format!(
             "no inotify ({error}): jobs are found by the rescan every {} only",
-            config.rescan
+            config.rescan_interval
         ));
     }
     discovery

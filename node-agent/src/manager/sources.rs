@@ -61,7 +61,7 @@ impl Manager {
         SourceFactory {
             mounts: &self.mounts,
             cpus: &self.cpus,
-            perf_descriptors: self.config.perf_descriptors.min(self.capacity.spare()),
+            perf_descriptors: self.config.perf_fd_limit.min(self.capacity.spare()),
             first_perf_group: followed.perf.groups,
             step: None,
         }

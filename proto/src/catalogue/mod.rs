@@ -1,7 +1,7 @@
 //! Every metric, declared once, as data: its name, unit, kind, help, and its origins.
 //!
-//! Documents (`docs/metrics.md`), ids, units in the database and the agent's sources follow from these tables. A new table is a
-//! file in `tables/` and a line of [`tables::ALL`].
+//! Documents (`docs/reference/metrics.md`), ids, units in the database and the agent's sources follow from these tables. A new
+//! table is a file in `tables/` and a line of [`tables::ALL`].
 
 mod metric;
 mod origin;

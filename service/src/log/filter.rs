@@ -27,6 +27,8 @@ pub struct Filter {
     text: String,
 }
 
+impl Eq for Filter {}
+
 /// A text that is no log filter.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown log level `{word}`: expected off, error, warn, info, debug or trace{hint}")]

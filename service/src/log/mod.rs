@@ -112,6 +112,11 @@ pub fn filter_of_environment() -> Result<Option<Filter>, InvalidFilter> {
     text.map(|text| text.parse()).transpose()
 }
 
+/// The filter in force: the command line's, else that of `POLYMETER_LOG`, else the configuration's.
+pub fn resolve_filter(command_line: Option<&Filter>, configuration: Filter) -> Filter {
+    command_line.cloned().or_else(|| filter_of_environment().ok().flatten()).unwrap_or(configuration)
+}
+
 /// An error with all its causes, the outermost first.
 pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());

@@ -41,7 +41,7 @@ pub(crate) fn nothing_twice(ended: &mut Ended) {
 /// that was killed, and of no other, it is noted that its end is unknown, for the job and for the node.
 pub(crate) fn ledger_is_whole(ended: &mut Ended) {
     let wrong = "SELECT * FROM ledger_balance
-        WHERE due <> taken + missed + absent OR stored <> taken OR dropped + skipped + rejected + apart + unknown <> 0";
+        WHERE due <> taken + missed + absent OR stored <> taken OR dropped + skipped + rejected + quarantined + unknown <> 0";
     ended.must_be_empty("the ledger does not add up", wrong);
     let killed = list(ended.dead.iter().filter(|(_, left)| left.killed).map(|(session, _)| session));
     let gaps = format!(

@@ -1,23 +1,22 @@
-//! Where the configuration says that the keys are.
+//! The keys `key` and `collector_key`.
 
-use super::absolute;
-use super::document::{Reporter, Section};
+use polymeter_service::document::{Reporter, Section};
+
+use super::values::absolute;
 use crate::keys::{CollectorKey, KeyFiles};
 
 /// Takes `key` and `collector_key`: both or neither, since one alone encrypts nothing.
-pub(super) fn take(top: &mut Section<'_>, reporter: &mut Reporter<'_>) -> Option<KeyFiles> {
-    let alone = match (top.place("key"), top.place("collector_key")) {
-        (Some(place), None) => {
-            Some((place, "`key`: `collector_key` is wanted with it, the collector's public key"))
-        }
-        (None, Some(place)) => Some((place, "`collector_key`: `key` is wanted with it, the agent's own key")),
+pub(super) fn take(root: &mut Section<'_>, reporter: &mut Reporter<'_>) -> Option<KeyFiles> {
+    let alone = match (root.span("key"), root.span("collector_key")) {
+        (Some(span), None) => Some((span, "`key`: requires `collector_key`, the collector's public key")),
+        (None, Some(span)) => Some((span, "`collector_key`: requires `key`, the agent's own key file")),
         (None, None) | (Some(_), Some(_)) => None,
     };
-    if let Some((place, message)) = alone {
-        reporter.fault(&place, message);
+    if let Some((span, message)) = alone {
+        reporter.fault(&span, message);
     }
-    let key = top.parse("key", reporter, absolute);
-    let collector = top.parse("collector_key", reporter, CollectorKey::parse);
+    let key = root.parse("key", reporter, absolute);
+    let collector = root.parse("collector_key", reporter, CollectorKey::parse);
     Some(KeyFiles { key: key?, collector: collector? })
 }
 
@@ -25,7 +24,7 @@ pub(super) fn take(top: &mut Section<'_>, reporter: &mut Reporter<'_>) -> Option
 mod tests {
     use std::path::Path;
 
-    use super::super::Config;
+    use super::super::model::Config;
     use super::*;
 
     const KEY: &str = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7";
@@ -36,16 +35,16 @@ mod tests {
     }
 
     #[test]
-    fn both_keys_or_neither() {
+    fn requires_both_keys_or_neither() {
         assert_eq!(parse(""), Ok(None));
         let files = |collector| Ok(Some(KeyFiles { key: "/k".into(), collector }));
         let inline = parse(&format!("key = '/k'\ncollector_key = '{KEY}'\n"));
         assert_eq!(inline, files(CollectorKey::Key(KEY.parse().unwrap())));
         assert_eq!(parse("key = '/k'\ncollector_key = '/c'\n"), files(CollectorKey::File("/c".into())));
         let alone = parse("\nkey = '/k'\n").unwrap_err();
-        assert!(alone.starts_with("agent.toml:2: `key`: `collector_key`"), "{alone}");
+        assert!(alone.starts_with("agent.toml:2: `key`: requires `collector_key`"), "{alone}");
         let alone = parse("collector_key = '/c'\n").unwrap_err();
-        assert!(alone.starts_with("agent.toml:1: `collector_key`: `key`"), "{alone}");
+        assert!(alone.starts_with("agent.toml:1: `collector_key`: requires `key`"), "{alone}");
         let wrong = parse("key = 'k'\ncollector_key = 'c'\n").unwrap_err();
         assert_eq!(wrong.lines().count(), 2, "{wrong}");
         assert!(wrong.contains("absolute path") && wrong.contains("40 characters"), "{wrong}");

@@ -1,1 +1,0 @@
--- Version 2 changes nothing of the partitions.

@@ -1,1 +1,0 @@
--- Version 3 changes nothing of the partitions.

@@ -1,1 +1,0 @@
--- Version 4 changes nothing of the partitions.

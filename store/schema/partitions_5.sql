@@ -1,1 +1,0 @@
--- Version 5 changes nothing of the partitions but the type of a column, which postgres_5.sql does.
