@@ -1,4 +1,4 @@
-//! `polymeter metrics`: the catalogue, for people, for programs and for `docs/reference/metrics.md`; or what of it a job has.
+//! `polymeter metrics`: the catalogue as a table, as JSON and as `docs/reference/metrics.md`; or the part of it that a job has.
 
 use polymeter_proto::catalogue::perf::Event;
 use polymeter_proto::catalogue::{self, Cell, Field, Hierarchy, Metric, Origin, Row, Scope, TextFile};
@@ -57,7 +57,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn text(metrics: &[&Metric]) -> String {
-    let head = ["METRIC", "UNIT", "KIND", "GRANULARITY", "WHAT IT IS"].map(str::to_owned).to_vec();
+    let head = ["METRIC", "UNIT", "KIND", "GRANULARITY", "DESCRIPTION"].map(str::to_owned).to_vec();
     let row = |metric: &&Metric| {
         vec![
             metric.name.to_owned(),
@@ -160,15 +160,14 @@ fn origin(origin: &Origin) -> String {
     match origin {
         Origin::Text { file, field } => place(file, field),
         Origin::Perf(event) => perf(*event),
-        Origin::Processes(_) => "sum over `/proc/PID/stat` and `io`".to_owned(),
-        Origin::CgroupProcesses(_) => "else sum over `/proc/PID/io`".to_owned(),
-        Origin::Agent(_) => "the agent".to_owned(),
+        Origin::Source(field) => field.place.to_owned(),
     }
 }
 
 fn place(file: &TextFile, field: &Field) -> String {
     let path = match file.hierarchy {
         Hierarchy::Proc => format!("`/proc/{}`", file.path),
+        Hierarchy::Sys => format!("`/sys/{}`", file.path),
         Hierarchy::V1(_) | Hierarchy::V2 => format!("`{}`", file.path),
     };
     let row = match field.row {
@@ -183,7 +182,7 @@ fn place(file: &TextFile, field: &Field) -> String {
         Cell::Word(word) if word > 1 => format!(" word {}", word + 1),
         Cell::Word(_) => String::new(),
     };
-    let sum = if file.counts_apart { ", sum over it and all below" } else { "" };
+    let sum = if file.is_local { ", sum over it and all below" } else { "" };
     format!("{path}{row}{cell}{sum}")
 }
 

@@ -10,7 +10,6 @@ mod series;
 mod text;
 pub(crate) mod units;
 
-use polymeter_proto::catalogue::edit_distance;
 use polymeter_store::StoreUrl;
 use polymeter_store::reader::{JobRow, Reader};
 
@@ -92,7 +91,7 @@ fn near<'a>(wanted: &str, ids: impl Iterator<Item = &'a str>) -> Vec<String> {
     let far = wanted.chars().count() / NEAR_PART + 1;
     let mut found: Vec<(usize, &str)> = Vec::new();
     for id in ids {
-        let distance = edit_distance(wanted, id);
+        let distance = strsim::levenshtein(wanted, id);
         if distance <= far && found.iter().all(|(_, known)| *known != id) {
             found.push((distance, id));
         }
