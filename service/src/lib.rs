@@ -10,5 +10,6 @@ pub mod log;
 pub mod log_throttle;
 pub mod printable;
 pub mod suggest;
+pub mod svg;
 pub mod token_bucket;
 pub mod users;
