@@ -260,7 +260,12 @@ fn agent_without_keys_is_refused() {
 }
 
 fn agent_with_keys_refuses_a_collector_without() {
-    must_stay_out(false, Keys::Pair("n1", "collector"), "mechanism", ("the peer has a key, and this collector has none", "has no keys"));
+    must_stay_out(
+        false,
+        Keys::Pair("n1", "collector"),
+        "mechanism",
+        ("the peer has a key, and this collector has none", "has no keys"),
+    );
 }
 
 fn agent_refuses_a_wrong_collector_key() {
