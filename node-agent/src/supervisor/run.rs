@@ -261,7 +261,8 @@ impl Supervisor {
                     }
                 }
                 Notice::Recovered(id) => {
-                    if let Some(name) = self.target_of(id).and_then(|target| target.sources.set_recovered(id)) {
+                    if let Some(name) = self.target_of(id).and_then(|target| target.sources.set_recovered(id))
+                    {
                         info!("the read of {name} has returned: it is sampled again");
                     }
                 }
