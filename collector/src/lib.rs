@@ -55,20 +55,20 @@ use crate::receiver::Receiver;
 use crate::settings::SharedSettings;
 use crate::stop::Stop;
 use crate::writer::{Ways, Writer};
-use polymeter_store::{Choice, Store, StoreError, Upkeep, Way};
+use polymeter_store::{Maintenance, OpenOptions, Store, StoreError, WriteMode};
 
 /// A collector at work, until [`Collector::stop`].
 #[derive(Debug)]
 pub struct Collector {
     endpoint: String,
     doors: Vec<String>,
-    choice: Choice,
+    write_mode: WriteMode,
     clock: Clock,
     stop: Stop,
     waker: Waker,
     receiver: JoinHandle<u64>,
     writers: Vec<JoinHandle<Totals>>,
-    upkeep: Option<Upkeep>,
+    maintenance: Option<Maintenance>,
     control: Option<Control>,
     /// Let go after the receiver, whose socket it guards.
     gate: Option<Gate>,
@@ -170,19 +170,20 @@ impl Collector {
         let (clock, stop) = (Clock::start(), Stop::default());
         let pair = config.keys.as_ref().map(KeyFiles::read).transpose().map_err(StartError::Keys)?;
         let stores = open_stores(config)?;
-        let choice =
-            stores.first().map(Store::choice).unwrap_or(Choice { way: Way::Sqlite, why: String::new() });
+        let write_mode = stores.first().map_or_else(|| WriteMode { name: "none", reason: String::new() }, |store| store.write_mode().clone());
         let open = Open::doors(&config.control).map_err(StartError::Control)?;
         let doors = open.places();
         let waker = Waker::new().map_err(StartError::Machine)?;
         let (answer_sender, answers) = inbox::answers(waker.clone());
         let (inboxes, outlets): (Vec<_>, Vec<_>) = stores.iter().map(|_| inbox::inbox(waker.clone())).unzip();
         let depths = inboxes.iter().map(inbox::InboxSender::depth).collect();
-        let metrics = Arc::new(Metrics::new(choice.to_string(), depths));
+        let metrics = Arc::new(Metrics::new(write_mode.to_string(), depths));
         // In this order, since what is named last is let go first if something fails below.
         let Listening { gate, admission, endpoint, socket } =
             listen(config, context, pair.as_ref(), (&metrics, clock))?;
-        let upkeep = Upkeep::start(&config.store, choice.way)
+        let maintenance = config
+            .store
+            .start_maintenance()
             .map_err(|source| StartError::Store { store: config.store.to_string(), source })?;
         let server = config.metrics.map(|address| metrics::Server::start(address, Arc::clone(&metrics)));
         let server = server.transpose()?;
@@ -222,13 +223,13 @@ impl Collector {
         Ok(Self {
             endpoint,
             doors,
-            choice,
+            write_mode,
             clock,
             stop,
             waker,
             receiver,
             writers,
-            upkeep,
+            maintenance,
             control,
             gate,
             metrics: server,
@@ -253,8 +254,8 @@ impl Collector {
     }
 
     /// How samples are written, and why.
-    pub const fn choice(&self) -> &Choice {
-        &self.choice
+    pub const fn write_mode(&self) -> &WriteMode {
+        &self.write_mode
     }
 
     /// Puts into force what of `config` can change while the collector runs: `commit_interval`, `commit_rows` and
@@ -285,8 +286,8 @@ impl Collector {
             Err(_) => broken = true,
         }
         drop((self.gate, self.metrics));
-        if let Some(upkeep) = self.upkeep {
-            broken |= upkeep.stop().is_err();
+        if let Some(maintenance) = self.maintenance {
+            broken |= maintenance.stop().is_err();
         }
         if broken { Err(Broken) } else { Ok(totals) }
     }
@@ -330,7 +331,7 @@ fn listen(
 
 fn open_stores(config: &Config) -> Result<Vec<Store>, StartError> {
     let writers = if config.store.has_parallel_writers() { config.writers.max(1) } else { 1 };
-    let open = |_| Store::open(&config.store, config.timescaledb, true);
+    let open = |_| Store::open(&config.store, &OpenOptions { timescale: config.timescaledb, may_create: true });
     let stores = (0..writers).map(open).collect::<Result<_, _>>();
     stores.map_err(|source| StartError::Store { store: config.store.to_string(), source })
 }

@@ -50,7 +50,7 @@ fn main() -> ExitCode {
                 totals.frames,
                 totals.samples,
                 totals.repeated,
-                totals.losses.here(),
+                totals.losses.in_collector(),
                 totals.quarantined,
                 totals.refused
             ));
@@ -102,7 +102,7 @@ fn run(arguments: &Arguments, config: &Config) -> Result<Totals, Box<dyn std::er
         collector.endpoint(),
         if config.keys.is_some() { "encrypted" } else { "not encrypted" },
         config.store,
-        collector.choice()
+        collector.write_mode()
     ));
     if !collector.doors().is_empty() {
         log::info(format_args!("users ask at {}", collector.doors().join(" and ")));

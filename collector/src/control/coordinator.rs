@@ -22,7 +22,7 @@ use crate::clock::Clock;
 use crate::directory::{Directory, Place, Presence};
 use crate::inbox::{Answer as ToPeer, AnswerSender, Heard, Peer};
 use crate::limits;
-use polymeter_store::accepted::Outcome;
+use polymeter_store::accepted::JobOutcome;
 
 /// Root, on this machine or by its credential.
 const ROOT: u32 = 0;
@@ -103,7 +103,7 @@ impl Coordinator {
     }
 
     /// Has a writer store how a job ended.
-    async fn tell(&self, uid: u32, outcome: Result<Outcome, Refusal>) -> Result<(), Refusal> {
+    async fn tell(&self, uid: u32, outcome: Result<JobOutcome, Refusal>) -> Result<(), Refusal> {
         // First, so that nobody else learns anything from what follows.
         if uid != ROOT && self.scheduler_uid != Some(uid) {
             let message = "only root and the configured `scheduler_user` may tell the state of a job";

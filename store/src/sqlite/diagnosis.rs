@@ -1,4 +1,4 @@
-//! What is wrong with the file of an SQLite store that cannot be read, which SQLite says in few words.
+//! Diagnosis of an SQLite file that cannot be used: SQLite's own messages are short.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -8,34 +8,35 @@ use std::path::Path;
 
 use rusqlite::ErrorCode;
 
-use super::StoreError;
-use super::file::{is_gone, suffixed};
+use super::files::{is_gone, suffixed};
+use crate::StoreError;
 
-/// Bytes of a database's head, and how it begins.
+
+/// The length of a database's head, and its first bytes.
 const HEAD_BYTES: usize = 100;
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
-/// What is wrong with a store's file.
+/// A problem with the file of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileProblem {
-    /// There is none.
+    /// There is no such file.
     Missing,
     /// It is a directory, or something else that holds no data.
     NoFile,
     /// This user may not read it.
     NotReadable {
-        /// Whose it is.
+        /// The user id of its owner.
         owner: u32,
         /// Its mode.
         mode: u32,
     },
     /// This user may not enter its directory.
     NotReachable,
-    /// It has no bytes.
+    /// It is empty.
     Empty,
-    /// It is none of SQLite's.
+    /// It is no SQLite database.
     NoDatabase,
-    /// It is a database, and not of Polymeter's.
+    /// It is a database of another program.
     Foreign,
     /// Its end is missing.
     Truncated {
@@ -44,16 +45,16 @@ pub enum FileProblem {
         /// Bytes that it had.
         expected: u64,
     },
-    /// It is of SQLite's, and damaged.
+    /// It is a damaged SQLite database.
     Corrupt {
-        /// What SQLite says.
+        /// SQLite's message.
         said: String,
     },
-    /// Its write-ahead log holds the newest samples, and cannot be used by who may not write beside it.
+    /// Its write-ahead log holds the newest samples, and this user cannot use it without the right to write beside it.
     LogNotUsable,
     /// It could not be opened for a reason that SQLite names.
     NotOpened {
-        /// What SQLite says.
+        /// SQLite's message.
         said: String,
     },
 }
@@ -61,7 +62,7 @@ pub enum FileProblem {
 impl fmt::Display for FileProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Missing => f.write_str("there is no such file; check the path: a collector makes the file when it first starts"),
+            Self::Missing => f.write_str("there is no such file; check the path: a collector creates the file when it first starts"),
             Self::NoFile => f.write_str("it is no file; name the file of the store"),
             Self::NotReadable { owner, mode } => write!(
                 f,
@@ -95,12 +96,12 @@ impl fmt::Display for FileProblem {
     }
 }
 
-/// The error `source` of the store at `path`, with its cause where the file shows one. The file is opened for that: so no
-/// other connection of this process may be open to it.
-pub(crate) fn explain(path: &Path, doing: &'static str, source: rusqlite::Error) -> StoreError {
+/// Returns the error `source` of the store at `path`, with its cause where the file shows one. The file is opened for that, so
+/// that no other connection of this process may write to it.
+pub(super) fn explain(path: &Path, action: &'static str, source: rusqlite::Error) -> StoreError {
     match diagnose(path, &source) {
         Some(problem) => StoreError::File { path: path.to_owned(), problem },
-        None => StoreError::Sqlite { doing, source },
+        None => StoreError::Database { action, source: source.into() },
     }
 }
 
@@ -142,21 +143,21 @@ fn diagnose(path: &Path, source: &rusqlite::Error) -> Option<FileProblem> {
     Some(if log_bytes > 0 { FileProblem::LogNotUsable } else { FileProblem::NotOpened { said } })
 }
 
-/// What is wrong with a database at `path` that has no tables of Polymeter's.
-pub(crate) fn without_tables(path: &Path) -> StoreError {
+/// Returns the error for a database at `path` without tables of Polymeter.
+pub(super) fn without_tables(path: &Path) -> StoreError {
     let is_empty = fs::metadata(path).is_ok_and(|metadata| metadata.len() == 0);
     let problem = if is_empty { FileProblem::Empty } else { FileProblem::Foreign };
     StoreError::File { path: path.to_owned(), problem }
 }
 
-/// The head of the file at `path`, or as much as there is of it.
+/// Reads the head of the file at `path`, or as much as there is of it.
 fn head(path: &Path) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     File::open(path)?.take(HEAD_BYTES as u64).read_to_end(&mut head)?;
     Ok(head)
 }
 
-/// How long a database with this head is, where it says so.
+/// Returns the length of a database with this head, where the head has it.
 fn bytes_of(head: &[u8]) -> Option<u64> {
     let word = |at: usize| Some(u32::from_be_bytes(*head.get(at..)?.first_chunk()?));
     let page_bytes = u16::from_be_bytes(*head.get(16..)?.first_chunk()?);
@@ -175,7 +176,7 @@ mod tests {
     fn said(path: &Path) -> String {
         let query = |connection: Connection| connection.query_row("SELECT * FROM t", (), |_| Ok(()));
         let error = Connection::open(path).and_then(query).unwrap_err();
-        let explained = explain(path, "reading", error);
+        let explained = explain(path, "read the store", error);
         let StoreError::File { problem, .. } = explained else {
             return format!("unexplained: {explained:?}");
         };
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_has_its_words() {
+    fn each_fault_is_named() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("p.db");
         let rows = (0..1000).map(|row| format!("({row}, zeroblob(100))")).collect::<Vec<_>>().join(",");
