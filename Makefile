@@ -1,106 +1,125 @@
-# Two commands: `make demo` and `make test`. Both install what is missing from Debian's packages; they need a Rust
-# toolchain, and root or sudo.
+# Build, test, measure. `make` alone lists the targets. What is missing is installed from Debian's packages, for which root or
+# sudo is needed; a Rust toolchain is needed in any case.
 
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 CARGO ?= cargo
+TARGET := $(or $(CARGO_TARGET_DIR),target)
 export DEBIAN_FRONTEND = noninteractive
 
-# What the programs are built with: libzmq with CURVE, a C compiler for SQLite.
+# The programs need libzmq with CURVE, and a C compiler for SQLite.
 BUILD_PACKAGES := libzmq3-dev pkg-config gcc libc6-dev
-# What the tests use besides: a PostgreSQL server, Python for the decoder of the protocol's description, MUNGE, and a link
+# The tests also need a PostgreSQL server, Python for the second decoder of the protocol and for the examples, MUNGE, and links
 # between network namespaces.
 TEST_PACKAGES := postgresql-15 python3 munge iproute2
-
-# What the tests under a real Slurm use besides.
 SLURM_PACKAGES := slurmctld slurmd slurm-client munge mpich libmpich-dev
 
-.PHONY: demo test test-slurm test-oar slurm-experiment build release lint doc quick-experiments fuzz test-qemu check-nix deps test-deps slurm-deps clean
+.DEFAULT_GOAL := help
+.PHONY: help demo build release test test-quick test-slurm test-oar test-qemu slurm-experiment lint doc book import-graph \
+    quick-experiments fuzz check-nix deps test-deps slurm-deps clean
 
-demo: release
-	$(SUDO) deploy/demo/run.sh target/release target/demo
+help: ## List the targets
+	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' Makefile | while IFS='	' read -r name text; do printf '  make %-18s %s\n' "$$name" "$$text"; done
 
-test: test-deps
+demo: release ## Sample real jobs into a real database and print what came of it
+	$(SUDO) deploy/demo/run.sh $(TARGET)/release $(TARGET)/demo
+
+build: deps ## Build everything, with debug information
 	$(CARGO) build --workspace --locked
-	$(CARGO) test --workspace --locked --no-fail-fast
+
+release: deps ## Build the three programs as they are packaged
+	$(CARGO) build --release --locked -p polymeter-agent -p polymeter-collector -p polymeter-cli
+
+# Prints the tests that were skipped, which the test programs append to a file. The exit status is that of the tests.
+define report_skipped
+status=$$?; if [ -s $(TARGET)/skipped ]; then \
+    printf '\n%s tests skipped:\n' "$$(wc -l <$(TARGET)/skipped)"; sed 's/^/    /' $(TARGET)/skipped; \
+    else printf '\n0 tests skipped\n'; fi; exit $$status
+endef
+
+test: test-deps ## Run all tests that this machine can run, and list the others
+	@mkdir -p $(TARGET) && rm -f $(TARGET)/skipped
+	$(CARGO) build --workspace --locked
+	@POLYMETER_SKIPPED=$(abspath $(TARGET))/skipped $(CARGO) test --workspace --locked --no-fail-fast; $(report_skipped)
+
+test-quick: deps ## Run the tests that need neither root nor servers, nor the built programs
+	$(CARGO) test --workspace --locked --lib --bins
+	$(CARGO) test --workspace --locked --test structure --test documents --test golden --test frames
 
 # A cluster of two nodes on this machine, as root, with cgroups of version 1.
-SLURM_TEST := POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,slurm" $(CARGO) test --locked --workspace --test e2e -- slurm::
-test-slurm: slurm-deps
+SLURM_TEST := POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,slurm" $(CARGO) test --locked --workspace --test e2e --
+test-slurm: slurm-deps ## Run the tests under a real Slurm of two nodes (root, cgroup v1)
 	$(CARGO) build --workspace --locked
-	$(SLURM_TEST) --test-threads 1
+	$(SLURM_TEST) slurm::
 
 # Jobs in the cgroups that OAR's own script makes. It is taken out of Debian's package: nothing of OAR is installed.
-OAR_SCRIPT := target/oar/usr/share/oar/oar-server/job_resource_manager_cgroups.pl
-test-oar: test-deps $(OAR_SCRIPT)
+OAR_SCRIPT := $(TARGET)/oar/usr/share/oar/oar-server/job_resource_manager_cgroups.pl
+test-oar: test-deps $(OAR_SCRIPT) ## Run the tests with the cgroups of a real OAR (root, cgroup v1)
 	$(CARGO) build --workspace --locked
-	POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,oar" POLYMETER_OAR_SCRIPT=$(CURDIR)/$(OAR_SCRIPT) \
+	POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,oar" POLYMETER_OAR_SCRIPT=$(abspath $(OAR_SCRIPT)) \
 	    $(CARGO) test --locked --workspace --test e2e -- oar::
 
 $(OAR_SCRIPT):
-	@mkdir -p target/oar
-	cd target/oar && { apt-get -qq download oar-server || { $(SUDO) apt-get -qq update && apt-get -qq download oar-server; }; }
-	cd target/oar && dpkg-deb -x oar-server_*.deb .
+	@mkdir -p $(TARGET)/oar
+	cd $(TARGET)/oar && { apt-get -qq download oar-server || { $(SUDO) apt-get -qq update && apt-get -qq download oar-server; }; }
+	cd $(TARGET)/oar && dpkg-deb -x oar-server_*.deb .
 
-# What a prolog costs, and how much of what a job used its last sample has.
-slurm-experiment: slurm-deps
+test-qemu: release ## Run a job on pure cgroup v2 in a virtual machine (a minute or two)
+	@deploy/install-packages.sh qemu-system-x86 busybox-static e2fsprogs python3
+	e2e/guest/run.sh $(TARGET)/release $(TARGET)/guest
+
+slurm-experiment: slurm-deps ## Measure the cost of a Slurm prolog and the coverage of final samples
 	$(CARGO) build --workspace --locked
-	$(SLURM_TEST)what_it_costs_and_what_it_sees --ignored --nocapture
+	POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,slurm-experiment" $(SLURM_TEST) slurm::prolog_cost_and_final_sample_coverage
 
-slurm-deps: test-deps
-	@deploy/install-packages.sh $(SLURM_PACKAGES)
-
-build: deps
-	$(CARGO) build --workspace --locked
-
-release: deps
-	$(CARGO) build --release --locked -p polymeter-agent -p polymeter-collector -p polymeter-cli
-
-lint: deps
+lint: deps ## Check the format and run clippy
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
-doc: deps
+doc: deps ## Build the API documentation
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
-# Every experiment and every bench once, short: that they work, not what they measure. So they are built as the tests are.
-# Nothing is installed for a comparison with Prometheus, which is made where there is one.
-quick-experiments: test-deps
+book: ## Build the book of docs/ with mdBook, which is installed with cargo if it is missing
+	@command -v mdbook >/dev/null || $(CARGO) install --locked --version '^0.4' mdbook
+	PATH="$$HOME/.cargo/bin:$$PATH" mdbook build
+
+import-graph: ## Draw which modules import which, into docs/explanation/imports/
+	$(CARGO) run -q --locked -p polymeter-structure --bin import-graph -- docs/explanation/imports
+
+# Debug builds: this shows that the experiments work, not their results. Prometheus is compared where it is installed.
+quick-experiments: test-deps ## Run every experiment and bench once, short
 	$(CARGO) build --locked --workspace
-	target/debug/wire
-	target/debug/curve --quick
-	target/debug/ingest --quick
-	target/debug/scale --quick $$(command -v prometheus > /dev/null && echo --prometheus)
-	$(SUDO) target/debug/gather --quick
-	$(SUDO) target/debug/jitter --quick
-	$(SUDO) target/debug/overhead --quick
-	$(SUDO) target/debug/control --quick
-	$(SUDO) target/debug/jobs --quick
-	$(SUDO) target/debug/outage --quick
-	$(SUDO) target/debug/sustain --quick
+	$(TARGET)/debug/wire
+	$(TARGET)/debug/curve --quick
+	$(TARGET)/debug/ingest --quick
+	$(TARGET)/debug/scale --quick $$(command -v prometheus > /dev/null && echo --prometheus)
+	$(SUDO) $(TARGET)/debug/gather --quick
+	$(SUDO) $(TARGET)/debug/jitter --quick
+	$(SUDO) $(TARGET)/debug/overhead --quick
+	$(SUDO) $(TARGET)/debug/control --quick
+	$(SUDO) $(TARGET)/debug/jobs --quick
+	$(SUDO) $(TARGET)/debug/outage --quick
+	$(SUDO) $(TARGET)/debug/sustain --quick
 	$(CARGO) test --locked --workspace --bench codec --bench gathering --bench storing
 
-# Every fuzz target for FUZZ_SECONDS; two run at a time.
 FUZZ_SECONDS ?= 60
-fuzz: deps
+fuzz: deps ## Run every fuzz target for FUZZ_SECONDS (60), two at a time
 	@deploy/install-packages.sh g++
 	fuzz/run.sh $(FUZZ_SECONDS)
 
-# In a machine of its own, whose cgroups are of version 2 alone. Not part of `make test`: it takes a minute or two.
-test-qemu: release
-	@deploy/install-packages.sh qemu-system-x86 busybox-static e2fsprogs python3
-	e2e/guest/run.sh target/release target/guest
-
-# What can be said of the Nix files where nixpkgs cannot be fetched. NIXPKGS_LIB=PATH names nixpkgs' lib, for more of it.
-check-nix: deps
+# NIXPKGS_LIB=PATH names nixpkgs' lib, with which more is checked.
+check-nix: deps ## Check the Nix files as far as possible without nixpkgs
 	@deploy/install-packages.sh nix-bin python3
 	$(CARGO) build --locked --workspace
-	nix/check.sh $${CARGO_TARGET_DIR:-target}/debug
+	nix/check.sh $(TARGET)/debug
 
-deps:
+deps: ## Install the packages that the build needs
 	@deploy/install-packages.sh $(BUILD_PACKAGES)
 
-test-deps:
+test-deps: ## Install the packages that the tests need
 	@deploy/install-packages.sh $(BUILD_PACKAGES) $(TEST_PACKAGES)
 
-clean:
+slurm-deps: test-deps ## Install the packages that the tests under Slurm need
+	@deploy/install-packages.sh $(SLURM_PACKAGES)
+
+clean: ## Remove all build outputs
 	$(CARGO) clean

@@ -1,4 +1,4 @@
-//! `polymeter metrics`: the catalogue, for people, for programs and for `docs/metrics.md`; or what of it a job has.
+//! `polymeter metrics`: the catalogue, for people, for programs and for `docs/reference/metrics.md`; or what of it a job has.
 
 use polymeter_proto::catalogue::perf::Event;
 use polymeter_proto::catalogue::{self, Cell, Field, Hierarchy, Metric, Origin, Row, Scope, TextFile};
@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with = "job")]
     node: bool,
 
-    /// As the page docs/metrics.md.
+    /// As the page docs/reference/metrics.md.
     #[arg(long, conflicts_with_all = ["json", "job", "node"])]
     markdown: bool,
 
@@ -98,7 +98,7 @@ const fn scope(scope: Scope) -> &'static str {
     }
 }
 
-/// The page docs/metrics.md.
+/// The page docs/reference/metrics.md.
 fn markdown() -> String {
     let mut page = String::from(
         "# The metrics\n\n\
@@ -204,11 +204,11 @@ mod tests {
 
     #[test]
     fn the_page_in_the_tree_is_the_catalogue() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/metrics.md");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/metrics.md");
         let page = std::fs::read_to_string(path).unwrap();
         assert!(
             page == markdown(),
-            "docs/metrics.md is old: run `polymeter metrics --markdown > docs/metrics.md`"
+            "docs/reference/metrics.md is old: run `polymeter metrics --markdown > docs/reference/metrics.md`"
         );
     }
 }

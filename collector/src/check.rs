@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::unistd::{User, geteuid, initgroups, setgid, setuid};
 use rustix::fs::{Access, access};
 
-use crate::Config;
+use crate::config::Config;
 use crate::keys::KeyFiles;
 use crate::log;
 use polymeter_store::reader::Reader;
@@ -43,7 +43,8 @@ pub fn faults(config: &Config, as_user: bool) -> Vec<String> {
     }
     if as_user {
         let control = &config.control;
-        let parents = [("control_socket", &control.socket), ("control_requests", &control.requests)];
+        let parents =
+            [("control_socket", &control.socket), ("pending_requests_file", &control.pending_requests_file)];
         for (key, path) in parents {
             faults.extend(path.as_deref().and_then(|path| not_writable(key, path.parent()?)));
         }

@@ -29,8 +29,8 @@ impl Clocks {
 fn complaint(node: &str, outside: &OutOfRange, received_us: i64, range: TimeRange) -> String {
     let (first_us, last_us) = outside.span_us;
     let distances = [
-        (received_us.saturating_sub(first_us), range.max_age, "in the past", "behind"),
-        (last_us.saturating_sub(received_us), range.max_skew, "in the future", "ahead"),
+        (received_us.saturating_sub(first_us), range.max_age, "in the past", "max_age"),
+        (last_us.saturating_sub(received_us), range.max_skew, "in the future", "max_skew"),
     ];
     let distances: Vec<_> = distances
         .into_iter()
@@ -45,7 +45,7 @@ fn complaint(node: &str, outside: &OutOfRange, received_us: i64, range: TimeRang
         .collect();
     let keys: Vec<_> = distances.iter().map(|(.., key)| format!("`{key}`")).collect();
     let fate = match range.out_of_range {
-        OutOfRangePolicy::Refuse => "refused, and count as lost",
+        OutOfRangePolicy::Reject => "refused, and count as lost",
         OutOfRangePolicy::Quarantine => "quarantined, in samples_quarantine",
     };
     format!(
@@ -89,12 +89,12 @@ mod tests {
             ),
             "{said}"
         );
-        assert!(said.contains("set the clock") && said.ends_with("raise `behind` in [clock]"), "{said}");
+        assert!(said.contains("set the clock") && said.ends_with("raise `max_age` in [clock]"), "{said}");
         let range = TimeRange { out_of_range: OutOfRangePolicy::Quarantine, ..TimeRange::default() };
         let outside = OutOfRange { samples: 2, span_us: (i64::MIN, NOW_US + 30 * 3_600_000_000) };
         let said = complaint("n1", &outside, NOW_US, range);
         assert!(said.contains("30 h in the future (24 h at most): 2 of them are quarantined"), "{said}");
-        assert!(said.ends_with("raise `behind` and `ahead` in [clock]"), "{said}");
+        assert!(said.ends_with("raise `max_age` and `max_skew` in [clock]"), "{said}");
         assert_eq!(Roughly(Duration::from_secs(119)).to_string(), "119 s");
     }
 }

@@ -185,7 +185,8 @@ impl Collector {
             .store
             .start_maintenance()
             .map_err(|source| StartError::Store { store: config.store.to_string(), source })?;
-        let server = config.metrics.map(|address| metrics::Server::start(address, Arc::clone(&metrics)));
+        let server =
+            config.metrics_listen.map(|address| metrics::Server::start(address, Arc::clone(&metrics)));
         let server = server.transpose()?;
         let (directory, clocks) = (Directory::default(), Clocks::default());
         let settings = SharedSettings::new(config);

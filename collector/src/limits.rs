@@ -97,7 +97,7 @@ pub const DICTIONARIES_PER_FRAME: u32 = 3;
 
 /// The silence after which a session counts as ended, unless configured. Agents send something every
 /// 30 s, and may have to wait a minute until they send it again.
-pub const SILENT_AFTER: Duration = Duration::from_secs(300);
+pub const SESSION_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// How often silent sessions are looked for, at least.
 pub const SILENCE_LOOK: Duration = Duration::from_secs(30);
@@ -106,10 +106,10 @@ pub const SILENCE_LOOK: Duration = Duration::from_secs(30);
 pub const SAMPLE_AGE_MAX: Duration = Duration::from_secs(366 * 86_400);
 
 /// How far in the future a sample may lie where nothing else is said: a clock that is a time zone off.
-pub const SAMPLE_AHEAD_MAX: Duration = Duration::from_secs(86_400);
+pub const SAMPLE_SKEW_MAX: Duration = Duration::from_secs(86_400);
 
 /// The most that either may be set to. On plain PostgreSQL every day within may become a partition.
-pub const SAMPLE_REACH_MAX: Duration = Duration::from_secs(3660 * 86_400);
+pub const SAMPLE_DISTANCE_MAX: Duration = Duration::from_secs(3660 * 86_400);
 
 /// How often one peer is told that what it sends is refused.
 pub const REFUSAL_AGAIN: Duration = Duration::from_secs(10);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use crate::Config;
+use crate::config::Config;
 use crate::ingest::TimeRange;
 
 /// The settings that each writer looks up before it takes the next message.
@@ -13,16 +13,16 @@ pub(crate) struct Settings {
     pub(crate) commit_interval: Duration,
     /// See [`Config::commit_rows`].
     pub(crate) commit_rows: usize,
-    /// See [`Config::silent_after`].
-    pub(crate) silent_after: Duration,
+    /// See [`Config::session_timeout`].
+    pub(crate) session_timeout: Duration,
     /// See [`Config::clock`].
     pub(crate) clock: TimeRange,
 }
 
 impl From<&Config> for Settings {
     fn from(config: &Config) -> Self {
-        let Config { commit_interval, commit_rows, silent_after, clock, .. } = *config;
-        Self { commit_interval, commit_rows, silent_after, clock }
+        let Config { commit_interval, commit_rows, session_timeout, clock, .. } = *config;
+        Self { commit_interval, commit_rows, session_timeout, clock }
     }
 }
 
@@ -54,12 +54,14 @@ pub(crate) fn fixed_changes(running: &Config, wanted: &Config) -> Vec<&'static s
         writers,
         commit_interval: _,
         commit_rows: _,
-        silent_after: _,
+        session_timeout: _,
         clock: _,
         control,
         keys,
         bind_node_to_key,
-        metrics,
+        metrics_listen,
+        log_level: _,
+        log_format: _,
     } = wanted;
     let key = |of: &Config| of.keys.as_ref().map(|keys| keys.key.clone());
     let agents = |of: &Config| of.keys.as_ref().map(|keys| keys.authorised_agents.clone());
@@ -70,13 +72,13 @@ pub(crate) fn fixed_changes(running: &Config, wanted: &Config) -> Vec<&'static s
         ("timescaledb", *timescaledb != running.timescaledb),
         ("writers", *writers != running.writers),
         ("control_socket", control.socket != running.control.socket),
-        ("control_requests", control.requests != running.control.requests),
+        ("pending_requests_file", control.pending_requests_file != running.control.pending_requests_file),
         ("scheduler_user", control.scheduler_user != running.control.scheduler_user),
-        ("control, auth, unmunge, munge_socket", network(wanted) != network(running)),
+        ("control_listen, auth, unmunge_path, munge_socket", network(wanted) != network(running)),
         ("key", key(wanted) != key(running)),
         ("authorised_agents", keys.is_some() && agents(wanted) != agents(running)),
         ("bind_node_to_key", *bind_node_to_key != running.bind_node_to_key),
-        ("metrics", *metrics != running.metrics),
+        ("metrics_listen", *metrics_listen != running.metrics_listen),
     ];
     changes.into_iter().filter(|(_, is_changed)| *is_changed).map(|(key, _)| key).collect()
 }

@@ -130,7 +130,7 @@ impl Writer {
         let ingest = Ingest::new(settings.clock);
         let origin = store.origin();
         // Agents that are still there have that long to reach a collector that was away.
-        let next_look = looks_for_silence.then(|| clock.now().since_start + config.silent_after);
+        let next_look = looks_for_silence.then(|| clock.now().since_start + config.session_timeout);
         Self {
             config,
             clock,
@@ -242,9 +242,9 @@ impl Writer {
         if self.next_look.is_none_or(|look| now.since_start < look) || self.store.is_none() {
             return;
         }
-        let silent_after = self.settings.silent_after;
-        self.next_look = Some(now.since_start + silent_after.min(limits::SILENCE_LOOK));
-        let cutoff_us = now.wall_us.saturating_sub(micros(silent_after));
+        let session_timeout = self.settings.session_timeout;
+        self.next_look = Some(now.since_start + session_timeout.min(limits::SILENCE_LOOK));
+        let cutoff_us = now.wall_us.saturating_sub(micros(session_timeout));
         match self.attempt(|store| store.end_silent(cutoff_us, now.wall_us)) {
             Ok(()) => {}
             Err(error) if error.is_loss() => {

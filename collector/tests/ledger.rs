@@ -78,8 +78,8 @@ fn the_job(site: &Site) -> JobRow {
     jobs.into_iter().next().unwrap()
 }
 
-fn patient(site: &Site, silent_after: Duration) -> Config {
-    Config { silent_after, ..site.config() }
+fn patient(site: &Site, session_timeout: Duration) -> Config {
+    Config { session_timeout, ..site.config() }
 }
 
 fn a_job_that_returns_has_a_line_for_each_life(site: &mut Site) {

@@ -192,7 +192,7 @@ fn labels(text: &str) -> BTreeMap<String, String> {
 }
 
 fn start(site: &Site) -> Collector {
-    let config = Config { metrics: Some("127.0.0.1:0".parse().unwrap()), ..site.config() };
+    let config = Config { metrics_listen: Some("127.0.0.1:0".parse().unwrap()), ..site.config() };
     Collector::start(&config, &site.context).unwrap()
 }
 
@@ -249,13 +249,13 @@ fn everything_that_happens_is_counted() {
 
 #[test]
 fn samples_of_a_clock_that_is_far_off_are_counted() {
-    for (beyond, counted) in [
-        (OutOfRangePolicy::Refuse, "lost_samples_total{reason=\"clock\"}"),
+    for (out_of_range, counted) in [
+        (OutOfRangePolicy::Reject, "lost_samples_total{reason=\"clock\"}"),
         (OutOfRangePolicy::Quarantine, "quarantined_samples_total"),
     ] {
         let site = Site::new("far_off", Kind::Sqlite).unwrap();
-        let clock = TimeRange { out_of_range: beyond, ..TimeRange::default() };
-        let config = Config { metrics: Some("127.0.0.1:0".parse().unwrap()), clock, ..site.config() };
+        let clock = TimeRange { out_of_range, ..TimeRange::default() };
+        let config = Config { metrics_listen: Some("127.0.0.1:0".parse().unwrap()), clock, ..site.config() };
         let collector = Collector::start(&config, &site.context).unwrap();
         let mut agent = Agent::to(&site.context, &collector, "n1", 3);
         let in_two_days = now_us() + 2 * 86_400 * 1_000_000;

@@ -91,7 +91,7 @@ fn a_clock_that_is_far_off_is_reported_once() {
     let directory = tempfile::tempdir().unwrap();
     let store = format!("sqlite:{}", directory.path().join("p.db").display());
     let config = directory.path().join("collector.toml");
-    std::fs::write(&config, "[clock]\nahead = '1h'\nbeyond = 'quarantine'\n").unwrap();
+    std::fs::write(&config, "[clock]\nmax_skew = '1h'\nout_of_range = 'quarantine'\n").unwrap();
     let (mut child, lines, endpoint) = start(&store, &["--config", config.to_str().unwrap()]);
     let context = zmq::Context::new();
     for (session, node) in [(1, "n1"), (2, "n2")] {
@@ -111,7 +111,7 @@ fn a_clock_that_is_far_off_is_reported_once() {
         assert_eq!(said.len(), 1, "{lines:?}");
         // A little less than a year, for some time passes until it arrives.
         assert!(said[0].contains("36") && said[0].contains(" d in the future (60 min at most)"), "{said:?}");
-        assert!(said[0].contains("raise `ahead` in [clock]"), "{said:?}");
+        assert!(said[0].contains("raise `max_skew` in [clock]"), "{said:?}");
     }
     assert!(
         lines.last().unwrap().contains("0 samples stored")
@@ -126,7 +126,7 @@ fn a_hangup_has_the_configuration_read_again() {
     let store = format!("sqlite:{}", directory.path().join("p.db").display());
     let config = directory.path().join("collector.toml");
     let write = |text: &str| std::fs::write(&config, text).unwrap();
-    write("[clock]\nahead = '1h'\n");
+    write("[clock]\nmax_skew = '1h'\n");
     let (mut child, mut lines, endpoint) = start(&store, &["--config", config.to_str().unwrap()]);
     let context = zmq::Context::new();
     let mut agent = Agent::new(&context, &endpoint, "n1", 1);
@@ -140,7 +140,7 @@ fn a_hangup_has_the_configuration_read_again() {
     assert!(lines.next().unwrap().contains("node n1 dates samples"));
     let hang_up = |child: &Running| signal(&child.0, Signal::HUP);
     // A bad file changes nothing, and its faults are told.
-    write("writers = 0\n[clock]\nahead = '1y'\n");
+    write("writers = 0\n[clock]\nmax_skew = '1y'\n");
     hang_up(&child);
     let said: Vec<_> = lines.by_ref().take(3).collect();
     for line in ["collector.toml:1: ", "collector.toml:3: "] {
@@ -151,11 +151,16 @@ fn a_hangup_has_the_configuration_read_again() {
         "{said:?}"
     );
     in_two_hours(2);
-    write("commit_interval = '100ms'\nwriters = 3\nmetrics = '127.0.0.1:9'\n[clock]\nahead = '3h'\n");
+    write(
+        "commit_interval = '100ms'\nwriters = 3\nmetrics_listen = '127.0.0.1:9'\n[clock]\nmax_skew = '3h'\n",
+    );
     hang_up(&child);
     assert_eq!(lines.next().unwrap(), "polymeter-collector: info: the configuration was read again");
     let said = lines.next().unwrap();
-    assert!(said.ends_with("cannot change while the collector runs: writers, metrics; restart it"), "{said}");
+    assert!(
+        said.ends_with("cannot change while the collector runs: writers, metrics_listen; restart it"),
+        "{said}"
+    );
     in_two_hours(3);
     terminate(&child.0);
     let last = lines.last().unwrap();

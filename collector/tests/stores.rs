@@ -448,7 +448,7 @@ fn a_clock_that_is_far_off_is_stored_apart(site: &mut Site) {
              AND relname < 'samples_' || to_char(now() AT TIME ZONE 'UTC' - interval '2 days', 'YYYYMMDD')";
         assert_eq!(site.number(old), 0);
     }
-    // They can be moved, as docs/security.md says.
+    // They can be moved, as docs/explanation/security.md says.
     if site.kind != common::Kind::Sqlite {
         site.execute(
             "INSERT INTO samples SELECT time + interval '732 days', series_id, value FROM samples_quarantine JOIN series USING (series_id) WHERE node = 'n1';

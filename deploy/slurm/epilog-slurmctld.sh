@@ -1,5 +1,5 @@
 #!/bin/sh
-# Slurm's EpilogSlurmctld: tells the collector how a job ended. See docs/slurm.md.
+# Slurm's EpilogSlurmctld: tells the collector how a job ended. See docs/how-to/slurm.md.
 #
 # The nodes' epilogs are not told: to them a job that was cancelled or reached its time limit looks like one that succeeded.
 # slurmctld runs this as SlurmUser on the controller, and keeps the job COMPLETING until it returns. So the state is asked

@@ -9,7 +9,7 @@ pub fn with_own(directory: &Path, size: &str, command: &Command) -> Command {
     let script = "mount -t tmpfs -o \"size=$1\" tmpfs \"$2\" && shift 2 && exec \"$@\"";
     let mut within = Command::new("unshare");
     within.args(["--mount", "sh", "-c", script, "sh", size]).arg(directory);
-    crate::wrap(within, command)
+    crate::basics::wrap(within, command)
 }
 
 /// Why no program can have a disk of its own.

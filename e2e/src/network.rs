@@ -81,7 +81,7 @@ impl Namespace {
     fn within(&self, command: &Command) -> Command {
         let mut within = Command::new("nsenter");
         within.arg(format!("--net=/proc/{}/ns/net", self.holder.id())).arg("--");
-        crate::wrap(within, command)
+        crate::basics::wrap(within, command)
     }
 
     fn ip(&self, arguments: &[&str]) -> Result<(), String> {

@@ -11,7 +11,7 @@ fuzz_target!(|data: &[u8]| {
         assert!(!faults.0.is_empty());
         assert!(faults.0.iter().all(|fault| fault.to_string().starts_with("a:")));
     }
-    for fault in polymeter_collector::config::check(Path::new("c"), text) {
+    for fault in polymeter_collector::config::check(Path::new("c"), text).0 {
         assert!(fault.place.starts_with("c:") || fault.place.starts_with("--"), "{fault}");
     }
 });

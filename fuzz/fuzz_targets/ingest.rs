@@ -6,14 +6,14 @@ use std::time::Duration;
 use libfuzzer_sys::fuzz_target;
 use polymeter_collector::clock::Now;
 use polymeter_collector::inbox::Peer;
-use polymeter_collector::ingest::{OutOfRangePolicy, Ingest, TimeRange, Verdict};
+use polymeter_collector::ingest::{Ingest, OutOfRangePolicy, TimeRange, Verdict};
 use polymeter_proto::wire::frame::Frame;
 use polymeter_proto::wire::message::ToCollector;
 
 fuzz_target!(|data: &[u8]| {
     // Either way of what is dated impossibly, by a bit that costs the seeds nothing.
-    let beyond = if data.len() % 2 == 0 { OutOfRangePolicy::Refuse } else { OutOfRangePolicy::Quarantine };
-    let mut ingest = Ingest::new(TimeRange { beyond, ..TimeRange::default() });
+    let out_of_range = if data.len() % 2 == 0 { OutOfRangePolicy::Reject } else { OutOfRangePolicy::Quarantine };
+    let mut ingest = Ingest::new(TimeRange { out_of_range, ..TimeRange::default() });
     let peer = Peer::from(&b"peer"[..]);
     let (mut rest, mut number) = (data, 0);
     while let Some((length, behind)) = rest.split_first_chunk::<2>() {
@@ -36,7 +36,7 @@ fuzz_target!(|data: &[u8]| {
         if let Verdict::Accepted(accepted) | Verdict::Rejected(accepted, _) = verdict {
             let rows = accepted.rows() + accepted.rows_quarantined();
             assert!(accepted.series().count() <= rows.max(1) * 4096);
-            assert!(beyond == OutOfRangePolicy::Quarantine || accepted.quarantined.is_empty());
+            assert!(out_of_range == OutOfRangePolicy::Quarantine || accepted.quarantined.is_empty());
         }
     }
 });

@@ -4,7 +4,7 @@
     decoder.py FILE              a frame, or a message to the collector; `-` reads the standard input
     decoder.py --to-agent FILE   a message to an agent
 
-Written from docs/protocol.md alone, with nothing but the standard library: it is the proof of that document. Values are
+Written from docs/reference/protocol.md alone, with nothing but the standard library: it is the proof of that document. Values are
 their 64 bits, unsigned; the `number` of their metric says what they mean. The rules for names and periods are left out.
 """
 import json

@@ -2,7 +2,7 @@
 //!
 //! `golden/NAME.bin` holds the bytes, `golden/NAME.json` what they say. The bytes are built from fixed data and must be
 //! equal, byte for byte; `POLYMETER_BLESS=1` writes the files anew, for whoever changes the encoding on purpose.
-//! `decoder.py` was written from `docs/protocol.md` alone and must say the same of each file.
+//! `decoder.py` was written from `docs/reference/protocol.md` alone and must say the same of each file.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "clippy does not know that this is a test")]
 
@@ -548,7 +548,7 @@ fn look_around() {
     assert!(bytes < 100 * 1024, "{bytes} bytes of golden files");
 }
 
-/// The bytes that `docs/protocol.md` explains, each with the golden file that has them; `|` where its tables divide them.
+/// The bytes that `docs/reference/protocol.md` explains, each with the golden file that has them; `|` where its tables divide them.
 const EXAMPLES: [(&str, &str); 18] = [
     ("zeros", "f8 38"),
     ("constant", "61 07"),
@@ -589,7 +589,7 @@ const EXAMPLES: [(&str, &str); 18] = [
 
 #[test]
 fn the_document_explains_the_bytes_of_the_golden_files() {
-    let document = fs::read_to_string(here().join("../../docs/protocol.md")).unwrap();
+    let document = fs::read_to_string(here().join("../../docs/reference/protocol.md")).unwrap();
     let golden = all();
     for (name, example) in EXAMPLES {
         let (_, _, bytes) = golden.iter().find(|(golden, ..)| *golden == name).unwrap();

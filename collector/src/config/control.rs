@@ -1,87 +1,104 @@
-//! What the file says of control: the doors for users, and how it is found out who they are.
+//! The keys of control: the endpoints for users, and their authentication.
 
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use polymeter_proto::series::Identifier;
+use polymeter_service::document::{Faults, Reporter, Section};
 
-use super::Fault;
 use crate::control::munge::Unmunge;
 use crate::control::{ControlConfig, NetworkConfig};
 
-/// Where Debian and most others put it.
-const UNMUNGE: &str = "/usr/bin/unmunge";
+/// The path of `unmunge` in Debian and most other distributions.
+const DEFAULT_UNMUNGE_PATH: &str = "/usr/bin/unmunge";
 
-/// What a file said of control.
+/// The raw keys.
 #[derive(Debug, Default)]
-pub struct SaidControl {
-    /// See [`ControlConfig::socket`].
-    pub socket: Option<AbsolutePath>,
-    /// How users of other machines are known.
-    pub auth: Option<Auth>,
-    /// See [`NetworkConfig::address`].
-    pub address: Option<Address>,
-    /// See [`Unmunge::program`].
-    pub unmunge: Option<AbsolutePath>,
-    /// See [`Unmunge::socket`].
-    pub munge_socket: Option<AbsolutePath>,
-    /// See [`ControlConfig::requests`].
-    pub requests: Option<AbsolutePath>,
-    /// See [`ControlConfig::scheduler_user`].
-    pub scheduler_user: Option<UserName>,
-    /// Where `control` stands in the file.
-    pub place: String,
+pub(super) struct RawControl {
+    control_socket: Option<AbsolutePath>,
+    auth: Option<AuthMethod>,
+    control_listen: Option<Address>,
+    unmunge_path: Option<AbsolutePath>,
+    munge_socket: Option<AbsolutePath>,
+    pending_requests_file: Option<AbsolutePath>,
+    scheduler_user: Option<UserName>,
+    /// The file and line of `control_listen`.
+    listen_place: String,
 }
 
-impl SaidControl {
-    /// Whoever can be reached from other machines must know who asks.
-    pub(super) fn check(&self, faults: &mut Vec<Fault>) {
-        if self.address.is_some() && self.auth.unwrap_or_default() != Auth::Munge {
-            faults.push(Fault {
-                place: self.place.clone(),
-                message: "`control` needs `auth = \"munge\"`, by which it knows who asks".to_owned(),
-            });
+impl RawControl {
+    /// Takes the keys out of the document.
+    pub(super) fn take(root: &mut Section<'_>, reporter: &mut Reporter<'_>) -> Self {
+        for (old, new) in [
+            ("control", "control_listen"),
+            ("control_requests", "pending_requests_file"),
+            ("unmunge", "unmunge_path"),
+        ] {
+            root.renamed(old, new);
+        }
+        let listen_place = root.span("control_listen").map(|span| reporter.place(&span));
+        Self {
+            control_socket: root.parse("control_socket", reporter, str::parse),
+            auth: root.parse("auth", reporter, str::parse),
+            control_listen: root.parse("control_listen", reporter, str::parse),
+            unmunge_path: root.parse("unmunge_path", reporter, str::parse),
+            munge_socket: root.parse("munge_socket", reporter, str::parse),
+            pending_requests_file: root.parse("pending_requests_file", reporter, str::parse),
+            scheduler_user: root.parse("scheduler_user", reporter, str::parse),
+            listen_place: listen_place.unwrap_or_default(),
         }
     }
 
-    /// What is meant by it.
-    pub(super) fn meant(self) -> ControlConfig {
+    /// Adds a fault if users of other machines could connect without authentication.
+    pub(super) fn check(&self, faults: &mut Faults) {
+        if self.control_listen.is_some() && self.auth.unwrap_or_default() != AuthMethod::Munge {
+            faults.add(
+                &*self.listen_place,
+                "`control_listen`: requires `auth = \"munge\"`, which tells who asks",
+            );
+        }
+    }
+
+    pub(super) fn resolve(self) -> ControlConfig {
+        let path = |raw: Option<AbsolutePath>| raw.and_then(|path| path.0);
         let unmunge = Unmunge {
-            program: self.unmunge.and_then(|path| path.0).unwrap_or_else(|| UNMUNGE.into()),
-            socket: self.munge_socket.and_then(|path| path.0),
+            program: path(self.unmunge_path).unwrap_or_else(|| DEFAULT_UNMUNGE_PATH.into()),
+            socket: path(self.munge_socket),
         };
-        let network = self.address.map(|address| NetworkConfig { address: address.0, unmunge });
-        let path = |said: Option<AbsolutePath>| said.and_then(|path| path.0);
-        let scheduler_user = self.scheduler_user.map(|user| user.0);
-        ControlConfig { socket: path(self.socket), network, requests: path(self.requests), scheduler_user }
+        ControlConfig {
+            socket: path(self.control_socket),
+            network: self.control_listen.map(|address| NetworkConfig { address: address.0, unmunge }),
+            pending_requests_file: path(self.pending_requests_file),
+            scheduler_user: self.scheduler_user.map(|user| user.0),
+        }
     }
 }
 
-/// How users of other machines are known.
+/// The authentication of users of other machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Auth {
-    /// Not at all.
+enum AuthMethod {
+    /// None: such users cannot connect.
     #[default]
     None,
-    /// By MUNGE credentials.
+    /// MUNGE credentials.
     Munge,
 }
 
-impl FromStr for Auth {
+impl FromStr for AuthMethod {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "none" => Ok(Self::None),
             "munge" => Ok(Self::Munge),
-            _ => Err(format!("`{}` is none of none, munge", crate::log::printable(text))),
+            _ => Err(format!("unknown auth method `{text}`: expected `none` or `munge`")),
         }
     }
 }
 
 /// An absolute path; none for `off`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AbsolutePath(Option<PathBuf>);
+struct AbsolutePath(Option<PathBuf>);
 
 impl FromStr for AbsolutePath {
     type Err = String;
@@ -91,27 +108,27 @@ impl FromStr for AbsolutePath {
         match text {
             "off" => Ok(Self(None)),
             _ if path.is_absolute() => Ok(Self(Some(path))),
-            _ => Err(format!("`{}` is no absolute path, and not \"off\"", crate::log::printable(text))),
+            _ => Err(format!("expected an absolute path or \"off\", found `{text}`")),
         }
     }
 }
 
 /// The name of a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UserName(String);
+struct UserName(String);
 
 impl FromStr for UserName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Identifier::try_from(text).map_err(|error| format!("it cannot be the name of a user: {error}"))?;
+        Identifier::try_from(text).map_err(|error| format!("invalid user name `{text}`: {error}"))?;
         Ok(Self(text.to_owned()))
     }
 }
 
 /// HOST:PORT, written as tcp://HOST:PORT.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Address(String);
+struct Address(String);
 
 impl FromStr for Address {
     type Err = String;
@@ -123,7 +140,7 @@ impl FromStr for Address {
             .is_some_and(|(host, port)| !host.is_empty() && host != "*" && port.parse::<u16>().is_ok());
         match address.filter(|_| complete) {
             Some(address) => Ok(Self(address.to_owned())),
-            None => Err(format!("`{}` is no address: write tcp://ADDRESS:PORT", crate::log::printable(text))),
+            None => Err(format!("invalid address `{text}`: expected tcp://ADDRESS:PORT")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Where a collector listens, and who can reach it there.
+//! The endpoint for agents.
 
 use std::fmt;
 
@@ -31,20 +31,17 @@ impl std::str::FromStr for Endpoint {
         if complete {
             return Ok(Self(text.to_owned()));
         }
-        Err(format!(
-            "`{}` is no endpoint: write tcp://ADDRESS:PORT or ipc://PATH",
-            crate::log::printable(text)
-        ))
+        Err(format!("invalid endpoint `{text}`: expected tcp://ADDRESS:PORT or ipc://PATH"))
     }
 }
 
-/// A port, or `*` for any that is free.
+/// Tells whether `text` is a port, or `*` for any free one.
 fn is_port(text: &str) -> bool {
     text == "*" || text.parse::<u16>().is_ok()
 }
 
 impl Endpoint {
-    /// Whether only this machine can reach it. What is not known to be so is not: a name, an interface, `*`.
+    /// Tells whether only this machine can reach the endpoint. Names, interfaces and `*` count as reachable by others.
     pub fn is_local(&self) -> bool {
         endpoint::is_local(&self.0)
     }
@@ -55,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_loopback_and_files_are_of_this_machine() {
+    fn only_loopback_addresses_and_files_are_local() {
         for local in ["tcp://127.0.0.1:1", "tcp://127.9.9.9:*", "tcp://[::1]:1", "ipc:///run/x", "inproc://x"]
         {
             assert!(local.parse::<Endpoint>().unwrap().is_local(), "{local}");

@@ -1,62 +1,74 @@
-//! What the file says of keys, and whether other machines may be let in by it.
+//! The keys of encryption, and the check that other machines cannot connect without it unless the configuration permits it.
 
 use std::path::PathBuf;
 
-use super::{Endpoint, Fault};
+use polymeter_service::document::{Faults, Reporter, Section};
+
+use super::endpoint::Endpoint;
 use crate::keys::KeyFiles;
 
-/// What is wrong with a collector that listens to other machines without keys, and what to do.
-const OPEN: &str = "other machines can reach this address, and without keys nothing is encrypted and anybody may send; \
-    make keys with `polymeter keygen` and set `key` and `authorised_agents`, or say `insecure = true` (--insecure) if you \
-    trust everybody on that network";
+/// The fault of a collector that other machines can reach, without keys.
+const UNPROTECTED: &str = "other machines can reach this address, and without keys nothing is encrypted and anyone can send; \
+    make keys with `polymeter keygen` and set `key` and `authorised_agents`, or set `insecure = true` (--insecure) on a \
+    trusted network";
 
-/// What a file said of keys.
+/// The raw keys.
 #[derive(Debug, Default)]
-pub struct SaidSecurity {
-    /// See [`KeyFiles::key`].
-    pub key: Option<PathBuf>,
-    /// See [`KeyFiles::authorised_agents`].
-    pub authorised_agents: Option<PathBuf>,
-    /// See [`super::Config::bind_node_to_key`].
-    pub bind_node_to_key: Option<bool>,
-    /// Whether other machines may connect without encryption.
-    pub insecure: Option<bool>,
-    /// Where `key` or `authorised_agents` stands in the file.
-    pub place: String,
-    /// Where `listen` stands in the file.
-    pub listen_place: String,
+pub(super) struct RawSecurity {
+    key: Option<PathBuf>,
+    authorised_agents: Option<PathBuf>,
+    pub(super) bind_node_to_key: Option<bool>,
+    insecure: Option<bool>,
+    /// The file and line of `key` or `authorised_agents`.
+    keys_place: String,
+    /// The file and line of `listen`.
+    listen_place: String,
 }
 
-impl SaidSecurity {
-    /// One of the keys without the other would be either no encryption or a locked door.
-    pub(super) fn check(&self, faults: &mut Vec<Fault>) {
-        let message = match (&self.key, &self.authorised_agents) {
-            (Some(_), None) => "`key` needs `authorised_agents`: the directory of the agents' keys",
-            (None, Some(_)) => "`authorised_agents` needs `key`: the collector's own",
-            (Some(_), Some(_)) | (None, None) => return,
-        };
-        faults.push(Fault { place: self.place.clone(), message: message.to_owned() });
+impl RawSecurity {
+    /// Takes the keys out of the document; `listen` must not be taken yet.
+    pub(super) fn take(root: &mut Section<'_>, reporter: &mut Reporter<'_>) -> Self {
+        let place = |key| root.span(key).map(|span| reporter.place(&span));
+        let keys_place = place("authorised_agents").or_else(|| place("key")).unwrap_or_default();
+        let listen_place = place("listen").unwrap_or_default();
+        Self {
+            key: root.parse("key", reporter, str::parse),
+            authorised_agents: root.parse("authorised_agents", reporter, str::parse),
+            bind_node_to_key: root.boolean("bind_node_to_key", reporter),
+            insecure: root.boolean("insecure", reporter),
+            keys_place,
+            listen_place,
+        }
     }
 
-    /// Other machines are let in with keys, or when that is wished in so many words. `by_option` says that the
-    /// command line named the endpoint, and `insecure` that it has the wish.
+    /// Adds a fault if only one of the two keys is set.
+    pub(super) fn check(&self, faults: &mut Faults) {
+        let message = match (&self.key, &self.authorised_agents) {
+            (Some(_), None) => "`key`: requires `authorised_agents`, the directory of the agents' keys",
+            (None, Some(_)) => "`authorised_agents`: requires `key`, the collector's own key file",
+            (Some(_), Some(_)) | (None, None) => return,
+        };
+        faults.add(&*self.keys_place, message);
+    }
+
+    /// Adds a fault if other machines can reach `listen` without keys, unless the file or the option `insecure` permits
+    /// it. `is_option` tells that the endpoint is that of the command line.
     pub(super) fn check_endpoint(
         &self,
         listen: &Endpoint,
-        by_option: bool,
+        is_option: bool,
         insecure: bool,
-        faults: &mut Vec<Fault>,
+        faults: &mut Faults,
     ) {
         let insecure = insecure || self.insecure.unwrap_or(false);
         if listen.is_local() || insecure || (self.key.is_some() && self.authorised_agents.is_some()) {
             return;
         }
-        let place = if by_option { "--listen".to_owned() } else { self.listen_place.clone() };
-        faults.push(Fault { place, message: OPEN.to_owned() });
+        faults.add(if is_option { "--listen" } else { &self.listen_place }, UNPROTECTED);
     }
 
-    /// Where the keys are, if anywhere.
-    pub(super) fn keys(self) -> Option<KeyFiles> {
+    /// The key files, if both are set.
+    pub(super) fn resolve(self) -> Option<KeyFiles> {
         Some(KeyFiles { key: self.key?, authorised_agents: self.authorised_agents? })
     }
 }

@@ -58,8 +58,8 @@ pub struct ControlConfig {
     pub socket: Option<PathBuf>,
     /// The door for other machines; none for no such door.
     pub network: Option<NetworkConfig>,
-    /// The file in which requests that agents have missed outlive the collector; none where they do not.
-    pub requests: Option<PathBuf>,
+    /// The file for requests that agents have not received yet; none if they are lost when the collector stops.
+    pub pending_requests_file: Option<PathBuf>,
     /// The user who may tell how jobs ended, beside root.
     pub scheduler_user: Option<String>,
 }
@@ -124,7 +124,7 @@ impl Open {
                 listener.map_err(|source| ListenError { place: network.address.clone(), source })?;
             Ok((listener, network.unmunge.clone()))
         });
-        let requests = config.requests.clone();
+        let requests = config.pending_requests_file.clone();
         let scheduler_uid = config.scheduler_user.as_deref().and_then(uid_of);
         Ok(Self { local: local.transpose()?, network: network.transpose()?, requests, scheduler_uid })
     }

@@ -260,8 +260,8 @@ fn skipped_frames_advance_the_session() {
 
 /// Now, just too old, just too far ahead, and just not too old.
 fn on_both_sides_of(range: TimeRange) -> [i64; 4] {
-    let (behind_us, ahead_us) = (times::micros(range.max_age), times::micros(range.max_skew));
-    [NOW_US, NOW_US - behind_us - 1, NOW_US + ahead_us + 1, NOW_US - behind_us]
+    let (age_us, skew_us) = (times::micros(range.max_age), times::micros(range.max_skew));
+    [NOW_US, NOW_US - age_us - 1, NOW_US + skew_us + 1, NOW_US - age_us]
 }
 
 #[test]
@@ -281,8 +281,8 @@ fn samples_of_impossible_times_are_counted() {
 
 #[test]
 fn samples_of_impossible_times_are_put_apart_where_that_is_wished() {
-    let (behind, ahead) = (Duration::from_secs(3600), Duration::from_secs(60));
-    let range = TimeRange { max_age: behind, max_skew: ahead, out_of_range: OutOfRangePolicy::Quarantine };
+    let (max_age, max_skew) = (Duration::from_secs(3600), Duration::from_secs(60));
+    let range = TimeRange { max_age, max_skew, out_of_range: OutOfRangePolicy::Quarantine };
     let (mut ingest, mut announced) = (Ingest::new(range), Announced::default());
     assert!(ingest.open(SESSION, &peer(), 0, at(0)));
     let times = on_both_sides_of(range);

@@ -4,7 +4,6 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polymeter_proto::text::Text;
 use polymeter_store::accepted::{Accepted, LossReason, LossRecord, OutOfRange, SampleBlock};
 
 use crate::limits;
@@ -14,7 +13,7 @@ use crate::limits;
 pub enum OutOfRangePolicy {
     /// They are not stored, and count as lost.
     #[default]
-    Refuse,
+    Reject,
     /// They are stored in a table of their own.
     Quarantine,
 }
@@ -24,9 +23,9 @@ impl FromStr for OutOfRangePolicy {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
-            "refuse" => Ok(Self::Refuse),
+            "reject" => Ok(Self::Reject),
             "quarantine" => Ok(Self::Quarantine),
-            _ => Err(format!("unknown policy `{}`: expected `refuse` or `quarantine`", Text::of(text))),
+            _ => Err(format!("unknown policy `{text}`: expected `reject` or `quarantine`")),
         }
     }
 }
@@ -46,7 +45,7 @@ impl Default for TimeRange {
     fn default() -> Self {
         Self {
             max_age: limits::SAMPLE_AGE_MAX,
-            max_skew: limits::SAMPLE_AHEAD_MAX,
+            max_skew: limits::SAMPLE_SKEW_MAX,
             out_of_range: OutOfRangePolicy::default(),
         }
     }
@@ -70,13 +69,13 @@ impl TimeRange {
         }
         accepted.out_of_range = out_of_range(&others);
         match self.out_of_range {
-            OutOfRangePolicy::Refuse => others.iter().for_each(|samples| accepted.add_loss(loss(samples))),
+            OutOfRangePolicy::Reject => others.iter().for_each(|samples| accepted.add_loss(loss(samples))),
             OutOfRangePolicy::Quarantine => accepted.quarantined = others,
         }
     }
 }
 
-/// Returns whole microseconds, of at most [`limits::SAMPLE_REACH_MAX`].
+/// Returns whole microseconds, of at most [`limits::SAMPLE_DISTANCE_MAX`].
 pub(crate) fn micros(reach: Duration) -> i64 {
     i64::try_from(reach.as_micros()).unwrap_or(i64::MAX)
 }

@@ -42,7 +42,7 @@ impl Writer {
                         let now = self.clock.now().since_start;
                         let away = now.saturating_sub(since);
                         // Nobody was silent: nothing could be stored of anybody.
-                        self.next_look = self.next_look.map(|_| now + self.settings.silent_after);
+                        self.next_look = self.next_look.map(|_| now + self.settings.session_timeout);
                         log::info(format_args!(
                             "the store is back after {:.1} s; nothing was lost here",
                             away.as_secs_f64()

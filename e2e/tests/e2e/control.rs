@@ -163,7 +163,7 @@ fn marks_and_user_values_are_stored() {
 fn configured_administrators_and_job_visibility() {
     require(&NEEDS);
     // Users and groups that every Debian has.
-    let keys = "administrators = [\"games\", \"@www-data\", \"nobody.here\"]\nlook = \"all\"\n";
+    let keys = "administrators = [\"games\", \"@www-data\", \"nobody.here\"]\njob_visibility = \"all\"\n";
     let scene = Scene::set(keys, "");
     assert!(scene.agent.daemon.log().contains("`nobody.here` is not known"), "{}", scene.agent.daemon.log());
     let (games, www_data) = ((5, 60), (OTHER_USER, 33));

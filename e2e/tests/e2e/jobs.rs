@@ -388,18 +388,18 @@ fn final_sample_is_taken_while_the_supervisor_is_blocked() {
         wait_until("the job is read at its beginning", || readings() > 0);
         let process = Sleeper::start();
         job.enter(process.pid());
-        // Its entry is seen by the manager, in its own time.
+        // Its entry is seen by the supervisor, in its own time.
         let mut before = 0;
         wait_until("nothing more is read", || {
             pause(300);
             std::mem::replace(&mut before, readings()) == readings()
         });
-        let Some(manager) = Frozen::new(&agent.daemon.thread("manager")) else {
+        let Some(supervisor) = Frozen::new(&agent.daemon.thread("supervisor")) else {
             skip("freezer", "there is no freezer of version 1");
         };
         drop(process);
         wait_until("the last reading is stored", || readings() > before);
-        drop(manager);
+        drop(supervisor);
         job.remove();
         stored::wait_for_end(&env, id);
     }

@@ -132,7 +132,7 @@ fn ledger_balances_under_faults() {
 fn ledger_balances_for_a_job_with_changing_cgroups_and_killed_agents() {
     require(&NEEDS);
     let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
-    let (running, endpoint) = collector_with(&env, "tcp://127.0.0.1:*", "silent_after = \"2s\"\n");
+    let (running, endpoint) = collector_with(&env, "tcp://127.0.0.1:*", "session_timeout = \"2s\"\n");
     let plan = Plan { collector: &endpoint, jobs: &[cgroups.pattern()], baseline: &BASELINE };
     let store = || Connection::open(env.path("store.db")).unwrap();
     let mut killed = Vec::new();

@@ -93,7 +93,7 @@ impl Scene {
     fn configuration(env: &TestEnvironment, more: &str) -> String {
         let place = |name: &str| env.path(name).display().to_string();
         let (socket, requests) = (place("control.sock"), place("requests.json"));
-        format!("control_socket = \"{socket}\"\ncontrol_requests = \"{requests}\"\n{more}")
+        format!("control_socket = \"{socket}\"\npending_requests_file = \"{requests}\"\n{more}")
     }
 
     /// Kills the collector, and starts another in its place.
@@ -328,7 +328,7 @@ fn munge_authenticates_remote_users() {
     require(&[&NEEDS[..], &[Need::Munge]].concat());
     let munged = Munged::start();
     let more = format!(
-        "control = \"tcp://127.0.0.1:0\"\nauth = \"munge\"\nmunge_socket = \"{}\"\n",
+        "control_listen = \"tcp://127.0.0.1:0\"\nauth = \"munge\"\nmunge_socket = \"{}\"\n",
         munged.socket().display()
     );
     let scene = Scene::set(&more);

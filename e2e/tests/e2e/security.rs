@@ -56,7 +56,7 @@ impl Fort {
     fn collector(&mut self, keys: bool, more: &str) -> Daemon {
         let place = |name: &str| self.env.path(name).display().to_string();
         let mut text = format!(
-            "listen = \"tcp://127.0.0.1:*\"\nmetrics = \"127.0.0.1:0\"\nstore = \"{}\"\ncommit_interval = \"20ms\"\n{more}\n",
+            "listen = \"tcp://127.0.0.1:*\"\nmetrics_listen = \"127.0.0.1:0\"\nstore = \"{}\"\ncommit_interval = \"20ms\"\n{more}\n",
             self.env.store()
         );
         if keys {

@@ -43,7 +43,8 @@ impl Scene {
         let door = format!("control_socket = \"{}\"\n", socket.display());
         let (collector, endpoint) = collector_with(&env, &env.endpoint(), &door);
         let configure = |node: &str, _: &Path| {
-            let mut text = format!("node = \"{node}\"\ncollector = \"{endpoint}\"\nflush = \"50ms\"\n");
+            let mut text =
+                format!("node = \"{node}\"\ncollector = \"{endpoint}\"\nflush_interval = \"50ms\"\n");
             // Both nodes are this machine, on which each has its own cgroups.
             write!(text, "jobs = [\"slurm_{node}/uid_{{uid}}/job_{{job}}\"]\n{BASELINE}").unwrap();
             text

@@ -1,6 +1,6 @@
 //! Every metric, declared once, as data: its name, unit, kind, help, and how it is found in a source's text.
 //!
-//! Documents (`docs/metrics.md`), ids, units in the database and the agent's parsers follow from these tables.
+//! Documents (`docs/reference/metrics.md`), ids, units in the database and the agent's parsers follow from these tables.
 
 mod agent;
 mod cgroup;

@@ -3,7 +3,7 @@
 //! A column is 64-bit values of which nothing is assumed but that neighbours in time resemble each other. What makes
 //! the counters of cgroups small, in the order of what it gives: most columns do not change, many are zero, the
 //! `total_` lines of memory.stat repeat the plain ones, memory grows by whole pages (their low bits are zero), and the
-//! noise of a clock is far smaller than its value. `docs/protocol.md` has the bytes.
+//! noise of a clock is far smaller than its value. `docs/reference/protocol.md` has the bytes.
 
 mod decode;
 mod encode;

@@ -1,6 +1,6 @@
 //! The bytes on the wire: frames with the project's own column codec, and serialised messages.
 //!
-//! `docs/protocol.md` describes every byte.
+//! `docs/reference/protocol.md` describes every byte.
 
 mod bytes;
 mod column;

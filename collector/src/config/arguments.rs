@@ -1,0 +1,285 @@
+//! The command line of `polymeter-collector`, and its combination with the file.
+
+use std::path::{Path, PathBuf};
+
+use clap::Parser;
+use polymeter_service::document::Faults;
+use polymeter_service::log;
+use polymeter_store::{StoreUrl, TimescaleMode};
+
+use super::endpoint::Endpoint;
+use super::model::{Config, DEFAULT_LISTEN, DEFAULT_PATH, DEFAULT_STORE};
+use super::raw::RawConfig;
+
+/// Polymeter's collector: receives samples from agents and stores each of them once.
+#[derive(Debug, Parser)]
+#[command(name = "polymeter-collector", version)]
+#[command(
+    after_help = "Exit status: 0 stopped as requested, 1 failed, 2 invalid command line, configuration or keys, 3 cannot \
+    open an endpoint or the store.\n\
+    Signals: SIGHUP reloads the configuration; SIGTERM and SIGINT stop the collector."
+)]
+pub struct Arguments {
+    /// The endpoint for agents, such as tcp://0.0.0.0:7717 or ipc:///run/polymeter/collector.
+    #[arg(long, value_name = "ENDPOINT")]
+    listen: Option<String>,
+    /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE, or keywords such as
+    /// "host=/run/postgresql dbname=polymeter".
+    #[arg(long, value_name = "STORE")]
+    store: Option<String>,
+    /// The use of TimescaleDB: auto, off, or require.
+    #[arg(long, value_name = "MODE")]
+    timescaledb: Option<String>,
+    /// Let other machines connect without encryption and authentication.
+    #[arg(long)]
+    insecure: bool,
+    /// The configuration file, which the command line overrides [default: /etc/polymeter/collector.toml if it exists].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Check the configuration, report all faults, and exit.
+    #[arg(long)]
+    pub check: bool,
+    /// With --check: also test, as this user, whether the keys can be read and the store be written.
+    #[arg(long, value_name = "NAME", requires = "check")]
+    pub user: Option<String>,
+    /// The events to log: off, error, warn, info, debug or trace, also per module (info,polymeter_collector::writer=debug);
+    /// overrides `log_level` and the variable POLYMETER_LOG.
+    #[arg(long, value_name = "FILTER")]
+    log: Option<log::Filter>,
+    /// The form of log lines, text or json; overrides `log_format`.
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<log::Format>,
+}
+
+impl Arguments {
+    /// The configuration of the command line and the file that it names.
+    ///
+    /// # Errors
+    /// All faults of both.
+    pub fn resolve(&self) -> Result<Config, Faults> {
+        self.resolve_with(Path::new(DEFAULT_PATH))
+    }
+
+    /// The same, with the file at `default` if the command line names none.
+    fn resolve_with(&self, default: &Path) -> Result<Config, Faults> {
+        let mut faults = Faults::default();
+        let raw = match &self.config {
+            Some(path) => RawConfig::read(path, &mut faults),
+            None if default.exists() => RawConfig::read(default, &mut faults),
+            None => RawConfig::default(),
+        };
+        let listen: Option<Endpoint> = faults.parse_option("--listen", self.listen.as_deref()).or(raw.listen);
+        let store: Option<StoreUrl> = faults.parse_option("--store", self.store.as_deref()).or(raw.store);
+        let timescaledb: Option<TimescaleMode> =
+            faults.parse_option("--timescaledb", self.timescaledb.as_deref()).or(raw.timescaledb);
+        if let Some(listen) = &listen {
+            raw.security.check_endpoint(listen, self.listen.is_some(), self.insecure, &mut faults);
+        }
+        let store = store.or_else(|| faults.parse_option("the default store", Some(DEFAULT_STORE)));
+        let Some(store) = store.filter(|_| faults.0.is_empty()) else { return Err(faults) };
+        let listen = listen.map_or_else(|| DEFAULT_LISTEN.to_owned(), |listen| listen.to_string());
+        let usual = Config::new(listen, store);
+        Ok(Config {
+            timescaledb: timescaledb.unwrap_or(usual.timescaledb),
+            writers: raw.writers.unwrap_or(usual.writers),
+            commit_interval: raw.commit_interval.unwrap_or(usual.commit_interval),
+            commit_rows: raw.commit_rows.unwrap_or(usual.commit_rows),
+            session_timeout: raw.session_timeout.unwrap_or(usual.session_timeout),
+            clock: raw.clock.resolve(),
+            control: raw.control.resolve(),
+            bind_node_to_key: raw.security.bind_node_to_key.unwrap_or(usual.bind_node_to_key),
+            metrics_listen: raw.metrics_listen,
+            keys: raw.security.resolve(),
+            log_level: log::resolve_filter(self.log.as_ref(), raw.log_level.unwrap_or(usual.log_level)),
+            log_format: self.log_format.or(raw.log_format).unwrap_or(usual.log_format),
+            ..usual
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::control::ControlConfig;
+    use crate::ingest::{OutOfRangePolicy, TimeRange};
+    use crate::keys::KeyFiles;
+
+    fn resolve(arguments: &[&str]) -> Result<Config, String> {
+        let arguments = std::iter::once(&"polymeter-collector").chain(arguments);
+        Arguments::try_parse_from(arguments).unwrap().resolve().map_err(|faults| faults.to_string())
+    }
+
+    /// A function that resolves a file with the given contents, and further arguments.
+    fn resolver() -> impl Fn(&str, &[&str]) -> Result<Config, String> {
+        let directory = tempfile::tempdir().unwrap();
+        move |text: &str, more: &[&str]| {
+            let path = directory.path().join("collector.toml");
+            std::fs::write(&path, text).unwrap();
+            resolve(&[&["--config", path.to_str().unwrap()], more].concat())
+        }
+    }
+
+    #[test]
+    fn defaults_are_for_one_machine() {
+        let config = resolve(&[]).unwrap();
+        assert_eq!(config, Config::new("tcp://127.0.0.1:7717", StoreUrl::sqlite("polymeter.db")));
+    }
+
+    #[test]
+    fn default_file_is_read_if_it_exists() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("collector.toml");
+        let resolve = |more: &[&str]| {
+            let arguments = std::iter::once(&"polymeter-collector").chain(more);
+            Arguments::try_parse_from(arguments).unwrap().resolve_with(&path)
+        };
+        assert_eq!(resolve(&[]).unwrap().writers, 2);
+        std::fs::write(&path, "writers = 3\nstore = 'sqlite:a.db'\n").unwrap();
+        assert_eq!(resolve(&[]).unwrap().writers, 3);
+        let config = resolve(&["--store", "sqlite:b.db"]).unwrap();
+        assert_eq!((config.writers, config.store), (3, StoreUrl::sqlite("b.db")));
+        std::fs::write(&path, "writers = none\n").unwrap();
+        assert!(resolve(&["--check"]).unwrap_err().to_string().contains("collector.toml:1: "));
+    }
+
+    #[test]
+    fn example_states_the_defaults() {
+        let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/collector.toml");
+        let config = resolve(&["--config", example]).unwrap();
+        assert_eq!(config, Config::new(DEFAULT_LISTEN, config.store.clone()));
+    }
+
+    #[test]
+    fn command_line_overrides_the_file() {
+        let resolve = resolver();
+        let text = "listen = 'tcp://0.0.0.0:1'\ninsecure = true\nstore = 'sqlite:a.db'\ncommit_interval = '100ms'\nwriters = 3\nlog_level = 'warn'\n";
+        let config = resolve(text, &["--store", "sqlite:b.db", "--log-format", "json"]).unwrap();
+        assert_eq!(config.listen, "tcp://0.0.0.0:1");
+        assert_eq!(config.store, StoreUrl::sqlite("b.db"));
+        assert_eq!((config.writers, config.commit_interval), (3, Duration::from_millis(100)));
+        assert_eq!((config.log_level.to_string().as_str(), config.log_format), ("warn", log::Format::Json));
+        assert_eq!(resolve(text, &["--log", "debug"]).unwrap().log_level.to_string(), "debug");
+    }
+
+    #[test]
+    fn other_machines_need_keys_or_permission() {
+        let resolve = resolver();
+        let open = "listen = 'tcp://10.1.2.3:7717'\n";
+        let fault = resolve(open, &[]).unwrap_err();
+        assert!(fault.contains("polymeter keygen") && fault.contains("insecure = true"), "{fault}");
+        assert!(fault.contains("collector.toml:1: "), "{fault}");
+        assert!(resolve(open, &["--insecure"]).is_ok());
+        assert!(resolve("", &["--listen", "tcp://*:7717"]).unwrap_err().starts_with("--listen: "));
+        let keys = "key = '/k'\nauthorised_agents = '/a'\n";
+        let config = resolve(&format!("{open}{keys}"), &[]).unwrap();
+        assert_eq!(config.keys, Some(KeyFiles { key: "/k".into(), authorised_agents: "/a".into() }));
+        assert!(config.bind_node_to_key);
+        for alone in ["\nkey = '/k'\n", "\nauthorised_agents = '/a'\n"] {
+            let fault = resolve(alone, &[]).unwrap_err();
+            assert!(fault.contains("collector.toml:2: "), "{fault}");
+            assert!(fault.contains("`key`") && fault.contains("`authorised_agents`"), "{fault}");
+        }
+    }
+
+    #[test]
+    fn all_faults_are_reported_with_their_places() {
+        let text = "listen = 'here'\nstores = 'sqlite:a.db'\n\nwriters = 0\ncommit_interval = '1 s'\ncommit_rows = true\ntimescaledb = 'maybe'\ninsecure = 1\nmetrics_listen = 'here'\nlog_format = 'xml'\n";
+        let faults = resolver()(text, &["--store", "mysql:x"]).unwrap_err();
+        for (line, part) in [
+            (1, "tcp://ADDRESS:PORT"),
+            (2, "unknown key `stores`; did you mean `store`?"),
+            (4, "from 1 to"),
+            (5, "`commit_interval`"),
+            (6, "from 1 to"),
+            (7, "auto, off, require"),
+            (8, "true or false"),
+            (9, "127.0.0.1:9717"),
+            (10, "text or json"),
+        ] {
+            let place = format!("collector.toml:{line}: ");
+            assert!(
+                faults.lines().any(|fault| fault.contains(&place) && fault.contains(part)),
+                "{place} {part}: {faults}"
+            );
+        }
+        assert!(faults.contains("--store: "), "{faults}");
+        assert_eq!(faults.lines().count(), 10, "{faults}");
+    }
+
+    #[test]
+    fn old_keys_are_refused_with_their_new_names() {
+        let resolve = resolver();
+        for (old, new) in [
+            ("control", "control_listen"),
+            ("control_requests", "pending_requests_file"),
+            ("metrics", "metrics_listen"),
+            ("silent_after", "session_timeout"),
+            ("unmunge", "unmunge_path"),
+        ] {
+            let fault = resolve(&format!("{old} = 'x'\n"), &[]).unwrap_err();
+            assert!(fault.contains(&format!("unknown key `{old}`: it is called `{new}` now")), "{fault}");
+        }
+        for (old, new) in [("behind", "max_age"), ("ahead", "max_skew"), ("beyond", "out_of_range")] {
+            let fault = resolve(&format!("[clock]\n{old} = 'x'\n"), &[]).unwrap_err();
+            assert!(fault.contains(&format!("`{old}` in [clock]: it is called `{new}` now")), "{fault}");
+        }
+    }
+
+    #[test]
+    fn times_of_samples_are_configurable() {
+        let resolve = resolver();
+        let clock = |text: &str| resolve(text, &[]).map(|config| config.clock);
+        assert_eq!(clock("[clock]\n").unwrap(), TimeRange::default());
+        let range =
+            clock("[clock]\nmax_skew = '5min'\nmax_age = '30d'\nout_of_range = 'quarantine'\n").unwrap();
+        let (max_skew, max_age) = (Duration::from_secs(300), Duration::from_secs(30 * 86_400));
+        assert_eq!(range, TimeRange { max_skew, max_age, out_of_range: OutOfRangePolicy::Quarantine });
+        for (text, line, part) in [
+            ("clock = '1d'\n", 1, "a section [clock]"),
+            ("[clock]\nmax_skew = '1y'\n", 2, "from 1s to 3660d"),
+            ("[clock]\nout_of_range = 'keep'\n", 2, "expected `reject` or `quarantine`"),
+            ("[clock]\nback = '1d'\n", 2, "in [clock]; known keys are max_age, max_skew, out_of_range"),
+        ] {
+            let faults = clock(text).unwrap_err();
+            let place = format!("collector.toml:{line}: ");
+            assert!(faults.contains(&place) && faults.contains(part), "{faults}");
+        }
+    }
+
+    #[test]
+    fn invalid_and_missing_files_are_faults() {
+        let fault = resolver()("listen = 'tcp://*:1'\nwriters = = 2\n", &[]).unwrap_err();
+        assert!(fault.contains("collector.toml:2: "), "{fault}");
+        let fault = resolve(&["--config", "/nowhere/collector.toml"]).unwrap_err();
+        assert!(fault.contains("/nowhere/collector.toml"), "{fault}");
+    }
+
+    #[test]
+    fn control_from_other_machines_requires_authentication() {
+        let resolve = resolver();
+        let control = |text: &str| resolve(text, &[]).map(|config| config.control);
+        assert_eq!(control("control_socket = 'off'\nauth = 'none'\n").unwrap(), ControlConfig::default());
+        let file = control("pending_requests_file = '/var/lib/r'\n").unwrap().pending_requests_file;
+        assert_eq!(file, Some("/var/lib/r".into()));
+        let config =
+            control("control_socket = '/run/c'\ncontrol_listen = 'tcp://[::]:7718'\nauth = 'munge'\n")
+                .unwrap();
+        let network = config.network.unwrap();
+        assert_eq!((config.socket, network.address.as_str()), (Some("/run/c".into()), "[::]:7718"));
+        assert_eq!(network.unmunge.program, Path::new("/usr/bin/unmunge"));
+        for (text, part) in [
+            (
+                "auth = 'none'\ncontrol_listen = 'tcp://[::]:7718'\n",
+                "collector.toml:2: `control_listen`: requires `auth = \"munge\"`",
+            ),
+            ("control_listen = 'tcp://*:7718'\n", "expected tcp://ADDRESS:PORT"),
+            ("control_socket = 'c'\n", "expected an absolute path"),
+            ("auth = 'password'\n", "unknown auth method `password`: expected `none` or `munge`"),
+        ] {
+            let faults = control(text).unwrap_err();
+            assert!(faults.contains(part), "{text}: {faults}");
+        }
+    }
+}

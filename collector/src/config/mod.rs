@@ -1,0 +1,16 @@
+//! The collector's configuration: the command line, the file `collector.toml`, and what both mean together.
+//!
+//! All faults are found before anything is opened, and reported together.
+
+mod arguments;
+mod clock;
+mod control;
+mod endpoint;
+mod model;
+mod raw;
+mod security;
+
+pub use self::arguments::Arguments;
+pub use self::endpoint::Endpoint;
+pub use self::model::{Config, DEFAULT_LISTEN, DEFAULT_PATH, DEFAULT_STORE};
+pub use self::raw::check;

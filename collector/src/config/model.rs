@@ -1,0 +1,76 @@
+//! The resolved configuration.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use polymeter_service::log;
+use polymeter_store::{StoreUrl, TimescaleMode};
+
+use crate::control::ControlConfig;
+use crate::ingest::TimeRange;
+use crate::keys::KeyFiles;
+use crate::limits;
+
+/// The endpoint for agents if none is configured.
+pub const DEFAULT_LISTEN: &str = "tcp://127.0.0.1:7717";
+
+/// The path of the configuration file if the command line names none.
+pub const DEFAULT_PATH: &str = "/etc/polymeter/collector.toml";
+
+/// The store if none is configured.
+pub const DEFAULT_STORE: &str = "sqlite:polymeter.db";
+
+/// The collector's configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// The ZeroMQ endpoint for agents.
+    pub listen: String,
+    /// The store of the samples.
+    pub store: StoreUrl,
+    /// The use of TimescaleDB in a PostgreSQL store.
+    pub timescaledb: TimescaleMode,
+    /// The number of writers, at least one. SQLite always has one.
+    pub writers: usize,
+    /// The longest time that samples wait for a commit.
+    pub commit_interval: Duration,
+    /// The most samples of one commit, except that one frame may exceed it.
+    pub commit_rows: usize,
+    /// The silence after which an agent's session and its jobs count as ended.
+    pub session_timeout: Duration,
+    /// The accepted times of samples, and the treatment of others.
+    pub clock: TimeRange,
+    /// The endpoints for users who change the sampling of whole jobs.
+    pub control: ControlConfig,
+    /// The key files; none for connections without encryption.
+    pub keys: Option<KeyFiles>,
+    /// Restricts each agent to the node that its key is named after.
+    pub bind_node_to_key: bool,
+    /// The address of the collector's own metrics; none if they are not served.
+    pub metrics_listen: Option<SocketAddr>,
+    /// The events that are logged.
+    pub log_level: log::Filter,
+    /// The form of log lines.
+    pub log_format: log::Format,
+}
+
+impl Config {
+    /// The default configuration for an endpoint and a store.
+    pub fn new(listen: impl Into<String>, store: StoreUrl) -> Self {
+        Self {
+            listen: listen.into(),
+            store,
+            timescaledb: TimescaleMode::default(),
+            writers: 2,
+            commit_interval: Duration::from_secs(1),
+            commit_rows: 50_000,
+            session_timeout: limits::SESSION_TIMEOUT,
+            clock: TimeRange::default(),
+            control: ControlConfig::default(),
+            keys: None,
+            bind_node_to_key: true,
+            metrics_listen: None,
+            log_level: log::Filter::default(),
+            log_format: log::Format::default(),
+        }
+    }
+}

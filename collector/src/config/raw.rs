@@ -1,0 +1,100 @@
+//! The configuration file, as it is written.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use polymeter_proto::period::Period;
+use polymeter_service::document::{Faults, Reporter, read_text};
+use polymeter_service::log;
+use polymeter_store::{StoreUrl, TimescaleMode};
+
+use super::clock::{CoarseDuration, RawClock};
+use super::control::RawControl;
+use super::endpoint::Endpoint;
+use super::security::RawSecurity;
+
+/// The most writers; more connections do not make one server faster.
+const WRITERS_MAX: u64 = 64;
+
+/// The most samples of one commit; a larger transaction takes longer than agents should wait for an acknowledgement.
+const COMMIT_ROWS_MAX: u64 = 10_000_000;
+
+/// The contents of a file. Keys that are left out are none.
+#[derive(Debug, Default)]
+pub(super) struct RawConfig {
+    pub(super) listen: Option<Endpoint>,
+    pub(super) store: Option<StoreUrl>,
+    pub(super) timescaledb: Option<TimescaleMode>,
+    pub(super) writers: Option<usize>,
+    pub(super) commit_interval: Option<Duration>,
+    pub(super) commit_rows: Option<usize>,
+    pub(super) session_timeout: Option<Duration>,
+    pub(super) clock: RawClock,
+    pub(super) control: RawControl,
+    pub(super) security: RawSecurity,
+    pub(super) metrics_listen: Option<SocketAddr>,
+    pub(super) log_level: Option<log::Filter>,
+    pub(super) log_format: Option<log::Format>,
+}
+
+/// Returns all faults of a configuration file with the contents `text`.
+pub fn check(path: &Path, text: &str) -> Faults {
+    RawConfig::parse(path, text).1
+}
+
+impl RawConfig {
+    /// Reads the file at `path`. Its faults are added to `faults`.
+    pub(super) fn read(path: &Path, faults: &mut Faults) -> Self {
+        match read_text(path) {
+            Ok(text) => {
+                let (raw, found) = Self::parse(path, &text);
+                faults.0.extend(found.0);
+                raw
+            }
+            Err(unreadable) => {
+                faults.0.extend(unreadable.0);
+                Self::default()
+            }
+        }
+    }
+
+    fn parse(path: &Path, text: &str) -> (Self, Faults) {
+        let mut reporter = Reporter::new(path, text);
+        let mut root = reporter.root();
+        for (old, new) in [("metrics", "metrics_listen"), ("silent_after", "session_timeout")] {
+            root.renamed(old, new);
+        }
+        let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let reporter_ref = &mut reporter;
+        let raw = Self {
+            security: RawSecurity::take(&mut root, reporter_ref),
+            listen: root.parse("listen", reporter_ref, str::parse),
+            store: root.parse("store", reporter_ref, str::parse),
+            timescaledb: root.parse("timescaledb", reporter_ref, str::parse),
+            writers: root.integer("writers", reporter_ref, 1..=WRITERS_MAX).map(count),
+            commit_interval: root
+                .parse("commit_interval", reporter_ref, str::parse)
+                .map(|period: Period| Duration::from_nanos(period.as_nanos())),
+            commit_rows: root.integer("commit_rows", reporter_ref, 1..=COMMIT_ROWS_MAX).map(count),
+            session_timeout: root
+                .parse("session_timeout", reporter_ref, str::parse)
+                .map(|CoarseDuration(timeout)| timeout),
+            clock: RawClock::take(&mut root, reporter_ref),
+            control: RawControl::take(&mut root, reporter_ref),
+            metrics_listen: root.parse("metrics_listen", reporter_ref, address),
+            log_level: root.parse("log_level", reporter_ref, str::parse),
+            log_format: root.parse("log_format", reporter_ref, str::parse),
+        };
+        root.finish(&mut reporter);
+        let mut faults = reporter.into_faults();
+        raw.control.check(&mut faults);
+        raw.security.check(&mut faults);
+        (raw, faults)
+    }
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| format!("invalid address `{text}`: expected ADDRESS:PORT, such as \"127.0.0.1:9717\""))
+}

@@ -1,0 +1,89 @@
+//! Programs under test, names and time.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use polymeter_collector::clock::Clock;
+
+/// The time after which a condition that a test waits for has failed.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Waits until `condition` holds.
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let clock = Clock::start();
+    while !condition() {
+        assert!(clock.now().since_start < DEADLINE, "waited in vain until {what}");
+        pause(10);
+    }
+}
+
+/// Lets some time pass. Nothing that a test asserts may depend on how much.
+pub fn pause(ms: u64) {
+    let clock = Clock::start();
+    let wanted = Duration::from_millis(ms);
+    while let Some(left) = wanted.checked_sub(clock.now().since_start).filter(|left| !left.is_zero()) {
+        std::thread::park_timeout(left);
+    }
+}
+
+/// Microseconds since the epoch.
+pub fn now_us() -> i64 {
+    Clock::start().now().wall_us
+}
+
+/// A name that no other test, of this run or of another, uses.
+pub fn unique() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("polymeter-e2e-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A program of this workspace, from the target directory that this test was built in.
+///
+/// # Panics
+/// If it is not built, or if one of its sources is newer than it.
+pub fn program(name: &str) -> Command {
+    static CHECKED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let own = std::env::current_exe().unwrap();
+    let directory = own.parent().unwrap();
+    // Tests lie in `deps`, programs above it.
+    let directory = if directory.ends_with("deps") { directory.parent().unwrap() } else { directory };
+    let path = directory.join(name);
+    let mut checked = CHECKED.lock().unwrap_or_else(PoisonError::into_inner);
+    if !checked.contains(name) {
+        assert!(path.is_file(), "{} is missing: run `cargo build --workspace` first", path.display());
+        if let Some(source) = newer_source(&path) {
+            panic!("{} is older than {source}: run `cargo build --workspace` first", path.display());
+        }
+        checked.insert(name.to_owned());
+    }
+    let mut command = Command::new(path);
+    command.env_remove("JOURNAL_STREAM");
+    command
+}
+
+/// A source of a program that is newer than it, according to the list that cargo leaves beside it.
+fn newer_source(program: &Path) -> Option<String> {
+    let list = fs::read_to_string(program.with_extension("d")).ok()?;
+    let built = fs::metadata(program).ok()?.modified().ok()?;
+    let is_newer = |source: &&str| {
+        fs::metadata(source).and_then(|metadata| metadata.modified()).is_ok_and(|modified| modified > built)
+    };
+    list.split_once(": ")?.1.split_whitespace().find(is_newer).map(str::to_owned)
+}
+
+/// What becomes `command` through `outer`, with the changes to its environment.
+pub(crate) fn wrap(mut outer: Command, command: &Command) -> Command {
+    outer.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => outer.env(name, value),
+            None => outer.env_remove(name),
+        };
+    }
+    outer
+}

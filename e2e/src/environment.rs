@@ -1,0 +1,64 @@
+//! The directory and the store of one test.
+
+use std::path::PathBuf;
+
+use polymeter_store::reader::Reader;
+use polymeter_test_harness::skip;
+use tempfile::TempDir;
+
+use crate::basics::unique;
+use crate::server::Server;
+
+/// A directory for sockets, configurations and logs, and a store.
+pub struct TestEnvironment {
+    directory: TempDir,
+    pub node: String,
+    server: Option<Server>,
+}
+
+impl TestEnvironment {
+    /// With SQLite.
+    pub fn new() -> Self {
+        Self { directory: tempfile::tempdir().unwrap(), node: unique(), server: None }
+    }
+
+    /// With its own PostgreSQL server. Skips the test where PostgreSQL is not installed.
+    pub fn postgres() -> Self {
+        Self::with_server(Server::start(false))
+    }
+
+    /// With its own PostgreSQL server, and TimescaleDB where it is installed.
+    pub fn best_postgres() -> Self {
+        Self::with_server(Server::best())
+    }
+
+    fn with_server(server: Result<Server, String>) -> Self {
+        let server = server.unwrap_or_else(|reason| skip("postgres", &reason));
+        Self { server: Some(server), ..Self::new() }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub fn store(&self) -> String {
+        match &self.server {
+            Some(server) => server.url(),
+            None => format!("sqlite:{}", self.path("store.db").display()),
+        }
+    }
+
+    /// Its PostgreSQL server.
+    pub fn server(&mut self) -> &mut Server {
+        self.server.as_mut().unwrap()
+    }
+
+    pub fn reader(&self) -> Reader {
+        Reader::open(&self.store().parse().unwrap()).unwrap()
+    }
+
+    /// Where agents of this machine reach the collector.
+    pub fn endpoint(&self) -> String {
+        format!("ipc://{}", self.path("collector").display())
+    }
+}

@@ -1,0 +1,77 @@
+//! Features of the machine without which a test is skipped.
+
+use std::path::Path;
+
+use polymeter_test_harness::{is_required, skip};
+
+use crate::{cgroup, disk, munge, network, oar, slurm};
+
+/// A feature of the machine that a test needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    Root,
+    Cgroup1,
+    Cgroup2,
+    Blkio,
+    Perf,
+    Mounts,
+    Network,
+    Munge,
+    Oar,
+    Slurm,
+    SlurmExperiment,
+}
+
+impl Need {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Root => "root",
+            Self::Cgroup1 => "cgroup1",
+            Self::Cgroup2 => "cgroup2",
+            Self::Blkio => "blkio",
+            Self::Perf => "perf",
+            Self::Mounts => "mounts",
+            Self::Network => "network",
+            Self::Munge => "munge",
+            Self::Oar => "oar",
+            Self::Slurm => "slurm",
+            Self::SlurmExperiment => "slurm-experiment",
+        }
+    }
+
+    fn missing(self) -> Option<String> {
+        let root = rustix::process::geteuid().is_root();
+        match self {
+            Self::Root => (!root).then(|| "this is not root".to_owned()),
+            Self::Cgroup1 => cgroup::V1.iter().find_map(|controller| cgroup::cannot_make(controller)),
+            Self::Cgroup2 => cgroup::cannot_make(cgroup::V2),
+            Self::Blkio => cgroup::cannot_make("blkio"),
+            Self::Mounts => disk::cannot_have(),
+            Self::Network => network::Network::make().err(),
+            Self::Munge => munge::missing(),
+            Self::Oar => oar::missing(),
+            // A cluster takes minutes, and its jobs need an idle machine: only on request.
+            Self::Slurm if !is_required(self.name()) => Some("`make test-slurm` runs it".to_owned()),
+            Self::Slurm => slurm::missing(),
+            // Its result is a table to read. Nothing is asserted of it.
+            Self::SlurmExperiment => {
+                (!is_required(self.name())).then(|| "`make slurm-experiment` runs it".to_owned())
+            }
+            Self::Perf => {
+                let implicit = cgroup::root("perf_event").is_none() && cgroup::root(cgroup::V2).is_some();
+                let kernel = Path::new("/proc/sys/kernel/perf_event_paranoid").exists();
+                (!(implicit && kernel && root))
+                    .then(|| "perf events do not follow cgroups of version 2".to_owned())
+            }
+        }
+    }
+}
+
+/// Skips the running test where the machine lacks one of `needs`.
+pub fn require(needs: &[Need]) {
+    for need in needs {
+        if let Some(reason) = need.missing() {
+            skip(need.name(), &reason);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Which file of a crate imports which.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use crate::modules::{self, Module, ModulePath};
+
+/// The files of a crate, and the files that each imports.
+pub type Imports = BTreeMap<PathBuf, BTreeSet<PathBuf>>;
+
+/// Steps through re-exports, more of which would be a circle.
+const REEXPORTS_MAX: usize = 16;
+
+/// One program or library of a crate.
+#[derive(Debug)]
+pub struct Target {
+    /// The directory below which its modules are.
+    pub directory: PathBuf,
+    /// Which file imports which.
+    pub imports: Imports,
+    /// The paths to other crates, including the standard library's, by file.
+    pub external: BTreeMap<PathBuf, BTreeSet<Vec<String>>>,
+}
+
+/// Reads the library, or the program, or the several programs of a crate.
+#[must_use]
+pub fn targets(directory: &Path) -> Vec<Target> {
+    let source = directory.join("src");
+    let mut roots: Vec<PathBuf> =
+        ["lib.rs", "main.rs"].iter().map(|name| source.join(name)).filter(|root| root.exists()).collect();
+    for entry in std::fs::read_dir(source.join("bin")).into_iter().flatten().flatten() {
+        let path = entry.path();
+        roots.push(if path.is_dir() { path.join("main.rs") } else { path });
+    }
+    roots.iter().map(|root| Target::read(root)).collect()
+}
+
+impl Target {
+    /// Reads what begins with this file.
+    #[must_use]
+    pub fn read(root: &Path) -> Self {
+        let modules = modules::read(root);
+        let mut imports = Imports::new();
+        let mut external: BTreeMap<PathBuf, BTreeSet<Vec<String>>> = BTreeMap::new();
+        for (path, module) in &modules {
+            let own = imports.entry(module.file.clone()).or_default();
+            for mentioned in &module.paths {
+                match resolve(&modules, path, mentioned, REEXPORTS_MAX) {
+                    Some(Resolved::Here(file)) if file != module.file => drop(own.insert(file)),
+                    Some(Resolved::Elsewhere(path)) => {
+                        external.entry(module.file.clone()).or_default().insert(path);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Self { directory: root.parent().unwrap().to_owned(), imports, external }
+    }
+}
+
+enum Resolved {
+    /// A file of the same crate.
+    Here(PathBuf),
+    /// Another crate's item.
+    Elsewhere(Vec<String>),
+}
+
+/// Follows a path as a module mentions it to the file that defines the item. None if it is a name of the module itself, of the
+/// language or of the prelude.
+fn resolve(
+    modules: &BTreeMap<ModulePath, Module>,
+    module: &ModulePath,
+    path: &[String],
+    reexports_left: usize,
+) -> Option<Resolved> {
+    let (first, rest) = path.split_first()?;
+    let mut at = module.clone();
+    match first.as_str() {
+        "crate" => at.clear(),
+        "self" => {}
+        "super" => drop(at.pop()),
+        name => {
+            let mut child = at.clone();
+            child.push(name.to_owned());
+            if modules.contains_key(&child) {
+                at = child;
+            } else if let Some(bound) = modules[module].bindings.get(name) {
+                let full = [bound.as_slice(), rest].concat();
+                let is_own_name = bound.first().is_some_and(|bound| bound == name);
+                if reexports_left == 0 || is_own_name {
+                    return Some(Resolved::Elsewhere(full));
+                }
+                return resolve(modules, module, &full, reexports_left - 1);
+            } else if rest.is_empty() {
+                return None;
+            } else {
+                return Some(Resolved::Elsewhere(path.to_vec()));
+            }
+        }
+    }
+    descend(modules, at, rest, reexports_left)
+}
+
+/// Follows the rest of a path from a module downwards.
+fn descend(
+    modules: &BTreeMap<ModulePath, Module>,
+    mut at: ModulePath,
+    rest: &[String],
+    reexports_left: usize,
+) -> Option<Resolved> {
+    let mut rest = rest;
+    while let Some((name, below)) = rest.split_first() {
+        if name == "super" {
+            at.pop();
+        } else {
+            let mut child = at.clone();
+            child.push(name.clone());
+            if !modules.contains_key(&child) {
+                break;
+            }
+            at = child;
+        }
+        rest = below;
+    }
+    let module = modules.get(&at)?;
+    let Some((name, below)) = rest.split_first() else { return Some(Resolved::Here(module.file.clone())) };
+    if reexports_left > 0 {
+        if let Some(bound) = module.bindings.get(name) {
+            let full = [bound.as_slice(), below].concat();
+            return resolve(modules, &at, &full, reexports_left - 1);
+        }
+        // A name that a glob brings is that of the module where it is bound, if it is known.
+        for glob in &module.globs {
+            let full = [glob.as_slice(), rest].concat();
+            if let Some(Resolved::Here(file)) = resolve(modules, &at, &full, reexports_left - 1)
+                && file != module.file
+                && defines(modules, &file, name)
+            {
+                return Some(Resolved::Here(file));
+            }
+        }
+    }
+    Some(Resolved::Here(module.file.clone()))
+}
+
+/// Returns whether a file defines an item of that name.
+fn defines(modules: &BTreeMap<ModulePath, Module>, file: &Path, name: &str) -> bool {
+    let is_it = modules.values().any(|module| module.file == file);
+    let Ok(text) = std::fs::read_to_string(file) else { return false };
+    let kinds = ["struct", "enum", "fn", "trait", "type", "const", "static", "union"];
+    is_it
+        && kinds.iter().any(|kind| {
+            text.match_indices(&format!("{kind} {name}")).any(|(position, found)| {
+                !text[position + found.len()..]
+                    .starts_with(|next: char| next.is_alphanumeric() || next == '_')
+            })
+        })
+}

@@ -1,0 +1,44 @@
+//! The directions in which this workspace's crates and modules may depend on each other.
+
+/// The crates that a crate may depend on, by directory. Crates that are not listed may depend on all.
+pub const CRATES: &[(&str, &[&str])] = &[
+    ("proto", &[]),
+    ("store", &["proto"]),
+    ("service", &["proto"]),
+    ("node-agent", &["proto", "service"]),
+    ("collector", &["proto", "service", "store"]),
+    ("cli", &["proto", "service", "store", "node-agent", "collector"]),
+];
+
+/// Modules of one crate that must not import others: the directory, its modules, and those that they must not import.
+pub const DIRECTIONS: &[(&str, &[&str], &[&str])] =
+    &[("node-agent/src", &["sources", "lanes", "targets", "admission"], &["delivery", "control"])];
+
+/// Modules without I/O and without a clock: time, files and messages are passed to them.
+pub const PURE: &[&str] = &[
+    "node-agent/src/admission",
+    "node-agent/src/targets",
+    "node-agent/src/lanes/schedule.rs",
+    "node-agent/src/delivery/session",
+    "collector/src/ingest",
+    "proto/src",
+];
+
+/// Beginnings of paths that a pure module must not mention.
+pub const IMPURE: &[&str] = &[
+    "std::env",
+    "std::fs",
+    "std::net::TcpListener",
+    "std::net::TcpStream",
+    "std::net::UdpSocket",
+    "std::os",
+    "std::process",
+    "std::thread",
+    "std::time::Instant::now",
+    "std::time::SystemTime",
+    "polymeter_service::clock::Clock",
+    "procfs",
+    "rustix",
+    "tokio",
+    "zmq",
+];

@@ -1,0 +1,165 @@
+//! The documents: links and anchors resolve, the book's summary is complete, and one concept has one word.
+
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a fault of a test is a failed test"
+)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use polymeter_structure::{shown, workspace};
+
+/// Directories without documents of this project.
+const LEFT_OUT: [&str; 5] = ["target", ".git", "results", "fixtures", "corpus"];
+
+/// The most lines of the pages that are read first.
+const LINES_MAX: [(&str, usize); 2] = [("README.md", 270), ("ARCHITECTURE.md", 190)];
+
+fn files(directory: &Path, extension: &str, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if path.is_dir() && !LEFT_OUT.contains(&name) {
+            files(&path, extension, found);
+        } else if path.extension().is_some_and(|found| found == extension) {
+            found.push(path);
+        }
+    }
+}
+
+fn documents() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    files(&workspace(), "md", &mut found);
+    found.sort();
+    found
+}
+
+/// The text of a document without its code.
+fn prose(text: &str) -> String {
+    let mut is_code = false;
+    let mut prose = String::new();
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            is_code = !is_code;
+        } else if !is_code && !line.starts_with("    ") {
+            // What stands between single backquotes is code, too.
+            prose.extend(line.split('`').step_by(2));
+        }
+        prose.push('\n');
+    }
+    prose
+}
+
+/// The links of a document: the part in parentheses, with the number of its line.
+fn links(text: &str) -> Vec<(usize, String)> {
+    let mut links = Vec::new();
+    let mut is_code = false;
+    for (number, line) in (1..).zip(text.lines()) {
+        if line.trim_start().starts_with("```") {
+            is_code = !is_code;
+        }
+        for part in line.split("](").skip(1).filter(|_| !is_code) {
+            if let Some((link, _)) = part.split_once(')') {
+                links.push((number, link.to_owned()));
+            }
+        }
+    }
+    links
+}
+
+/// The anchors that GitHub and mdBook make of a document's headings.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    let mut anchors = BTreeSet::new();
+    let mut is_code = false;
+    for line in text.lines() {
+        if line.starts_with("```") {
+            is_code = !is_code;
+        }
+        if is_code || !line.starts_with('#') {
+            continue;
+        }
+        let heading = line.trim_start_matches('#').trim().to_lowercase();
+        let anchor: String = heading
+            .chars()
+            .filter(|c| c.is_alphanumeric() || " -_".contains(*c))
+            .map(|c| if c == ' ' { '-' } else { c })
+            .collect();
+        let count = counts.entry(anchor.clone()).or_default();
+        anchors.insert(if *count == 0 { anchor } else { format!("{anchor}-{count}") });
+        *count += 1;
+    }
+    anchors
+}
+
+#[test]
+fn links_and_anchors_resolve() {
+    let mut wrong = Vec::new();
+    for document in documents() {
+        let text = fs::read_to_string(&document).unwrap();
+        for (line, link) in links(&text) {
+            if link.contains("://") || link.starts_with("mailto:") {
+                continue;
+            }
+            let (path, anchor) = link.split_once('#').unwrap_or((&link, ""));
+            let target =
+                if path.is_empty() { document.clone() } else { document.parent().unwrap().join(path) };
+            let is_wrong = !target.exists()
+                || (!anchor.is_empty() && !anchors(&fs::read_to_string(&target).unwrap()).contains(anchor));
+            if is_wrong {
+                wrong.push(format!("{}:{line}: {link}", shown(&document)));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "links that lead nowhere:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_summary_lists_every_page_of_the_book() {
+    let book = workspace().join("docs");
+    let summary = fs::read_to_string(book.join("SUMMARY.md")).unwrap();
+    let listed: BTreeSet<PathBuf> = links(&summary).into_iter().map(|(_, link)| book.join(link)).collect();
+    let mut pages = Vec::new();
+    files(&book, "md", &mut pages);
+    let pages: BTreeSet<PathBuf> = pages.into_iter().filter(|page| !page.ends_with("SUMMARY.md")).collect();
+    assert_eq!(listed, pages, "docs/SUMMARY.md and the files of docs/ differ");
+}
+
+#[test]
+fn the_first_pages_are_short() {
+    for (name, lines_max) in LINES_MAX {
+        let lines = fs::read_to_string(workspace().join(name)).unwrap().lines().count();
+        assert!(lines <= lines_max, "{name} has {lines} lines, not at most {lines_max}");
+    }
+}
+
+/// Words that were replaced: the word, the term that is used instead, and the end of a path in which it may stand.
+const REPLACED: &[(&str, &str, &str)] = &[];
+
+#[test]
+fn one_concept_has_one_word() {
+    let mut wrong = Vec::new();
+    for document in documents() {
+        let text = fs::read_to_string(&document).unwrap();
+        for (number, line) in (1..).zip(prose(&text).lines()) {
+            let line = line.to_lowercase();
+            let is_word = |word: &str| {
+                line.match_indices(word).any(|(at, _)| {
+                    let is_letter = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+                    !is_letter(line[..at].chars().next_back())
+                        && !is_letter(line[at + word.len()..].chars().next())
+                })
+            };
+            for (word, instead, except) in REPLACED {
+                if is_word(word) && (except.is_empty() || !shown(&document).ends_with(except)) {
+                    wrong.push(format!("{}:{number}: `{word}`: {instead}", shown(&document)));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "words that were replaced:\n{}", wrong.join("\n"));
+}

@@ -1,0 +1,166 @@
+//! The structure that ARCHITECTURE.md describes: modules import without circles, and in one direction.
+
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a fault of a test is a failed test"
+)]
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use polymeter_structure::graph::{self, Target};
+use polymeter_structure::rules::{CRATES, DIRECTIONS, IMPURE, PURE};
+use polymeter_structure::{crates, cycles, manifest, shown, workspace};
+
+/// Circles that are there still: a directory and its modules. An entry that is larger than the circle fails the test, too.
+const CIRCLES: &[(&str, &str)] = &[
+    ("benches/src/bin/ingest", "bare main"),
+    ("benches/src/bin/scale", "collected exporters fleet main page part prometheus report request scraped"),
+    ("benches/src/bin/wire", "compressor main"),
+    (
+        "cli/src",
+        "bundle catalogue control failure job keygen main manual own printable report run terminal version watch",
+    ),
+    ("cli/src/bundle", "directory facts manifest mod plot readme samples tables"),
+    ("cli/src/control", "collector job lease mod nodes shown"),
+    ("cli/src/job", "agent mod said wishes"),
+    ("cli/src/report", "gather hardware history mod rates series text"),
+    ("cli/src/watch", "lines mod plain screen view"),
+    ("cli/src/watch/view", "keys ladder mod series"),
+    (
+        "collector/src",
+        "clocks config control directory fair_queue gate inbox ingest keys lib memory metrics quiet receiver settings stop writer",
+    ),
+    (
+        "collector/src/control",
+        "answer connection_limits coordinator line_io mod munge munge_listener outcome payload pending_file pending_requests request unix_listener",
+    ),
+    ("collector/src/gate", "authorised knock mod zap"),
+    ("collector/src/ingest", "dictionary mod times"),
+    ("collector/src/metrics", "histogram mod"),
+    ("collector/src/receiver", "mod refusals"),
+    ("collector/src/writer", "mod persist"),
+    ("node-agent/src", "admission agent control delivery manager request"),
+    (
+        "node-agent/src/control",
+        "answer client_quota fields mod request_handler scheduler_hooks verb watch_stream",
+    ),
+    ("node-agent/src/delivery/outbox", "entry mod"),
+    ("node-agent/src/delivery/session", "mod spooling"),
+    ("node-agent/src/lanes", "active_source channels"),
+    (
+        "node-agent/src/manager",
+        "access announced_jobs calibration capacity final_sample govern jobs mod owner_lookup placement probe refused_requests sluids steps tracked_target user_events",
+    ),
+    ("node-agent/src/sources", "mod process_accounts process_files process_sum"),
+    ("proto/src/catalogue", "agent cgroup memory mod node perf process text"),
+    ("proto/src/key", "file mod z85"),
+    ("service/src/log", "filter format mod syslog"),
+    (
+        "store/src",
+        "copy diagnosis error file job_rows ledger lib limits postgres rows session_rows sqlite sqlite_jobs sqlite_sessions timescale url",
+    ),
+    ("store/src/reader", "backend file mod"),
+    ("store/src/sqlite", "files mod"),
+];
+
+/// Imports against the direction that are there still: a file, and the module that it imports.
+const AGAINST: &[(&str, &str)] = &[];
+
+/// Mentions of I/O and clocks in pure modules that are there still: a file and a path.
+const MENTIONS: &[(&str, &str)] = &[];
+
+/// Fails with what is new, and with what is listed and no longer there.
+fn compare(title: &str, list: &str, found: &BTreeSet<(String, String)>, known: &[(&str, &str)]) {
+    let known: BTreeSet<_> = known.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
+    let lines = |set: Vec<&(String, String)>| {
+        set.iter().map(|(a, b)| format!("    (\"{a}\", \"{b}\"),\n")).collect::<String>()
+    };
+    let new = lines(found.difference(&known).collect());
+    let gone = lines(known.difference(found).collect());
+    assert!(new.is_empty(), "{title}:\n{new}");
+    assert!(gone.is_empty(), "no longer there; remove these from {list}:\n{gone}");
+}
+
+fn all_targets() -> Vec<Target> {
+    crates().iter().flat_map(|directory| graph::targets(directory)).collect()
+}
+
+#[test]
+fn modules_import_without_circles() {
+    let mut found = BTreeSet::new();
+    for target in all_targets() {
+        for (directory, names) in cycles::by_directory(&target) {
+            for circle in cycles::circles(&names) {
+                found.insert((shown(&directory), circle.into_iter().collect::<Vec<_>>().join(" ")));
+            }
+        }
+    }
+    compare("modules that import each other in a circle", "CIRCLES", &found, CIRCLES);
+}
+
+#[test]
+fn crates_depend_in_one_direction() {
+    let names: Vec<(String, String)> = crates()
+        .iter()
+        .map(|directory| {
+            (manifest(directory)["package"]["name"].as_str().unwrap().to_owned(), shown(directory))
+        })
+        .collect();
+    for (directory, allowed) in CRATES {
+        let manifest = manifest(&workspace().join(directory));
+        let dependencies = manifest.get("dependencies").and_then(toml::Value::as_table);
+        for dependency in dependencies.into_iter().flatten().map(|(name, _)| name) {
+            if let Some((_, of)) = names.iter().find(|(name, _)| name == dependency) {
+                assert!(allowed.contains(&of.as_str()), "{directory} must not depend on {of}");
+            }
+        }
+    }
+}
+
+#[test]
+fn modules_import_in_one_direction() {
+    let mut found = BTreeSet::new();
+    for target in all_targets() {
+        for (directory, from, to) in DIRECTIONS {
+            let root = workspace().join(directory);
+            let is_in = |file: &Path, modules: &[&str]| {
+                modules
+                    .iter()
+                    .find(|module| {
+                        file.starts_with(root.join(module)) || file == root.join(format!("{module}.rs"))
+                    })
+                    .map(|module| (*module).to_owned())
+            };
+            for (file, imported) in target.imports.iter().filter(|(file, _)| is_in(file, from).is_some()) {
+                for module in imported.iter().filter_map(|file| is_in(file, to)) {
+                    found.insert((shown(file), module));
+                }
+            }
+        }
+    }
+    compare("imports against the direction", "AGAINST", &found, AGAINST);
+}
+
+#[test]
+fn pure_modules_have_no_io_and_no_clock() {
+    let mut found = BTreeSet::new();
+    for target in all_targets() {
+        for (file, paths) in &target.external {
+            if !PURE.iter().any(|pure| {
+                file.starts_with(workspace().join(pure)) || *file == workspace().join(format!("{pure}.rs"))
+            }) {
+                continue;
+            }
+            for path in paths.iter().map(|path| path.join("::")) {
+                let is_impure = |impure: &&str| path == **impure || path.starts_with(&format!("{impure}::"));
+                if IMPURE.iter().any(is_impure) {
+                    found.insert((shown(file), path));
+                }
+            }
+        }
+    }
+    compare("I/O or clocks in pure modules", "MENTIONS", &found, MENTIONS);
+}
