@@ -170,7 +170,10 @@ impl Collector {
         let (clock, stop) = (Clock::start(), Stop::default());
         let pair = config.keys.as_ref().map(KeyFiles::read).transpose().map_err(StartError::Keys)?;
         let stores = open_stores(config)?;
-        let write_mode = stores.first().map_or_else(|| WriteMode { name: "none", reason: String::new() }, |store| store.write_mode().clone());
+        let write_mode = stores.first().map_or_else(
+            || WriteMode { name: "none", reason: String::new() },
+            |store| store.write_mode().clone(),
+        );
         let open = Open::doors(&config.control).map_err(StartError::Control)?;
         let doors = open.places();
         let waker = Waker::new().map_err(StartError::Machine)?;
@@ -332,7 +335,8 @@ fn listen(
 
 fn open_stores(config: &Config) -> Result<Vec<Store>, StartError> {
     let writers = if config.store.has_parallel_writers() { config.writers.max(1) } else { 1 };
-    let open = |_| Store::open(&config.store, &OpenOptions { timescale: config.timescaledb, may_create: true });
+    let open =
+        |_| Store::open(&config.store, &OpenOptions { timescale: config.timescaledb, may_create: true });
     let stores = (0..writers).map(open).collect::<Result<_, _>>();
     stores.map_err(|source| StartError::Store { store: config.store.to_string(), source })
 }

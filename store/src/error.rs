@@ -4,9 +4,9 @@ use std::error::Error;
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::SCHEMA_VERSION;
 use crate::accepted::MissingFrames;
-use crate::sqlite::{Displaced, FileProblem};
+use crate::file_problem::{Displaced, FileProblem};
+use crate::schema::SCHEMA_VERSION;
 
 /// An error of a store.
 #[derive(Debug, thiserror::Error)]

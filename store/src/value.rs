@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::{stored_count, stored_us};
+use crate::bounds::{stored_count, stored_us};
 
 /// A parameter of a statement, or a field of a result.
 #[derive(Debug, Clone, PartialEq)]

@@ -10,13 +10,16 @@ use tokio_postgres::Client;
 use tokio_postgres::types::ToSql;
 
 use super::copy::{put_header, put_sample, put_trailer};
+use super::sample_table::SampleTable;
+use super::server::JOB_LOCK;
 use super::statement::{self, DIALECT};
-use super::{JOB_LOCK, SampleTable, partitions, timescale};
+use super::{partitions, timescale};
 use crate::accepted::Accepted;
 use crate::backend::{Connection, Dialect};
+use crate::bounds::stored_us;
 use crate::error::{Context, DatabaseError};
 use crate::value::{Batch, Row, Value};
-use crate::{StoreError, TimescaleMode, limits, stored_us};
+use crate::{StoreError, TimescaleMode, limits};
 
 /// A connection to PostgreSQL, with the event loop that drives it.
 #[derive(Debug)]

@@ -35,7 +35,7 @@ pub(super) fn put_sample(out: &mut BytesMut, time_us: i64, series_id: i64, value
     out.put_f64(value);
 }
 
-/// A `timestamptz`, in microseconds since the Unix epoch and within what [`crate::stored_us`] allows.
+/// A `timestamptz`, in microseconds since the Unix epoch and within what [`crate::bounds::stored_us`] allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Timestamp(pub(super) i64);
 

@@ -11,7 +11,9 @@ use tokio::sync::oneshot;
 use tokio_postgres::{Client, Config, NoTls};
 use tracing::{info, warn};
 
-use super::{MAINTENANCE_LOCK, SampleTable, connect, event_loop, partitions, timescale};
+use super::sample_table::SampleTable;
+use super::server::{MAINTENANCE_LOCK, connect, event_loop};
+use super::{partitions, timescale};
 use crate::error::{Context, chain};
 use crate::{Maintenance, StoreError, TimescaleMode};
 

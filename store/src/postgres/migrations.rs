@@ -2,9 +2,12 @@
 
 use tokio_postgres::{Client, Error};
 
-use super::{ChosenTable, SCHEMA_LOCK, TimescaleMode, timescale};
+use super::partitions::is_partitioned;
+use super::sample_table::ChosenTable;
+use super::server::SCHEMA_LOCK;
+use super::timescale;
 use crate::error::Context;
-use crate::{Origin, SCHEMA_VERSION, StoreError};
+use crate::{Origin, SCHEMA_VERSION, StoreError, TimescaleMode};
 
 const ACTION: &str = "migrate the schema";
 
@@ -73,10 +76,4 @@ pub(super) async fn migrate(
 async fn schema_version(client: &Client) -> Result<i32, Error> {
     client.batch_execute("CREATE TABLE IF NOT EXISTS schema_version (version int4 NOT NULL)").await?;
     Ok(client.query_one("SELECT coalesce(max(version), 0) FROM schema_version", &[]).await?.get(0))
-}
-
-/// Returns true if the table of samples has partitions.
-pub(super) async fn is_partitioned(client: &Client) -> Result<bool, Error> {
-    let select = "SELECT relkind = 'p' FROM pg_class WHERE oid = 'samples'::regclass";
-    Ok(client.query_one(select, &[]).await?.get(0))
 }

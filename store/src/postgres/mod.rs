@@ -7,59 +7,23 @@ mod copy;
 mod maintenance;
 mod migrations;
 mod partitions;
+mod sample_table;
+mod server;
 mod statement;
 mod timescale;
 
 use std::fmt;
 use std::sync::Arc;
 
-use tokio::runtime::Runtime;
+use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Config, NoTls};
 
 use self::connection::PostgresConnection;
+use self::server::{connect, event_loop};
 use crate::backend::{Backend, Connection, Opened};
-use crate::error::{Context, DatabaseError, ErrorKind, chain};
-use crate::{Maintenance, OpenOptions, StoreError, TimescaleMode, WriteMode, limits};
-
-/// The advisory lock under which collectors change the schema and the partitions: "polymete" in ASCII.
-const SCHEMA_LOCK: i64 = 0x706f_6c79_6d65_7465;
-
-/// The advisory lock under which jobs get their rows, for no unique index can tell when two are the same.
-const JOB_LOCK: i64 = SCHEMA_LOCK + 1;
-
-/// The advisory lock of the collector that does the maintenance.
-const MAINTENANCE_LOCK: i64 = SCHEMA_LOCK + 2;
-
-/// The form of the table of samples.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SampleTable {
-    /// A hypertable of TimescaleDB, compressed as the rows arrive.
-    DirectCompress,
-    /// A hypertable of TimescaleDB, whose older chunks may be compressed later.
-    Hypertable,
-    /// A table with a partition for each day.
-    Partitions,
-}
-
-/// The form of the table of samples, and the reason for it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct ChosenTable {
-    table: SampleTable,
-    reason: String,
-}
-
-impl From<ChosenTable> for WriteMode {
-    fn from(ChosenTable { table, reason }: ChosenTable) -> Self {
-        let name = match table {
-            SampleTable::DirectCompress => "TimescaleDB hypertable with direct compression",
-            SampleTable::Hypertable => "TimescaleDB hypertable",
-            SampleTable::Partitions => "PostgreSQL with a partition per day",
-        };
-        Self { name, reason }
-    }
-}
+use crate::error::{DatabaseError, ErrorKind, chain};
+use crate::{Maintenance, OpenOptions, StoreError};
 
 /// A database of PostgreSQL.
 pub(crate) struct Postgres {
@@ -129,27 +93,6 @@ impl Backend for Postgres {
     fn start_maintenance(&self) -> Result<Option<Maintenance>, StoreError> {
         maintenance::start(self.config.clone()).map(Some)
     }
-}
-
-/// Returns an event loop for one thread.
-fn event_loop() -> Result<Runtime, StoreError> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StoreError::Thread)
-}
-
-/// Connects. A server that vanishes silently is noticed in about a minute.
-async fn connect(config: &Config) -> Result<Client, StoreError> {
-    let mut config = config.clone();
-    if config.get_connect_timeout().is_none() {
-        config.connect_timeout(limits::CONNECT);
-    }
-    if config.get_application_name().is_none() {
-        config.application_name("polymeter-collector");
-    }
-    config.tcp_user_timeout(limits::CONNECT * 6).keepalives_idle(limits::CONNECT * 3);
-    let (client, connection) = config.connect(NoTls).await.context("connect to the database")?;
-    // Its outcome shows in the client's next call.
-    tokio::spawn(connection);
-    Ok(client)
 }
 
 impl From<tokio_postgres::Error> for DatabaseError {

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use tokio_postgres::{Client, Error};
 
-use super::SCHEMA_LOCK;
+use super::server::SCHEMA_LOCK;
 use crate::accepted::Accepted;
-use crate::stored_us;
+use crate::bounds::stored_us;
 
 const DAY_US: i64 = 86_400 * 1_000_000;
 
@@ -63,4 +63,10 @@ pub(super) async fn close(client: &Client) -> Result<(), Error> {
             .await?;
     }
     Ok(())
+}
+
+/// Returns true if the table of samples has partitions.
+pub(super) async fn is_partitioned(client: &Client) -> Result<bool, Error> {
+    let select = "SELECT relkind = 'p' FROM pg_class WHERE oid = 'samples'::regclass";
+    Ok(client.query_one(select, &[]).await?.get(0))
 }

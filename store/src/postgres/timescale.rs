@@ -3,8 +3,8 @@
 use tokio_postgres::{Client, Error, Transaction};
 use tracing::info;
 
-use super::migrations::is_partitioned;
-use super::{ChosenTable, SampleTable};
+use super::partitions::is_partitioned;
+use super::sample_table::{ChosenTable, SampleTable};
 use crate::error::{Context, chain};
 use crate::{StoreError, TimescaleMode};
 
@@ -112,7 +112,10 @@ fn required(obstacle: &str) -> StoreError {
 }
 
 /// Makes the new table of samples a hypertable, with compression where the licence allows that.
-pub(super) async fn create_hypertable(transaction: &Transaction<'_>, offer: &Offer) -> Result<(), StoreError> {
+pub(super) async fn create_hypertable(
+    transaction: &Transaction<'_>,
+    offer: &Offer,
+) -> Result<(), StoreError> {
     let action = "create the hypertable";
     // The default index on time would cost the ingest, and would disable direct compression if it were unique.
     transaction.batch_execute(CREATION).await.context(action)?;
@@ -184,10 +187,7 @@ pub(super) async fn choose_table(
         }
         _ => {
             client.batch_execute("SET timescaledb.enable_direct_compress_copy = on").await.context(ACTION)?;
-            Ok(ChosenTable {
-                table: SampleTable::DirectCompress,
-                reason: "the server offers it".to_owned(),
-            })
+            Ok(ChosenTable { table: SampleTable::DirectCompress, reason: "the server offers it".to_owned() })
         }
     }
 }

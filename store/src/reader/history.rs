@@ -2,7 +2,8 @@
 
 use polymeter_proto::ledger::Tally;
 
-use super::{LedgerRow, LossRow, MarkRow, PlanChangeRow, Reader, RefusedRow};
+use super::connection::Reader;
+use super::rows::{LedgerRow, LossRow, MarkRow, PlanChangeRow, RefusedRow};
 use crate::StoreError;
 use crate::accepted::REFUSED;
 use crate::value::Value;

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use polymeter_proto::series::Labels;
-
-use super::{Reader, SeriesRow, SeriesScope, SeriesSummary};
+use super::connection::Reader;
+use super::rows::{SeriesRow, SeriesScope, SeriesSummary};
 use crate::StoreError;
+use crate::labels::parse_labels;
 use crate::value::Value;
 
 impl Reader {
@@ -31,7 +31,7 @@ impl Reader {
             metric: row.text(),
             unit: row.text(),
             kind: row.text(),
-            labels: labels(&row.text()),
+            labels: parse_labels(&row.text()),
             count: row.count(),
             first_time_ns: row.optional_time_ns(),
             last_time_ns: row.optional_time_ns(),
@@ -58,7 +58,8 @@ impl Reader {
         // Times have microseconds, so that both bounds are rounded up.
         let bound =
             |time_ns: i64| Value::time(time_ns.div_euclid(1000) + i64::from(time_ns.rem_euclid(1000) > 0));
-        let select = "SELECT time, value FROM samples WHERE series_id = $1 AND time >= $2 AND time < $3 ORDER BY time";
+        let select =
+            "SELECT time, value FROM samples WHERE series_id = $1 AND time >= $2 AND time < $3 ORDER BY time";
         let parameters = [Value::Integer(series_id), bound(span_ns.start), bound(span_ns.end)];
         self.rows(select, &parameters, |row| (row.time_ns(), row.real()))
     }
@@ -86,11 +87,4 @@ impl Reader {
         })?;
         Ok(summaries.into_iter().find(|summary| summary.count > 0))
     }
-}
-
-/// Returns the labels that a JSON object of texts stands for. Other text gives none: only this program writes the column.
-fn labels(json: &str) -> Labels {
-    let object: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json).unwrap_or_default();
-    let pairs = object.into_iter().filter_map(|(key, value)| Some((key, value.as_str()?.to_owned())));
-    Labels::new(pairs.collect()).unwrap_or_default()
 }

@@ -5,8 +5,9 @@ use rusqlite::config::DbConfig;
 use tracing::warn;
 
 use super::connection::SqliteConnection;
-use super::files::{Displaced, FileFault};
+use super::files::FileFault;
 use crate::StoreError;
+use crate::file_problem::Displaced;
 
 impl SqliteConnection {
     /// Checks that the open files are those that others find at the path.

@@ -4,11 +4,12 @@
 //! ends. Therefore a few calls of stat(2) compare the files after each commit, before an acknowledgement. The database is never
 //! opened here: closing one of its descriptors would drop SQLite's locks, since POSIX locks belong to the process.
 
-use std::fmt;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use crate::file_problem::Displaced;
 
 /// The mode of a new store, which is private, since samples reveal what users do. SQLite gives its log and its index the same.
 const MODE: u32 = 0o600;
@@ -33,41 +34,6 @@ impl From<FileId> for (u64, u64) {
 impl FileId {
     fn of(metadata: &Metadata) -> Self {
         Self { device: metadata.dev(), inode: metadata.ino() }
-    }
-}
-
-/// A change of the files of an open store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Displaced {
-    /// The database was deleted or moved.
-    Deleted,
-    /// Another file is in the database's place.
-    Replaced,
-    /// The database is shorter than it was.
-    Truncated,
-    /// The write-ahead log was deleted or replaced.
-    LogDeleted,
-    /// The write-ahead log was overwritten or cut off.
-    LogTruncated,
-}
-
-impl fmt::Display for Displaced {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Deleted => "the file was deleted or moved while it was in use; move it back now, or a new store is made there",
-            Self::Replaced => {
-                "another file took its place while it was in use; stop the collector before you restore a copy"
-            }
-            Self::Truncated => {
-                "the file was truncated while it was in use; restore it from a copy, or move it away"
-            }
-            Self::LogDeleted => {
-                "its write-ahead log (-wal) was deleted or replaced while it was in use; leave that file alone, it belongs to the store"
-            }
-            Self::LogTruncated => {
-                "its write-ahead log (-wal) was truncated while it was in use; leave that file alone, it belongs to the store"
-            }
-        })
     }
 }
 

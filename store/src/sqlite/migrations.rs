@@ -4,8 +4,9 @@ use std::path::Path;
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::diagnosis::{FileProblem, explain};
+use super::diagnosis::explain;
 use crate::error::Context;
+use crate::file_problem::FileProblem;
 use crate::{SCHEMA_VERSION, StoreError};
 
 const ACTION: &str = "migrate the schema";

@@ -15,8 +15,6 @@ use std::sync::Arc;
 use rusqlite::ErrorCode;
 
 use self::connection::SqliteConnection;
-pub use self::diagnosis::FileProblem;
-pub use self::files::Displaced;
 use crate::backend::{Backend, Connection, Opened};
 use crate::error::{DatabaseError, ErrorKind};
 use crate::{Maintenance, OpenOptions, StoreError, WriteMode};

@@ -62,9 +62,9 @@ pub(super) fn insert_quarantined(
     for frame in frames {
         for (series, column) in frame.quarantined.iter().flat_map(|samples| samples.iter()) {
             let (id, received) = (series.id.get().copied(), frame.received_us);
-            rows.extend(
-                column.map(|(time_us, value)| [Value::time(time_us), id.into(), value.into(), Value::time(received)]),
-            );
+            rows.extend(column.map(|(time_us, value)| {
+                [Value::time(time_us), id.into(), value.into(), Value::time(received)]
+            }));
         }
     }
     insert(
@@ -182,10 +182,6 @@ fn job_id(job: Option<&Arc<JobRecord>>) -> Value<'_> {
     job.map(|job| job.descriptor.job_id.as_str()).into()
 }
 
-fn insert(
-    connection: &mut dyn Connection,
-    statement: &str,
-    batch: &Batch<'_>,
-) -> Result<u64, DatabaseError> {
+fn insert(connection: &mut dyn Connection, statement: &str, batch: &Batch<'_>) -> Result<u64, DatabaseError> {
     if batch.is_empty() { Ok(0) } else { connection.execute_batch(statement, batch) }
 }

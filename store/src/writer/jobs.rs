@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use polymeter_proto::series::Identifier;
 
+use super::job_ends;
 use super::progress::distinct;
-use super::{job_ends, transaction};
+use super::transaction::transaction;
 use crate::accepted::{Accepted, JobOutcome, JobRecord};
 use crate::backend::Connection;
 use crate::error::DatabaseError;
@@ -13,10 +14,7 @@ use crate::limits::RESUME_LOST_JOB;
 use crate::value::Value;
 
 /// Gives keys to the jobs of `frames` that have none.
-pub(super) fn assign_keys(
-    connection: &mut dyn Connection,
-    frames: &[Accepted],
-) -> Result<(), DatabaseError> {
+pub(super) fn assign_keys(connection: &mut dyn Connection, frames: &[Accepted]) -> Result<(), DatabaseError> {
     let jobs = without_key(frames);
     if jobs.is_empty() {
         return Ok(());

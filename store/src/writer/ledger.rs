@@ -53,7 +53,10 @@ pub(super) fn line_changes(frames: &[&Accepted]) -> BTreeMap<(SessionId, i64), L
         for loss in &frame.losses {
             let Some(line) = &loss.line else { continue };
             of(line, &mut |line| {
-                add(if loss.reason.is_in_collector() { &mut line.rejected } else { &mut line.skipped }, loss.samples);
+                add(
+                    if loss.reason.is_in_collector() { &mut line.rejected } else { &mut line.skipped },
+                    loss.samples,
+                );
             });
         }
         for (line, tally) in &frame.tallies {

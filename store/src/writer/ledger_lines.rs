@@ -6,7 +6,7 @@ use polymeter_proto::ledger::Tally;
 
 use super::ledger::LineChange;
 use super::progress::{distinct, key_of};
-use super::transaction;
+use super::transaction::transaction;
 use crate::accepted::{Accepted, LedgerLine};
 use crate::backend::Connection;
 use crate::error::DatabaseError;
@@ -65,8 +65,7 @@ pub(super) fn assign_ids(connection: &mut dyn Connection, frames: &[Accepted]) -
 
 /// Returns the lines of `frames` without an id, each once, in an order that is the same for all connections.
 fn without_id(frames: &[Accepted]) -> Vec<Arc<LedgerLine>> {
-    let mut lines =
-        distinct(frames.iter().flat_map(Accepted::lines).filter(|line| line.id.get().is_none()));
+    let mut lines = distinct(frames.iter().flat_map(Accepted::lines).filter(|line| line.id.get().is_none()));
     let identity = |line: &LedgerLine| (line.session.id, line.handle(), line.source.clone());
     lines.sort_by_key(|line| identity(line));
     lines
@@ -115,8 +114,9 @@ pub(super) fn update(
         return Ok(());
     }
     let row = |(id, change): &(i64, LineChange)| {
-        let tally =
-            |of: fn(&Tally) -> u64| change.tally.as_ref().map_or(Value::Null, |tally| Value::count(of(tally)));
+        let tally = |of: fn(&Tally) -> u64| {
+            change.tally.as_ref().map_or(Value::Null, |tally| Value::count(of(tally)))
+        };
         [
             Value::Integer(*id),
             tally(|tally| tally.due),

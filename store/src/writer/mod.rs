@@ -8,9 +8,11 @@ mod ledger_lines;
 mod progress;
 mod series;
 mod sessions;
+mod transaction;
 
 use polymeter_proto::series::SessionId;
 
+use self::transaction::transaction;
 use crate::accepted::{Accepted, Committed, JobOutcome};
 use crate::backend::{Connection, Opened};
 use crate::error::{Context, DatabaseError};
@@ -101,17 +103,6 @@ impl Store {
         connection.check_committed()?;
         Ok(committed)
     }
-}
-
-/// Runs `work` in a transaction.
-fn transaction<T>(
-    connection: &mut dyn Connection,
-    work: impl FnOnce(&mut dyn Connection) -> Result<T, DatabaseError>,
-) -> Result<T, DatabaseError> {
-    connection.begin()?;
-    let value = work(connection)?;
-    connection.commit()?;
-    Ok(value)
 }
 
 /// The transaction that stores frames. Rows are locked by session, then by job, each in the order of their keys: connections

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::progress::{distinct, key_of};
-use super::transaction;
+use super::transaction::transaction;
 use crate::accepted::{Accepted, SeriesRecord};
 use crate::backend::Connection;
 use crate::error::DatabaseError;
-use crate::labels_json;
+use crate::labels::labels_json;
 use crate::value::{Batch, Column, ColumnType, Value};
 
 const METRIC: [Column; 3] =

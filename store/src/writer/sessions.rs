@@ -193,7 +193,8 @@ pub(super) fn end_superseded(
          ORDER BY old.session_id{{skip_locked}}"
     );
     let superseded = connection.query_batch(&select, &nodes)?;
-    let ends = superseded.into_iter().map(|mut row| [row.value(), row.value(), "superseded".into(), now.clone()]);
+    let ends =
+        superseded.into_iter().map(|mut row| [row.value(), row.value(), "superseded".into(), now.clone()]);
     end(connection, &Batch::new(&END, ends))
 }
 
