@@ -202,7 +202,7 @@ fn sampling_requests_wait_for_the_controllers_cgroup() {
     require(&NEEDS);
     let node = Node::set(&[("cpu.usage", "1s"), ("memory.current", "1s")]);
     let mut prolog = node.script("start", "8");
-    assert!(prolog.args(["--wishes", "memory.current=20ms"]).output().unwrap().status.success());
+    assert!(prolog.args(["--request", "memory.current=20ms"]).output().unwrap().status.success());
     let agent = Detached::of(&node);
     // One hierarchy after the other, as schedulers make them. They are removed with `cgroups`.
     let make = |controller: &str| {
@@ -316,7 +316,7 @@ fn bad_sampling_requests_and_a_missing_agent_fail_no_job() {
     ] {
         let output = node.script("start", "9").env("SLURM_JOB_COMMENT", wishes).output().unwrap();
         assert_eq!(output.status.code(), Some(1), "strict: {wishes}: {}", said(&output));
-        assert!(said(&output).contains("cannot grant the request"), "{wishes}: {}", said(&output));
+        assert!(said(&output).contains("cannot grant the sampling request"), "{wishes}: {}", said(&output));
     }
     let agent = Detached::of(&node);
     let job = node.cgroups.job("9");
