@@ -262,7 +262,8 @@ fn listen(
 
 fn open_stores(config: &Config) -> Result<Vec<Store>, StartError> {
     let writers = if config.store.has_parallel_writers() { config.writers.max(1) } else { 1 };
-    let open = |_| Store::open(&config.store, &OpenOptions { timescale: config.timescaledb, may_create: true });
+    let open =
+        |_| Store::open(&config.store, &OpenOptions { timescale: config.timescaledb, may_create: true });
     let stores = (0..writers).map(open).collect::<Result<_, _>>();
     stores.map_err(|source| StartError::Store { store: config.store.to_string(), source })
 }
