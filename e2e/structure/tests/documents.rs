@@ -225,7 +225,7 @@ fn messages_use_one_word_for_one_concept() {
         let mut sources = Vec::new();
         files(&workspace().join(directory), "rs", &mut sources);
         let is_history = |file: &&PathBuf| HISTORIES.iter().any(|history| file.ends_with(history));
-            for file in sources.iter().filter(|file| !file.ends_with("tests.rs") && !is_history(file)) {
+        for file in sources.iter().filter(|file| !file.ends_with("tests.rs") && !is_history(file)) {
             for literal in literals(file) {
                 wrong.extend(
                     replaced(&literal).iter().map(|word| format!("{}: {word}: {literal:.80}", shown(file))),

@@ -27,9 +27,15 @@ const CIRCLES: &[(&str, &str)] = &[
     ("node-agent/src/delivery/session", "mod spooling"),
     ("node-agent/src/lanes", "active_source channels slow"),
     ("node-agent/src/lanes", "fast slow_sources"),
-    ("node-agent/src/sources", "agent_self blocking_file filesystem path_pattern perf process_sum reader_thread registry source target text_file_kind"),
+    (
+        "node-agent/src/sources",
+        "agent_self blocking_file filesystem path_pattern perf process_sum reader_thread registry source target text_file_kind",
+    ),
     ("service/src/log", "format mod syslog"),
-    ("store/src", "diagnosis error job_rows lib postgres rows session_rows sqlite sqlite_jobs sqlite_sessions timescale url"),
+    (
+        "store/src",
+        "diagnosis error job_rows lib postgres rows session_rows sqlite sqlite_jobs sqlite_sessions timescale url",
+    ),
     ("store/src/sqlite", "files mod"),
 ];
 
