@@ -20,10 +20,11 @@ use super::links::CoordinatorLinks;
 use super::outcome::{OutcomeReport, OutcomeSender, outcome_of};
 use super::pending_file::{self, PendingFile};
 use super::pending_requests::{PendingRequests, Resend, SentRequest};
-use crate::clock::Clock;
-use crate::directory::{Directory, Place, Presence};
-use crate::inbox::{Answer as ToPeer, AnswerSender, Heard, Peer};
+use crate::agents::{AgentDirectory, AgentInfo, JobNode};
 use crate::limits;
+use crate::messages::{AgentAnswer, Outgoing, Peer};
+use crate::queues::OutgoingSender;
+use polymeter_service::clock::Clock;
 
 /// The numeric id of root, on this machine or by its credential.
 const ROOT: u32 = 0;
@@ -31,8 +32,8 @@ const ROOT: u32 = 0;
 /// The coordinator, shared by all listeners.
 #[derive(Debug)]
 pub(super) struct Coordinator {
-    directory: Directory,
-    receiver: AnswerSender,
+    directory: AgentDirectory,
+    receiver: OutgoingSender,
     clock: Clock,
     outcomes: OutcomeSender,
     /// The file in which pending requests outlive this process; none where they do not.
@@ -126,7 +127,7 @@ impl Coordinator {
     async fn ask(self: &Arc<Self>, uid: u32, line: &[u8]) -> Result<JobAnswer, Refusal> {
         let request = RoutedRequest::parse(line)?;
         let _busy = self.begin(uid)?;
-        let nodes = permitted(uid, &request.job, self.directory.places(&request.job))?;
+        let nodes = permitted(uid, &request.job, self.directory.nodes_of(&request.job))?;
         if request.remote == Remote::Immediate {
             let answers = self.ask_all(&nodes, uid, self.clock.now().wall_us, &request.line).await;
             return Ok(gathered(&request.job, None, &nodes, answers));
@@ -168,7 +169,13 @@ impl Coordinator {
     }
 
     /// Sends the request to the agents of all nodes, and returns the answers that arrive in time.
-    async fn ask_all(&self, nodes: &[Place], uid: u32, at_us: i64, line: &ControlLine) -> Vec<Option<Value>> {
+    async fn ask_all(
+        &self,
+        nodes: &[JobNode],
+        uid: u32,
+        at_us: i64,
+        line: &ControlLine,
+    ) -> Vec<Option<Value>> {
         let (reply, mut replies) = mpsc::channel(nodes.len().max(1));
         let numbers: Vec<u64> =
             (0..).zip(nodes).map(|(position, node)| self.open(position, node, &reply)).collect();
@@ -176,7 +183,7 @@ impl Coordinator {
         for (number, node) in numbers.iter().zip(nodes) {
             let (session, ask, line) = (node.session, *number, line.clone());
             let message = ToAgent::Ask { session, ask, uid, at_us, line };
-            self.receiver.send(ToPeer::Message(node.peer.clone(), message));
+            self.receiver.send(Outgoing::Message(node.peer.clone(), message));
         }
         let ahead_us = u64::try_from(at_us.saturating_sub(self.clock.now().wall_us)).unwrap_or(0);
         let patience = Duration::from_micros(ahead_us) + limits::ANSWERS_WITHIN;
@@ -196,7 +203,7 @@ impl Coordinator {
         answers
     }
 
-    fn open(&self, position: usize, node: &Place, reply: &mpsc::Sender<(usize, ControlLine)>) -> u64 {
+    fn open(&self, position: usize, node: &JobNode, reply: &mpsc::Sender<(usize, ControlLine)>) -> u64 {
         let mut state = self.lock();
         state.latest += 1;
         let number = state.latest;
@@ -206,7 +213,7 @@ impl Coordinator {
     }
 
     /// Takes an agent's answer. One to a request that was not sent to this agent is ignored.
-    pub(super) fn take_answer(&self, Heard { peer, session, ask, line }: Heard) {
+    pub(super) fn take_answer(&self, AgentAnswer { peer, session, ask, line }: AgentAnswer) {
         let mut state = self.lock();
         let fits = state.open.get(&ask).is_some_and(|open| open.peer == peer && open.session == session);
         if let Some(open) = fits.then(|| state.open.remove(&ask)).flatten() {
@@ -215,14 +222,14 @@ impl Coordinator {
         }
     }
 
-    fn add_pending(self: &Arc<Self>, sent: SentRequest, asked: &[Place]) {
+    fn add_pending(self: &Arc<Self>, sent: SentRequest, asked: &[JobNode]) {
         let job = sent.request.job.clone();
         let now_us = self.clock.now().wall_us;
         self.lock().pending.add(sent, now_us);
         // Agents that connected while the others were asked.
         let asked: HashSet<_> = asked.iter().map(|node| node.session).collect();
-        let is_new = |node: &Place| !asked.contains(&node.session);
-        for node in self.directory.places(&job).into_iter().filter(is_new) {
+        let is_new = |node: &JobNode| !asked.contains(&node.session);
+        for node in self.directory.nodes_of(&job).into_iter().filter(is_new) {
             self.catch_up(job.clone(), node);
         }
     }
@@ -235,16 +242,16 @@ impl Coordinator {
     }
 
     /// Sends pending requests to sessions that have connected.
-    pub(super) fn sessions_connected(self: &Arc<Self>, sessions: Vec<Presence>) {
-        for presence in sessions {
-            for (job, owner_uid) in presence.jobs {
-                let (node, session, peer) = (presence.node.clone(), presence.session, presence.peer.clone());
-                self.catch_up(job, Place { node, session, peer, owner_uid });
+    pub(super) fn sessions_connected(self: &Arc<Self>, sessions: Vec<AgentInfo>) {
+        for agent in sessions {
+            for (job, owner_uid) in agent.jobs {
+                let (node, session, peer) = (agent.node.clone(), agent.session, agent.peer.clone());
+                self.catch_up(job, JobNode { node, session, peer, owner_uid });
             }
         }
     }
 
-    fn catch_up(self: &Arc<Self>, job: Identifier, node: Place) {
+    fn catch_up(self: &Arc<Self>, job: Identifier, node: JobNode) {
         if self.unanswered(&job, &node).is_empty() {
             return;
         }
@@ -266,7 +273,7 @@ impl Coordinator {
     }
 
     /// The pending requests for a node.
-    fn unanswered(&self, job: &Identifier, node: &Place) -> Vec<Resend> {
+    fn unanswered(&self, job: &Identifier, node: &JobNode) -> Vec<Resend> {
         let now_us = self.clock.now().wall_us;
         let mut unanswered = self.lock().pending.unanswered(job, node.session, now_us);
         unanswered.retain(|resend| may(resend.uid, node));
@@ -274,9 +281,9 @@ impl Coordinator {
     }
 
     /// Waits until sessions have connected or changed their jobs, and returns them.
-    pub(super) async fn changed_sessions(&self) -> Vec<Presence> {
+    pub(super) async fn changed_sessions(&self) -> Vec<AgentInfo> {
         self.directory.changed().await;
-        self.directory.news()
+        self.directory.take_changes()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -302,21 +309,26 @@ fn is_final(answer: &Value) -> bool {
     !matches!(answer.get("code").and_then(Value::as_str), Some("busy" | "stopping"))
 }
 
-fn gathered(job: &Identifier, at_us: Option<i64>, nodes: &[Place], answers: Vec<Option<Value>>) -> JobAnswer {
+fn gathered(
+    job: &Identifier,
+    at_us: Option<i64>,
+    nodes: &[JobNode],
+    answers: Vec<Option<Value>>,
+) -> JobAnswer {
     let nodes = nodes.iter().zip(answers);
     let nodes = nodes.map(|(node, answer)| NodeAnswer { node: node.node.to_string(), answer });
     JobAnswer { job: job.to_string(), at_us, nodes: nodes.collect() }
 }
 
 /// True if the user may send requests about the job to this node: root, and the owner that this node reports.
-fn may(uid: u32, node: &Place) -> bool {
+fn may(uid: u32, node: &JobNode) -> bool {
     uid == ROOT || node.owner_uid == Some(uid)
 }
 
 /// The nodes of a job to which a user may send requests. Another user's job is refused as one that does not exist, in code,
 /// text and fields: else the answer would reveal which ids are in use.
-fn permitted(uid: u32, job: &Identifier, nodes: Vec<Place>) -> Result<Vec<Place>, Refusal> {
-    let permitted: Vec<Place> = nodes.into_iter().filter(|node| may(uid, node)).collect();
+fn permitted(uid: u32, job: &Identifier, nodes: Vec<JobNode>) -> Result<Vec<JobNode>, Refusal> {
+    let permitted: Vec<JobNode> = nodes.into_iter().filter(|node| may(uid, node)).collect();
     if !permitted.is_empty() {
         return Ok(permitted);
     }
@@ -334,9 +346,9 @@ mod tests {
 
     use super::*;
 
-    fn place(node: &str, owner_uid: Option<u32>) -> Place {
+    fn place(node: &str, owner_uid: Option<u32>) -> JobNode {
         let peer = Peer::from(node.as_bytes());
-        Place { node: node.try_into().unwrap(), session: SessionId(1), peer, owner_uid }
+        JobNode { node: node.try_into().unwrap(), session: SessionId(1), peer, owner_uid }
     }
 
     #[test]

@@ -39,9 +39,9 @@ use self::munge::Unmunge;
 use self::pending_file::PendingFile;
 #[cfg(fuzzing)]
 pub use self::pending_file::requests;
-use crate::clock::Clock;
-use crate::inbox::Heard;
 use crate::limits;
+use crate::messages::AgentAnswer;
+use polymeter_service::clock::Clock;
 
 /// Parses a line as a request for agents, which they may still refuse.
 ///
@@ -74,7 +74,8 @@ pub struct NetworkConfig {
 }
 
 /// A listener that cannot be opened.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen for users at {place}, which `control_socket` or `control_listen` sets")]
 pub struct ListenError {
     /// Its path or address.
     pub place: String,
@@ -139,7 +140,7 @@ pub(crate) struct Control {
 }
 
 /// Control, and the queue of agents' answers to it.
-pub(crate) type Started = (Control, mpsc::Sender<Heard>);
+pub(crate) type Started = (Control, mpsc::Sender<AgentAnswer>);
 
 impl Control {
     /// Starts the thread. Returns none where there is no listener.
@@ -177,7 +178,11 @@ impl Control {
     }
 }
 
-async fn serve(listeners: Listeners, coordinator: Arc<Coordinator>, mut answers: mpsc::Receiver<Heard>) {
+async fn serve(
+    listeners: Listeners,
+    coordinator: Arc<Coordinator>,
+    mut answers: mpsc::Receiver<AgentAnswer>,
+) {
     if let Some(listener) = listeners.local {
         tokio::spawn(guard(unix_listener::serve(listener, Arc::clone(&coordinator))));
     }

@@ -4,7 +4,7 @@
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use polymeter_proto::control::{Refusal, StateRequest};
-use polymeter_store::accepted::Outcome;
+use polymeter_store::accepted::JobOutcome;
 use tokio::sync::oneshot;
 
 use crate::limits;
@@ -13,15 +13,15 @@ use crate::limits;
 ///
 /// # Errors
 /// When a field is invalid; the refusal names it.
-pub(super) fn outcome_of(request: &StateRequest) -> Result<Outcome, Refusal> {
+pub(super) fn outcome_of(request: &StateRequest) -> Result<JobOutcome, Refusal> {
     let (job_id, cluster, facts) = request.facts()?;
-    Ok(Outcome { job_id, cluster, facts })
+    Ok(JobOutcome { job_id, cluster, facts })
 }
 
 /// An outcome on its way to the store.
 #[derive(Debug)]
 pub(crate) struct OutcomeReport {
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: JobOutcome,
     /// Receives true if the store knows the job.
     pub(crate) reply: oneshot::Sender<bool>,
 }

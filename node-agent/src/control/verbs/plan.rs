@@ -24,7 +24,7 @@ impl Execute for PlanRequest {
 }
 
 /// The plan in force of a job or the node.
-pub(in crate::control) fn plan_of(view: &JobView) -> PlanAnswer {
+pub(crate) fn plan_of(view: &JobView) -> PlanAnswer {
     let line = |(metric, in_force): &(String, InForce)| PlanLine {
         metric: metric.clone(),
         period: in_force.period.to_string(),
