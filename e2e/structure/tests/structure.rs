@@ -49,14 +49,10 @@ const CIRCLES: &[(&str, &str)] = &[
     ),
     ("node-agent/src/delivery/outbox", "entry mod"),
     ("node-agent/src/delivery/session", "mod spooling"),
-    ("node-agent/src/lanes", "active_source channels"),
     (
         "node-agent/src/manager",
         "access announced_jobs calibration capacity final_sample govern jobs mod owner_lookup placement probe refused_requests sluids steps tracked_target user_events",
     ),
-    ("node-agent/src/sources", "mod process_accounts process_files process_sum"),
-    ("proto/src/catalogue", "agent cgroup memory mod node perf process text"),
-    ("proto/src/key", "file mod z85"),
     ("service/src/log", "filter format mod syslog"),
     (
         "store/src",
