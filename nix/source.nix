@@ -19,6 +19,7 @@ lib.fileset.toSource {
     (lib.fileset.difference ../benches ../benches/results)
     ../deploy
     ../docs
+    ../examples
     ../fuzz/corpus
   ];
 }

@@ -1,6 +1,6 @@
 //! A plot of means with their intervals, as an SVG that a browser and a document show.
 
-use std::fmt::Write;
+use polymeter_service::svg::{Anchor, Svg};
 
 use crate::statistics::Estimate;
 use crate::table::to_f64;
@@ -40,23 +40,18 @@ const TICKS: f64 = 6.0;
 impl Plot {
     /// The plot as the text of an SVG file.
     pub fn render(&self) -> String {
-        let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" font-family=\"sans-serif\" font-size=\"13\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
-            SIZE.0, SIZE.1
-        );
+        let mut svg = Svg::new(SIZE.0, SIZE.1, 13);
         let scale = Scale::over(self.series.iter().flat_map(|series| series.points.iter().flatten()));
-        text(&mut svg, (SIZE.0 / 2.0, 28.0), "middle", &self.title);
-        text(&mut svg, (ROOM.0, ROOM.2 - 8.0), "middle", &self.y_label);
+        svg.text((SIZE.0 / 2.0, 28.0), Anchor::Middle, &self.title);
+        svg.text((ROOM.0, ROOM.2 - 8.0), Anchor::Middle, &self.y_label);
         for value in scale.ticks() {
             let y = scale.y(value);
-            line(&mut svg, (ROOM.0, y), (SIZE.0 - ROOM.1, y), if value == 0.0 { "black" } else { "#ddd" });
-            text(&mut svg, (ROOM.0 - 8.0, y + 4.0), "end", &format!("{value:.*}", scale.digits()));
+            svg.line((ROOM.0, y), (SIZE.0 - ROOM.1, y), if value == 0.0 { "black" } else { "#ddd" });
+            svg.text((ROOM.0 - 8.0, y + 4.0), Anchor::End, &format!("{value:.*}", scale.digits()));
         }
         for (index, place) in self.places.iter().enumerate() {
             let (x, y) = (self.x(index, 0.5), SIZE.1 - ROOM.3 + 18.0);
-            write!(svg, "<g transform=\"rotate(-30 {x:.1} {y:.1})\">").ok();
-            text(&mut svg, (x, y), "end", place);
-            svg.push_str("</g>\n");
+            svg.rotated_text((x, y), -30, Anchor::End, place);
         }
         for (number, (series, colour)) in self.series.iter().zip(COLOURS.iter().cycle()).enumerate() {
             let shift = (to_f64(number as u64) + 1.0) / (to_f64(self.series.len() as u64) + 1.0);
@@ -67,11 +62,10 @@ impl Plot {
             }
             let y = ROOM.2 + 20.0 * to_f64(number as u64 + 1);
             let x = SIZE.0 - ROOM.1 + 20.0;
-            writeln!(svg, "<circle cx=\"{x}\" cy=\"{}\" r=\"4\" fill=\"{colour}\"/>", y - 4.0).ok();
-            text(&mut svg, (x + 12.0, y), "start", &series.name);
+            svg.circle((x, y - 4.0), 4, colour);
+            svg.text((x + 12.0, y), Anchor::Start, &series.name);
         }
-        svg.push_str("</svg>\n");
-        svg
+        svg.finish()
     }
 
     /// Where a place is, `part` of the way through its room.
@@ -121,32 +115,17 @@ impl Scale {
     }
 }
 
-fn mark(svg: &mut String, x: f64, point: Estimate, scale: &Scale, colour: &str) {
+fn mark(svg: &mut Svg, x: f64, point: Estimate, scale: &Scale, colour: &str) {
     if !point.mean.is_finite() {
         return;
     }
     if point.half.is_finite() {
         let (top, bottom) = (scale.y(point.mean + point.half), scale.y(point.mean - point.half));
-        line(svg, (x, top), (x, bottom), colour);
-        line(svg, (x - 5.0, top), (x + 5.0, top), colour);
-        line(svg, (x - 5.0, bottom), (x + 5.0, bottom), colour);
+        svg.line((x, top), (x, bottom), colour);
+        svg.line((x - 5.0, top), (x + 5.0, top), colour);
+        svg.line((x - 5.0, bottom), (x + 5.0, bottom), colour);
     }
-    // Writing to a text does not fail, here and below.
-    writeln!(svg, "<circle cx=\"{x:.1}\" cy=\"{:.1}\" r=\"4\" fill=\"{colour}\"/>", scale.y(point.mean)).ok();
-}
-
-fn line(svg: &mut String, from: (f64, f64), to: (f64, f64), colour: &str) {
-    writeln!(
-        svg,
-        "<line x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" stroke=\"{colour}\"/>",
-        from.0, from.1, to.0, to.1
-    )
-    .ok();
-}
-
-fn text(svg: &mut String, at: (f64, f64), anchor: &str, words: &str) {
-    let words = words.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    writeln!(svg, "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{words}</text>", at.0, at.1).ok();
+    svg.circle((x, scale.y(point.mean)), 4, colour);
 }
 
 #[cfg(test)]

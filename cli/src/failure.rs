@@ -1,119 +1,105 @@
-//! Why a command did not do what was asked, which exit status that is, and how it is told.
+//! The reason why a command failed, and its exit status.
 
 use std::error::Error;
 use std::fmt;
 use std::process::ExitCode;
 
 use polymeter_agent::control::{Answer, Refusal};
-use polymeter_agent::log::chain;
+use polymeter_service::log::chain;
 
-use crate::terminal;
-
-/// Why a command did not do what was asked.
+/// The reason why a command failed. A message has the form `cannot VERB OBJECT: CAUSE; REMEDY`.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// What was asked is refused, or failed: exit status 1.
-    Refused(String),
-    /// An agent or the collector refuses it: exit status 1.
-    Answered(Box<Refusal>),
-    /// It was done in part, and what became of each part was printed: exit status 1.
-    Partly(String),
-    /// What was typed makes no sense: exit status 2, as clap's own.
+    /// The command failed: exit status 1.
+    Failed(String),
+    /// An agent or the collector refused the request: exit status 1.
+    Refused(Box<Refusal>),
+    /// The request failed on some nodes, and the result of each was printed: exit status 1.
+    Partial(String),
+    /// The arguments are wrong: exit status 2, as for clap's own errors.
     Usage(String),
-    /// Whom it was asked of cannot be reached: exit status 3.
+    /// The agent or the collector does not answer: exit status 3.
     Unreachable(String),
-    /// There is nobody to ask: exit status 3, too.
-    Nobody(String),
-    /// The command to be run cannot be: 127 where it was not found, 126 otherwise, as of a shell.
-    NotRun {
-        /// What is wrong.
+    /// No agent runs there, or no collector is configured: exit status 3.
+    NotRunning(String),
+    /// The command of `polymeter run` did not start: exit status 127 if its program was not found, else 126, as in a shell.
+    NotStarted {
+        /// The cause.
         message: String,
-        /// Whether there is no such program.
+        /// Whether the program was not found.
         not_found: bool,
     },
 }
 
-/// How a failure is told.
+/// The format in which a failure is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// As text on stderr.
+pub(crate) enum ErrorFormat {
+    /// Text on stderr.
     Text,
-    /// As text on stderr, and for programs on stdout in JSON, like any other answer.
+    /// Text on stderr, and JSON on stdout like any other answer.
     Json,
-    /// In JSON on stderr alone, because stdout belongs to another.
+    /// JSON on stderr only, because stdout belongs to another program.
     JsonOnStderr,
 }
 
-impl Form {
-    /// The form for a command that was given `--json` or not.
+impl ErrorFormat {
+    /// The format for a command with or without `--json`.
     pub(crate) const fn of(json: bool) -> Self {
         if json { Self::Json } else { Self::Text }
     }
 }
 
 impl Failure {
-    /// A failure with everything that caused it.
-    pub(crate) fn refused(doing: &str, error: &(dyn Error + 'static)) -> Self {
-        Self::Refused(format!("{doing}: {}", chain(error)))
+    /// A failed action with all causes of the error.
+    pub(crate) fn because(action: &str, error: &(dyn Error + 'static)) -> Self {
+        Self::Failed(format!("{action}: {}", chain(error)))
     }
 
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
-            Self::Refused(_) | Self::Answered(_) | Self::Partly(_) => 1,
+            Self::Failed(_) | Self::Refused(_) | Self::Partial(_) => 1,
             Self::Usage(_) => 2,
-            Self::Unreachable(_) | Self::Nobody(_) => 3,
-            Self::NotRun { not_found: true, .. } => 127,
-            Self::NotRun { not_found: false, .. } => 126,
+            Self::Unreachable(_) | Self::NotRunning(_) => 3,
+            Self::NotStarted { not_found: true, .. } => 127,
+            Self::NotStarted { not_found: false, .. } => 126,
         })
     }
 
-    /// Prints it: the one place where a command tells that it failed.
-    pub(crate) fn print(&self, form: Form) {
-        let json = self.json().filter(|_| form != Form::Text);
-        match (form, &json) {
-            (Form::JsonOnStderr, Some(json)) => return terminal::complain_json(json),
-            // Where stdout cannot be written that may be the very failure, which stderr tells.
-            (Form::Json, Some(json)) => drop(terminal::print_json(json)),
-            (Form::Text | Form::Json | Form::JsonOnStderr, _) => {}
-        }
-        terminal::complain(&format!("polymeter: {self}\n"));
-    }
-
-    /// What a program is told, on one line; none where it was told already.
-    fn json(&self) -> Option<String> {
+    /// The failure as one line of JSON; none if the answer was printed already.
+    pub(crate) fn json(&self) -> Option<String> {
         let refusal = match self {
-            Self::Answered(refusal) => Refusal::clone(refusal),
-            Self::Partly(_) => return None,
-            Self::Refused(message) => own("failed", message),
-            Self::Usage(message) => own("usage", message),
-            Self::Unreachable(message) | Self::Nobody(message) => own("unreachable", message),
-            Self::NotRun { message, .. } => own("not_run", message),
+            Self::Refused(refusal) => Refusal::clone(refusal),
+            Self::Partial(_) => return None,
+            Self::Failed(message) => local_refusal("failed", message),
+            Self::Usage(message) => local_refusal("usage", message),
+            Self::Unreachable(message) | Self::NotRunning(message) => local_refusal("unreachable", message),
+            Self::NotStarted { message, .. } => local_refusal("not_started", message),
         };
         serde_json::to_string(&Answer::Refused(refusal)).map(|line| line + "\n").ok()
     }
 }
 
-/// A refusal of this command's own, on one line.
-fn own(code: &str, message: &str) -> Refusal {
+/// A failure of this program in the form of an agent's refusal, on one line.
+fn local_refusal(code: &str, message: &str) -> Refusal {
     Refusal::new(code, None, &message.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Answered(refusal) => match &refusal.field {
-                // Such a message goes on from the field: "it is blank".
+            Self::Refused(refusal) => match &refusal.field {
+                // Such a message continues the name of the field: "it is blank".
                 Some(field) if refusal.message.as_str().starts_with("it ") => {
                     write!(f, "invalid {field}: {}", refusal.message)
                 }
                 _ => refusal.message.fmt(f),
             },
-            Self::Refused(message)
-            | Self::Partly(message)
+            Self::Failed(message)
+            | Self::Partial(message)
             | Self::Usage(message)
             | Self::Unreachable(message)
-            | Self::Nobody(message)
-            | Self::NotRun { message, .. } => f.write_str(message),
+            | Self::NotRunning(message)
+            | Self::NotStarted { message, .. } => f.write_str(message),
         }
     }
 }
@@ -125,15 +111,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_told_in_the_form_of_an_answer() {
+    fn a_failure_is_written_as_an_answer_in_json() {
         let json = Failure::Unreachable("cannot ask".to_owned()).json().unwrap();
         assert_eq!(json, "{\"answer\":\"refused\",\"code\":\"unreachable\",\"message\":\"cannot ask\"}\n");
-        let refusal = Refusal { instead: Some("1s".to_owned()), ..own("shortest_period", "no") };
-        let json = Failure::Answered(Box::new(refusal)).json().unwrap();
+        let refusal = Refusal { instead: Some("1s".to_owned()), ..local_refusal("shortest_period", "no") };
+        let json = Failure::Refused(Box::new(refusal)).json().unwrap();
         assert!(
             json.contains("\"code\":\"shortest_period\"") && json.contains("\"instead\":\"1s\""),
             "{json}"
         );
-        assert_eq!(Failure::Partly("done on 1 of 2 nodes".to_owned()).json(), None);
+        assert_eq!(Failure::Partial("succeeded on 1 of 2 nodes".to_owned()).json(), None);
     }
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The main job on this machine: a collector, an agent, and a real workload in a real cgroup, with metrics at 1 ms, 100 ms
-# and 1 s side by side; then the report, and where the samples are.
+# Demonstration: runs a collector, an agent and a workload in a cgroup of its own, with metrics at 1 ms, 100 ms and 1 s side by
+# side, and prints the report.
 # usage: run.sh DIRECTORY-OF-BINARIES DIRECTORY-FOR-DATA
 set -eu
 bin=$(realpath "$1")
@@ -12,7 +12,7 @@ store="sqlite:$data/demo.db"
 rm -f "$data"/demo.db*
 collector="" agent="" workload=""
 
-cgroups() { # where a job's cgroup is made: the hierarchies of version 1 that hold metrics, and version 2
+cgroups() { # prints the hierarchies for the job's cgroup: version 2, and those of version 1 that hold metrics
     awk '$3 == "cgroup2" { print $2 }
          $3 == "cgroup" && $4 ~ /(^|,)(memory|cpuacct|pids|blkio)(,|$)/ { print $2 }' /proc/mounts
 }
@@ -28,17 +28,17 @@ clean_up() {
     give_back
 }
 
-give_back() { # made with sudo, and yet the user's own: the store is readable by its owner only
+give_back() { # makes the user of sudo the owner: a store is readable by its owner only
     [ -z "${SUDO_UID:-}" ] || chown -R "$SUDO_UID:${SUDO_GID:-$SUDO_UID}" "$data"
 }
 trap clean_up EXIT
 trap 'exit 130' INT TERM
 
-wait_for() { # what, and a command that succeeds once it is so
+wait_for() { # arguments: a description, and a command that succeeds in the end
     what=$1
     shift
     for _ in $(seq 100); do "$@" >/dev/null 2>&1 && return 0 || sleep 0.1; done
-    echo "waited in vain for $what" >&2
+    echo "timeout while waiting for $what" >&2
     exit 1
 }
 
@@ -57,18 +57,18 @@ for root in $(cgroups); do
     entrances="$entrances $root/polymeter_$job/cgroup.procs"
 done
 [ -n "$entrances" ] || {
-    echo "no cgroup can be made here; try: $bin/polymeter run -- COMMAND" >&2
+    echo "cannot create a cgroup; try: $bin/polymeter run -- COMMAND" >&2
     exit 1
 }
 wait_for "the agent to see the job" sh -c "'$bin/polymeter' jobs --socket '$data/agent.sock' | grep -q $job"
-# shellcheck disable=SC2086 # the list is words
+# shellcheck disable=SC2086 # the list is split into words
 sh "$here/workload.sh" "$data/scratch" $entrances &
 workload=$!
 wait "$workload"
 workload=""
 
 echo "sampled so far, by source:"
-"$bin/polymeter" status --socket "$data/agent.sock" | sed -n '/^SUBJECT/,/^$/p'
+"$bin/polymeter" status --socket "$data/agent.sock" | sed -n '/^TARGET/,/^$/p'
 for root in $(cgroups); do rmdir "$root/polymeter_$job" 2>/dev/null || true; done
 wait_for "the agent to see the job's end" sh -c "! '$bin/polymeter' jobs --socket '$data/agent.sock' | grep -q $job"
 kill "$agent" && wait "$agent"
@@ -79,5 +79,5 @@ give_back
 
 "$bin/polymeter" report --store "$store" --job "$job"
 echo
-echo "The samples are in $data/demo.db; to see the report again:"
+echo "The samples are in $data/demo.db. To show the report again:"
 echo "    $bin/polymeter report --store $store --job $job"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A job that does a little of everything for some seconds: computes, allocates, writes and reads.
+# A job that computes, allocates memory, writes and reads for some seconds.
 # usage: workload.sh SCRATCH-FILE CGROUP.PROCS...
 scratch=$1
 shift
@@ -7,7 +7,7 @@ for entrance in "$@"; do echo $$ >"$entrance"; done
 for round in 1 2 3 4 5; do
     i=0
     while [ $i -lt 150000 ]; do i=$((i + 1)); done
-    # `tail` keeps what it has read: so much memory is allocated, and freed again.
+    # `tail` buffers its input: the memory is allocated, and freed again.
     head -c $((round * 40000000)) /dev/zero | tail -c $((round * 40000000)) | wc -c >/dev/null
     dd if=/dev/zero of="$scratch" bs=1M count=$((round * 8)) conv=fsync 2>/dev/null
     cat "$scratch" >/dev/null

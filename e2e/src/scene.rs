@@ -28,7 +28,7 @@ pub struct Scene {
     pub collector: Daemon,
     _sleeper: Sleeper,
     pub job: Job,
-    _yard: TestCgroups,
+    _cgroups: TestCgroups,
     pub command: PathBuf,
     pub env: TestEnvironment,
 }
@@ -49,7 +49,7 @@ impl Scene {
         let command = env.path("polymeter");
         fs::copy(program("polymeter").get_program(), &command).unwrap();
         fs::set_permissions(&command, PermissionsExt::from_mode(0o755)).unwrap();
-        Self { env, collector, agent, command, _yard: cgroups, job, _sleeper: sleeper }
+        Self { env, collector, agent, command, _cgroups: cgroups, job, _sleeper: sleeper }
     }
 
     /// The command as a user types it.

@@ -14,6 +14,7 @@ use polymeter_proto::series::{Identifier, SessionDescriptor, SessionId};
 use rustix::thread::set_current_timer_slack;
 use tokio::sync::{mpsc, watch};
 
+use crate::admission::MIN_DESCRIPTORS;
 use crate::cgroups::Mounts;
 use crate::clock;
 use crate::config::Config;
@@ -31,11 +32,10 @@ use crate::keys::KeyFiles;
 use crate::lanes::{Channels, Command, Sampler};
 use crate::lifecycle::exit_watcher::ExitWatcher;
 use crate::log;
-use crate::manager::capacity::FEWEST;
-use crate::manager::{Manager, Shared, ask, waitable};
-use crate::request::{JobSpec, ManagerRequest, RegisterError, View};
+use crate::request::{JobSpec, ManagerRequest, RegisterError, View, ask};
 use crate::sources::online_cpus;
 use crate::stats_cache::StatsCache;
+use crate::supervisor::{Shared, Supervisor, waitable};
 use crate::user_database::Rights;
 
 /// Requests that may wait for the manager.
@@ -79,7 +79,7 @@ impl fmt::Display for StartError {
             ),
             Self::Descriptors(limit) => write!(
                 f,
-                "cannot start with {limit} file descriptors: {FEWEST} are needed, and some 32 for each job; raise \
+                "cannot start with {limit} file descriptors: {MIN_DESCRIPTORS} are needed, and some 32 for each job; raise \
                  LimitNOFILE of the service, or `ulimit -n`"
             ),
         }
@@ -92,9 +92,9 @@ impl std::error::Error for StartError {}
 #[derive(Debug)]
 pub struct Agent {
     requests: mpsc::Sender<ManagerRequest>,
-    manager: JoinHandle<()>,
+    supervisor: JoinHandle<()>,
     sampler: JoinHandle<()>,
-    lookout: Option<JoinHandle<()>>,
+    exit_watcher: Option<JoinHandle<()>>,
     sender: JoinHandle<Stopped>,
     ending: Arc<Ending>,
     channels: Arc<Channels>,
@@ -118,7 +118,7 @@ impl Agent {
     /// When something that it needs cannot be had; nothing runs then.
     pub fn start(config: Config, context: &zmq::Context) -> Result<Self, StartError> {
         let limit = kernel::descriptor_limit();
-        if limit < FEWEST {
+        if limit < MIN_DESCRIPTORS {
             return Err(StartError::Descriptors(limit));
         }
         let session =
@@ -168,12 +168,12 @@ impl Agent {
         let sender = spawn("sender", move || sender.run(&wanted))?;
         let shared =
             Shared { channels: Arc::clone(&channels), counters: Arc::clone(&counters), stats_cache, tap };
-        let manager = Manager::new(config, mounts, cpus, shared, rights);
-        let for_lookout = Arc::clone(&channels);
-        let lookout = manager
-            .lookout()
-            .map(|lookout| spawn("lookout", move || look_out(&lookout, &for_lookout, priority)));
-        let lookout = lookout.transpose()?;
+        let supervisor = Supervisor::new(config, mounts, cpus, shared, rights);
+        let for_watcher = Arc::clone(&channels);
+        let exit_watcher = supervisor.exit_watcher();
+        let exit_watcher = exit_watcher
+            .map(|watcher| spawn("exit watcher", move || watch_exits(&watcher, &for_watcher, priority)));
+        let exit_watcher = exit_watcher.transpose()?;
         let context = control::Context {
             session,
             collector: Arc::from(collector),
@@ -190,8 +190,9 @@ impl Agent {
             channels: channels_in,
         };
         let (ready, is_ready) = sync_channel(1);
-        let manager = spawn("manager", move || manage(manager, received, endpoints, &ready))?;
-        let agent = Self { requests, manager, sampler, lookout, sender, ending, channels, counters, session };
+        let supervisor = spawn("supervisor", move || supervise(supervisor, received, endpoints, &ready))?;
+        let agent =
+            Self { requests, supervisor, sampler, exit_watcher, sender, ending, channels, counters, session };
         match is_ready.recv().unwrap_or_else(|gone| Err(io::Error::other(gone))) {
             Ok(()) => Ok(agent),
             Err(error) => {
@@ -258,9 +259,9 @@ impl Agent {
     pub fn stop(self, patience: Duration) -> Stopped {
         self.requests.blocking_send(ManagerRequest::Stop).ok();
         // A thread that panicked has said so already; the others are still to be ended.
-        self.manager.join().ok();
+        self.supervisor.join().ok();
         self.sampler.join().ok();
-        self.lookout.map(JoinHandle::join);
+        self.exit_watcher.map(JoinHandle::join);
         self.ending.patience_ns.store(u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX), Relaxed);
         self.ending.wanted.store(true, Release);
         self.channels.full_event().notify();
@@ -312,13 +313,13 @@ fn sample(channels: Arc<Channels>, counters: Arc<Counters>, flush: Period, prior
     Sampler::new(channels, counters, flush).run();
 }
 
-fn look_out(lookout: &ExitWatcher, channels: &Channels, priority: Option<u8>) {
+fn watch_exits(watcher: &ExitWatcher, channels: &Channels, priority: Option<u8>) {
     // The sampler has said so, should it be refused.
     if priority.is_none_or(|priority| kernel::set_fifo_priority(priority).is_err()) {
         raise_priority();
     }
     // Where too many commands wait, the manager's own must do.
-    lookout.run(|job| drop(channels.command(Command::ReadJob(job))));
+    watcher.run(|job| drop(channels.command(Command::ReadJob(job))));
 }
 
 /// Gives the calling thread a better priority among ordinary threads: what it waits for is gone some milliseconds later.
@@ -342,8 +343,8 @@ struct ControlEndpoints {
 }
 
 /// Manages until the end. Says first whether it can: with too few descriptors, nothing else would say so.
-fn manage(
-    manager: Manager,
+fn supervise(
+    supervisor: Supervisor,
     received: mpsc::Receiver<ManagerRequest>,
     endpoints: ControlEndpoints,
     ready: &SyncSender<io::Result<()>>,
@@ -351,15 +352,16 @@ fn manage(
     // It does little, and the cgroups of a short job must be opened soon.
     raise_priority();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
-    let ended = runtime.and_then(|runtime| runtime.block_on(managed(manager, received, endpoints, ready)));
+    let ended =
+        runtime.and_then(|runtime| runtime.block_on(supervised(supervisor, received, endpoints, ready)));
     if let Err(error) = ended {
         // It waits for this.
         ready.send(Err(error)).ok();
     }
 }
 
-async fn managed(
-    manager: Manager,
+async fn supervised(
+    supervisor: Supervisor,
     received: mpsc::Receiver<ManagerRequest>,
     endpoints: ControlEndpoints,
     ready: &SyncSender<io::Result<()>>,
@@ -378,6 +380,6 @@ async fn managed(
     if let Some(listener) = listener {
         tokio::spawn(control::serve(listener, endpoints.requests, endpoints.context));
     }
-    manager.run(received, notices).await;
+    supervisor.run(received, notices).await;
     Ok(())
 }

@@ -22,12 +22,13 @@ pub mod keys;
 pub mod lanes;
 mod lifecycle;
 pub mod log;
-mod manager;
+
 pub mod plan;
 pub mod principal;
 pub mod request;
 pub mod sources;
 pub mod stats_cache;
+mod supervisor;
 mod targets;
 mod user_database;
 

@@ -408,6 +408,14 @@ pub enum ManagerRequest {
     Stop,
 }
 
+/// A request with a place for its answer.
+pub(crate) fn ask<T>(
+    make: impl FnOnce(oneshot::Sender<T>) -> ManagerRequest,
+) -> (ManagerRequest, oneshot::Receiver<T>) {
+    let (sender, receiver) = oneshot::channel();
+    (make(sender), receiver)
+}
+
 /// The state of the node and of all tracked jobs.
 #[derive(Debug, Clone, Default)]
 pub struct View {

@@ -1,33 +1,33 @@
-//! The CPUs of a job's nodes, which bound how much CPU time can pass in a second.
+//! The number of CPUs of a job's nodes, which limits the rate of CPU time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use polymeter_store::StoreError;
 use polymeter_store::reader::{JobRow, Reader, SeriesRow};
 
-use super::units;
+use crate::output::units;
 
-/// CPU time that a CPU can give in a second, in nanoseconds.
+/// The CPU time of one CPU in a second, in nanoseconds.
 const CPU_NS: f64 = 1e9;
 
-/// The most that a rate can be.
+/// The maximum of a rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Limit {
-    /// Per second, in the unit of the counter.
+    /// The maximum increase per second, in the unit of the counter.
     pub(super) rate: f64,
-    /// Whether more is impossible, and not only more than the scheduler gave the job.
+    /// Whether the hardware sets the limit, and not the number of cores that the scheduler assigned.
     pub(super) is_hard: bool,
 }
 
-/// The CPUs of a job's nodes, where they are known.
+/// The known numbers of CPUs of a job's nodes.
 #[derive(Debug, Default)]
 pub(super) struct Hardware {
-    /// Of each node, and whether the number is the hardware's.
+    /// The number by node, and whether it is that of the hardware.
     cpus: BTreeMap<String, (u64, bool)>,
 }
 
 impl Hardware {
-    /// Takes the number that is known, else that of the series that each CPU of a node has, else the job's cores.
+    /// Determines the numbers: `known`, else the number of per-CPU series of a node, else the job's cores.
     pub(super) fn gather(
         reader: &mut Reader,
         job: &JobRow,
@@ -38,7 +38,7 @@ impl Hardware {
         for node in &job.nodes {
             let of_node = match known.and_then(|known| u64::try_from(known).ok()) {
                 Some(known) => Some(known),
-                None => cpus_of_job(rows, node).max(reader.cpus(node)?),
+                None => cpus_with_series(rows, node).max(reader.cpus(node)?),
             };
             let cores =
                 job.cores.filter(|_| job.nodes.len() == 1).and_then(|cores| u64::try_from(cores).ok());
@@ -50,7 +50,7 @@ impl Hardware {
         Ok(Self { cpus })
     }
 
-    /// The most that the rate of a series can be.
+    /// Returns the limit for the rates of a series; none for other quantities than CPU time.
     pub(super) fn limit(&self, row: &SeriesRow) -> Option<Limit> {
         if row.unit != "nanoseconds" || !units::is_cpu_time(&row.metric) {
             return None;
@@ -63,8 +63,8 @@ impl Hardware {
     }
 }
 
-/// The CPUs of which the job has series on a node.
-fn cpus_of_job(rows: &[SeriesRow], node: &str) -> Option<u64> {
+/// Counts the CPUs for which the job has a series on a node.
+fn cpus_with_series(rows: &[SeriesRow], node: &str) -> Option<u64> {
     let of_node = rows.iter().filter(|row| row.node == node && row.metric.ends_with(".per_cpu"));
     let cpus: BTreeSet<&str> = of_node.filter_map(|row| row.labels.get("cpu")).collect();
     (!cpus.is_empty()).then_some(cpus.len() as u64)

@@ -167,6 +167,9 @@ impl<'ast> Visit<'ast> for Collector {
         self.add(&item.tree, &[], is_public);
     }
 
+    /// The module in `pub(crate)` or `pub(super)` is not imported.
+    fn visit_visibility(&mut self, _: &'ast Visibility) {}
+
     fn visit_path(&mut self, path: &'ast syn::Path) {
         if path.leading_colon.is_none() {
             self.paths.insert(path.segments.iter().map(|segment| segment.ident.to_string()).collect());

@@ -58,10 +58,10 @@ fn agent_tracks_as_many_jobs_as_its_descriptors_allow() {
     wait_until("those for which there is room are followed", || {
         agent.jobs().len() as u64 + left_out() == 28 && !agent.jobs().is_empty()
     });
-    assert!(agent.daemon.log().contains("cannot follow"), "{}", agent.daemon.log());
+    assert!(agent.daemon.log().contains("cannot track"), "{}", agent.daemon.log());
     let output = program("polymeter").args(["status", "--socket"]).arg(&agent.socket).output().unwrap();
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(shown.contains("NOT followed"), "{shown}");
+    assert!(shown.contains("NOT tracked"), "{shown}");
     let open = fs::read_dir(format!("/proc/{}/fd", agent.daemon.pid())).unwrap().count();
     assert!(open < 250 - 32, "{open} descriptors are open");
     // A place becomes free.

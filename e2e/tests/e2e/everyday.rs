@@ -68,18 +68,18 @@ fn marks_and_user_values_are_in_the_report() {
     let report: Value = serde_json::from_str(&report(&scene.env, &["--json"])).unwrap();
     let phases = report["phases"].as_array().unwrap();
     assert_eq!(phases.len(), 2, "{phases:?}");
-    assert_eq!((&phases[0]["name"], &phases[0]["by"]), (&"solver".into(), &"uid 64001".into()));
+    assert_eq!((&phases[0]["name"], &phases[0]["actor"]), (&"solver".into(), &"uid 64001".into()));
     assert!(phases[0]["end_s"].as_f64() > phases[0]["begin_s"].as_f64(), "{phases:?}");
     assert_eq!((&phases[1]["name"], &phases[1]["end_s"]), (&"never ended".into(), &Value::Null));
     assert_eq!(report["marks"][0]["name"], "checkpoint 1");
     let changes = report["plan_changes"].as_array().unwrap();
     let lease = changes.iter().find(|change| change["cause"] == "lease").unwrap();
-    let told = ["metric", "old", "new", "by"].map(|field| lease[field].as_str().unwrap());
+    let told = ["metric", "old", "new", "actor"].map(|field| lease[field].as_str().unwrap());
     assert_eq!(told, ["cpu.usage", "500ms", "20ms", "uid 64001"]);
     let series = report["series"].as_array().unwrap();
     let loss = series.iter().find(|series| series["metric"] == "user.loss").unwrap();
     assert_eq!((&loss["labels"], &loss["samples"]), (&"rank=3,unit=nats".into(), &2.into()));
-    assert_eq!((&loss["least"], &loss["most"]), (&0.1.into(), &0.25.into()));
+    assert_eq!((&loss["min"], &loss["max"]), (&0.1.into(), &0.25.into()));
 
     let shown = self::report(&scene.env, &[]);
     let line = |word: &str| shown.lines().find(|line| line.contains(word)).map(str::to_owned);
@@ -104,7 +104,7 @@ fn job_defaults_to_the_schedulers_or_the_own_cgroup() {
     assert!(said.contains("--job ID"), "{said}");
     done(&scene.user_in_job(OWNER, "mark", &["by cgroup"]));
     let said = failed(&scene.user_in_job(OTHER_USER, "mark", &["not mine"]), 2);
-    assert!(said.contains("which job?"), "who may not see the job is not told that it is one: {said}");
+    assert!(said.contains("cannot determine the job"), "the job of another user is not shown: {said}");
     for variable in ["SLURM_JOB_ID", "OAR_JOB_ID"] {
         done(&scene.typed(OWNER, "mark", &["told"]).env(variable, "x").output().unwrap());
         failed(&scene.typed(OWNER, "mark", &["told"]).env(variable, "y").output().unwrap(), 1);
@@ -149,7 +149,7 @@ fn exit_status_names_the_failure() {
         let mut command = program("polymeter");
         command.args([verb, "--socket", "/nowhere", "--job", "x"]).args(word);
         let said = failed(&command.output().unwrap(), 3);
-        assert!(said.contains("is polymeter-agent running?"), "{said}");
+        assert!(said.contains("start polymeter-agent"), "{said}");
     }
     scene.end();
 }

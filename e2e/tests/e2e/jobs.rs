@@ -202,7 +202,7 @@ fn sampling_requests_wait_for_the_controllers_cgroup() {
     require(&NEEDS);
     let node = Node::set(&[("cpu.usage", "1s"), ("memory.current", "1s")]);
     let mut prolog = node.script("start", "8");
-    assert!(prolog.args(["--wishes", "memory.current=20ms"]).output().unwrap().status.success());
+    assert!(prolog.args(["--request", "memory.current=20ms"]).output().unwrap().status.success());
     let agent = Detached::of(&node);
     // One hierarchy after the other, as schedulers make them. They are removed with `cgroups`.
     let make = |controller: &str| {
@@ -316,7 +316,7 @@ fn bad_sampling_requests_and_a_missing_agent_fail_no_job() {
     ] {
         let output = node.script("start", "9").env("SLURM_JOB_COMMENT", wishes).output().unwrap();
         assert_eq!(output.status.code(), Some(1), "strict: {wishes}: {}", said(&output));
-        assert!(said(&output).contains("cannot grant the request"), "{wishes}: {}", said(&output));
+        assert!(said(&output).contains("cannot grant the sampling request"), "{wishes}: {}", said(&output));
     }
     let agent = Detached::of(&node);
     let job = node.cgroups.job("9");
@@ -388,18 +388,18 @@ fn final_sample_is_taken_while_the_supervisor_is_blocked() {
         wait_until("the job is read at its beginning", || readings() > 0);
         let process = Sleeper::start();
         job.enter(process.pid());
-        // Its entry is seen by the manager, in its own time.
+        // Its entry is seen by the supervisor, in its own time.
         let mut before = 0;
         wait_until("nothing more is read", || {
             pause(300);
             std::mem::replace(&mut before, readings()) == readings()
         });
-        let Some(manager) = Frozen::new(&agent.daemon.thread("manager")) else {
+        let Some(supervisor) = Frozen::new(&agent.daemon.thread("supervisor")) else {
             skip("freezer", "there is no freezer of version 1");
         };
         drop(process);
         wait_until("the last reading is stored", || readings() > before);
-        drop(manager);
+        drop(supervisor);
         job.remove();
         stored::wait_for_end(&env, id);
     }

@@ -76,10 +76,7 @@ fn users_cannot_change_other_jobs_or_the_node() {
     assert!(scene.refused(OTHER_USER, "set", &["--node", "node.load1=1ms"]).contains("only administrators"));
     assert!(scene.refused(OTHER_USER, "reset", &["--job", "x"]).contains("unknown job x, or not yours"));
     assert!(scene.refused(OTHER_USER, "plan", &["--job", "x"]).contains("unknown job x, or not yours"));
-    assert_eq!(
-        String::from_utf8(scene.user(OTHER_USER, "jobs", &[]).stdout).unwrap(),
-        "no job is followed\n"
-    );
+    assert_eq!(String::from_utf8(scene.user(OTHER_USER, "jobs", &[]).stdout).unwrap(), "no job is tracked\n");
     assert!(String::from_utf8(scene.user(OWNER, "jobs", &[]).stdout).unwrap().contains("64001"));
     for job in ["../x", "x/../x", "y", "", "x\u{7}", "'; DROP TABLE job; --"] {
         scene.refused(OWNER, "set", &["--job", job, wish]);

@@ -17,7 +17,9 @@ mod capacity;
 mod control;
 mod counters;
 mod delivery;
+mod documents;
 mod everyday;
+mod examples;
 mod faults;
 mod full_disk;
 mod jobs;
@@ -44,7 +46,9 @@ fn main() -> std::process::ExitCode {
         control::TESTS,
         counters::TESTS,
         delivery::TESTS,
+        documents::TESTS,
         everyday::TESTS,
+        examples::TESTS,
         faults::TESTS,
         full_disk::TESTS,
         jobs::TESTS,

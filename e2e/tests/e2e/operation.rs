@@ -213,13 +213,13 @@ fn status_and_jobs_as_text_and_json() {
     assert_eq!((jobs.as_array().unwrap().len(), &jobs[0]["job"]), (1, &json!("1")));
     job.remove();
     wait_until("the job is forgotten", || agent.jobs().is_empty());
-    assert_eq!(text(&polymeter(&env, "jobs", &[]).stdout), "no job is followed\n");
+    assert_eq!(text(&polymeter(&env, "jobs", &[]).stdout), "no job is tracked\n");
     agent.daemon.terminate();
     collector.terminate();
     for verb in ["status", "jobs"] {
         let gone = polymeter(&env, verb, &[]);
         assert_eq!(gone.status.code(), Some(3));
-        assert!(text(&gone.stderr).contains("is polymeter-agent running?") && gone.stdout.is_empty());
+        assert!(text(&gone.stderr).contains("start polymeter-agent") && gone.stdout.is_empty());
     }
 }
 

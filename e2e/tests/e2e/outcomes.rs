@@ -150,7 +150,7 @@ fn refused_requests_are_recorded() {
     let start = |job: &str, request: &str, strict: bool| {
         let mut command = program("polymeter");
         command.args(["job", "start", "--no-agent", "--job", job, "--uid", &OWNER.to_string(), "--socket"]);
-        command.arg(&scene.agent.socket).args(["--wishes", request]).args(strict.then_some("--strict"));
+        command.arg(&scene.agent.socket).args(["--request", request]).args(strict.then_some("--strict"));
         command.env_remove("SLURM_JOB_ID").env_remove("OAR_JOB_ID").output().unwrap().status.code().unwrap()
     };
     assert_eq!((start("1", "faster", false), start("1", "faster", true)), (0, 1));
@@ -167,8 +167,8 @@ fn refused_requests_are_recorded() {
     assert_eq!(start("9", "slower", true), 1);
     let text = scene.user(OWNER, &["plan", "--job", "9", "--socket", scene.agent.socket.to_str().unwrap()]);
     let text = String::from_utf8(text.stdout).unwrap();
-    assert!(text.contains("request cpu.usage=100us refused: "), "{text}");
-    assert!(text.contains("request slower refused: "), "{text}");
+    assert!(text.contains("refused request cpu.usage=100us: "), "{text}");
+    assert!(text.contains("refused request slower: "), "{text}");
     let key = scene.row("9").job_key;
     let rows = || scene.env.reader().refused_requests(key).unwrap();
     wait_until("the store has what is refused", || rows().len() == 3);

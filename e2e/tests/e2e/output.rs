@@ -137,7 +137,7 @@ fn json_errors_state_the_cause() {
     }
     // Of this one stdout is the command's.
     for (arguments, status, code) in [
-        (["run", "--json", "/nowhere/program"], 127, "not_run"),
+        (["run", "--json", "/nowhere/program"], 127, "not_started"),
         (["run", "--json", "--every=x"], 2, "usage"),
     ] {
         let told = output(&arguments);

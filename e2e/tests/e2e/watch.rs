@@ -102,7 +102,7 @@ fn watch_is_limited_to_own_jobs_and_minimum_periods() {
         (OTHER_USER, vec!["--job", "x"], 1, "unknown job x, or not yours"),
         (OWNER, vec!["--node"], 1, "only administrators"),
         (OWNER, vec!["--job", "../x"], 1, "unknown job ../x, or not yours"),
-        (OWNER, vec![], 2, "which job?"),
+        (OWNER, vec![], 2, "cannot determine the job"),
         (OWNER, vec!["--job", "x", "cpu.[ab]"], 2, "cpu.[ab]"),
     ] {
         let output = scene.user(uid, "watch", &words);
@@ -185,7 +185,7 @@ fn watch_lines_end_as_requested() {
     scene.agent.daemon.terminate();
     let output = watch.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(3), "{output:?}");
-    assert!(String::from_utf8(output.stderr).unwrap().contains("went away"));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("cannot continue to watch"));
 }
 
 /// The command in a terminal, which `script` of util-linux makes.
@@ -317,6 +317,6 @@ fn watch_terminal_shows_values_and_changes_periods() {
     let mut terminal = Terminal::run(&watch);
     terminal.must_show("the job", |shown| shown.contains("\u{1b}[?1049h") && shown.contains("job"));
     scene.agent.daemon.terminate();
-    terminal.must_show("why it ends", |shown| shown.contains("went away"));
+    terminal.must_show("why it ends", |shown| shown.contains("cannot continue to watch"));
     assert_eq!(terminal.end(), Some(3));
 }

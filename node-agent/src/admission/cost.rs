@@ -1,7 +1,7 @@
 //! What sampling costs, predicted from what one read of each source costs. Pure.
 //!
 //! The constants were fitted to one machine; `cargo run --release --bin control` holds the prediction against what is
-//! measured. The machine's pulse scales them, and what the governor learns corrects the rest.
+//! measured. The machine's calibration scales them, and what the governor learns corrects the rest.
 
 use polymeter_proto::period::Period;
 
@@ -30,7 +30,7 @@ const VALUE_BYTES: f64 = 0.5;
 
 /// What is known of how long a read of a source takes, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Read {
+pub(super) enum ReadCost {
     /// It was measured at the period that is asked about.
     Measured(f64),
     /// It was measured reading over and over.
@@ -41,11 +41,11 @@ pub(crate) enum Read {
 
 /// How many times as long as the constants here say things take that are done every so many microseconds: points of a
 /// curve.
-pub(crate) type Slowness = [(f64, f64); 2];
+pub(super) type Slowness = [(f64, f64); 2];
 
 /// Adds up what sources cost.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sum {
+pub(super) struct Sum {
     machine: Slowness,
     ns_per_s: f64,
     samples_per_s: f64,
@@ -54,20 +54,20 @@ pub(crate) struct Sum {
 
 impl Sum {
     /// Nothing yet, on a machine that is as slow as this.
-    pub(crate) const fn on(machine: Slowness) -> Self {
+    pub(super) const fn on(machine: Slowness) -> Self {
         Self { machine, ns_per_s: 0.0, samples_per_s: 0.0, wakes_per_s: 0.0 }
     }
 
     /// A source whose metrics have these periods. Periods that divide one another share reads, as all that people
     /// write do.
-    pub(crate) fn add(&mut self, periods: &[Period], read: Read) {
+    pub(super) fn add(&mut self, periods: &[Period], read: ReadCost) {
         let per_second = |period: &Period| 1e6 / micros(*period);
         let Some(fastest) = periods.iter().min() else { return };
         let slowness = between(&self.machine, micros(*fastest));
         let read_ns = match read {
-            Read::Measured(read_ns) => read_ns,
-            Read::Warm(read_ns) => read_ns * (1.0 + (between(&COLD, micros(*fastest)) - 1.0) * slowness),
-            Read::Unknown => READ_NS * slowness,
+            ReadCost::Measured(read_ns) => read_ns,
+            ReadCost::Warm(read_ns) => read_ns * (1.0 + (between(&COLD, micros(*fastest)) - 1.0) * slowness),
+            ReadCost::Unknown => READ_NS * slowness,
         };
         let samples: f64 = periods.iter().map(per_second).sum();
         self.ns_per_s += per_second(fastest) * (read_ns + ROW_NS * slowness) + samples * VALUE_NS;
@@ -76,7 +76,7 @@ impl Sum {
     }
 
     /// The cost of all that was added, where it was learnt that all takes `learnt` times as long as that.
-    pub(crate) fn cost(&self, learnt: f64) -> Cost {
+    pub(super) fn cost(&self, learnt: f64) -> Cost {
         let wake_ns = if self.wakes_per_s > 0.0 {
             let period_us = 1e6 / self.wakes_per_s;
             between(&WAKE_NS, period_us) * between(&self.machine, period_us)
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn reads_are_shared_and_values_are_not() {
         let mut sum = Sum::on(REFERENCE);
-        sum.add(&[Period::MILLISECOND, Period::SECOND], Read::Measured(10_000.0));
+        sum.add(&[Period::MILLISECOND, Period::SECOND], ReadCost::Measured(10_000.0));
         let cost = sum.cost(1.0);
         assert!((cost.samples_per_s - 1001.0).abs() < 0.01);
         let wake_ns = between(&WAKE_NS, 1_000.0);
@@ -126,7 +126,7 @@ mod tests {
         assert!((cost.cpu_percent - expected).abs() < 0.001, "{cost:?}");
         assert!((sum.cost(2.0).cpu_percent - 2.0 * expected).abs() < 0.001);
         // Another source at the same period wakes nobody up.
-        sum.add(&[Period::MILLISECOND], Read::Measured(0.0));
+        sum.add(&[Period::MILLISECOND], ReadCost::Measured(0.0));
         let more = sum.cost(1.0).cpu_percent - cost.cpu_percent;
         assert!((more - (ROW_NS + VALUE_NS) * 1000.0 / 1e7).abs() < 1e-6, "{more}");
         assert_eq!(Sum::on(REFERENCE).cost(1.0), Cost::default());
@@ -136,7 +136,7 @@ mod tests {
     fn what_is_read_seldom_is_cold() {
         let cost = |period: &str| {
             let mut sum = Sum::on(REFERENCE);
-            sum.add(&[period.parse().unwrap()], Read::Warm(1_000.0));
+            sum.add(&[period.parse().unwrap()], ReadCost::Warm(1_000.0));
             sum.cost(1.0).cpu_percent
         };
         assert!(cost("10ms") > cost("1ms") / 10.0);
@@ -146,14 +146,14 @@ mod tests {
 
     #[test]
     fn a_slow_machine_does_not_slow_what_was_measured_on_it() {
-        let cost = |machine: Slowness, read: Read| {
+        let cost = |machine: Slowness, read: ReadCost| {
             let mut sum = Sum::on(machine);
             sum.add(&[Period::MILLISECOND], read);
             sum.cost(1.0).cpu_percent
         };
         let slow = [(1_000.0, 3.0), (10_000.0, 5.0)];
-        let (warm, measured) = (Read::Warm(10_000.0), Read::Measured(10_000.0));
-        let more = |read: Read| cost(slow, read) - cost(REFERENCE, read);
+        let (warm, measured) = (ReadCost::Warm(10_000.0), ReadCost::Measured(10_000.0));
+        let more = |read: ReadCost| cost(slow, read) - cost(REFERENCE, read);
         let others_ns = ROW_NS + between(&WAKE_NS, 1_000.0);
         assert!((more(measured) - 2.0 * others_ns * 1000.0 / 1e7).abs() < 1e-9);
         let cold_ns = 10_000.0 * (between(&COLD, 1_000.0) - 1.0);

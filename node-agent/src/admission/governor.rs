@@ -18,29 +18,29 @@ const NEWEST: f64 = 0.3;
 
 /// What the leases of one target cost.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Load {
+pub(super) struct Load {
     /// Percent of a CPU for all of it, as predicted without slowness.
-    pub(crate) percent: f64,
+    pub(super) percent: f64,
     /// The same if its leases were stretched half as much.
-    pub(crate) relaxed_percent: f64,
+    pub(super) relaxed_percent: f64,
     /// The same without its leases.
-    pub(crate) baseline_percent: f64,
+    pub(super) baseline_percent: f64,
     /// How often its leases have been stretched.
-    pub(crate) stretch: u8,
+    pub(super) stretch: u8,
     /// Whether any of its leases is an ordinary user's: administrators' are not held against the job's budget.
-    pub(crate) of_user: bool,
+    pub(super) is_user: bool,
 }
 
 /// What must not be exceeded, in percent of a CPU.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Budgets {
-    pub(crate) node_percent: f64,
-    pub(crate) job_percent: f64,
+pub(super) struct Budgets {
+    pub(super) node_percent: f64,
+    pub(super) job_percent: f64,
 }
 
 /// What is to be done about one target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(super) enum Step {
     /// Double the periods of its leases.
     Stretch(usize),
     /// Halve them again.
@@ -49,7 +49,7 @@ pub(crate) enum Step {
 
 /// What was learnt of the machine.
 #[derive(Debug)]
-pub(crate) struct Governor {
+pub(super) struct Governor {
     slowness: f64,
 }
 
@@ -61,12 +61,12 @@ impl Default for Governor {
 
 impl Governor {
     /// How many times the predicted cost the real one is.
-    pub(crate) const fn slowness(&self) -> f64 {
+    pub(super) const fn slowness(&self) -> f64 {
         self.slowness
     }
 
     /// Learns from what was really used, in percent of a CPU, where `predicted` was expected without slowness.
-    pub(crate) fn learn(&mut self, used_percent: f64, predicted_percent: f64) {
+    pub(super) fn learn(&mut self, used_percent: f64, predicted_percent: f64) {
         if predicted_percent >= TELLING_PERCENT {
             let now = (used_percent / predicted_percent).clamp(SLOWNESS.0, SLOWNESS.1);
             self.slowness += (now - self.slowness) * NEWEST;
@@ -74,7 +74,7 @@ impl Governor {
     }
 
     /// The next step, if one is needed: one at a time, so that its effect is seen before the next.
-    pub(crate) fn step(&self, used_percent: f64, budgets: Budgets, loads: &[Load]) -> Option<Step> {
+    pub(super) fn step(&self, used_percent: f64, budgets: Budgets, loads: &[Load]) -> Option<Step> {
         let may_stretch = |load: &Load| load.stretch < STRETCH_MOST && load.percent > load.baseline_percent;
         let of_leases = |load: &Load| load.percent - load.baseline_percent;
         // Users' leases go before administrators', and of those the dearest.
@@ -82,8 +82,8 @@ impl Governor {
             let candidates = loads.iter().enumerate().filter(|(_, load)| may_stretch(load) && wanted(load));
             candidates
                 .max_by(|(_, a), (_, b)| {
-                    (a.of_user, of_leases(a))
-                        .partial_cmp(&(b.of_user, of_leases(b)))
+                    (a.is_user, of_leases(a))
+                        .partial_cmp(&(b.is_user, of_leases(b)))
                         .unwrap_or(std::cmp::Ordering::Equal)
                 })
                 .map(|(position, _)| position)
@@ -93,7 +93,7 @@ impl Governor {
         {
             return Some(Step::Stretch(position));
         }
-        let over = |load: &Load| load.of_user && load.percent * self.slowness > budgets.job_percent;
+        let over = |load: &Load| load.is_user && load.percent * self.slowness > budgets.job_percent;
         if let Some(position) = dearest(&over) {
             return Some(Step::Stretch(position));
         }
@@ -101,7 +101,7 @@ impl Governor {
             let more = (load.relaxed_percent - load.percent) * self.slowness;
             let node_fits = used_percent + more <= ROOM * budgets.node_percent;
             let job_fits =
-                !load.of_user || load.relaxed_percent * self.slowness <= ROOM * budgets.job_percent;
+                !load.is_user || load.relaxed_percent * self.slowness <= ROOM * budgets.job_percent;
             load.stretch > 0 && node_fits && job_fits
         };
         let most =
@@ -117,14 +117,14 @@ mod tests {
     const BUDGETS: Budgets = Budgets { node_percent: 20.0, job_percent: 5.0 };
 
     /// A job whose leases cost `unstretched` percent, of a user or an administrator.
-    fn load(unstretched: f64, stretch: u8, of_user: bool) -> Load {
+    fn load(unstretched: f64, stretch: u8, is_user: bool) -> Load {
         let at = |stretch: u8| 0.1 + unstretched / f64::from(1_u32 << stretch);
         Load {
             percent: at(stretch),
             relaxed_percent: at(stretch.saturating_sub(1)),
             baseline_percent: 0.1,
             stretch,
-            of_user,
+            is_user,
         }
     }
 

@@ -1,5 +1,17 @@
-//! Admission: what is sampled, and at what price.
+//! Admission: what is sampled at which period, and at what price. Pure: [`Admission::handle`] takes events, changes the plans
+//! of targets, and returns effects; it performs no I/O and reads no clock.
 
-pub(crate) mod cost;
-pub(crate) mod governor;
-pub(crate) mod share;
+mod calibration;
+mod capacity;
+mod cost;
+mod event;
+mod governor;
+mod leases;
+mod machine;
+mod pricing;
+mod share;
+
+pub(crate) use calibration::{Exercise, ExerciseTimes, LONG, ROUNDS, SHORT};
+pub(crate) use capacity::{Capacity, CgroupOwner, Descriptors, JOBS, MIN_DESCRIPTORS};
+pub(crate) use event::{AdmissionEffect, AdmissionEvent, AnnouncementReply, LeaseOrigin, OpenReason};
+pub(crate) use machine::Admission;

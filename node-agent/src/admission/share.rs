@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 /// How many jobs of each owner fit into `room` if all owners have the same share. What an owner does not need is the others'.
-pub(crate) fn shares<O: Ord + Clone>(wanted: &BTreeMap<O, usize>, room: usize) -> BTreeMap<O, usize> {
+pub(super) fn shares<O: Ord + Clone>(wanted: &BTreeMap<O, usize>, room: usize) -> BTreeMap<O, usize> {
     let mut by_need: Vec<(&O, usize)> = wanted.iter().map(|(owner, jobs)| (owner, *jobs)).collect();
     by_need.sort_by_key(|(_, jobs)| *jobs);
     let (mut left, mut owners) = (room, by_need.len());
@@ -20,17 +20,17 @@ pub(crate) fn shares<O: Ord + Clone>(wanted: &BTreeMap<O, usize>, room: usize) -
 
 /// A job that might be followed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Candidate<O, J> {
+pub(super) struct Candidate<O, J> {
     /// Whether it is not followed yet: who is followed stays.
-    pub(crate) is_new: bool,
+    pub(super) is_new: bool,
     /// Which it is.
-    pub(crate) job: J,
+    pub(super) job: J,
     /// Whose it is.
-    pub(crate) owner: O,
+    pub(super) owner: O,
 }
 
 /// The candidates that are not followed.
-pub(crate) fn left_out<O: Ord + Clone, J: Ord>(mut candidates: Vec<Candidate<O, J>>, room: usize) -> Vec<J> {
+pub(super) fn left_out<O: Ord + Clone, J: Ord>(mut candidates: Vec<Candidate<O, J>>, room: usize) -> Vec<J> {
     if candidates.len() <= room {
         return Vec::new();
     }

@@ -30,7 +30,7 @@ pub enum StepLevel {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// Which of both.
-    pub kind: StepLevel,
+    pub level: StepLevel,
     /// `step_0`, `step_0/task_1`.
     pub name: String,
     /// `step`, and of a task `task`, as the scheduler numbers or calls them.
@@ -105,7 +105,7 @@ fn below(directory: &Path, kind: &str) -> Vec<(String, PathBuf)> {
 
 fn add(
     parts: &mut BTreeMap<String, Step>,
-    kind: StepLevel,
+    level: StepLevel,
     name: String,
     labels: Vec<(String, String)>,
     controller: Option<&str>,
@@ -114,7 +114,7 @@ fn add(
     if parts.len() >= STEPS_LIMIT && !parts.contains_key(&name) {
         return;
     }
-    let new = || Step { kind, name: name.clone(), labels, cgroups: JobCgroups::default() };
+    let new = || Step { level, name: name.clone(), labels, cgroups: JobCgroups::default() };
     let part = parts.entry(name.clone()).or_insert_with(new);
     match controller {
         None => part.cgroups.v2 = Some(path),
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(labels(&parts["step_0/task_3"]), [("step", "0"), ("task", "3")]);
         assert_eq!(parts["step_0/task_3"].cgroups.v2, Some(place("v2/step_0/user/task_3")));
         assert_eq!(
-            (labels(&parts["step_batch"]), parts["step_batch"].kind),
+            (labels(&parts["step_batch"]), parts["step_batch"].level),
             (vec![("step", "batch")], StepLevel::Step)
         );
         assert_eq!(parts["step_batch"].cgroups.v1.len(), 2, "both controllers' directories are the step's");

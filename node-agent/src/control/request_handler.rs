@@ -14,11 +14,10 @@ use super::verb::{Lease, Mark, Push, Register, Subject, Verb, Watch};
 use crate::clock;
 use crate::counters::Counters;
 use crate::delivery::tap::WatchReceiver;
-use crate::manager::ask;
 use crate::principal::Principal;
 use crate::request::{
     AccessError, AnnotateError, JobView, LeaseError, LeaseGrant, LeaseRequest, ManagerRequest, RegisterError,
-    View, by_reason,
+    View, ask, by_reason,
 };
 use crate::sources::agent_self::resident_bytes;
 

@@ -8,28 +8,15 @@ use std::path::{Path, PathBuf};
 
 use inotify::{EventMask, Inotify, WatchDescriptor, WatchMask};
 
-use crate::cgroups::{Captured, Pattern};
-use crate::cgroups::{JobCgroups, Mounts};
+use super::found_job::FoundJob;
+use crate::admission::JOBS;
+use crate::cgroups::{Captured, JobCgroups, Mounts, Pattern};
 
 /// Directories that are watched. Beyond that the rescan finds what comes.
 const WATCHES: usize = 16 * 1024;
 
-/// Jobs that are followed at once.
-pub(crate) const JOBS: usize = 4096;
-
 /// Jobs that are found at once: more than are followed, so that it can be chosen among all owners'.
 const FOUND: usize = 4 * JOBS;
-
-/// A job that was found by its cgroups.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Found {
-    /// What its path tells.
-    pub(crate) captured: Captured,
-    /// Its path relative to the hierarchies' roots.
-    pub(crate) relative: PathBuf,
-    /// Its directories.
-    pub(crate) cgroups: JobCgroups,
-}
 
 /// A pattern of which the parts so far fit.
 struct Begun<'a> {
@@ -40,7 +27,7 @@ struct Begun<'a> {
 /// One walk through one hierarchy.
 struct Walk<'a> {
     root: &'a Path,
-    found: &'a mut BTreeMap<PathBuf, Found>,
+    found: &'a mut BTreeMap<PathBuf, FoundJob>,
     /// The directories in which something may appear.
     seen: &'a mut BTreeSet<PathBuf>,
     /// How many jobs were found of each owner that a path names.
@@ -126,7 +113,7 @@ impl Discovery {
 
     /// All jobs that exist now, by their relative path. Watches every directory in which a job or a part of its path
     /// may appear.
-    pub(crate) fn walk(&mut self) -> BTreeMap<PathBuf, Found> {
+    pub(crate) fn walk(&mut self) -> BTreeMap<PathBuf, FoundJob> {
         let mut found = BTreeMap::new();
         let (mut seen, mut owners, mut passed_over) = (BTreeSet::new(), BTreeMap::new(), 0);
         let roots: Vec<PathBuf> = self.mounts.roots().into_iter().map(Path::to_owned).collect();
@@ -161,10 +148,11 @@ impl Discovery {
                     deeper.push(Begun { pattern, captured });
                 } else if walk.takes(&relative.join(&name), &captured) {
                     let relative = relative.join(&name);
-                    let job = walk.found.entry(relative.clone()).or_insert_with(|| Found {
+                    let job = walk.found.entry(relative.clone()).or_insert_with(|| FoundJob {
                         captured,
                         relative: relative.clone(),
                         cgroups: JobCgroups::default(),
+                        directory_uid: None,
                     });
                     job.cgroups.add_found(&self.mounts, walk.root, &relative, entry.ino());
                 }

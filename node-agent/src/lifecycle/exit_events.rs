@@ -58,7 +58,7 @@ const ROUNDS: usize = 64;
 pub(crate) struct ExitEvents {
     epoll: OwnedFd,
     inotify: Option<Inotify>,
-    lookout: Arc<ExitWatcher>,
+    exit_watcher: Arc<ExitWatcher>,
     jobs: BTreeMap<Identifier, WatchedJob>,
     watches: BTreeMap<WatchDescriptor, (Identifier, Watched)>,
     leaders: BTreeMap<u64, Identifier>,
@@ -106,7 +106,7 @@ impl ExitEvents {
         Ok(Self {
             epoll,
             inotify,
-            lookout: Arc::new(ExitWatcher::new()?),
+            exit_watcher: Arc::new(ExitWatcher::new()?),
             jobs: BTreeMap::new(),
             watches: BTreeMap::new(),
             leaders: BTreeMap::new(),
@@ -121,13 +121,13 @@ impl ExitEvents {
     }
 
     /// What sees the same ends at once.
-    pub(crate) const fn lookout(&self) -> &Arc<ExitWatcher> {
-        &self.lookout
+    pub(crate) const fn exit_watcher(&self) -> &Arc<ExitWatcher> {
+        &self.exit_watcher
     }
 
     /// Looks through a job's cgroups, and watches what is new there. Says whether something ended meanwhile. The lookout
     /// knows the job by its handle.
-    pub(crate) fn look(&mut self, job: &Identifier, handle: JobHandle, cgroups: &JobCgroups) -> bool {
+    pub(crate) fn watch(&mut self, job: &Identifier, handle: JobHandle, cgroups: &JobCgroups) -> bool {
         let mut of_job = self.jobs.remove(job).unwrap_or_default();
         let former = std::mem::take(&mut of_job.watched);
         if let Some(v2) = cgroups.directory(Hierarchy::V2) {
@@ -135,7 +135,7 @@ impl ExitEvents {
             // One that was removed and made again is another.
             of_job.urgent.retain(|directory, file| is_of(file, directory));
             for directory in directories {
-                self.watch(job, &mut of_job, Watched::Events(directory.join(EVENTS)));
+                self.watch_path(job, &mut of_job, Watched::Events(directory.join(EVENTS)));
                 self.make_urgent(&mut of_job, handle, directory);
             }
         }
@@ -143,7 +143,7 @@ impl ExitEvents {
         let v1 = cgroups.of_processes_v1();
         for directory in v1.map(|v1| self.watch_tree(job, &mut of_job, v1)).unwrap_or_default() {
             if let Some(first) = first_process(&directory) {
-                ended |= self.follow(job, handle, &mut of_job, first) == Err(Errno::SRCH);
+                ended |= self.watch_process(job, handle, &mut of_job, first) == Err(Errno::SRCH);
             }
         }
         // What was not seen again is gone, of which the kernel does not tell where it is a cgroup.
@@ -174,7 +174,7 @@ impl ExitEvents {
 
     /// The jobs in which something has happened since the last call, and whether a part of the job has ended. All of them
     /// should be looked at again.
-    pub(crate) fn happened(&mut self) -> BTreeMap<Identifier, bool> {
+    pub(crate) fn drain(&mut self) -> BTreeMap<Identifier, bool> {
         let mut happened: BTreeMap<Identifier, bool> = BTreeMap::new();
         for _ in 0..ROUNDS {
             let ready = self.ready();
@@ -237,7 +237,7 @@ impl ExitEvents {
         while let Some(directory) = found.get(next).cloned() {
             next += 1;
             // Watched before it is read: what appears in between is seen twice, and not never.
-            self.watch(job, of_job, Watched::Directory(directory.clone()));
+            self.watch_path(job, of_job, Watched::Directory(directory.clone()));
             let entries = std::fs::read_dir(&directory).into_iter().flatten().flatten();
             let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
             let room = DIRECTORIES.saturating_sub(found.len());
@@ -246,7 +246,7 @@ impl ExitEvents {
         found
     }
 
-    fn watch(&mut self, job: &Identifier, of_job: &mut WatchedJob, wanted: Watched) {
+    fn watch_path(&mut self, job: &Identifier, of_job: &mut WatchedJob, wanted: Watched) {
         let Some(inotify) = &self.inotify else { return };
         if self.watches.len() >= WATCHES || of_job.watched.contains_key(&wanted) {
             return;
@@ -271,14 +271,14 @@ impl ExitEvents {
         }
         // Without it the end is seen by inotify.
         if let Ok(events) = File::open(directory.join(EVENTS))
-            && self.lookout.add_events(&events, handle).is_ok()
+            && self.exit_watcher.add_events(&events, handle).is_ok()
         {
             of_job.urgent.insert(directory, events);
         }
     }
 
     /// Watches a process of a job, unless that is done already or the job has too many.
-    fn follow(
+    fn watch_process(
         &mut self,
         job: &Identifier,
         handle: JobHandle,
@@ -292,7 +292,7 @@ impl ExitEvents {
         let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
         let id = self.next_leader;
         epoll::add(&self.epoll, &pidfd, epoll::EventData::new_u64(id), epoll::EventFlags::IN)?;
-        self.lookout.add_process(&pidfd, handle)?;
+        self.exit_watcher.add_process(&pidfd, handle)?;
         self.next_leader += 1;
         self.leaders.insert(id, job.clone());
         of_job.leaders.insert(id, Leader { pid, _pidfd: pidfd });
@@ -328,16 +328,16 @@ mod tests {
     }
 
     /// Waits for something to happen, for as long as a test may take.
-    fn happened(ends: &mut ExitEvents) -> BTreeMap<Identifier, bool> {
+    fn drained(exits: &mut ExitEvents) -> BTreeMap<Identifier, bool> {
         let long = Timespec { tv_sec: 60, tv_nsec: 0 };
-        assert_eq!(poll(&mut [PollFd::new(&ends.descriptor(), PollFlags::IN)], Some(&long)), Ok(1));
-        ends.happened()
+        assert_eq!(poll(&mut [PollFd::new(&exits.descriptor(), PollFlags::IN)], Some(&long)), Ok(1));
+        exits.drain()
     }
 
-    fn ends_after(ends: &mut ExitEvents, mut process: Child) {
+    fn ends_after(exits: &mut ExitEvents, mut process: Child) {
         process.kill().unwrap();
         process.wait().unwrap();
-        assert_eq!(happened(ends), BTreeMap::from([(job(), true)]));
+        assert_eq!(drained(exits), BTreeMap::from([(job(), true)]));
     }
 
     fn sleeper() -> Child {
@@ -352,26 +352,26 @@ mod tests {
             v1: [("cpuacct".to_owned(), directory.path().to_owned())].into(),
             ..JobCgroups::default()
         };
-        let mut ends = ExitEvents::new().unwrap();
-        assert!(!ends.look(&job(), JobHandle(1), &cgroups));
+        let mut exits = ExitEvents::new().unwrap();
+        assert!(!exits.watch(&job(), JobHandle(1), &cgroups));
         fs::create_dir(&step).unwrap();
-        assert_eq!(happened(&mut ends), BTreeMap::from([(job(), false)]), "a step came");
-        ends.look(&job(), JobHandle(1), &cgroups);
+        assert_eq!(drained(&mut exits), BTreeMap::from([(job(), false)]), "a step came");
+        exits.watch(&job(), JobHandle(1), &cgroups);
         let (first, second) = (sleeper(), sleeper());
         fs::write(step.join("memory.limit_in_bytes"), "1000000\n").unwrap();
         fs::write(step.join("cgroup.procs"), format!("{}\n{}\n", first.id(), second.id())).unwrap();
-        assert_eq!(happened(&mut ends), BTreeMap::from([(job(), false)]), "processes entered");
-        assert!(!ends.look(&job(), JobHandle(1), &cgroups));
-        ends_after(&mut ends, first);
+        assert_eq!(drained(&mut exits), BTreeMap::from([(job(), false)]), "processes entered");
+        assert!(!exits.watch(&job(), JobHandle(1), &cgroups));
+        ends_after(&mut exits, first);
         fs::write(step.join("cgroup.procs"), format!("{}\n", second.id())).unwrap();
-        happened(&mut ends);
-        ends.look(&job(), JobHandle(1), &cgroups);
-        ends_after(&mut ends, second);
-        assert!(ends.look(&job(), JobHandle(1), &cgroups), "its list names a process that has ended");
+        drained(&mut exits);
+        exits.watch(&job(), JobHandle(1), &cgroups);
+        ends_after(&mut exits, second);
+        assert!(exits.watch(&job(), JobHandle(1), &cgroups), "its list names a process that has ended");
         fs::remove_dir_all(&step).unwrap();
-        assert_eq!(happened(&mut ends), BTreeMap::from([(job(), true)]), "the step's cgroup went");
-        ends.forget(&job());
-        assert!(ends.watches.is_empty() && ends.leaders.is_empty() && ends.jobs.is_empty());
+        assert_eq!(drained(&mut exits), BTreeMap::from([(job(), true)]), "the step's cgroup went");
+        exits.forget(&job());
+        assert!(exits.watches.is_empty() && exits.leaders.is_empty() && exits.jobs.is_empty());
     }
 
     #[test]
@@ -380,11 +380,11 @@ mod tests {
         let events = directory.path().join("cgroup.events");
         fs::write(&events, "populated 1\nfrozen 0\n").unwrap();
         let cgroups = JobCgroups { v2: Some(directory.path().to_owned()), ..JobCgroups::default() };
-        let mut ends = ExitEvents::new().unwrap();
-        ends.look(&job(), JobHandle(1), &cgroups);
+        let mut exits = ExitEvents::new().unwrap();
+        exits.watch(&job(), JobHandle(1), &cgroups);
         fs::write(&events, "populated 0\nfrozen 0\n").unwrap();
-        assert_eq!(happened(&mut ends), BTreeMap::from([(job(), true)]));
-        assert!(ends.happened().is_empty());
+        assert_eq!(drained(&mut exits), BTreeMap::from([(job(), true)]));
+        assert!(exits.drain().is_empty());
     }
 
     #[test]
@@ -407,8 +407,8 @@ mod tests {
             fs::create_dir(directory.path().join(step.to_string())).unwrap();
         }
         let cgroups = JobCgroups { v2: Some(directory.path().to_owned()), ..JobCgroups::default() };
-        let mut ends = ExitEvents::new().unwrap();
-        ends.look(&job(), JobHandle(1), &cgroups);
-        assert_eq!(ends.jobs[&job()].watched.len(), DIRECTORIES);
+        let mut exits = ExitEvents::new().unwrap();
+        exits.watch(&job(), JobHandle(1), &cgroups);
+        assert_eq!(exits.jobs[&job()].watched.len(), DIRECTORIES);
     }
 }

@@ -1,5 +1,20 @@
-//! Life cycle: when jobs begin and end.
+//! Life cycle: when jobs begin and end. The core is pure: [`Lifecycle::handle`] takes events and returns effects. The edge
+//! watches cgroups and processes: [`discovery`], [`exit_events`], [`exit_watcher`], [`identity`].
 
+mod announced_jobs;
 pub(crate) mod discovery;
+mod event;
 pub(crate) mod exit_events;
 pub(crate) mod exit_watcher;
+mod found_job;
+pub(crate) mod identity;
+mod machine;
+mod owners;
+mod refused_requests;
+mod rescans;
+mod sluids;
+mod submissions;
+
+pub(crate) use event::{LifecycleEffect, LifecycleEvent, OwnerHint};
+pub(crate) use found_job::FoundJob;
+pub(crate) use machine::Lifecycle;

@@ -1,4 +1,4 @@
-//! The compact ids of a session: handed out once, and never with another meaning.
+//! The compact ids of a session: each is assigned once, and never gets another meaning.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,28 +13,35 @@ use polymeter_proto::series::{
 use crate::lanes::Group;
 use crate::sources::Slot;
 
-/// Ids that have been handed out.
+/// The ids of metrics, series and shapes that were assigned.
 #[derive(Debug, Default)]
 pub(crate) struct Ids {
     metrics: BTreeMap<String, MetricId>,
     next_series: u32,
     next_shape: u32,
-    next_job: u32,
+}
+
+/// The handles of jobs: each is assigned once in a session.
+#[derive(Debug, Default)]
+pub(crate) struct JobHandles {
+    next: u32,
+}
+
+impl JobHandles {
+    /// Gives a job a handle of its own.
+    pub(crate) fn assign(&mut self, descriptor: JobDescriptor) -> Arc<Job> {
+        let handle = JobHandle(self.next);
+        self.next += 1;
+        Arc::new(Job { handle, descriptor })
+    }
 }
 
 /// The series of one job, or of the node: a source that is opened anew finds its ids again.
 pub(crate) type SeriesIds = BTreeMap<(MetricId, Labels), SeriesId>;
 
 impl Ids {
-    /// A job with a handle of its own.
-    pub(crate) fn job(&mut self, descriptor: JobDescriptor) -> Arc<Job> {
-        let handle = JobHandle(self.next_job);
-        self.next_job += 1;
-        Arc::new(Job { handle, descriptor })
-    }
-
-    /// Divides the slots of `source` into groups by their periods: `period` says that of each metric. Slots of which no
-    /// period is known are not wanted, and are in no group.
+    /// Divides the slots of `source` into groups by their periods, which `period` gives for each metric. Slots without a
+    /// period are in no group.
     pub(crate) fn groups(
         &mut self,
         job: Option<&Arc<Job>>,
@@ -67,7 +74,7 @@ impl Ids {
         groups
     }
 
-    /// A shape of one series that comes when it pleases: a user's own.
+    /// Assigns a shape to one series without deadlines, whose values a user supplies.
     pub(crate) fn shape_of(
         &mut self,
         job: Option<&Arc<Job>>,
@@ -79,7 +86,7 @@ impl Ids {
         let id = ShapeId(self.next_shape);
         self.next_shape += 1;
         let columns = vec![self.column(series, descriptor, labels)];
-        // Its rows keep no deadlines, so that no period means anything.
+        // Its rows have no deadlines, so that the period has no meaning.
         Shape { id, job: job.cloned(), source, period: Period::SECOND, columns }
     }
 

@@ -1,3 +1,16 @@
-//! Targets: what is tracked, which is the node and the jobs on it.
+//! Targets: what is tracked, which is the node and the jobs on it. Everything here is pure: it opens no file and reads no clock.
 
-pub(crate) mod ids;
+mod ids;
+mod key;
+mod registry;
+mod source_ids;
+mod source_set;
+mod tracked_target;
+mod user_events;
+
+pub(crate) use ids::JobHandles;
+pub(crate) use key::{Access, Now, TargetKey, describe};
+pub(crate) use registry::Targets;
+pub(crate) use source_set::{SessionIds, SourceChanges, SourceOwner, SourceSet};
+pub(crate) use tracked_target::TrackedTarget;
+pub(crate) use user_events::USER_SUPPLIED;

@@ -1,0 +1,210 @@
+//! Requests to the collector, which forwards them to all nodes of a job: over its Unix socket on its own machine, from other
+//! machines over TCP with a MUNGE credential.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use polymeter_agent::control::{Refusal, Verb};
+use polymeter_collector::control::answer::{self, Answer, JobAnswer};
+use polymeter_collector::control::payload;
+
+use super::agent::{is_not_running, is_timeout};
+use super::configuration::{CollectorConfig, CollectorEndpoint};
+use super::munge;
+use crate::failure::Failure;
+
+/// The maximum time to connect.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The maximum time until the greeting, which the collector sends unasked.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The maximum time until the answer. The collector waits about five seconds for the nodes.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The first byte of every ZeroMQ greeting, with which each side of a connection begins: ZMTP 3.1, "signature".
+const ZMTP_SIGNATURE: u8 = 0xff;
+
+/// The maximum size of the greeting.
+const GREETING_BYTES: u64 = 1024;
+
+/// The maximum size of an answer; the collector limits its own to a quarter of it.
+const ANSWER_BYTES: u64 = 64 * 1024 * 1024;
+
+/// The cause when a peer does not greet as a collector does.
+const NOT_A_COLLECTOR: &str =
+    "this is not the control port of a collector of this version; check the port and both versions";
+
+/// A collector.
+#[derive(Debug)]
+pub(crate) struct Collector {
+    config: CollectorConfig,
+}
+
+impl Collector {
+    /// Returns the collector at `endpoint`, else the configured one; none if none is configured.
+    pub(crate) fn find(
+        endpoint: Option<&CollectorEndpoint>,
+        munge_socket: Option<&Path>,
+    ) -> Result<Option<Self>, Failure> {
+        Ok(CollectorConfig::find(endpoint, munge_socket)?.map(|config| Self { config }))
+    }
+
+    /// Sends a request to all nodes of the job that it is about.
+    pub(super) fn ask(&self, verb: &Verb) -> Result<JobAnswer, Failure> {
+        let line = serde_json::to_string(verb)
+            .map_err(|error| Failure::because("cannot write the request", &error))?;
+        match self.answer(&line)? {
+            Answer::Nodes(answer) => Ok(answer),
+            Answer::Done {} => Err(unexpected()),
+            Answer::Refused(refusal) => Err(refused(refusal)),
+        }
+    }
+
+    /// Sends something to be stored.
+    pub(crate) fn send(&self, line: &str) -> Result<(), Failure> {
+        match self.answer(line)? {
+            Answer::Done {} => Ok(()),
+            Answer::Nodes(_) => Err(unexpected()),
+            Answer::Refused(refusal) => Err(refused(refusal)),
+        }
+    }
+
+    fn answer(&self, line: &str) -> Result<Answer, Failure> {
+        let answer = match &self.config.endpoint {
+            CollectorEndpoint::Socket(path) => ask_socket(path, line),
+            CollectorEndpoint::Tcp(address) => self.ask_tcp(address, line),
+        };
+        let answer = answer.map_err(|error| {
+            let remedy = if is_not_running(&error) { "; check its address, and that it runs" } else { "" };
+            let endpoint = &self.config.endpoint;
+            Failure::Unreachable(format!("cannot ask the collector at {endpoint}: {error}{remedy}"))
+        })?;
+        serde_json::from_str(&answer).map_err(|error| {
+            Failure::Failed(format!(
+                "cannot read the collector's answer: {error}; check that collector and command have the same version"
+            ))
+        })
+    }
+
+    fn ask_tcp(&self, address: &str, line: &str) -> io::Result<String> {
+        let mut stream = connect(address)?;
+        stream.set_read_timeout(Some(GREETING_TIMEOUT))?;
+        stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+        let mut read = BufReader::new(stream.try_clone()?);
+        let greeting = read_greeting(&mut read)?;
+        let signed = payload::sign(&greeting, line).ok_or_else(|| io::Error::other(NOT_A_COLLECTOR))?;
+        let credential = munge::credential(self.config.munge_socket.as_deref(), &signed)?;
+        stream.write_all(&credential)?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        read_line(&mut read, ANSWER_BYTES).map_err(|error| timed_out(error, ANSWER_TIMEOUT))
+    }
+}
+
+fn unexpected() -> Failure {
+    let message = "cannot use the collector's answer: it does not fit the request; check that collector and command have the same version";
+    Failure::Failed(message.to_owned())
+}
+
+/// The failure for a refusal by the collector.
+fn refused(refusal: answer::Refusal) -> Failure {
+    let answer::Refusal { code, field, message } = refusal;
+    Failure::Refused(Box::new(Refusal::new(&code, field.as_deref(), &message)))
+}
+
+fn ask_socket(path: &Path, line: &str) -> io::Result<String> {
+    let mut stream = UnixStream::connect(path)?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    stream.write_all(format!("{line}\n").as_bytes())?;
+    read_line(&mut BufReader::new(stream), ANSWER_BYTES).map_err(|error| timed_out(error, ANSWER_TIMEOUT))
+}
+
+/// Reads the line that a collector sends first.
+fn read_greeting(stream: &mut impl BufRead) -> io::Result<String> {
+    let bytes = stream.fill_buf().map_err(|error| match timed_out(error, GREETING_TIMEOUT) {
+        error if error.kind() == io::ErrorKind::TimedOut => {
+            io::Error::other(format!("{error}; {NOT_A_COLLECTOR}"))
+        }
+        error => error,
+    })?;
+    if bytes.first() == Some(&ZMTP_SIGNATURE) {
+        return Err(io::Error::other(
+            "this is the port for agents; use the port that `control` sets in the collector's configuration, 7718 in the example",
+        ));
+    }
+    read_line(stream, GREETING_BYTES).map_err(|error| {
+        if error.kind() == io::ErrorKind::InvalidData {
+            return io::Error::other(NOT_A_COLLECTOR);
+        }
+        timed_out(error, GREETING_TIMEOUT)
+    })
+}
+
+/// Replaces the system's text for a timeout, "resource temporarily unavailable".
+fn timed_out(error: io::Error, timeout: Duration) -> io::Error {
+    if !is_timeout(&error) {
+        return error;
+    }
+    let message = format!("no answer within {} s", timeout.as_secs());
+    io::Error::new(io::ErrorKind::TimedOut, message)
+}
+
+/// Connects to the first address of the host that accepts.
+fn connect(address: &str) -> io::Result<TcpStream> {
+    let mut last = io::Error::other("the host name has no address");
+    for address in address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn read_line(stream: &mut impl BufRead, limit: u64) -> io::Result<String> {
+    let mut line = String::new();
+    stream.take(limit).read_line(&mut line)?;
+    if line.ends_with('\n') {
+        Ok(line)
+    } else {
+        Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the connection was closed without an answer"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the error for a peer that sends `words` and then waits.
+    fn error_for_peer(words: &'static [u8]) -> String {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let peer = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(words).unwrap();
+            // Until the other side closes the connection.
+            stream.read(&mut [0]).unwrap_or(0)
+        });
+        let endpoint = CollectorEndpoint::Tcp(address.clone());
+        let collector = Collector { config: CollectorConfig { endpoint, munge_socket: None } };
+        let error = collector.ask_tcp(&address, "{}").unwrap_err().to_string();
+        peer.join().unwrap();
+        error
+    }
+
+    #[test]
+    fn a_wrong_port_is_detected() {
+        // The signature of ZMTP, which libzmq sends first.
+        let zmtp = error_for_peer(b"\xff\0\0\0\0\0\0\0\x01\x7f");
+        assert!(zmtp.contains("port for agents") && zmtp.contains("`control`"), "{zmtp}");
+        for words in [b"HTTP/1.1 400 Bad Request\r\n".as_slice(), b"\x80\x81\n"] {
+            let other = error_for_peer(words);
+            assert!(other.contains("not the control port"), "{other}");
+        }
+        let timeout = timed_out(io::ErrorKind::WouldBlock.into(), GREETING_TIMEOUT).to_string();
+        assert_eq!(timeout, "no answer within 5 s");
+    }
+}

@@ -1,0 +1,86 @@
+//! The target of a control request: this node's agent, or all nodes of a job through the collector.
+
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use polymeter_agent::control::{Answer, Verb};
+use polymeter_collector::control::answer::JobAnswer;
+
+use super::agent::{self, SOCKET, TIMEOUT};
+use super::collector::Collector;
+use super::configuration::CollectorEndpoint;
+use crate::failure::Failure;
+
+/// Options of a command that can reach all nodes of a job.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ControlTarget {
+    /// Ask only this node's agent, at this control socket.
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+
+    /// Ask all agents of the job through this collector: tcp://HOST:PORT, or its socket. Default: this node's agent; if it
+    /// does not track the job, the collector named by POLYMETER_COLLECTOR or /etc/polymeter/client.toml.
+    #[arg(long, value_name = "COLLECTOR", conflicts_with = "socket")]
+    collector: Option<CollectorEndpoint>,
+
+    /// The socket of munged, if it is not munge's default.
+    #[arg(long, value_name = "PATH")]
+    munge_socket: Option<PathBuf>,
+
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The answer of a control target.
+#[derive(Debug)]
+pub(crate) enum TargetAnswer {
+    /// The answer of this node's agent.
+    Agent(Answer),
+    /// The answers of all nodes of the job.
+    Nodes(JobAnswer),
+}
+
+impl ControlTarget {
+    /// The control socket of this node's agent.
+    pub(crate) fn socket(&self) -> &Path {
+        self.socket.as_deref().unwrap_or(Path::new(SOCKET))
+    }
+
+    /// Sends a request that is about a job or about this node.
+    pub(crate) fn ask(&self, verb: &Verb, is_about_job: bool) -> Result<TargetAnswer, Failure> {
+        let collector = || Collector::find(self.collector.as_ref(), self.munge_socket.as_deref());
+        if self.collector.is_some()
+            && let Some(collector) = collector()?
+        {
+            return collector.ask(verb).map(TargetAnswer::Nodes);
+        }
+        let answer = self.ask_agent(verb)?;
+        let is_elsewhere = match &answer {
+            Err(_) => true,
+            Ok(Answer::Refused(refusal)) => refusal.code == "unknown_job",
+            Ok(_) => false,
+        };
+        if is_elsewhere
+            && is_about_job
+            && self.socket.is_none()
+            && let Some(collector) = collector()?
+        {
+            return collector.ask(verb).map(TargetAnswer::Nodes);
+        }
+        answer.map(TargetAnswer::Agent)
+    }
+
+    /// Asks this node's agent. The inner error means that no agent runs here.
+    fn ask_agent(&self, verb: &Verb) -> Result<Result<Answer, Failure>, Failure> {
+        let socket = self.socket();
+        let unreachable = |error: &std::io::Error| {
+            agent::unreachable_with(socket, error, ", or ask all nodes of a job with --collector")
+        };
+        match UnixStream::connect(socket) {
+            Err(error) if agent::is_not_running(&error) => Ok(Err(unreachable(&error))),
+            Err(error) => Err(unreachable(&error)),
+            Ok(stream) => agent::ask_on(stream, socket, verb, TIMEOUT).map(Ok),
+        }
+    }
+}

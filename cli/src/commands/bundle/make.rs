@@ -1,0 +1,125 @@
+//! Makes a bundle of a stored job.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use polymeter_store::StoreUrl;
+use polymeter_store::reader::{JobRow, Reader};
+use serde::Serialize;
+
+use super::directory::{BundleDirectory, io_failure};
+use super::machine::MachineInfo;
+use super::provenance::{DESCRIPTION, Provenance};
+use super::samples::SamplesError;
+use super::{plot, readme, samples, tables};
+use crate::failure::Failure;
+use crate::output::printable::printable_name;
+use crate::output::terminal;
+use crate::report::choice::choose;
+use crate::report::gather::gather;
+use crate::report::render::{self, Detail};
+
+/// The job to export, and the options.
+pub(super) struct BundleRequest<'a> {
+    pub(super) job: &'a str,
+    pub(super) store: &'a StoreUrl,
+    pub(super) out: Option<&'a Path>,
+    pub(super) description: Option<&'a Path>,
+}
+
+/// The contents of `job.json`.
+#[derive(Debug, Serialize)]
+struct JobInfo<'a> {
+    job_id: &'a str,
+    cluster: Option<&'a str>,
+    owner: Option<&'a str>,
+    owner_uid: Option<i64>,
+    nodes: &'a [String],
+    started_ns: i64,
+    ended_ns: Option<i64>,
+    /// The number of rows in `samples.parquet`.
+    samples: u64,
+}
+
+/// Makes the bundle and prints the number of samples.
+pub(super) fn make(request: &BundleRequest<'_>) -> Result<(), Failure> {
+    let failed = |error| Failure::because("cannot read the store", &error);
+    let mut reader = Reader::open(request.store).map_err(failed)?;
+    let jobs = reader.jobs().map_err(failed)?;
+    let job = choose(&jobs, Some(request.job), request.store)?;
+    let changes = reader.plan_changes(Some(job.job_key)).map_err(failed)?;
+    let default_out = || PathBuf::from(format!("bundle-{}", file_name_of(request.job)));
+    let out = request.out.map_or_else(default_out, Path::to_owned);
+    let directory = BundleDirectory::create(&out)?;
+    if let Some(description) = request.description {
+        fs::copy(description, directory.file(DESCRIPTION))
+            .map_err(|error| io_failure("copy", description, &error))?;
+    }
+    let samples = add_job(&directory, &mut reader, job)?;
+    add_origin(&directory, Some(request.store.to_string()), |provenance| {
+        readme::of_job(&job.job_id, provenance, &changes)
+    })?;
+    let job_id = printable_name(&job.job_id);
+    terminal::print(&format!("{samples} samples of job {job_id} in {}\n", out.display()))
+}
+
+/// Adds the stored data of the job. Returns the number of samples.
+fn add_job(directory: &BundleDirectory, reader: &mut Reader, job: &JobRow) -> Result<u64, Failure> {
+    let failed = |error| Failure::because("cannot read the store", &error);
+    let report = gather(reader, job, None).map_err(failed)?;
+    directory.add_text("report.txt", &render::text(&report, Detail::All, None))?;
+    directory.add_json("report.json", &report)?;
+    directory.add_text(plot::NAME, &plot::render(&report, job.started_ns))?;
+    // The bundle contains a running job up to now.
+    let end_ns = job.ended_ns.unwrap_or(i64::MAX).saturating_add(1);
+    let file = directory.create_file(samples::NAME)?;
+    let samples = samples::write(reader, job, job.started_ns..end_ns, file).map_err(|error| match error {
+        SamplesError::Store(error) => failed(error),
+        SamplesError::Write(error) => Failure::because("cannot write the samples", &error),
+    })?;
+    for (name, text) in tables::tables(reader, job)? {
+        directory.add_text(name, &text)?;
+    }
+    let info = JobInfo {
+        job_id: &job.job_id,
+        cluster: job.cluster.as_deref(),
+        owner: job.owner.as_deref(),
+        owner_uid: job.owner_uid,
+        nodes: &job.nodes,
+        started_ns: job.started_ns,
+        ended_ns: job.ended_ns,
+        samples,
+    };
+    directory.add_json("job.json", &info)?;
+    Ok(samples)
+}
+
+/// Adds the provenance, the machine information, the page and at last the manifest.
+pub(super) fn add_origin(
+    directory: &BundleDirectory,
+    store: Option<String>,
+    readme: impl FnOnce(&Provenance) -> String,
+) -> Result<(), Failure> {
+    let provenance = Provenance::of(directory, store);
+    directory.add_json("provenance.json", &provenance)?;
+    directory.add_json("machine.json", &MachineInfo::read(Path::new("/")))?;
+    directory.add_text("README.md", &readme(&provenance))?;
+    directory.add_manifest()
+}
+
+/// Converts a job's id to a part of a file name.
+fn file_name_of(job_id: &str) -> String {
+    let is_allowed = |letter: char| letter.is_alphanumeric() || matches!(letter, '.' | '-' | '_');
+    job_id.chars().map(|letter| if is_allowed(letter) { letter } else { '_' }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_cannot_lead_to_another_directory() {
+        assert_eq!(file_name_of("../4242[1]"), ".._4242_1_");
+        assert_eq!(file_name_of("run-1.batch_2"), "run-1.batch_2");
+    }
+}

@@ -1,0 +1,154 @@
+//! The series of a job over time, one below the other, as an SVG image.
+
+use polymeter_service::svg::{Anchor, Point, Svg};
+
+use crate::output::printable::printable;
+use crate::output::units::{seconds_between, to_f64};
+use crate::report::model::{Report, SeriesReport};
+
+/// The file's name.
+pub(super) const NAME: &str = "plot.svg";
+
+/// The maximum number of series in the plot; the samples contain all.
+const SERIES_MAX: usize = 100;
+
+/// The number of columns into which the points of a series fall.
+const COLUMNS: usize = 400;
+
+/// The plot's width, the width of the names and values left of the curves, and a row's height with and without the room below
+/// its curve. In pixels.
+const WIDTH: f64 = 1000.0;
+const NAMES_WIDTH: f64 = 330.0;
+const ROW_HEIGHT: f64 = 64.0;
+const CURVE_HEIGHT: f64 = 50.0;
+
+/// The room above the first curve, below the last one, and at the sides.
+const TOP: f64 = 40.0;
+const BOTTOM: f64 = 50.0;
+const MARGIN: f64 = 10.0;
+
+/// The points in a column.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Column {
+    min: f64,
+    max: f64,
+    sum: f64,
+    count: u32,
+}
+
+/// Draws the series of a job that started at `started_ns`. Constant series are left out.
+pub(super) fn render(report: &Report, started_ns: i64) -> String {
+    let changed: Vec<&SeriesReport> = report.series.iter().filter(|series| series.has_changed()).collect();
+    let drawn = changed.iter().take(SERIES_MAX);
+    let mut svg = Svg::new(WIDTH, TOP + ROW_HEIGHT * to_f64(drawn.len() as u64) + BOTTOM, 12);
+    let title = format!("job {}: mean of each series, within the range from min to max", report.job);
+    text(&mut svg, (MARGIN, 24.0), Anchor::Start, &title);
+    let mut top = TOP;
+    for series in drawn {
+        curve(&mut svg, top, series, report, started_ns);
+        top += ROW_HEIGHT;
+    }
+    text(&mut svg, (NAMES_WIDTH, top + 14.0), Anchor::Start, "0 s");
+    text(&mut svg, (WIDTH - MARGIN, top + 14.0), Anchor::End, &format!("{:.3} s", report.wall_s));
+    let (constant, more) = (report.series.len() - changed.len(), changed.len().saturating_sub(SERIES_MAX));
+    if constant + more > 0 {
+        let left_out = format!("left out: {constant} constant series and {more} others");
+        text(&mut svg, (MARGIN, top + 34.0), Anchor::Start, &left_out);
+    }
+    svg.finish()
+}
+
+/// Draws one series: its name, its range and its curve.
+fn curve(svg: &mut Svg, top: f64, series: &SeriesReport, report: &Report, started_ns: i64) {
+    let bottom = top + CURVE_HEIGHT;
+    text(svg, (MARGIN, top + 30.0), Anchor::Start, &series.name(report.nodes.len() > 1));
+    // A base above zero would exaggerate noise, as in the charts of the report.
+    let (base, max) = (series.min.unwrap_or(0.0).min(0.0), series.max.unwrap_or(0.0));
+    text(svg, (NAMES_WIDTH - 8.0, top + 10.0), Anchor::End, &series.point_text(Some(max)));
+    text(svg, (NAMES_WIDTH - 8.0, bottom), Anchor::End, &series.point_text(Some(base)));
+    let y =
+        |value: f64| bottom - (if max > base { (value - base) / (max - base) } else { 0.0 }) * CURVE_HEIGHT;
+    let (mut upper, mut lower, mut means) = (Vec::new(), Vec::new(), Vec::new());
+    for (number, column) in columns(series, report.wall_s, started_ns).into_iter().enumerate() {
+        let Some(Column { min, max, sum, count }) = column else { continue };
+        let fraction = (to_f64(number as u64) + 0.5) / to_f64(COLUMNS as u64);
+        let x = NAMES_WIDTH + fraction * (WIDTH - MARGIN - NAMES_WIDTH);
+        upper.push((x, y(max)));
+        means.push((x, y(sum / f64::from(count))));
+        lower.push((x, y(min)));
+    }
+    svg.line((NAMES_WIDTH, bottom), (WIDTH - MARGIN, bottom), "#bbb");
+    svg.polygon(upper.into_iter().chain(lower.into_iter().rev()), "#56b4e9");
+    svg.polyline(means, "#0072b2");
+}
+
+/// Sorts the points of a series into columns; a column without points is none.
+fn columns(series: &SeriesReport, wall_s: f64, started_ns: i64) -> Vec<Option<Column>> {
+    let mut columns = vec![None; COLUMNS];
+    for (time_ns, value) in series.points.iter().copied().filter(|(_, value)| value.is_finite()) {
+        let fraction = if wall_s > 0.0 { seconds_between(started_ns, time_ns) / wall_s } else { 0.0 };
+        let Some(column) = columns.get_mut(column_of(fraction)) else { continue };
+        let Column { min, max, sum, count } =
+            column.unwrap_or(Column { min: value, max: value, sum: 0.0, count: 0 });
+        *column =
+            Some(Column { min: min.min(value), max: max.max(value), sum: sum + value, count: count + 1 });
+    }
+    columns
+}
+
+/// Returns the column of a fraction of the width, from 0 to 1.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "clamped to the few columns of a plot"
+)]
+fn column_of(fraction: f64) -> usize {
+    ((fraction.clamp(0.0, 1.0) * to_f64(COLUMNS as u64)) as usize).min(COLUMNS - 1)
+}
+
+fn text(svg: &mut Svg, at: Point, anchor: Anchor, text: &str) {
+    svg.text(at, anchor, &printable(text));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series(points: Vec<(i64, f64)>) -> SeriesReport {
+        SeriesReport {
+            metric: "pids.current".to_owned(),
+            labels: String::new(),
+            node: "n1".to_owned(),
+            unit: "count".to_owned(),
+            kind: "gauge".to_owned(),
+            rate_unit: None,
+            window_s: None,
+            is_clamped: false,
+            samples: 3,
+            period: None,
+            min: points.iter().map(|(_, value)| *value).reduce(f64::min),
+            mean: None,
+            max: points.iter().map(|(_, value)| *value).reduce(f64::max),
+            growth: None,
+            is_of_step: false,
+            points,
+        }
+    }
+
+    #[test]
+    fn a_column_has_its_points_and_a_gap_has_none() {
+        let second_ns = 1_000_000_000;
+        let points =
+            vec![(second_ns, 3.0), (second_ns + 1, 1.0), (second_ns + 2, f64::NAN), (9 * second_ns, 2.0)];
+        let columns = columns(&series(points), 8.0, second_ns);
+        assert_eq!(columns.len(), COLUMNS);
+        assert_eq!(columns.iter().flatten().count(), 2);
+        assert_eq!(columns[0], Some(Column { min: 1.0, max: 3.0, sum: 4.0, count: 2 }));
+        assert_eq!(columns[COLUMNS - 1], Some(Column { min: 2.0, max: 2.0, sum: 2.0, count: 1 }));
+    }
+
+    #[test]
+    fn points_outside_of_the_job_are_drawn_at_its_ends() {
+        assert_eq!([-1.0, 0.0, 0.5, 1.0, 2.0].map(column_of), [0, 0, COLUMNS / 2, COLUMNS - 1, COLUMNS - 1]);
+    }
+}

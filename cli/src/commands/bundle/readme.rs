@@ -1,0 +1,164 @@
+//! The page of a bundle: its contents, and how to repeat the run. Pure.
+
+use std::fmt::Write;
+
+use polymeter_proto::period::Period;
+use polymeter_store::reader::PlanChangeRow;
+
+use super::manifest;
+use super::provenance::Provenance;
+use crate::output::printable::printable_name;
+
+/// The files of a job's bundle.
+const FILES: [(&str, &str); 12] = [
+    ("job.json", "the job: id, owner, nodes, start, end and number of samples"),
+    ("report.txt, report.json", "resource usage, series, cost of the measurement and losses"),
+    ("plot.svg", "the job's series over time"),
+    (
+        "samples.parquet",
+        "every sample: time (UTC, microseconds), job_id, node, metric, labels (a JSON object), value; rows without job_id are the node's own samples while the job ran",
+    ),
+    ("series.csv", "unit, kind and number of samples of every series"),
+    ("plan_changes.csv", "changes of periods, with time, reason and actor"),
+    ("marks.csv", "instants and phases that users marked"),
+    (
+        "ledger.csv",
+        "the number of samples due, taken, late, missed, absent, dropped, skipped, rejected, quarantined and stored, by source; quarantined samples have implausible times and are not in samples.parquet",
+    ),
+    ("losses.csv", "samples that never reached the store, with the reason"),
+    ("provenance.json", "the program and revision that made the bundle, the time and the inputs"),
+    ("machine.json", "the machine on which the bundle was made; not necessarily a node of the job"),
+    ("description.toml", "the description of the experiment, if one was given"),
+];
+
+/// The escapes in CSV files, which keep spreadsheets from running formulas.
+const CSV: &str = "\nIn the CSV files, text that begins with `=`, `+`, `-`, `@`, a tab or a carriage return is prefixed with an apostrophe, since a spreadsheet would run it as a formula. Characters that control a terminal, change the direction of text or are invisible are escaped as `\\u{202e}`. report.json and samples.parquet contain the original marks and labels.\n";
+
+/// Returns the page of a job's bundle.
+pub(super) fn of_job(job_id: &str, provenance: &Provenance, changes: &[PlanChangeRow]) -> String {
+    let mut text = format!("# Job {}\n\n| file | contents |\n| --- | --- |\n", printable_name(job_id));
+    for (file, meaning) in FILES {
+        // Writing to a String does not fail.
+        writeln!(text, "| {file} | {meaning} |").ok();
+    }
+    text.push_str(CSV);
+    text.push_str(
+        "\n## Repeat the run\n\nTo sample a command on one machine with the same metrics and initial periods:\n\n",
+    );
+    writeln!(
+        text,
+        "```sh\n{} run -o again.db{} -- COMMAND\n```",
+        program(provenance),
+        period_options(changes)
+    )
+    .ok();
+    text.push_str(
+        "\nplan_changes.csv lists later changes of periods, which `polymeter set` makes. COMMAND is not stored.\n",
+    );
+    text + &verification()
+}
+
+/// Returns the page of an experiment's results.
+pub(super) fn of_results(provenance: &Provenance) -> String {
+    let mut text = "# Results of an experiment\n\nprovenance.json states the program and revision that made this bundle and the time; machine.json describes the machine.\n\n## Repeat the experiment\n\n".to_owned();
+    match (&provenance.description, flake(provenance)) {
+        (Some(_), Some(flake)) => {
+            writeln!(text, "```sh\nnix run '{flake}#experiment' -- description.toml again\n```").ok();
+        }
+        (None, Some(flake)) => {
+            writeln!(text, "Run `nix run '{flake}#experiment' -- NAME again ARGUMENT...` with the name and arguments in arguments.txt.").ok();
+        }
+        (_, None) => text.push_str(
+            "The revision is unknown: this program was not built by the flake, or its sources had uncommitted changes. See benches/README.md in the sources for how to run experiments.\n",
+        ),
+    }
+    text + &verification()
+}
+
+/// The section on verification.
+fn verification() -> String {
+    let name = manifest::NAME;
+    format!(
+        "\n## Verify\n\n`polymeter bundle verify .` lists files that were changed, removed or added. `sha256sum -c {name}` does so except for added files.\n"
+    )
+}
+
+/// Returns the command that runs this version of the program.
+fn program(provenance: &Provenance) -> String {
+    flake(provenance).map_or_else(|| "polymeter".to_owned(), |flake| format!("nix run '{flake}' --"))
+}
+
+/// Returns the flake of the revision, if it is known.
+fn flake(provenance: &Provenance) -> Option<String> {
+    let revision = provenance.program.build.revision.as_ref()?;
+    Some(format!("git+{}?rev={revision}", env!("CARGO_PKG_REPOSITORY")))
+}
+
+/// Returns the options of `polymeter run` for the initial periods.
+fn period_options(changes: &[PlanChangeRow]) -> String {
+    let mut metrics: Vec<&str> = Vec::new();
+    let mut options = String::new();
+    for change in changes {
+        let micros = change.new_period_us.and_then(|micros| u64::try_from(micros).ok());
+        let Some(period) = micros.and_then(|micros| Period::from_micros(micros).ok()) else { continue };
+        if !metrics.contains(&change.metric.as_str()) {
+            metrics.push(&change.metric);
+            write!(options, " \\\n    -m {}={period}", change.metric).ok();
+        }
+    }
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::version::Version;
+
+    fn change(metric: &str, new_period_us: Option<i64>) -> PlanChangeRow {
+        PlanChangeRow {
+            time_ns: 0,
+            node: "n1".to_owned(),
+            metric: metric.to_owned(),
+            old_period_us: None,
+            new_period_us,
+            cause: "baseline".to_owned(),
+            actor: None,
+            until_ns: None,
+        }
+    }
+
+    fn provenance(revision: Option<&str>) -> Provenance {
+        let mut program = Version::of_this_program();
+        program.build.revision = revision.map(str::to_owned);
+        Provenance {
+            program,
+            made_us: 0,
+            store: None,
+            description: None,
+            seed: None,
+            flake_lock_sha256: None,
+        }
+    }
+
+    #[test]
+    fn the_initial_period_of_each_metric_is_requested() {
+        let changes = [
+            change("cpu.usage", Some(1_000_000)),
+            change("cpu.usage", Some(10_000)),
+            change("io.read.bytes", None),
+            change("memory.current", Some(100_000)),
+        ];
+        let text = of_job("j1", &provenance(None), &changes);
+        let command =
+            "polymeter run -o again.db \\\n    -m cpu.usage=1s \\\n    -m memory.current=100ms -- COMMAND";
+        assert!(text.contains(command), "{text}");
+    }
+
+    #[test]
+    fn a_known_revision_is_named() {
+        let text = of_job("j1", &provenance(Some("abc")), &[]);
+        assert!(text.contains("?rev=abc' -- run -o again.db -- COMMAND"), "{text}");
+        assert!(of_results(&provenance(Some("abc"))).contains("?rev=abc#experiment' -- NAME"));
+        assert!(of_results(&provenance(None)).contains("revision is unknown"));
+    }
+}

@@ -1,0 +1,141 @@
+//! The tables of a bundle, as CSV files.
+
+use polymeter_store::StoreError;
+use polymeter_store::reader::{JobRow, Reader, SeriesScope};
+
+use crate::failure::Failure;
+use crate::output::printable::spreadsheet_cell;
+
+/// The name of a file, and its text.
+pub(super) type Table = (&'static str, String);
+
+/// A head and rows.
+type Rows = Vec<Vec<String>>;
+
+/// Returns all tables of a job.
+pub(super) fn tables(reader: &mut Reader, job: &JobRow) -> Result<Vec<Table>, Failure> {
+    let rows = all_rows(reader, job).map_err(|error| Failure::because("cannot read the store", &error))?;
+    rows.into_iter().map(|(name, rows)| Ok((name, csv_text(name, &rows)?))).collect()
+}
+
+fn all_rows(reader: &mut Reader, job: &JobRow) -> Result<Vec<(&'static str, Rows)>, StoreError> {
+    let key = Some(job.job_key);
+    Ok(vec![
+        ("series.csv", series(reader, job)?),
+        ("plan_changes.csv", plan_changes(reader, key)?),
+        ("marks.csv", marks(reader, key)?),
+        ("ledger.csv", ledger(reader, key)?),
+        ("losses.csv", losses(reader, key)?),
+    ])
+}
+
+fn head<const COLUMNS: usize>(names: [&str; COLUMNS]) -> Vec<String> {
+    names.map(str::to_owned).to_vec()
+}
+
+fn series(reader: &mut Reader, job: &JobRow) -> Result<Rows, StoreError> {
+    let mut rows = vec![head(["node", "metric", "unit", "kind", "labels", "samples", "first_ns", "last_ns"])];
+    for row in reader.series(SeriesScope::Job(job.job_key))? {
+        let (labels, samples) = (row.labels.to_string(), row.count.to_string());
+        let (first, last) = (optional(row.first_time_ns), optional(row.last_time_ns));
+        rows.push(vec![row.node, row.metric, row.unit, row.kind, labels, samples, first, last]);
+    }
+    Ok(rows)
+}
+
+fn plan_changes(reader: &mut Reader, key: Option<i64>) -> Result<Rows, StoreError> {
+    let head =
+        head(["time_ns", "node", "metric", "old_period_us", "new_period_us", "cause", "actor", "until_ns"]);
+    let mut rows = vec![head];
+    for row in reader.plan_changes(key)? {
+        let (old, new) = (optional(row.old_period_us), optional(row.new_period_us));
+        let (time, actor) = (row.time_ns.to_string(), row.actor.unwrap_or_default());
+        rows.push(vec![time, row.node, row.metric, old, new, row.cause, actor, optional(row.until_ns)]);
+    }
+    Ok(rows)
+}
+
+fn marks(reader: &mut Reader, key: Option<i64>) -> Result<Rows, StoreError> {
+    let mut rows = vec![head(["time_ns", "node", "name", "kind", "actor"])];
+    for row in reader.marks(key)? {
+        let actor = row.actor.unwrap_or_default();
+        rows.push(vec![row.time_ns.to_string(), row.node, row.name, row.kind, actor]);
+    }
+    Ok(rows)
+}
+
+fn ledger(reader: &mut Reader, key: Option<i64>) -> Result<Rows, StoreError> {
+    let mut rows = vec![head([
+        "session",
+        "node",
+        "source",
+        "due",
+        "taken",
+        "late",
+        "missed",
+        "absent",
+        "dropped",
+        "skipped",
+        "rejected",
+        "quarantined",
+        "stored",
+        "unknown",
+    ])];
+    for row in reader.ledger(key)? {
+        let tally = row.tally;
+        let of_agent = [tally.due, tally.taken, tally.late, tally.missed, tally.absent, tally.dropped];
+        let of_collector = [row.skipped, row.rejected, row.quarantined, row.stored, row.unknown];
+        let counts = of_agent.iter().chain(&of_collector).map(u64::to_string);
+        rows.push([row.session_id, row.node, row.source].into_iter().chain(counts).collect());
+    }
+    Ok(rows)
+}
+
+fn losses(reader: &mut Reader, key: Option<i64>) -> Result<Rows, StoreError> {
+    let head = head(["time_ns", "node", "session", "source", "samples", "reason", "first_ns", "last_ns"]);
+    let mut rows = vec![head];
+    for row in reader.losses(key)? {
+        let [time, first, last] = [row.time_ns, row.first_time_ns, row.last_time_ns].map(|ns| ns.to_string());
+        let (source, samples) = (row.source.unwrap_or_default(), row.samples.to_string());
+        rows.push(vec![time, row.node, row.session_id, source, samples, row.reason, first, last]);
+    }
+    Ok(rows)
+}
+
+/// Formats a number; an unknown one is an empty field.
+fn optional(number: Option<i64>) -> String {
+    number.map_or_else(String::new, |number| number.to_string())
+}
+
+/// Writes rows as CSV with line feeds. Cells are made safe for spreadsheets and terminals.
+fn csv_text(name: &str, rows: &Rows) -> Result<String, Failure> {
+    let failed =
+        |error: &(dyn std::error::Error + 'static)| Failure::because(&format!("cannot write {name}"), error);
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for row in rows {
+        let cells = row.iter().map(|cell| spreadsheet_cell(cell).into_owned());
+        writer.write_record(cells).map_err(|error| failed(&error))?;
+    }
+    let bytes = writer.into_inner().map_err(|error| failed(error.error()))?;
+    String::from_utf8(bytes).map_err(|error| failed(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_quoted_where_necessary_and_safe() {
+        let rows = vec![
+            head(["a", "b"]),
+            head(["plain", "cpu=3,device=sda"]),
+            head(["", "say \"when\"\n"]),
+            head(["=1+1", "a\u{202e}b"]),
+            head(["-5", "=HYPERLINK(\"x\",1)"]),
+        ];
+        assert_eq!(
+            csv_text("x.csv", &rows).unwrap(),
+            "a,b\nplain,\"cpu=3,device=sda\"\n,\"say \"\"when\"\"\\u{a}\"\n'=1+1,a\\u{202e}b\n-5,\"'=HYPERLINK(\"\"x\"\",1)\"\n"
+        );
+    }
+}

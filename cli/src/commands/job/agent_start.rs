@@ -1,0 +1,135 @@
+//! The agent of a prolog: the running one, or one that is started. Concurrent prologs start one agent.
+
+use std::fs::{DirBuilder, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use polymeter_agent::control::{Answer, Verb, beside};
+use polymeter_service::log::Severity;
+use rustix::fs::{FlockOperation, flock};
+
+use super::problem::report;
+use crate::client::agent::ask_within;
+use crate::failure::Failure;
+
+/// The maximum time until an answer. The job waits for it.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Options for starting an agent if none runs.
+#[derive(Debug, clap::Args)]
+pub(crate) struct StartOptions {
+    /// Do not start an agent if none runs.
+    #[arg(long)]
+    no_agent: bool,
+
+    /// The agent's program. Default: polymeter-agent in the directory of this program.
+    #[arg(long, value_name = "PATH")]
+    agent: Option<PathBuf>,
+
+    /// The configuration file for a started agent.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// The collector for a started agent.
+    #[arg(long, value_name = "ENDPOINT")]
+    collector: Option<String>,
+
+    /// Let a started agent exit a few seconds after the last job, as soon as the collector has all samples.
+    #[arg(long)]
+    exit_when_idle: bool,
+}
+
+/// The result of a request to an agent that may not run.
+enum Attempt {
+    /// The agent answered.
+    Answered(Answer),
+    /// No agent runs, or it is about to stop: one may be started.
+    NotRunning(Failure),
+}
+
+/// Sends a request to the agent at `socket`.
+fn attempt(socket: &Path, verb: &Verb) -> Result<Attempt, Failure> {
+    match ask_within(socket, verb, TIMEOUT) {
+        Ok(Answer::Refused(refusal)) if refusal.code == "stopping" => {
+            Ok(Attempt::NotRunning(Failure::Failed(refusal.message.into())))
+        }
+        Ok(answer) => Ok(Attempt::Answered(answer)),
+        Err(failure @ Failure::NotRunning(_)) => Ok(Attempt::NotRunning(failure)),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Sends a request to the running agent at `socket`.
+pub(super) fn ask_running(socket: &Path, verb: &Verb) -> Result<Answer, Failure> {
+    match attempt(socket, verb)? {
+        Attempt::Answered(answer) => Ok(answer),
+        Attempt::NotRunning(failure) => Err(failure),
+    }
+}
+
+/// Sends a request to the agent at `socket`; starts one if none runs.
+pub(super) fn ask_or_start(socket: &Path, verb: &Verb, options: &StartOptions) -> Result<Answer, Failure> {
+    match attempt(socket, verb)? {
+        Attempt::Answered(answer) => return Ok(answer),
+        Attempt::NotRunning(failure) if options.no_agent => return Err(failure),
+        Attempt::NotRunning(_) => {}
+    }
+    let cannot_start =
+        |error: io::Error| Failure::Failed(format!("cannot start an agent at {}: {error}", socket.display()));
+    if let Some(directory) = socket.parent() {
+        DirBuilder::new().recursive(true).mode(0o755).create(directory).map_err(cannot_start)?;
+    }
+    let lock = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(beside(socket, "starting"))
+        .map_err(cannot_start)?;
+    // The holder of the lock waits no longer than an agent may take to be ready.
+    flock(&lock, FlockOperation::LockExclusive).map_err(|errno| cannot_start(errno.into()))?;
+    if let Attempt::Answered(answer) = attempt(socket, verb)? {
+        return Ok(answer);
+    }
+    options.start(socket)?;
+    ask_running(socket, verb)
+}
+
+impl StartOptions {
+    /// Starts an agent and waits until it is ready.
+    fn start(&self, socket: &Path) -> Result<(), Failure> {
+        let in_own_directory = || Some(std::env::current_exe().ok()?.with_file_name("polymeter-agent"));
+        let program =
+            self.agent.clone().or_else(in_own_directory).unwrap_or_else(|| "polymeter-agent".into());
+        let mut command = Command::new(&program);
+        command.args(["--detach", "--socket"]).arg(socket);
+        if self.exit_when_idle {
+            command.arg("--exit-when-idle");
+        }
+        if let Some(config) = &self.config {
+            command.arg("--config").arg(config);
+        }
+        if let Some(collector) = &self.collector {
+            command.arg("--collector").arg(collector);
+        }
+        // The agent reports problems on stderr, which it closes when it is ready. They are reported like this program's own
+        // messages: a scheduler may keep only those in syslog.
+        let output = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).output();
+        let cannot_start =
+            |cause: String| Failure::Failed(format!("cannot start {}: {cause}", program.display()));
+        let output = output.map_err(|error| cannot_start(error.to_string()))?;
+        let messages = String::from_utf8_lossy(&output.stderr);
+        let messages: Vec<&str> = messages.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        if !output.status.success() {
+            let cause =
+                if messages.is_empty() { String::new() } else { format!(": {}", messages.join("; ")) };
+            return Err(cannot_start(format!("it ended with {}{cause}", output.status)));
+        }
+        let warnings = messages.into_iter().filter(|line| !line.contains(": info: "));
+        warnings.for_each(|line| report(Severity::Warning, line));
+        Ok(())
+    }
+}

@@ -1,0 +1,55 @@
+//! The environment of a scheduler's scripts. Pure, but for [`ProcessEnvironment`].
+
+use crate::failure::Failure;
+
+/// The variables of a scheduler's script.
+pub(super) trait SchedulerEnvironment {
+    /// Returns a variable that is set and not empty.
+    fn get(&self, name: &str) -> Option<String>;
+}
+
+/// The environment of this process.
+pub(super) struct ProcessEnvironment;
+
+impl SchedulerEnvironment for ProcessEnvironment {
+    fn get(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok().filter(|text| !text.is_empty())
+    }
+}
+
+/// Returns the id of the job: that of an option, else the scheduler's.
+pub(super) fn job_id(
+    option: Option<&String>,
+    environment: &impl SchedulerEnvironment,
+) -> Result<String, Failure> {
+    let of_scheduler =
+        || ["SLURM_JOB_ID", "OAR_JOB_ID", "OAR_JOBID"].iter().find_map(|name| environment.get(name));
+    option.cloned().or_else(of_scheduler).ok_or_else(|| {
+        Failure::Usage(
+            "cannot determine the job: neither SLURM_JOB_ID nor OAR_JOB_ID is set; name it with --job ID"
+                .to_owned(),
+        )
+    })
+}
+
+#[cfg(test)]
+pub(super) mod fixed {
+    use std::collections::BTreeMap;
+
+    use super::SchedulerEnvironment;
+
+    /// An environment with fixed variables, for tests.
+    pub(crate) struct FixedEnvironment(BTreeMap<&'static str, &'static str>);
+
+    impl FixedEnvironment {
+        pub(crate) fn new<const COUNT: usize>(variables: [(&'static str, &'static str); COUNT]) -> Self {
+            Self(BTreeMap::from(variables))
+        }
+    }
+
+    impl SchedulerEnvironment for FixedEnvironment {
+        fn get(&self, name: &str) -> Option<String> {
+            self.0.get(name).map(|text| (*text).to_owned())
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The sampling request of a job's owner, as written at submission: `cpu.*=10ms, perf.instructions=100ms for 1h`. Pure.
+
+use std::collections::BTreeMap;
+
+/// The prefix of the request in the comment of a job.
+const PREFIX: &str = "polymeter:";
+
+/// The maximum size of a request: a comment can contain anything.
+const BYTES_MAX: usize = 4096;
+
+/// A parsed request. The agent checks its metrics and periods.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct SamplingRequest {
+    /// Periods by selector.
+    pub(super) plan: BTreeMap<String, String>,
+    /// The duration of the lease.
+    pub(super) duration: Option<String>,
+}
+
+/// Returns the request in a comment, up to a semicolon or the end of the line.
+pub(super) fn in_comment(comment: &str) -> Option<&str> {
+    let (_, rest) = comment.split_once(PREFIX)?;
+    rest.split([';', '\n']).next()
+}
+
+/// Parses a request.
+///
+/// # Errors
+/// Describes the invalid part.
+pub(super) fn parse(text: &str) -> Result<SamplingRequest, String> {
+    if text.len() > BYTES_MAX {
+        return Err(format!("it has more than {BYTES_MAX} bytes"));
+    }
+    let mut words = text.split(|c: char| c == ',' || c.is_whitespace()).filter(|word| !word.is_empty());
+    let mut request = SamplingRequest::default();
+    while let Some(word) = words.next() {
+        if word == "for" {
+            let duration = words.next().ok_or("`for` has no duration; write `for 1h`")?;
+            request.duration = Some(duration.to_owned());
+            continue;
+        }
+        let (selector, period) =
+            word.split_once('=').ok_or_else(|| format!("`{word}` has no period; write {word}=10ms"))?;
+        request.plan.insert(selector.to_owned(), period.to_owned());
+    }
+    Ok(request)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_has_periods_and_a_duration() {
+        let request = parse(" cpu.*=10ms, perf.instructions=100ms  for 1h ").unwrap();
+        assert_eq!(request.plan.len(), 2);
+        assert_eq!(request.plan["perf.instructions"], "100ms");
+        assert_eq!(request.duration.as_deref(), Some("1h"));
+        assert_eq!(parse("cpu.*=10ms,memory.anon=1s").unwrap().plan.len(), 2);
+        assert_eq!(parse("").unwrap(), SamplingRequest::default());
+    }
+
+    #[test]
+    fn an_invalid_request_is_described() {
+        assert!(parse("cpu.*").unwrap_err().contains("cpu.*=10ms"));
+        assert!(parse("cpu.*=1s for").unwrap_err().contains("for 1h"));
+        assert!(parse(&"x=1s ".repeat(2000)).unwrap_err().contains("more than 4096 bytes"));
+    }
+
+    #[test]
+    fn a_request_is_found_in_a_comment() {
+        assert_eq!(in_comment("polymeter: a=1s"), Some(" a=1s"));
+        assert_eq!(in_comment("grant 7; polymeter: a=1s; more"), Some(" a=1s"));
+        assert_eq!(in_comment("polymeter is nice"), None);
+    }
+}

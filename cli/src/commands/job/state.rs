@@ -1,0 +1,120 @@
+//! `polymeter job state`: reports the final state of a job to the collector, from the epilog of the scheduler's controller.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use super::environment::{ProcessEnvironment, SchedulerEnvironment, job_id};
+use crate::client::collector::Collector;
+use crate::client::configuration::CollectorEndpoint;
+use crate::failure::Failure;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct StateArguments {
+    #[command(flatten)]
+    state: StateDescription,
+
+    /// The collector: tcp://HOST:PORT, or its socket. Default: that of POLYMETER_COLLECTOR or /etc/polymeter/client.toml.
+    #[arg(long, value_name = "COLLECTOR")]
+    collector: Option<CollectorEndpoint>,
+
+    /// The socket of munged, if it is not munge's default.
+    #[arg(long, value_name = "PATH")]
+    munge_socket: Option<PathBuf>,
+
+    /// Exit with a status other than 0 when something fails. Default: failures are only reported, on stderr and to syslog.
+    #[arg(long)]
+    strict: bool,
+}
+
+impl StateArguments {
+    pub(super) const fn is_strict(&self) -> bool {
+        self.strict
+    }
+}
+
+/// Options that describe the final state of a job, as the scheduler's controller knows it.
+#[derive(Debug, Clone, Default, clap::Args)]
+struct StateDescription {
+    /// The job's id. Default: SLURM_JOB_ID or OAR_JOB_ID.
+    #[arg(long, value_name = "ID")]
+    job: Option<String>,
+
+    /// The cluster. Default: SLURM_CLUSTER_NAME, or any.
+    #[arg(long, value_name = "NAME")]
+    cluster: Option<String>,
+
+    /// The final state in the scheduler's terms: COMPLETED, TIMEOUT.
+    #[arg(long, value_name = "STATE")]
+    state: String,
+
+    /// The exit status of the job's script.
+    #[arg(long, value_name = "NUMBER")]
+    exit_code: Option<u32>,
+
+    /// The signal that ended the job's script.
+    #[arg(long, value_name = "NUMBER")]
+    exit_signal: Option<u32>,
+}
+
+/// The request to the collector.
+#[derive(Debug, Serialize)]
+#[serde(tag = "verb", rename = "state")]
+struct StateRequest<'a> {
+    job: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cluster: Option<String>,
+    state: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exit_code: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exit_signal: Option<u32>,
+}
+
+pub(super) fn execute(arguments: &StateArguments) -> Result<ExitCode, Failure> {
+    let request = arguments.state.request(&ProcessEnvironment)?;
+    let line = serde_json::to_string(&request)
+        .map_err(|error| Failure::because("cannot write the request", &error))?;
+    let collector = Collector::find(arguments.collector.as_ref(), arguments.munge_socket.as_deref())?;
+    let collector = collector.ok_or_else(|| {
+        Failure::NotRunning(
+            "cannot report the state of the job: no collector is configured; name one with --collector"
+                .to_owned(),
+        )
+    })?;
+    collector.send(&line).map(|()| ExitCode::SUCCESS)
+}
+
+impl StateDescription {
+    fn request(&self, environment: &impl SchedulerEnvironment) -> Result<StateRequest<'_>, Failure> {
+        Ok(StateRequest {
+            job: job_id(self.job.as_ref(), environment)?,
+            cluster: self.cluster.clone().or_else(|| environment.get("SLURM_CLUSTER_NAME")),
+            state: &self.state,
+            exit_code: self.exit_code,
+            exit_signal: self.exit_signal,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::environment::fixed::FixedEnvironment;
+    use super::*;
+
+    #[test]
+    fn the_state_is_reported_with_the_schedulers_names() {
+        let epilog = FixedEnvironment::new([("SLURM_JOB_ID", "42"), ("SLURM_CLUSTER_NAME", "lab")]);
+        let state = StateDescription {
+            state: "TIMEOUT".to_owned(),
+            exit_code: Some(0),
+            exit_signal: Some(15),
+            ..StateDescription::default()
+        };
+        let request = serde_json::to_value(state.request(&epilog).unwrap()).unwrap();
+        let expected = serde_json::json!({"verb": "state", "job": "42", "cluster": "lab", "state": "TIMEOUT",
+                                          "exit_code": 0, "exit_signal": 15});
+        assert_eq!(request, expected);
+    }
+}

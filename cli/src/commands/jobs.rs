@@ -1,0 +1,75 @@
+//! `polymeter jobs`: the jobs that this node's agent tracks.
+
+use polymeter_agent::control::{SubjectStatus, Verb};
+use polymeter_proto::ledger::Tally;
+
+use crate::client::agent::{AgentOptions, ask_status};
+use crate::failure::Failure;
+use crate::output::table::{head, table_within};
+use crate::output::terminal;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct JobsArguments {
+    #[command(flatten)]
+    agent: AgentOptions,
+}
+
+impl JobsArguments {
+    pub(crate) const fn is_json(&self) -> bool {
+        self.agent.json
+    }
+}
+
+pub(crate) fn execute(arguments: &JobsArguments) -> Result<(), Failure> {
+    let mut status = ask_status(&arguments.agent.socket, &Verb::Jobs)?;
+    status.subjects.retain(|subject| subject.job.is_some());
+    if arguments.is_json() {
+        terminal::print_json(&status.subjects)
+    } else {
+        terminal::print(&text(&status.subjects, terminal::width_limit(&std::io::stdout())))
+    }
+}
+
+/// Lays out the jobs as a table.
+fn text(jobs: &[SubjectStatus], limit: Option<usize>) -> String {
+    if jobs.is_empty() {
+        return "no job is tracked\n".to_owned();
+    }
+    let row = |job: &SubjectStatus| {
+        let owner =
+            job.user.clone().or_else(|| job.uid.map(|uid| uid.to_string())).unwrap_or_else(|| "-".to_owned());
+        let sum = |count: fn(&Tally) -> u64| {
+            job.sources.iter().map(|source| count(&source.tally)).sum::<u64>().to_string()
+        };
+        vec![
+            job.job.clone().unwrap_or_default(),
+            owner,
+            job.sources.len().to_string(),
+            sum(|tally| tally.taken),
+            sum(|tally| tally.missed),
+        ]
+    };
+    let head = head(["JOB", "OWNER", "SOURCES", "SAMPLES", "MISSED"]);
+    table_within(&std::iter::once(head).chain(jobs.iter().map(row)).collect::<Vec<_>>(), limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::snapshot;
+
+    #[test]
+    fn jobs_are_laid_out_as_recorded() {
+        let tally = json!({"due": 12, "taken": 11, "late": 0, "missed": 1, "absent": 0, "dropped": 0});
+        let source =
+            json!({"name": "v2/cpu.stat", "tally": tally, "reads": 11, "read_mean_ns": 1, "read_most_ns": 2});
+        let job = |id: &str, user: Option<&str>, uid: Option<u32>| json!({"job": id, "uid": uid, "user": user, "started_us": 1, "sources": [source, source], "unavailable": []});
+        let jobs =
+            json!([job("42", Some("zoe"), Some(1000)), job("43", None, Some(1001)), job("44", None, None)]);
+        let jobs: Vec<SubjectStatus> = serde_json::from_value(jobs).unwrap();
+        snapshot::check("jobs", &text(&jobs, None));
+        assert_eq!(text(&[], None), "no job is tracked\n");
+    }
+}

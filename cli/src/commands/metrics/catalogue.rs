@@ -1,0 +1,175 @@
+//! The catalogue of metrics as a table, as JSON and as the page `docs/reference/metrics.md`.
+
+use polymeter_proto::catalogue::perf::Event;
+use polymeter_proto::catalogue::{self, Cell, Field, Hierarchy, Metric, Origin, Row, Scope, TextFile};
+use serde::Serialize;
+
+use crate::output::table::{head, table};
+
+/// Lays out metrics as a table.
+pub(super) fn text(metrics: &[&Metric]) -> String {
+    let head = head(["METRIC", "UNIT", "KIND", "GRANULARITY", "DESCRIPTION"]);
+    let row = |metric: &&Metric| {
+        vec![
+            metric.name.to_owned(),
+            metric.unit.as_str().to_owned(),
+            metric.kind.as_str().to_owned(),
+            granularity(metric),
+            metric.help.to_owned(),
+        ]
+    };
+    table(&std::iter::once(head).chain(metrics.iter().map(row)).collect::<Vec<_>>())
+}
+
+/// A metric as JSON.
+#[derive(Debug, Serialize)]
+pub(super) struct MetricDescription {
+    name: &'static str,
+    unit: &'static str,
+    kind: &'static str,
+    scope: &'static str,
+    granularity: Option<String>,
+    help: &'static str,
+    origins: Vec<String>,
+}
+
+/// Describes metrics for JSON.
+pub(super) fn json(metrics: &[&'static Metric]) -> Vec<MetricDescription> {
+    let description = |metric: &&'static Metric| MetricDescription {
+        name: metric.name,
+        unit: metric.unit.as_str(),
+        kind: metric.kind.as_str(),
+        scope: scope(metric.scope),
+        granularity: metric.granularity().map(|time| time.to_string()),
+        help: metric.help,
+        origins: metric.origins.iter().map(origin).collect(),
+    };
+    metrics.iter().map(description).collect()
+}
+
+/// The time within which the values are accurate; empty where every read is exact.
+fn granularity(metric: &Metric) -> String {
+    metric.granularity().map_or_else(String::new, |time| time.to_string())
+}
+
+const fn scope(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Job => "job",
+        Scope::Node => "node",
+        Scope::Agent => "agent",
+    }
+}
+
+/// The page docs/reference/metrics.md.
+pub(super) fn markdown() -> String {
+    let mut page = String::from(
+        "# The metrics\n\n\
+        Generated from the catalogue by `polymeter metrics --markdown`; a test keeps it so. A name that ends in `*` is a\n\
+        family, whose instances the machine knows. What is not measured is absent: it is never 0 and never NaN.\n\n\
+        The granularity is the longest time by which the kernel's value may be behind; it is empty where every read is exact.\n\
+        A rate over a shorter window than that means nothing. CPU time is counted at ticks of the scheduler, 10 ms apart or\n\
+        less (`HZ` of the kernel: 4 ms at 250, 1 ms at 1000), so that over 1 ms a busy CPU reads as 0 or as several CPUs;\n\
+        `perf.task_clock` is exact at any period. `memory.stat` is added up over the CPUs after many changes, or else every 2 s.\n\n\
+        Some files of version 1 count for their own cgroup alone, and not for the steps and tasks below it: of these a job has the\n\
+        sum, also of those that are gone.\n\n\
+        On cgroup version 1 `io.*` counts only where blk-throttle or bfq count, which is where a throttle rule is set or was.\n\
+        Where they have counted nothing when a job is found, and on version 2 without the io controller, the bytes are those\n\
+        of the job's processes, `/proc/PID/io`, as one series without a device; the operations are absent there.\n",
+    );
+    for (title, wanted) in
+        [("Of a job", Scope::Job), ("Of the node", Scope::Node), ("Of the agent itself", Scope::Agent)]
+    {
+        page.push_str(&format!("\n## {title}\n\n"));
+        let job = wanted == Scope::Job;
+        page.push_str(if job {
+            "| metric | unit | kind | granularity | what it is | cgroup v2 | cgroup v1 | elsewhere |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n"
+        } else {
+            "| metric | unit | kind | granularity | what it is | where it comes from |\n| --- | --- | --- | --- | --- | --- |\n"
+        });
+        for metric in catalogue::all().filter(|metric| metric.scope == wanted) {
+            let of = |wanted: fn(&Origin) -> bool| {
+                metric.origins.iter().filter(|found| wanted(found)).map(origin).collect::<Vec<_>>().join(", ")
+            };
+            let places = if job {
+                let elsewhere = of(|origin| !matches!(origin, Origin::Text { .. }));
+                format!("{} | {} | {elsewhere}", of(is_v2), of(is_v1))
+            } else {
+                of(|_| true)
+            };
+            page.push_str(&format!(
+                "| `{}` | {} | {} | {} | {} | {places} |\n",
+                metric.name,
+                metric.unit.as_str(),
+                metric.kind.as_str(),
+                granularity(metric),
+                metric.help
+            ));
+        }
+    }
+    page
+}
+
+const fn is_v2(origin: &Origin) -> bool {
+    matches!(origin, Origin::Text { file: TextFile { hierarchy: Hierarchy::V2, .. }, .. })
+}
+
+const fn is_v1(origin: &Origin) -> bool {
+    matches!(origin, Origin::Text { file: TextFile { hierarchy: Hierarchy::V1(_), .. }, .. })
+}
+
+/// Where a metric comes from, in one phrase.
+fn origin(origin: &Origin) -> String {
+    match origin {
+        Origin::Text { file, field } => place(file, field),
+        Origin::Perf(event) => perf(*event),
+        Origin::Source(field) => field.place.to_owned(),
+    }
+}
+
+fn place(file: &TextFile, field: &Field) -> String {
+    let path = match file.hierarchy {
+        Hierarchy::Proc => format!("`/proc/{}`", file.path),
+        Hierarchy::Sys => format!("`/sys/{}`", file.path),
+        Hierarchy::V1(_) | Hierarchy::V2 => format!("`{}`", file.path),
+    };
+    let row = match field.row {
+        Row::Only => String::new(),
+        Row::Key(key) => format!(" `{key}`"),
+        Row::Instance(_) => " each line".to_owned(),
+        Row::Each { label, .. } => format!(" each {label}"),
+    };
+    let cell = match field.cell {
+        Cell::Named(name) => format!(" `{name}`"),
+        Cell::Each(label) => format!(" each {label}"),
+        Cell::Word(word) if word > 1 => format!(" word {}", word + 1),
+        Cell::Word(_) => String::new(),
+    };
+    let sum = if file.is_local { ", sum over it and all below" } else { "" };
+    format!("{path}{row}{cell}{sum}")
+}
+
+fn perf(event: Event) -> String {
+    match event {
+        Event::Software(config) => format!("perf software event {config}"),
+        Event::Hardware(config) => format!("perf hardware event {config}"),
+        Event::Cache(config) => format!("perf cache event {config:#x}"),
+        Event::Raw => "perf raw event".to_owned(),
+        Event::Tracepoint => "perf tracepoint".to_owned(),
+        Event::TimeEnabled | Event::TimeRunning => "perf group times".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_in_the_tree_is_the_catalogue() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/metrics.md");
+        let page = std::fs::read_to_string(path).unwrap();
+        assert!(
+            page == markdown(),
+            "docs/reference/metrics.md is old: run `polymeter metrics --markdown > docs/reference/metrics.md`"
+        );
+    }
+}

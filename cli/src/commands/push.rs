@@ -1,0 +1,69 @@
+//! `polymeter push`: records a value of the user's own in a job's data.
+
+use std::collections::BTreeMap;
+
+use polymeter_agent::control::{Answer, Push, Verb};
+
+use crate::client::agent::{AgentOptions, ask, unexpected};
+use crate::client::job_choice::JobChoice;
+use crate::failure::Failure;
+use crate::output::terminal;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct PushArguments {
+    /// The metric, to whose name `user.` is prepended, and its current value: loss=0.25.
+    #[arg(value_name = "METRIC=VALUE")]
+    value: String,
+
+    /// The unit of the value, such as images/s.
+    #[arg(long, value_name = "UNIT")]
+    unit: Option<String>,
+
+    /// A label of the series: --label rank=3. May be repeated.
+    #[arg(long = "label", value_name = "KEY=VALUE")]
+    labels: Vec<String>,
+
+    #[command(flatten)]
+    job: JobChoice,
+
+    #[command(flatten)]
+    agent: AgentOptions,
+}
+
+impl PushArguments {
+    pub(crate) const fn is_json(&self) -> bool {
+        self.agent.json
+    }
+}
+
+pub(crate) fn execute(arguments: &PushArguments) -> Result<(), Failure> {
+    let (metric, value) = pair(&arguments.value, "loss=0.25")?;
+    let number = value.parse().ok().filter(|number: &f64| number.is_finite());
+    let value = number.ok_or_else(|| {
+        Failure::Usage(format!(
+            "cannot read `{value}`: it is not a number; write {metric}=0.25 or {metric}=1e-3"
+        ))
+    })?;
+    let labels: Result<BTreeMap<String, String>, Failure> =
+        arguments.labels.iter().map(|label| pair(label, "rank=3")).collect();
+    let push = Push {
+        labels: labels?,
+        job: arguments.job.id(&arguments.agent.socket)?,
+        metric,
+        value,
+        unit: arguments.unit.clone(),
+    };
+    match ask(&arguments.agent.socket, &Verb::Push(push))? {
+        // Success is silent: scripts push in loops.
+        Answer::Done {} if !arguments.is_json() => Ok(()),
+        answer @ Answer::Done {} => terminal::print_json(&answer),
+        answer => Err(unexpected(answer)),
+    }
+}
+
+fn pair(text: &str, example: &str) -> Result<(String, String), Failure> {
+    let (key, value) = text.split_once('=').ok_or_else(|| {
+        Failure::Usage(format!("cannot read `{text}`: it has no value; write it as {example}"))
+    })?;
+    Ok((key.to_owned(), value.to_owned()))
+}

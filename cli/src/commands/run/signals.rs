@@ -1,0 +1,117 @@
+//! Signals while the command runs.
+
+use std::io::{self, IsTerminal};
+use std::process::{Child, ExitStatus};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{self, SignalKind, signal};
+
+/// The signals that this process catches, and whether each was ignored when it started, as with nohup.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Dispositions([(libc::c_int, bool); 6]);
+
+impl Dispositions {
+    pub(super) fn read() -> Self {
+        let signals = [Signal::INT, Signal::QUIT, Signal::TERM, Signal::HUP, Signal::USR1, Signal::USR2];
+        Self(signals.map(|signal| {
+            #[expect(unsafe_code, reason = "no safe crate reads a disposition")]
+            // SAFETY: `sigaction` is plain data, for which all zeros is valid.
+            let mut now: libc::sigaction = unsafe { std::mem::zeroed() };
+            #[expect(unsafe_code, reason = "no safe crate reads a disposition")]
+            // SAFETY: without a new disposition the kernel only writes the current one to the given place.
+            let result = unsafe { libc::sigaction(signal.as_raw(), std::ptr::null(), &raw mut now) };
+            (signal.as_raw(), result == 0 && now.sa_sigaction == libc::SIG_IGN)
+        }))
+    }
+
+    /// Restores the dispositions. A held command would ignore Ctrl-C otherwise.
+    pub(super) fn restore(&self) {
+        for (signal, ignored) in self.0 {
+            let before = if ignored { libc::SIG_IGN } else { libc::SIG_DFL };
+            #[expect(unsafe_code, reason = "no safe crate sets a disposition between fork and exec")]
+            // SAFETY: neither disposition is a handler.
+            unsafe {
+                libc::signal(signal, before);
+            }
+        }
+    }
+}
+
+/// The signals meant for the command. They are caught before it starts, so that none ends this process and leaves the command
+/// and its cgroup behind.
+#[derive(Debug)]
+pub(crate) struct CaughtSignals {
+    runtime: Runtime,
+    interrupt: unix::Signal,
+    quit: unix::Signal,
+    terminate: unix::Signal,
+    hangup: unix::Signal,
+    user_1: unix::Signal,
+    user_2: unix::Signal,
+    before: Dispositions,
+}
+
+impl CaughtSignals {
+    /// Begins to catch the signals.
+    pub(crate) fn catch() -> io::Result<Self> {
+        let before = Dispositions::read();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let guard = runtime.enter();
+        let (interrupt, quit) = (signal(SignalKind::interrupt())?, signal(SignalKind::quit())?);
+        let (terminate, hangup) = (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?);
+        let (user_1, user_2) = (signal(SignalKind::user_defined1())?, signal(SignalKind::user_defined2())?);
+        drop(guard);
+        Ok(Self { runtime, interrupt, quit, terminate, hangup, user_1, user_2, before })
+    }
+
+    /// Returns the dispositions from before the signals were caught.
+    pub(crate) const fn before(&self) -> Dispositions {
+        self.before
+    }
+
+    /// Waits for the command. Signals to this process are forwarded to it, except for those that the terminal sends to both.
+    pub(crate) fn wait(self, child: &mut Child) -> io::Result<ExitStatus> {
+        let Self {
+            runtime, mut interrupt, mut quit, mut terminate, mut hangup, mut user_1, mut user_2, ..
+        } = self;
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let ended =
+            rustix::process::pidfd_open(pid.unwrap_or(Pid::INIT), rustix::process::PidfdFlags::NONBLOCK)?;
+        runtime.block_on(async {
+            let shares_terminal = io::stdin().is_terminal();
+            let waiter = tokio::task::spawn_blocking(move || wait_until_readable(&ended));
+            tokio::pin!(waiter);
+            loop {
+                let forwarded = tokio::select! {
+                    done = &mut waiter => {
+                        done.map_err(io::Error::other)??;
+                        return child.wait();
+                    }
+                    _ = interrupt.recv() => (!shares_terminal).then_some(Signal::INT),
+                    _ = quit.recv() => (!shares_terminal).then_some(Signal::QUIT),
+                    _ = terminate.recv() => Some(Signal::TERM),
+                    _ = hangup.recv() => Some(Signal::HUP),
+                    _ = user_1.recv() => Some(Signal::USR1),
+                    _ = user_2.recv() => Some(Signal::USR2),
+                };
+                if let (Some(signal), Some(pid)) = (forwarded, pid) {
+                    // The process may just have ended.
+                    kill_process(pid, signal).ok();
+                }
+            }
+        })
+    }
+}
+
+/// Waits until a pidfd is readable, which it is when its process has ended.
+fn wait_until_readable(ended: &rustix::fd::OwnedFd) -> io::Result<()> {
+    let mut items = [rustix::event::PollFd::new(ended, rustix::event::PollFlags::IN)];
+    loop {
+        match rustix::event::poll(&mut items, None) {
+            Ok(_) => return Ok(()),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}

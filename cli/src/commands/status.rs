@@ -1,0 +1,212 @@
+//! `polymeter status`: the status of this node's agent.
+
+use polymeter_agent::control::{Status, SubjectStatus, Verb};
+
+use crate::client::agent::{AgentOptions, ask_status};
+use crate::control_view::unavailable::{by_reason, named};
+use crate::failure::Failure;
+use crate::output::table::{head, table_within};
+use crate::output::{terminal, units};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct StatusArguments {
+    #[command(flatten)]
+    agent: AgentOptions,
+}
+
+impl StatusArguments {
+    pub(crate) const fn is_json(&self) -> bool {
+        self.agent.json
+    }
+}
+
+pub(crate) fn execute(arguments: &StatusArguments) -> Result<(), Failure> {
+    let status = ask_status(&arguments.agent.socket, &Verb::Status)?;
+    if arguments.is_json() {
+        return terminal::print_json(&status);
+    }
+    terminal::print(&text(&status, terminal::width_limit(&std::io::stdout())))
+}
+
+/// Lays out the status.
+fn text(status: &Status, limit: Option<usize>) -> String {
+    let mut text = summary(status);
+    text.push('\n');
+    text.push_str(&table_within(&source_rows(&status.subjects), limit));
+    let unavailable = unavailable_rows(&status.subjects);
+    if !unavailable.is_empty() {
+        text.push_str("\nnot available:\n");
+        text.push_str(&table_within(&unavailable, limit));
+    }
+    text
+}
+
+/// The lines about the agent as a whole.
+fn summary(status: &Status) -> String {
+    let counts = &status.counts;
+    let refused = match counts.refused {
+        0 => String::new(),
+        refused => format!(", {refused} refused by the collector"),
+    };
+    let spooled = match counts.spool_bytes {
+        0 => String::new(),
+        bytes => format!(", {} in the spool", units::bytes(bytes)),
+    };
+    let samples = format!(
+        "{} due, {} taken, {} late, {} missed, {} absent, {} dropped{refused}",
+        counts.due, counts.taken, counts.late, counts.missed, counts.absent, counts.dropped
+    );
+    let delivery = format!(
+        "{} frames sent, {} acknowledged, {} sent, {} waiting{spooled}",
+        counts.frames_sent,
+        counts.frames_acknowledged,
+        units::bytes(counts.bytes_sent),
+        units::bytes(counts.outbox_bytes)
+    );
+    let cost = format!(
+        "{} CPU time, {} memory",
+        units::duration(counts.cpu_ns),
+        units::bytes(counts.resident_bytes)
+    );
+    let lines = [
+        ("session", Some(status.session.to_string())),
+        ("collector", collector_text(status)),
+        ("samples", Some(samples)),
+        ("delivery", Some(delivery)),
+        ("jobs", untracked_jobs(status)),
+        ("cost", Some(cost)),
+    ];
+    lines.into_iter().filter_map(|(label, text)| Some(format!("{label:<11}{}\n", text?))).collect()
+}
+
+/// The state of the connection to the collector, and the data that waits for it.
+fn collector_text(status: &Status) -> Option<String> {
+    let collector = status.collector.as_ref()?;
+    let age = |us: i64| {
+        let age_us = u64::try_from(collector.now_us.saturating_sub(us)).unwrap_or(0);
+        units::duration(age_us.saturating_mul(1_000))
+    };
+    let state = if collector.connected { "connected" } else { "NOT connected" };
+    let since = collector.since_us.map_or_else(String::new, |us| format!(" for {}", age(us)));
+    let acknowledged = match collector.acknowledged_us {
+        None => "nothing acknowledged yet".to_owned(),
+        Some(us) => format!("last acknowledgement {} ago", age(us)),
+    };
+    let waiting = units::bytes(collector.backlog_bytes);
+    Some(format!("{}, {state}{since}, {acknowledged}, {waiting} waiting", collector.address))
+}
+
+/// The number of jobs that are not tracked, if there are any.
+fn untracked_jobs(status: &Status) -> Option<String> {
+    let counts = &status.counts;
+    (counts.jobs_left_out > 0).then(|| {
+        format!(
+            "{} tracked, {} NOT tracked: {} of {} file descriptors are open",
+            counts.jobs, counts.jobs_left_out, counts.descriptors, counts.descriptor_limit
+        )
+    })
+}
+
+/// Formats the target of sources: the node or a job.
+fn target_name(subject: &SubjectStatus) -> String {
+    subject.job.as_ref().map_or_else(|| "node".to_owned(), |job| format!("job {job}"))
+}
+
+/// A row for each source of the node and of each job.
+fn source_rows(subjects: &[SubjectStatus]) -> Vec<Vec<String>> {
+    let mut rows = vec![head([
+        "TARGET",
+        "SOURCE",
+        "DUE",
+        "TAKEN",
+        "LATE",
+        "MISSED",
+        "ABSENT",
+        "DROPPED",
+        "READ MEAN",
+        "READ MAX",
+    ])];
+    for subject in subjects {
+        let target = target_name(subject);
+        for source in &subject.sources {
+            let tally = &source.tally;
+            let counts = [tally.due, tally.taken, tally.late, tally.missed, tally.absent, tally.dropped]
+                .map(|count| count.to_string());
+            let costs = [source.read_mean_ns, source.read_most_ns].map(units::duration);
+            let names = [target.clone(), source.name.clone()];
+            rows.push(names.into_iter().chain(counts).chain(costs).collect());
+        }
+    }
+    rows
+}
+
+/// A row for each reason why metrics of a target are unavailable.
+fn unavailable_rows(subjects: &[SubjectStatus]) -> Vec<Vec<String>> {
+    let of_subject = |subject: &SubjectStatus| {
+        let target = target_name(subject);
+        let row =
+            |(reason, metrics): (&str, Vec<&str>)| vec![target.clone(), named(&metrics), reason.to_owned()];
+        by_reason(&subject.unavailable).into_iter().map(row).collect::<Vec<_>>()
+    };
+    subjects.iter().flat_map(of_subject).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::snapshot;
+
+    #[test]
+    fn a_status_is_laid_out_as_recorded() {
+        let tally = json!({"due": 1200, "taken": 1187, "late": 3, "missed": 10, "absent": 3, "dropped": 2});
+        let source = |name: &str| json!({"name": name, "tally": tally, "reads": 1187, "read_mean_ns": 2150, "read_most_ns": 90_400});
+        let no_file = "/sys/fs/cgroup/job_42/cpu.pressure: No such file or directory";
+        let status = json!({
+            "version": 1,
+            "session": "5f6a0c1e",
+            "counts": {
+                "due": 3600, "taken": 3561, "late": 9, "missed": 30, "absent": 9, "dropped": 6, "refused": 4,
+                "frames_sent": 120, "frames_acknowledged": 118, "bytes_sent": 54_840_524, "outbox_bytes": 2048,
+                "spool_bytes": 1_048_576, "cpu_ns": 250_000_000, "resident_bytes": 9_437_184,
+                "jobs": 1, "jobs_left_out": 2, "descriptors": 1000, "descriptor_limit": 1024,
+            },
+            "collector": {
+                "address": "tcp://head:7717", "connected": false, "since_us": 1_000_000,
+                "acknowledged_us": 500_000, "now_us": 61_000_000, "backlog_bytes": 1_050_624,
+            },
+            "subjects": [
+                {"job": null, "uid": null, "user": null, "started_us": null,
+                 "sources": [source("proc/stat")], "unavailable": []},
+                {"job": "42", "uid": 1000, "user": "zoe", "started_us": 1,
+                 "sources": [source("v2/cpu.stat"), source("v2/memory.stat")],
+                 "unavailable": [["cpu.pressure.some.total", no_file], ["cpu.pressure.full.total", no_file]]},
+            ],
+        });
+        let status: Status = serde_json::from_value(status).unwrap();
+        snapshot::check("status", &text(&status, None));
+        snapshot::check("status-80-columns", &text(&status, Some(80)));
+    }
+
+    #[test]
+    fn a_missing_file_is_reported_once_for_all_its_metrics() {
+        let subject = |job: Option<&str>| SubjectStatus {
+            job: job.map(str::to_owned),
+            uid: None,
+            user: None,
+            started_us: None,
+            cgroups: Vec::new(),
+            sources: Vec::new(),
+            unavailable: (0..80)
+                .map(|number| (format!("node.vm.m{number}"), "/proc/vmstat: No such file".to_owned()))
+                .collect(),
+        };
+        let rows = unavailable_rows(&[subject(None), subject(Some("7"))]);
+        let row = |name: &str| {
+            [name, "node.vm.m0, node.vm.m1, node.vm.m2 and 77 more", "/proc/vmstat: No such file"]
+                .map(str::to_owned)
+        };
+        assert_eq!(rows, [row("node").to_vec(), row("job 7").to_vec()]);
+    }
+}

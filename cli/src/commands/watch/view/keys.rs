@@ -1,0 +1,62 @@
+//! The meaning of keys. Pure.
+
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+/// The action of a key while rows are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum KeyAction {
+    Quit,
+    Help,
+    Filter,
+    ClearFilter,
+    Up,
+    Down,
+    PageUp,
+    PageDown,
+    First,
+    Last,
+    ShorterPeriod,
+    LongerPeriod,
+    Reset,
+}
+
+/// The actions by key.
+const KEYS: [(KeyCode, KeyAction); 19] = [
+    (KeyCode::Char('q'), KeyAction::Quit),
+    (KeyCode::Char('?'), KeyAction::Help),
+    (KeyCode::Char('h'), KeyAction::Help),
+    (KeyCode::Char('/'), KeyAction::Filter),
+    (KeyCode::Esc, KeyAction::ClearFilter),
+    (KeyCode::Up, KeyAction::Up),
+    (KeyCode::Char('k'), KeyAction::Up),
+    (KeyCode::Down, KeyAction::Down),
+    (KeyCode::Char('j'), KeyAction::Down),
+    (KeyCode::PageUp, KeyAction::PageUp),
+    (KeyCode::PageDown, KeyAction::PageDown),
+    (KeyCode::Home, KeyAction::First),
+    (KeyCode::End, KeyAction::Last),
+    (KeyCode::Char('+'), KeyAction::ShorterPeriod),
+    // On many keyboards the same key without shift.
+    (KeyCode::Char('='), KeyAction::ShorterPeriod),
+    (KeyCode::Char('-'), KeyAction::LongerPeriod),
+    (KeyCode::Char('_'), KeyAction::LongerPeriod),
+    (KeyCode::Char('r'), KeyAction::Reset),
+    (KeyCode::Char('Q'), KeyAction::Quit),
+];
+
+impl KeyAction {
+    /// Returns the action of a key, if it has one.
+    pub(super) fn of(code: KeyCode) -> Option<Self> {
+        KEYS.iter().find(|(of, _)| *of == code).map(|(_, action)| *action)
+    }
+}
+
+/// Whether a key is pressed and not released. Some terminals report both.
+pub(super) fn is_press(key: KeyEvent) -> bool {
+    key.kind != KeyEventKind::Release
+}
+
+/// Returns the key that is pressed together with Ctrl.
+pub(super) fn with_control(key: KeyEvent) -> Option<KeyCode> {
+    key.modifiers.contains(KeyModifiers::CONTROL).then_some(key.code)
+}

@@ -1,0 +1,210 @@
+//! The state of the live view, which the agent's answers change.
+
+use std::collections::BTreeMap;
+
+use polymeter_agent::control::{Answer, PlanLine, Verb};
+use polymeter_proto::ledger::Tally;
+use polymeter_proto::name::Selector;
+
+use super::recent_series::{RecentSeries, WINDOW_US};
+use crate::output::printable::printable;
+
+/// The maximum number of series in the view. Selectors choose among more.
+const SERIES_MAX: usize = 4096;
+
+/// A metric and its labels, `key=value,...`.
+pub(super) type SeriesKey = (String, String);
+
+/// An action that the view requests.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::commands::watch) enum ViewAction {
+    /// No action.
+    None,
+    /// Quit.
+    Quit,
+    /// Stop the process until it is continued.
+    Suspend,
+    /// Send a request to the agent, and pass the answer to the view.
+    Ask(Box<Verb>),
+}
+
+/// The meaning of keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    Rows,
+    Filter,
+    Help,
+}
+
+/// The progress of sampling.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Progress {
+    pub(super) seconds: f64,
+    pub(super) tally: Tally,
+    pub(super) cpu_percent: f64,
+}
+
+/// The live view.
+#[derive(Debug)]
+pub(in crate::commands::watch) struct View {
+    pub(super) job: Option<String>,
+    selectors: Vec<Selector>,
+    series: BTreeMap<SeriesKey, RecentSeries>,
+    pub(super) plan: BTreeMap<String, PlanLine>,
+    pub(super) progress: Option<Progress>,
+    /// The number of samples that arrived faster than they were read.
+    pub(super) not_shown: u64,
+    selected: Option<SeriesKey>,
+    pub(super) filter: String,
+    pub(super) mode: Mode,
+    pub(super) message: String,
+    /// The request that has no answer yet.
+    pub(super) pending: Option<Verb>,
+    pub(super) has_ended: bool,
+    pub(super) now_us: i64,
+}
+
+/// A row: a series, or a metric of the plan without samples.
+#[derive(Debug)]
+pub(super) struct Row<'a> {
+    pub(super) key: SeriesKey,
+    pub(super) series: Option<&'a RecentSeries>,
+    pub(super) plan: Option<&'a PlanLine>,
+}
+
+impl Row<'_> {
+    /// The period of its metric.
+    pub(super) fn period(&self) -> Option<&str> {
+        let planned = self.plan.map(|line| line.period.as_str());
+        planned.or_else(|| self.series.and_then(|series| series.period.as_deref()))
+    }
+}
+
+impl View {
+    /// An empty view of a job, or of the node.
+    pub(in crate::commands::watch) fn new(job: Option<String>, selectors: Vec<Selector>) -> Self {
+        Self {
+            job,
+            selectors,
+            series: BTreeMap::new(),
+            plan: BTreeMap::new(),
+            progress: None,
+            not_shown: 0,
+            selected: None,
+            filter: String::new(),
+            mode: Mode::Rows,
+            message: String::new(),
+            pending: None,
+            has_ended: false,
+            now_us: 0,
+        }
+    }
+
+    /// Whether the job has ended, so that no more samples arrive.
+    pub(in crate::commands::watch) const fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// Sets the time, in microseconds since the epoch. It stops at the end of the job.
+    pub(in crate::commands::watch) const fn tick(&mut self, now_us: i64) {
+        if !self.has_ended {
+            self.now_us = now_us;
+        }
+    }
+
+    /// Processes an answer on the watch stream.
+    pub(in crate::commands::watch) fn handle_answer(&mut self, answer: Answer) {
+        match answer {
+            Answer::Samples { metric, labels, unit, kind, period, times_us, values } => {
+                let labels: Vec<_> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+                let key = (metric, labels.join(","));
+                if self.series.len() >= SERIES_MAX && !self.series.contains_key(&key) {
+                    return;
+                }
+                let new = || RecentSeries::new(unit.unwrap_or_default(), kind == "counter");
+                let series = self.series.entry(key).or_insert_with(new);
+                series.period = period;
+                for (time_us, value) in times_us.into_iter().zip(values) {
+                    if let Some(value) = value {
+                        series.add(time_us, value);
+                    }
+                }
+            }
+            Answer::Plan { plan, .. } => {
+                let is_selected = |line: &PlanLine| {
+                    self.selectors.is_empty()
+                        || self.selectors.iter().any(|selector| selector.matches(&line.metric))
+                };
+                let lines = plan.into_iter().filter(is_selected);
+                self.plan = lines.map(|line| (line.metric.clone(), line)).collect();
+                self.remove_old_series();
+            }
+            Answer::Progress { seconds, tally, cpu_percent } => {
+                self.progress = Some(Progress { seconds, tally, cpu_percent });
+                self.remove_old_series();
+            }
+            Answer::Lagged { samples } => self.not_shown += samples,
+            Answer::Ended {} => {
+                self.has_ended = true;
+                "the job has ended".clone_into(&mut self.message);
+            }
+            // Not sent on a watch stream by an agent of this version.
+            Answer::Status(_)
+            | Answer::Registered { .. }
+            | Answer::Started { .. }
+            | Answer::Granted { .. }
+            | Answer::Metrics { .. }
+            | Answer::Reset { .. }
+            | Answer::Done {}
+            | Answer::Refused(_) => {}
+        }
+    }
+
+    /// Removes series whose chart is empty and whose metric is no longer sampled.
+    fn remove_old_series(&mut self) {
+        let begin_us = self.now_us - WINDOW_US;
+        let plan = &self.plan;
+        self.series.retain(|(metric, _), series| {
+            plan.contains_key(metric) || series.last_us().is_none_or(|last_us| last_us > begin_us)
+        });
+    }
+
+    /// Selects another row: `to` maps the index of the selected row to the new index.
+    pub(super) fn select(&mut self, to: impl FnOnce(usize) -> usize) {
+        let rows = self.rows();
+        let at = to(self.position(&rows).unwrap_or(0)).min(rows.len().saturating_sub(1));
+        self.selected = rows.get(at).map(|row| row.key.clone());
+    }
+
+    /// Returns the index of the selected row; the first if it no longer exists.
+    pub(super) fn position(&self, rows: &[Row<'_>]) -> Option<usize> {
+        let selected = self.selected.as_ref();
+        let found = rows.iter().position(|row| Some(&row.key) == selected);
+        found.or_else(|| (!rows.is_empty()).then_some(0))
+    }
+
+    /// Returns the rows that match the filter, by metric and labels.
+    pub(super) fn rows(&self) -> Vec<Row<'_>> {
+        let of_series = self.series.iter().map(|(key, series)| Row {
+            key: key.clone(),
+            series: Some(series),
+            plan: self.plan.get(&key.0),
+        });
+        let has_no_samples = |metric: &str| !self.series.keys().any(|(known, _)| known == metric);
+        let without_samples = self
+            .plan
+            .values()
+            .filter(|line| has_no_samples(&line.metric))
+            .map(|line| Row { key: (line.metric.clone(), String::new()), series: None, plan: Some(line) });
+        let rows = of_series.chain(without_samples).filter(|row| name(&row.key).contains(&self.filter));
+        let mut rows: Vec<Row<'_>> = rows.collect();
+        rows.sort_by(|one, other| one.key.cmp(&other.key));
+        rows
+    }
+}
+
+/// Formats a metric and its labels.
+pub(super) fn name((metric, labels): &SeriesKey) -> String {
+    let name = if labels.is_empty() { metric.clone() } else { format!("{metric}{{{labels}}}") };
+    printable(&name).into_owned()
+}

@@ -1,0 +1,5 @@
+//! Answers to control requests as text.
+
+pub(crate) mod nodes;
+pub(crate) mod plan;
+pub(crate) mod unavailable;

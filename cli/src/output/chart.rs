@@ -1,0 +1,64 @@
+//! Charts that take one line of a terminal. Pure.
+
+use super::units;
+
+/// Bars by height.
+const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// Draws points over time into `width` columns. A column shows the mean of its points, or a blank if it has none.
+pub(crate) fn sparkline(points: &[(i64, f64)], width: usize) -> String {
+    let (Some((begin, _)), Some((end, _))) = (points.first(), points.last()) else { return String::new() };
+    let length = units::seconds_between(*begin, *end);
+    let mut columns = vec![(0.0_f64, 0_u32); width];
+    for (time, value) in points {
+        let fraction = if length > 0.0 { units::seconds_between(*begin, *time) / length } else { 0.0 };
+        if let Some((sum, count)) = columns.get_mut(column(fraction, width)) {
+            *sum += value;
+            *count += 1;
+        }
+    }
+    let means: Vec<Option<f64>> =
+        columns.into_iter().map(|(sum, count)| (count > 0).then(|| sum / f64::from(count))).collect();
+    bars(&means)
+}
+
+/// Draws a bar for each value, and a blank for each absent one.
+pub(crate) fn bars(means: &[Option<f64>]) -> String {
+    let max = means.iter().flatten().copied().fold(f64::NEG_INFINITY, f64::max);
+    let min = means.iter().flatten().copied().fold(f64::INFINITY, f64::min);
+    // A base above zero would exaggerate noise.
+    let base = min.min(0.0);
+    let bar = |mean: Option<f64>| match mean {
+        None => ' ',
+        Some(_) if max <= base => BARS.first().copied().unwrap_or(' '),
+        Some(mean) => BARS.get(column((mean - base) / (max - base), BARS.len())).copied().unwrap_or(' '),
+    };
+    means.iter().copied().map(bar).collect()
+}
+
+/// Returns the column into which a fraction of the width, from 0 to 1, falls.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "clamped to the few columns of a terminal"
+)]
+fn column(fraction: f64, columns: usize) -> usize {
+    ((fraction.clamp(0.0, 1.0) * columns as f64) as usize).min(columns.saturating_sub(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chart_shows_shape_and_gaps() {
+        let points: Vec<(i64, f64)> =
+            (0..8).map(|second: i32| (i64::from(second) * 1_000_000_000, f64::from(second))).collect();
+        assert_eq!(sparkline(&points, 8), "▁▂▃▄▅▆▇█");
+        assert_eq!(sparkline(&[(0, 5.0), (9, 5.0)], 4), "█  █");
+        assert_eq!(sparkline(&[(0, 0.0), (9, 0.0)], 2), "▁▁");
+        assert_eq!(sparkline(&[], 10), "");
+        assert_eq!(sparkline(&[(3, 1.0)], 3), "█  ");
+    }
+}

@@ -1,0 +1,162 @@
+//! Numbers with units, in the form in which they are displayed. Pure.
+
+/// Formats bytes with a binary prefix: `52.3 MiB`.
+pub(crate) fn bytes(bytes: u64) -> String {
+    bytes_f64(to_f64(bytes))
+}
+
+fn bytes_f64(bytes: f64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let mut value = bytes;
+    let mut units = units.iter();
+    let mut unit = units.next();
+    while value.abs() >= 1024.0
+        && let Some(next) = units.next()
+    {
+        value /= 1024.0;
+        unit = Some(next);
+    }
+    format!("{} {}", three_digits(value), unit.copied().unwrap_or("B"))
+}
+
+/// Formats a duration with a fitting unit: `12.3 ms`.
+pub(crate) fn duration(ns: u64) -> String {
+    seconds_f64(to_f64(ns) / 1e9)
+}
+
+/// Formats a measured duration with a fitting unit.
+pub(crate) fn duration_f64(ns: f64) -> String {
+    seconds_f64(ns / 1e9)
+}
+
+fn seconds_f64(seconds: f64) -> String {
+    let magnitude = seconds.abs();
+    match magnitude {
+        0.0 => "0 s".to_owned(),
+        _ if magnitude < 1e-6 => format!("{} ns", three_digits(seconds * 1e9)),
+        _ if magnitude < 1e-3 => format!("{} µs", three_digits(seconds * 1e6)),
+        _ if magnitude < 1.0 => format!("{} ms", three_digits(seconds * 1e3)),
+        _ => format!("{} s", three_digits(seconds)),
+    }
+}
+
+/// Formats a number with three significant digits, and a decimal prefix from 10,000 on.
+pub(crate) fn number(value: f64) -> String {
+    match value.abs() {
+        magnitude if magnitude >= 1e12 => format!("{}T", three_digits(value / 1e12)),
+        magnitude if magnitude >= 1e9 => format!("{}G", three_digits(value / 1e9)),
+        magnitude if magnitude >= 1e6 => format!("{}M", three_digits(value / 1e6)),
+        magnitude if magnitude >= 1e4 => format!("{}k", three_digits(value / 1e3)),
+        _ => three_digits(value),
+    }
+}
+
+fn three_digits(value: f64) -> String {
+    let digits = match value.abs() {
+        magnitude if magnitude >= 99.95 || magnitude == magnitude.trunc() => 0,
+        magnitude if magnitude >= 9.995 => 1,
+        magnitude if magnitude >= 0.9995 => 2,
+        _ => 3,
+    };
+    format!("{value:.digits$}")
+}
+
+/// Formats a value of a metric with this unit.
+pub(crate) fn value(unit: &str, value: f64) -> String {
+    match unit {
+        "bytes" => bytes_f64(value),
+        "nanoseconds" => seconds_f64(value / 1e9),
+        "percent" => format!("{} %", three_digits(value)),
+        _ => number(value),
+    }
+}
+
+/// Returns the unit of a counter's rate, and the factor from the increase per second to it. CPU time per second is `cores`.
+pub(crate) fn rate_unit(metric: &str, unit: &str) -> (&'static str, f64) {
+    match unit {
+        "bytes" => ("bytes/s", 1.0),
+        "nanoseconds" if is_cpu_time(metric) => ("cores", 1e-9),
+        "nanoseconds" => ("s/s", 1e-9),
+        _ => ("1/s", 1.0),
+    }
+}
+
+/// Formats a rate that is in a unit of [`rate_unit`].
+pub(crate) fn rate_in(rate_unit: &str, value: f64) -> String {
+    match rate_unit {
+        "bytes/s" => format!("{}/s", bytes_f64(value)),
+        "1/s" => format!("{}/s", number(value)),
+        unit => format!("{} {unit}", three_digits(value)),
+    }
+}
+
+/// Formats the increase per second of a counter as a rate.
+pub(crate) fn rate(metric: &str, unit: &str, per_second: f64) -> String {
+    let (rate_unit, factor) = rate_unit(metric, unit);
+    rate_in(rate_unit, per_second * factor)
+}
+
+/// Whether a counter of nanoseconds is CPU time, so that its rate is a number of cores.
+pub(crate) fn is_cpu_time(metric: &str) -> bool {
+    let of_cpu = metric.starts_with("cpu.") || metric.contains(".cpu.") || metric.ends_with("_clock");
+    of_cpu && !metric.contains("pressure") && !metric.contains("throttled")
+}
+
+/// Converts to the nearest double.
+#[expect(clippy::cast_precision_loss, reason = "these numbers are rounded to three digits")]
+pub(crate) const fn to_f64(value: u64) -> f64 {
+    value as f64
+}
+
+/// Returns the difference of two times, in seconds.
+#[expect(clippy::cast_precision_loss, reason = "a difference of times has far less than 53 bits")]
+pub(crate) const fn seconds_between(from_ns: i64, to_ns: i64) -> f64 {
+    to_ns.saturating_sub(from_ns) as f64 / 1e9
+}
+
+/// Formats the approximate time until `until_us`. Both times are in microseconds since the epoch.
+pub(crate) fn remaining(now_us: i64, until_us: i64) -> String {
+    let rounded = |value: i64, unit: i64| value.saturating_add(unit / 2) / unit;
+    match rounded(until_us.saturating_sub(now_us).max(0), 1_000_000) {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7200 => format!("{} min", rounded(seconds, 60)),
+        seconds => format!("{} h", rounded(seconds, 3600)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_significant_digits() {
+        assert_eq!(bytes(0), "0 B");
+        assert_eq!(bytes(54_840_524), "52.3 MiB");
+        assert_eq!(bytes(1024), "1 KiB");
+        assert_eq!(duration(12_345_678), "12.3 ms");
+        assert_eq!(duration(1_003_000_000), "1.00 s");
+        assert_eq!(duration(850), "850 ns");
+        assert_eq!(number(1234.0), "1234");
+        assert_eq!(number(12_345.0), "12.3k");
+        assert_eq!(number(0.25), "0.250");
+    }
+
+    #[test]
+    fn a_rate_has_its_own_unit_not_its_counters() {
+        assert_eq!(rate_unit("cpu.usage", "nanoseconds").0, "cores");
+        assert_eq!(rate_unit("cpu.pressure.some.total", "nanoseconds").0, "s/s");
+        assert_eq!(rate_unit("io.read.bytes", "bytes").0, "bytes/s");
+        assert_eq!(rate_unit("perf.page_faults", "count").0, "1/s");
+        assert_eq!(rate("cpu.usage", "nanoseconds", 1.5e9), "1.50 cores");
+        assert_eq!(rate("perf.page_faults", "count", 25_000.0), "25k/s");
+    }
+
+    #[test]
+    fn remaining_time_is_rounded_and_never_negative() {
+        let remaining = |seconds: i64| remaining(5_000_000, 5_000_000 + seconds * 1_000_000);
+        assert_eq!(
+            [-7, 0, 119, 120, 7199, 7200].map(remaining),
+            ["0 s", "0 s", "119 s", "2 min", "120 min", "2 h"]
+        );
+    }
+}

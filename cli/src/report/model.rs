@@ -1,0 +1,294 @@
+//! The contents of a report, as they are written as JSON.
+
+use polymeter_proto::ledger::Tally;
+use serde::Serialize;
+
+use crate::output::units;
+
+/// The report of a job.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub(crate) job: String,
+    pub(crate) nodes: Vec<String>,
+    pub(crate) owner: Option<String>,
+    /// Seconds from the start to the end, or to the last sample of a running job.
+    pub(crate) wall_s: f64,
+    pub(crate) ended: bool,
+    /// The nodes whose agent was lost, so that the end of the job there is unknown.
+    pub(crate) lost_nodes: Vec<String>,
+    #[serde(flatten)]
+    pub(crate) outcome: Outcome,
+    pub(crate) used: Usage,
+    pub(crate) series: Vec<SeriesReport>,
+    pub(crate) ledger: Tally,
+    /// Samples taken and lost with frames that the agent dropped.
+    pub(crate) skipped: u64,
+    /// Samples taken and rejected by the collector.
+    pub(crate) rejected: u64,
+    /// Samples taken and quarantined because of their times.
+    pub(crate) quarantined: u64,
+    /// Samples taken whose fate is unknown.
+    pub(crate) unknown: u64,
+    /// The ledger by node and source.
+    pub(crate) sources: Vec<SourceReport>,
+    pub(crate) stored: u64,
+    pub(crate) losses: Vec<LossReport>,
+    pub(crate) phases: Vec<Phase>,
+    pub(crate) marks: Vec<MarkedInstant>,
+    pub(crate) plan_changes: Vec<PlanChange>,
+    /// The refused requests of the submission.
+    pub(crate) refused_requests: Vec<RefusedRequest>,
+    pub(crate) measuring: Option<MeasuringCost>,
+    /// Remarks on how the numbers came about.
+    pub(crate) notes: Vec<String>,
+}
+
+/// The final state of a job, as far as the scheduler reported it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Outcome {
+    pub(crate) state: Option<String>,
+    pub(crate) exit_code: Option<i64>,
+    pub(crate) exit_signal: Option<i64>,
+}
+
+/// The fate of the samples of one source.
+#[derive(Debug, Serialize)]
+pub(crate) struct SourceReport {
+    pub(crate) node: String,
+    pub(crate) source: String,
+    #[serde(flatten)]
+    pub(crate) tally: Tally,
+    pub(crate) skipped: u64,
+    pub(crate) rejected: u64,
+    pub(crate) quarantined: u64,
+    pub(crate) stored: u64,
+    pub(crate) unknown: u64,
+}
+
+/// Samples that never reached the store.
+#[derive(Debug, Serialize)]
+pub(crate) struct LossReport {
+    pub(crate) node: String,
+    pub(crate) source: Option<String>,
+    /// The number of samples; 0 for the reason `unknown`: the number that a lost agent had taken is not known.
+    pub(crate) samples: u64,
+    pub(crate) reason: String,
+    /// The time of the oldest of them, in seconds since the start of the job.
+    pub(crate) first_s: f64,
+    /// The time of the newest of them, in seconds since the start of the job.
+    pub(crate) last_s: f64,
+}
+
+impl LossReport {
+    /// Whether it is an interval for which nothing is known.
+    pub(crate) fn is_gap(&self) -> bool {
+        self.reason == "unknown"
+    }
+}
+
+/// The resource usage of a job. What was not sampled is absent.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Usage {
+    pub(crate) cpu_s: Option<f64>,
+    pub(crate) user_s: Option<f64>,
+    pub(crate) system_s: Option<f64>,
+    pub(crate) peak_memory_bytes: Option<f64>,
+    pub(crate) read_bytes: Option<f64>,
+    pub(crate) written_bytes: Option<f64>,
+    pub(crate) page_faults: Option<f64>,
+    pub(crate) page_faults_major: Option<f64>,
+    pub(crate) context_switches: Option<f64>,
+    pub(crate) cpu_migrations: Option<f64>,
+}
+
+/// The exact totals of a command and of the processes it waited for, which the kernel reports at its end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KernelTotals {
+    pub(crate) user_s: f64,
+    pub(crate) system_s: f64,
+    pub(crate) peak_memory_bytes: f64,
+    pub(crate) page_faults: f64,
+    pub(crate) page_faults_major: f64,
+    pub(crate) context_switches: f64,
+}
+
+/// The cost of the measurement itself.
+#[derive(Debug, Serialize)]
+pub(crate) struct MeasuringCost {
+    pub(crate) cpu_s: f64,
+    /// Percent of one core over the job's wall time.
+    pub(crate) core_percent: f64,
+}
+
+/// The summary of one series.
+#[derive(Debug, Serialize)]
+pub(crate) struct SeriesReport {
+    pub(crate) metric: String,
+    pub(crate) labels: String,
+    pub(crate) node: String,
+    pub(crate) unit: String,
+    pub(crate) kind: String,
+    /// The unit of `min`, `mean` and `max` of a counter; none for a gauge, where it is `unit`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rate_unit: Option<&'static str>,
+    /// The minimum length of the windows of a counter's rates, in seconds; none if each lies between two samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) window_s: Option<f64>,
+    /// Whether a rate exceeds the capacity of the node's CPUs even over the whole time, and was lowered to it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_clamped: bool,
+    pub(crate) samples: u64,
+    /// The last period in force.
+    pub(crate) period: Option<String>,
+    /// The minimum of the values of a gauge, or of the rates of a counter in `rate_unit`.
+    pub(crate) min: Option<f64>,
+    pub(crate) mean: Option<f64>,
+    pub(crate) max: Option<f64>,
+    /// The total increase of a counter.
+    pub(crate) growth: Option<f64>,
+    /// Whether it belongs to a step or a task, whose values are contained in the job's own.
+    #[serde(skip)]
+    pub(crate) is_of_step: bool,
+    /// The values of a gauge, or the rates of a counter, by time in nanoseconds.
+    #[serde(skip)]
+    pub(crate) points: Vec<(i64, f64)>,
+}
+
+impl SeriesReport {
+    /// The metric with its labels; with the node in front if the job has several.
+    pub(crate) fn name(&self, has_several_nodes: bool) -> String {
+        let labels = if self.labels.is_empty() { String::new() } else { format!("{{{}}}", self.labels) };
+        let node = if has_several_nodes { format!("{} ", self.node) } else { String::new() };
+        format!("{node}{}{labels}", self.metric)
+    }
+
+    /// Formats one of its points.
+    pub(crate) fn point_text(&self, value: Option<f64>) -> String {
+        match (value, self.rate_unit) {
+            (None, _) => "-".to_owned(),
+            (Some(value), Some(rate_unit)) => units::rate_in(rate_unit, value),
+            (Some(value), None) => units::value(&self.unit, value),
+        }
+    }
+
+    /// Whether its value changed, or it has too few samples to know.
+    pub(crate) fn has_changed(&self) -> bool {
+        match self.growth {
+            Some(growth) => growth != 0.0,
+            None => self.min != self.max || self.samples <= 2,
+        }
+    }
+}
+
+/// A phase that a user marked.
+#[derive(Debug, PartialEq, Serialize)]
+pub(crate) struct Phase {
+    pub(crate) name: String,
+    pub(crate) node: String,
+    /// Seconds after the start of the job; none if only the end was marked.
+    pub(crate) begin_s: Option<f64>,
+    /// Seconds after the start of the job; none if only the begin was marked.
+    pub(crate) end_s: Option<f64>,
+    pub(crate) actor: Option<String>,
+}
+
+/// An instant that a user marked.
+#[derive(Debug, PartialEq, Serialize)]
+pub(crate) struct MarkedInstant {
+    pub(crate) name: String,
+    pub(crate) node: String,
+    /// Seconds after the start of the job.
+    pub(crate) at_s: f64,
+    pub(crate) actor: Option<String>,
+}
+
+/// A change of a metric's period.
+#[derive(Debug, PartialEq, Serialize)]
+pub(crate) struct PlanChange {
+    /// Seconds after the start of the job.
+    pub(crate) at_s: f64,
+    pub(crate) node: String,
+    pub(crate) metric: String,
+    /// The previous period; none if the metric was not sampled.
+    pub(crate) old: Option<String>,
+    /// The new period; none if the metric is no longer sampled.
+    pub(crate) new: Option<String>,
+    /// The layer of the plan, or the event: `baseline`, `registration`, `lease`, `lease_end`, ...
+    pub(crate) cause: String,
+    pub(crate) actor: Option<String>,
+    /// The end of a lease, in seconds after the start of the job.
+    pub(crate) until_s: Option<f64>,
+}
+
+/// A request of the submission that was refused.
+#[derive(Debug, PartialEq, Serialize)]
+pub(crate) struct RefusedRequest {
+    /// Seconds after the start of the job.
+    pub(crate) at_s: f64,
+    pub(crate) node: String,
+    /// The selector, or the whole request as it was written if it cannot be parsed.
+    pub(crate) request: String,
+    /// The requested period.
+    pub(crate) period: Option<String>,
+    pub(crate) actor: Option<String>,
+    pub(crate) reason: String,
+}
+
+impl Report {
+    /// Adds the exact totals of a command. With a cgroup they fill only what was not sampled, since they omit processes that
+    /// were not waited for. Without one they replace what its processes showed while they ran. If they exceed what the
+    /// cgroup counted, the command has left it.
+    pub(crate) fn add_kernel_totals(&mut self, totals: &KernelTotals, has_cgroup: bool) {
+        let total_s = totals.user_s + totals.system_s;
+        let has_left = has_cgroup && self.used.cpu_s.is_some_and(|counted_s| exceeds(total_s, counted_s));
+        let used = &mut self.used;
+        let put = |value: &mut Option<f64>, total: f64| {
+            if !has_cgroup || value.is_none() || (has_left && *value < Some(total)) {
+                *value = Some(total);
+            }
+        };
+        put(&mut used.user_s, totals.user_s);
+        put(&mut used.system_s, totals.system_s);
+        put(&mut used.cpu_s, total_s);
+        let peak = totals.peak_memory_bytes.max(used.peak_memory_bytes.unwrap_or(0.0));
+        put(&mut used.peak_memory_bytes, peak);
+        put(&mut used.page_faults, totals.page_faults);
+        put(&mut used.page_faults_major, totals.page_faults_major);
+        put(&mut used.context_switches, totals.context_switches);
+        if !has_cgroup {
+            // Counted in user mode only, where no migration happens.
+            used.cpu_migrations = None;
+        }
+        if has_left {
+            self.notes.push(
+                "the command left its cgroup: the totals above are those of getrusage(2); the series and the other totals cover only the processes in the cgroup"
+                    .to_owned(),
+            );
+        }
+    }
+
+    /// Adds the CPU time that the measurement used.
+    pub(crate) fn add_measuring_cost(&mut self, cpu_s: f64) {
+        let core_percent = if self.wall_s > 0.0 { 100.0 * cpu_s / self.wall_s } else { 0.0 };
+        self.measuring = Some(MeasuringCost { cpu_s, core_percent });
+    }
+}
+
+/// Whether the kernel's total of CPU time exceeds that of the cgroup by more than rounding and the time before the command
+/// entered the cgroup.
+fn exceeds(total_s: f64, counted_s: f64) -> bool {
+    const ROUNDING: f64 = 1.05;
+    const BEFORE_ENTRY_S: f64 = 0.05;
+    total_s > counted_s * ROUNDING + BEFORE_ENTRY_S
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_clearly_more_cpu_time_means_that_the_cgroup_was_left() {
+        assert!(exceeds(1.2, 1.0) && exceeds(0.1, 0.0));
+        assert!(!exceeds(1.04, 1.0) && !exceeds(0.04, 0.0));
+    }
+}

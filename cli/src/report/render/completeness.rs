@@ -1,0 +1,109 @@
+//! The completeness of a job's samples as text: the ledger, losses and the cost of the measurement.
+
+use crate::output::printable::{printable, printable_name};
+use crate::output::table::{LABEL, head, indented_table_within, paragraph};
+use crate::output::units;
+use crate::report::model::{LossReport, Report, SourceReport};
+
+pub(super) fn text(report: &Report, limit: Option<usize>) -> String {
+    let mut text = paragraph("samples", &samples(report), limit);
+    for loss in &report.losses {
+        let (label, description) = loss_text(loss);
+        text.push_str(&paragraph(label, &description, limit));
+    }
+    if let Some(measuring) = &report.measuring {
+        text.push_str(&format!(
+            "  {:<LABEL$}{:.3} s CPU time, {:.2} % of one core\n",
+            "measuring cost", measuring.cpu_s, measuring.core_percent
+        ));
+    }
+    text
+}
+
+/// The sums of the ledger.
+fn samples(report: &Report) -> String {
+    let ledger = &report.ledger;
+    // Absent values, such as a limit that is not set, could not be taken.
+    let available = ledger.due.saturating_sub(ledger.absent);
+    let percent =
+        if available > 0 { 100.0 * units::to_f64(ledger.taken) / units::to_f64(available) } else { 100.0 };
+    let others = [
+        (report.skipped, "skipped"),
+        (report.rejected, "rejected"),
+        (report.quarantined, "quarantined"),
+        (report.unknown, "with unknown fate"),
+    ];
+    let not_stored = ledger.dropped + others.iter().map(|(samples, _)| samples).sum::<u64>();
+    let others: String = others
+        .iter()
+        .filter(|(samples, _)| *samples > 0)
+        .map(|(samples, fate)| format!(", {samples} {fate}"))
+        .collect();
+    let deleted = match ledger.taken.saturating_sub(not_stored).saturating_sub(report.stored) {
+        0 => String::new(),
+        deleted => format!(", {deleted} deleted since"),
+    };
+    let total = if report.losses.iter().any(LossReport::is_gap) { "those known" } else { "those available" };
+    format!(
+        "{} due, {} taken ({percent:.2} % of {total}), {} late, {} missed, {} absent, {} dropped{others}; {} stored{deleted}",
+        ledger.due, ledger.taken, ledger.late, ledger.missed, ledger.absent, ledger.dropped, report.stored,
+    )
+}
+
+/// Describes a loss, with its label.
+fn loss_text(loss: &LossReport) -> (&'static str, String) {
+    let LossReport { node, source, samples, reason, first_s, last_s } = loss;
+    let (node, reason) = (printable_name(node), printable(reason));
+    let interval = format!("from {first_s:.3} s to {last_s:.3} s");
+    if loss.is_gap() {
+        return ("unknown", format!("{:.3} s on {node}, {interval}: the agent was lost", last_s - first_s));
+    }
+    let source = source.as_deref().map_or_else(|| "unknown sources".into(), printable);
+    ("lost", format!("{samples} samples of {source} on {node}, {interval}: {reason}"))
+}
+
+/// The ledger by source.
+pub(super) fn sources(report: &Report, limit: Option<usize>) -> String {
+    let row = |source: &SourceReport| {
+        let tally = &source.tally;
+        let of_agent = [tally.due, tally.taken, tally.late, tally.missed, tally.absent, tally.dropped];
+        let of_store = [source.skipped, source.rejected, source.quarantined, source.stored, source.unknown];
+        let counts = of_agent.iter().chain(&of_store).map(u64::to_string);
+        [source.source.clone(), source.node.clone()].into_iter().chain(counts).collect()
+    };
+    let head = head([
+        "source",
+        "node",
+        "due",
+        "taken",
+        "late",
+        "missed",
+        "absent",
+        "dropped",
+        "skipped",
+        "rejected",
+        "quarantined",
+        "stored",
+        "unknown",
+    ]);
+    let mut rows: Vec<Vec<String>> = std::iter::once(head).chain(report.sources.iter().map(row)).collect();
+    if limit.is_some() {
+        remove_zero_columns(&mut rows);
+    }
+    indented_table_within(&rows, limit)
+}
+
+/// Removes the columns of fates that no sample had, so that the others fit a terminal.
+fn remove_zero_columns(rows: &mut [Vec<String>]) {
+    const ALWAYS: [&str; 5] = ["source", "node", "due", "taken", "stored"];
+    let is_kept = |(column, name): (usize, &String)| {
+        let is_zero = |row: &Vec<String>| row.get(column).is_none_or(|cell| cell == "0");
+        ALWAYS.contains(&name.as_str()) || !rows.iter().skip(1).all(is_zero)
+    };
+    let Some(head) = rows.first() else { return };
+    let kept: Vec<bool> = head.iter().enumerate().map(is_kept).collect();
+    for row in rows {
+        let mut kept = kept.iter();
+        row.retain(|_| kept.next() == Some(&true));
+    }
+}

@@ -1,0 +1,162 @@
+//! The events of a job as tables: marks, changes of the plan and refused requests.
+
+use super::detail::Detail;
+use crate::output::table::{head, indented_table_within};
+use crate::report::model::{MarkedInstant, Phase, PlanChange, RefusedRequest, Report};
+
+/// Lays out the events; empty if there are none.
+pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> String {
+    let has_several_nodes = report.nodes.len() > 1;
+    let mut text = String::new();
+    let tables = [
+        mark_rows(report, has_several_nodes),
+        change_rows(&report.plan_changes, detail, has_several_nodes),
+        refused_rows(&report.refused_requests),
+    ];
+    for rows in tables.into_iter().filter(|rows| rows.len() > 1) {
+        let lines_max = detail.lines_max().saturating_add(1);
+        let hidden = rows.len().saturating_sub(lines_max);
+        let rows: Vec<_> = rows.into_iter().take(lines_max).collect();
+        text.push_str(&indented_table_within(&rows, limit));
+        if hidden > 0 {
+            text.push_str(&format!("  ({hidden} more; `polymeter report --all` shows them)\n"));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn on_node(node: &str, has_several_nodes: bool) -> String {
+    if has_several_nodes { format!("{node} ") } else { String::new() }
+}
+
+fn seconds(time_s: f64) -> String {
+    format!("{time_s:.3} s")
+}
+
+/// Rows of phases and instants by time, below a head.
+fn mark_rows(report: &Report, has_several_nodes: bool) -> Vec<Vec<String>> {
+    let cell = |time_s: Option<f64>| time_s.map_or_else(|| "-".to_owned(), seconds);
+    let phase = |phase: &Phase| {
+        let duration_s = phase.begin_s.zip(phase.end_s).map(|(begin_s, end_s)| end_s - begin_s);
+        let name = format!("{}{}", on_node(&phase.node, has_several_nodes), phase.name);
+        let row = vec![name, cell(phase.begin_s), cell(phase.end_s), cell(duration_s)];
+        (phase.begin_s.or(phase.end_s).unwrap_or_default(), row)
+    };
+    let instant = |instant: &MarkedInstant| {
+        let name = format!("{}{}", on_node(&instant.node, has_several_nodes), instant.name);
+        (instant.at_s, vec![name, seconds(instant.at_s)])
+    };
+    let mut rows: Vec<(f64, Vec<String>)> =
+        report.phases.iter().map(phase).chain(report.marks.iter().map(instant)).collect();
+    rows.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+    let head = head(["mark", "at", "until", "duration"]);
+    std::iter::once(head).chain(rows.into_iter().map(|(_, row)| row)).collect()
+}
+
+/// Whether a change is usual: sampling begins with the baseline or the submission's request, and ends with the job.
+fn is_usual(change: &PlanChange) -> bool {
+    let begins = change.old.is_none() && matches!(change.cause.as_str(), "baseline" | "registration");
+    begins || change.cause == "job_end"
+}
+
+/// Whether two changes differ in the metric only.
+fn is_same_change(one: &PlanChange, other: &PlanChange) -> bool {
+    (one.at_s - other.at_s).abs() < 1e-9
+        && one.node == other.node
+        && one.old == other.old
+        && one.new == other.new
+        && one.cause == other.cause
+        && one.actor == other.actor
+}
+
+/// Rows of changes of the plan, below a head. Equal changes of several metrics share a row.
+fn change_rows(changes: &[PlanChange], detail: Detail, has_several_nodes: bool) -> Vec<Vec<String>> {
+    let listed: Vec<&PlanChange> =
+        changes.iter().filter(|change| detail == Detail::All || !is_usual(change)).collect();
+    let cell = |period: &Option<String>| period.clone().unwrap_or_else(|| "-".to_owned());
+    let row = |changes: &[&PlanChange]| {
+        let change = changes.first()?;
+        let others = match changes.len() {
+            1 => String::new(),
+            count => format!(" and {} more", count - 1),
+        };
+        let actor = change.actor.as_ref().map_or_else(String::new, |actor| format!(" of {actor}"));
+        let until = change.until_s.map_or_else(String::new, |until_s| format!(", until {until_s:.0} s"));
+        let metric = format!("{}{}{others}", on_node(&change.node, has_several_nodes), change.metric);
+        let reason = format!("{}{actor}{until}", change.cause.replace('_', " "));
+        Some(vec![metric, seconds(change.at_s), cell(&change.old), cell(&change.new), reason])
+    };
+    let groups = listed.chunk_by(|one, other| is_same_change(one, other));
+    let head = head(["plan change", "at", "from", "to", "reason"]);
+    std::iter::once(head).chain(groups.filter_map(row)).collect()
+}
+
+/// Rows of refused requests, below a head. The same refusal by several nodes is listed once.
+fn refused_rows(requests: &[RefusedRequest]) -> Vec<Vec<String>> {
+    let mut rows = vec![head(["refused request", "period", "actor", "reason"])];
+    for RefusedRequest { request, period, actor, reason, .. } in requests {
+        let cell = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+        let row = vec![request.clone(), cell(period), cell(actor), reason.clone()];
+        if !rows.contains(&row) {
+            rows.push(row);
+        }
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_refusal_by_several_nodes_is_listed_once() {
+        let request = |node: &str| RefusedRequest {
+            at_s: 2.0,
+            node: node.to_owned(),
+            request: "cpu.*".to_owned(),
+            period: Some("100us".to_owned()),
+            actor: Some("uid 7".to_owned()),
+            reason: "the shortest period allowed is 10ms".to_owned(),
+        };
+        let rows = refused_rows(&[request("n1"), request("n2")]);
+        assert_eq!(
+            rows[1..],
+            [["cpu.*", "100us", "uid 7", "the shortest period allowed is 10ms"].map(str::to_owned)]
+        );
+    }
+
+    fn change(metric: &str, old: Option<&str>, new: Option<&str>, cause: &str) -> PlanChange {
+        PlanChange {
+            at_s: 10.0,
+            node: "n1".to_owned(),
+            metric: metric.to_owned(),
+            old: old.map(str::to_owned),
+            new: new.map(str::to_owned),
+            cause: cause.to_owned(),
+            actor: (cause == "lease").then(|| "uid 7".to_owned()),
+            until_s: (cause == "lease").then_some(70.0),
+        }
+    }
+
+    #[test]
+    fn equal_changes_share_a_row_and_usual_ones_are_left_out() {
+        let changes = [
+            change("cpu.usage", None, Some("1s"), "baseline"),
+            change("cpu.system", Some("1s"), Some("10ms"), "lease"),
+            change("cpu.usage", Some("1s"), Some("10ms"), "lease"),
+            change("pids.current", None, Some("10ms"), "lease"),
+            change("pids.current", Some("10ms"), None, "lease_end"),
+        ];
+        let rows = change_rows(&changes, Detail::Summary, false);
+        assert_eq!(
+            rows.iter().skip(1).map(|row| row.join("|")).collect::<Vec<_>>(),
+            [
+                "cpu.system and 1 more|10.000 s|1s|10ms|lease of uid 7, until 70 s",
+                "pids.current|10.000 s|-|10ms|lease of uid 7, until 70 s",
+                "pids.current|10.000 s|10ms|-|lease end",
+            ]
+        );
+        assert_eq!(change_rows(&changes, Detail::All, true).len(), 1 + 4);
+    }
+}

@@ -1,0 +1,209 @@
+//! A report as text.
+
+mod completeness;
+mod detail;
+mod events;
+mod outcome;
+mod series;
+mod usage;
+
+use super::model::Report;
+use crate::output::printable::{printable, printable_lines, printable_name};
+use crate::output::table;
+pub(crate) use detail::Detail;
+
+/// Writes a report as text of at most `limit` columns, if there is a limit.
+pub(crate) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> String {
+    let mut text = headline(report);
+    text.push_str(&usage::text(report));
+    for note in &report.notes {
+        text.push_str(&table::paragraph("note", note, limit));
+    }
+    text.push('\n');
+    text.push_str(&series::text(report, detail, limit));
+    text.push('\n');
+    text.push_str(&events::text(report, detail, limit));
+    text.push_str(&completeness::text(report, limit));
+    if detail == Detail::All {
+        text.push('\n');
+        text.push_str(&completeness::sources(report, limit));
+    }
+    printable_lines(&text).into_owned()
+}
+
+/// The first line: the job, its owner, its nodes and its final state.
+fn headline(report: &Report) -> String {
+    let owner = report.owner.as_ref().map_or_else(String::new, |owner| format!(" of {owner}"));
+    let outcome = outcome::outcome_text(&report.outcome);
+    let state = match (report.ended, report.lost_nodes.as_slice(), outcome) {
+        (false, _, _) => ", still running".to_owned(),
+        (true, [], None) => String::new(),
+        (true, lost, None) => format!(", final state unknown: the agent on {} was lost", lost.join(", ")),
+        (true, _, Some(outcome)) => format!(": {outcome}"),
+    };
+    let (job, owner) = (printable_name(&report.job), printable(&owner));
+    let nodes: Vec<_> = report.nodes.iter().map(|node| printable_name(node)).collect();
+    format!("job {job}{owner} on {}{state}\n", nodes.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use polymeter_proto::ledger::Tally;
+
+    use super::super::model::{
+        KernelTotals, LossReport, MarkedInstant, Outcome, Phase, PlanChange, RefusedRequest, SeriesReport,
+        SourceReport, Usage,
+    };
+    use super::*;
+    use crate::snapshot;
+
+    const SECOND_NS: i64 = 1_000_000_000;
+
+    fn series(metric: &str, labels: &str, unit: &str, values: [f64; 4]) -> SeriesReport {
+        let is_counter = unit == "nanoseconds";
+        let times = (1..).map(|second| second * SECOND_NS);
+        SeriesReport {
+            metric: metric.to_owned(),
+            labels: labels.to_owned(),
+            node: "n1".to_owned(),
+            unit: unit.to_owned(),
+            kind: if is_counter { "counter" } else { "gauge" }.to_owned(),
+            rate_unit: is_counter.then_some("cores"),
+            window_s: is_counter.then_some(0.1),
+            is_clamped: false,
+            samples: 4,
+            period: Some("1s".to_owned()),
+            min: values.iter().copied().reduce(f64::min),
+            mean: Some(values.iter().sum::<f64>() / 4.0),
+            max: values.iter().copied().reduce(f64::max),
+            growth: is_counter.then_some(values.iter().sum::<f64>() * 1e9),
+            is_of_step: !labels.is_empty(),
+            points: times.zip(values).collect(),
+        }
+    }
+
+    fn change(metric: &str, old: Option<&str>, new: Option<&str>, cause: &str) -> PlanChange {
+        PlanChange {
+            at_s: 2.0,
+            node: "n1".to_owned(),
+            metric: metric.to_owned(),
+            old: old.map(str::to_owned),
+            new: new.map(str::to_owned),
+            cause: cause.to_owned(),
+            actor: (cause == "lease").then(|| "uid 1000".to_owned()),
+            until_s: (cause == "lease").then_some(3.0),
+        }
+    }
+
+    /// A report in which everything occurs.
+    fn report() -> Report {
+        let tally = Tally { due: 20, taken: 16, late: 1, missed: 2, absent: 2, dropped: 1 };
+        let loss = |reason: &str, source: Option<&str>| LossReport {
+            node: "n1".to_owned(),
+            source: source.map(str::to_owned),
+            samples: 3,
+            reason: reason.to_owned(),
+            first_s: 1.0,
+            last_s: 2.5,
+        };
+        let mut report = Report {
+            job: "4242".to_owned(),
+            nodes: vec!["n1".to_owned()],
+            owner: Some("zoe".to_owned()),
+            wall_s: 4.0,
+            ended: true,
+            lost_nodes: Vec::new(),
+            outcome: Outcome { state: Some("TIMEOUT".to_owned()), exit_code: Some(0), exit_signal: Some(15) },
+            used: Usage {
+                cpu_s: Some(2.0),
+                read_bytes: Some(0.0),
+                written_bytes: Some(1e6),
+                ..Usage::default()
+            },
+            series: vec![
+                series("cpu.usage", "", "nanoseconds", [0.0, 0.5, 1.0, 0.5]),
+                series("cpu.usage", "step=0", "nanoseconds", [0.0, 0.5, 1.0, 0.5]),
+                series("memory.current", "", "bytes", [1e6, 2e6, 3e6, 4e6]),
+                series("memory.max", "", "bytes", [1e9; 4]),
+            ],
+            ledger: tally,
+            skipped: 3,
+            rejected: 1,
+            quarantined: 1,
+            unknown: 1,
+            sources: vec![SourceReport {
+                node: "n1".to_owned(),
+                source: "v2/cpu.stat".to_owned(),
+                tally,
+                skipped: 3,
+                rejected: 0,
+                quarantined: 1,
+                stored: 8,
+                unknown: 1,
+            }],
+            stored: 8,
+            losses: vec![
+                loss("outbox_full", Some("v2/cpu.stat")),
+                loss("unknown", None),
+                loss("spool_lost", None),
+            ],
+            phases: vec![Phase {
+                name: "solver".to_owned(),
+                node: "n1".to_owned(),
+                begin_s: Some(0.5),
+                end_s: Some(3.5),
+                actor: None,
+            }],
+            marks: vec![MarkedInstant {
+                name: "checkpoint 1".to_owned(),
+                node: "n1".to_owned(),
+                at_s: 1.5,
+                actor: None,
+            }],
+            plan_changes: vec![
+                change("cpu.usage", None, Some("1s"), "baseline"),
+                change("cpu.usage", Some("1s"), Some("10ms"), "lease"),
+                change("memory.current", Some("1s"), Some("10ms"), "lease"),
+            ],
+            refused_requests: vec![RefusedRequest {
+                at_s: 0.0,
+                node: "n1".to_owned(),
+                request: "io.*".to_owned(),
+                period: Some("100us".to_owned()),
+                actor: Some("uid 1000".to_owned()),
+                reason: "the shortest period allowed for io.read.bytes is 10ms".to_owned(),
+            }],
+            measuring: None,
+            notes: vec!["some samples were not stored in time".to_owned()],
+        };
+        report.add_kernel_totals(
+            &KernelTotals {
+                user_s: 1.8,
+                system_s: 0.2,
+                peak_memory_bytes: 4e6,
+                page_faults: 1234.0,
+                page_faults_major: 5.0,
+                context_switches: 67.0,
+            },
+            true,
+        );
+        report.add_measuring_cost(0.01);
+        report
+    }
+
+    #[test]
+    fn a_report_is_written_as_recorded() {
+        snapshot::check("report", &text(&report(), Detail::Summary, Some(80)));
+        snapshot::check("report-all", &text(&report(), Detail::All, None));
+        snapshot::check("report-json", &(serde_json::to_string_pretty(&report()).unwrap() + "\n"));
+    }
+
+    #[test]
+    fn the_first_line_describes_what_is_known_of_the_end() {
+        let unknown = Report { outcome: Outcome::default(), ..report() };
+        assert_eq!(headline(&unknown), "job 4242 of zoe on n1\n");
+        let lost = Report { lost_nodes: vec!["n1".to_owned()], ..unknown };
+        assert_eq!(headline(&lost), "job 4242 of zoe on n1, final state unknown: the agent on n1 was lost\n");
+        assert_eq!(headline(&Report { ended: false, ..lost }), "job 4242 of zoe on n1, still running\n");
+    }
+}

@@ -1,0 +1,167 @@
+//! The series of a report as a table.
+
+use super::detail::Detail;
+use crate::output::chart::sparkline;
+use crate::output::layout::distinct_names;
+use crate::output::printable::printable;
+use crate::output::{table, terminal, units};
+use crate::report::model::{Report, SeriesReport};
+use crate::report::rates;
+
+/// The minimum and maximum widths of a chart.
+const CHART_MIN: usize = 10;
+const CHART_MAX: usize = 60;
+
+/// The minimum width of a name.
+const NAME_MIN: usize = 12;
+
+/// The width of the indentation, and of the gap between two columns.
+const GAP: usize = 2;
+
+/// The metrics that a remark names; of the others it states the number.
+const NAMED: usize = 4;
+
+/// Lays out the table of the series, and remarks on it.
+pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> String {
+    let chosen: Vec<&SeriesReport> =
+        report.series.iter().filter(|series| detail == Detail::All || series.has_changed()).collect();
+    let listed = chosen.get(..detail.lines_max().min(chosen.len())).unwrap_or_default();
+    let mut text = table::indented_table_within(&rows(report, listed, limit), limit);
+    for remark in remarks(listed) {
+        text.push_str(&table::remark(&remark, limit));
+    }
+    let constant = report.series.len() - chosen.len();
+    let hidden = chosen.len() - listed.len();
+    if constant + hidden > 0 {
+        let left_out = format!(
+            "{constant} constant series and {hidden} others are left out; `polymeter report --all` shows them"
+        );
+        text.push_str(&table::remark(&left_out, limit));
+    }
+    text
+}
+
+/// Rows of series, below a head.
+fn rows(report: &Report, listed: &[&SeriesReport], limit: Option<usize>) -> Vec<Vec<String>> {
+    let head = table::head(["metric", "period", "samples", "min", "mean", "max"]);
+    let row = |series: &&SeriesReport| {
+        vec![
+            printable(&series.name(report.nodes.len() > 1)).into_owned(),
+            series.period.clone().unwrap_or_else(|| "-".to_owned()),
+            series.samples.to_string(),
+            series.point_text(series.min),
+            series.point_text(series.mean),
+            series.point_text(series.max),
+        ]
+    };
+    let mut rows: Vec<Vec<String>> = std::iter::once(head).chain(listed.iter().map(row)).collect();
+    let width = |column| table::column_width(&rows, column);
+    let values: usize = (1..6).map(|column| width(column) + GAP).sum();
+    let room = limit.map(|limit| limit.saturating_sub(values + GAP));
+    let names: Vec<String> = rows.iter().skip(1).filter_map(|row| row.first().cloned()).collect();
+    let (names, has_chart) = fitted(names, room);
+    for (row, name) in rows.iter_mut().skip(1).zip(names) {
+        row.iter_mut().take(1).for_each(|cell| name.clone_into(cell));
+    }
+    if has_chart {
+        let used = table::column_width(&rows, 0) + values + GAP + GAP;
+        let width = limit.unwrap_or(terminal::COLUMNS).saturating_sub(used).clamp(CHART_MIN, CHART_MAX);
+        rows.iter_mut().take(1).for_each(|head| head.push(String::new()));
+        for (row, series) in rows.iter_mut().skip(1).zip(listed) {
+            row.push(sparkline(&series.points, width));
+        }
+    }
+    rows
+}
+
+/// Fits the names into `room` columns, and returns whether charts fit beside them. Charts are left out if names would become
+/// equal otherwise.
+fn fitted(names: Vec<String>, room: Option<usize>) -> (Vec<String>, bool) {
+    let Some(room) = room else { return (names, true) };
+    let beside_chart = room.saturating_sub(CHART_MIN + GAP);
+    if beside_chart >= NAME_MIN {
+        let short = distinct_names(&names, beside_chart);
+        let is_same = |one: usize, other: usize| {
+            short.get(one) == short.get(other) && names.get(one) != names.get(other)
+        };
+        if !(0..names.len()).any(|one| (0..one).any(|other| is_same(one, other))) {
+            return (short, true);
+        }
+    }
+    (distinct_names(&names, room.max(NAME_MIN)), false)
+}
+
+/// Adds a name that is not contained yet.
+fn add<'a>(names: &mut Vec<&'a str>, name: &'a str) {
+    if !names.contains(&name) {
+        names.push(name);
+    }
+}
+
+/// Explains the rates of counters that are not taken between two samples.
+fn remarks(listed: &[&SeriesReport]) -> Vec<String> {
+    // By the window, and by whether it is long enough for the counter.
+    let mut windows: Vec<((f64, bool), Vec<&str>)> = Vec::new();
+    let mut clamped: Vec<&str> = Vec::new();
+    for series in listed {
+        let name = series.metric.as_str();
+        if let Some(window_s) = series.window_s {
+            let is_long = window_s >= units::seconds_between(0, rates::window_ns(name)) - 1e-9;
+            let is_same = |known: (f64, bool)| (known.0 - window_s).abs() < 1e-9 && known.1 == is_long;
+            match windows.iter_mut().find(|(known, _)| is_same(*known)) {
+                Some((_, names)) => add(names, name),
+                None => windows.push(((window_s, is_long), vec![name])),
+            }
+        }
+        if series.is_clamped {
+            add(&mut clamped, name);
+        }
+    }
+    let window = |((window_s, is_long), names): &((f64, bool), Vec<&str>)| {
+        let (names, window) = (named(names), units::duration_f64(window_s * 1e9));
+        if *is_long {
+            format!("{names}: min and max are rates over at least {window}, the accuracy of the counter")
+        } else {
+            format!("{names}: sampled for {window} only, too short for accurate rates")
+        }
+    };
+    let impossible = format!(
+        "{}: the counted CPU time exceeds the capacity of the node's CPUs; max is lowered to the capacity",
+        named(&clamped)
+    );
+    windows.iter().map(window).chain((!clamped.is_empty()).then_some(impossible)).collect()
+}
+
+/// Names the first metrics, and the number of the others.
+fn named(metrics: &[&str]) -> String {
+    let names = metrics.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+    match metrics.len().saturating_sub(NAMED) {
+        0 => names,
+        more => format!("{names} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_keep_their_differences() {
+        let names =
+            ["cpu.usage{step=0}", "cpu.usage{step=1}", "cpu.usage{step=batch}", "cpu.usage{step=extern}"];
+        let names = names.map(str::to_owned).to_vec();
+        assert_eq!(fitted(names.clone(), None), (names.clone(), true));
+        let (short, has_chart) = fitted(names.clone(), Some(26));
+        assert!(has_chart);
+        assert_eq!(short, ["cpu.usa…tep=0}", "cpu.usa…tep=1}", "cpu.usa…batch}", "cpu.usa…xtern}"]);
+        // No room for both: the chart is left out.
+        assert_eq!(fitted(names.clone(), Some(22)), (names, false));
+    }
+
+    #[test]
+    fn a_remark_names_few_metrics() {
+        let names = ["a", "b", "c", "d", "e", "f"];
+        assert_eq!(named(&names), "a, b, c, d and 2 more");
+        assert_eq!(named(&names[..2]), "a, b");
+    }
+}

@@ -1,0 +1,37 @@
+//! The resource usage of a job as text. Pure.
+
+use crate::output::table::LABEL;
+use crate::output::units;
+use crate::report::model::Report;
+
+pub(super) fn text(report: &Report) -> String {
+    let used = &report.used;
+    let bytes = |value: f64| units::value("bytes", value);
+    let mut rows = vec![("wall time", format!("{:.3} s", report.wall_s))];
+    if let Some(cpu_s) = used.cpu_s {
+        let parts = match (used.user_s, used.system_s) {
+            (Some(user_s), Some(system_s)) => format!(" (user {user_s:.3} s, system {system_s:.3} s)"),
+            _ => String::new(),
+        };
+        let cores = if report.wall_s > 0.0 { cpu_s / report.wall_s } else { 0.0 };
+        rows.push(("CPU time", format!("{cpu_s:.3} s{parts}, {cores:.2} cores used")));
+    }
+    if let Some(peak) = used.peak_memory_bytes {
+        rows.push(("peak memory", bytes(peak)));
+    }
+    if let (Some(read), Some(written)) = (used.read_bytes, used.written_bytes) {
+        rows.push(("I/O", format!("{} read, {} written", bytes(read), bytes(written))));
+    }
+    if let Some(faults) = used.page_faults {
+        let major =
+            used.page_faults_major.map_or_else(String::new, |major| format!(", {major:.0} of them major"));
+        rows.push(("page faults", format!("{faults:.0}{major}")));
+    }
+    if let Some(switches) = used.context_switches {
+        let migrations = used
+            .cpu_migrations
+            .map_or_else(String::new, |migrations| format!(", {migrations:.0} CPU migrations"));
+        rows.push(("context switches", format!("{switches:.0}{migrations}")));
+    }
+    rows.into_iter().map(|(label, value)| format!("  {label:<LABEL$}{value}\n")).collect()
+}

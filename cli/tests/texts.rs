@@ -1,0 +1,138 @@
+//! Snapshots of the texts that users read: the help of every command, and messages of failures that need no daemon.
+
+#[path = "../src/snapshot.rs"]
+mod snapshot;
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn polymeter(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_polymeter"));
+    command.args(arguments).env_clear().env("COLUMNS", "80").env("PATH", "/usr/bin:/bin");
+    command.output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn help(command: &[&str]) -> String {
+    let output = polymeter(&[command, &["--help"]].concat());
+    assert!(output.status.success(), "{command:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// The subcommands that a help text lists.
+fn subcommands(help: &str) -> Vec<String> {
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let listed = listed.take_while(|line| !line.is_empty());
+    let names = listed.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    names.filter(|name| !name.is_empty() && *name != "help").map(str::to_owned).collect()
+}
+
+/// Checks the help of a command and of its subcommands. Returns the names of the snapshots.
+fn check_help(command: &[&str]) -> BTreeSet<String> {
+    let text = help(command);
+    let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
+    assert!(widest <= 80, "{command:?}: {widest} columns");
+    let name = ["help"].iter().chain(command).copied().collect::<Vec<_>>().join("-");
+    snapshot::check(&name, &text);
+    let mut names = BTreeSet::from([name]);
+    for subcommand in subcommands(&text) {
+        names.append(&mut check_help(&[command, &[subcommand.as_str()]].concat()));
+    }
+    names
+}
+
+#[test]
+fn help_of_every_command_is_as_recorded() {
+    let checked = check_help(&[]);
+    assert!(checked.len() > 15, "{checked:?}");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots");
+    let recorded: BTreeSet<String> = std::fs::read_dir(directory)
+        .unwrap()
+        .filter_map(|entry| Some(entry.unwrap().file_name().to_str()?.strip_suffix(".txt")?.to_owned()))
+        .filter(|name| name.starts_with("help"))
+        .collect();
+    assert_eq!(checked, recorded, "snapshots of commands that do not exist");
+}
+
+/// Commands that fail without a daemon, and the order in which the recorded messages follow.
+const FAILURES: &[&[&str]] = &[
+    &["nonsense"],
+    &["status", "--nonsense"],
+    &["status", "--socket", "/nowhere/agent.sock"],
+    &["status", "--socket", "/nowhere/agent.sock", "--json"],
+    &["plan", "--job", "x", "--socket", "/nowhere/agent.sock"],
+    &["plan", "--job", "x", "--collector", "head:7718"],
+    &["plan", "--job", "x", "--collector", "/nowhere/collector.sock"],
+    &["watch", "--job", "x", "--socket", "/nowhere/agent.sock"],
+    &["mark", "checkpoint", "--socket", "/nowhere/agent.sock"],
+    &["set", "--job", "x", "cpu.usage"],
+    &["push", "--job", "x", "loss"],
+    &["push", "--job", "x", "loss=much"],
+    &["push", "--job", "x", "loss=1", "--label", "rank"],
+    &["metrics", "cpu.usge"],
+    &["job", "start", "--strict", "--no-agent", "--socket", "/nowhere/agent.sock"],
+    &["job", "start", "--strict", "--no-agent", "--job", "7", "--socket", "/nowhere/agent.sock"],
+    &["job", "end", "--strict", "--job", "7", "--socket", "/nowhere/agent.sock"],
+    &[
+        "job",
+        "state",
+        "--strict",
+        "--job",
+        "7",
+        "--state",
+        "FAILED",
+        "--collector",
+        "/nowhere/collector.sock",
+    ],
+    &["report", "--store", "nonsense"],
+    &["report", "--store", "sqlite:/nowhere/run.db"],
+    &["bundle"],
+    &["bundle", "verify", "/nowhere"],
+    &["bundle", "seal", "/nowhere"],
+    &["keygen", "--out", "/nowhere"],
+    &["keygen", "--name", "a/b"],
+    &["run"],
+    &["run", "-m", "cpu.usge", "true"],
+    &["run", "--every", "1us", "true"],
+    &["run", "--report", "/nowhere/report", "true"],
+];
+
+#[cfg(feature = "local")]
+#[test]
+fn failures_are_reported_as_recorded() {
+    let mut transcript = String::new();
+    for arguments in FAILURES {
+        let output = polymeter(arguments);
+        let status = output.status.code().unwrap();
+        assert_ne!(status, 0, "{arguments:?}");
+        writeln!(transcript, "$ polymeter {}", arguments.join(" ")).unwrap();
+        transcript.push_str(&text(&output.stdout));
+        transcript.push_str(&text(&output.stderr));
+        writeln!(transcript, "exit status {status}\n").unwrap();
+    }
+    snapshot::check("failures", &transcript);
+}
+
+#[cfg(not(feature = "local"))]
+#[test]
+fn commands_that_are_left_out_say_so() {
+    let mut transcript = String::new();
+    for arguments in FAILURES.iter().filter(|words| ["run", "report", "bundle", "keygen"].contains(&words[0]))
+    {
+        let output = polymeter(arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert!(text(&output.stderr).contains("this build "), "{arguments:?}");
+    }
+    for arguments in [["report", "--help"], ["run", "--json"], ["report", "--json"]] {
+        let output = polymeter(&arguments);
+        writeln!(transcript, "$ polymeter {}", arguments.join(" ")).unwrap();
+        transcript.push_str(&text(&output.stdout));
+        transcript.push_str(&text(&output.stderr));
+    }
+    snapshot::check("left-out", &transcript);
+}

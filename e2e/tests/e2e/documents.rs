@@ -1,0 +1,114 @@
+//! Reference pages agree with the programs. `POLYMETER_BLESS=1` writes the pages that are generated.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use polymeter_e2e::{program, tests};
+use rusqlite::Connection;
+
+tests![command_reference_is_current, configuration_reference_is_current, sql_reference_lists_every_column];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Compares a page with its file, or writes the file where `POLYMETER_BLESS` is set.
+fn must_be_current(page: &str, text: &str) {
+    let path = root().join(page);
+    if std::env::var_os("POLYMETER_BLESS").is_some() {
+        return fs::write(path, text).unwrap();
+    }
+    let current = fs::read_to_string(path).unwrap_or_default();
+    assert_eq!(
+        current, text,
+        "{page} is old: run POLYMETER_BLESS=1 cargo test --workspace --test e2e -- documents::"
+    );
+}
+
+/// Adds the help of a command, and that of its subcommands.
+fn add_help(text: &mut String, name: &str, words: &[&str]) {
+    let output = program(name).args(words).arg("--help").env("COLUMNS", "100").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let help = String::from_utf8(output.stdout).unwrap();
+    let title = [&[name], words].concat().join(" ");
+    write!(text, "\n## `{title}`\n\n```text\n{}\n```\n", help.trim_end()).unwrap();
+    let commands = help.split_once("Commands:\n").map_or("", |(_, rest)| rest);
+    let commands = commands.lines().take_while(|line| !line.is_empty());
+    let names = commands.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    for command in names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help") {
+        add_help(text, name, &[words, &[command]].concat());
+    }
+}
+
+fn command_reference_is_current() {
+    let mut text = "# Commands\n\n\
+        The help of every program and command, as `--help` prints it. A test keeps this page current. The exit status is 0 for\n\
+        success, 1 for a refusal or failure, 2 for wrong usage, and 3 if the agent or collector cannot be reached.\n"
+        .to_owned();
+    for name in ["polymeter", "polymeter-agent", "polymeter-collector"] {
+        add_help(&mut text, name, &[]);
+    }
+    must_be_current("docs/reference/commands.md", &text);
+}
+
+fn configuration_reference_is_current() {
+    let mut text = "# Configuration\n\n\
+        The example configurations of [deploy/](../../deploy), which contain every key, its meaning and its default. A test keeps this\n\
+        page current, and the programs' own tests read the examples. Every error of a configuration is reported with file and line\n\
+        (`--check`); an unknown key is an error.\n"
+        .to_owned();
+    let files = [
+        ("The agent", "agent.toml"),
+        ("The collector", "collector.toml"),
+        ("The command on login nodes", "client.toml"),
+    ];
+    for (title, name) in files {
+        let example = fs::read_to_string(root().join("deploy").join(name)).unwrap();
+        write!(text, "\n## {title}\n\n`/etc/polymeter/{name}`\n\n```toml\n{}\n```\n", example.trim_end())
+            .unwrap();
+    }
+    must_be_current("docs/reference/configuration.md", &text);
+}
+
+/// The columns of each table and view, sorted.
+type Tables = BTreeMap<String, Vec<String>>;
+
+fn documented() -> Tables {
+    let page = fs::read_to_string(root().join("docs/reference/sql.md")).unwrap();
+    let mut tables = Tables::new();
+    for section in page.split("\n### `").skip(1) {
+        let (name, rest) = section.split_once('`').unwrap();
+        let rest = rest.split("\n## ").next().unwrap();
+        let rows = rest.lines().filter_map(|line| line.strip_prefix("| `")?.split_once(" |"));
+        let columns = rows
+            .flat_map(|(columns, _)| columns.split(", ").map(|column| column.trim_matches('`').to_owned()));
+        let mut columns: Vec<String> = columns.collect();
+        columns.sort();
+        tables.insert(name.to_owned(), columns);
+    }
+    tables
+}
+
+fn sql_reference_lists_every_column() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("store.db");
+    let run = program("polymeter").args(["run", "-o"]).arg(&store).args(["--", "true"]).output().unwrap();
+    assert!(run.status.success(), "{run:?}");
+    let connection = Connection::open(&store).unwrap();
+    let mut statement = connection
+        .prepare(
+            "SELECT tables.name, columns.name FROM sqlite_master tables, pragma_table_info(tables.name) columns \
+             WHERE tables.type IN ('table', 'view') AND tables.name NOT LIKE 'sqlite_%' ORDER BY 1, 2",
+        )
+        .unwrap();
+    let mut tables = Tables::new();
+    let rows =
+        statement.query_map((), |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))).unwrap();
+    for row in rows {
+        let (table, column) = row.unwrap();
+        tables.entry(table).or_default().push(column);
+    }
+    assert_eq!(documented(), tables, "docs/reference/sql.md and the store's tables differ");
+}

@@ -1,0 +1,233 @@
+//! Leases: users change the periods of their own jobs, for a while, within the administrator's limits.
+
+use std::collections::BTreeSet;
+
+use polymeter_proto::catalogue::Definition;
+use polymeter_proto::ledger::Cause;
+use polymeter_proto::period::Period;
+
+use super::event::{AdmissionEffect, OpenReason};
+use super::pricing::Pricing;
+use crate::config::Limits;
+use crate::plan::{Lease, Plan};
+use crate::principal::Principal;
+use crate::request::{AccessError, Cost, LeaseError, LeaseGrant, LeaseRequest};
+use crate::targets::{Access, Now, TargetKey, Targets, TrackedTarget};
+
+/// The reason for which an available metric is not sampled.
+const NOT_NOW: &str = "its file has no line of it at the moment";
+
+/// Leases of one target. More would only make plans slow to compute.
+const LEASES: usize = 64;
+
+/// A lease whose sources are being opened.
+#[derive(Debug)]
+pub(super) struct Granting {
+    request: LeaseRequest,
+    /// The leases of the target before.
+    former: Vec<Lease>,
+    cost: Cost,
+    until_us: i64,
+}
+
+impl Granting {
+    /// The target of the lease.
+    pub(super) const fn key(&self) -> &TargetKey {
+        &self.request.job_id
+    }
+
+    /// The outcome of the lease, now that the sources of its target are open. Where nothing of it can be sampled, the target
+    /// gets its former leases back.
+    pub(super) fn finish(self, target: &mut TrackedTarget) -> Result<LeaseGrant, LeaseError> {
+        let granted = granted(target, &self.request, self.cost, self.until_us);
+        if !granted.metrics.is_empty() {
+            return Ok(granted);
+        }
+        target.plan.leases = self.former;
+        if !granted.unavailable.is_empty() {
+            return Err(LeaseError::Unavailable(granted.unavailable));
+        }
+        // Not even a reason is known of what was open before and is not there at the moment.
+        let names: BTreeSet<String> = choose(target, &self.request).iter().map(Definition::name).collect();
+        Err(LeaseError::Unavailable(names.into_iter().map(|name| (name, NOT_NOW.to_owned())).collect()))
+    }
+}
+
+/// Checks what can be checked of a lease request before anything is opened. Returns the metrics that it chooses.
+pub(super) fn check(
+    limits: &Limits,
+    targets: &Targets,
+    request: &LeaseRequest,
+    now: Now,
+) -> Result<Vec<Definition>, LeaseError> {
+    let target = targets.access(request.principal, &request.job_id, Access::Change)?;
+    duration_us(limits, request, now)?;
+    let chosen = choose(target, request);
+    if chosen.is_empty() {
+        let selectors = request.metrics.iter().map(|(selector, _)| selector.to_string()).collect();
+        return Err(LeaseError::NothingChosen { selectors, of_job: request.job_id.is_some() });
+    }
+    check_floors(limits, request, target)?;
+    if with_lease(target, request, 0, 0).leases.len() > LEASES {
+        return Err(LeaseError::TooMany(LEASES));
+    }
+    Ok(chosen)
+}
+
+/// Puts a lease whose metrics were probed into the plan of its target, if the budgets allow it.
+pub(super) fn admit(
+    pricing: &Pricing,
+    targets: &mut Targets,
+    request: LeaseRequest,
+    now: Now,
+) -> Result<Granting, LeaseError> {
+    let key = &request.job_id;
+    let target = targets.access(request.principal, key, Access::Change)?;
+    let duration_us = duration_us(&pricing.limits, &request, now)?;
+    let until_us = now.realtime_us.saturating_add_unsigned(duration_us);
+    let ends_ns = now.monotonic_ns.saturating_add(duration_us.saturating_mul(1_000));
+    let plan = with_lease(target, &request, until_us, ends_ns);
+    if plan.leases.len() > LEASES {
+        return Err(LeaseError::TooMany(LEASES));
+    }
+    if !request.principal.administrator {
+        check_budgets(pricing, targets, target, &plan, &request)?;
+    }
+    let cost = pricing.cost(target, &plan);
+    let target = targets.get_mut(key).ok_or(AccessError::Unknown)?;
+    let former = std::mem::replace(&mut target.plan, plan).leases;
+    Ok(Granting { request, former, cost, until_us })
+}
+
+/// The duration of a lease from now on, in microseconds.
+fn duration_us(limits: &Limits, request: &LeaseRequest, now: Now) -> Result<u64, LeaseError> {
+    let longest = limits.longest_lease;
+    let duration_us = request.duration_us.unwrap_or(longest.as_micros());
+    if !request.principal.administrator && duration_us > longest.as_micros() {
+        return Err(LeaseError::TooLong { longest });
+    }
+    let Some(since_us) = request.since_us else { return Ok(duration_us) };
+    // What comes late ends when it ends on the job's other nodes.
+    let left_us = since_us.saturating_add_unsigned(duration_us).saturating_sub(now.realtime_us);
+    u64::try_from(left_us).ok().filter(|left_us| *left_us > 0).ok_or(LeaseError::Expired)
+}
+
+/// Refuses a lease by which a metric would be sampled at a shorter period than users may request.
+fn check_floors(limits: &Limits, request: &LeaseRequest, target: &TrackedTarget) -> Result<(), LeaseError> {
+    if request.principal.administrator {
+        return Ok(());
+    }
+    let floors = request.metrics.iter().flat_map(|(selector, period)| {
+        let chosen = target.choose(selector).into_iter();
+        chosen.map(|definition| {
+            let metric = definition.name();
+            (limits.shortest_period(&metric), metric, *period)
+        })
+    });
+    // The longest floor is the period at which all of it would be granted.
+    match floors.filter(|(shortest, _, requested)| requested < shortest).max() {
+        None => Ok(()),
+        Some((shortest, metric, requested)) => Err(LeaseError::TooShort { metric, requested, shortest }),
+    }
+}
+
+/// Refuses a plan of a target that exceeds a budget, and finds out at which period the lease would be granted.
+fn check_budgets(
+    pricing: &Pricing,
+    targets: &Targets,
+    target: &TrackedTarget,
+    plan: &Plan,
+    request: &LeaseRequest,
+) -> Result<(), LeaseError> {
+    let others = targets.iter().filter(|(key, _)| **key != request.job_id);
+    let others_percent: f64 = others.map(|(_, other)| pricing.cost(other, &other.plan).cpu_percent).sum();
+    let exceeded = |plan: &Plan| pricing.exceeded(pricing.cost(target, plan), others_percent);
+    let Some(limit) = exceeded(plan) else { return Ok(()) };
+    let cost = pricing.cost(target, plan);
+    if cost.cpu_percent <= pricing.cost(target, &target.plan).cpu_percent {
+        // The budget was used up before, by an administrator perhaps; what costs no more does no more harm.
+        return Ok(());
+    }
+    // Twice as long until it fits; at most some thirty steps from 100 µs to a day.
+    let shortest = request.metrics.iter().map(|(_, period)| *period).min();
+    let doubled = |period: &Period| Period::from_micros(period.as_micros() * 2).ok();
+    let instead = std::iter::successors(shortest, doubled).find(|period| {
+        let mut slower = plan.clone();
+        // The new leases stand behind all others.
+        for lease in slower.leases.iter_mut().rev().take(request.metrics.len()) {
+            lease.period = lease.period.max(*period);
+        }
+        exceeded(&slower).is_none()
+    });
+    Err(LeaseError::OverBudget { limit, cost, instead })
+}
+
+/// Ends the leases of a principal on a target; an administrator ends all. Returns how many ended.
+pub(super) fn reset(
+    targets: &mut Targets,
+    principal: Principal,
+    key: &TargetKey,
+    out: &mut Vec<AdmissionEffect>,
+) -> Result<usize, AccessError> {
+    targets.access(principal, key, Access::Change)?;
+    let target = targets.get_mut(key).ok_or(AccessError::Unknown)?;
+    let is_own = |lease: &Lease| principal.can_access(Some(lease.principal.uid));
+    Ok(end_leases(key, target, is_own, out))
+}
+
+/// Ends the leases whose time has come.
+pub(super) fn expire(targets: &mut Targets, now: Now, out: &mut Vec<AdmissionEffect>) {
+    for (key, target) in targets.iter_mut() {
+        end_leases(key, target, |lease| lease.ends_ns <= now.monotonic_ns, out);
+    }
+}
+
+/// Ends the leases of a target that `is_ended` chooses. Returns how many.
+fn end_leases(
+    key: &TargetKey,
+    target: &mut TrackedTarget,
+    is_ended: impl Fn(&Lease) -> bool,
+    out: &mut Vec<AdmissionEffect>,
+) -> usize {
+    let before = target.plan.leases.len();
+    target.plan.leases.retain(|lease| !is_ended(lease));
+    let ended = before - target.plan.leases.len();
+    if ended > 0 {
+        if target.plan.leases.is_empty() {
+            target.plan.stretch = 0;
+        }
+        out.push(AdmissionEffect::OpenSources(key.clone(), OpenReason::Plan(Some(Cause::LeaseEnd))));
+    }
+    ended
+}
+
+/// The metrics that a request chooses.
+fn choose(target: &TrackedTarget, request: &LeaseRequest) -> Vec<Definition> {
+    request.metrics.iter().flat_map(|(selector, _)| target.choose(selector)).collect()
+}
+
+/// The plan of a target with the leases of a request behind all others. A request that is repeated replaces the former lease.
+fn with_lease(target: &TrackedTarget, request: &LeaseRequest, until_us: i64, ends_ns: u64) -> Plan {
+    let mut plan = target.plan.clone();
+    for (selector, period) in &request.metrics {
+        let is_same =
+            |lease: &Lease| lease.principal.uid == request.principal.uid && lease.selector == *selector;
+        plan.leases.retain(|lease| !is_same(lease));
+        let (selector, period, principal) = (selector.clone(), *period, request.principal);
+        plan.leases.push(Lease { selector, period, principal, until_us, ends_ns });
+    }
+    plan
+}
+
+/// The outcome of a lease: the metrics that are sampled, and those that cannot be.
+fn granted(target: &TrackedTarget, request: &LeaseRequest, cost: Cost, until_us: i64) -> LeaseGrant {
+    let is_chosen = |name: &str| request.metrics.iter().any(|(selector, _)| selector.matches(name));
+    let in_force = target.plan_in_force().into_iter().filter(|(name, _)| is_chosen(name));
+    let unavailable = target.sources.unavailable().iter().filter(|(name, _)| is_chosen(name));
+    LeaseGrant {
+        metrics: in_force.map(|(name, in_force)| (name, in_force.period)).collect(),
+        unavailable: unavailable.cloned().collect(),
+        cost,
+        until_us,
+    }
+}

@@ -1,0 +1,343 @@
+//! The state machine of admission.
+//!
+//! A lease is granted in steps, since only the sources know what can be sampled and what a read costs: trial reads of what
+//! is not sampled yet, the check of the budgets, the opening of the sources. One request is served at a time; those that
+//! come meanwhile wait.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use polymeter_proto::catalogue::Definition;
+use polymeter_proto::ledger::Cause;
+
+use super::event::{AdmissionEffect, AdmissionEvent, LeaseOrigin, MetricsReply, OpenReason, ReadTimes};
+use super::governor::{Budgets, Load, Step};
+use super::leases::{self, Granting};
+use super::pricing::{Pricing, budget};
+use crate::config::Limits;
+use crate::plan::Plan;
+use crate::principal::Principal;
+use crate::request::{AccessError, Availability, LeaseError, LeaseRequest, MetricView};
+use crate::targets::{Access, Now, TargetKey, Targets, TrackedTarget, describe};
+
+/// A request that is being served, or waits for that.
+#[derive(Debug)]
+enum Served {
+    Lease(LeaseRequest, LeaseOrigin),
+    Metrics(Principal, TargetKey, MetricsReply),
+}
+
+/// The state of the request that is being served.
+#[derive(Debug)]
+enum Stage {
+    Probing(Served),
+    Opening(Granting, LeaseOrigin),
+    Revoking(LeaseOrigin, LeaseError),
+}
+
+/// The state machine.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    pricing: Pricing,
+    stage: Option<(TargetKey, Stage)>,
+    waiting: VecDeque<(Served, ReadTimes)>,
+}
+
+impl Admission {
+    /// A machine without leases.
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self { pricing: Pricing::new(limits), stage: None, waiting: VecDeque::new() }
+    }
+
+    /// The time at which the next lease ends, on the monotonic clock.
+    pub(crate) fn next_expiry_ns(targets: &Targets) -> Option<u64> {
+        targets.iter().flat_map(|(_, target)| &target.plan.leases).map(|lease| lease.ends_ns).min()
+    }
+
+    /// Takes an event, and appends what must be done to `out`, in order.
+    pub(crate) fn handle(
+        &mut self,
+        targets: &mut Targets,
+        event: AdmissionEvent,
+        now: Now,
+        out: &mut Vec<AdmissionEffect>,
+    ) {
+        match event {
+            AdmissionEvent::LeaseRequested(request, origin, read_times) => {
+                self.waiting.push_back((Served::Lease(request, origin), read_times));
+                self.serve_next(targets, now, out);
+            }
+            AdmissionEvent::MetricsRequested(principal, key, reply, read_times) => {
+                self.waiting.push_back((Served::Metrics(principal, key, reply), read_times));
+                self.serve_next(targets, now, out);
+            }
+            AdmissionEvent::LeasesReset(principal, key, reply) => {
+                let answer = leases::reset(targets, principal, &key, out);
+                out.push(AdmissionEffect::AnswerReset(reply, answer));
+            }
+            AdmissionEvent::LeasesExpired => leases::expire(targets, now, out),
+            AdmissionEvent::Probed(key, found) => {
+                if let Some(target) = targets.get_mut(&key) {
+                    target.findings.add(found, now.monotonic_ns);
+                }
+                self.probed(targets, &key, now, out);
+            }
+            AdmissionEvent::SourcesOpened(key, reason) => self.opened(targets, &key, reason, now, out),
+            AdmissionEvent::CpuMeasured(used_percent, read_times) => {
+                let former = std::mem::replace(&mut self.pricing.read_times, read_times);
+                self.govern(targets, used_percent, out);
+                self.pricing.read_times = former;
+            }
+            AdmissionEvent::Calibrated(times) => self.pricing.calibration.add(times),
+            AdmissionEvent::ConfigReloaded(limits, standing) => {
+                self.pricing.limits = limits;
+                reload(targets, &standing, out);
+            }
+        }
+    }
+
+    /// Serves the next request that waits, unless one is being served.
+    fn serve_next(&mut self, targets: &mut Targets, now: Now, out: &mut Vec<AdmissionEffect>) {
+        while self.stage.is_none() {
+            let Some((served, read_times)) = self.waiting.pop_front() else {
+                // Only a request needs them, and they are large.
+                self.pricing.read_times = ReadTimes::new();
+                return;
+            };
+            self.pricing.read_times = read_times;
+            let (key, wanted) = match served {
+                Served::Lease(request, origin) => {
+                    match leases::check(&self.pricing.limits, targets, &request, now) {
+                        Ok(wanted) => {
+                            let key = request.job_id.clone();
+                            self.stage = Some((key.clone(), Stage::Probing(Served::Lease(request, origin))));
+                            (key, wanted)
+                        }
+                        Err(error) => {
+                            out.push(AdmissionEffect::AnswerLease(origin, Err(error)));
+                            continue;
+                        }
+                    }
+                }
+                Served::Metrics(principal, key, reply) => {
+                    let chosen = targets.access(principal, &key, Access::See).map(|target| {
+                        "*".parse().map_or_else(|_invalid| Vec::new(), |all| target.choose(&all))
+                    });
+                    match chosen {
+                        Ok(wanted) => {
+                            let served = Served::Metrics(principal, key.clone(), reply);
+                            self.stage = Some((key.clone(), Stage::Probing(served)));
+                            (key, wanted)
+                        }
+                        Err(error) => {
+                            out.push(AdmissionEffect::AnswerMetrics(reply, Err(error)));
+                            continue;
+                        }
+                    }
+                }
+            };
+            match unprobed(targets, &key, wanted, now) {
+                unknown if unknown.is_empty() => self.probed(targets, &key, now, out),
+                unknown => out.push(AdmissionEffect::Probe(key, unknown)),
+            }
+        }
+    }
+
+    /// Goes on with the request for which a target was probed.
+    fn probed(&mut self, targets: &mut Targets, key: &TargetKey, now: Now, out: &mut Vec<AdmissionEffect>) {
+        match self.stage.take() {
+            Some((of, Stage::Probing(served))) if of == *key => match served {
+                Served::Lease(request, origin) => self.grant(targets, request, origin, now, out),
+                Served::Metrics(principal, key, reply) => {
+                    let metrics = targets.access(principal, &key, Access::See);
+                    let answer = metrics.map(|target| self.metrics(target));
+                    out.push(AdmissionEffect::AnswerMetrics(reply, answer));
+                }
+            },
+            other => self.stage = other,
+        }
+        self.serve_next(targets, now, out);
+    }
+
+    /// Grants a lease whose metrics were probed, if the budgets allow it.
+    fn grant(
+        &mut self,
+        targets: &mut Targets,
+        request: LeaseRequest,
+        origin: LeaseOrigin,
+        now: Now,
+        out: &mut Vec<AdmissionEffect>,
+    ) {
+        match leases::admit(&self.pricing, targets, request, now) {
+            Ok(granting) => {
+                let key = granting.key().clone();
+                self.stage = Some((key.clone(), Stage::Opening(granting, origin)));
+                out.push(AdmissionEffect::OpenSources(key, OpenReason::Lease));
+            }
+            Err(error) => out.push(AdmissionEffect::AnswerLease(origin, Err(error))),
+        }
+    }
+
+    /// Answers a lease request whose sources are open, unless nothing of it can be sampled and the lease must be revoked.
+    fn finish(
+        &mut self,
+        targets: &mut Targets,
+        key: &TargetKey,
+        granting: Granting,
+        origin: LeaseOrigin,
+        now: Now,
+        out: &mut Vec<AdmissionEffect>,
+    ) {
+        let Some(target) = targets.get_mut(key) else {
+            out.push(AdmissionEffect::AnswerLease(origin, Err(AccessError::Unknown.into())));
+            return;
+        };
+        match granting.finish(target) {
+            Ok(granted) => {
+                record_changes(targets, key, None, now, out);
+                out.push(AdmissionEffect::AnswerLease(origin, Ok(granted)));
+            }
+            Err(error) => {
+                self.stage = Some((key.clone(), Stage::Revoking(origin, error)));
+                out.push(AdmissionEffect::OpenSources(key.clone(), OpenReason::LeaseRevoked));
+            }
+        }
+    }
+
+    /// Goes on with what the sources of a target were opened for, and records the changes of its plan.
+    fn opened(
+        &mut self,
+        targets: &mut Targets,
+        key: &TargetKey,
+        reason: OpenReason,
+        now: Now,
+        out: &mut Vec<AdmissionEffect>,
+    ) {
+        let cause = match reason {
+            OpenReason::Plan(cause) => cause,
+            OpenReason::Files | OpenReason::Lease | OpenReason::LeaseRevoked => None,
+        };
+        match (self.stage.take(), reason) {
+            (Some((_, Stage::Opening(granting, origin))), OpenReason::Lease) => {
+                self.finish(targets, key, granting, origin, now, out);
+            }
+            (Some((_, Stage::Revoking(origin, error))), OpenReason::LeaseRevoked) => {
+                record_changes(targets, key, cause, now, out);
+                out.push(AdmissionEffect::AnswerLease(origin, Err(error)));
+            }
+            (stage, _) => {
+                self.stage = stage;
+                record_changes(targets, key, cause, now, out);
+            }
+        }
+        self.serve_next(targets, now, out);
+    }
+
+    /// The metrics of the catalogue, as a target has them.
+    fn metrics(&self, target: &TrackedTarget) -> Vec<MetricView> {
+        let mut all: BTreeMap<String, Availability> = target.findings.found().clone();
+        let missing = target.sources.unavailable().iter();
+        all.extend(missing.map(|(name, reason)| (name.clone(), Availability::No(reason.clone()))));
+        let recent_ns = self.pricing.read_times.get(&target.handle());
+        for (name, source) in target.sources.whole() {
+            let read_ns = recent_ns.and_then(|recent| recent.get(name)).copied().unwrap_or_default();
+            let from = Availability::From { source: name.clone(), read_ns };
+            all.extend(source.slots.iter().map(|slot| (slot.definition.name(), from.clone())));
+        }
+        let view = |(name, availability): (String, Availability)| {
+            let period = target.samples(&name).then(|| target.plan.period(&name)).flatten();
+            MetricView { availability, period: period.map(|(period, _)| period), name }
+        };
+        all.into_iter().map(view).collect()
+    }
+
+    /// Compares what was used with the budgets, and takes one step.
+    fn govern(&mut self, targets: &mut Targets, used_percent: f64, out: &mut Vec<AdmissionEffect>) {
+        // Without leases there is nothing to govern, and nothing that a prediction would be needed for soon.
+        if targets.iter().all(|(_, target)| target.plan.leases.is_empty()) {
+            return;
+        }
+        let (mut keys, mut loads, mut predicted_percent) = (Vec::new(), Vec::new(), 0.0);
+        for (key, target) in targets.iter() {
+            let predicted = |plan: &Plan| self.pricing.sum(target, plan).cost(1.0).cpu_percent;
+            let percent = predicted(&target.plan);
+            predicted_percent += percent;
+            let leases = &target.plan.leases;
+            if leases.is_empty() {
+                continue;
+            }
+            let relaxed = Plan { stretch: target.plan.stretch.saturating_sub(1), ..target.plan.clone() };
+            let baseline = Plan { leases: Vec::new(), ..target.plan.clone() };
+            keys.push(key.clone());
+            loads.push(Load {
+                percent,
+                relaxed_percent: predicted(&relaxed),
+                baseline_percent: predicted(&baseline),
+                stretch: target.plan.stretch,
+                is_user: leases.iter().any(|lease| !lease.principal.administrator),
+            });
+        }
+        self.pricing.governor.learn(used_percent, predicted_percent);
+        let budgets = Budgets {
+            node_percent: budget(self.pricing.limits.node_cpu_percent),
+            job_percent: budget(self.pricing.limits.job_cpu_percent),
+        };
+        let (position, is_slower) = match self.pricing.governor.step(used_percent, budgets, &loads) {
+            None => return,
+            Some(Step::Stretch(position)) => (position, true),
+            Some(Step::Relax(position)) => (position, false),
+        };
+        let Some(key) = keys.get(position) else { return };
+        let Some(target) = targets.get_mut(key) else { return };
+        let stretch = &mut target.plan.stretch;
+        *stretch = if is_slower { stretch.saturating_add(1) } else { stretch.saturating_sub(1) };
+        out.push(AdmissionEffect::LogGoverned(format!(
+            "sampling takes {used_percent:.1} % of a CPU: leases of {} have {} times their periods now",
+            describe(key),
+            1_u64 << *stretch
+        )));
+        out.push(AdmissionEffect::OpenSources(key.clone(), OpenReason::Plan(Some(Cause::Governor))));
+    }
+}
+
+/// Puts another standing plan in force for all targets.
+fn reload(targets: &mut Targets, standing: &Plan, out: &mut Vec<AdmissionEffect>) {
+    let mut with_steps = Vec::new();
+    for (key, target) in targets.iter_mut() {
+        if target.plan.baseline != standing.baseline {
+            target.plan.baseline = standing.baseline.clone();
+            out.push(AdmissionEffect::OpenSources(key.clone(), OpenReason::Plan(Some(Cause::Reload))));
+        }
+        let has_same_steps = target.plan.steps == standing.steps && target.plan.tasks == standing.tasks;
+        if key.is_some() && !has_same_steps {
+            (target.plan.steps, target.plan.tasks) = (standing.steps.clone(), standing.tasks.clone());
+            target.sources.forget_steps();
+            with_steps.push(AdmissionEffect::UpdateSteps(key.clone()));
+        }
+    }
+    out.append(&mut with_steps);
+}
+
+/// Records what has changed in the plan of a target.
+fn record_changes(
+    targets: &mut Targets,
+    key: &TargetKey,
+    cause: Option<Cause>,
+    now: Now,
+    out: &mut Vec<AdmissionEffect>,
+) {
+    let Some(target) = targets.get_mut(key) else { return };
+    let changes = target.plan_changes(cause, now);
+    let job = target.job.clone();
+    out.extend(changes.into_iter().map(|change| AdmissionEffect::RecordPlanChange(job.clone(), change)));
+}
+
+/// The metrics of which is not known whether they are available and what a read takes. perf events that count already are
+/// left alone.
+fn unprobed(targets: &mut Targets, key: &TargetKey, wanted: Vec<Definition>, now: Now) -> Vec<Definition> {
+    let Some(target) = targets.get_mut(key) else { return Vec::new() };
+    target.findings.forget_old(now.monotonic_ns);
+    let is_unknown = |definition: &Definition| {
+        !target.sources.counts(definition) && !target.findings.found().contains_key(&definition.name())
+    };
+    wanted.into_iter().filter(is_unknown).collect()
+}

@@ -1,0 +1,96 @@
+//! The price of plans: predicted from what reads cost, and compared with the budgets.
+
+use std::collections::BTreeMap;
+
+use polymeter_proto::period::Period;
+
+use super::calibration::Calibration;
+use super::cost::{ReadCost, Sum};
+use super::event::ReadTimes;
+use super::governor::Governor;
+use crate::config::Limits;
+use crate::plan::Plan;
+use crate::request::{Availability, Cost};
+use crate::targets::TrackedTarget;
+
+/// What is known of the costs on this machine, and the limits that the administrator sets.
+#[derive(Debug)]
+pub(super) struct Pricing {
+    pub(super) limits: Limits,
+    pub(super) governor: Governor,
+    pub(super) calibration: Calibration,
+    pub(super) read_times: ReadTimes,
+}
+
+impl Pricing {
+    /// The prices on a machine of which nothing was measured yet.
+    pub(super) fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            governor: Governor::default(),
+            calibration: Calibration::default(),
+            read_times: ReadTimes::new(),
+        }
+    }
+
+    /// The cost of sampling a target by a plan, on this machine.
+    pub(super) fn cost(&self, target: &TrackedTarget, plan: &Plan) -> Cost {
+        self.sum(target, plan).cost(self.governor.slowness())
+    }
+
+    /// The parts of the cost. The time of a read is known from the data where the source is read at that period already, else
+    /// from the trial; perf events that count already were not tried again.
+    pub(super) fn sum(&self, target: &TrackedTarget, plan: &Plan) -> Sum {
+        let mut periods: BTreeMap<&str, Vec<Period>> = BTreeMap::new();
+        let mut warm_ns: BTreeMap<&str, f64> = BTreeMap::new();
+        for (name, source) in target.sources.open() {
+            let wanted = source.slots.iter().filter_map(|slot| source.period(plan, &slot.definition.name()));
+            periods.entry(name).or_default().extend(wanted);
+        }
+        for (name, availability) in target.findings.found() {
+            let Availability::From { source, read_ns } = availability else { continue };
+            let warm = warm_ns.entry(source).or_default();
+            *warm = warm.max(*read_ns);
+            if !target.samples(name)
+                && let Some((period, _)) = plan.period(name)
+            {
+                periods.entry(source).or_default().push(period);
+            }
+        }
+        let nothing = BTreeMap::new();
+        let recent_ns = self.read_times.get(&target.handle()).unwrap_or(&nothing);
+        let mut sum = Sum::on(self.calibration.slowness());
+        for (source, wanted) in periods {
+            let current = target.sources.open().get(source).and_then(|open| {
+                open.slots.iter().filter_map(|slot| open.period(&target.plan, &slot.definition.name())).min()
+            });
+            let read = match (recent_ns.get(source), warm_ns.get(source)) {
+                (Some(recent), _) if current == wanted.iter().copied().min() => ReadCost::Measured(*recent),
+                (_, Some(warm)) => ReadCost::Warm(*warm),
+                (Some(recent), None) => ReadCost::Measured(*recent),
+                (None, None) => ReadCost::Unknown,
+            };
+            sum.add(&wanted, read);
+        }
+        sum
+    }
+
+    /// The budget that a cost exceeds, if any.
+    pub(super) fn exceeded(&self, cost: Cost, others_percent: f64) -> Option<&'static str> {
+        let limits = &self.limits;
+        if cost.samples_per_s > budget(limits.samples_per_second) {
+            Some("samples_per_second")
+        } else if cost.cpu_percent > budget(limits.job_cpu_percent) {
+            Some("job_cpu_percent")
+        } else if cost.cpu_percent + others_percent > budget(limits.node_cpu_percent) {
+            Some("node_cpu_percent")
+        } else {
+            None
+        }
+    }
+}
+
+/// A limit of the configuration, in percent of a CPU or samples per second, as a number to compare with.
+pub(super) fn budget(limit: u64) -> f64 {
+    f64::from(u32::try_from(limit).unwrap_or(u32::MAX))
+}

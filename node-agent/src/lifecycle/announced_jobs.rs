@@ -1,0 +1,211 @@
+//! Jobs that the scheduler has announced here: what it told of them is kept until it says that they ended, since their
+//! cgroups come later, and go earlier. Pure.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use polymeter_proto::batch::Job;
+use polymeter_proto::ledger::JobFacts;
+use polymeter_proto::series::Identifier;
+
+use crate::admission::JOBS;
+use crate::request::{RefusedRequest, RegisterError, SamplingRequest, StartSpec};
+use crate::targets::Now;
+
+/// How long a job is remembered after its cgroups went, for the scheduler to say that it has ended, in nanoseconds. An
+/// epilog that was not set up never says so.
+const AFTER_CGROUPS_NS: u64 = 60 * 1_000_000_000;
+
+/// How long a job is remembered whose cgroups never come, in nanoseconds: an allocation without a step may last.
+const WITHOUT_CGROUPS_NS: u64 = 24 * 60 * 60 * 1_000_000_000;
+
+/// What the scheduler told of one job.
+#[derive(Debug, Clone)]
+pub(super) struct JobMetadata {
+    pub(super) cluster: Option<Identifier>,
+    pub(super) owner_uid: Option<u32>,
+    pub(super) owner: Option<Identifier>,
+    /// The time at which the scheduler said that it starts, in microseconds since the epoch. Cgroups that go and come again
+    /// between that and its end are those of the same job.
+    pub(super) since_us: i64,
+    pub(super) facts: JobFacts,
+}
+
+/// One announced job.
+#[derive(Debug)]
+pub(super) struct AnnouncedJob {
+    pub(super) metadata: JobMetadata,
+    alias: Option<Identifier>,
+    /// The job as the data name it, since it was there.
+    pub(super) job: Option<Arc<Job>>,
+    /// The sampling that its owner requested, until it is granted or refused.
+    pub(super) sampling: Option<SamplingRequest>,
+    /// A request of the owner's that cannot be read, until the job is there.
+    pub(super) refused: Option<RefusedRequest>,
+    /// The time at which it is forgotten; none while its cgroups are there.
+    forget_ns: Option<u64>,
+    /// Whether its cgroups were there, and went.
+    is_over: bool,
+}
+
+/// All of them, by their ids.
+#[derive(Debug, Default)]
+pub(super) struct AnnouncedJobs(BTreeMap<Identifier, AnnouncedJob>);
+
+impl AnnouncedJobs {
+    /// Remembers a job. What is announced again, and is not over, is the same job.
+    ///
+    /// # Errors
+    /// When there are too many.
+    pub(super) fn announce(&mut self, spec: StartSpec, now: Now) -> Result<(), RegisterError> {
+        let known = self.0.remove(&spec.job_id).filter(|known| !known.is_over);
+        if known.is_none() && self.0.len() >= JOBS {
+            return Err(RegisterError::TooMany);
+        }
+        let mut job = known.unwrap_or_else(|| AnnouncedJob {
+            metadata: JobMetadata {
+                cluster: None,
+                owner_uid: None,
+                owner: None,
+                since_us: now.realtime_us,
+                facts: JobFacts::default(),
+            },
+            alias: None,
+            job: None,
+            sampling: None,
+            refused: None,
+            forget_ns: Some(now.monotonic_ns.saturating_add(WITHOUT_CGROUPS_NS)),
+            is_over: false,
+        });
+        let metadata = &mut job.metadata;
+        metadata.cluster = spec.cluster.or(metadata.cluster.take());
+        metadata.owner_uid = spec.owner_uid.or(metadata.owner_uid);
+        metadata.owner = spec.owner.or(metadata.owner.take());
+        if !spec.facts.is_empty() {
+            metadata.facts = spec.facts;
+        }
+        job.alias = spec.alias.or(job.alias);
+        job.sampling = spec.sampling.or(job.sampling);
+        job.refused = spec.refused.or(job.refused);
+        self.0.insert(spec.job_id, job);
+        Ok(())
+    }
+
+    /// The job's id, where its cgroups have another name.
+    pub(super) fn id_of(&self, name: Identifier) -> Identifier {
+        let aliased = self.0.iter().find(|(_, job)| job.alias.as_ref() == Some(&name));
+        aliased.map_or(name, |(job_id, _)| job_id.clone())
+    }
+
+    pub(super) fn get(&self, job_id: &Identifier) -> Option<&AnnouncedJob> {
+        self.0.get(job_id)
+    }
+
+    pub(super) fn get_mut(&mut self, job_id: &Identifier) -> Option<&mut AnnouncedJob> {
+        self.0.get_mut(job_id)
+    }
+
+    /// Notes that its cgroups are there. Returns what was told of it.
+    pub(super) fn cgroups_came(&mut self, job_id: &Identifier) -> Option<JobMetadata> {
+        let job = self.0.get_mut(job_id)?;
+        (job.forget_ns, job.is_over) = (None, false);
+        Some(job.metadata.clone())
+    }
+
+    /// Notes that its cgroups are gone.
+    pub(super) fn cgroups_went(&mut self, job_id: &Identifier, now: Now) {
+        if let Some(job) = self.0.get_mut(job_id) {
+            job.forget_ns = Some(now.monotonic_ns.saturating_add(AFTER_CGROUPS_NS));
+            job.is_over = true;
+        }
+    }
+
+    /// Forgets a job that the scheduler says has ended.
+    pub(super) fn remove(&mut self, job_id: &Identifier) -> Option<AnnouncedJob> {
+        self.0.remove(job_id)
+    }
+
+    /// Forgets those whose time has come.
+    pub(super) fn forget_old(&mut self, now: Now) {
+        self.0.retain(|_, job| job.forget_ns.is_none_or(|at_ns| at_ns > now.monotonic_ns));
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Identifier {
+        Identifier::try_from(text).unwrap()
+    }
+
+    fn at(monotonic_ns: u64) -> Now {
+        Now { monotonic_ns, realtime_us: i64::try_from(monotonic_ns).unwrap() }
+    }
+
+    fn spec(job: &str, alias: Option<&str>) -> StartSpec {
+        StartSpec {
+            job_id: name(job),
+            alias: alias.map(name),
+            cluster: None,
+            owner_uid: Some(7),
+            owner: None,
+            sampling: None,
+            refused: None,
+            facts: JobFacts::default(),
+        }
+    }
+
+    #[test]
+    fn a_repeated_announcement_is_one_job_and_a_requeued_job_is_another() {
+        let mut jobs = AnnouncedJobs::default();
+        jobs.announce(spec("1", None), at(1)).unwrap();
+        jobs.cgroups_came(&name("1"));
+        jobs.announce(spec("1", None), at(2)).unwrap();
+        assert_eq!(jobs.cgroups_came(&name("1")).unwrap().since_us, 1);
+        jobs.cgroups_went(&name("1"), at(3));
+        // Between two steps of an allocation.
+        assert_eq!(jobs.cgroups_came(&name("1")).unwrap().since_us, 1);
+        jobs.cgroups_went(&name("1"), at(4));
+        // Requeued.
+        jobs.announce(spec("1", None), at(5)).unwrap();
+        assert_eq!(jobs.cgroups_came(&name("1")).unwrap().since_us, 5);
+        assert!(!jobs.0[&name("1")].is_over);
+    }
+
+    #[test]
+    fn cgroups_may_have_another_name() {
+        let mut jobs = AnnouncedJobs::default();
+        jobs.announce(spec("42", Some("s9K2")), at(1)).unwrap();
+        assert_eq!(jobs.id_of(name("s9K2")), name("42"));
+        assert_eq!(jobs.id_of(name("43")), name("43"));
+    }
+
+    #[test]
+    fn jobs_that_are_over_are_forgotten() {
+        let mut jobs = AnnouncedJobs::default();
+        for job in ["runs", "over", "never came"] {
+            jobs.announce(spec(job, None), at(0)).unwrap();
+        }
+        jobs.cgroups_came(&name("runs"));
+        jobs.cgroups_went(&name("over"), at(0));
+        jobs.forget_old(at(AFTER_CGROUPS_NS));
+        assert_eq!(jobs.0.keys().map(Identifier::as_str).collect::<Vec<_>>(), ["never came", "runs"]);
+        jobs.forget_old(at(WITHOUT_CGROUPS_NS));
+        assert_eq!(jobs.0.len(), 1);
+    }
+
+    #[test]
+    fn the_number_of_announced_jobs_is_bounded() {
+        let mut jobs = AnnouncedJobs::default();
+        for job in 0..JOBS {
+            jobs.announce(spec(&job.to_string(), None), at(0)).unwrap();
+        }
+        assert_eq!(jobs.announce(spec("one more", None), at(0)), Err(RegisterError::TooMany));
+        assert!(jobs.announce(spec("1", None), at(0)).is_ok());
+    }
+}

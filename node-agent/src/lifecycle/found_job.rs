@@ -1,0 +1,42 @@
+//! A job that discovery has found by its cgroups.
+
+use std::path::PathBuf;
+
+use polymeter_proto::series::Identifier;
+
+use crate::admission::CgroupOwner;
+use crate::cgroups::{Captured, JobCgroups};
+
+/// A job that was found by its cgroups.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FoundJob {
+    /// What its path tells.
+    pub(crate) captured: Captured,
+    /// Its path relative to the hierarchies' roots.
+    pub(crate) relative: PathBuf,
+    /// Its directories.
+    pub(crate) cgroups: JobCgroups,
+    /// The owner of its directory, where that was looked up: its path names none, and jobs compete for room.
+    pub(crate) directory_uid: Option<u32>,
+}
+
+impl FoundJob {
+    /// The name that its path gives it.
+    pub(crate) fn name(&self) -> Option<Identifier> {
+        Identifier::try_from(self.captured.job.as_deref()?).ok()
+    }
+
+    /// Returns whether its path names the owner.
+    pub(crate) const fn names_owner(&self) -> bool {
+        self.captured.uid.is_some() || self.captured.user.is_some()
+    }
+
+    /// The owner as its path says, else as its directory does: who may make cgroups owns them.
+    pub(crate) fn owner(&self) -> CgroupOwner {
+        if self.names_owner() {
+            (self.captured.uid, self.captured.user.clone())
+        } else {
+            (self.directory_uid, None)
+        }
+    }
+}

@@ -1,0 +1,447 @@
+//! The state machine of the life cycle of jobs.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use polymeter_proto::ledger::Event;
+use polymeter_proto::series::{Identifier, JobDescriptor};
+
+use super::announced_jobs::AnnouncedJobs;
+use super::event::{LifecycleEffect, LifecycleEvent, RegistrationReply};
+use super::found_job::FoundJob;
+use super::rescans::{self, PendingRescans};
+use super::sluids::{SluidMeaning, Sluids};
+use super::{owners, submissions};
+use crate::admission::{AnnouncementReply, Capacity, Descriptors};
+use crate::cgroups::JobCgroups;
+use crate::lanes::EventRecord;
+use crate::plan::Plan;
+use crate::request::{JobSpec, RegisterError, StartSpec};
+use crate::sources::Target;
+use crate::targets::{JobHandles, Now, TargetKey, Targets, TrackedTarget};
+
+/// How long there must be nothing to do before an agent ends that was started for a job, in nanoseconds: the next job often
+/// comes at once.
+const IDLE_NS: u64 = 5_000_000_000;
+
+type Effects = Vec<LifecycleEffect>;
+
+/// The state machine.
+#[derive(Debug)]
+pub(crate) struct Lifecycle {
+    cluster: Option<Identifier>,
+    /// The plan of a job of which nobody has requested anything.
+    standing: Plan,
+    node: Target,
+    handles: JobHandles,
+    announced: AnnouncedJobs,
+    sluids: Sluids,
+    capacity: Capacity,
+    pending_rescans: PendingRescans,
+    idle_since_ns: u64,
+}
+
+impl Lifecycle {
+    /// A machine that knows no job. `node` is the target of the node's own metrics.
+    pub(crate) fn new(cluster: Option<Identifier>, standing: Plan, node: Target, now: Now) -> Self {
+        Self {
+            cluster,
+            standing,
+            node,
+            handles: JobHandles::default(),
+            announced: AnnouncedJobs::default(),
+            sluids: Sluids::default(),
+            capacity: Capacity::new(0),
+            pending_rescans: PendingRescans::default(),
+            idle_since_ns: now.monotonic_ns,
+        }
+    }
+
+    /// Takes an event, and appends what must be done to `out`, in order.
+    pub(crate) fn handle(
+        &mut self,
+        targets: &mut Targets,
+        event: LifecycleEvent,
+        now: Now,
+        out: &mut Vec<LifecycleEffect>,
+    ) {
+        match event {
+            LifecycleEvent::Started => {
+                let plan = Plan { baseline: self.standing.baseline.clone(), ..Plan::default() };
+                targets.insert(None, TrackedTarget::new(None, self.node.clone(), plan, None));
+                out.push(LifecycleEffect::OpenSources(None));
+            }
+            LifecycleEvent::NodeSampled(descriptors) => self.capacity = Capacity::new(descriptors.open),
+            LifecycleEvent::Walked { found, vanished, passed_over, descriptors } => {
+                let found = self.fit(targets, found, passed_over, descriptors, now, out);
+                self.walked(targets, found, &vanished, now, out);
+            }
+            LifecycleEvent::JobDiscovered { found, number, owner_uid } => {
+                self.identified(targets, found, number, owner_uid, now, out);
+            }
+            LifecycleEvent::JobRegistered { spec, target, descriptors, reply } => {
+                self.register(targets, *spec, target, descriptors, reply, now, out);
+            }
+            LifecycleEvent::JobUnregistered(job_id, reply) => {
+                let is_known = targets.job(&job_id).is_some_and(|target| target.found_at.is_none());
+                if is_known {
+                    self.end(targets, &Some(job_id), now, out);
+                }
+                out.push(LifecycleEffect::AnswerUnregistration(reply, is_known));
+            }
+            LifecycleEvent::JobAnnounced { spec, owner_name, reply } => {
+                self.announce(targets, *spec, owner_name, reply, now, out);
+            }
+            LifecycleEvent::SchedulerEnded(job_id, facts, reply) => {
+                submissions::scheduler_ended(&mut self.announced, targets, &job_id, *facts, out);
+                out.push(LifecycleEffect::AnswerEnd(reply));
+            }
+            LifecycleEvent::ExitsSeen(exits) => self.pending_rescans.exits_seen(targets, exits, now, out),
+            LifecycleEvent::NextRescan => self.pending_rescans.next(targets, out),
+            LifecycleEvent::MissedRescans => rescans::missed(targets, out),
+            LifecycleEvent::ExitsWatched(key, is_missed) => {
+                rescans::exits_watched(targets, key, is_missed, out);
+            }
+            LifecycleEvent::RescanIncomplete(key) => {
+                if let Some(target) = targets.get_mut(&key) {
+                    target.rescans.note_missed();
+                }
+            }
+            LifecycleEvent::OwnersWanted => owners::look_up(targets, now, out),
+            LifecycleEvent::OwnerLookedUp { key, uid, name } => {
+                self.owner_looked_up(targets, &key, uid, name, now, out);
+            }
+            LifecycleEvent::SubmissionAnswered(job_id, result, reply) => {
+                submissions::answered(&mut self.announced, targets, &job_id, &result, now, out);
+                if let Some(reply) = reply {
+                    out.push(LifecycleEffect::AnswerAnnouncement(reply, Ok(Some(result))));
+                }
+            }
+            LifecycleEvent::FilesChanged(key) => reopen(targets, key, out),
+            LifecycleEvent::ConfigReloaded(cluster, standing) => {
+                (self.cluster, self.standing) = (cluster, standing);
+            }
+        }
+    }
+
+    /// Returns whether jobs are to be rescanned because something happened in them.
+    pub(crate) fn has_pending_rescans(&self) -> bool {
+        !self.pending_rescans.is_empty()
+    }
+
+    /// The cgroups of jobs whose numbers are not known yet, and whether it is time to give up.
+    pub(crate) fn unnumbered_jobs(&self, now: Now) -> impl Iterator<Item = (&JobCgroups, bool)> {
+        self.sluids.unnumbered(now)
+    }
+
+    /// Returns whether there is room for so many jobs that were found; else their owners' shares count.
+    pub(crate) fn has_room(&self, targets: &Targets, found: usize, descriptors: Descriptors) -> bool {
+        found <= self.capacity.room(targets, descriptors)
+    }
+
+    /// Returns whether there has been nothing to do for a while.
+    pub(crate) fn is_idle(&mut self, targets: &Targets, now: Now) -> bool {
+        self.announced.forget_old(now);
+        if targets.job_count() > 0 || !self.announced.is_empty() {
+            self.idle_since_ns = now.monotonic_ns;
+        }
+        now.monotonic_ns.saturating_sub(self.idle_since_ns) >= IDLE_NS
+    }
+
+    /// Takes those out of the jobs that were found for which there is no room, and reports them.
+    fn fit(
+        &mut self,
+        targets: &Targets,
+        mut found: BTreeMap<PathBuf, FoundJob>,
+        passed_over: usize,
+        descriptors: Descriptors,
+        now: Now,
+        out: &mut Effects,
+    ) -> BTreeMap<PathBuf, FoundJob> {
+        let room = self.capacity.room(targets, descriptors);
+        let mut left_out = passed_over;
+        if found.len() > room {
+            let owners = found.iter().map(|(path, job)| (path.clone(), job.owner())).collect();
+            for path in Capacity::left_out(targets, owners, room) {
+                found.remove(&path);
+                left_out += 1;
+            }
+        }
+        out.push(LifecycleEffect::ReportLeftOut(left_out, descriptors));
+        match self.capacity.report(left_out, room, descriptors, now) {
+            Some((message, true)) => out.push(LifecycleEffect::LogWarning(message)),
+            Some((message, false)) => out.push(LifecycleEffect::LogInfo(message)),
+            None => {}
+        }
+        found
+    }
+
+    /// Ends the jobs that are not found any more, and goes on with those that are.
+    fn walked(
+        &mut self,
+        targets: &mut Targets,
+        found: BTreeMap<PathBuf, FoundJob>,
+        vanished: &[TargetKey],
+        now: Now,
+        out: &mut Effects,
+    ) {
+        self.sluids.retain(found.values().filter_map(|found| found.captured.job.as_deref()));
+        let is_gone =
+            |target: &TrackedTarget| target.found_at.as_ref().is_some_and(|path| !found.contains_key(path));
+        for key in targets.keys_where(is_gone).iter().chain(vanished) {
+            self.end(targets, key, now, out);
+        }
+        for found in found.into_values() {
+            let job_id = self.known_id(&found);
+            if let Some(job_id) = job_id.as_ref().filter(|job_id| targets.job(job_id).is_some()) {
+                self.found_again(targets, job_id, found, now, out);
+            } else if found.name().is_some() {
+                let metadata = job_id.as_ref().and_then(|job_id| self.announced.get(job_id));
+                let metadata = metadata.map(|announced| &announced.metadata);
+                let uid = found.captured.uid.or(metadata.and_then(|metadata| metadata.owner_uid));
+                let owner = metadata.and_then(|metadata| metadata.owner.clone()).or(named_owner(&found));
+                let owner = owner.filter(|_| uid.is_none());
+                out.push(LifecycleEffect::IdentifyJob { found, needs_number: job_id.is_none(), owner });
+            }
+        }
+    }
+
+    /// The id of a job that was found, where no process must be asked for it.
+    fn known_id(&self, found: &FoundJob) -> Option<Identifier> {
+        let name = found.name()?;
+        let announced = self.announced.id_of(name.clone());
+        if !found.captured.is_sluid || announced != name {
+            return Some(announced);
+        }
+        self.sluids.known(&name).cloned()
+    }
+
+    /// Goes on with a job that is tracked and was found again, perhaps with other cgroups.
+    fn found_again(
+        &mut self,
+        targets: &mut Targets,
+        job_id: &Identifier,
+        found: FoundJob,
+        now: Now,
+        out: &mut Effects,
+    ) {
+        let key = Some(job_id.clone());
+        let Some(target) = targets.get_mut(&key) else { return };
+        if target.found_at.as_ref() != Some(&found.relative) {
+            return;
+        }
+        let Target::Cgroups(cgroups) = &mut target.target else { return };
+        if found.cgroups.replaces(cgroups) {
+            // It went and came again between two walks, as when a job is requeued.
+            self.end(targets, &key, now, out);
+            let (is_sluid, owner) = (found.captured.is_sluid, named_owner(&found));
+            let needs_number = is_sluid && self.known_id(&found).is_none();
+            out.push(LifecycleEffect::IdentifyJob { found, needs_number, owner });
+        } else if *cgroups != found.cgroups {
+            // The scheduler makes the cgroups of the controllers one after the other, and removes them so. What goes needs
+            // no reopening.
+            let has_grown = found.cgroups.directories().len() > cgroups.directories().len();
+            *cgroups = found.cgroups;
+            if has_grown {
+                reopen(targets, key.clone(), out);
+                out.push(LifecycleEffect::WatchExits(key));
+                submissions::request_lease(&self.announced, targets, job_id, None, out);
+                out.push(LifecycleEffect::HandleExits);
+            }
+        }
+    }
+
+    /// Tracks a job that was found and identified.
+    fn identified(
+        &mut self,
+        targets: &mut Targets,
+        found: FoundJob,
+        number: Option<Identifier>,
+        owner_uid: Option<u32>,
+        now: Now,
+        out: &mut Effects,
+    ) {
+        let Some(job_id) = self.id_of(targets, &found, number, now, out) else { return };
+        if targets.job(&job_id).is_some() {
+            // Another path has the same job.
+            self.found_again(targets, &job_id, found, now, out);
+            return;
+        }
+        let has_place = |target: &TrackedTarget| target.found_at.as_ref() == Some(&found.relative);
+        if found.captured.is_sluid {
+            // Only now the scheduler has said what the job is called.
+            for key in targets.keys_where(has_place) {
+                self.end(targets, &key, now, out);
+            }
+        }
+        let metadata = self.announced.cgroups_came(&job_id);
+        let metadata = metadata.as_ref();
+        // The cgroup's path is the scheduler's word, too, and what the kernel acts upon.
+        let known_uid = found.captured.uid.or(metadata.and_then(|metadata| metadata.owner_uid));
+        let descriptor = JobDescriptor {
+            job_id: job_id.clone(),
+            cluster: metadata.and_then(|metadata| metadata.cluster.clone()).or(self.cluster.clone()),
+            owner_uid: known_uid.or(owner_uid),
+            owner: metadata.and_then(|metadata| metadata.owner.clone()).or(named_owner(&found)),
+            started_us: metadata.map_or(now.realtime_us, |metadata| metadata.since_us),
+        };
+        let target = Target::Cgroups(found.cgroups);
+        self.track(targets, descriptor, target, self.standing.clone(), Some(found.relative), out);
+        submissions::record_facts(&mut self.announced, targets, &job_id, now, out);
+        submissions::request_lease(&self.announced, targets, &job_id, None, out);
+        out.push(LifecycleEffect::HandleExits);
+    }
+
+    /// The id of a job that was found; none while it is not known.
+    fn id_of(
+        &mut self,
+        targets: &Targets,
+        found: &FoundJob,
+        number: Option<Identifier>,
+        now: Now,
+        out: &mut Effects,
+    ) -> Option<Identifier> {
+        let name = found.name()?;
+        let announced = self.announced.id_of(name.clone());
+        if !found.captured.is_sluid || announced != name {
+            return Some(announced);
+        }
+        let number = number.filter(|job_id| targets.job(job_id).is_none());
+        match self.sluids.resolve(&name, &found.cgroups, number, now) {
+            SluidMeaning::Job(job_id) => Some(job_id),
+            SluidMeaning::Unknown => None,
+            SluidMeaning::GivenUp(sluid) => {
+                out.push(LifecycleEffect::LogWarning(format!(
+                    "cannot find the number of job {sluid}: no process of it has SLURM_JOB_ID; it is called by its SLUID; \
+                     set up the prolog, or CgroupJobIdPaths=yes in cgroup.conf"
+                )));
+                Some(sluid)
+            }
+        }
+    }
+
+    /// Tracks a job from now on.
+    fn track(
+        &mut self,
+        targets: &mut Targets,
+        descriptor: JobDescriptor,
+        target: Target,
+        plan: Plan,
+        found_at: Option<PathBuf>,
+        out: &mut Effects,
+    ) {
+        let key = Some(descriptor.job_id.clone());
+        let job = self.handles.assign(descriptor);
+        targets.insert(key.clone(), TrackedTarget::new(Some(job), target, plan, found_at));
+        out.push(LifecycleEffect::OpenSources(key.clone()));
+        out.push(LifecycleEffect::WatchExits(key));
+    }
+
+    /// Tracks a job that is registered, if there is room.
+    fn register(
+        &mut self,
+        targets: &mut Targets,
+        spec: JobSpec,
+        target: Result<Target, RegisterError>,
+        descriptors: Descriptors,
+        reply: RegistrationReply,
+        now: Now,
+        out: &mut Effects,
+    ) {
+        let job_id = spec.job_id.clone();
+        let admitted = if targets.job(&job_id).is_some() {
+            Err(RegisterError::Known)
+        } else if !Capacity::has_room_for(targets, spec.owner_uid, descriptors) {
+            Err(RegisterError::TooMany)
+        } else {
+            target
+        };
+        let registered = admitted.map(|target| {
+            let descriptor = JobDescriptor {
+                job_id: spec.job_id,
+                cluster: spec.cluster.or(self.cluster.clone()),
+                owner_uid: spec.owner_uid,
+                owner: spec.owner,
+                started_us: now.realtime_us,
+            };
+            let plan = Plan { registration: spec.sampling, ..self.standing.clone() };
+            self.track(targets, descriptor, target, plan, None, out);
+            job_id
+        });
+        out.push(LifecycleEffect::AnswerRegistration(reply, registered));
+    }
+
+    /// Remembers what the scheduler told of a job. Where its cgroups are there already, its owner's request is granted or refused.
+    fn announce(
+        &mut self,
+        targets: &mut Targets,
+        spec: StartSpec,
+        owner_name: Option<Identifier>,
+        reply: AnnouncementReply,
+        now: Now,
+        out: &mut Effects,
+    ) {
+        let (job_id, owner_uid) = (spec.job_id.clone(), spec.owner_uid);
+        if let Err(error) = self.announced.announce(spec, now) {
+            out.push(LifecycleEffect::AnswerAnnouncement(reply, Err(error)));
+            return;
+        }
+        if targets.job(&job_id).is_none() {
+            out.push(LifecycleEffect::AnswerAnnouncement(reply, Ok(None)));
+            return;
+        }
+        if let Some(uid) = owner_uid {
+            owners::set(targets, &Some(job_id.clone()), uid, owner_name, out);
+        }
+        self.announced.cgroups_came(&job_id);
+        submissions::record_facts(&mut self.announced, targets, &job_id, now, out);
+        submissions::request_lease(&self.announced, targets, &job_id, Some(reply), out);
+    }
+
+    /// Sets the owner of a job that was looked up, and requests the lease that had to wait for that.
+    fn owner_looked_up(
+        &mut self,
+        targets: &mut Targets,
+        key: &TargetKey,
+        uid: Option<u32>,
+        name: Option<Identifier>,
+        now: Now,
+        out: &mut Effects,
+    ) {
+        if let Some(target) = targets.get_mut(key) {
+            target.owner_asked_ns = Some(now.monotonic_ns);
+        }
+        if let (Some(uid), Some(job_id)) = (uid, key) {
+            owners::set(targets, key, uid, name, out);
+            submissions::request_lease(&self.announced, targets, job_id, None, out);
+        }
+    }
+
+    /// Takes the final sample of a job and tracks it no more.
+    fn end(&mut self, targets: &mut Targets, key: &TargetKey, now: Now, out: &mut Effects) {
+        let Some(job_id) = key else { return };
+        submissions::refuse_deferred(&mut self.announced, targets, job_id, now, out);
+        let Some(target) = targets.remove(key) else { return };
+        self.announced.cgroups_went(job_id, now);
+        out.push(LifecycleEffect::UnwatchExits(job_id.clone()));
+        let Some(job) = target.job.clone() else { return };
+        out.push(LifecycleEffect::FinalSample(job.handle));
+        out.push(LifecycleEffect::CloseSources(Box::new(target)));
+        let event = Event::JobEnded { job: job.handle, at_us: now.realtime_us };
+        out.push(LifecycleEffect::Record(EventRecord { job: Some(job), event }));
+    }
+}
+
+/// The owner whose name the path of a job has.
+fn named_owner(found: &FoundJob) -> Option<Identifier> {
+    found.captured.user.as_deref().and_then(|user| Identifier::try_from(user).ok())
+}
+
+/// Opens all files of a target anew.
+fn reopen(targets: &mut Targets, key: TargetKey, out: &mut Effects) {
+    if let Some(target) = targets.get_mut(&key) {
+        target.sources.cancel_reopen();
+        target.findings.forget();
+        out.push(LifecycleEffect::OpenSources(key));
+    }
+}

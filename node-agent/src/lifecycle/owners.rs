@@ -1,0 +1,42 @@
+//! The owners of jobs that are not known from the beginning. Pure.
+
+use polymeter_proto::ledger::{Event, JobOwner};
+use polymeter_proto::series::Identifier;
+
+use super::event::{LifecycleEffect, OwnerHint};
+use crate::lanes::EventRecord;
+use crate::targets::{Now, TargetKey, Targets};
+
+/// How soon a name service is asked again for a name that it did not know, in nanoseconds.
+const NAME_AGAIN_NS: u64 = 60_000_000_000;
+
+/// Looks up the owners that are not known: the jobs may have had no process before.
+pub(super) fn look_up(targets: &Targets, now: Now, out: &mut Vec<LifecycleEffect>) {
+    for (key, target) in targets.iter().filter(|(key, target)| key.is_some() && target.owner_uid.is_none()) {
+        let name = target.job.as_ref().and_then(|job| job.descriptor.owner.clone());
+        let was_asked =
+            target.owner_asked_ns.is_some_and(|at_ns| now.monotonic_ns.saturating_sub(at_ns) < NAME_AGAIN_NS);
+        match name {
+            // A name that was told is believed, and the processes of other users do not make the job theirs.
+            Some(_) if was_asked => {}
+            Some(name) => out.push(LifecycleEffect::LookUpOwner(key.clone(), OwnerHint::Name(name))),
+            None => out.push(LifecycleEffect::LookUpOwner(key.clone(), OwnerHint::Processes)),
+        }
+    }
+}
+
+/// Sets the owner of a job of which none was known, and puts it into the data: the job was announced without.
+pub(super) fn set(
+    targets: &mut Targets,
+    key: &TargetKey,
+    uid: u32,
+    name: Option<Identifier>,
+    out: &mut Vec<LifecycleEffect>,
+) {
+    let Some(target) = targets.get_mut(key).filter(|target| target.owner_uid.is_none()) else { return };
+    target.owner_uid = Some(uid);
+    let Some(job) = target.job.clone() else { return };
+    let name = name.filter(|_| job.descriptor.owner.is_none());
+    let event = Event::JobOwner(JobOwner { job: job.handle, uid: Some(uid), name });
+    out.push(LifecycleEffect::Record(EventRecord { job: Some(job), event }));
+}

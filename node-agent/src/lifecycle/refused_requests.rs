@@ -1,0 +1,55 @@
+//! Requests at submission that are not granted: `plan` shows them while the job is there, and the data have them, so that
+//! the job's owner learns of them although no answer reached her. Pure.
+
+use polymeter_proto::name::Selector;
+use polymeter_proto::period::Period;
+use polymeter_proto::text::Text;
+
+use crate::request::{LeaseError, LeaseGrant, RefusedRequest};
+
+/// The requests among `metrics` that `outcome` refuses: all of them by an error. Of a lease that was granted, only a metric
+/// that was named is refused where it is not available: of a glob nobody expects all.
+pub(super) fn refused_by(
+    metrics: &[(Selector, Period)],
+    outcome: &Result<LeaseGrant, LeaseError>,
+) -> Vec<RefusedRequest> {
+    match outcome {
+        Err(error) => refuse_all(metrics, &error.to_string()),
+        Ok(granted) => {
+            let missing = |(selector, period): &(Selector, Period)| {
+                let named = granted.unavailable.iter().find(|(metric, _)| metric == selector.as_str());
+                named.map(|(_, reason)| refused(selector, *period, reason))
+            };
+            metrics.iter().filter_map(missing).collect()
+        }
+    }
+}
+
+/// All requests, refused for one reason.
+pub(super) fn refuse_all(metrics: &[(Selector, Period)], reason: &str) -> Vec<RefusedRequest> {
+    metrics.iter().map(|(selector, period)| refused(selector, *period, reason)).collect()
+}
+
+fn refused(selector: &Selector, period: Period, reason: &str) -> RefusedRequest {
+    RefusedRequest { request: Text::of(selector.as_str()), period: Some(period), reason: Text::of(reason) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Cost;
+
+    #[test]
+    fn an_error_refuses_all_and_a_missing_metric_only_what_named_it() {
+        let metrics = ["perf.*", "perf.cycles"].map(|selector| (selector.parse().unwrap(), Period::SECOND));
+        let all = refused_by(&metrics, &Err(LeaseError::TooMany(64)));
+        assert_eq!(all.iter().map(|one| one.request.as_str()).collect::<Vec<_>>(), ["perf.*", "perf.cycles"]);
+        let missing = |metric: &str| (metric.to_owned(), "the CPU has no such counter".to_owned());
+        let unavailable = vec![missing("perf.cycles"), missing("perf.instructions")];
+        let granted = LeaseGrant { metrics: Vec::new(), unavailable, cost: Cost::default(), until_us: 0 };
+        let some = refused_by(&metrics, &Ok(granted));
+        assert_eq!(some.len(), 1);
+        assert_eq!(some[0].request.as_str(), "perf.cycles");
+        assert_eq!(some[0].reason.as_str(), "the CPU has no such counter");
+    }
+}

@@ -1,0 +1,320 @@
+//! The dispatcher: passes events to the state machines, and applies their effects at the edge.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use polymeter_proto::batch::Job;
+use polymeter_proto::ledger::{Event, PlanChange};
+use polymeter_proto::series::{Identifier, Kind, MetricDescriptor, Number, Unit};
+use tracing::{info, warn};
+
+use super::edge::{Edge, now};
+use crate::admission::{Admission, AdmissionEffect, AdmissionEvent, LeaseOrigin, OpenReason};
+use crate::lanes::{ActiveSource, Command, EventRecord, SourceId, SourceKey, UserValue};
+use crate::lifecycle::{Lifecycle, LifecycleEffect, LifecycleEvent};
+use crate::request::{AccessError, AnnotateError, PushSpec};
+use crate::sources::Source;
+use crate::targets::{Access, SourceChanges, SourceOwner, TargetKey, Targets, USER_SUPPLIED};
+
+/// An event of either state machine.
+#[derive(Debug)]
+pub(super) enum AnyEvent {
+    Admission(AdmissionEvent),
+    Lifecycle(LifecycleEvent),
+}
+
+/// An effect of either state machine.
+#[derive(Debug)]
+enum AnyEffect {
+    Admission(AdmissionEffect),
+    Lifecycle(LifecycleEffect),
+}
+
+/// The state machines, and the edge.
+#[derive(Debug)]
+pub(super) struct Dispatcher {
+    pub(super) targets: Targets,
+    pub(super) admission: Admission,
+    pub(super) lifecycle: Lifecycle,
+    pub(super) edge: Edge,
+    effects: VecDeque<AnyEffect>,
+}
+
+impl Dispatcher {
+    pub(super) fn new(targets: Targets, admission: Admission, lifecycle: Lifecycle, edge: Edge) -> Self {
+        Self { targets, admission, lifecycle, edge, effects: VecDeque::new() }
+    }
+
+    /// Passes an event of admission on, and applies what comes of it.
+    pub(super) async fn admission(&mut self, event: AdmissionEvent) {
+        self.dispatch(AnyEvent::Admission(event));
+        self.apply_all().await;
+    }
+
+    /// Passes an event of the life cycle on, and applies what comes of it.
+    pub(super) async fn lifecycle(&mut self, event: LifecycleEvent) {
+        self.dispatch(AnyEvent::Lifecycle(event));
+        self.apply_all().await;
+    }
+
+    /// Reads the jobs of which a part has ended, and rescans them.
+    pub(super) async fn handle_exits(&mut self) {
+        self.effects.push_back(AnyEffect::Lifecycle(LifecycleEffect::HandleExits));
+        self.apply_all().await;
+    }
+
+    /// Passes an event to its state machine. What comes of it goes before the effects that wait: it belongs to the first of
+    /// them.
+    fn dispatch(&mut self, event: AnyEvent) {
+        match event {
+            AnyEvent::Admission(event) => {
+                let mut effects = Vec::new();
+                self.admission.handle(&mut self.targets, event, now(), &mut effects);
+                let effects = effects.into_iter().rev().map(AnyEffect::Admission);
+                effects.for_each(|effect| self.effects.push_front(effect));
+            }
+            AnyEvent::Lifecycle(event) => {
+                let mut effects = Vec::new();
+                self.lifecycle.handle(&mut self.targets, event, now(), &mut effects);
+                let effects = effects.into_iter().rev().map(AnyEffect::Lifecycle);
+                effects.for_each(|effect| self.effects.push_front(effect));
+            }
+        }
+    }
+
+    async fn apply_all(&mut self) {
+        while let Some(effect) = self.effects.pop_front() {
+            let event = match effect {
+                AnyEffect::Admission(effect) => self.apply_admission(effect).await,
+                AnyEffect::Lifecycle(effect) => self.apply_lifecycle(effect).await,
+            };
+            if let Some(event) = event {
+                self.dispatch(event);
+            }
+        }
+        self.edge.count(&self.targets);
+    }
+
+    /// Applies an effect of admission. Returns the event that comes of it. A requester that waits for no answer any more needs
+    /// none.
+    async fn apply_admission(&mut self, effect: AdmissionEffect) -> Option<AnyEvent> {
+        match effect {
+            AdmissionEffect::OpenSources(key, reason) => {
+                self.open_sources(&key, false).await;
+                return Some(AnyEvent::Admission(AdmissionEvent::SourcesOpened(key, reason)));
+            }
+            AdmissionEffect::UpdateSteps(key) => self.update_steps(&key).await,
+            AdmissionEffect::Probe(key, definitions) => {
+                let target = self.targets.get(&key);
+                let found = target.map(|target| self.edge.probe(target, &definitions)).unwrap_or_default();
+                return Some(AnyEvent::Admission(AdmissionEvent::Probed(key, found)));
+            }
+            AdmissionEffect::RecordPlanChange(job, change) => self.record_plan_change(job, change).await,
+            AdmissionEffect::AnswerLease(LeaseOrigin::Client(reply), answer) => drop(reply.send(answer)),
+            AdmissionEffect::AnswerLease(LeaseOrigin::Submission(job_id, reply), answer) => {
+                let event = LifecycleEvent::SubmissionAnswered(job_id, answer, reply);
+                return Some(AnyEvent::Lifecycle(event));
+            }
+            AdmissionEffect::AnswerReset(reply, answer) => drop(reply.send(answer)),
+            AdmissionEffect::AnswerMetrics(reply, answer) => drop(reply.send(answer)),
+            AdmissionEffect::LogGoverned(message) => info!("{message}"),
+        }
+        None
+    }
+
+    async fn record_plan_change(&self, job: Option<Arc<Job>>, change: PlanChange) {
+        self.edge.record(EventRecord { job, event: Event::PlanChange(change) }).await;
+    }
+
+    /// Applies an effect of the life cycle of jobs. Returns the event that comes of it.
+    async fn apply_lifecycle(&mut self, effect: LifecycleEffect) -> Option<AnyEvent> {
+        let event = match effect {
+            LifecycleEffect::OpenSources(key) => {
+                self.open_sources(&key, true).await;
+                let event = AdmissionEvent::SourcesOpened(key, OpenReason::Files);
+                return Some(AnyEvent::Admission(event));
+            }
+            LifecycleEffect::WatchExits(key) => {
+                let target = self.targets.get(&key)?;
+                let is_missed = self.edge.watch_exits(&key, target);
+                LifecycleEvent::ExitsWatched(key, is_missed)
+            }
+            LifecycleEffect::ScanCgroups(key) => {
+                let target = self.targets.get_mut(&key)?;
+                let is_incomplete = self.edge.scan_cgroups(&key, target);
+                is_incomplete.then_some(LifecycleEvent::RescanIncomplete(key))?
+            }
+            LifecycleEffect::HandleExits => {
+                self.read_exits().await;
+                if !self.lifecycle.has_pending_rescans() {
+                    return None;
+                }
+                self.effects.push_front(AnyEffect::Lifecycle(LifecycleEffect::HandleExits));
+                LifecycleEvent::NextRescan
+            }
+            LifecycleEffect::IdentifyJob { found, needs_number, owner } => {
+                self.edge.identify(found, needs_number, owner).await
+            }
+            LifecycleEffect::LookUpOwner(key, hint) => {
+                let target = self.targets.get(&key);
+                self.edge.look_up_owner(key.clone(), target, hint).await
+            }
+            LifecycleEffect::RequestLease(request, job_id, reply) => {
+                let origin = LeaseOrigin::Submission(job_id, reply);
+                let read_times = self.edge.shared.stats_cache.read_times();
+                let event = AdmissionEvent::LeaseRequested(request, origin, read_times);
+                return Some(AnyEvent::Admission(event));
+            }
+            other => {
+                self.apply_last(other).await;
+                return None;
+            }
+        };
+        Some(AnyEvent::Lifecycle(event))
+    }
+
+    /// Applies an effect of the life cycle of jobs of which nothing comes.
+    async fn apply_last(&mut self, effect: LifecycleEffect) {
+        match effect {
+            LifecycleEffect::CloseSources(target) => {
+                for command in target.sources.close() {
+                    self.edge.command(command).await;
+                }
+            }
+            LifecycleEffect::ReadJob(job) | LifecycleEffect::FinalSample(job) => {
+                self.edge.command(Command::ReadJob(job)).await;
+            }
+            LifecycleEffect::Record(record) => self.edge.record(record).await,
+            LifecycleEffect::UnwatchExits(job_id) => self.edge.unwatch_exits(&job_id),
+            LifecycleEffect::UpdateSteps(key) => self.update_steps(&key).await,
+            LifecycleEffect::AnswerRegistration(reply, registered) => {
+                let answer = registered.map(|job_id| {
+                    let target = self.targets.job(&job_id);
+                    target.map(|target| target.sources.unavailable().to_vec()).unwrap_or_default()
+                });
+                if answer.is_ok() {
+                    self.edge.after_first_reading(|| drop(reply.send(answer))).await;
+                } else {
+                    drop(reply.send(answer));
+                }
+            }
+            LifecycleEffect::AnswerUnregistration(reply, answer) => {
+                reply.send(answer).ok();
+            }
+            LifecycleEffect::AnswerAnnouncement(reply, answer) => drop(reply.send(answer)),
+            LifecycleEffect::AnswerEnd(reply) => {
+                reply.send(()).ok();
+            }
+            LifecycleEffect::ReportLeftOut(jobs, descriptors) => self.edge.count_left_out(jobs, descriptors),
+            LifecycleEffect::LogInfo(message) => info!("{message}"),
+            LifecycleEffect::LogWarning(message) => warn!("{message}"),
+            LifecycleEffect::OpenSources(_)
+            | LifecycleEffect::WatchExits(_)
+            | LifecycleEffect::ScanCgroups(_)
+            | LifecycleEffect::HandleExits
+            | LifecycleEffect::IdentifyJob { .. }
+            | LifecycleEffect::LookUpOwner(..)
+            | LifecycleEffect::RequestLease(..) => {}
+        }
+    }
+
+    /// Has the jobs read of which a part has ended, and leaves the rest for later. To open the files of one job takes about as
+    /// long as a scheduler takes to remove the cgroups of another: so this is called wherever files were opened.
+    async fn read_exits(&mut self) {
+        let exits = self.edge.exits();
+        if exits.is_empty() {
+            return;
+        }
+        let mut effects = Vec::new();
+        let event = LifecycleEvent::ExitsSeen(exits);
+        self.lifecycle.handle(&mut self.targets, event, now(), &mut effects);
+        for effect in effects {
+            match effect {
+                LifecycleEffect::ReadJob(job) => self.edge.command(Command::ReadJob(job)).await,
+                later => self.effects.push_front(AnyEffect::Lifecycle(later)),
+            }
+        }
+    }
+
+    /// Brings the sources of a target in line with its plan. A job's new sources are read at once: its first reading waits for
+    /// no deadline, also where its cgroups come one after the other.
+    async fn open_sources(&mut self, key: &TargetKey, is_anew: bool) {
+        let Some(target) = self.targets.get_mut(key) else { return };
+        let changes = self.edge.open_sources(key, target, is_anew);
+        self.tell_sampler(changes).await;
+    }
+
+    async fn tell_sampler(&mut self, changes: SourceChanges) {
+        self.read_exits().await;
+        for command in changes.commands {
+            self.edge.command(command).await;
+        }
+        self.read_exits().await;
+        if !changes.first_reading.is_empty() {
+            self.edge.command(Command::ReadNow(changes.first_reading)).await;
+        }
+    }
+
+    /// Opens the files of a target's steps and tasks that are new, or have got another controller's directory since, and closes
+    /// those of steps and tasks that are gone.
+    pub(super) async fn update_steps(&mut self, key: &TargetKey) {
+        let Some(target) = self.targets.get_mut(key).filter(|target| target.may_have_steps()) else { return };
+        let present = Edge::steps_of(target);
+        let stale = target.sources.retain_steps(&present);
+        let mut opened = Vec::new();
+        for (name, step) in present {
+            let Some(target) = self.targets.get_mut(key) else { return };
+            if self.edge.admits_step(key, target, &name) {
+                let step = Arc::new(step);
+                opened.extend(self.edge.open_step(target, &step));
+                target.sources.add_step(step);
+                self.read_exits().await;
+            }
+        }
+        let Some(target) = self.targets.get_mut(key) else { return };
+        let owner = SourceOwner { key, job: target.job.as_ref(), plan: &target.plan };
+        let changes = target.sources.commit_steps(&mut self.edge.ids, owner, opened, stale);
+        self.tell_sampler(changes).await;
+    }
+
+    /// Puts a user's value into the data, dated now.
+    pub(super) async fn push(&mut self, spec: PushSpec) -> Result<(), AnnotateError> {
+        let now = now();
+        self.targets.access(spec.principal, &spec.job_id, Access::Change)?;
+        let target = self.targets.get_mut(&spec.job_id).ok_or(AccessError::Unknown)?;
+        target.user_events.take_value(now.monotonic_ns)?;
+        let source = self.user_source(&spec.job_id).await.ok_or(AccessError::Unknown)?;
+        let target = self.targets.get_mut(&spec.job_id).ok_or(AccessError::Unknown)?;
+        let series = (spec.metric.as_str().to_owned(), spec.labels.clone());
+        let descriptor = MetricDescriptor {
+            name: spec.metric,
+            unit: Unit::Labelled,
+            kind: Kind::Gauge,
+            number: Number::Float,
+        };
+        let Ok(name) = Identifier::try_from(USER_SUPPLIED) else { return Err(AccessError::Unknown.into()) };
+        let (job, ids, series_ids) =
+            (target.job.as_ref(), &mut self.edge.ids.series, target.sources.series_ids());
+        let assign = || ids.shape_of(job, name, series_ids, descriptor, &spec.labels);
+        let shape = target.user_events.shape(series, assign)?;
+        let value = UserValue { source, shape, time_us: now.realtime_us, bits: spec.value.to_bits() };
+        self.edge.command(Command::RecordUserValue(Box::new(value))).await;
+        Ok(())
+    }
+
+    /// The source that counts the values of users of a target; made when the first comes.
+    async fn user_source(&mut self, key: &TargetKey) -> Option<SourceId> {
+        let target = self.targets.get_mut(key)?;
+        if let Some(id) = target.user_events.source {
+            return Some(id);
+        }
+        let source_key =
+            SourceKey { job: target.job.clone(), name: Identifier::try_from(USER_SUPPLIED).ok()? };
+        let id = self.edge.ids.sources.assign(key);
+        target.user_events.source = Some(id);
+        target.sources.add_unread(USER_SUPPLIED, id);
+        let active = ActiveSource::new(Arc::new(source_key), Source::user_supplied(), Vec::new());
+        self.edge.command(Command::Add(id, Box::new(active))).await;
+        Some(id)
+    }
+}

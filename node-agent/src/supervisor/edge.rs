@@ -1,0 +1,368 @@
+//! The edge: everything of the machine that the supervisor reads, opens and tells, without any decision about it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use polymeter_proto::catalogue::Definition;
+use polymeter_proto::series::{Identifier, Labels};
+use polymeter_service::clock;
+use tokio::sync::oneshot;
+use tracing::warn;
+
+use super::probe::try_out;
+use crate::admission::Descriptors;
+use crate::cgroups::{JobCgroups, Mounts, SeenSteps, Step, StepAdmission, steps};
+use crate::config::Config;
+use crate::counters::Counters;
+use crate::delivery::tap::Tap;
+use crate::kernel;
+use crate::lanes::{Channels, Command, EventRecord};
+use crate::lifecycle::discovery::Discovery;
+use crate::lifecycle::exit_events::ExitEvents;
+use crate::lifecycle::{FoundJob, LifecycleEvent, OwnerHint, identity};
+use crate::request::{Availability, JobSpec, RegisterError};
+use crate::sources::{
+    Opened, Outcome, ReadBuffer, Reading, ScanResult, Source, SourceFactory, SummedFileSource, Target,
+};
+use crate::stats_cache::StatsCache;
+use crate::targets::{
+    Now, SessionIds, SourceChanges, SourceOwner, TargetKey, Targets, TrackedTarget, describe,
+};
+
+/// The time until a command is tried again when too many wait: the sampler takes them all at its next wake-up.
+const COMMAND_RETRY: Duration = Duration::from_millis(1);
+
+/// The longest wait for the first reading of a registered job.
+const FIRST_READING: Duration = Duration::from_secs(2);
+
+/// The parts of the agent that the supervisor shares with the sampler and the sender.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) channels: Arc<Channels>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) stats_cache: Arc<StatsCache>,
+    pub(crate) tap: Arc<Tap>,
+}
+
+/// The edge.
+#[derive(Debug)]
+pub(super) struct Edge {
+    pub(super) shared: Shared,
+    pub(super) discovery: Discovery,
+    pub(super) exit_events: Option<ExitEvents>,
+    pub(super) ids: SessionIds,
+    mounts: Mounts,
+    cpus: Vec<usize>,
+    perf_fd_limit: usize,
+    descriptor_limit: usize,
+}
+
+/// The time on both clocks.
+pub(super) fn now() -> Now {
+    Now { monotonic_ns: clock::monotonic_ns(), realtime_us: clock::realtime_us() }
+}
+
+impl Edge {
+    pub(super) fn new(config: &Config, mounts: Mounts, cpus: Vec<usize>, shared: Shared) -> Self {
+        let warn_of = |error: &std::io::Error| {
+            warn!(%error, "cannot watch for the ends of jobs: what they do after the last deadline is not sampled");
+        };
+        Self {
+            shared,
+            discovery: discovery(config, &mounts),
+            exit_events: ExitEvents::new().inspect_err(warn_of).ok(),
+            ids: SessionIds::default(),
+            mounts,
+            cpus,
+            perf_fd_limit: config.perf_fd_limit,
+            descriptor_limit: kernel::descriptor_limit(),
+        }
+    }
+
+    /// Looks for jobs as another configuration says.
+    pub(super) fn reload(&mut self, config: &Config, has_other_jobs: bool) {
+        self.perf_fd_limit = config.perf_fd_limit;
+        if has_other_jobs {
+            self.discovery = discovery(config, &self.mounts);
+        }
+    }
+
+    /// Gives a command to the sampler, and waits while it has too many.
+    pub(super) async fn command(&self, command: Command) {
+        let mut command = command;
+        while let Err(refused) = self.shared.channels.command(command) {
+            command = refused;
+            tokio::time::sleep(COMMAND_RETRY).await;
+        }
+    }
+
+    /// Puts an event into the data, behind the samples so far.
+    pub(super) async fn record(&self, record: EventRecord) {
+        self.command(Command::RecordEvent(Box::new(record))).await;
+    }
+
+    /// The file descriptors of the process.
+    pub(super) fn descriptors(&self) -> Descriptors {
+        Descriptors { limit: self.descriptor_limit, open: kernel::open_descriptors() }
+    }
+
+    /// Publishes how many targets and sources there are.
+    pub(super) fn count(&self, targets: &Targets) {
+        let counters = &self.shared.counters;
+        counters.jobs.store(targets.job_count() as u64, Relaxed);
+        counters.sources.store(self.ids.sources.len() as u64, Relaxed);
+    }
+
+    /// Publishes how many jobs are left out.
+    pub(super) fn count_left_out(&self, jobs: usize, descriptors: Descriptors) {
+        let counters = &self.shared.counters;
+        counters.jobs_left_out.store(jobs as u64, Relaxed);
+        counters.descriptors.store(descriptors.open as u64, Relaxed);
+        counters.descriptor_limit.store(descriptors.limit as u64, Relaxed);
+    }
+
+    /// The factory of sources of a target beside those that it has.
+    fn factory(&self, target: &TrackedTarget) -> SourceFactory<'_> {
+        SourceFactory {
+            mounts: &self.mounts,
+            cpus: &self.cpus,
+            perf_descriptors: self.perf_fd_limit.min(self.descriptors().spare()),
+            first_perf_group: target.sources.next_perf_group(),
+            step: None,
+        }
+    }
+
+    /// Opens the sources that a target wants, and puts them in the place of earlier ones.
+    pub(super) fn open_sources(
+        &mut self,
+        key: &TargetKey,
+        target: &mut TrackedTarget,
+        is_anew: bool,
+    ) -> SourceChanges {
+        let (definitions, perf_cgroup) = (target.definitions(), target.perf_cgroup(&self.mounts));
+        let wanted = target.sources.wanted(definitions, perf_cgroup, is_anew);
+        let (opened, unavailable) = self.factory(target).open(&target.target, &wanted.definitions);
+        let owner = SourceOwner { key, job: target.job.as_ref(), plan: &target.plan };
+        target.sources.commit(&mut self.ids, owner, wanted, opened, unavailable)
+    }
+
+    /// Opens the sources of one step or task. What a step does not have is no news: its job says what is missing.
+    pub(super) fn open_step(&self, target: &TrackedTarget, step: &Arc<Step>) -> Vec<Opened> {
+        if Identifier::try_from(step.name.as_str()).is_err() || Labels::new(step.labels.clone()).is_err() {
+            return Vec::new();
+        }
+        let factory = SourceFactory {
+            perf_descriptors: 0,
+            first_perf_group: 0,
+            step: Some(step),
+            ..self.factory(target)
+        };
+        let cgroups = Target::Cgroups(step.cgroups.clone());
+        factory.open(&cgroups, &target.plan.step_definitions(step.level)).0
+    }
+
+    /// The steps and tasks that a target has now, as far as the plan wants any.
+    pub(super) fn steps_of(target: &TrackedTarget) -> BTreeMap<String, Step> {
+        let cgroups = target.cgroups().filter(|_| target.plan.wants_steps());
+        cgroups.map(steps::find).unwrap_or_default()
+    }
+
+    /// Returns whether the sources of a step or task are to be opened: there must be descriptors, and a job has a bounded number
+    /// of steps and tasks.
+    pub(super) fn admits_step(&self, key: &TargetKey, target: &mut TrackedTarget, name: &str) -> bool {
+        // Without descriptors it waits for the next rescan.
+        if target.sources.has_step(name) || self.descriptors().spare() == 0 {
+            return false;
+        }
+        let admission = target.sources.admit_step(name);
+        if admission == StepAdmission::Last {
+            let steps = SeenSteps::LIMIT;
+            warn!("{} has had {steps} steps and tasks; there are no series of more", describe(key));
+        }
+        admission != StepAdmission::Refused
+    }
+
+    /// Opens metrics of a target for trial.
+    pub(super) fn probe(
+        &self,
+        target: &TrackedTarget,
+        definitions: &[Definition],
+    ) -> BTreeMap<String, Availability> {
+        let (opened, unavailable) = self.factory(target).open(&target.target, definitions);
+        try_out(definitions, opened, unavailable)
+    }
+
+    /// Lets the sources of a job that are sums over cgroups find those that there are now. Returns whether there are more to be
+    /// found soon.
+    pub(super) fn scan_cgroups(&self, key: &TargetKey, target: &mut TrackedTarget) -> bool {
+        if self.descriptors().spare() == 0 {
+            return false;
+        }
+        let mut is_incomplete = false;
+        for (name, below) in target.sources.descendants() {
+            match below.scan() {
+                ScanResult::All => {}
+                ScanResult::Some => is_incomplete = true,
+                ScanResult::TooMany => {
+                    let most = SummedFileSource::CGROUPS;
+                    warn!(
+                        "{} has more than {most} cgroups: {name} is the sum over {most} of them",
+                        describe(key)
+                    );
+                }
+            }
+        }
+        is_incomplete
+    }
+
+    /// Watches the processes and cgroups of a job. Returns whether one has ended meanwhile.
+    pub(super) fn watch_exits(&mut self, key: &TargetKey, target: &TrackedTarget) -> bool {
+        match (key, &mut self.exit_events, target.cgroups(), target.handle()) {
+            (Some(job_id), Some(exit_events), Some(cgroups), Some(handle)) => {
+                exit_events.watch(job_id, handle, cgroups)
+            }
+            _ => false,
+        }
+    }
+
+    /// Watches a job no more.
+    pub(super) fn unwatch_exits(&mut self, job_id: &Identifier) {
+        if let Some(exit_events) = &mut self.exit_events {
+            exit_events.forget(job_id);
+        }
+    }
+
+    /// The jobs in which something has happened; true where a process or a cgroup has ended.
+    pub(super) fn exits(&mut self) -> BTreeMap<Identifier, bool> {
+        self.exit_events.as_mut().map(ExitEvents::drain).unwrap_or_default()
+    }
+
+    /// The targets whose files must be opened anew now, because something came or went.
+    pub(super) fn changed_targets(targets: &mut Targets) -> Vec<TargetKey> {
+        let now_ns = clock::monotonic_ns();
+        let (mut text, mut nothing) = (ReadBuffer::default(), Reading::default());
+        let mut changed = Vec::new();
+        for (key, target) in targets.iter_mut() {
+            let is_awake = |source: &mut Source| source.read(&mut text, &mut nothing) == Outcome::Changed;
+            if target.sources.dormant().iter_mut().any(is_awake) {
+                target.sources.reopen_soon(now_ns);
+            }
+            if target.sources.take_reopen_due(now_ns) {
+                changed.push(key.clone());
+            }
+        }
+        changed
+    }
+
+    /// Walks through the cgroups. `has_room` says whether there is room for so many jobs; else their owners matter.
+    pub(super) fn walk(
+        &mut self,
+        targets: &Targets,
+        has_room: impl Fn(usize, Descriptors) -> bool,
+    ) -> LifecycleEvent {
+        let descriptors = self.descriptors();
+        let mut found = self.discovery.walk();
+        if !has_room(found.len(), descriptors) {
+            for job in found.values_mut().filter(|job| !job.names_owner()) {
+                let directory = job.cgroups.directories().first().map(|path| path.to_path_buf());
+                job.directory_uid = directory.and_then(|directory| identity::directory_owner(&directory));
+            }
+        }
+        let has_vanished = |target: &TrackedTarget| {
+            target.found_at.is_none() && target.cgroups().is_some_and(|cgroups| !exists(cgroups))
+        };
+        let vanished = targets.keys_where(has_vanished);
+        let passed_over = self.discovery.passed_over();
+        LifecycleEvent::Walked { found, vanished, passed_over, descriptors }
+    }
+
+    /// Finds out the number and the owner of a job.
+    pub(super) async fn identify(
+        &self,
+        found: FoundJob,
+        needs_number: bool,
+        owner: Option<Identifier>,
+    ) -> LifecycleEvent {
+        let number = needs_number.then(|| identity::job_number(&self.mounts.proc, &found.cgroups)).flatten();
+        let owner_uid = identity::owner_uid(None, owner.as_ref()).await;
+        LifecycleEvent::JobDiscovered { found, number, owner_uid }
+    }
+
+    /// Returns whether the number of some job has come to be known, or will not be.
+    pub(super) fn has_numbers<'a>(&self, mut jobs: impl Iterator<Item = (&'a JobCgroups, bool)>) -> bool {
+        jobs.any(|(cgroups, is_over)| is_over || identity::job_number(&self.mounts.proc, cgroups).is_some())
+    }
+
+    /// Looks up the owner of a job, and the owner's name where none is known.
+    pub(super) async fn look_up_owner(
+        &self,
+        key: TargetKey,
+        target: Option<&TrackedTarget>,
+        hint: OwnerHint,
+    ) -> LifecycleEvent {
+        let proc = &self.mounts.proc;
+        let uid = match (hint, target.map(|target| &target.target)) {
+            (OwnerHint::Name(name), _) => identity::owner_uid(None, Some(&name)).await,
+            (OwnerHint::Processes, Some(Target::Cgroups(cgroups))) => {
+                let mut directories = cgroups.directories().into_iter();
+                directories.find_map(|path| identity::owner_of_processes(proc, path))
+            }
+            (OwnerHint::Processes, Some(Target::Processes(root))) => identity::owner_of(proc, *root),
+            (OwnerHint::Processes, Some(Target::Node(_)) | None) => None,
+        };
+        let name = match uid {
+            Some(uid) if target.is_some_and(lacks_owner_name) => identity::name_of(uid).await,
+            _ => None,
+        };
+        LifecycleEvent::OwnerLookedUp { key, uid, name }
+    }
+
+    /// The target that a registration describes.
+    pub(super) fn registered_target(&self, spec: &JobSpec) -> Result<Target, RegisterError> {
+        if let Some(root) = spec.process.filter(|_| spec.cgroups.is_empty()) {
+            return Ok(Target::Processes(root));
+        }
+        let mut cgroups = JobCgroups::default();
+        for path in &spec.cgroups {
+            if !path.is_dir() {
+                return Err(RegisterError::NoSuchCgroup(PathBuf::clone(path)));
+            }
+            cgroups.add(&self.mounts, path);
+        }
+        if cgroups.is_empty() { Err(RegisterError::NoCgroup) } else { Ok(Target::Cgroups(cgroups)) }
+    }
+
+    /// Calls `confirmed` when the sampler has taken the first readings of what was opened: the caller may be holding the job's
+    /// first process until then.
+    pub(super) async fn after_first_reading(&self, confirmed: impl FnOnce() + Send + 'static) {
+        let (reply, taken) = oneshot::channel();
+        self.command(Command::Confirm(reply)).await;
+        tokio::spawn(async move {
+            // A sampler that has ended does not answer, and takes no readings either.
+            tokio::time::timeout(FIRST_READING, taken).await.ok();
+            confirmed();
+        });
+    }
+}
+
+/// Returns whether the owner of a target is not known, nor the owner's name.
+pub(super) fn lacks_owner_name(target: &TrackedTarget) -> bool {
+    let has_name = target.job.as_ref().is_some_and(|job| job.descriptor.owner.is_some());
+    target.owner_uid.is_none() && !has_name
+}
+
+fn exists(cgroups: &JobCgroups) -> bool {
+    cgroups.directories().iter().any(|path| path.is_dir())
+}
+
+fn discovery(config: &Config, mounts: &Mounts) -> Discovery {
+    let (discovery, error) = Discovery::new(mounts.clone(), config.jobs.clone());
+    if let Some(error) = error {
+        let interval = config.rescan_interval;
+        warn!(%error, "cannot use inotify: jobs are found by the rescan every {interval} only");
+    }
+    discovery
+}

@@ -1,0 +1,17 @@
+//! The supervisor: one loop that turns I/O into events for the state machines of [`crate::admission`] and
+//! [`crate::lifecycle`], and applies their effects. Everything slow happens here, so that the sampler never waits for a file
+//! to open or a perf event to close.
+
+mod calibrator;
+mod cpu_meter;
+mod dispatcher;
+mod edge;
+mod placement;
+mod probe;
+mod run;
+mod view;
+mod wait;
+
+pub(crate) use edge::Shared;
+pub(crate) use run::Supervisor;
+pub(crate) use wait::waitable;

@@ -1,0 +1,396 @@
+//! The loop of the supervisor.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use polymeter_proto::ledger::{Event, Mark};
+use polymeter_service::clock;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Interval;
+use tracing::{info, warn};
+
+use super::cpu_meter::CpuMeter;
+use super::dispatcher::Dispatcher;
+use super::edge::{Edge, Shared, lacks_owner_name, now};
+use super::placement::Placement;
+use super::wait::{every, readable, until, waitable};
+use super::{calibrator, view};
+use crate::admission::{Admission, AdmissionEvent, ExerciseTimes, LeaseOrigin};
+use crate::cgroups::Mounts;
+use crate::config::Config;
+use crate::lanes::{Command, EventRecord, Notice, SourceId};
+use crate::lifecycle::exit_events::ExitEvents;
+use crate::lifecycle::exit_watcher::ExitWatcher;
+use crate::lifecycle::{Lifecycle, LifecycleEvent, identity};
+use crate::plan::Plan;
+use crate::request::{AccessError, AnnotateError, JobSpec, ManagerRequest, MarkSpec, StartSpec};
+use crate::sources::Target;
+use crate::targets::{Access, SourceSet, Targets, TrackedTarget, describe};
+use crate::user_database::Rights;
+
+/// How often the cost of sampling is measured. Long enough that one slow moment is none, short enough that no job suffers
+/// long.
+const MEASURE_CPU: Duration = Duration::from_secs(2);
+
+/// How often samples are handed on while a client watches them.
+const FLUSH_FOR_WATCH: Duration = Duration::from_millis(200);
+
+/// The time until a job is asked for its number again, in nanoseconds.
+const NUMBERS_NS: u64 = 20_000_000;
+
+/// The supervisor: the state machines with their edge, and what the loop itself needs.
+#[derive(Debug)]
+pub(crate) struct Supervisor {
+    config: Config,
+    core: Dispatcher,
+    cpu_meter: CpuMeter,
+    placement: Placement,
+    rights: watch::Sender<Rights>,
+}
+
+/// The descriptors and clocks that the loop waits for.
+#[derive(Debug)]
+struct Waits {
+    notices: AsyncFd<OwnedFd>,
+    exits: Option<AsyncFd<OwnedFd>>,
+    cgroups: Option<AsyncFd<OwnedFd>>,
+    rescan: Interval,
+    measure_cpu: Interval,
+    calibrate: Interval,
+    flush_for_watch: Interval,
+}
+
+impl Supervisor {
+    pub(crate) fn new(
+        config: Config,
+        mounts: Mounts,
+        cpus: Vec<usize>,
+        shared: Shared,
+        rights: watch::Sender<Rights>,
+    ) -> Self {
+        let placement = Placement::new(Arc::clone(&shared.channels));
+        let node = Target::Node(Arc::clone(&shared.counters));
+        let lifecycle = Lifecycle::new(config.cluster.clone(), standing_plan(&config), node, now());
+        let core = Dispatcher::new(
+            Targets::new(config.job_visibility),
+            Admission::new(config.limits.clone()),
+            lifecycle,
+            Edge::new(&config, mounts, cpus, shared),
+        );
+        Self { config, core, cpu_meter: CpuMeter::default(), placement, rights }
+    }
+
+    /// The watcher of exits, for a thread of its own; none where there is nothing to watch with.
+    pub(crate) fn exit_watcher(&self) -> Option<Arc<ExitWatcher>> {
+        self.core.edge.exit_events.as_ref().map(ExitEvents::exit_watcher).cloned()
+    }
+
+    /// Works until asked to stop, and stops the sampler and the exit watcher. `notices` becomes readable when the sampler has
+    /// notices.
+    pub(crate) async fn run(mut self, requests: mpsc::Receiver<ManagerRequest>, notices: AsyncFd<OwnedFd>) {
+        self.core.lifecycle(LifecycleEvent::Started).await;
+        let descriptors = self.core.edge.descriptors();
+        self.core.lifecycle(LifecycleEvent::NodeSampled(descriptors)).await;
+        self.find_jobs().await;
+        self.work(requests, notices).await;
+        if let Some(watcher) = self.exit_watcher() {
+            watcher.stop();
+        }
+        self.core.edge.command(Command::Stop).await;
+    }
+
+    async fn work(&mut self, mut requests: mpsc::Receiver<ManagerRequest>, notices: AsyncFd<OwnedFd>) {
+        let mut waits = self.waits(notices);
+        let (calibrated, mut calibrations) = mpsc::channel::<ExerciseTimes>(1);
+        loop {
+            // Before anything else that there is to do: a job's cgroups are gone some milliseconds after its end.
+            self.core.handle_exits().await;
+            let expiry_ns = Admission::next_expiry_ns(&self.core.targets);
+            let numbers_ns = self.next_numbers_ns();
+            tokio::select! {
+                () = readable(waits.exits.as_ref()) => {}
+                request = requests.recv() => match request {
+                    None | Some(ManagerRequest::Stop) => break,
+                    Some(ManagerRequest::Reload(config)) => {
+                        self.reload(*config).await;
+                        waits.cgroups = self.cgroup_changes();
+                        waits.rescan = rescans(&self.config);
+                    }
+                    Some(request) => self.serve(request).await,
+                },
+                ready = waits.notices.readable() => {
+                    if let Ok(mut guard) = ready {
+                        self.core.edge.shared.channels.notices_event().clear();
+                        guard.clear_ready();
+                    }
+                    self.handle_notices().await;
+                }
+                () = until(expiry_ns) => self.core.admission(AdmissionEvent::LeasesExpired).await,
+                () = until(numbers_ns) => self.look_for_numbers().await,
+                () = readable(waits.cgroups.as_ref()) => {
+                    if self.core.edge.discovery.changed() {
+                        self.find_jobs().await;
+                    }
+                }
+                _ = waits.rescan.tick() => self.rescan().await,
+                _ = waits.measure_cpu.tick() => {
+                    self.measure_cpu().await;
+                    if self.is_idle() {
+                        break;
+                    }
+                }
+                _ = waits.calibrate.tick() => {
+                    if let Err(error) = calibrator::start(calibrated.clone()) {
+                        warn!(%error, "cannot measure the speed of the machine: costs are guessed");
+                    }
+                }
+                Some(times) = calibrations.recv() => {
+                    self.core.admission(AdmissionEvent::Calibrated(times)).await;
+                }
+                () = until(self.placement.next_ns()) => self.placement.look(),
+                _ = waits.flush_for_watch.tick(), if self.core.edge.shared.tap.is_watched() => {
+                    self.core.edge.command(Command::FlushForWatch).await;
+                }
+            }
+        }
+    }
+
+    fn waits(&self, notices: AsyncFd<OwnedFd>) -> Waits {
+        let exit_events = self.core.edge.exit_events.as_ref();
+        Waits {
+            notices,
+            exits: exit_events.and_then(|exits| waitable(exits.descriptor()).ok()),
+            cgroups: self.cgroup_changes(),
+            rescan: rescans(&self.config),
+            measure_cpu: every(MEASURE_CPU),
+            calibrate: every(calibrator::EVERY),
+            flush_for_watch: every(FLUSH_FOR_WATCH),
+        }
+    }
+
+    /// The descriptor that is readable when cgroups came or went.
+    fn cgroup_changes(&self) -> Option<AsyncFd<OwnedFd>> {
+        waitable(self.core.edge.discovery.descriptor()?).ok()
+    }
+
+    /// Looks for jobs.
+    async fn find_jobs(&mut self) {
+        let Dispatcher { edge, targets, lifecycle, .. } = &mut self.core;
+        let walked = edge.walk(targets, |found, descriptors| lifecycle.has_room(targets, found, descriptors));
+        self.core.lifecycle(walked).await;
+    }
+
+    /// The time at which jobs are asked for their numbers.
+    fn next_numbers_ns(&self) -> Option<u64> {
+        let now = now();
+        let is_wanted = self.core.lifecycle.unnumbered_jobs(now).next().is_some();
+        is_wanted.then(|| now.monotonic_ns.saturating_add(NUMBERS_NS))
+    }
+
+    /// Looks for jobs anew when the number of one has come to be known.
+    async fn look_for_numbers(&mut self) {
+        if self.core.edge.has_numbers(self.core.lifecycle.unnumbered_jobs(now())) {
+            self.find_jobs().await;
+        }
+    }
+
+    /// Looks for everything that may have changed without a notification.
+    async fn rescan(&mut self) {
+        self.find_jobs().await;
+        for key in Edge::changed_targets(&mut self.core.targets) {
+            self.core.lifecycle(LifecycleEvent::FilesChanged(key)).await;
+        }
+        self.core.handle_exits().await;
+        self.core.lifecycle(LifecycleEvent::MissedRescans).await;
+        for key in self.core.targets.keys_where(TrackedTarget::may_have_steps) {
+            self.core.update_steps(&key).await;
+        }
+        self.core.lifecycle(LifecycleEvent::OwnersWanted).await;
+    }
+
+    /// Compares the cost of sampling with the budgets, where there are leases.
+    async fn measure_cpu(&mut self) {
+        let Some(used_percent) = self.cpu_meter.measure() else { return };
+        if Admission::next_expiry_ns(&self.core.targets).is_some() {
+            let read_times = self.core.edge.shared.stats_cache.read_times();
+            self.core.admission(AdmissionEvent::CpuMeasured(used_percent, read_times)).await;
+        }
+    }
+
+    /// Returns whether the agent was started for a job, and has had nothing to do for a while, and the collector has everything.
+    fn is_idle(&mut self) -> bool {
+        let is_idle = self.core.lifecycle.is_idle(&self.core.targets, now());
+        let outbox_bytes = self.core.edge.shared.counters.outbox_bytes.load(Relaxed);
+        self.config.exit_when_idle && is_idle && outbox_bytes == 0
+    }
+
+    /// Applies another configuration.
+    async fn reload(&mut self, config: Config) {
+        self.core.edge.reload(&config, config.jobs != self.config.jobs);
+        self.core.targets.set_job_visibility(config.job_visibility);
+        self.config = config;
+        self.rights.send_replace(Rights::of(&self.config));
+        let standing = standing_plan(&self.config);
+        let (limits, cluster) = (self.config.limits.clone(), self.config.cluster.clone());
+        self.core.lifecycle(LifecycleEvent::ConfigReloaded(cluster, standing.clone())).await;
+        self.core.admission(AdmissionEvent::ConfigReloaded(limits, standing)).await;
+        self.find_jobs().await;
+    }
+
+    /// Handles what the sampler noticed.
+    async fn handle_notices(&mut self) {
+        let mut is_gone = false;
+        while let Some(notice) = self.core.edge.shared.channels.next_notice() {
+            match notice {
+                Notice::Removed(id, source) => {
+                    drop(source);
+                    self.core.edge.ids.sources.release(id);
+                }
+                Notice::Replaced(source) => drop(source),
+                Notice::Changed(id) => self.reopen_later(id, false),
+                Notice::Hung(id) => {
+                    if let Some(name) = self.sources_of(id).and_then(|sources| sources.note_hung(id)) {
+                        warn!(source = name, "a read hangs: its samples are missed until it returns");
+                    }
+                }
+                Notice::Recovered(id) => {
+                    if let Some(name) = self.sources_of(id).and_then(|sources| sources.note_recovered(id)) {
+                        info!(source = name, "a read that hung has returned: the source is sampled again");
+                    }
+                }
+                Notice::Failing(id, errno) => {
+                    if let Some(name) = self.sources_of(id).and_then(|sources| sources.name_of(id)) {
+                        warn!(source = name, error = %errno, "cannot read: samples are absent until a read succeeds");
+                    }
+                }
+                Notice::Gone(id) => {
+                    is_gone = true;
+                    self.reopen_later(id, true);
+                }
+                Notice::Failed(id, errno) => {
+                    let target = self.core.edge.ids.sources.target(id).cloned();
+                    let name = target.as_ref().map_or_else(String::new, describe);
+                    warn!("cannot read a source of {name} any more: {errno}");
+                    if let Some(target) = target.and_then(|key| self.core.targets.get_mut(&key)) {
+                        // Should it be a perf group, it is no longer worth keeping.
+                        target.sources.forget_perf();
+                    }
+                    self.reopen_later(id, true);
+                }
+            }
+        }
+        self.core.edge.count(&self.core.targets);
+        if is_gone {
+            self.find_jobs().await;
+        }
+    }
+
+    /// Returns the sources of the target that has this one.
+    fn sources_of(&mut self, id: SourceId) -> Option<&mut SourceSet> {
+        let key = self.core.edge.ids.sources.target(id)?;
+        self.core.targets.get_mut(key).map(|target| &mut target.sources)
+    }
+
+    /// Has the sources of a target opened anew, since one of them has changed, or has ended.
+    fn reopen_later(&mut self, id: SourceId, is_ended: bool) {
+        let key = self.core.edge.ids.sources.target(id);
+        let Some(target) = key.and_then(|key| self.core.targets.get_mut(key)) else { return };
+        // The processes of a job without a cgroup do not come again, and their numbers may be others'.
+        if is_ended && target.cgroups().is_some() {
+            target.sources.end_lasting(id);
+        }
+        target.sources.reopen_later(clock::monotonic_ns());
+    }
+
+    /// Serves a request. A requester that waits for no answer any more needs none.
+    async fn serve(&mut self, request: ManagerRequest) {
+        let shared = &self.core.edge.shared;
+        match request {
+            ManagerRequest::View(reply) => {
+                drop(reply.send(view::view_all(&self.core.targets, &shared.stats_cache)));
+            }
+            ManagerRequest::ViewOne(principal, key, reply) => {
+                let target = self.core.targets.access(principal, &key, Access::See);
+                drop(reply.send(target.map(|target| view::view(&key, target, &shared.stats_cache))));
+            }
+            ManagerRequest::Watch(principal, key, selectors, reply) => {
+                let target = self.core.targets.access(principal, &key, Access::See);
+                drop(reply.send(target.map(|target| shared.tap.watch(target.handle(), selectors))));
+            }
+            ManagerRequest::Flush(reply) => {
+                self.core.edge.command(Command::Flush).await;
+                reply.send(()).ok();
+            }
+            ManagerRequest::Mark(mark, reply) => drop(reply.send(self.mark(*mark).await)),
+            ManagerRequest::Push(push, reply) => drop(reply.send(self.core.push(*push).await)),
+            ManagerRequest::Set(request, reply) => {
+                let (origin, read_times) = (LeaseOrigin::Client(reply), shared.stats_cache.read_times());
+                self.core.admission(AdmissionEvent::LeaseRequested(*request, origin, read_times)).await;
+            }
+            ManagerRequest::Reset(principal, key, reply) => {
+                self.core.admission(AdmissionEvent::LeasesReset(principal, key, reply)).await;
+            }
+            ManagerRequest::Metrics(principal, key, reply) => {
+                let read_times = shared.stats_cache.read_times();
+                let event = AdmissionEvent::MetricsRequested(principal, key, reply, read_times);
+                self.core.admission(event).await;
+            }
+            ManagerRequest::Register(spec, reply) => {
+                let owner_uid = identity::owner_uid(spec.owner_uid, spec.owner.as_ref()).await;
+                let target = self.core.edge.registered_target(&spec);
+                let spec = Box::new(JobSpec { owner_uid, ..*spec });
+                let descriptors = self.core.edge.descriptors();
+                let event = LifecycleEvent::JobRegistered { spec, target, descriptors, reply };
+                self.core.lifecycle(event).await;
+            }
+            ManagerRequest::Unregister(job_id, reply) => {
+                self.core.lifecycle(LifecycleEvent::JobUnregistered(job_id, reply)).await;
+            }
+            ManagerRequest::Start(spec, reply) => {
+                let owner_uid = identity::owner_uid(spec.owner_uid, spec.owner.as_ref()).await;
+                let lacks_name = self.core.targets.job(&spec.job_id).is_some_and(lacks_owner_name);
+                let owner_name = match owner_uid.filter(|_| lacks_name) {
+                    Some(uid) => identity::name_of(uid).await,
+                    None => None,
+                };
+                let spec = Box::new(StartSpec { owner_uid, ..*spec });
+                self.core.lifecycle(LifecycleEvent::JobAnnounced { spec, owner_name, reply }).await;
+            }
+            ManagerRequest::End(job_id, facts, reply) => {
+                self.core.lifecycle(LifecycleEvent::SchedulerEnded(job_id, facts, reply)).await;
+            }
+            ManagerRequest::Stop | ManagerRequest::Reload(_) => {}
+        }
+    }
+
+    /// Puts a mark into the data, behind the samples so far.
+    async fn mark(&mut self, spec: MarkSpec) -> Result<(), AnnotateError> {
+        let now = now();
+        self.core.targets.access(spec.principal, &spec.job_id, Access::Change)?;
+        let target = self.core.targets.get_mut(&spec.job_id).ok_or(AccessError::Unknown)?;
+        target.user_events.take_mark(now.monotonic_ns)?;
+        let job = target.job.clone();
+        let mark = Mark {
+            at_us: now.realtime_us,
+            job: target.handle(),
+            name: spec.name,
+            kind: spec.kind,
+            by: spec.principal.name(),
+        };
+        self.core.edge.record(EventRecord { job, event: Event::Mark(mark) }).await;
+        Ok(())
+    }
+}
+
+/// The plan of a job of which nobody has requested anything.
+fn standing_plan(config: &Config) -> Plan {
+    let Config { baseline, steps, tasks, .. } = config.clone();
+    Plan { baseline, steps, tasks, ..Plan::default() }
+}
+
+fn rescans(config: &Config) -> Interval {
+    every(Duration::from_micros(config.rescan_interval.as_micros()))
+}

@@ -1,0 +1,34 @@
+//! The state of what is tracked, as clients see it.
+
+use crate::request::{JobView, SourceView, View};
+use crate::stats_cache::{SourceStats, StatsCache};
+use crate::targets::{TargetKey, Targets, TrackedTarget};
+
+/// The state of all targets.
+pub(super) fn view_all(targets: &Targets, stats: &StatsCache) -> View {
+    View { subjects: targets.iter().map(|(key, target)| view(key, target, stats)).collect() }
+}
+
+/// The state of one target.
+pub(super) fn view(key: &TargetKey, target: &TrackedTarget, stats: &StatsCache) -> JobView {
+    let source = |(name, SourceStats { tally, cost, .. })| SourceView {
+        name,
+        tally,
+        reads: cost.reads,
+        read_total_ns: cost.total_ns,
+        read_max_ns: cost.max_ns,
+    };
+    let descriptor = target.job.as_ref().map(|job| &job.descriptor);
+    let cgroups = target.cgroups().map(|cgroups| cgroups.directories()).unwrap_or_default();
+    JobView {
+        job_id: key.clone(),
+        owner_uid: target.owner_uid,
+        owner: descriptor.and_then(|descriptor| descriptor.owner.clone()),
+        started_us: descriptor.map(|descriptor| descriptor.started_us),
+        cgroups: cgroups.into_iter().map(ToOwned::to_owned).collect(),
+        sources: stats.of(target.handle()).into_iter().map(source).collect(),
+        unavailable: target.sources.unavailable().to_vec(),
+        plan: target.plan_in_force(),
+        refused: target.refused.all(),
+    }
+}

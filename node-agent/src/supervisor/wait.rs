@@ -1,0 +1,47 @@
+//! Waiting on descriptors and deadlines.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use polymeter_service::clock;
+use tokio::io::unix::AsyncFd;
+
+use crate::kernel;
+
+/// A copy of a descriptor, for tokio to wait on.
+///
+/// # Errors
+/// When no descriptor can be had.
+pub(crate) fn waitable(descriptor: BorrowedFd<'_>) -> io::Result<AsyncFd<OwnedFd>> {
+    kernel::async_descriptor(descriptor.try_clone_to_owned()?)
+}
+
+/// Sleeps until a time of the monotonic clock, in nanoseconds; for ever where there is none.
+pub(super) async fn until(at_ns: Option<u64>) {
+    match at_ns {
+        None => std::future::pending().await,
+        Some(at_ns) => {
+            let left_ns = at_ns.saturating_sub(clock::monotonic_ns());
+            tokio::time::sleep(Duration::from_nanos(left_ns)).await;
+        }
+    }
+}
+
+/// Waits until a descriptor is readable; for ever where there is none.
+pub(super) async fn readable(descriptor: Option<&AsyncFd<OwnedFd>>) {
+    match descriptor {
+        None => std::future::pending().await,
+        Some(descriptor) => match descriptor.readable().await {
+            Ok(mut guard) => guard.clear_ready(),
+            Err(_) => std::future::pending().await,
+        },
+    }
+}
+
+/// A clock that ticks every so often, and makes up for no tick.
+pub(super) fn every(period: Duration) -> tokio::time::Interval {
+    let mut interval = tokio::time::interval(period);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    interval
+}

@@ -1,0 +1,424 @@
+//! The sources of one target: which must be opened for a plan, and what the sampler is told when they are open. Pure: the
+//! files are opened elsewhere, between [`SourceSet::wanted`] and [`SourceSet::commit`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use polymeter_proto::batch::Job;
+use polymeter_proto::catalogue::Definition;
+use polymeter_proto::period::Period;
+use polymeter_proto::series::{Identifier, Labels};
+
+use super::ids::{Ids, SeriesIds};
+use super::key::TargetKey;
+use super::source_ids::SourceIds;
+use crate::cgroups::{SeenSteps, Step, StepAdmission};
+use crate::lanes::{ActiveSource, Command, Group, SeriesProgress, SourceId, SourceKey};
+use crate::plan::Plan;
+use crate::sources::{Descendants, Opened, Slot, Source, Unavailable};
+
+/// How long after a change the sources of a target are opened anew at the earliest, in nanoseconds, so that a device that
+/// comes and goes all the time costs little.
+const REOPEN_AFTER_NS: u64 = 2_000_000_000;
+
+/// The ids of a session.
+#[derive(Debug, Default)]
+pub(crate) struct SessionIds {
+    pub(crate) series: Ids,
+    pub(crate) sources: SourceIds,
+}
+
+/// The target whose sources change, as far as its sources need it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SourceOwner<'a> {
+    pub(crate) key: &'a TargetKey,
+    pub(crate) job: Option<&'a Arc<Job>>,
+    pub(crate) plan: &'a Plan,
+}
+
+/// A source that the sampler has.
+#[derive(Debug)]
+pub(crate) struct OpenSource {
+    pub(crate) id: SourceId,
+    pub(crate) slots: Vec<Slot>,
+    /// The step or task that it is of; none for the whole target.
+    pub(crate) step: Option<Arc<Step>>,
+    /// Whether it stays when files are opened anew: [`Source::is_lasting`].
+    is_lasting: bool,
+    /// The finder of cgroups that must be read with it.
+    below: Option<Descendants>,
+}
+
+impl OpenSource {
+    /// The period of one of its metrics in a plan.
+    pub(crate) fn period(&self, plan: &Plan, name: &str) -> Option<Period> {
+        match &self.step {
+            None => plan.period(name).map(|(period, _)| period),
+            Some(step) => plan.step_period(step.level, name),
+        }
+    }
+}
+
+/// The perf events that were opened, or found missing, on one cgroup. An event that is opened again counts from 0, so that
+/// this is done only for another cgroup; else only events that are new are opened.
+#[derive(Debug, Default)]
+struct PerfEvents {
+    cgroup: Option<PathBuf>,
+    definitions: Vec<Definition>,
+    /// The number of groups that were opened so far, so that each has a name of its own.
+    groups: usize,
+}
+
+/// The sources that must be opened for a plan.
+#[derive(Debug, Default)]
+pub(crate) struct WantedSources {
+    /// The metrics that they must give.
+    pub(crate) definitions: Vec<Definition>,
+    new_perf: Vec<Definition>,
+    files: Vec<Definition>,
+    is_anew: bool,
+}
+
+/// The changes of sources that the sampler is told of.
+#[derive(Debug, Default)]
+pub(crate) struct SourceChanges {
+    /// The commands, in order.
+    pub(crate) commands: Vec<Command>,
+    /// The sources of a job whose first reading waits for no deadline.
+    pub(crate) first_reading: Vec<SourceId>,
+}
+
+/// The sources of one target.
+#[derive(Debug, Default)]
+pub(crate) struct SourceSet {
+    open: BTreeMap<String, OpenSource>,
+    series: SeriesIds,
+    /// The last values of its counters, by metric and labels.
+    progress: BTreeMap<(String, Labels), Arc<SeriesProgress>>,
+    /// The steps and tasks whose files are open, by name.
+    steps: BTreeMap<String, Arc<Step>>,
+    /// All steps and tasks that were sampled.
+    seen_steps: SeenSteps,
+    /// Files without a line of any wanted metric: no reason to read them at any period but the rescan's.
+    dormant: Vec<Source>,
+    /// Metrics that are not available, with the reasons.
+    unavailable: Vec<(String, String)>,
+    /// The sources whose reads hang, by name.
+    hung: BTreeSet<String>,
+    reopen_at_ns: Option<u64>,
+    perf: PerfEvents,
+    /// The metrics that the open files were opened for.
+    files: Vec<Definition>,
+}
+
+impl SourceSet {
+    /// The open sources, by name.
+    pub(crate) const fn open(&self) -> &BTreeMap<String, OpenSource> {
+        &self.open
+    }
+
+    /// The sources of the whole target, and not of a step, with their names.
+    pub(crate) fn whole(&self) -> impl Iterator<Item = (&String, &OpenSource)> {
+        self.open.iter().filter(|(_, source)| source.step.is_none())
+    }
+
+    /// The metrics that are not available, with the reasons.
+    pub(crate) fn unavailable(&self) -> &[(String, String)] {
+        &self.unavailable
+    }
+
+    /// Returns whether perf events are open, or were found missing, that count this metric.
+    pub(crate) fn counts(&self, definition: &Definition) -> bool {
+        self.perf.definitions.contains(definition)
+    }
+
+    /// The number that the next perf group has in its name.
+    pub(crate) const fn next_perf_group(&self) -> usize {
+        self.perf.groups
+    }
+
+    /// The sources that must be opened so that `definitions`, perf events apart from the rest, are sampled. Files are opened
+    /// anew where others are wanted, or where `is_anew` demands it because something came or went. perf events that are
+    /// open go on counting, unless `perf_cgroup` is another one than before.
+    pub(crate) fn wanted(
+        &mut self,
+        (perf, files): (Vec<Definition>, Vec<Definition>),
+        perf_cgroup: Option<PathBuf>,
+        is_anew: bool,
+    ) -> WantedSources {
+        if perf_cgroup != self.perf.cgroup {
+            self.perf = PerfEvents { cgroup: perf_cgroup, ..PerfEvents::default() };
+            let former = self.open.iter_mut().filter(|(name, _)| is_perf(name));
+            former.for_each(|(_, source)| source.slots.clear());
+        }
+        let new_perf: Vec<_> = perf.into_iter().filter(|definition| !self.counts(definition)).collect();
+        let is_anew = is_anew || files != self.files;
+        let wanted_files = files.iter().filter(|definition| is_anew && !self.has_lasting(definition));
+        let definitions = wanted_files.chain(&new_perf).cloned().collect();
+        WantedSources { definitions, new_perf, files, is_anew }
+    }
+
+    /// Returns whether a source that is not opened anew gives a metric of the whole target.
+    fn has_lasting(&self, definition: &Definition) -> bool {
+        let mut lasting = self.whole().filter(|(_, source)| source.is_lasting);
+        lasting.any(|(_, source)| source.slots.iter().any(|slot| slot.definition == *definition))
+    }
+
+    /// Puts the sources that were opened for `wanted` in the place of earlier ones, and gives those that stay the periods of
+    /// the plan.
+    pub(crate) fn commit(
+        &mut self,
+        ids: &mut SessionIds,
+        owner: SourceOwner<'_>,
+        wanted: WantedSources,
+        opened: Vec<Opened>,
+        unavailable: Vec<Unavailable>,
+    ) -> SourceChanges {
+        let WantedSources { new_perf, files, is_anew, .. } = wanted;
+        self.perf.groups += opened.iter().filter(|opened| is_perf(&opened.name)).count();
+        self.perf.definitions.extend(new_perf);
+        self.files = files;
+        let hung: BTreeSet<String> = self.hung.iter().map(|name| hung_reason(name)).collect();
+        self.unavailable.retain(|(metric, reason)| is_perf(metric) || !is_anew || hung.contains(reason));
+        let missing = |Unavailable { definition, reason }| (definition.name(), reason);
+        self.unavailable.extend(unavailable.into_iter().map(missing));
+        let (kept, former): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut self.open)
+            .into_iter()
+            .partition(|(_, source)| source.is_lasting || source.step.is_some() || !is_anew);
+        let mut changes = SourceChanges::default();
+        self.regroup(ids, owner, kept, &mut changes);
+        self.replace(ids, owner, opened, former, is_anew, &mut changes);
+        changes
+    }
+
+    /// Gives sources that stay open the periods of the plan, and closes perf groups of which no event is wanted.
+    fn regroup(
+        &mut self,
+        ids: &mut SessionIds,
+        owner: SourceOwner<'_>,
+        kept: BTreeMap<String, OpenSource>,
+        changes: &mut SourceChanges,
+    ) {
+        for (name, source) in kept {
+            let Ok(identifier) = Identifier::try_from(name.as_str()) else { continue };
+            let groups = self.groups(ids, owner, &identifier, &source);
+            if groups.is_empty() && is_perf(&name) {
+                let is_closed =
+                    |definition: &Definition| source.slots.iter().any(|slot| slot.definition == *definition);
+                self.perf.definitions.retain(|definition| !is_closed(definition));
+                changes.commands.push(Command::Remove(source.id));
+                continue;
+            }
+            changes.commands.push(Command::Regroup(source.id, groups));
+            self.open.insert(name, source);
+        }
+    }
+
+    /// Puts what was opened in the place of what has the same name, and closes what has no successor.
+    fn replace(
+        &mut self,
+        ids: &mut SessionIds,
+        owner: SourceOwner<'_>,
+        opened: Vec<Opened>,
+        mut former: BTreeMap<String, OpenSource>,
+        is_anew: bool,
+        changes: &mut SourceChanges,
+    ) {
+        let (dormant, awake): (Vec<_>, Vec<_>) =
+            opened.into_iter().partition(|opened| opened.source.slots().is_empty());
+        if is_anew {
+            self.dormant = dormant.into_iter().map(|opened| opened.source).collect();
+        }
+        let (mut new, mut added) = (Vec::new(), Vec::new());
+        for Opened { name, source, step, below } in awake {
+            let Ok(identifier) = Identifier::try_from(name.as_str()) else { continue };
+            let id = former.remove(&name).map_or_else(
+                || {
+                    let id = ids.sources.assign(owner.key);
+                    new.push(id);
+                    id
+                },
+                |source| source.id,
+            );
+            let (slots, is_lasting) = (source.slots().to_vec(), source.is_lasting());
+            let open = OpenSource { id, slots, step, is_lasting, below };
+            let groups = self.groups(ids, owner, &identifier, &open);
+            let source_key = SourceKey { job: owner.job.cloned(), name: identifier };
+            let active = ActiveSource::new(Arc::new(source_key), source, groups);
+            let active = active.with_progress(|slot| self.progress_of(slot));
+            added.push((id, Box::new(active)));
+            self.open.insert(name, open);
+        }
+        former.keys().for_each(|name| self.forget_hung(name));
+        let removed: Vec<SourceId> = former.into_values().map(|source| source.id).collect();
+        if !removed.is_empty() || !added.is_empty() {
+            changes.commands.push(Command::Exchange { removed, added });
+        }
+        if owner.job.is_some() {
+            changes.first_reading.append(&mut new);
+        }
+    }
+
+    /// Notes that a read of a source hangs: its metrics are unavailable until it returns. Returns the name of the source.
+    pub(crate) fn note_hung(&mut self, id: SourceId) -> Option<String> {
+        let (name, source) = self.open.iter().find(|(_, source)| source.id == id)?;
+        let metrics: BTreeSet<String> = source.slots.iter().map(|slot| slot.definition.name()).collect();
+        let name = name.clone();
+        if self.hung.insert(name.clone()) {
+            self.unavailable.extend(metrics.into_iter().map(|metric| (metric, hung_reason(&name))));
+        }
+        Some(name)
+    }
+
+    /// Notes that a read that hung has returned. Returns the name of the source.
+    pub(crate) fn note_recovered(&mut self, id: SourceId) -> Option<String> {
+        let name = self.name_of(id)?.to_owned();
+        self.forget_hung(&name);
+        Some(name)
+    }
+
+    fn forget_hung(&mut self, name: &str) {
+        if self.hung.remove(name) {
+            let reason = hung_reason(name);
+            self.unavailable.retain(|(_, known)| *known != reason);
+        }
+    }
+
+    /// Returns the name of an open source.
+    pub(crate) fn name_of(&self, id: SourceId) -> Option<&str> {
+        self.open.iter().find(|(_, source)| source.id == id).map(|(name, _)| name.as_str())
+    }
+
+    fn groups(
+        &mut self,
+        ids: &mut SessionIds,
+        owner: SourceOwner<'_>,
+        name: &Identifier,
+        source: &OpenSource,
+    ) -> Vec<Group> {
+        let period = |metric: &str| source.period(owner.plan, metric);
+        ids.series.groups(owner.job, name, &mut self.series, &source.slots, period)
+    }
+
+    /// The last value of the counter of a slot: each source that gives the series goes on from there.
+    fn progress_of(&mut self, slot: &Slot) -> Arc<SeriesProgress> {
+        Arc::clone(self.progress.entry((slot.definition.name(), slot.labels.clone())).or_default())
+    }
+
+    /// Closes all sources, for a target that is tracked no more.
+    pub(crate) fn close(self) -> Vec<Command> {
+        self.open.into_values().map(|source| Command::Remove(source.id)).collect()
+    }
+
+    /// Returns whether steps or tasks have sources.
+    pub(crate) fn has_steps(&self) -> bool {
+        self.open.values().any(|source| source.step.is_some())
+    }
+
+    /// Forgets which steps are open: they were opened for another plan, and the next [`Self::retain_steps`] closes them.
+    pub(crate) fn forget_steps(&mut self) {
+        self.steps.clear();
+    }
+
+    /// Removes the sources of steps and tasks that are no more, or have other cgroups now, to be closed by
+    /// [`Self::commit_steps`].
+    pub(crate) fn retain_steps(&mut self, present: &BTreeMap<String, Step>) -> BTreeMap<String, OpenSource> {
+        self.steps.retain(|name, step| present.get(name) == Some(&**step));
+        let (kept, stale) = std::mem::take(&mut self.open).into_iter().partition(|(_, source)| {
+            source.step.as_ref().is_none_or(|step| self.steps.contains_key(&step.name))
+        });
+        self.open = kept;
+        stale
+    }
+
+    /// Returns whether the files of a step or task are open.
+    pub(crate) fn has_step(&self, name: &str) -> bool {
+        self.steps.contains_key(name)
+    }
+
+    /// Takes a place for a step or task, unless it has one.
+    pub(crate) fn admit_step(&mut self, name: &str) -> StepAdmission {
+        self.seen_steps.admit(name)
+    }
+
+    /// Notes that the files of a step or task are open.
+    pub(crate) fn add_step(&mut self, step: Arc<Step>) {
+        self.steps.insert(step.name.clone(), step);
+    }
+
+    /// Puts the sources of steps and tasks that were opened in the place of those that are stale.
+    pub(crate) fn commit_steps(
+        &mut self,
+        ids: &mut SessionIds,
+        owner: SourceOwner<'_>,
+        opened: Vec<Opened>,
+        stale: BTreeMap<String, OpenSource>,
+    ) -> SourceChanges {
+        let mut changes = SourceChanges::default();
+        self.replace(ids, owner, opened, stale, false, &mut changes);
+        changes
+    }
+
+    /// Adds a source that is not read: the values of a user.
+    pub(crate) fn add_unread(&mut self, name: &str, id: SourceId) {
+        let open = OpenSource { id, slots: Vec::new(), step: None, is_lasting: true, below: None };
+        self.open.insert(name.to_owned(), open);
+    }
+
+    /// The ids of the series of the target.
+    pub(crate) const fn series_ids(&mut self) -> &mut SeriesIds {
+        &mut self.series
+    }
+
+    /// The sources that know of cgroups below them, with their names.
+    pub(crate) fn descendants(&mut self) -> impl Iterator<Item = (&String, &mut Descendants)> {
+        self.open.iter_mut().filter_map(|(name, source)| source.below.as_mut().map(|below| (name, below)))
+    }
+
+    /// The files without a line of any wanted metric.
+    pub(crate) fn dormant(&mut self) -> &mut [Source] {
+        &mut self.dormant
+    }
+
+    /// Notes that a source cannot be read any more. Its cgroup has gone: should that come again, it is opened anew.
+    pub(crate) fn end_lasting(&mut self, id: SourceId) {
+        let ended = self.open.iter_mut().filter(|(name, source)| source.id == id && !is_perf(name));
+        ended.for_each(|(_, source)| source.is_lasting = false);
+    }
+
+    /// Forgets which perf events are open: one of them cannot be read any more.
+    pub(crate) fn forget_perf(&mut self) {
+        self.perf = PerfEvents::default();
+    }
+
+    /// Has the sources opened anew, not at once.
+    pub(crate) fn reopen_later(&mut self, now_ns: u64) {
+        self.reopen_at_ns.get_or_insert(now_ns.saturating_add(REOPEN_AFTER_NS));
+    }
+
+    /// Has the sources opened anew at the next opportunity.
+    pub(crate) fn reopen_soon(&mut self, now_ns: u64) {
+        self.reopen_at_ns.get_or_insert(now_ns);
+    }
+
+    /// Returns whether the sources must be opened anew, once.
+    pub(crate) fn take_reopen_due(&mut self, now_ns: u64) -> bool {
+        self.reopen_at_ns.take_if(|at_ns| *at_ns <= now_ns).is_some()
+    }
+
+    /// Forgets that the sources must be opened anew: that is done now.
+    pub(crate) const fn cancel_reopen(&mut self) {
+        self.reopen_at_ns = None;
+    }
+}
+
+/// Returns whether a source or a metric is one of perf's.
+pub(crate) fn is_perf(name: &str) -> bool {
+    name.starts_with("perf")
+}
+
+/// The reason for which the metrics of a source whose read hangs are unavailable.
+fn hung_reason(name: &str) -> String {
+    format!("a read of {name} has not returned")
+}

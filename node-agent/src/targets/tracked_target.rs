@@ -1,0 +1,301 @@
+//! A tracked target: one job, or the node, with its plan, its sources, and the periods that the data were told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use polymeter_proto::batch::Job;
+use polymeter_proto::catalogue::{self, Definition, Origin, Scope};
+use polymeter_proto::ledger::{Cause, PlanChange};
+use polymeter_proto::name::{MetricName, Selector};
+use polymeter_proto::period::Period;
+use polymeter_proto::series::JobHandle;
+
+use super::key::Now;
+use super::source_set::SourceSet;
+use super::user_events::UserEvents;
+use crate::cgroups::{JobCgroups, Mounts};
+use crate::plan::{InForce, Plan};
+use crate::request::{Availability, RefusedRequest};
+use crate::sources::Target;
+use polymeter_service::token_bucket::TokenBucket;
+
+/// Requests at submission of one job that are kept. A comment has room for more than anybody reads.
+const REFUSED_REQUESTS: usize = 64;
+
+/// How often one job is rescanned because something happened in it: per second in the long run, and at once. To begin and to
+/// end a step is some ten such times. A job in which more happens is rescanned with all others.
+const RESCANS: (u32, u32) = (20, 200);
+
+/// How long the findings of a trial are believed, in nanoseconds: devices and events come and go seldom.
+const FINDINGS_AGE_NS: u64 = 60_000_000_000;
+
+/// The findings of trial reads, by the names of metrics.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    since_ns: Option<u64>,
+    found: BTreeMap<String, Availability>,
+}
+
+impl Findings {
+    /// The availability of each metric that was tried.
+    pub(crate) const fn found(&self) -> &BTreeMap<String, Availability> {
+        &self.found
+    }
+
+    /// Adds findings.
+    pub(crate) fn add(&mut self, mut found: BTreeMap<String, Availability>, now_ns: u64) {
+        self.since_ns.get_or_insert(now_ns);
+        self.found.append(&mut found);
+    }
+
+    /// Forgets everything: the target's files have changed.
+    pub(crate) fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Forgets what is too old to be believed.
+    pub(crate) fn forget_old(&mut self, now_ns: u64) {
+        if self.since_ns.is_some_and(|since_ns| now_ns.saturating_sub(since_ns) > FINDINGS_AGE_NS) {
+            self.forget();
+        }
+    }
+}
+
+/// The requests at submission of one job that are not granted.
+#[derive(Debug, Default)]
+pub(crate) struct RefusedRequests {
+    /// They are in the data.
+    recorded: Vec<RefusedRequest>,
+    /// The cgroup of another controller may come yet, by which they can be granted.
+    deferred: Vec<RefusedRequest>,
+}
+
+impl RefusedRequests {
+    /// All of them.
+    pub(crate) fn all(&self) -> Vec<RefusedRequest> {
+        self.recorded.iter().chain(&self.deferred).cloned().collect()
+    }
+
+    /// Adds one that is refused for good, unless it is known or there are too many. Returns whether it did.
+    pub(crate) fn add(&mut self, refused: &RefusedRequest) -> bool {
+        let is_added = self.recorded.len() < REFUSED_REQUESTS && !self.recorded.contains(refused);
+        if is_added {
+            self.recorded.push(refused.clone());
+        }
+        is_added
+    }
+
+    /// Replaces those that cannot be granted yet.
+    pub(crate) fn defer(&mut self, refused: Vec<RefusedRequest>) {
+        self.deferred = refused;
+    }
+
+    /// Takes those that cannot be granted yet.
+    pub(crate) fn take_deferred(&mut self) -> Vec<RefusedRequest> {
+        std::mem::take(&mut self.deferred)
+    }
+}
+
+/// The budget for rescans of one job.
+#[derive(Debug)]
+pub(crate) struct RescanBudget {
+    bucket: TokenBucket,
+    is_missed: bool,
+}
+
+impl Default for RescanBudget {
+    fn default() -> Self {
+        let bucket = TokenBucket::new(f64::from(RESCANS.0), f64::from(RESCANS.1));
+        Self { bucket, is_missed: false }
+    }
+}
+
+impl RescanBudget {
+    /// Takes one rescan; else notes that one was missed.
+    pub(crate) fn try_take(&mut self, now_ns: u64) -> bool {
+        let is_taken = self.bucket.try_take(1.0, now_ns);
+        self.is_missed |= !is_taken;
+        is_taken
+    }
+
+    /// Notes that a rescan has not seen everything.
+    pub(crate) const fn note_missed(&mut self) {
+        self.is_missed = true;
+    }
+
+    /// Returns whether a rescan was missed, once.
+    pub(crate) const fn take_missed(&mut self) -> bool {
+        std::mem::replace(&mut self.is_missed, false)
+    }
+}
+
+/// One job, or the node.
+#[derive(Debug)]
+pub(crate) struct TrackedTarget {
+    pub(crate) job: Option<Arc<Job>>,
+    pub(crate) target: Target,
+    pub(crate) plan: Plan,
+    pub(crate) sources: SourceSet,
+    pub(crate) findings: Findings,
+    /// The path at which discovery found it; none for a job that was registered.
+    pub(crate) found_at: Option<PathBuf>,
+    /// The owner's numeric id, where that is known; it may come to be known later than the job.
+    pub(crate) owner_uid: Option<u32>,
+    /// The time at which the name service was asked for its owner.
+    pub(crate) owner_asked_ns: Option<u64>,
+    pub(crate) refused: RefusedRequests,
+    pub(crate) rescans: RescanBudget,
+    pub(crate) user_events: UserEvents,
+    /// The period of each metric that the data were told.
+    recorded: BTreeMap<String, Period>,
+}
+
+impl TrackedTarget {
+    /// A target without sources.
+    pub(crate) fn new(job: Option<Arc<Job>>, target: Target, plan: Plan, found_at: Option<PathBuf>) -> Self {
+        let owner_uid = job.as_ref().and_then(|job| job.descriptor.owner_uid);
+        Self {
+            job,
+            target,
+            plan,
+            sources: SourceSet::default(),
+            findings: Findings::default(),
+            found_at,
+            owner_uid,
+            owner_asked_ns: None,
+            refused: RefusedRequests::default(),
+            rescans: RescanBudget::default(),
+            user_events: UserEvents::default(),
+            recorded: BTreeMap::new(),
+        }
+    }
+
+    /// The job's handle; none for the node.
+    pub(crate) fn handle(&self) -> Option<JobHandle> {
+        self.job.as_ref().map(|job| job.handle)
+    }
+
+    /// The job's cgroups; none for other targets.
+    pub(crate) const fn cgroups(&self) -> Option<&JobCgroups> {
+        match &self.target {
+            Target::Cgroups(cgroups) => Some(cgroups),
+            Target::Processes(_) | Target::Node(_) => None,
+        }
+    }
+
+    /// The metrics that its plan wants, perf events apart from the rest.
+    pub(crate) fn definitions(&self) -> (Vec<Definition>, Vec<Definition>) {
+        let scopes: &[Scope] = if self.job.is_some() { &[Scope::Job] } else { &[Scope::Node, Scope::Agent] };
+        let wanted = scopes.iter().flat_map(|scope| self.plan.definitions(*scope));
+        wanted.partition(|definition| matches!(definition.metric.origins, [Origin::Perf(_)]))
+    }
+
+    /// The cgroup for which perf events are counted.
+    pub(crate) fn perf_cgroup(&self, mounts: &Mounts) -> Option<PathBuf> {
+        self.cgroups().and_then(|cgroups| cgroups.perf_directory(mounts)).map(ToOwned::to_owned)
+    }
+
+    /// Returns whether steps and tasks must be looked at: some are wanted, or some are open.
+    pub(crate) fn may_have_steps(&self) -> bool {
+        self.plan.wants_steps() || self.sources.has_steps()
+    }
+
+    /// The metrics of this target that a selector chooses.
+    pub(crate) fn choose(&self, selector: &Selector) -> Vec<Definition> {
+        let is_job = self.job.is_some();
+        let mut chosen = catalogue::select(selector);
+        chosen.retain(|definition| (definition.metric.scope == Scope::Job) == is_job);
+        chosen
+    }
+
+    /// Returns whether a metric is sampled.
+    pub(crate) fn samples(&self, name: &str) -> bool {
+        let mut slots = self.sources.whole().flat_map(|(_, source)| &source.slots);
+        slots.any(|slot| slot.definition.name() == name)
+    }
+
+    /// The period of each metric that is sampled, with the reason.
+    pub(crate) fn plan_in_force(&self) -> Vec<(String, InForce)> {
+        let slots = self.sources.whole().flat_map(|(_, source)| &source.slots);
+        let names: BTreeSet<String> = slots.map(|slot| slot.definition.name()).collect();
+        names
+            .into_iter()
+            .filter_map(|name| self.plan.in_force(&name).map(|in_force| (name, in_force)))
+            .collect()
+    }
+
+    /// The changes since the data were told the plan: new periods of what is sampled, and what is sampled no more. Without
+    /// `cause`, the cause is the layer whose period is in force.
+    pub(crate) fn plan_changes(&mut self, cause: Option<Cause>, now: Now) -> Vec<PlanChange> {
+        let job = self.handle();
+        let in_force: BTreeMap<String, InForce> = self.plan_in_force().into_iter().collect();
+        let mut changes = Vec::new();
+        let mut change = |name: &str, old: Option<Period>, new: Option<&InForce>| {
+            if let Ok(metric) = MetricName::new(name.to_owned()) {
+                let layer = new.map_or(Cause::Baseline, |new| new.cause);
+                let (by, until_us) = new.map_or((None, None), |new| (new.by.clone(), new.until_us));
+                let (new, cause) = (new.map(|new| new.period), cause.unwrap_or(layer));
+                let at_us = now.realtime_us;
+                changes.push(PlanChange { at_us, job, metric, old, new, cause, by, until_us });
+            }
+        };
+        for (name, new) in &in_force {
+            let old = self.recorded.get(name).copied();
+            if old != Some(new.period) {
+                change(name, old, Some(new));
+            }
+        }
+        // What merely went with its device or cgroup is absent; the plan has not changed.
+        let is_ended = |name: &&String| self.plan.period(name).is_none();
+        let ended: Vec<String> = self.recorded.keys().filter(is_ended).cloned().collect();
+        for name in ended {
+            let old = self.recorded.remove(&name);
+            change(&name, old, None);
+        }
+        self.recorded.extend(in_force.into_iter().map(|(name, new)| (name, new.period)));
+        changes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use polymeter_proto::text::Text;
+
+    use super::*;
+
+    #[test]
+    fn refused_requests_are_kept_once_and_bounded() {
+        let mut kept = RefusedRequests::default();
+        let refused = |number: usize| RefusedRequest {
+            request: Text::of(&format!("m{number}")),
+            period: None,
+            reason: Text::of(""),
+        };
+        assert!(kept.add(&refused(0)));
+        assert!(!kept.add(&refused(0)));
+        let added = (0..2 * REFUSED_REQUESTS).filter(|number| kept.add(&refused(*number))).count();
+        assert_eq!(added, REFUSED_REQUESTS - 1);
+        assert_eq!(kept.all().len(), REFUSED_REQUESTS);
+        assert_eq!(kept.all()[0].reason.as_str(), "not stated");
+    }
+
+    #[test]
+    fn rescans_beyond_the_budget_are_missed() {
+        let mut budget = RescanBudget::default();
+        let taken = (0..1_000).filter(|_| budget.try_take(1)).count();
+        assert_eq!(taken, 200);
+        assert!(budget.take_missed() && !budget.take_missed());
+        assert!(budget.try_take(2_000_000_000));
+    }
+
+    #[test]
+    fn findings_are_forgotten_when_they_are_old() {
+        let mut findings = Findings::default();
+        findings.add(BTreeMap::from([("a".to_owned(), Availability::NotNow)]), 5);
+        findings.forget_old(FINDINGS_AGE_NS);
+        assert_eq!(findings.found().len(), 1);
+        findings.forget_old(FINDINGS_AGE_NS + 6);
+        assert!(findings.found().is_empty());
+    }
+}

@@ -1,0 +1,109 @@
+//! The bounds of what users add to the data of a target: marks, and values of metrics of their own.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use polymeter_proto::batch::Shape;
+use polymeter_proto::series::Labels;
+
+use crate::lanes::SourceId;
+use crate::request::AnnotateError;
+use polymeter_service::token_bucket::TokenBucket;
+
+/// The name of users' values as a source.
+pub(crate) const USER_SUPPLIED: &str = "pushed";
+
+/// Series of one target that a user supplies.
+const SERIES: usize = 256;
+
+/// Marks of one target per second, each of which is a row of text, and how many may come at once.
+const MARKS: (u32, u32) = (100, 1_000);
+
+/// Values of one target's user-supplied metrics per second, and how many may come at once.
+const VALUES: (u32, u32) = (1_000, 5_000);
+
+/// What users have added to the data of one target.
+#[derive(Debug)]
+pub(crate) struct UserEvents {
+    marks: TokenBucket,
+    values: TokenBucket,
+    /// The source that counts the values, from the first on.
+    pub(crate) source: Option<SourceId>,
+    series: BTreeMap<(String, Labels), Arc<Shape>>,
+}
+
+impl Default for UserEvents {
+    fn default() -> Self {
+        let full = |(per_second, at_once)| TokenBucket::new(f64::from(per_second), f64::from(at_once));
+        Self { marks: full(MARKS), values: full(VALUES), source: None, series: BTreeMap::new() }
+    }
+}
+
+impl UserEvents {
+    /// Takes one mark from the budget.
+    ///
+    /// # Errors
+    /// When too many came of late.
+    pub(crate) fn take_mark(&mut self, now_ns: u64) -> Result<(), AnnotateError> {
+        let fits = self.marks.try_take(1.0, now_ns);
+        if fits { Ok(()) } else { Err(AnnotateError::TooFast { per_second: MARKS.0 }) }
+    }
+
+    /// Takes one value from the budget.
+    ///
+    /// # Errors
+    /// When too many came of late.
+    pub(crate) fn take_value(&mut self, now_ns: u64) -> Result<(), AnnotateError> {
+        let fits = self.values.try_take(1.0, now_ns);
+        if fits { Ok(()) } else { Err(AnnotateError::TooFast { per_second: VALUES.0 }) }
+    }
+
+    /// The shape of a series, made by `assign` when its first value comes.
+    ///
+    /// # Errors
+    /// When the target has too many series of its user's own.
+    pub(crate) fn shape(
+        &mut self,
+        series: (String, Labels),
+        assign: impl FnOnce() -> Shape,
+    ) -> Result<Arc<Shape>, AnnotateError> {
+        if let Some(shape) = self.series.get(&series) {
+            return Ok(Arc::clone(shape));
+        }
+        if self.series.len() >= SERIES {
+            return Err(AnnotateError::TooManySeries(SERIES));
+        }
+        let shape = Arc::new(assign());
+        self.series.insert(series, Arc::clone(&shape));
+        Ok(shape)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use polymeter_proto::period::Period;
+    use polymeter_proto::series::{Identifier, ShapeId};
+
+    use super::*;
+
+    #[test]
+    fn marks_values_and_series_are_bounded() {
+        let mut events = UserEvents::default();
+        assert_eq!((0..2_000).filter(|_| events.take_mark(1).is_ok()).count(), 1_000);
+        assert_eq!((0..9_000).filter(|_| events.take_value(1).is_ok()).count(), 5_000);
+        assert_eq!(events.take_mark(1), Err(AnnotateError::TooFast { per_second: 100 }));
+        let shape = |id| Shape {
+            id: ShapeId(id),
+            job: None,
+            source: Identifier::try_from(USER_SUPPLIED).unwrap(),
+            period: Period::SECOND,
+            columns: Vec::new(),
+        };
+        let name = |number: u32| (format!("user.m{number}"), Labels::default());
+        for number in 0..300 {
+            let made = events.shape(name(number), || shape(number));
+            assert_eq!(made.is_ok(), number < 256, "{number}");
+        }
+        assert_eq!(events.shape(name(3), || shape(999)).unwrap().id, ShapeId(3), "a series keeps its shape");
+    }
+}
