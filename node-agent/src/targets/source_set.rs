@@ -104,8 +104,6 @@ pub(crate) struct SourceSet {
     dormant: Vec<Source>,
     /// Metrics that are not available, with the reasons.
     unavailable: Vec<(String, String)>,
-    /// The sources whose reads hang, by name.
-    hung: BTreeSet<String>,
     reopen_at_ns: Option<u64>,
     perf: PerfEvents,
     /// The metrics that the open files were opened for.
@@ -179,7 +177,8 @@ impl SourceSet {
         self.perf.groups += opened.iter().filter(|opened| is_perf(&opened.name)).count();
         self.perf.definitions.extend(new_perf);
         self.files = files;
-        let hung: BTreeSet<String> = self.hung.iter().map(|name| hung_reason(name)).collect();
+        // A source that hangs is not replaced, so that its reason stays.
+        let hung: Vec<String> = self.open.keys().map(|name| hung(name)).collect();
         self.unavailable.retain(|(metric, reason)| is_perf(metric) || !is_anew || hung.contains(reason));
         let missing = |Unavailable { definition, reason }| (definition.name(), reason);
         self.unavailable.extend(unavailable.into_iter().map(missing));
@@ -250,7 +249,8 @@ impl SourceSet {
             added.push((id, Box::new(active)));
             self.open.insert(name, open);
         }
-        former.keys().for_each(|name| self.forget_hung(name));
+        let removed_hung: Vec<String> = former.keys().map(|name| hung(name)).collect();
+        self.unavailable.retain(|(_, reason)| !removed_hung.contains(reason));
         let removed: Vec<SourceId> = former.into_values().map(|source| source.id).collect();
         if !removed.is_empty() || !added.is_empty() {
             changes.commands.push(Command::Exchange { removed, added });
@@ -258,36 +258,6 @@ impl SourceSet {
         if owner.job.is_some() {
             changes.first_reading.append(&mut new);
         }
-    }
-
-    /// Notes that a read of a source hangs: its metrics are unavailable until it returns. Returns the name of the source.
-    pub(crate) fn note_hung(&mut self, id: SourceId) -> Option<String> {
-        let (name, source) = self.open.iter().find(|(_, source)| source.id == id)?;
-        let metrics: BTreeSet<String> = source.slots.iter().map(|slot| slot.definition.name()).collect();
-        let name = name.clone();
-        if self.hung.insert(name.clone()) {
-            self.unavailable.extend(metrics.into_iter().map(|metric| (metric, hung_reason(&name))));
-        }
-        Some(name)
-    }
-
-    /// Notes that a read that hung has returned. Returns the name of the source.
-    pub(crate) fn note_recovered(&mut self, id: SourceId) -> Option<String> {
-        let name = self.name_of(id)?.to_owned();
-        self.forget_hung(&name);
-        Some(name)
-    }
-
-    fn forget_hung(&mut self, name: &str) {
-        if self.hung.remove(name) {
-            let reason = hung_reason(name);
-            self.unavailable.retain(|(_, known)| *known != reason);
-        }
-    }
-
-    /// Returns the name of an open source.
-    pub(crate) fn name_of(&self, id: SourceId) -> Option<&str> {
-        self.open.iter().find(|(_, source)| source.id == id).map(|(name, _)| name.as_str())
     }
 
     fn groups(
@@ -387,6 +357,28 @@ impl SourceSet {
         ended.for_each(|(_, source)| source.is_lasting = false);
     }
 
+    /// The name of an open source.
+    pub(crate) fn name(&self, id: SourceId) -> Option<&str> {
+        self.open.iter().find(|(_, source)| source.id == id).map(|(name, _)| name.as_str())
+    }
+
+    /// Notes that a read of a source hangs: its metrics are not available for that reason. Returns its name.
+    pub(crate) fn set_hung(&mut self, id: SourceId) -> Option<&str> {
+        let (name, source) = self.open.iter().find(|(_, source)| source.id == id)?;
+        let metrics: BTreeSet<String> = source.slots.iter().map(|slot| slot.definition.name()).collect();
+        let reason = hung(name);
+        self.unavailable.extend(metrics.into_iter().map(|metric| (metric, reason.clone())));
+        Some(name)
+    }
+
+    /// Notes that the read of a source that hung has returned. Returns its name.
+    pub(crate) fn set_recovered(&mut self, id: SourceId) -> Option<&str> {
+        let (name, _) = self.open.iter().find(|(_, source)| source.id == id)?;
+        let reason = hung(name);
+        self.unavailable.retain(|(_, known)| *known != reason);
+        Some(name)
+    }
+
     /// Forgets which perf events are open: one of them cannot be read any more.
     pub(crate) fn forget_perf(&mut self) {
         self.perf = PerfEvents::default();
@@ -418,7 +410,7 @@ pub(crate) fn is_perf(name: &str) -> bool {
     name.starts_with("perf")
 }
 
-/// The reason for which the metrics of a source whose read hangs are unavailable.
-fn hung_reason(name: &str) -> String {
+/// The reason for which the metrics of a source whose read hangs are not available.
+fn hung(name: &str) -> String {
     format!("a read of {name} has not returned")
 }
