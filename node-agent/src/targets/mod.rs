@@ -11,6 +11,6 @@ mod user_events;
 pub(crate) use ids::JobHandles;
 pub(crate) use key::{Access, Now, TargetKey, describe};
 pub(crate) use registry::Targets;
-pub(crate) use source_set::{SessionIds, SourceChanges, SourceOwner, SourceSet};
+pub(crate) use source_set::{SessionIds, SourceChanges, SourceOwner};
 pub(crate) use tracked_target::TrackedTarget;
 pub(crate) use user_events::USER_SUPPLIED;
