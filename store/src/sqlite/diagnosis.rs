@@ -1,6 +1,5 @@
-//! What is wrong with the file of an SQLite store that cannot be read, which SQLite says in few words.
+//! Diagnosis of an SQLite file that cannot be used: SQLite's own messages are short.
 
-use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -8,99 +7,20 @@ use std::path::Path;
 
 use rusqlite::ErrorCode;
 
-use super::StoreError;
-use super::file::{is_gone, suffixed};
+use super::files::{is_gone, suffixed};
+use crate::StoreError;
+use crate::file_problem::FileProblem;
 
-/// Bytes of a database's head, and how it begins.
+/// The length of a database's head, and its first bytes.
 const HEAD_BYTES: usize = 100;
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
-/// What is wrong with a store's file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FileProblem {
-    /// There is none.
-    Missing,
-    /// It is a directory, or something else that holds no data.
-    NoFile,
-    /// This user may not read it.
-    NotReadable {
-        /// Whose it is.
-        owner: u32,
-        /// Its mode.
-        mode: u32,
-    },
-    /// This user may not enter its directory.
-    NotReachable,
-    /// It has no bytes.
-    Empty,
-    /// It is none of SQLite's.
-    NoDatabase,
-    /// It is a database, and not of Polymeter's.
-    Foreign,
-    /// Its end is missing.
-    Truncated {
-        /// Bytes that it has.
-        bytes: u64,
-        /// Bytes that it had.
-        expected: u64,
-    },
-    /// It is of SQLite's, and damaged.
-    Corrupt {
-        /// What SQLite says.
-        said: String,
-    },
-    /// Its write-ahead log holds the newest samples, and cannot be used by who may not write beside it.
-    LogNotUsable,
-    /// It could not be opened for a reason that SQLite names.
-    NotOpened {
-        /// What SQLite says.
-        said: String,
-    },
-}
-
-impl fmt::Display for FileProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing => f.write_str("there is no such file; check the path: a collector makes the file when it first starts"),
-            Self::NoFile => f.write_str("it is no file; name the file of the store"),
-            Self::NotReadable { owner, mode } => write!(
-                f,
-                "this user may not read it: it belongs to uid {owner} and has mode {mode:o}; ask for the right to read it, or be that user"
-            ),
-            Self::NotReachable => {
-                f.write_str("this user may not enter its directory; ask for the right to, or be its owner")
-            }
-            Self::Empty => f.write_str(
-                "the file is empty; restore it from a copy, or have a collector start on it, which makes a new store of it",
-            ),
-            Self::NoDatabase => f.write_str("the file is no SQLite database; name the file of the store"),
-            Self::Foreign => f.write_str(
-                "the file is a database of another program, and no store of Polymeter; name the file of the store",
-            ),
-            Self::Truncated { bytes, expected } => write!(
-                f,
-                "the file is truncated: it has {bytes} of {expected} bytes; restore it from a copy, or save what is left with `sqlite3 FILE .recover`"
-            ),
-            Self::Corrupt { said } => write!(
-                f,
-                "the file is damaged ({said}); restore it from a copy, or save what is left with `sqlite3 FILE .recover`"
-            ),
-            Self::LogNotUsable => f.write_str(
-                "its newest samples are in its write-ahead log (-wal), and this user may not write beside it, which takes reading that; copy the file and its -wal to a directory of your own, or be its owner",
-            ),
-            Self::NotOpened { said } => {
-                write!(f, "SQLite cannot open it ({said}); check the rights of the file, its -wal and its directory")
-            }
-        }
-    }
-}
-
-/// The error `source` of the store at `path`, with its cause where the file shows one. The file is opened for that: so no
-/// other connection of this process may be open to it.
-pub(crate) fn explain(path: &Path, doing: &'static str, source: rusqlite::Error) -> StoreError {
+/// Returns the error `source` of the store at `path`, with its cause where the file shows one. The file is opened for that, so
+/// that no other connection of this process may write to it.
+pub(super) fn explain(path: &Path, action: &'static str, source: rusqlite::Error) -> StoreError {
     match diagnose(path, &source) {
         Some(problem) => StoreError::File { path: path.to_owned(), problem },
-        None => StoreError::Sqlite { doing, source },
+        None => StoreError::Database { action, source: source.into() },
     }
 }
 
@@ -142,21 +62,21 @@ fn diagnose(path: &Path, source: &rusqlite::Error) -> Option<FileProblem> {
     Some(if log_bytes > 0 { FileProblem::LogNotUsable } else { FileProblem::NotOpened { said } })
 }
 
-/// What is wrong with a database at `path` that has no tables of Polymeter's.
-pub(crate) fn without_tables(path: &Path) -> StoreError {
+/// Returns the error for a database at `path` without tables of Polymeter.
+pub(super) fn without_tables(path: &Path) -> StoreError {
     let is_empty = fs::metadata(path).is_ok_and(|metadata| metadata.len() == 0);
     let problem = if is_empty { FileProblem::Empty } else { FileProblem::Foreign };
     StoreError::File { path: path.to_owned(), problem }
 }
 
-/// The head of the file at `path`, or as much as there is of it.
+/// Reads the head of the file at `path`, or as much as there is of it.
 fn head(path: &Path) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     File::open(path)?.take(HEAD_BYTES as u64).read_to_end(&mut head)?;
     Ok(head)
 }
 
-/// How long a database with this head is, where it says so.
+/// Returns the length of a database with this head, where the head has it.
 fn bytes_of(head: &[u8]) -> Option<u64> {
     let word = |at: usize| Some(u32::from_be_bytes(*head.get(at..)?.first_chunk()?));
     let page_bytes = u16::from_be_bytes(*head.get(16..)?.first_chunk()?);
@@ -175,7 +95,7 @@ mod tests {
     fn said(path: &Path) -> String {
         let query = |connection: Connection| connection.query_row("SELECT * FROM t", (), |_| Ok(()));
         let error = Connection::open(path).and_then(query).unwrap_err();
-        let explained = explain(path, "reading", error);
+        let explained = explain(path, "read the store", error);
         let StoreError::File { problem, .. } = explained else {
             return format!("unexplained: {explained:?}");
         };
@@ -183,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_has_its_words() {
+    fn each_fault_is_named() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("p.db");
         let rows = (0..1000).map(|row| format!("({row}, zeroblob(100))")).collect::<Vec<_>>().join(",");

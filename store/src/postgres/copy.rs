@@ -5,27 +5,27 @@ use std::error::Error;
 use bytes::{BufMut, BytesMut};
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
 
-/// How a binary COPY begins: the signature, no flags, no extension.
+/// The begin of a binary COPY: the signature, no flags, no extension.
 const HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 
-/// How it ends.
+/// The end of a binary COPY.
 const TRAILER: i16 = -1;
 
-/// Microseconds from the Unix epoch to 2000-01-01, from where PostgreSQL counts.
+/// Microseconds from the Unix epoch to 2000-01-01, PostgreSQL's epoch.
 const POSTGRES_EPOCH_US: i64 = 946_684_800 * 1_000_000;
 
 /// Begins a COPY.
-pub(crate) fn put_header(out: &mut BytesMut) {
+pub(super) fn put_header(out: &mut BytesMut) {
     out.put_slice(HEADER);
 }
 
 /// Ends a COPY.
-pub(crate) fn put_trailer(out: &mut BytesMut) {
+pub(super) fn put_trailer(out: &mut BytesMut) {
     out.put_i16(TRAILER);
 }
 
 /// Adds a row of the table `samples`: three fields, each behind its length.
-pub(crate) fn put_sample(out: &mut BytesMut, time_us: i64, series_id: i64, value: f64) {
+pub(super) fn put_sample(out: &mut BytesMut, time_us: i64, series_id: i64, value: f64) {
     out.put_i16(3);
     out.put_i32(8);
     out.put_i64(time_us - POSTGRES_EPOCH_US);
@@ -35,9 +35,9 @@ pub(crate) fn put_sample(out: &mut BytesMut, time_us: i64, series_id: i64, value
     out.put_f64(value);
 }
 
-/// A `timestamptz`, in microseconds since the Unix epoch and within what [`super::stored_us`] allows.
+/// A `timestamptz`, in microseconds since the Unix epoch and within what [`crate::bounds::stored_us`] allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Timestamp(pub(crate) i64);
+pub(super) struct Timestamp(pub(super) i64);
 
 impl ToSql for Timestamp {
     fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_of_one_row_has_the_bytes_that_the_manual_says() {
+    fn a_copy_of_one_row_has_the_bytes_of_the_manual() {
         let mut out = BytesMut::new();
         put_header(&mut out);
         put_sample(&mut out, POSTGRES_EPOCH_US + 1, 7, 1.0);

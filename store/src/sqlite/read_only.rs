@@ -1,16 +1,15 @@
-//! Opening the file of an SQLite store to read it, also where this user may not write.
+//! Opens the file of an SQLite store to read it, also where this user may not write.
 
 use std::fs;
 use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
 
-use crate::StoreError;
-use crate::diagnosis::explain;
-use crate::file::suffixed;
-use crate::limits;
+use super::diagnosis::explain;
+use super::files::suffixed;
+use crate::{StoreError, limits};
 
-const OPENING: &str = "opening";
+const OPENING: &str = "open the store";
 
 /// Opens the store at `path`.
 ///
@@ -49,12 +48,12 @@ fn open_immutable(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// SQLite looks at a file when it is first asked something.
+/// Runs a first statement, upon which SQLite reads the file.
 fn read_something(connection: &Connection) -> rusqlite::Result<()> {
     connection.query_row("SELECT count(*) FROM sqlite_master", (), |_| Ok(()))
 }
 
-/// The path as a URI, whose own signs are escaped.
+/// Returns the path as a URI, with special characters escaped.
 fn uri(path: &Path) -> String {
     let mut uri = "file:".to_owned();
     for byte in path.as_os_str().as_encoded_bytes() {
@@ -73,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_of_any_signs_is_a_uri() {
+    fn escapes_special_characters_of_a_path() {
         assert_eq!(uri(Path::new("/a b/ü?%#.db")), "file:/a%20b/%C3%BC%3F%25%23.db?immutable=1");
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a ?&%#ü.db");

@@ -2,8 +2,8 @@
 //!
 //! A tally travels every ten seconds at most, samples come with every frame. So that `ledger_balance` agrees with the rows
 //! at any time, also after an agent was killed, the stores count the rows that they write. PostgreSQL adds the counts to
-//! the row of the session, which every transaction updates anyhow, and moves them to the ledger when a tally comes: a
-//! row for each source and second would cost more than the samples.
+//! the row of the session, which every transaction updates anyway, and moves them to the ledger when a tally comes: an update
+//! for each source and second would cost more than the samples.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,33 +14,33 @@ use crate::accepted::{Accepted, LedgerLine};
 
 /// The changes of one ledger line.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(crate) struct LineChange {
+pub(super) struct LineChange {
     /// The newest tally, if one came.
-    pub(crate) tally: Option<Tally>,
+    pub(super) tally: Option<Tally>,
     /// Samples that were stored with the others.
-    pub(crate) stored: u64,
+    pub(super) stored: u64,
     /// Samples that the agent skipped.
-    pub(crate) skipped: u64,
+    pub(super) skipped: u64,
     /// Samples that the collector rejected.
-    pub(crate) rejected: u64,
+    pub(super) rejected: u64,
     /// Samples that were quarantined.
-    pub(crate) quarantined: u64,
+    pub(super) quarantined: u64,
 }
 
 impl LineChange {
     /// Returns true if only the count of stored samples changes.
-    pub(crate) const fn is_only_stored(&self) -> bool {
+    pub(super) const fn is_only_stored(&self) -> bool {
         self.tally.is_none() && self.skipped + self.rejected + self.quarantined == 0
     }
 }
 
 /// Returns the changes that `frames` make, by session and ledger id.
-pub(crate) fn line_changes(frames: &[&Accepted]) -> BTreeMap<(SessionId, i64), LineChange> {
+pub(super) fn line_changes(frames: &[&Accepted]) -> BTreeMap<(SessionId, i64), LineChange> {
     let mut changes: BTreeMap<_, LineChange> = BTreeMap::new();
-    let mut of = |account: &LedgerLine, change: &mut dyn FnMut(&mut LineChange)| {
+    let mut of = |line: &LedgerLine, change: &mut dyn FnMut(&mut LineChange)| {
         // All ids were given out before.
-        if let Some(id) = account.id.get() {
-            change(changes.entry((account.session.id, *id)).or_default());
+        if let Some(id) = line.id.get() {
+            change(changes.entry((line.session.id, *id)).or_default());
         }
     };
     for frame in frames {
@@ -51,13 +51,16 @@ pub(crate) fn line_changes(frames: &[&Accepted]) -> BTreeMap<(SessionId, i64), L
             of(&samples.line, &mut |line| add(&mut line.quarantined, samples.values.len() as u64));
         }
         for loss in &frame.losses {
-            let Some(account) = &loss.line else { continue };
-            of(account, &mut |line| {
-                add(if loss.reason.is_here() { &mut line.rejected } else { &mut line.skipped }, loss.samples);
+            let Some(line) = &loss.line else { continue };
+            of(line, &mut |line| {
+                add(
+                    if loss.reason.is_in_collector() { &mut line.rejected } else { &mut line.skipped },
+                    loss.samples,
+                );
             });
         }
-        for (account, tally) in &frame.tallies {
-            of(account, &mut |line| line.tally = Some(*tally));
+        for (line, tally) in &frame.tallies {
+            of(line, &mut |line| line.tally = Some(*tally));
         }
     }
     changes
@@ -69,32 +72,33 @@ const fn add(count: &mut u64, more: u64) {
 
 /// Stored samples that the ledger does not have yet, by the ids of the lines: the column `pending` of a session.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(crate) struct Pending(BTreeMap<i64, u64>);
+pub(super) struct Pending(BTreeMap<i64, u64>);
 
 impl Pending {
     /// Parses a JSON object of counts by ledger id. Other text gives no counts: only this program writes the column.
-    pub(crate) fn parse(json: &str) -> Self {
+    pub(super) fn parse(json: &str) -> Self {
         let counts: BTreeMap<String, u64> = serde_json::from_str(json).unwrap_or_default();
         Self(counts.into_iter().filter_map(|(id, count)| Some((id.parse().ok()?, count))).collect())
     }
 
     /// The JSON object.
-    pub(crate) fn to_json(&self) -> String {
+    pub(super) fn to_json(&self) -> String {
         let counts: Vec<_> = self.0.iter().map(|(id, count)| format!("\"{id}\":{count}")).collect();
         format!("{{{}}}", counts.join(","))
     }
 }
 
-/// Divides `changes` into what is written to the ledger now, together with what was pending of it, and what is pending
-/// from now on.
-pub(crate) fn settle(
+/// Divides `changes` into those that are written to the ledger now, together with what was pending of them, and those that
+/// become pending, where the store defers such.
+pub(super) fn settle(
     changes: BTreeMap<(SessionId, i64), LineChange>,
     pending: &mut HashMap<SessionId, Pending>,
+    defers: bool,
 ) -> Vec<(i64, LineChange)> {
     let mut settled = Vec::new();
     for ((session, id), mut change) in changes {
         let pending = &mut pending.entry(session).or_default().0;
-        if change.is_only_stored() {
+        if defers && change.is_only_stored() {
             add(pending.entry(id).or_default(), change.stored);
         } else {
             add(&mut change.stored, pending.remove(&id).unwrap_or_default());
@@ -113,12 +117,14 @@ mod tests {
         let session = SessionId(7);
         let mut pending = HashMap::from([(session, Pending::parse(r#"{"3":10,"4":1}"#))]);
         let stored = |stored| LineChange { stored, ..LineChange::default() };
-        assert!(settle(BTreeMap::from([((session, 3), stored(5))]), &mut pending).is_empty());
+        assert!(settle(BTreeMap::from([((session, 3), stored(5))]), &mut pending, true).is_empty());
         assert_eq!(pending[&session].to_json(), r#"{"3":15,"4":1}"#);
         let told = LineChange { tally: Some(Tally::default()), ..stored(2) };
-        let settled = settle(BTreeMap::from([((session, 3), told.clone())]), &mut pending);
+        let settled = settle(BTreeMap::from([((session, 3), told.clone())]), &mut pending, true);
         assert_eq!(settled, [(3, LineChange { stored: 17, ..told })]);
         assert_eq!(pending[&session].to_json(), r#"{"4":1}"#);
+        let at_once = settle(BTreeMap::from([((session, 4), stored(1))]), &mut pending, false);
+        assert_eq!(at_once, [(4, stored(2))]);
         assert_eq!(Pending::parse("garbage"), Pending::default());
         assert_eq!(Pending::default().to_json(), "{}");
     }

@@ -1,16 +1,19 @@
-//! Finding out what the server offers of TimescaleDB, and using it.
+//! TimescaleDB: the features that the server offers, and their use.
 
-use tokio_postgres::{Client, Transaction};
+use tokio_postgres::{Client, Error, Transaction};
+use tracing::info;
 
-use crate::error::chain;
-use crate::{Choice, Doing, StoreError, TimescaleMode, Way};
+use super::partitions::is_partitioned;
+use super::sample_table::{ChosenTable, SampleTable};
+use crate::error::{Context, chain};
+use crate::{StoreError, TimescaleMode};
 
-const LOOKING: &str = "finding out what the server offers";
+const ACTION: &str = "detect TimescaleDB";
 
-/// What a server offers.
+/// The features that a server offers.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(crate) struct Offer {
-    /// The extension's files are there.
+pub(super) struct Offer {
+    /// The files of the extension are installed on the server.
     available: bool,
     /// The server loaded it at its start.
     preloaded: bool,
@@ -23,7 +26,7 @@ pub(crate) struct Offer {
 }
 
 impl Offer {
-    /// Why no hypertable can be made; none where one can.
+    /// Returns the reason for which no hypertable can be created; none where one can.
     fn obstacle(&self) -> Option<&'static str> {
         match self {
             Self { available: false, .. } => Some("the server does not have TimescaleDB"),
@@ -43,12 +46,12 @@ impl Offer {
     }
 }
 
-/// What the server offers to this connection. Needs no privilege.
+/// Returns the features that the server offers to this connection. Needs no privilege.
 ///
 /// # Errors
-/// When the database has the extension and the server does not load it: hypertables then look empty, and what is written
-/// into them is lost to them.
-pub(crate) async fn look(client: &Client) -> Result<Offer, StoreError> {
+/// When the database has the extension and the server does not load it: hypertables then look empty, and do not get the rows
+/// that are written to them.
+pub(super) async fn detect(client: &Client) -> Result<Offer, StoreError> {
     let row = client
         .query_one(
             "SELECT EXISTS (SELECT FROM pg_available_extensions WHERE name = 'timescaledb'),
@@ -59,7 +62,7 @@ pub(crate) async fn look(client: &Client) -> Result<Offer, StoreError> {
             &[],
         )
         .await
-        .doing(LOOKING)?;
+        .context(ACTION)?;
     let offer = Offer {
         available: row.get(0),
         preloaded: row.get(1),
@@ -69,33 +72,32 @@ pub(crate) async fn look(client: &Client) -> Result<Offer, StoreError> {
     };
     if offer.installed && !offer.preloaded {
         return Err(StoreError::Unusable(
-            "the database has the extension timescaledb, and the server does not load it: add timescaledb to shared_preload_libraries and restart the server".to_owned(),
+            "cannot use the database: it has the extension timescaledb, and the server does not load it; add timescaledb to shared_preload_libraries and restart the server".to_owned(),
         ));
     }
     Ok(offer)
 }
 
-/// Creates the extension where that is wanted, possible and not done yet, and looks again.
-///
-/// Not to be preloaded must be known before: to create the extension then ends the connection.
-pub(crate) async fn install(client: &Client, mode: TimescaleMode, offer: Offer) -> Result<Offer, StoreError> {
+/// Creates the extension where that is wanted, possible and not done yet, and returns the features with it. An extension that
+/// is not preloaded must not be created: the server would end the connection.
+pub(super) async fn install(client: &Client, mode: TimescaleMode, offer: Offer) -> Result<Offer, StoreError> {
     if mode == TimescaleMode::Off || !offer.available || !offer.preloaded || offer.installed {
         return Ok(offer);
     }
     match client.batch_execute("CREATE EXTENSION IF NOT EXISTS timescaledb").await {
-        Ok(()) => look(client).await,
+        Ok(()) => detect(client).await,
         Err(error) => {
-            tracing::info!("cannot create the extension timescaledb: {}", chain(&error));
+            info!(error = %chain(&error), "cannot create the extension timescaledb");
             Ok(offer)
         }
     }
 }
 
-/// Whether a new table of samples is to be a hypertable.
+/// Returns true if a new table of samples is to be a hypertable.
 ///
 /// # Errors
 /// When TimescaleDB is required and cannot be used.
-pub(crate) fn wants_hypertable(offer: &Offer, mode: TimescaleMode) -> Result<bool, StoreError> {
+pub(super) fn wants_hypertable(offer: &Offer, mode: TimescaleMode) -> Result<bool, StoreError> {
     match (mode, offer.obstacle()) {
         (TimescaleMode::Off, _) | (TimescaleMode::Auto, Some(_)) => Ok(false),
         (TimescaleMode::Require, Some(obstacle)) => Err(required(obstacle)),
@@ -105,34 +107,37 @@ pub(crate) fn wants_hypertable(offer: &Offer, mode: TimescaleMode) -> Result<boo
 
 fn required(obstacle: &str) -> StoreError {
     StoreError::Unusable(format!(
-        "TimescaleDB is required, but {obstacle}; set timescaledb = \"auto\" to do without"
+        "cannot use TimescaleDB, which is required: {obstacle}; set timescaledb = \"auto\" to do without"
     ))
 }
 
-/// Makes the new table of samples a hypertable, with compression where the licence allows it.
-pub(crate) async fn make_hypertable(transaction: &Transaction<'_>, offer: &Offer) -> Result<(), StoreError> {
-    let doing = "creating the hypertable";
-    // The default index on time would be one more to keep, and would switch direct compression off if it were unique.
-    transaction.batch_execute(CREATION).await.doing(doing)?;
+/// Makes the new table of samples a hypertable, with compression where the licence allows that.
+pub(super) async fn create_hypertable(
+    transaction: &Transaction<'_>,
+    offer: &Offer,
+) -> Result<(), StoreError> {
+    let action = "create the hypertable";
+    // The default index on time would cost the ingest, and would disable direct compression if it were unique.
+    transaction.batch_execute(CREATION).await.context(action)?;
     if offer.compresses() {
-        transaction.batch_execute(COMPRESSION).await.doing(doing)?;
+        transaction.batch_execute(COMPRESSION).await.context(action)?;
     }
     Ok(())
 }
 
-/// Makes the table a hypertable.
+/// The statement that makes the table a hypertable.
 const CREATION: &str = "SELECT create_hypertable('samples', by_range('time', interval '1 day'), create_default_indexes => false)";
 
-/// Enables its compression. Segments by series would hold a row or two each at these rates: 91 bytes a row were measured,
-/// against 7 to 10.
+/// The statements that enable its compression. Segments by series would hold a row or two each at these rates: 91 bytes a row
+/// were measured, against 7 to 10.
 const COMPRESSION: &str =
     "ALTER TABLE samples SET (timescaledb.compress, timescaledb.compress_segmentby = '',
                                           timescaledb.compress_orderby = 'series_id,time');
      SELECT add_compression_policy('samples', compress_after => interval '2 days', if_not_exists => true)";
 
-/// The statements that give a hypertable of version 4 keys of 64 bits. The type of a column of a compressed hypertable cannot
+/// Returns the statements that give a hypertable of version 4 keys of 64 bits. The type of a column of a compressed hypertable cannot
 /// be changed, so that all rows are copied: one to two million a second.
-pub(crate) fn widen(offer: &Offer) -> String {
+pub(super) fn widen(offer: &Offer) -> String {
     let direct = "SELECT set_config(name, 'on', true) FROM pg_settings WHERE name = 'timescaledb.enable_direct_compress_insert';";
     let compression = if offer.compresses() { COMPRESSION } else { "" };
     format!(
@@ -144,26 +149,20 @@ pub(crate) fn widen(offer: &Offer) -> String {
     )
 }
 
-/// How samples are written into the table that is there, and prepares this connection for it.
-///
-/// `is_new` says that the table was made just now.
-pub(crate) async fn choose(
+/// Finds out how samples are written into the existing table, and prepares this connection for it. `is_new` tells that the table
+/// was created just now.
+pub(super) async fn choose_table(
     client: &Client,
     offer: &Offer,
     mode: TimescaleMode,
     is_new: bool,
-) -> Result<Choice, StoreError> {
-    let partitioned: bool = client
-        .query_one("SELECT relkind = 'p' FROM pg_class WHERE oid = 'samples'::regclass", &[])
-        .await
-        .doing(LOOKING)?
-        .get(0);
-    if partitioned {
+) -> Result<ChosenTable, StoreError> {
+    if is_partitioned(client).await.context(ACTION)? {
         return choose_partitions(offer, mode, is_new);
     }
     if let Some(obstacle) = offer.obstacle() {
         return Err(StoreError::Unusable(format!(
-            "the table samples is neither partitioned nor a hypertable: {obstacle}"
+            "cannot use the table samples, which is neither partitioned nor a hypertable: {obstacle}"
         )));
     }
     let compressed: bool = client
@@ -173,9 +172,10 @@ pub(crate) async fn choose(
             &[],
         )
         .await
-        .doing(LOOKING)?
+        .context(ACTION)?
         .get(0);
-    let hypertable = |why: &str| Ok(Choice { way: Way::Hypertable, why: why.to_owned() });
+    let hypertable =
+        |reason: &str| Ok(ChosenTable { table: SampleTable::Hypertable, reason: reason.to_owned() });
     match offer {
         _ if mode == TimescaleMode::Off => {
             hypertable("timescaledb is off, but the table was made a hypertable before")
@@ -186,20 +186,34 @@ pub(crate) async fn choose(
             hypertable("this TimescaleDB is older than 2.21, and cannot compress what is copied")
         }
         _ => {
-            client.batch_execute("SET timescaledb.enable_direct_compress_copy = on").await.doing(LOOKING)?;
-            Ok(Choice { way: Way::DirectCompress, why: "the server offers it".to_owned() })
+            client.batch_execute("SET timescaledb.enable_direct_compress_copy = on").await.context(ACTION)?;
+            Ok(ChosenTable { table: SampleTable::DirectCompress, reason: "the server offers it".to_owned() })
         }
     }
 }
 
-fn choose_partitions(offer: &Offer, mode: TimescaleMode, is_new: bool) -> Result<Choice, StoreError> {
-    let why = match (mode, offer.obstacle()) {
+fn choose_partitions(offer: &Offer, mode: TimescaleMode, is_new: bool) -> Result<ChosenTable, StoreError> {
+    let reason = match (mode, offer.obstacle()) {
         (TimescaleMode::Off, _) => "timescaledb is off",
         (_, Some(obstacle)) if is_new || !offer.preloaded => obstacle,
-        (_, _) => "the table was made before without TimescaleDB",
+        (_, _) => "the table was created before without TimescaleDB",
     };
     if mode == TimescaleMode::Require {
-        return Err(required(why));
+        return Err(required(reason));
     }
-    Ok(Choice { way: Way::Partitions, why: why.to_owned() })
+    Ok(ChosenTable { table: SampleTable::Partitions, reason: reason.to_owned() })
+}
+
+/// Runs the compression policy where the server's scheduler failed to.
+pub(super) async fn compress(client: &Client) -> Result<(), Error> {
+    let failed = "SELECT job_id FROM timescaledb_information.jobs JOIN timescaledb_information.job_stats USING (job_id)
+         WHERE proc_name = 'policy_compression' AND jobs.hypertable_schema = current_schema() AND jobs.hypertable_name = 'samples'
+             AND last_run_status = 'Failed'";
+    for row in client.query(failed, &[]).await? {
+        let policy: i32 = row.get(0);
+        info!("running the compression policy {policy} here: the server's scheduler failed to run it");
+        // As a statement of its own: it commits chunk by chunk.
+        client.batch_execute(&format!("CALL run_job({policy})")).await?;
+    }
+    Ok(())
 }
