@@ -48,7 +48,7 @@ pub(super) trait Execute: Verb {
 macro_rules! dispatch {
     ($($module:ident: $variant:ident($request:ident) $(=> $($answer:ident($body:ident)),+)?;)*) => {
         /// Executes a request, if its verb is allowed for the principal.
-        pub(super) async fn execute(request: Request, handler: &RequestHandler<'_>) -> Answer {
+        pub(crate) async fn execute(request: Request, handler: &RequestHandler<'_>) -> Answer {
             let executed = match request {
                 $(Request::$variant(request) => run(request, handler).await,)*
             };
@@ -59,7 +59,7 @@ macro_rules! dispatch {
         ///
         /// # Errors
         /// When a field is invalid; the refusal names it.
-        pub(super) fn check(request: Request, principal: Principal) -> Result<(), Refusal> {
+        pub(crate) fn check(request: Request, principal: Principal) -> Result<(), Refusal> {
             match request {
                 $(Request::$variant(request) => request.parse(principal).map(drop),)*
             }
