@@ -32,11 +32,6 @@ const CIRCLES: &[(&str, &str)] = &[
         "agent_self blocking_file filesystem path_pattern perf process_sum reader_thread registry source target text_file_kind",
     ),
     ("service/src/log", "format mod syslog"),
-    (
-        "store/src",
-        "diagnosis error job_rows lib postgres rows session_rows sqlite sqlite_jobs sqlite_sessions timescale url",
-    ),
-    ("store/src/sqlite", "files mod"),
 ];
 
 /// Imports against the direction that are there still: a file, and the module that it imports.
