@@ -25,6 +25,17 @@ use polymeter_collector::{Collector, Config};
 use polymeter_store::reader::SeriesScope;
 use rustix::fs::{CWD, Mode, mkfifoat};
 
+polymeter_test_harness::tests![
+    a_sink_has_the_rows_of_sqlite,
+    a_sink_has_the_rows_of_postgres,
+    a_sink_that_hangs_delays_neither_acknowledgement_nor_stop,
+    a_sink_that_cannot_be_opened_stops_nothing,
+];
+
+fn main() -> std::process::ExitCode {
+    polymeter_test_harness::run(&[TESTS])
+}
+
 /// A row: the node, the job, the metric, the time in microseconds, and the bits of the value.
 type Row = (String, Option<String>, String, i64, u64);
 
@@ -85,7 +96,7 @@ fn page(address: SocketAddr) -> String {
 }
 
 fn a_sink_has_the_rows_of_the_store(kind: Kind) {
-    let Some(site) = Site::new("a_sink_has_the_rows_of_the_store", kind) else { return };
+    let site = Site::new(kind);
     let directory = tempfile::tempdir().unwrap();
     let (path, rotated) = (directory.path().join("samples"), directory.path().join("samples.1"));
     let config = config(&site, &[&path]);
@@ -106,20 +117,16 @@ fn a_sink_has_the_rows_of_the_store(kind: Kind) {
     assert_eq!(site.number("SELECT count(*) FROM samples"), 180);
 }
 
-#[test]
 fn a_sink_has_the_rows_of_sqlite() {
     a_sink_has_the_rows_of_the_store(Kind::Sqlite);
 }
 
-#[test]
 fn a_sink_has_the_rows_of_postgres() {
     a_sink_has_the_rows_of_the_store(Kind::Postgres);
 }
 
-#[test]
 fn a_sink_that_hangs_delays_neither_acknowledgement_nor_stop() {
-    let site =
-        Site::new("a_sink_that_hangs_delays_neither_acknowledgement_nor_stop", Kind::Sqlite).unwrap();
+    let site = Site::new(Kind::Sqlite);
     let directory = tempfile::tempdir().unwrap();
     let (fifo, file) = (directory.path().join("fifo"), directory.path().join("file"));
     mkfifoat(CWD, &fifo, Mode::from_raw_mode(0o600)).unwrap();
@@ -154,9 +161,8 @@ fn a_sink_that_hangs_delays_neither_acknowledgement_nor_stop() {
     assert_eq!(rows_in_file(&file).len(), 9_000);
 }
 
-#[test]
 fn a_sink_that_cannot_be_opened_stops_nothing() {
-    let site = Site::new("a_sink_that_cannot_be_opened_stops_nothing", Kind::Sqlite).unwrap();
+    let site = Site::new(Kind::Sqlite);
     let path = Path::new("/proc/no/such/directory/samples");
     let collector = Collector::start(&config(&site, &[path]), &site.context).unwrap();
     let mut agent = Agent::to(&site.context, &collector, "n1", 1);

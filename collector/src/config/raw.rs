@@ -98,8 +98,9 @@ impl RawConfig {
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse()
-        .map_err(|_| format!("invalid address `{text}`: expected ADDRESS:PORT, such as \"127.0.0.1:9717\""))
+    text.parse().map_err(|_invalid| {
+        format!("invalid address `{text}`: expected ADDRESS:PORT, such as \"127.0.0.1:9717\"")
+    })
 }
 
 /// The sinks. The same one twice would write each row twice.

@@ -6,14 +6,14 @@ use polymeter_service::log::chain;
 use tracing::{error, warn};
 
 use super::state::Writer;
-use crate::control::outcome::Told;
+use crate::control::outcome::OutcomeReport;
 use crate::ingest::micros;
 use crate::{limits, memory};
 
 impl Writer {
     /// Stores outcomes of jobs. The outcome of a job that is not stored yet is reported again.
     pub(super) fn store_outcomes(&mut self) {
-        while let Some(Told { outcome, reply }) =
+        while let Some(OutcomeReport { outcome, reply }) =
             self.outcomes.as_ref().and_then(|outcomes| outcomes.try_recv().ok())
         {
             let is_stored =

@@ -11,7 +11,7 @@ use super::totals::Totals;
 use crate::agents::AgentDirectory;
 use crate::clock_skew::ClockSkewLog;
 use crate::config::Config;
-use crate::control::outcome::Told;
+use crate::control::outcome::OutcomeReport;
 use crate::ingest::Ingest;
 use crate::metrics::WriterMetrics;
 use crate::queues::{Dequeued, OutgoingSender, WriterQueue};
@@ -33,7 +33,7 @@ pub(crate) struct WriterLinks {
     /// The writer's metrics.
     pub(crate) metrics: WriterMetrics,
     /// The outcomes of jobs; none where another writer stores them.
-    pub(crate) outcomes: Option<mpsc::Receiver<Told>>,
+    pub(crate) outcomes: Option<mpsc::Receiver<OutcomeReport>>,
     /// The settings that may change while it runs.
     pub(crate) settings: SharedSettings,
     /// The sinks of committed rows.
@@ -75,7 +75,7 @@ pub(crate) struct Writer {
     /// The totals that the metrics have.
     published: Totals,
     pub(super) metrics: WriterMetrics,
-    pub(super) outcomes: Option<mpsc::Receiver<Told>>,
+    pub(super) outcomes: Option<mpsc::Receiver<OutcomeReport>>,
     shared_settings: SharedSettings,
     /// The settings in force.
     pub(super) settings: Settings,
