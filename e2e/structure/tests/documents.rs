@@ -182,8 +182,13 @@ const REPLACED: &[(&str, &str)] = &[
 ];
 
 /// Where old words may stand: the end of a file's path. Histories name what was renamed.
-const HISTORIES: [&str; 5] =
-    ["CHANGELOG.md", "docs/reference/sql.md", "config/raw.rs", "reference/control.md", "reference/protocol.md"];
+const HISTORIES: [&str; 5] = [
+    "CHANGELOG.md",
+    "docs/reference/sql.md",
+    "config/raw.rs",
+    "reference/control.md",
+    "reference/protocol.md",
+];
 
 /// Returns the replaced words in a line of prose.
 fn replaced(line: &str) -> Vec<String> {
