@@ -1,4 +1,4 @@
-//! What the sampler does at every tick takes no memory once its buffers have grown.
+//! The sampler allocates nothing at a tick once its buffers have grown.
 
 #![allow(clippy::unwrap_used, reason = "clippy does not know that this is a test")]
 

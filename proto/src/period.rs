@@ -14,7 +14,7 @@ pub struct Period {
     micros: u64,
 }
 
-/// Why a text or a number is no period.
+/// The reason why a text or a number is not a period.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidPeriod {
     given: String,
@@ -48,7 +48,7 @@ impl Period {
     /// One hour.
     pub const HOUR: Self = Self { micros: 3_600_000_000 };
 
-    /// A period of `micros` microseconds.
+    /// Creates a period of `micros` microseconds.
     ///
     /// # Errors
     /// Outside of [`Period::MIN`]..=[`Period::MAX`].
@@ -61,12 +61,12 @@ impl Period {
         }
     }
 
-    /// The period in microseconds.
+    /// Returns the period in microseconds.
     pub const fn as_micros(self) -> u64 {
         self.micros
     }
 
-    /// The period in nanoseconds; at most 8.64e13, far from overflow.
+    /// Returns the period in nanoseconds; at most 8.64e13, far from overflow.
     pub const fn as_nanos(self) -> u64 {
         self.micros * 1_000
     }

@@ -29,7 +29,7 @@ use crate::counters::Counters;
 use crate::log;
 use crate::principal::Principal;
 use crate::request::ManagerRequest;
-use crate::user_database::Rights;
+use crate::rights::Rights;
 
 pub use answer::{
     Answer, CollectorStatus, Counts, MetricLine, Missing, PlanLine, Predicted, Refusal, RefusedLine,
