@@ -14,8 +14,11 @@ pub struct Period {
     micros: u64,
 }
 
-/// The reason why a text or a number is not a period.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A text or number that is not a period.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "invalid period `{given}`: expected a whole number of us, ms, s, min, h or d, from 100us to 1d, such as 10ms or 5min"
+)]
 pub struct InvalidPeriod {
     given: String,
 }
@@ -113,18 +116,6 @@ impl From<Period> for u64 {
         period.micros
     }
 }
-
-impl fmt::Display for InvalidPeriod {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "`{}` is no period: write a whole number and one of us, ms, s, min, h, d, from 100us to 1d, such as 10ms or 5min",
-            self.given
-        )
-    }
-}
-
-impl std::error::Error for InvalidPeriod {}
 
 #[cfg(test)]
 mod tests {
