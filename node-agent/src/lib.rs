@@ -27,6 +27,8 @@ pub mod log;
 pub mod plan;
 pub mod principal;
 pub mod request;
+#[cfg(test)]
+mod simulation;
 pub mod sources;
 mod start_error;
 pub mod stats_cache;
