@@ -140,7 +140,15 @@ impl SimulatedEdge {
             }
             Command::Remove(id) => self.remove(id),
             Command::Regroup(id, _) => assert!(self.sampled.contains_key(&id), "{id:?} is not sampled"),
-            other => panic!("unexpected {other:?}"),
+            Command::Add(..)
+            | Command::ReadNow(_)
+            | Command::ReadJob(_)
+            | Command::RecordUserValue(_)
+            | Command::RecordEvent(_)
+            | Command::Confirm(_)
+            | Command::Flush
+            | Command::FlushForWatch
+            | Command::Stop => panic!("unexpected {command:?}"),
         }
     }
 

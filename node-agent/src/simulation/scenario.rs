@@ -17,7 +17,7 @@ use crate::admission::{
 };
 use crate::cgroups::{Captured, JobCgroups};
 use crate::config::{JobVisibility, Limits};
-use crate::lifecycle::{FoundJob, Lifecycle, LifecycleEffect, LifecycleEvent};
+use crate::lifecycle::{FoundJob, Lifecycle, LifecycleEffect, LifecycleEvent, LifecycleTask, Registration};
 use crate::plan::{Layer, Plan, Rule};
 use crate::principal::Principal;
 use crate::request::{JobSpec, LeaseError, LeaseGrant, LeaseRequest, SamplingRequest, StartSpec};
@@ -328,7 +328,7 @@ impl Scenario {
         let job_id = self.name();
         if self.random.percent(30) {
             let (reply, answer) = Awaited::new();
-            self.lifecycle(LifecycleEvent::SchedulerEnded(job_id, Box::new(JobFacts::default()), reply));
+            self.lifecycle(LifecycleEvent::SchedulerEnded(job_id, Box::default(), reply));
             answer.take();
             return;
         }
@@ -371,14 +371,14 @@ impl Scenario {
         let was_tracked = self.targets.job(&job_id).is_some();
         let (reply, answer) = Awaited::new();
         let (target, descriptors) = (Ok(Target::Processes(1)), self.descriptors());
-        let spec = Box::new(spec);
-        self.lifecycle(LifecycleEvent::JobRegistered { spec, target, descriptors, reply });
+        let registration = Registration { spec, target, descriptors, reply };
+        self.lifecycle(LifecycleEvent::JobRegistered(Box::new(registration)));
         assert_eq!(answer.take().is_ok(), self.targets.job(&job_id).is_some() && !was_tracked);
     }
 
     fn exit(&mut self) {
         let exits = (0..1 + self.random.below(3)).map(|_| (self.name(), self.random.percent(50))).collect();
-        self.lifecycle(LifecycleEvent::ExitsSeen(exits));
+        self.see_exits(exits);
         while self.lifecycle.has_pending_rescans() {
             self.lifecycle(LifecycleEvent::NextRescan);
         }
@@ -433,11 +433,15 @@ impl Scenario {
             }
             // Exits are seen at any time.
             if self.random.percent(5) {
-                let (exits, mut effects) = (BTreeMap::from([(self.name(), true)]), Vec::new());
-                let event = LifecycleEvent::ExitsSeen(exits);
-                self.lifecycle.handle(&mut self.targets, event, self.now, &mut effects);
-                self.effects.extend(effects.into_iter().map(Effect::Lifecycle));
+                let exits = BTreeMap::from([(self.name(), true)]);
+                self.see_exits(exits);
             }
+        }
+    }
+
+    fn see_exits(&mut self, exits: BTreeMap<Identifier, bool>) {
+        for job in self.lifecycle.exits_seen(&mut self.targets, exits, self.now) {
+            assert!(self.handles.contains_key(&job), "{job:?} is unknown");
         }
     }
 
@@ -468,32 +472,13 @@ impl Scenario {
 
     fn apply_lifecycle(&mut self, effect: LifecycleEffect) {
         match effect {
-            LifecycleEffect::OpenSources(key) => {
-                self.open(&key, true);
-                self.admission(AdmissionEvent::SourcesOpened(key, OpenReason::Files));
-            }
+            LifecycleEffect::Task(task) => self.apply_task(task),
             LifecycleEffect::CloseSources(target) => {
                 target.sources.close().into_iter().for_each(|command| self.edge.command(command));
             }
             LifecycleEffect::FinalSample(job) => self.edge.final_sample(job),
             LifecycleEffect::ReadJob(job) => assert!(self.handles.contains_key(&job), "{job:?} is unknown"),
             LifecycleEffect::Record(record) => self.edge.record(&record),
-            LifecycleEffect::WatchExits(key) => {
-                let is_missed = self.random.percent(10);
-                self.lifecycle(LifecycleEvent::ExitsWatched(key, is_missed));
-            }
-            LifecycleEffect::IdentifyJob { found, .. } => {
-                self.lifecycle(LifecycleEvent::JobDiscovered { found, number: None, owner_uid: None });
-            }
-            LifecycleEffect::LookUpOwner(key, _) => {
-                let uid = self.random.percent(50).then_some(USERS[0]);
-                self.lifecycle(LifecycleEvent::OwnerLookedUp { key, uid, name: None });
-            }
-            LifecycleEffect::RequestLease(request, job_id, reply) => {
-                assert!(!request.principal.administrator, "a request at submission is an ordinary user's");
-                let origin = LeaseOrigin::Submission(job_id, reply);
-                self.admission(AdmissionEvent::LeaseRequested(request, origin, ReadTimes::new()));
-            }
             LifecycleEffect::AnswerRegistration(reply, answer) => {
                 reply.send(answer.map(|_| Vec::new())).unwrap();
             }
@@ -502,11 +487,35 @@ impl Scenario {
             LifecycleEffect::AnswerEnd(reply) => reply.send(()).unwrap(),
             LifecycleEffect::ReportLeftOut(jobs, _) => self.left_out = jobs,
             LifecycleEffect::UnwatchExits(_)
-            | LifecycleEffect::ScanCgroups(_)
             | LifecycleEffect::UpdateSteps(_)
-            | LifecycleEffect::HandleExits
             | LifecycleEffect::LogInfo(_)
             | LifecycleEffect::LogWarning(_) => {}
+        }
+    }
+
+    fn apply_task(&mut self, task: LifecycleTask) {
+        match task {
+            LifecycleTask::OpenSources(key) => {
+                self.open(&key, true);
+                self.admission(AdmissionEvent::SourcesOpened(key, OpenReason::Files));
+            }
+            LifecycleTask::WatchExits(key) => {
+                let is_missed = self.random.percent(10);
+                self.lifecycle(LifecycleEvent::ExitsWatched(key, is_missed));
+            }
+            LifecycleTask::IdentifyJob { found, .. } => {
+                self.lifecycle(LifecycleEvent::JobDiscovered { found, number: None, owner_uid: None });
+            }
+            LifecycleTask::LookUpOwner(key, _) => {
+                let uid = self.random.percent(50).then_some(USERS[0]);
+                self.lifecycle(LifecycleEvent::OwnerLookedUp { key, uid, name: None });
+            }
+            LifecycleTask::RequestLease(request, job_id, reply) => {
+                assert!(!request.principal.administrator, "a request at submission is an ordinary user's");
+                let origin = LeaseOrigin::Submission(job_id, reply);
+                self.admission(AdmissionEvent::LeaseRequested(request, origin, ReadTimes::new()));
+            }
+            LifecycleTask::ScanCgroups(_) | LifecycleTask::HandleExits => {}
         }
     }
 
