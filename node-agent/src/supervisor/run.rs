@@ -150,7 +150,7 @@ impl Supervisor {
                 Some(times) = calibrations.recv() => {
                     self.core.admission(AdmissionEvent::Calibrated(times)).await;
                 }
-                () = until(self.placement.next_ns()) => self.placement.look(),
+                () = until(self.placement.next_ns()) => self.placement.adjust(),
                 _ = waits.flush_for_watch.tick(), if self.core.edge.shared.tap.is_watched() => {
                     self.core.edge.command(Command::FlushForWatch).await;
                 }
