@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::process::ExitCode;
 
-use polymeter_agent::control::{Answer, Refusal};
+use polymeter_proto::control::{Answer, Refusal};
 use polymeter_service::log::chain;
 
 /// The reason why a command failed. A message has the form `cannot VERB OBJECT: CAUSE; REMEDY`.

@@ -257,7 +257,8 @@ fn sample(channels: Arc<Channels>, counters: Arc<Counters>, flush: Period, prior
         Some(Ok(())) => channels.set_realtime_thread(rustix::thread::gettid()),
         Some(Err(error)) => info!(
             %error,
-            "cannot sample with real-time priority: deadlines below 10 ms will be missed and counted on a busy node"
+            remedy = "on a busy node deadlines below 10 ms will be missed and counted",
+            "cannot sample with real-time priority"
         ),
     }
     Sampler::new(channels, counters, flush).run();

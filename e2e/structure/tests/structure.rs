@@ -19,23 +19,10 @@ const CIRCLES: &[(&str, &str)] = &[
     ("benches/src/bin/ingest", "bare main"),
     ("benches/src/bin/scale", "collected main report scraped"),
     ("benches/src/bin/wire", "compressor main"),
-    ("collector/src", "fair_queue inbox"),
-    ("collector/src", "gate lib metrics receiver writer"),
-    ("collector/src/control", "coordinator mod munge_listener unix_listener"),
-    ("collector/src/metrics", "histogram mod"),
+    ("collector/src/metrics", "mod writer"),
     ("collector/src/writer", "mod persist"),
-    ("node-agent/src/control", "mod request_handler watch_stream"),
-    ("node-agent/src/control", "scheduler_hooks verb"),
     ("node-agent/src/delivery/session", "mod spooling"),
-    ("node-agent/src/lanes", "active_source channels"),
-    ("proto/src/catalogue", "agent cgroup memory mod node perf process text"),
-    ("proto/src/key", "file mod z85"),
     ("service/src/log", "format mod syslog"),
-    (
-        "store/src",
-        "diagnosis error job_rows lib postgres rows session_rows sqlite sqlite_jobs sqlite_sessions timescale url",
-    ),
-    ("store/src/sqlite", "files mod"),
 ];
 
 /// Imports against the direction that are there still: a file, and the module that it imports.
