@@ -29,11 +29,11 @@ use crate::keys::KeyFiles;
 use crate::lanes::{Channels, Command, Sampler};
 use crate::lifecycle::exit_watcher::ExitWatcher;
 use crate::request::{JobSpec, ManagerRequest, RegisterError, View, ask};
+use crate::rights::Rights;
 use crate::sources::online_cpus;
 use crate::start_error::StartError;
 use crate::stats_cache::StatsCache;
 use crate::supervisor::{Shared, Supervisor, waitable};
-use crate::user_database::Rights;
 
 /// Requests that may wait for the supervisor.
 const REQUESTS: usize = 64;

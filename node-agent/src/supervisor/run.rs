@@ -27,9 +27,9 @@ use crate::lifecycle::exit_watcher::ExitWatcher;
 use crate::lifecycle::{Lifecycle, LifecycleEvent, Registration, identity};
 use crate::plan::Plan;
 use crate::request::{AccessError, AnnotateError, JobSpec, ManagerRequest, MarkSpec, StartSpec};
+use crate::rights::Rights;
 use crate::sources::Target;
 use crate::targets::{Access, Targets, TrackedTarget, describe};
-use crate::user_database::Rights;
 
 /// How often the cost of sampling is measured. Long enough that one slow moment is none, short enough that no job suffers
 /// long.
