@@ -31,7 +31,7 @@ impl ClockSkewLog {
         let node = accepted.session.descriptor.node.as_str();
         if self.throttle.lock().unwrap_or_else(PoisonError::into_inner).allows(node, now) {
             let Report { error, remedy } = report(out_of_range, accepted.received_us, range);
-            warn!(error, remedy, node, "cannot accept the times of samples");
+            warn!(error, remedy, node, "cannot trust the times of samples");
         }
     }
 }
@@ -63,17 +63,13 @@ fn report(out_of_range: &OutOfRange, received_us: i64, range: TimeRange) -> Repo
         .collect();
     let keys: Vec<_> = distances.iter().map(|(.., key)| format!("`{key}`")).collect();
     let treatment = match range.out_of_range {
-        OutOfRangePolicy::Reject => "rejected, and count as lost",
+        OutOfRangePolicy::Reject => "rejected and counted as lost",
         OutOfRangePolicy::Quarantine => "stored in samples_quarantine",
     };
     Report {
-        error: format!(
-            "the node dates them {}; {} samples are {treatment}",
-            off.join(" and "),
-            out_of_range.samples
-        ),
+        error: format!("they are {}; {} samples are {treatment}", off.join(" and "), out_of_range.samples),
         remedy: format!(
-            "set the clock of that node, or of this machine if all nodes seem to be off; if the times are right, raise \
+            "correct the clock of the node, or of this machine if all nodes are affected; if the times are right, raise \
              {} in [clock]",
             keys.join(" and ")
         ),
@@ -107,7 +103,7 @@ mod tests {
         let Report { error, remedy } = report(&samples, NOW_US, TimeRange::default());
         assert_eq!(
             error,
-            "the node dates them 400 d in the past (at most 366 d); 6 samples are rejected, and count as lost"
+            "they are 400 d in the past (at most 366 d); 6 samples are rejected and counted as lost"
         );
         assert!(
             remedy.starts_with("set the clock") && remedy.ends_with("raise `max_age` in [clock]"),

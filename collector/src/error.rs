@@ -42,7 +42,7 @@ pub enum StartError {
         source: zmq::Error,
     },
     /// The collector's own metrics cannot be served.
-    #[error("cannot serve metrics at {address}, which `metrics_listen` sets")]
+    #[error("cannot serve metrics at {address} (set by `metrics_listen`)")]
     Metrics {
         /// The address.
         address: SocketAddr,

@@ -143,8 +143,8 @@ fn reload(arguments: &Arguments, collector: &Collector) {
         Err(faults) => {
             report(&faults);
             error!(
-                error = "the new configuration has faults",
-                remedy = "the old one stays in force",
+                error = "the new configuration has errors",
+                remedy = "the previous configuration remains in force",
                 "cannot reload the configuration"
             );
             return;
@@ -157,7 +157,7 @@ fn reload(arguments: &Arguments, collector: &Collector) {
         warn!(
             error = %format_args!("{} cannot change while the collector runs", unchanged.join(", ")),
             remedy = "restart the collector",
-            "cannot apply the whole of the configuration"
+            "cannot apply the new configuration completely"
         );
     }
 }

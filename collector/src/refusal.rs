@@ -42,8 +42,10 @@ impl RefusalKind {
             Self::Undecodable | Self::Version | Self::Contradiction => {
                 "check that the peer is a polymeter-agent of this version"
             }
-            Self::Useless => "no agent sends that; use keys, so that only your nodes can send",
-            Self::Key => "the agent keeps its data; put its key back into the directory of authorised agents",
+            Self::Useless => "the peer is not a polymeter-agent; use keys so that only your nodes can send",
+            Self::Key => {
+                "the agent keeps its data; to accept it again, restore its key in the directory of authorised agents"
+            }
             Self::Node => {
                 "name the key file NODE.pub after its node, or set bind_node_to_key = false if agents may send the data of any node"
             }

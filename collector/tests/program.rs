@@ -137,7 +137,7 @@ fn sighup_reloads_the_configuration() {
         agent.settle();
     };
     in_two_hours(1);
-    assert!(lines.next().unwrap().contains("cannot accept the times of samples"));
+    assert!(lines.next().unwrap().contains("cannot trust the times of samples"));
     let hang_up = |child: &Running| signal(&child.0, Signal::HUP);
     // A bad file changes nothing, and its faults are told.
     write("writers = 0\n[clock]\nmax_skew = '1y'\n");
@@ -147,7 +147,8 @@ fn sighup_reloads_the_configuration() {
         assert!(said[..2].iter().any(|fault| fault.contains(line)), "{said:?}");
     }
     assert!(
-        said[2].starts_with("polymeter-collector: error: ") && said[2].contains("the old one stays in force"),
+        said[2].starts_with("polymeter-collector: error: ")
+            && said[2].contains("the previous configuration remains in force"),
         "{said:?}"
     );
     in_two_hours(2);

@@ -62,7 +62,7 @@ impl Agent {
         if limit < MIN_DESCRIPTORS {
             return Err(StartError::Descriptors(limit));
         }
-        let session = sender::new_session().map_err(system("cannot get random numbers"))?;
+        let session = sender::new_session().map_err(system("cannot generate a random session id"))?;
         let mounts = Mounts::read(&config.root).map_err(system("cannot find the cgroup hierarchies"))?;
         let cpus = online_cpus(&config.root).map_err(system("cannot find the CPUs"))?;
         let shared = Shared {
@@ -114,7 +114,7 @@ impl Agent {
             Ok(()) => Ok(agent),
             Err(error) => {
                 agent.abandon();
-                Err(StartError::System("cannot track jobs and serve the control socket", error))
+                Err(StartError::System("cannot start tracking jobs and serving the control socket", error))
             }
         }
     }
@@ -257,7 +257,7 @@ fn sample(channels: Arc<Channels>, counters: Arc<Counters>, flush: Period, prior
         Some(Ok(())) => channels.set_realtime_thread(rustix::thread::gettid()),
         Some(Err(error)) => info!(
             %error,
-            remedy = "on a busy node deadlines below 10 ms will be missed and counted",
+            remedy = "on a busy node, samples with periods below 10 ms may be missed",
             "cannot sample with real-time priority"
         ),
     }

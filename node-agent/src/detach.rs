@@ -58,7 +58,7 @@ fn wait_for(child: &mut Child) -> io::Result<()> {
     loop {
         let left = Duration::from_nanos(until_ns.saturating_sub(clock::monotonic_ns()));
         if left.is_zero() {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "the agent was not ready in time"));
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "the agent did not become ready in time"));
         }
         let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
         // An interrupted wait is a short one.
@@ -85,8 +85,8 @@ pub fn leave(root: &Path) -> io::Result<()> {
     if let Err(error) = leave_cgroups(root) {
         tracing::warn!(
             error = %error,
-            remedy = "the agent may be killed together with the job that started it",
-            "cannot leave the cgroup in which the agent was started"
+            remedy = "the agent may be killed when the job that started it ends",
+            "cannot leave the cgroup that the agent was started in"
         );
     }
     Ok(())

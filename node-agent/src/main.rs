@@ -48,7 +48,7 @@ fn main() -> ExitCode {
         Ok(config) => config,
         Err(faults) => {
             report(&faults);
-            error!(remedy = "correct the faults above", "cannot use the configuration");
+            error!(remedy = "correct the errors listed above", "cannot use the configuration");
             return ExitCode::from(EXIT_CONFIGURATION);
         }
     };
@@ -164,8 +164,8 @@ fn reload(arguments: &Arguments, agent: &Agent) {
         Err(faults) => {
             report(&faults);
             error!(
-                error = "the new configuration has faults",
-                remedy = "the old one stays in force",
+                error = "the new configuration has errors",
+                remedy = "the previous configuration remains in force",
                 "cannot reload the configuration"
             );
         }

@@ -91,10 +91,10 @@ pub enum RegisterError {
 impl fmt::Display for RegisterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Known => f.write_str("a job with this id is tracked already; unregister it first"),
-            Self::TooMany => f.write_str("too many jobs are tracked on this node, or too many of this user; unregister some, or raise LimitNOFILE of the agent"),
+            Self::Known => f.write_str("a job with this id is already tracked; unregister it first"),
+            Self::TooMany => f.write_str("limit of tracked jobs reached, on this node or for this user; unregister some, or raise LimitNOFILE of the agent"),
             Self::NoSuchCgroup(path) => write!(f, "no such cgroup directory: {}", path.display()),
-            Self::NoCgroup => f.write_str("name at least one cgroup directory of the job, or its process"),
+            Self::NoCgroup => f.write_str("missing target: name at least one cgroup directory of the job, or its process"),
         }
     }
 }
@@ -159,7 +159,7 @@ impl fmt::Display for AccessError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unknown | Self::Hidden => "unknown job, or not yours",
-            Self::Forbidden => "only its owner and administrators may do that",
+            Self::Forbidden => "permission denied: only the job's owner and administrators may do this",
         })
     }
 }
@@ -184,9 +184,14 @@ impl fmt::Display for AnnotateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Access(error) => error.fmt(f),
-            Self::TooManySeries(limit) => write!(f, "the job has {limit} user-supplied series already"),
+            Self::TooManySeries(limit) => {
+                write!(f, "the job has reached the limit of {limit} user-supplied series")
+            }
             Self::TooFast { per_second } => {
-                write!(f, "more than {per_second} per second for this job; send fewer, or a summary")
+                write!(
+                    f,
+                    "rate limit of {per_second} marks and values per second reached for this job; send fewer"
+                )
             }
         }
     }
@@ -300,9 +305,9 @@ impl fmt::Display for LeaseError {
             Self::Access(error) => error.fmt(f),
             Self::NothingChosen { selectors, of_job } => {
                 let (owner, advice) = if *of_job {
-                    ("a job", "metrics of the node need `--node`, and an administrator")
+                    ("a job", "for metrics of the node, use --node (administrators only)")
                 } else {
-                    ("the node", "metrics of a job need the job's id")
+                    ("the node", "for metrics of a job, name the job")
                 };
                 write!(f, "no metric of {owner} matches {}; {advice}", selectors.join(", "))
             }
@@ -319,7 +324,7 @@ impl fmt::Display for LeaseError {
                  and the collector",
             ),
             Self::TooMany(limit) => {
-                write!(f, "the job has {limit} leases, which is the limit; end some with `polymeter reset`")
+                write!(f, "the job has reached the limit of {limit} leases; end some with `polymeter reset`")
             }
             Self::OverBudget { limit, cost, instead } => {
                 write!(

@@ -15,7 +15,7 @@ pub enum StartError {
     #[error("{0}")]
     System(&'static str, #[source] io::Error),
     /// The node has no usable name.
-    #[error("cannot use the host's name `{0}` as the node's name; set `node` in the configuration")]
+    #[error("cannot use the host name `{0}` as the node's name; set `node` in the configuration")]
     Node(String),
     /// The collector's endpoint cannot be used.
     #[error("cannot connect to {0}; check `collector` in the configuration")]
@@ -24,14 +24,14 @@ pub enum StartError {
     #[error("cannot use the keys")]
     Keys(#[source] KeysError),
     /// The spool cannot be used.
-    #[error("cannot use the spool; `spool` is set in the configuration")]
+    #[error("cannot use the spool set by `spool` in the configuration")]
     Spool(#[source] SpoolError),
     /// The control socket cannot be opened.
     #[error("cannot open the control socket {}; set `control_socket` in the configuration", .0.display())]
     Control(PathBuf, #[source] io::Error),
     /// The process may open too few file descriptors.
     #[error(
-        "cannot start with {0} file descriptors: {MIN_DESCRIPTORS} are needed, and some 32 for each job; raise LimitNOFILE of \
+        "cannot start with {0} file descriptors: the agent needs {MIN_DESCRIPTORS}, and about 32 more for each job; raise LimitNOFILE of \
          the service, or `ulimit -n`"
     )]
     Descriptors(usize),

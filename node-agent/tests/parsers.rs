@@ -297,7 +297,7 @@ fn refuses_text_that_is_no_number() {
         assert_eq!((values["memory.current{}"], fit), (None, Fit::Changed), "{text:?}");
     }
     let error = Layout::discover(fixture.form(), b"garbage\n", &fixture.wanted, &[]).unwrap_err();
-    assert_eq!(error.to_string(), "line 1: `garbage` has no value for memory.current");
+    assert_eq!(error.to_string(), "line 1: cannot find a value for memory.current in `garbage`");
 }
 
 #[test]

@@ -11,13 +11,13 @@ use crate::text::Text;
 /// or repeated entry does no harm.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// Samples that had a deadline.
+    /// Samples that were due.
     pub due: u64,
     /// Samples that were read, late ones included.
     pub taken: u64,
-    /// Samples that were read later than a tenth of their period after the deadline.
+    /// Samples that were taken late, by more than a tenth of their period.
     pub late: u64,
-    /// Samples that were never read, because the next deadline had passed already.
+    /// Samples that were not taken, because the next one was already due.
     pub missed: u64,
     /// Samples that the source did not have when it was read: the file was gone, or had no such line.
     pub absent: u64,

@@ -18,13 +18,13 @@ pub struct MetricName(Cow<'static, str>);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidName {
     /// It is empty, or has an empty word between two dots.
-    #[error("a name has words of a-z, 0-9 and _, joined by single dots")]
+    #[error("expected words of a-z, 0-9 and _, joined by single dots")]
     Empty,
     /// It is longer than [`limits::NAME_BYTES`].
     #[error("a name has at most {} bytes", limits::NAME_BYTES)]
     TooLong,
     /// It has a character that names do not have.
-    #[error("it has {}; a name has only a-z, 0-9, _ and dots", describe(*.0))]
+    #[error("it contains {}; only a-z, 0-9, _ and dots are allowed", describe(*.0))]
     Character(char),
 }
 

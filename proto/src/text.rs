@@ -75,10 +75,10 @@ impl fmt::Display for Unprintable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Control => "a control character",
-            Self::Direction => "a character that turns the direction of writing",
+            Self::Direction => "a character that changes the text direction",
             Self::Invisible => "an invisible character",
             Self::Separator => "a line or paragraph separator",
-            Self::Unassigned => "a character without a meaning",
+            Self::Unassigned => "an unassigned character",
         })
     }
 }

@@ -19,10 +19,10 @@ pub enum BecomeUserError {
         errno: Errno,
     },
     /// There is no such user.
-    #[error("cannot check as `{0}`: this system has no such user")]
+    #[error("cannot check as user `{0}`: this system has no such user")]
     Unknown(String),
     /// The process may not become the user.
-    #[error("cannot check as `{name}`: {errno}; run it as root")]
+    #[error("cannot check as user `{name}`: {errno}; run the check as root")]
     Denied {
         /// The user's name.
         name: String,
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn refuses_unknown_users() {
         let error = become_user("no.such user").unwrap_err().to_string();
-        assert_eq!(error, "cannot check as `no.such user`: this system has no such user");
+        assert_eq!(error, "cannot check as user `no.such user`: this system has no such user");
     }
 
     #[test]

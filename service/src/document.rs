@@ -263,7 +263,7 @@ impl<'i> Section<'i> {
         for key in self.table.keys() {
             let (span, key) = (key.span(), key.get_ref().as_ref());
             if let Some((_, new)) = self.renamed.iter().find(|(old, _)| *old == key) {
-                reporter.fault(&span, format_args!("unknown key `{key}`{place}: it is called `{new}` now"));
+                reporter.fault(&span, format_args!("unknown key `{key}`{place}: it was renamed to `{new}`"));
                 continue;
             }
             let hint = nearest(key, self.known.iter().copied()).map_or_else(
@@ -328,7 +328,7 @@ mod tests {
             found,
             [
                 "a.toml:1: unknown key `colector`; did you mean `collector`?",
-                "a.toml:2: unknown key `look`: it is called `job_visibility` now",
+                "a.toml:2: unknown key `look`: it was renamed to `job_visibility`",
                 "a.toml:3: unknown key `x?y`; known keys are collector, job_visibility",
             ]
         );

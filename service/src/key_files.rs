@@ -15,7 +15,7 @@ use crate::users::uid_of;
 pub enum KeysError {
     /// The libzmq that this program is linked with cannot encrypt.
     #[error(
-        "this libzmq has no CURVE, and keys are configured; install a libzmq that was built with libsodium"
+        "keys are configured, but this libzmq does not support CURVE; install a libzmq built with libsodium"
     )]
     NoCurve,
     /// A file or directory cannot be used.

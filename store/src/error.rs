@@ -21,7 +21,7 @@ pub enum StoreError {
     },
     /// The schema was made by a newer program.
     #[error(
-        "cannot use the store: its schema has version {found}, and this program knows {SCHEMA_VERSION} and older; use a newer polymeter-collector, or another store"
+        "cannot use the store: its schema version {found} is newer than this program's version {SCHEMA_VERSION}; use a newer polymeter-collector, or another store"
     )]
     NewerSchema {
         /// Its version.
@@ -29,14 +29,14 @@ pub enum StoreError {
     },
     /// The schema was made by an older program, and has not been migrated.
     #[error(
-        "cannot read the store: its schema has version {found}, and this program reads {SCHEMA_VERSION}; start this version's polymeter-collector on it once"
+        "cannot read the store: its schema version {found} is older than this program's version {SCHEMA_VERSION}; migrate it by starting polymeter-collector of this version with it once"
     )]
     OlderSchema {
         /// Its version.
         found: i32,
     },
     /// The file does not exist, and is not to be created.
-    #[error("cannot open the store {path}: there is no such file", path = path.display())]
+    #[error("cannot open the store {path}: no such file; check the path", path = path.display())]
     Missing {
         /// The file.
         path: PathBuf,
@@ -59,14 +59,14 @@ pub enum StoreError {
     },
     /// The store lacks frames that it had committed.
     #[error(
-        "cannot store the frames after frame {expected} of session {session}: the store had that frame, and now ends at frame {stored}; if an older copy was restored, nothing needs to be done",
+        "cannot store the frames after frame {expected} of session {session}: the store lost committed frames and now ends at frame {stored}; if you restored an older copy, no action is needed",
         expected = .0.expected, session = .0.session, stored = .0.stored
     )]
     FramesMissing(MissingFrames),
     /// The connection leads to another store than the one before.
     #[error(
-        "cannot continue where the store ended: {}; samples that only the old store had are recorded as a loss (store_replaced)",
-        if *is_new { "it is gone, and a new one was made in its place" } else { "another store is in its place" }
+        "cannot continue in the same store: {}; samples that only the old store contains are recorded as lost (store_replaced)",
+        if *is_new { "it disappeared, and a new one was created" } else { "it was replaced by another store" }
     )]
     Replaced {
         /// The new store was made just now, since there was none.

@@ -48,21 +48,21 @@ pub enum FileProblem {
 impl fmt::Display for FileProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Missing => f.write_str("there is no such file; check the path: a collector creates the file when it first starts"),
-            Self::NoFile => f.write_str("it is no file; name the file of the store"),
+            Self::Missing => f.write_str("no such file; check the path: a collector creates the file when it first starts"),
+            Self::NoFile => f.write_str("not a regular file; name the store's file"),
             Self::NotReadable { owner, mode } => write!(
                 f,
-                "this user may not read it: it belongs to uid {owner} and has mode {mode:o}; ask for the right to read it, or be that user"
+                "permission denied: the file belongs to uid {owner} and has mode {mode:o}; ask its owner for read access"
             ),
             Self::NotReachable => {
-                f.write_str("this user may not enter its directory; ask for the right to, or be its owner")
+                f.write_str("permission denied: its directory is not accessible; ask the directory's owner for access")
             }
             Self::Empty => f.write_str(
-                "the file is empty; restore it from a copy, or have a collector start on it, which makes a new store of it",
+                "the file is empty; restore it from a copy, or start a collector with it to create a new store",
             ),
-            Self::NoDatabase => f.write_str("the file is no SQLite database; name the file of the store"),
+            Self::NoDatabase => f.write_str("the file is not an SQLite database; name the store's file"),
             Self::Foreign => f.write_str(
-                "the file is a database of another program, and no store of Polymeter; name the file of the store",
+                "the file is another program's SQLite database; name the store's file",
             ),
             Self::Truncated { bytes, expected } => write!(
                 f,
@@ -73,10 +73,10 @@ impl fmt::Display for FileProblem {
                 "the file is damaged ({said}); restore it from a copy, or save what is left with `sqlite3 FILE .recover`"
             ),
             Self::LogNotUsable => f.write_str(
-                "its newest samples are in its write-ahead log (-wal), and this user may not write beside it, which takes reading that; copy the file and its -wal to a directory of your own, or be its owner",
+                "its write-ahead log (-wal) cannot be read without write access to its directory; copy the file and its -wal file to a directory of your own and read the copy",
             ),
             Self::NotOpened { said } => {
-                write!(f, "SQLite cannot open it ({said}); check the rights of the file, its -wal and its directory")
+                write!(f, "SQLite cannot open it ({said}); check the permissions of the file, its -wal file and its directory")
             }
         }
     }
@@ -100,18 +100,18 @@ pub enum Displaced {
 impl fmt::Display for Displaced {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Deleted => "the file was deleted or moved while it was in use; move it back now, or a new store is made there",
+            Self::Deleted => "the file was deleted or moved while it was in use; move it back now, or a new store is created",
             Self::Replaced => {
-                "another file took its place while it was in use; stop the collector before you restore a copy"
+                "the file was replaced while it was in use; stop the collector before restoring a copy"
             }
             Self::Truncated => {
                 "the file was truncated while it was in use; restore it from a copy, or move it away"
             }
             Self::LogDeleted => {
-                "its write-ahead log (-wal) was deleted or replaced while it was in use; leave that file alone, it belongs to the store"
+                "its write-ahead log (-wal) was deleted or replaced while it was in use; never change that file, it is part of the store"
             }
             Self::LogTruncated => {
-                "its write-ahead log (-wal) was truncated while it was in use; leave that file alone, it belongs to the store"
+                "its write-ahead log (-wal) was truncated while it was in use; never change that file, it is part of the store"
             }
         })
     }

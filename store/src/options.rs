@@ -8,10 +8,10 @@ use polymeter_proto::text::Text;
 /// The use of TimescaleDB where the store is PostgreSQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TimescaleMode {
-    /// Used where the server offers it.
+    /// Used where supported by the server.
     #[default]
     Auto,
-    /// Not used, even where the server offers it.
+    /// Not used, even where supported by the server.
     Off,
     /// Required: without it the store cannot be opened.
     Require,

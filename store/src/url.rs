@@ -25,7 +25,7 @@ pub struct StoreUrl {
 /// An invalid URL of a store. The URL is not repeated, since it may contain a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{reason}; write sqlite:PATH, postgres://USER@HOST/DATABASE, or words such as host=/run/postgresql dbname=polymeter user=polymeter"
+    "{reason}; expected sqlite:PATH, postgres://USER@HOST/DATABASE, or a connection string such as host=/run/postgresql dbname=polymeter user=polymeter"
 )]
 pub struct InvalidStoreUrl {
     reason: String,

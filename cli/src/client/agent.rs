@@ -77,8 +77,7 @@ pub(crate) fn unexpected(answer: Answer) -> Failure {
         return Failure::Refused(Box::new(refusal));
     }
     Failure::Failed(
-        "cannot use the agent's answer: it does not fit the request; check that agent and command have the same version"
-            .to_owned(),
+        "unexpected answer of the agent; check that agent and command have the same version".to_owned(),
     )
 }
 
@@ -116,14 +115,14 @@ pub(super) fn unreachable_with(socket: &Path, error: &std::io::Error, remedy: &s
     let socket = socket.display();
     if is_not_running(error) {
         return Failure::NotRunning(format!(
-            "cannot ask the agent at {socket}: {error}; start polymeter-agent, or name its socket with --socket{remedy}"
+            "cannot reach the agent at {socket}: {error}; start polymeter-agent, or name its socket with --socket{remedy}"
         ));
     }
     Failure::Unreachable(if is_timeout(error) {
         format!(
-            "cannot ask the agent at {socket}: no answer in time; check that it is not stopped or overloaded"
+            "cannot reach the agent at {socket}: no answer in time; check that it is not stopped or overloaded"
         )
     } else {
-        format!("cannot ask the agent at {socket}: {error}")
+        format!("cannot reach the agent at {socket}: {error}")
     })
 }

@@ -34,7 +34,7 @@ const ANSWER_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The cause when a peer does not greet as a collector does.
 const NOT_A_COLLECTOR: &str =
-    "this is not the control port of a collector of this version; check the port and both versions";
+    "the peer does not answer as a collector of this version; check the port and the versions";
 
 /// A collector.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ impl Collector {
         let answer = answer.map_err(|error| {
             let remedy = if is_not_running(&error) { "; check its address, and that it runs" } else { "" };
             let endpoint = &self.config.endpoint;
-            Failure::Unreachable(format!("cannot ask the collector at {endpoint}: {error}{remedy}"))
+            Failure::Unreachable(format!("cannot reach the collector at {endpoint}: {error}{remedy}"))
         })?;
         serde_json::from_str(&answer).map_err(|error| {
             Failure::Failed(format!(
@@ -103,7 +103,8 @@ impl Collector {
 }
 
 fn unexpected() -> Failure {
-    let message = "cannot use the collector's answer: it does not fit the request; check that collector and command have the same version";
+    let message =
+        "unexpected answer of the collector; check that collector and command have the same version";
     Failure::Failed(message.to_owned())
 }
 
@@ -124,7 +125,7 @@ fn read_greeting(stream: &mut impl BufRead) -> io::Result<String> {
     })?;
     if bytes.first() == Some(&ZMTP_SIGNATURE) {
         return Err(io::Error::other(
-            "this is the port for agents; use the port that `control` sets in the collector's configuration, 7718 in the example",
+            "this is the port for agents; use the port set by `control_listen` in the collector's configuration (7718 in the example)",
         ));
     }
     read_line(stream, GREETING_BYTES).map_err(|error| {
@@ -146,7 +147,7 @@ fn timed_out(error: io::Error, timeout: Duration) -> io::Error {
 
 /// Connects to the first address of the host that accepts.
 fn connect(address: &str) -> io::Result<TcpStream> {
-    let mut last = io::Error::other("the host name has no address");
+    let mut last = io::Error::other("the host name does not resolve to an address");
     for address in address.to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
             Ok(stream) => return Ok(stream),
@@ -194,7 +195,7 @@ mod tests {
         assert!(zmtp.contains("port for agents") && zmtp.contains("`control`"), "{zmtp}");
         for words in [b"HTTP/1.1 400 Bad Request\r\n".as_slice(), b"\x80\x81\n"] {
             let other = error_for_peer(words);
-            assert!(other.contains("not the control port"), "{other}");
+            assert!(other.contains("check the port"), "{other}");
         }
         let timeout = timed_out(io::ErrorKind::WouldBlock.into(), GREETING_TIMEOUT).to_string();
         assert_eq!(timeout, "no answer within 5 s");

@@ -24,5 +24,8 @@ pub(super) fn credential(socket: Option<&Path>, payload: &str) -> io::Result<Vec
         return Ok(output.stdout);
     }
     let message = String::from_utf8_lossy(&output.stderr);
-    Err(io::Error::other(format!("cannot get a credential: {}; check that munged runs", message.trim())))
+    Err(io::Error::other(format!(
+        "cannot get a munge credential: {}; check that munged runs",
+        message.trim()
+    )))
 }

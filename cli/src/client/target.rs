@@ -74,7 +74,7 @@ impl ControlTarget {
     fn ask_agent(&self, verb: &Request) -> Result<Result<Answer, Failure>, Failure> {
         let socket = self.socket();
         let unreachable = |error: &std::io::Error| {
-            agent::unreachable_with(socket, error, ", or ask all nodes of a job with --collector")
+            agent::unreachable_with(socket, error, ", or query all nodes of a job with --collector")
         };
         match UnixStream::connect(socket) {
             Err(error) if agent::is_not_running(&error) => Ok(Err(unreachable(&error))),

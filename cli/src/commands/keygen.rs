@@ -104,7 +104,7 @@ fn name(arguments: &KeygenArguments) -> Result<String, Failure> {
     let shown: String = name.chars().take(100).collect();
     let shown = printable(&shown);
     Err(Failure::Usage(format!(
-        "cannot name keys `{shown}`: it is not valid as the name of a node and of a file; choose another with --name"
+        "invalid key name `{shown}`: expected a name that is valid for a node and for a file; choose another with --name"
     )))
 }
 

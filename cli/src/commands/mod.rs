@@ -58,7 +58,7 @@ enum Command {
     /// Report the resource usage of a stored job.
     #[cfg(feature = "local")]
     Report(report::ReportArguments),
-    /// Export a job to a directory: samples, plan, losses, machine information and how to repeat the run.
+    /// Export a job to a directory: samples, plan, losses, machine information and instructions to repeat the run.
     #[cfg(feature = "local")]
     Bundle(bundle::BundleArguments),
     /// List the metrics and their origins.

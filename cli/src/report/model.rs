@@ -261,7 +261,7 @@ impl Report {
         }
         if has_left {
             self.notes.push(
-                "the command left its cgroup: the totals above are those of getrusage(2); the series and the other totals cover only the processes in the cgroup"
+                "the command moved to another cgroup: the totals above are from getrusage(2); the series and the other totals cover only processes in the original cgroup"
                     .to_owned(),
             );
         }

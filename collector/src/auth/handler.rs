@@ -170,7 +170,7 @@ impl Worker {
         if let Err(error) = self.read_keys()
             && self.throttle.allows("directory", self.now())
         {
-            warn!(%error, remedy = "no agent is authorised until this is corrected", "cannot use the authorised keys");
+            warn!(%error, remedy = "correct it; until then no agent is authorised", "cannot use the authorised keys");
         }
         for _ in 0..limits::AUTH_BURST {
             let Ok(event) = self.monitor.recv_multipart(DONTWAIT) else { break };
@@ -233,7 +233,7 @@ impl Worker {
             let peer = peer_address(&request.address);
             warn!(
                 error = %format_args!("its key {} is not authorised", request.key),
-                remedy = %format_args!("to accept the agent, put its public key into {directory}/NODE.pub"),
+                remedy = %format_args!("to accept the agent, copy its public key to {directory}/NODE.pub"),
                 peer,
                 "cannot accept a connection of an agent"
             );

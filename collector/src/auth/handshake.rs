@@ -38,18 +38,20 @@ impl HandshakeFailure {
     pub(super) const fn explanation(self, has_keys: bool) -> Option<(&'static str, &'static str)> {
         match self {
             Self::Mechanism if has_keys => Some((
-                "the peer has no key, and this collector requires one",
+                "the peer has no key, but this collector requires one",
                 "set `key` and `collector_key` in the agent's configuration",
             )),
             Self::Mechanism => Some((
-                "the peer has a key, and this collector has none",
+                "the peer has a key, but this collector has none",
                 "set `key` and `authorised_agents` in the collector's configuration",
             )),
             Self::CollectorKey => Some((
-                "the peer expects another key of this collector",
+                "the peer expects a different public key of this collector",
                 "correct `collector_key` in the agent's configuration",
             )),
-            Self::Protocol => Some(("the peer is not an agent", "let only agents connect to this endpoint")),
+            Self::Protocol => {
+                Some(("the peer is not an agent", "restrict access to this endpoint to agents"))
+            }
             // The authentication request was logged; and a disconnection is no fault.
             Self::UnknownKey | Self::Disconnected => None,
         }

@@ -109,7 +109,10 @@ fn read(path: &Path) -> io::Result<(NodesByKey, Vec<String>)> {
             files.push(file);
         }
         if files.len() > limits::AUTHORISED_AGENTS {
-            return Err(io::Error::other(format!("it has more than {} keys", limits::AUTHORISED_AGENTS)));
+            return Err(io::Error::other(format!(
+                "the directory has more than {} keys",
+                limits::AUTHORISED_AGENTS
+            )));
         }
     }
     // Sorted, so that of two files with the same key it is always the same one that counts.
@@ -126,7 +129,7 @@ fn collect(
     for file in files {
         let name = file.file_stem().and_then(OsStr::to_str).map(Identifier::try_from);
         let Some(Ok(name)) = name else {
-            faults.push(format!("{}: its name is not a valid node name", file.display()));
+            faults.push(format!("{}: the file name is not a valid node name", file.display()));
             continue;
         };
         match read(file) {
@@ -134,7 +137,7 @@ fn collect(
                 let name = Arc::new(name);
                 let first = nodes.entry(key).or_insert_with(|| Arc::clone(&name));
                 if *first != name {
-                    faults.push(format!("{}: {first}.pub contains the same key", file.display()));
+                    faults.push(format!("{}: same key as in {first}.pub", file.display()));
                 }
             }
             Err(error) => faults.push(error.to_string()),
@@ -221,7 +224,7 @@ mod tests {
         assert_eq!(nodes.len(), 1);
         assert_eq!(nodes.get(&key(1)).map(ToString::to_string), Some("a".to_owned()));
         for (file, why) in [
-            ("b.pub", "a.pub contains the same key"),
+            ("b.pub", "same key as in a.pub"),
             ("c.pub", "line 1"),
             ("d.pub", "chmod go-w"),
             ("e'.pub", "name"),

@@ -220,11 +220,11 @@ mod tests {
             ("unmunge", "unmunge_path"),
         ] {
             let fault = resolve(&format!("{old} = 'x'\n"), &[]).unwrap_err();
-            assert!(fault.contains(&format!("unknown key `{old}`: it is called `{new}` now")), "{fault}");
+            assert!(fault.contains(&format!("unknown key `{old}`: it was renamed to `{new}`")), "{fault}");
         }
         for (old, new) in [("behind", "max_age"), ("ahead", "max_skew"), ("beyond", "out_of_range")] {
             let fault = resolve(&format!("[clock]\n{old} = 'x'\n"), &[]).unwrap_err();
-            assert!(fault.contains(&format!("`{old}` in [clock]: it is called `{new}` now")), "{fault}");
+            assert!(fault.contains(&format!("`{old}` in [clock]: it was renamed to `{new}`")), "{fault}");
         }
     }
 

@@ -54,7 +54,7 @@ impl RawControl {
         if self.control_listen.is_some() && self.auth.unwrap_or_default() != AuthMethod::Munge {
             faults.add(
                 &*self.listen_place,
-                "`control_listen`: requires `auth = \"munge\"`, which tells who asks",
+                "`control_listen`: requires `auth = \"munge\"`, which authenticates users",
             );
         }
     }

@@ -109,7 +109,7 @@ fn sinks(root: &mut Section<'_>, reporter: &mut Reporter<'_>) -> Vec<SinkUrl> {
     for (text, span) in root.strings("sinks", reporter).unwrap_or_default() {
         match text.parse() {
             Ok(sink) if sinks.contains(&sink) => {
-                reporter.fault(&span, format_args!("`sinks`: `{sink}` is there twice"));
+                reporter.fault(&span, format_args!("`sinks`: `{sink}` is listed twice"));
             }
             Ok(sink) => sinks.push(sink),
             Err(reason) => reporter.fault(&span, format_args!("`sinks`: {reason}")),

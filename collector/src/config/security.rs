@@ -8,8 +8,8 @@ use super::endpoint::Endpoint;
 use crate::keys::KeyFiles;
 
 /// The fault of a collector that other machines can reach, without keys.
-const UNPROTECTED: &str = "other machines can reach this address, and without keys nothing is encrypted and anyone can send; \
-    make keys with `polymeter keygen` and set `key` and `authorised_agents`, or set `insecure = true` (--insecure) on a \
+const UNPROTECTED: &str = "other machines can reach this address, but without keys, data is not encrypted and agents are \
+    not authenticated; create keys with `polymeter keygen` and set `key` and `authorised_agents`, or set `insecure = true` (--insecure) on a \
     trusted network";
 
 /// The raw keys.

@@ -113,9 +113,15 @@ impl Coordinator {
         }
         let outcome = outcome_of(&request?)?;
         let _busy = self.begin(uid)?;
-        let unknown = format!("unknown job {}: the store has none of this id yet", outcome.job_id);
+        let unknown = format!("unknown job {}: the store does not contain it yet", outcome.job_id);
         let (reply, stored) = oneshot::channel();
-        let busy = |_| Refusal::new("busy", None, "too many states wait to be stored; try again in a moment");
+        let busy = |_| {
+            Refusal::new(
+                "busy",
+                None,
+                "too many final states are waiting to be stored; try again in a moment",
+            )
+        };
         self.outcomes.try_send(OutcomeReport { outcome, reply }).map_err(busy)?;
         match timeout(limits::OUTCOME_WITHIN, stored).await {
             Ok(Ok(true)) => Ok(()),
@@ -161,7 +167,7 @@ impl Coordinator {
             return Err(Refusal::new(
                 "busy",
                 None,
-                "too many requests of this user wait for answers; try again in a moment",
+                "too many requests of this user are waiting for answers; try again in a moment",
             ));
         }
         *busy += 1;

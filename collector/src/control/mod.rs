@@ -75,7 +75,7 @@ pub struct NetworkConfig {
 
 /// A listener that cannot be opened.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen for users at {place}, which `control_socket` or `control_listen` sets")]
+#[error("cannot open the control endpoint {place} (set by `control_socket` or `control_listen`)")]
 pub struct ListenError {
     /// Its path or address.
     pub place: String,
@@ -96,7 +96,7 @@ pub(crate) struct Listeners {
 fn uid_of(name: &str) -> Option<u32> {
     let found = nix::unistd::User::from_name(name).ok().flatten().map(|user| user.uid.as_raw());
     if found.is_none() {
-        warn!(user = %name, "unknown `scheduler_user` on this machine");
+        warn!(user = %name, "cannot find `scheduler_user`: this machine has no such user");
     }
     found
 }

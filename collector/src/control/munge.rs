@@ -54,7 +54,7 @@ impl Unmunge {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let away = |error: io::Error| {
             warn!(%error, path = %self.program.display(), "cannot run unmunge");
-            Refusal::new("munge", None, "the collector cannot check credentials now; tell its administrator")
+            Refusal::new("munge", None, "the collector cannot check credentials; contact the administrator")
         };
         let child = command.spawn().map_err(away)?;
         match timeout(limits::UNMUNGE_WITHIN, run(child, credential)).await {
@@ -101,13 +101,16 @@ fn interpret(output: Output) -> Result<Credential, Refusal> {
     match output.status {
         Some(0) => parse(&output.output)
             .map_or_else(|| refuse("munge", "cannot parse the output of unmunge; check its version"), Ok),
-        Some(15) => refuse("expired", "expired credential: it was made too long ago; compare the clocks"),
-        Some(16) => refuse("rewound", "rewound credential: it is from the future; compare the clocks"),
-        Some(17) => refuse("replayed", "replayed credential: it was used before"),
+        Some(15) => refuse(
+            "expired",
+            "expired credential: it was created too long ago; check the clocks of both machines",
+        ),
+        Some(16) => refuse("rewound", "credential dated in the future; check the clocks of both machines"),
+        Some(17) => refuse("replayed", "replayed credential: it has already been used"),
         _ => {
             let message = String::from_utf8_lossy(&output.error);
             let message = message.trim();
-            refuse("credential", &format!("munge does not accept the credential: {message}"))
+            refuse("credential", &format!("invalid credential: munge reports {message}"))
         }
     }
 }
@@ -174,6 +177,6 @@ mod tests {
         for (status, code) in [(15, "expired"), (16, "rewound"), (17, "replayed"), (6, "credential")] {
             assert_eq!(refused(Some(status)).code, code);
         }
-        assert_eq!(refused(None).message.as_str(), "munge does not accept the credential: no ?[m");
+        assert_eq!(refused(None).message.as_str(), "invalid credential: munge reports no ?[m");
     }
 }

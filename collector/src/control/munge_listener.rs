@@ -83,7 +83,7 @@ async fn authenticate(
     let _permit = unmunges.acquire().await;
     let credential = unmunge.decode(credential).await?;
     let request = signed_request(&credential.payload, nonce).ok_or_else(|| {
-        let message = "the credential was made for another purpose, or for another connection";
+        let message = "invalid credential: it was created for another purpose or connection";
         Refusal::new("credential", None, message)
     })?;
     Ok((credential.uid, request.to_vec()))

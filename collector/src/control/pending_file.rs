@@ -61,7 +61,7 @@ impl PendingFile {
                 return PendingRequests::default();
             }
             Err(error) => {
-                let effect = "agents that were away do not receive earlier requests";
+                let effect = "agents that were disconnected do not receive earlier requests";
                 warn!(%error, %path, effect, "cannot read the pending requests");
                 return PendingRequests::default();
             }
@@ -83,7 +83,7 @@ impl PendingFile {
         let (path, text) = (self.path.clone(), text());
         let written = tokio::task::spawn_blocking(move || replace(&path, &text)).await;
         if let Ok(Err(error)) = written {
-            let effect = "if this collector ends, agents that are away do not receive them";
+            let effect = "if this collector stops, disconnected agents do not receive them";
             warn!(%error, path = %self.path.display(), effect, "cannot write the pending requests");
         }
     }
@@ -95,7 +95,7 @@ fn read(path: &Path) -> io::Result<String> {
     let metadata = file.metadata()?;
     let own = [0, rustix::process::geteuid().as_raw()];
     if !own.contains(&metadata.uid()) || metadata.mode() & WRITABLE_BY_OTHERS != 0 {
-        return Err(io::Error::other("other users can write it"));
+        return Err(io::Error::other("other users can write to it"));
     }
     if metadata.len() > limits::KEPT_BYTES as u64 {
         return Err(io::Error::other("it is too long"));

@@ -24,7 +24,7 @@ pub(super) fn listen(path: &Path) -> io::Result<StdListener> {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
     if is_socket {
         if StdStream::connect(path).is_ok() {
-            return Err(io::Error::new(io::ErrorKind::AddrInUse, "another collector listens there"));
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, "another collector already uses it"));
         }
         fs::remove_file(path)?;
     }

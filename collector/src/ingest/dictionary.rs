@@ -44,10 +44,14 @@ impl Shape {
     /// Checks that `block` can be one of this shape.
     fn fits(&self, block: &Block) -> Result<(), Fault> {
         if self.columns.len() != block.shape_columns {
-            return Err(Fault::Contradiction("a block has another number of columns than its shape"));
+            return Err(Fault::Contradiction(
+                "inconsistent frame: a block and its shape differ in the number of columns",
+            ));
         }
         if block.columns.iter().any(|column| *column >= self.columns.len()) {
-            return Err(Fault::Contradiction("a block has a column beyond its shape"));
+            return Err(Fault::Contradiction(
+                "inconsistent frame: a block refers to a column that its shape does not have",
+            ));
         }
         Ok(())
     }
@@ -137,7 +141,7 @@ impl Dictionary {
     fn add_session(&mut self, id: SessionId, descriptor: SessionDescriptor) -> Result<bool, Fault> {
         match &self.session {
             Some(known) if known.descriptor == descriptor => Ok(false),
-            Some(_) => Err(Fault::Contradiction("the session introduces itself again as somebody else")),
+            Some(_) => Err(Fault::Contradiction("the session was announced again with another description")),
             None => {
                 self.session = Some(Arc::new(SessionRecord { id, descriptor }));
                 self.news = true;
@@ -152,7 +156,7 @@ impl Dictionary {
         let job_of = |series: &Arc<SeriesRecord>| series.job.as_ref().map(|job| job.handle);
         let job = columns.first().and_then(job_of);
         if columns.iter().any(|series| job_of(series) != job) {
-            return Err(Fault::Contradiction("a shape has series of several jobs"));
+            return Err(Fault::Contradiction("inconsistent frame: a shape contains series of several jobs"));
         }
         let line = self.line(job, descriptor.source)?;
         let same = |a: &Shape, b: &Shape| {
@@ -358,7 +362,7 @@ fn learn<K: Hash + Eq, N, V>(
 ) -> Result<bool, Fault> {
     match map.entry(id) {
         Slot::Occupied(known) if same(known.get(), &new) => Ok(false),
-        Slot::Occupied(_) => Err(Fault::Contradiction("an id is announced again with another meaning")),
+        Slot::Occupied(_) => Err(Fault::Contradiction("an id was announced again with another definition")),
         Slot::Vacant(free) => {
             free.insert(make(new));
             Ok(true)

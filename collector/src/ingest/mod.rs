@@ -197,7 +197,7 @@ impl Ingest {
         });
         let nodes = session.map(|session| &session.descriptor.node).into_iter().chain(announced);
         let other = nodes.into_iter().find(|node| *node != own)?;
-        let reason = format!("an agent with the key of {own} speaks for {other}");
+        let reason = format!("an agent with the key of node {own} sent data of node {other}");
         Some(Refusal { kind: RefusalKind::Node, reason })
     }
 
@@ -300,7 +300,7 @@ impl State {
             }
             Err(_) if self.dictionaries >= limits::DICTIONARIES_PER_FRAME => {
                 losses = self.dictionary.reject_unknown(&mut frame, now.wall_us);
-                rejected = Some("the agent does not explain some of its ids");
+                rejected = Some("the agent did not define some ids in its frames");
             }
             Err(fault) => return self.need_dictionary(fault, session, now),
         }
@@ -348,7 +348,7 @@ impl State {
     /// Frames `first..=last` will never come.
     fn skip(&mut self, session: SessionId, (first, last): (u64, u64), lost: Skipped, now: Now) -> Verdict {
         if last > i64::MAX.cast_unsigned() || first > last {
-            let why = format!("frames {first} to {last} cannot be skipped");
+            let why = format!("cannot skip frames {first} to {last}: invalid range");
             return Verdict::Refused(Refusal::contradiction(why));
         }
         if last <= self.received {

@@ -65,17 +65,17 @@ impl Metrics {
         self.register("sent_messages", "Messages to agents", self.sent_messages.clone());
         self.register(
             "dropped_messages",
-            "Messages dropped unread because their peer exceeded its limits",
+            "Messages dropped because their peer exceeded its limits",
             self.dropped_messages.clone(),
         );
         self.register(
             "refused_messages",
-            "Messages that cannot be used, by reason",
+            "Messages refused as invalid, by reason",
             self.refused_messages.family(),
         );
         self.register(
             "accepted_connections",
-            "Connections whose key is authorised; none without keys",
+            "Connections with an authorised key; always 0 without keys",
             self.accepted_connections.clone(),
         );
         self.register(

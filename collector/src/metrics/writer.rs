@@ -96,36 +96,40 @@ impl WriterFamilies {
         page.register("stored_samples", "Samples that were committed", self.stored_samples.clone());
         page.register(
             "quarantined_samples",
-            "Samples that were stored in quarantine because of their times",
+            "Samples quarantined because their times are out of range",
             self.quarantined_samples.clone(),
         );
         page.register(
             "repeated_frames",
-            "Frames that arrived again and were not stored again",
+            "Frames received repeatedly and stored only once",
             self.repeated_frames.clone(),
         );
         page.register(
             "lost_samples",
-            "Samples that are not stored and never will be, by reason",
+            "Samples lost before they were stored, by reason",
             self.lost_samples.family(),
         );
         page.register(
             "store_failures",
-            "Failed operations of the store, which are repeated",
+            "Failed store operations, which are retried",
             self.store_failures.clone(),
         );
         page.register("store_up", "1 if the store answers the writer, else 0", self.store_up.clone());
-        page.register("sessions", "Sessions of agents that the writer remembers", self.sessions.clone());
-        page.register("queue_messages", "Messages that wait for the writer", self.queue_messages.clone());
+        page.register(
+            "sessions",
+            "Sessions of agents that the writer keeps in memory",
+            self.sessions.clone(),
+        );
+        page.register("queue_messages", "Messages queued for the writer", self.queue_messages.clone());
         page.register_with_unit(
             "queue",
-            "Bytes of messages that wait for the writer",
+            "Bytes of messages queued for the writer",
             Unit::Bytes,
             self.queue_bytes.clone(),
         );
         page.register_with_unit(
             "commit_duration",
-            "Durations of commits, including time in which the store was away",
+            "Duration of commits, including waiting for an unavailable store",
             Unit::Seconds,
             self.commit_duration.clone(),
         );

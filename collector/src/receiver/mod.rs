@@ -182,7 +182,7 @@ impl Receiver {
             }
             Offered::Muted => {
                 self.metrics.dropped_messages.inc();
-                let reason = "too many of the peer's messages contain nothing that can be stored".to_owned();
+                let reason = "too many messages of the peer contain nothing to store".to_owned();
                 self.refuse(&peer, &Refusal { kind: RefusalKind::Useless, reason }, None, refusals);
                 None
             }
@@ -195,7 +195,7 @@ impl Receiver {
         let routing_id = self.socket.recv_msg(DONTWAIT).ok()?;
         let peer = Peer::from(&*routing_id);
         if !routing_id.get_more() {
-            return Some((peer, refusal(RefusalKind::Undecodable, "the message has no payload")));
+            return Some((peer, refusal(RefusalKind::Undecodable, "the message is empty")));
         }
         let mut payload = self.socket.recv_msg(DONTWAIT).ok()?;
         self.metrics.received_messages.inc();

@@ -46,7 +46,7 @@ impl Refusals {
                 error = %refusal.reason,
                 remedy = refusal.kind.remedy(),
                 count = self.count,
-                "cannot use a message"
+                "cannot accept a message"
             );
         }
         match self.answered_at.get_mut(peer) {

@@ -65,11 +65,11 @@ pub(crate) fn start(urls: &[SinkUrl], metrics: &Metrics, clock: Clock) -> io::Re
         metrics.register("sink_accepted_rows", "Rows that the sink has written", accepted.clone());
         metrics.register(
             "sink_dropped_rows",
-            "Rows that the sink was too slow for, or failed to write",
+            "Rows dropped because the sink was too slow or failed to write",
             dropped.clone(),
         );
         metrics.register("sink_errors", "Failed writes of the sink", errors.clone());
-        metrics.register("sink_queued_rows", "Rows that wait for the sink", queued.clone());
+        metrics.register("sink_queued_rows", "Rows queued for the sink", queued.clone());
     }
     let (mut queues, mut threads) = (Vec::new(), Vec::new());
     for url in urls {

@@ -70,14 +70,14 @@ impl SinkQueue {
         let has_room = queued == 0 || queued.saturating_add(rows.count()) <= self.rows_max;
         let problem = match has_room.then(|| self.sender.try_send(Message::Rows(Arc::clone(rows)))) {
             Some(Ok(())) => return,
-            Some(Err(TrySendError::Disconnected(_))) => "its thread has ended",
-            Some(Err(TrySendError::Full(_))) | None => "it is slower than the store",
+            Some(Err(TrySendError::Disconnected(_))) => "its thread has stopped",
+            Some(Err(TrySendError::Full(_))) | None => "its queue is full: the sink is slower than the store",
         };
         self.counters.queued_rows.dec_by(count);
         self.counters.dropped_rows.inc_by(rows.count());
         if self.throttle.lock().unwrap_or_else(PoisonError::into_inner).allows(problem, now) {
             let dropped = self.counters.dropped_rows.get();
-            warn!(error = problem, sink = %self.name, dropped, "cannot pass all rows to a sink");
+            warn!(error = problem, sink = %self.name, dropped, "cannot queue rows for a sink: rows dropped");
         }
     }
 
@@ -113,7 +113,7 @@ impl SinkThread {
         }
         self.abandoned.store(true, Ordering::Release);
         let rows = self.counters.queued_rows.get();
-        warn!(error = "it did not finish in time", sink = %self.name, rows, "cannot pass the last rows to a sink");
+        warn!(error = "the sink did not write its queued rows in time", sink = %self.name, rows, "cannot write the last rows to a sink");
     }
 }
 

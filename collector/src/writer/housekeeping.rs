@@ -70,7 +70,7 @@ impl Writer {
                 self.reset();
             }
             Err(error) => {
-                warn!(error = %chain(&error), remedy = "trying again", "cannot end silent sessions");
+                warn!(error = %chain(&error), remedy = "retrying automatically", "cannot end sessions of agents that stopped sending");
             }
         }
     }

@@ -79,11 +79,11 @@ impl Writer {
             Verdict::Rejected(accepted, why) => {
                 warn!(
                     error = %why,
-                    remedy = "the rest counts as lost",
+                    remedy = "the rest is counted as lost",
                     session = %accepted.session.id,
                     node = %accepted.session.descriptor.node,
                     frame = accepted.sequence,
-                    "cannot store the whole of a frame"
+                    "cannot store all of a frame"
                 );
                 self.gather(accepted);
             }

@@ -48,7 +48,7 @@ impl Writer {
                         self.next_silence_check =
                             self.next_silence_check.map(|_| now + self.settings.session_timeout);
                         info!(
-                            "the store answers again after {:.1} s; the collector lost nothing",
+                            "the store is available again after {:.1} s; the collector lost no samples",
                             away.as_secs_f64()
                         );
                     }
@@ -68,7 +68,7 @@ impl Writer {
             if away_since.is_none() {
                 away_since = Some(now);
                 warn!(
-                    remedy = "trying again until it succeeds; meanwhile the agents keep their data",
+                    remedy = "retrying until it succeeds; meanwhile the agents buffer their samples",
                     "{}",
                     chain(&error)
                 );
@@ -79,8 +79,8 @@ impl Writer {
                 .is_some_and(|since| now.saturating_sub(since) >= limits::SHUTDOWN_COMMIT)
             {
                 warn!(
-                    error = "the store did not answer before the shutdown",
-                    remedy = "the agents keep the frames that are not acknowledged",
+                    error = "the store did not answer before the shutdown deadline",
+                    remedy = "the agents keep unacknowledged frames and send them again",
                     "cannot commit the last frames"
                 );
                 self.given_up = true;

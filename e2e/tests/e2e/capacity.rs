@@ -89,7 +89,7 @@ fn collector_outage_is_logged_and_shown() {
     wait_until("the log says so", || agent.daemon.log().contains("cannot reach the collector"));
     assert!(state()["backlog_bytes"].as_u64().unwrap() > 0);
     let (collector, _) = collector(&env, &env.endpoint());
-    wait_until("its return is said", || agent.daemon.log().contains("is back after"));
+    wait_until("its return is said", || agent.daemon.log().contains("is reachable again after"));
     wait_until("everything is acknowledged", || state()["acknowledged_us"].as_i64().is_some());
     assert_eq!(state()["connected"], true);
     assert!(!shown("NOT connected"));

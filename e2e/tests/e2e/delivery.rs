@@ -137,7 +137,7 @@ fn forged_frames_are_refused() {
     assert_eq!(nodes, HashSet::from([scene.env.node.clone()]));
     scene.agent.daemon.terminate();
     let said = scene.collector.terminate();
-    assert!(said.contains("cannot use a message"), "{said}");
+    assert!(said.contains("cannot accept a message"), "{said}");
     drop(held);
 }
 
@@ -269,9 +269,7 @@ fn deleted_store_is_not_acknowledged() {
     for suffix in ["", "-wal", "-shm"] {
         std::fs::remove_file(format!("{}{suffix}", store.display())).unwrap();
     }
-    wait_until("the collector has another store", || {
-        running.log().contains("a new one was made in its place")
-    });
+    wait_until("the collector has another store", || running.log().contains("a new one was created"));
     let acknowledged = agent.count("frames_acknowledged");
     wait_until("frames are acknowledged again", || agent.count("frames_acknowledged") > acknowledged + 3);
     job.remove();

@@ -139,7 +139,7 @@ fn exit_status_names_the_failure() {
         (OWNER, "mark", vec!["--node", "a"], "only administrators"),
         (OWNER, "mark", vec!["--job", "x", "<b>"], "character"),
         (OWNER, "push", vec!["--job", "x", "Loss=1"], "'L'"),
-        (OWNER, "push", vec!["--job", "x", "loss=1", "--label", "unit=s"], "field of its own"),
+        (OWNER, "push", vec!["--job", "x", "loss=1", "--label", "unit=s"], "is reserved"),
         (OWNER, "metrics", vec!["--job", "x", "node.*"], "node.*"),
     ] {
         let said = failed(&scene.user(uid, verb, &words), 1);

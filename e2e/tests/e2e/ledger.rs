@@ -172,7 +172,7 @@ fn ledger_balances_for_a_job_with_changing_cgroups_and_killed_agents() {
     let report =
         program("polymeter").args(["report", "--job", "1", "--store", &env.store()]).output().unwrap();
     let said = String::from_utf8(report.stdout).unwrap();
-    assert!(said.contains("final state unknown: the agent on "), "{said}");
+    assert!(said.contains("final state unknown: lost contact with the agent on "), "{said}");
     assert_eq!(said.matches("\n  unknown  ").count(), 1, "{said}");
     assert!(said.contains("% of those known)"), "{said}");
 }

@@ -133,7 +133,7 @@ fn invalid_configuration_keeps_the_previous_one() {
     require(&NEEDS);
     let mut scene = Scene::set(&[("cpu.usage", "10ms")]);
     scene.reload(&[("cpu.usage", "10ms"), ("cpu.usge", "1ms")]);
-    scene.must_say("the old one stays in force");
+    scene.must_say("the previous configuration remains in force");
     scene.must_say("did you mean `cpu.usage`?");
     let before = scene.agent.count("taken");
     wait_until("sampling goes on", || scene.agent.count("taken") > before + 20);

@@ -400,7 +400,7 @@ fn command_that_leaves_its_cgroup_is_reported() {
             .as_array()
             .unwrap()
             .iter()
-            .any(|note| note.as_str().unwrap().contains("left its cgroup"))
+            .any(|note| note.as_str().unwrap().contains("moved to another cgroup"))
     };
     assert!(has_left(&told), "{}", told["notes"]);
     let stayed: Value = serde_json::from_slice(&run(&["--json", "sh", "-c", burn]).stderr).unwrap();

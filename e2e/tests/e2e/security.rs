@@ -256,7 +256,7 @@ fn must_stay_out(keys_of_collector: bool, keys_of_agent: Keys<'_>, reason: &str,
 }
 
 fn agent_without_keys_is_refused() {
-    must_stay_out(true, Keys::None, "mechanism", ("the peer has no key", "wants encryption"));
+    must_stay_out(true, Keys::None, "mechanism", ("the peer has no key", "requires encryption"));
 }
 
 fn agent_with_keys_refuses_a_collector_without() {
@@ -264,12 +264,15 @@ fn agent_with_keys_refuses_a_collector_without() {
         false,
         Keys::Pair("n1", "collector"),
         "mechanism",
-        ("the peer has a key, and this collector has none", "has no keys"),
+        ("the peer has a key, but this collector has none", "does not use encryption"),
     );
 }
 
 fn agent_refuses_a_wrong_collector_key() {
-    let told = ("expects another key of this collector", "is `collector_key` its public key?");
+    let told = (
+        "expects a different public key of this collector",
+        "check that `collector_key` is the collector's public key",
+    );
     must_stay_out(true, Keys::Pair("n1", "n2"), "collector_key", told);
 }
 
@@ -280,7 +283,7 @@ fn key_is_bound_to_its_node() {
     let agent = fort.agent("n9", Keys::Pair("n1", "collector"));
     fort.must_count(&collector, "messages", "node", 2);
     let said = collector.log();
-    assert_eq!(lines(&said, "an agent with the key of n1 speaks for n9"), 1, "{said}");
+    assert_eq!(lines(&said, "an agent with the key of node n1 sent data of node n9"), 1, "{said}");
     assert!(said.contains("bind_node_to_key = false"), "{said}");
     assert_eq!(fort.stored("n9"), 0);
     agent.end(Signal::KILL);
@@ -329,7 +332,7 @@ fn keys_readable_by_others_are_refused() {
     // A secret where a public key belongs, and the other way round.
     fs::copy(fort.env.path("collector.key"), fort.env.path("collector.pub")).unwrap();
     let (status, said) = run("polymeter-agent", "n1.toml", &["--check"]);
-    assert!(status == Some(2) && said.contains("it holds a secret key"), "{said}");
+    assert!(status == Some(2) && said.contains("the file contains a secret key"), "{said}");
     fs::write(fort.env.path("collector.key"), fs::read(fort.env.path("n1.pub")).unwrap()).unwrap();
     let (status, said) = run("polymeter-collector", "collector.toml", &["--check"]);
     assert!(status == Some(2) && said.contains("no line `secret KEY`"), "{said}");

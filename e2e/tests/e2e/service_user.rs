@@ -96,7 +96,7 @@ fn root_accepts_keys_of_the_service_user() {
         }
         machine.own(key, STRANGER);
         let (status, said) = machine.check(name, &[]);
-        assert!(status == Some(2) && said.contains("belongs neither to root nor to"), "{said}");
+        assert!(status == Some(2) && said.contains("owner is neither root nor"), "{said}");
         assert!(said.contains("type: chown 0 "), "{said}");
         machine.own(key, SERVICE);
         fs::set_permissions(machine.env.path(key), Permissions::from_mode(0o640)).unwrap();
@@ -138,7 +138,7 @@ fn configuration_check_uses_the_rights_of_the_given_user() {
     // An empty file becomes a store.
     assert_eq!(machine.check("polymeter-collector", &as_service).0, Some(0));
     fs::write(machine.env.path("data/store.db"), "Dear diary,").unwrap();
-    refuses("polymeter-collector", "the file is no SQLite database");
+    refuses("polymeter-collector", "the file is not an SQLite database");
     fs::remove_file(machine.env.path("data/store.db")).unwrap();
     fs::set_permissions(machine.env.path("agents.d/n1.pub"), Permissions::from_mode(0o600)).unwrap();
     refuses("polymeter-collector", "n1.pub: Permission denied (os error 13); type: chmod go+r ");
@@ -160,5 +160,5 @@ fn prolog_reports_why_the_agent_did_not_start() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success() && output.stdout.is_empty(), "{said}");
     let line = said.lines().find(|line| line.starts_with("polymeter: cannot start ")).unwrap();
-    assert!(line.contains("belongs neither to root nor to") && line.contains("type: chown 0 "), "{said}");
+    assert!(line.contains("owner is neither root nor") && line.contains("type: chown 0 "), "{said}");
 }

@@ -127,13 +127,13 @@ fn each_store_error_is_reported_specifically() {
     file.write_all_at(&vec![0x55; usize::try_from(bytes).unwrap() - 100], 100).unwrap();
     let directory = shelf.env.path("");
     let told = [
-        (&missing, "there is no such file"),
+        (&missing, "no such file"),
         (&empty, "the file is empty"),
-        (&diary, "the file is no SQLite database"),
-        (&foreign, "a database of another program"),
+        (&diary, "the file is not an SQLite database"),
+        (&foreign, "another program's SQLite database"),
         (&truncated, "the file is truncated"),
         (&damaged, "the file is damaged"),
-        (&directory, "it is no file"),
+        (&directory, "not a regular file"),
     ];
     for (store, words) in told {
         let said = refused(&shelf.report(store).output().unwrap(), store);
@@ -151,7 +151,7 @@ fn each_store_error_is_reported_specifically() {
         .arg(shelf.env.path("bundle"))
         .output()
         .unwrap();
-    assert!(String::from_utf8_lossy(&bundle.stderr).contains("there is no such file"), "{bundle:?}");
+    assert!(String::from_utf8_lossy(&bundle.stderr).contains("no such file"), "{bundle:?}");
 }
 
 fn file_permissions_decide_which_stores_a_user_reads() {
@@ -159,11 +159,11 @@ fn file_permissions_decide_which_stores_a_user_reads() {
     let shelf = Shelf::new();
     // Not hers to read.
     let said = refused(&shelf.report_to_ada(&shelf.store), &shelf.store);
-    assert!(said.contains("this user may not read it: it belongs to uid 0 and has mode 600"), "{said}");
+    assert!(said.contains("permission denied: the file belongs to uid 0 and has mode 600"), "{said}");
     let hidden = shelf.copy("hidden");
     chmod(hidden.parent().unwrap(), 0o700);
     let said = refused(&shelf.report_to_ada(&hidden), &hidden);
-    assert!(said.contains("this user may not enter its directory"), "{said}");
+    assert!(said.contains("permission denied: its directory is not accessible"), "{said}");
     // In a directory that is another's.
     let readable = shelf.copy("readable");
     granted(&shelf.report_to_ada(&readable));

@@ -129,7 +129,7 @@ fn watch_is_limited_to_own_jobs_and_minimum_periods() {
     }
     let fifth = scene.user(OWNER, "watch", &["--job", "x"]);
     assert_eq!(fifth.status.code(), Some(1));
-    assert!(String::from_utf8(fifth.stderr).unwrap().contains("too many streams"));
+    assert!(String::from_utf8(fifth.stderr).unwrap().contains("too many watch streams"));
     let root = scene.user(0, "watch", &["--job", "x", "--count", "1"]);
     assert_eq!(root.status.code(), Some(0), "nobody shuts root out");
     for watcher in &mut watchers {

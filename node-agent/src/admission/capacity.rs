@@ -104,10 +104,10 @@ impl Capacity {
         }
         self.reported_ns = Some(now.monotonic_ns);
         let cause = if room >= JOBS {
-            format!("the table of jobs has {room} places; each user has the same share of them")
+            format!("the limit of {room} jobs is reached; each user may have an equal share of them")
         } else {
             format!(
-                "{} file descriptors are not enough; raise LimitNOFILE or sample fewer metrics",
+                "{} file descriptors are too few; raise LimitNOFILE or sample fewer metrics",
                 descriptors.limit
             )
         };
@@ -158,7 +158,7 @@ mod tests {
             "{first:?}"
         );
         assert_eq!(capacity.report(4, 5, descriptors, at(2)), None);
-        assert!(capacity.report(4, JOBS, descriptors, at(62)).unwrap().0.contains("same share"));
+        assert!(capacity.report(4, JOBS, descriptors, at(62)).unwrap().0.contains("equal share"));
         assert_eq!(capacity.report(0, 5, descriptors, at(63)).map(|(_, is_warning)| is_warning), Some(false));
         assert_eq!(capacity.report(0, 5, descriptors, at(64)), None);
     }

@@ -15,7 +15,7 @@ use crate::request::{AccessError, Cost, LeaseError, LeaseGrant, LeaseRequest};
 use crate::targets::{Access, Now, TargetKey, Targets, TrackedTarget};
 
 /// The reason for which an available metric is not sampled.
-const NOT_NOW: &str = "its file has no line of it at the moment";
+const NOT_NOW: &str = "its file does not contain this metric now";
 
 /// Leases of one target. More would only make plans slow to compute.
 const LEASES: usize = 64;

@@ -297,7 +297,7 @@ impl Admission {
         let stretch = &mut target.plan.stretch;
         *stretch = if is_slower { stretch.saturating_add(1) } else { stretch.saturating_sub(1) };
         out.push(AdmissionEffect::LogGoverned(format!(
-            "sampling takes {used_percent:.1} % of a CPU: leases of {} have {} times their periods now",
+            "sampling takes {used_percent:.1} % of a CPU: the governor now multiplies the lease periods of {} by {}",
             describe(key),
             1_u64 << *stretch
         )));

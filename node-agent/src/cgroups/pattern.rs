@@ -116,7 +116,8 @@ impl FromStr for Pattern {
     type Err = InvalidPattern;
 
     fn from_str(text: &str) -> Result<Self, InvalidPattern> {
-        let refuse = |why: &str| Err(InvalidPattern(format!("`{text}` is no pattern of cgroups: {why}")));
+        let refuse =
+            |why: &str| Err(InvalidPattern(format!("`{text}` is not a valid cgroup pattern: {why}")));
         let relative = text.trim_matches('/');
         if relative.is_empty() {
             return refuse("it is empty; write something like `slurm/uid_{uid}/job_{job}`");
@@ -129,14 +130,16 @@ impl FromStr for Pattern {
             match tokens(part) {
                 Some(tokens) => parts.push(tokens),
                 None => {
-                    return refuse("only {job}, {number}, {sluid}, {uid}, {user} and * stand for something");
+                    return refuse(
+                        "unknown placeholder; expected {job}, {number}, {sluid}, {uid}, {user} or *",
+                    );
                 }
             }
         }
         let is_job = |token: &&Token| matches!(token, Token::Capture("job" | "number" | "sluid"));
         let jobs = parts.iter().flatten().filter(is_job).count();
         if jobs != 1 {
-            return refuse("it needs {job} exactly once, or {number}, or {sluid}");
+            return refuse("expected exactly one of {job}, {number} and {sluid}");
         }
         Ok(Self { text: relative.to_owned(), parts })
     }
@@ -229,12 +232,12 @@ mod tests {
     fn invalid_patterns_are_refused_with_the_reason() {
         for (pattern, word) in [
             ("", "empty"),
-            ("a/b", "{job} exactly once"),
-            ("{job}/{job}", "exactly once"),
-            ("{jobs}", "only {job}"),
+            ("a/b", "exactly one of {job}"),
+            ("{job}/{job}", "exactly one of"),
+            ("{jobs}", "unknown placeholder"),
             ("a/../{job}", "`..`"),
-            ("a{job", "only {job}"),
-            ("a}{job}", "only {job}"),
+            ("a{job", "unknown placeholder"),
+            ("a}{job}", "unknown placeholder"),
         ] {
             let error = pattern.parse::<Pattern>().unwrap_err().to_string();
             assert!(error.contains(word), "{pattern}: {error}");

@@ -216,7 +216,7 @@ mod tests {
         let faults = config.unwrap_err();
         assert_eq!(
             faults.to_string(),
-            "agent.toml:10: `memory`: a period is a string in quotes, such as \"10ms\", or \"off\""
+            "agent.toml:10: `memory`: expected a period in quotes, such as \"10ms\", or \"off\""
         );
         let config = parse("node = \"n1\"\nrealtime_priority = 0\ncontrol_socket = \"off\"\nlog_level = 'debug'\nlog_format = 'json'\n[baseline]\n\"cpu.*\" = \"1s\"\n\"cpu.user\" = \"off\"\n").unwrap();
         assert_eq!((config.realtime_priority, config.control_socket), (None, None));
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn old_keys_are_refused_with_their_new_names() {
         for (old, new) in RENAMED {
-            let expected = format!("agent.toml:1: unknown key `{old}`: it is called `{new}` now");
+            let expected = format!("agent.toml:1: unknown key `{old}`: it was renamed to `{new}`");
             assert_eq!(first_fault(&format!("{old} = '1s'\n")), expected);
         }
     }
@@ -277,7 +277,7 @@ mod tests {
             (2, "`1 s`"),
             (3, "expected a string in quotes, found an integer"),
             (4, "invalid endpoint `http://x`"),
-            (5, "needs {job} exactly once"),
+            (5, "expected exactly one of {job}"),
             (5, "`x/{job}` is listed twice"),
             (6, "a whole number from 0 to 50"),
             (7, "expected true or false"),

@@ -37,7 +37,7 @@ pub(super) fn layer(
     let mut rules: Vec<Rule> = Vec::new();
     for (key, value) in section.into_entries() {
         let Some(text) = value.get_ref().as_str() else {
-            let expected = "a period is a string in quotes, such as \"10ms\", or \"off\"";
+            let expected = "expected a period in quotes, such as \"10ms\", or \"off\"";
             reporter.fault(&value.span(), format_args!("`{}`: {expected}", key.get_ref()));
             continue;
         };
@@ -58,9 +58,8 @@ pub(super) fn cgroup_rule(selector: &str, period: &str) -> Result<Rule, InvalidR
     if catalogue::select(&rule.selector).iter().any(is_of_cgroup) {
         return Ok(rule);
     }
-    let error = format!(
-        "`{selector}` is not available for steps and tasks: only metrics that are read from files of cgroups are"
-    );
+    let error =
+        format!("`{selector}` is not available for steps and tasks, only metrics from cgroup files are");
     Err(InvalidRule::Selector(error))
 }
 

@@ -33,7 +33,7 @@ impl Listener {
             // Whatever the mask of whoever starts the agent: nobody else may put a socket there.
             DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
         }
-        let taken = || io::Error::new(io::ErrorKind::AddrInUse, "another agent listens there");
+        let taken = || io::Error::new(io::ErrorKind::AddrInUse, "another agent already uses it");
         let lock = OpenOptions::new()
             .write(true)
             .create(true)

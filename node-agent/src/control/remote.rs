@@ -104,7 +104,7 @@ fn to_line(answer: &Answer) -> ControlLine {
         to_line(&Answer::Refused(Refusal::new(
             "too_long",
             None,
-            "the request was executed, and the answer is too long to travel; use the node's control socket, or fewer metrics",
+            "the request was executed, but its answer is too long to send through the collector; use the node's control socket, or name fewer metrics",
         )))
     })
 }

@@ -85,9 +85,11 @@ impl<'a> RequestHandler<'a> {
     pub(super) fn denied(&self, job: Option<&Identifier>, error: AccessError) -> Refusal {
         let job = job.map_or("", Identifier::as_str);
         let (code, message) = match error {
-            AccessError::Forbidden if job.is_empty() => {
-                ("forbidden", "only administrators may do that with the node; name a job".to_owned())
-            }
+            AccessError::Forbidden if job.is_empty() => (
+                "forbidden",
+                "permission denied: only administrators may do this for the node; name a job of yours"
+                    .to_owned(),
+            ),
             AccessError::Forbidden => {
                 ("forbidden", format!("cannot change job {job}: it belongs to another user"))
             }

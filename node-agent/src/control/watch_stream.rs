@@ -94,7 +94,7 @@ async fn begin<'a>(
     // Before the permit: the answer for an unknown job must not depend on permits.
     handler.view_one(job.as_ref()).await?;
     let permit = watchers.acquire(handler.principal).ok_or_else(|| {
-        Refusal::new("busy", None, "too many streams; end one, or watch more metrics in one")
+        Refusal::new("busy", None, "too many watch streams; close one, or request more metrics in one stream")
     })?;
     let request = |reply| ManagerRequest::Watch(handler.principal, job.clone(), selectors, reply);
     let samples = handler.ask(request).await?.map_err(|error| handler.denied(job.as_ref(), error))?;

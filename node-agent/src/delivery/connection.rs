@@ -175,7 +175,7 @@ impl Connection {
                 self.socket = socket;
                 self.fading.push(std::mem::replace(&mut self.monitor, monitor));
             }
-            Err(error) => warn!(%error, "cannot connect to the collector again"),
+            Err(error) => warn!(%error, "cannot reconnect to the collector"),
         }
     }
 
@@ -191,29 +191,28 @@ impl Connection {
                 ),
             ),
             (Refused::Mechanism, Some(_)) => (
-                "the collector has no keys, and this agent has",
+                "the collector does not use encryption, but this agent has keys",
                 "set `key` and `authorised_agents` in the collector's configuration".to_owned(),
             ),
             (Refused::Key | Refused::Mechanism, None) => (
-                "the collector wants encryption, and this agent has no keys",
-                "set `key` and `collector_key`".to_owned(),
+                "the collector requires encryption, but this agent has no keys",
+                "set `key` and `collector_key` in the agent's configuration".to_owned(),
             ),
             (Refused::Ended, Some(_)) => (
-                "the collector ends connections during the handshake",
-                "is `collector_key` its public key?".to_owned(),
+                "the collector closed the connection during the handshake",
+                "check that `collector_key` is the collector's public key".to_owned(),
             ),
             (Refused::Ended, None) => (
-                "the collector ends connections during the handshake",
+                "the collector closed the connection during the handshake",
                 "check that a polymeter-collector listens there".to_owned(),
             ),
-            (Refused::Protocol, _) => (
-                "the peer does not use the protocol of a polymeter-collector",
-                "check `collector` in the configuration".to_owned(),
-            ),
+            (Refused::Protocol, _) => {
+                ("the peer is not a polymeter-collector", "check `collector` in the configuration".to_owned())
+            }
         };
         warn!(
             error,
-            remedy = %format_args!("{remedy}; samples are kept meanwhile, up to `outbox_bytes`"),
+            remedy = %format_args!("{remedy}; samples are buffered until then, up to `outbox_bytes`"),
             "cannot connect to the collector at {collector}"
         );
     }

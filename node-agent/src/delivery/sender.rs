@@ -247,7 +247,7 @@ impl Sender {
                     }
                     say(self.delivery.hear(message, now_ns));
                 }
-                Err(error) => warn!(%error, "cannot decode a message of the collector"),
+                Err(error) => warn!(%error, "cannot decode a message from the collector"),
             }
         }
     }
@@ -266,19 +266,19 @@ impl Sender {
         let seconds = |ns: u64| ns / 1_000_000_000;
         match notice {
             OutageNotice::Began { connected: false, for_ns } => warn!(
-                error = %format_args!("no connection for {} s; {kib} KiB of samples wait", seconds(for_ns)),
-                remedy = "check that polymeter-collector runs there, and `collector` in the configuration",
+                error = %format_args!("no connection for {} s; {kib} KiB of samples are waiting", seconds(for_ns)),
+                remedy = "check that polymeter-collector runs there and that `collector` in the configuration is right",
                 "cannot reach the collector at {collector}"
             ),
             OutageNotice::Began { connected: true, for_ns } => warn!(
                 error = %format_args!(
-                    "it has acknowledged nothing for {} s; {kib} KiB of samples wait", seconds(for_ns)
+                    "it has acknowledged nothing for {} s; {kib} KiB of samples are waiting", seconds(for_ns)
                 ),
-                remedy = "check its log: its store may not answer",
+                remedy = "check the collector's log: its store may be unavailable",
                 "cannot deliver to the collector at {collector}"
             ),
             OutageNotice::Ended { for_ns } => info!(
-                "the collector at {collector} is back after {} s; {kib} KiB of samples wait",
+                "the collector at {collector} is reachable again after {} s; {kib} KiB of samples are waiting",
                 seconds(for_ns)
             ),
         }
@@ -338,11 +338,11 @@ fn say(heard: SessionNotice) {
         SessionNotice::Ordinary => {}
         SessionNotice::Refused { reason, versions: (first, last) } => warn!(
             error = %format_args!("{reason}; it supports versions {first} to {last} of the protocol"),
-            "the collector refuses this agent's messages"
+            "cannot deliver samples: the collector refuses this agent's messages"
         ),
         SessionNotice::GivenUp { sequence, samples, reason } => warn!(
-            error = %format_args!("the collector refuses it repeatedly: {reason}"),
-            remedy = %format_args!("its {samples} samples count as lost"),
+            error = %format_args!("the collector refused it repeatedly: {reason}"),
+            remedy = %format_args!("its {samples} samples are counted as lost"),
             "cannot deliver frame {sequence}"
         ),
     }

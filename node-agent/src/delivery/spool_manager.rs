@@ -53,7 +53,7 @@ impl SpoolManager {
                 sessions = waiting.len(),
                 bytes = spool.bytes(),
                 path = %place.directory.display(),
-                "the spool has samples of earlier sessions"
+                "the spool contains samples of earlier sessions; sending them"
             );
         }
         Ok(Self { spool: Some(spool), outbox_bytes, waiting, ..Self::default() })
@@ -96,7 +96,10 @@ impl SpoolManager {
             match spool.append(&batch) {
                 Ok(segment) => delivery.spilled(&batch, segment),
                 Err(error) => {
-                    self.say(&format!("{error}; what memory has no room for is dropped and counted"), now_ns);
+                    self.say(
+                        &format!("{error}; samples that do not fit into memory are dropped and counted"),
+                        now_ns,
+                    );
                     delivery.not_spilled(now_ns);
                     break;
                 }
@@ -135,7 +138,7 @@ impl SpoolManager {
             let ends = firsts.iter().skip(1).map(|next| next - 1).chain(last);
             let segments: Vec<_> = firsts.iter().copied().zip(ends).collect();
             if last.is_none() {
-                self.say(&format!("nothing can be read of the newest segment of session {session}"), now_ns);
+                self.say(&format!("cannot read the newest spool segment of session {session}"), now_ns);
                 self.remove(session, newest, now_ns);
             }
             if !segments.is_empty() {
@@ -157,7 +160,7 @@ impl SpoolManager {
         let read = match self.spool.as_ref().map(|spool| spool.read(session, segment)) {
             Some(Ok(read)) => read,
             Some(Err(SpoolError::Disk { source, .. })) if source.kind() != std::io::ErrorKind::NotFound => {
-                self.say(&format!("cannot read the spool, and will try again: {source}"), now_ns);
+                self.say(&format!("cannot read the spool: {source}; retrying"), now_ns);
                 return false;
             }
             Some(Err(_)) | None => Segment::default(),
@@ -166,10 +169,10 @@ impl SpoolManager {
         let missing = delivery.restored(segment, read);
         if missing > 0 {
             warn!(
-                error = %format_args!("{damaged} records are damaged, {cut_bytes} bytes are cut off"),
-                remedy = "the collector counts them as lost",
+                error = %format_args!("{damaged} records are damaged, and {cut_bytes} bytes at the end are incomplete"),
+                remedy = "their samples are counted as lost",
                 %session,
-                "cannot read {missing} frames of the spool"
+                "cannot read {missing} frames from the spool"
             );
         }
         true

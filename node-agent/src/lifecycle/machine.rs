@@ -322,8 +322,8 @@ impl Lifecycle {
             SluidMeaning::Unknown => None,
             SluidMeaning::GivenUp(sluid) => {
                 out.push(LifecycleEffect::LogWarning(format!(
-                    "cannot find the number of job {sluid}: no process of it has SLURM_JOB_ID; it is called by its SLUID; \
-                     set up the prolog, or CgroupJobIdPaths=yes in cgroup.conf"
+                    "cannot find the job id of {sluid}: none of its processes has SLURM_JOB_ID; its SLUID is used instead; \
+                     set up the prolog, or set CgroupJobIdPaths=yes in cgroup.conf"
                 )));
                 Some(sluid)
             }

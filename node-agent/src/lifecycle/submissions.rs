@@ -96,7 +96,7 @@ pub(super) fn refuse_deferred(
     let mut deferred = target.refused.take_deferred();
     if let Some(sampling) = sampling.filter(|_| deferred.is_empty()) {
         // It was never served.
-        deferred = refuse_all(&sampling.metrics, "the owner of the job did not become known");
+        deferred = refuse_all(&sampling.metrics, "the owner of the job could not be determined");
     }
     refuse_requests(targets, job_id, deferred, now, out);
 }

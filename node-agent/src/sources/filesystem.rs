@@ -95,7 +95,7 @@ impl SourceKind for FilesystemKind {
         let passed_over = found.len().saturating_sub(FILE_SYSTEMS_MAX);
         if passed_over > 0 {
             let reason = format!(
-                "{passed_over} of {} file systems are left out: the limit is {FILE_SYSTEMS_MAX}",
+                "{passed_over} of {} file systems are not sampled: the limit is {FILE_SYSTEMS_MAX}",
                 found.len()
             );
             opening.unavailable_all(&request.wanted, &reason);
@@ -180,7 +180,7 @@ struct FileSystemSource {
 impl FileSystemSource {
     fn new(table: &Path, path: PathBuf, mount: &Mount, wanted: &[Definition]) -> Result<Self, String> {
         let labels = Labels::new(vec![("mount".to_owned(), mount.point.clone())]);
-        let labels = labels.map_err(|invalid| format!("its path cannot be a label: {invalid}"))?;
+        let labels = labels.map_err(|invalid| format!("its path is not a valid label: {invalid}"))?;
         let field = |definition: &Definition| {
             let name = definition.metric.origins.iter().find_map(|origin| origin.field_of(KIND))?;
             let (_, compute) = FIELDS.iter().find(|(field, _)| *field == name)?;

@@ -35,16 +35,15 @@ impl SourceKind for PerfKind {
         let mut descriptors = 0;
         for (number, group) in groups(&request.wanted).into_iter().enumerate() {
             let Some(target) = &target else {
-                let reason =
-                    "the job has no cgroup of version 2 nor of the perf_event controller, which perf needs";
+                let reason = "perf needs a cgroup of version 2 or of the perf_event controller, and the job has neither";
                 opening.unavailable_all(&group, reason);
                 continue;
             };
             let needed =
                 group.len() * if matches!(target, PerfTarget::Process(_)) { 1 } else { host.cpus.len() };
             if descriptors + needed > host.perf_descriptors {
-                let reason = "the job's budget of perf descriptors is used up; raise perf_fd_limit, or LimitNOFILE where \
-                              that is less, or sample fewer events";
+                let reason = "limit of perf file descriptors per job reached; raise perf_fd_limit (and LimitNOFILE if it \
+                              is lower), or sample fewer events";
                 opening.unavailable_all(&group, reason);
                 continue;
             }

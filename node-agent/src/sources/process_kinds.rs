@@ -31,7 +31,7 @@ impl SourceKind for ProcessesKind {
                 opening.push_custom(SOURCE.to_owned(), Box::new(source));
             }
             Target::Cgroups(_) => {
-                let reason = "the job has a cgroup; these sums are for jobs without one";
+                let reason = "only for jobs without a cgroup";
                 opening.unavailable_all(&request.wanted, reason);
             }
             Target::Node(_) => {}
@@ -66,7 +66,7 @@ impl SourceKind for CgroupProcessesKind {
                 opening.push_custom(SOURCE.to_owned(), Box::new(source));
             }
             None => {
-                let reason = "the job has no cgroup of the controller that gives it";
+                let reason = "the job has no cgroup of the controller that provides it";
                 opening.unavailable_all(&request.wanted, reason);
             }
         }

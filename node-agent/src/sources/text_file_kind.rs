@@ -88,7 +88,7 @@ impl Candidate {
         }
         match target {
             Target::Cgroups(_) | Target::Processes(_) => {
-                "the job has no cgroup of the controller that gives it".to_owned()
+                "the job has no cgroup of the controller that provides it".to_owned()
             }
             Target::Node(_) => "this node has no such device".to_owned(),
         }

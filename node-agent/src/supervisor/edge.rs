@@ -68,7 +68,7 @@ pub(super) fn now() -> Now {
 impl Edge {
     pub(super) fn new(config: &Config, mounts: Mounts, cpus: Vec<usize>, shared: Shared) -> Self {
         let warn_of = |error: &std::io::Error| {
-            warn!(%error, "cannot watch for the ends of jobs: what they do after the last deadline is not sampled");
+            warn!(%error, "cannot watch for the ends of jobs; activity after a job's last regular sample is not recorded");
         };
         Self {
             shared,
@@ -180,7 +180,10 @@ impl Edge {
         let admission = target.sources.admit_step(name);
         if admission == StepAdmission::Last {
             let steps = SeenSteps::LIMIT;
-            warn!("{} has had {steps} steps and tasks; there are no series of more", describe(key));
+            warn!(
+                "cannot sample further steps and tasks of {}: the limit of {steps} is reached",
+                describe(key)
+            );
         }
         admission != StepAdmission::Refused
     }
@@ -209,7 +212,7 @@ impl Edge {
                 ScanResult::TooMany => {
                     let most = SummedFileSource::CGROUPS;
                     warn!(
-                        "{} has more than {most} cgroups: {name} is the sum over {most} of them",
+                        "cannot sum {name} over all cgroups of {}: the limit of {most} is reached",
                         describe(key)
                     );
                 }
@@ -362,7 +365,7 @@ fn discovery(config: &Config, mounts: &Mounts) -> Discovery {
     let (discovery, error) = Discovery::new(mounts.clone(), config.jobs.clone());
     if let Some(error) = error {
         let interval = config.rescan_interval;
-        warn!(%error, "cannot use inotify: jobs are found by the rescan every {interval} only");
+        warn!(%error, "cannot use inotify; new jobs are found only by the rescan every {interval}");
     }
     discovery
 }

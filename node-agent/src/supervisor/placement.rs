@@ -79,13 +79,13 @@ impl Placement {
         let part = part(used_ns.saturating_sub(self.used_ns), now_ns.saturating_sub(self.looked_ns));
         (self.used_ns, self.looked_ns) = (used_ns, now_ns);
         if !self.is_where_it_was_put(thread) {
-            info!("another program has placed the sampler's thread: it stays there");
+            info!("another program changed the CPU affinity of the sampler's thread; leaving it unchanged");
             self.next_ns = None;
             return;
         }
         let put = if part < SOME { self.let_go(thread) } else { self.put(thread) };
         if let Err(error) = &put {
-            info!(%error, "cannot put the sampler's thread on another CPU: it stays where it is");
+            info!(%error, "cannot move the sampler's thread to another CPU");
         }
         let pause = if part < MUCH { SPARSE } else { DENSE };
         self.next_ns = put.is_ok().then(|| now_ns + nanos(pause));

@@ -144,7 +144,7 @@ impl Supervisor {
                 }
                 _ = waits.calibrate.tick() => {
                     if let Err(error) = calibrator::start(calibrated.clone()) {
-                        warn!(%error, "cannot measure the speed of the machine: costs are guessed");
+                        warn!(%error, "cannot measure the speed of this machine; read costs are estimated from defaults");
                     }
                 }
                 Some(times) = calibrations.recv() => {
@@ -257,13 +257,15 @@ impl Supervisor {
                 }
                 Notice::Hung(id) => {
                     if let Some(name) = self.target_of(id).and_then(|target| target.sources.set_hung(id)) {
-                        warn!("a read of {name} hangs: its samples are missed until it returns");
+                        warn!(
+                            "reading {name} is blocked; its samples are counted as missed until the read returns"
+                        );
                     }
                 }
                 Notice::Recovered(id) => {
                     if let Some(name) = self.target_of(id).and_then(|target| target.sources.set_recovered(id))
                     {
-                        info!("the read of {name} has returned: it is sampled again");
+                        info!("the blocked read of {name} returned; sampling continues");
                     }
                 }
                 Notice::Failing(id, errno) => {
@@ -273,7 +275,7 @@ impl Supervisor {
                 }
                 Notice::Failed(id, errno) => {
                     let name = self.core.edge.ids.sources.target(id).map_or_else(String::new, describe);
-                    warn!("cannot read a source of {name} any more: {errno}");
+                    warn!("cannot read a source of {name}: {errno}; it is no longer sampled");
                     if let Some(target) = self.target_of(id) {
                         // Should it be a perf group, it is no longer worth keeping.
                         target.sources.forget_perf();

@@ -412,5 +412,5 @@ pub(crate) fn is_perf(name: &str) -> bool {
 
 /// The reason for which the metrics of a source whose read hangs are not available.
 fn hung(name: &str) -> String {
-    format!("a read of {name} has not returned")
+    format!("a read of {name} is blocked")
 }

@@ -104,15 +104,16 @@ impl RoutedRequest {
             Some(Remote::Refused) => {
                 let remotes = remotes.collect::<Vec<_>>().join(", ");
                 let message = format!(
-                    "cannot send `{verb}` through the collector, only {remotes}; send it on the node"
+                    "cannot send `{verb}` through the collector: only {remotes} are supported; send it to the agent on the node"
                 );
                 return Err(invalid("verb", &message));
             }
             Some(remote) => remote,
         };
         let RoutedFields { job, plan, duration } = parsed.into_request()?;
-        let job =
-            job.ok_or_else(|| invalid("job", &"missing field; metrics of a node are changed on the node"))?;
+        let job = job.ok_or_else(|| {
+            invalid("job", &"missing field; to change metrics of a node, send the request on that node")
+        })?;
         Ok(Self {
             job: identifier("job", &job)?,
             remote,

@@ -29,7 +29,7 @@ impl Fields {
         let value: Value = serde_json::from_slice(line)
             .map_err(|error| Refusal::new("malformed", None, &format!("invalid JSON: {error}")))?;
         let Value::Object(mut fields) = value else {
-            let message = "a request is a JSON object, such as {\"verb\": \"status\"}";
+            let message = "expected a JSON object, such as {\"verb\": \"status\"}";
             return Err(Refusal::new("malformed", None, message));
         };
         // null means the same as leaving the field out.
@@ -95,7 +95,7 @@ impl de::Error for FieldError {
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
         let advice = match (nearest(field, expected.iter().copied()), expected) {
             (Some(near), _) => format!("did you mean `{near}`?"),
-            (None, []) => "this verb has no fields".to_owned(),
+            (None, []) => "this verb takes no fields".to_owned(),
             (None, fields) => format!("the fields are: {}", fields.join(", ")),
         };
         Self { field: Some(field.to_owned()), message: format!("unknown field; {advice}") }

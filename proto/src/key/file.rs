@@ -60,7 +60,7 @@ fn read(path: &Path, file: impl Read) -> Result<String, KeyFileError> {
     let mut text = String::new();
     let read = file.take(KEY_FILE_BYTES + 1).read_to_string(&mut text).map_err(cannot_read)?;
     if read as u64 > KEY_FILE_BYTES {
-        return Err(cannot_read(io::Error::other("it is too long for a key's file")));
+        return Err(cannot_read(io::Error::other("the file is too long for a key file")));
     }
     Ok(text)
 }

@@ -37,7 +37,7 @@ impl Guard {
     /// # Errors
     /// When somebody else can, with the command that ends it.
     pub fn keeps_secret(self, path: &Path) -> Result<(), Exposed> {
-        self.check(path, OTHERS, "600", "others can read or change it")
+        self.check(path, OTHERS, "600", "other users can read or change it")
     }
 
     /// Whether nobody but root and this user can have made the file or directory at `path` what it is.
@@ -45,7 +45,7 @@ impl Guard {
     /// # Errors
     /// When somebody else can, with the command that ends it.
     pub fn keeps_intact(self, path: &Path) -> Result<(), Exposed> {
-        self.check(path, OTHERS_WRITE, "go-w", "others can change it")
+        self.check(path, OTHERS_WRITE, "go-w", "other users can change it")
     }
 
     fn check(
@@ -58,9 +58,10 @@ impl Guard {
         let is_services = self.user == 0 && Some(self.owner) == self.service;
         let foreign = self.owner != 0 && self.owner != self.user && !is_services;
         let (what, remedy) = match (foreign, self.mode & forbidden) {
-            (true, _) => {
-                ("it belongs neither to root nor to the user who runs this", format!("chown {}", self.user))
-            }
+            (true, _) => (
+                "its owner is neither root nor the user that runs this program",
+                format!("chown {}", self.user),
+            ),
             (false, 0) => return Ok(()),
             (false, _) => (what, format!("chmod {chmod}")),
         };
@@ -106,11 +107,11 @@ mod tests {
         assert_eq!(secret(0, 0o100_400, 7), Ok(()));
         for mode in [0o640, 0o604, 0o620, 0o602, 0o610, 0o601] {
             let said = secret(7, mode, 7).unwrap_err();
-            assert_eq!(said, "others can read or change it; type: chmod 600 /k", "{mode:o}");
+            assert_eq!(said, "other users can read or change it; type: chmod 600 /k", "{mode:o}");
         }
         assert_eq!(
             secret(8, 0o600, 7).unwrap_err(),
-            "it belongs neither to root nor to the user who runs this; type: chown 7 /k"
+            "its owner is neither root nor the user that runs this program; type: chown 7 /k"
         );
         assert!(secret(8, 0o600, 0).is_err());
     }

@@ -112,7 +112,7 @@ impl KeyPair {
     /// The text of the file with the pair of `name`.
     pub fn to_text(&self, name: &str) -> String {
         format!(
-            "# Polymeter: the key pair of {name}. Whoever can read this file can pass for {name}.\n{PUBLIC} {}\n{SECRET} {}\n",
+            "# Polymeter: the key pair of {name}. Keep it secret: it authenticates {name}.\n{PUBLIC} {}\n{SECRET} {}\n",
             self.public,
             z85::encode(&self.secret.0)
         )
@@ -138,16 +138,16 @@ impl fmt::Display for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoKey => {
-                f.write_str("it is no key, which has 40 characters; `polymeter keygen` makes keys")
+                f.write_str("expected a key of 40 characters; create keys with `polymeter keygen`")
             }
             Self::Line(line) => write!(
                 f,
-                "line {line} is neither `public KEY` nor `secret KEY` nor a comment; `polymeter keygen` makes such files"
+                "line {line}: expected `public KEY`, `secret KEY` or a comment; create key files with `polymeter keygen`"
             ),
-            Self::Twice(line) => write!(f, "line {line} says again what another line says"),
+            Self::Twice(line) => write!(f, "line {line} repeats an entry"),
             Self::Missing(word) => write!(f, "it has no line `{word} KEY`"),
             Self::SecretHere => f.write_str(
-                "it holds a secret key, and only a public one belongs here; take the file that ends in .pub",
+                "the file contains a secret key, expected only a public key; use the file that ends in .pub",
             ),
         }
     }

@@ -24,7 +24,7 @@ pub enum InvalidIdentifier {
         limit_bytes: usize,
     },
     /// It has a character that is [`Unprintable`], a quote, a backslash, or `<`, `>`, `&`.
-    #[error("it has {}", describe(*.0))]
+    #[error("it contains {}", describe(*.0))]
     Character(char),
     /// There are more labels than [`limits::LABELS`].
     #[error("it has more than {} labels", limits::LABELS)]
@@ -138,7 +138,7 @@ mod tests {
         let refused = |text: &str| Identifier::try_from(text).unwrap_err().to_string();
         assert_eq!(
             refused("a\u{202e}b"),
-            "it has the character U+202E, a character that turns the direction of writing"
+            "it has the character U+202E, a character that changes the text direction"
         );
         assert_eq!(refused("a\u{200b}"), "it has the character U+200B, an invisible character");
         assert_eq!(refused("a\u{2028}"), "it has the character U+2028, a line or paragraph separator");

@@ -24,9 +24,9 @@ impl fmt::Display for InvalidLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooLong(bytes) => {
-                write!(f, "a line has at most {} bytes, and this has {bytes}", limits::CONTROL_LINE_BYTES)
+                write!(f, "the line has {bytes} bytes; at most {} are allowed", limits::CONTROL_LINE_BYTES)
             }
-            Self::Several => f.write_str("there is a newline in it"),
+            Self::Several => f.write_str("the line contains a newline"),
         }
     }
 }

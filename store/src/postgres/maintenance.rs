@@ -48,7 +48,7 @@ async fn run_once(config: &Config, stopped: &mut oneshot::Receiver<()>) -> bool 
         }
         done = maintain(&client) => {
             if let Err(error) = done {
-                warn!(error = %chain(&error), "cannot maintain the database");
+                warn!(error = %chain(&error), "cannot run database maintenance");
             }
         }
     }

@@ -37,7 +37,7 @@ pub(crate) fn parse_url(text: &str) -> Option<Result<Arc<dyn Backend>, String>> 
     (is_url || is_words).then(|| {
         let config: Config = text.parse().map_err(|error: tokio_postgres::Error| chain(&error))?;
         if config.get_hosts().is_empty() {
-            return Err("it names no host; for a Unix socket write host=/run/postgresql".to_owned());
+            return Err("missing host; for a Unix socket write host=/run/postgresql".to_owned());
         }
         Ok(Arc::new(Postgres { config }) as Arc<dyn Backend>)
     })
@@ -81,7 +81,7 @@ impl Backend for Postgres {
 
     fn without_tables(&self) -> StoreError {
         StoreError::Unusable(
-            "cannot read the database: it has no tables of Polymeter; a collector creates them when it first starts"
+            "cannot read the database: it has no tables of Polymeter; start a polymeter-collector with it once, which creates them"
                 .to_owned(),
         )
     }

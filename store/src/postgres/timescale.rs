@@ -36,7 +36,7 @@ impl Offer {
             Self { installed: false, .. } => Some(
                 "the extension timescaledb is not created in this database, and this user may not create it",
             ),
-            Self { licence: None, .. } => Some("TimescaleDB names no licence"),
+            Self { licence: None, .. } => Some("TimescaleDB reports no license"),
             _ => None,
         }
     }
@@ -72,7 +72,7 @@ pub(super) async fn detect(client: &Client) -> Result<Offer, StoreError> {
     };
     if offer.installed && !offer.preloaded {
         return Err(StoreError::Unusable(
-            "cannot use the database: it has the extension timescaledb, and the server does not load it; add timescaledb to shared_preload_libraries and restart the server".to_owned(),
+            "cannot use the database: its extension timescaledb is not loaded by the server; add timescaledb to shared_preload_libraries and restart the server".to_owned(),
         ));
     }
     Ok(offer)
@@ -107,7 +107,7 @@ pub(super) fn wants_hypertable(offer: &Offer, mode: TimescaleMode) -> Result<boo
 
 fn required(obstacle: &str) -> StoreError {
     StoreError::Unusable(format!(
-        "cannot use TimescaleDB, which is required: {obstacle}; set timescaledb = \"auto\" to do without"
+        "cannot use TimescaleDB, which is required: {obstacle}; set timescaledb = \"auto\" to use plain PostgreSQL"
     ))
 }
 
@@ -178,16 +178,19 @@ pub(super) async fn choose_table(
         |reason: &str| Ok(ChosenTable { table: SampleTable::Hypertable, reason: reason.to_owned() });
     match offer {
         _ if mode == TimescaleMode::Off => {
-            hypertable("timescaledb is off, but the table was made a hypertable before")
+            hypertable("timescaledb is off, but the table is already a hypertable")
         }
-        _ if !offer.compresses() => hypertable("this licence of TimescaleDB has no compression"),
+        _ if !offer.compresses() => hypertable("the TimescaleDB license does not include compression"),
         _ if !compressed => hypertable("compression is not enabled on the table"),
         Offer { direct_compress: false, .. } => {
-            hypertable("this TimescaleDB is older than 2.21, and cannot compress what is copied")
+            hypertable("TimescaleDB before 2.21 cannot compress during COPY")
         }
         _ => {
             client.batch_execute("SET timescaledb.enable_direct_compress_copy = on").await.context(ACTION)?;
-            Ok(ChosenTable { table: SampleTable::DirectCompress, reason: "the server offers it".to_owned() })
+            Ok(ChosenTable {
+                table: SampleTable::DirectCompress,
+                reason: "supported by the server".to_owned(),
+            })
         }
     }
 }
@@ -196,7 +199,7 @@ fn choose_partitions(offer: &Offer, mode: TimescaleMode, is_new: bool) -> Result
     let reason = match (mode, offer.obstacle()) {
         (TimescaleMode::Off, _) => "timescaledb is off",
         (_, Some(obstacle)) if is_new || !offer.preloaded => obstacle,
-        (_, _) => "the table was created before without TimescaleDB",
+        (_, _) => "the table was created without TimescaleDB",
     };
     if mode == TimescaleMode::Require {
         return Err(required(reason));

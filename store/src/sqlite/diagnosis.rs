@@ -123,9 +123,9 @@ mod tests {
         fs::write(&path, corrupt).unwrap();
         assert!(said(&path).contains("damaged"), "{}", said(&path));
         fs::write(&path, "Dear diary,").unwrap();
-        assert!(said(&path).contains("no SQLite database"), "{}", said(&path));
+        assert!(said(&path).contains("not an SQLite database"), "{}", said(&path));
         assert!(said(&directory.path().join("no/where.db")).contains("no such file"));
-        assert!(said(directory.path()).contains("it is no file"));
+        assert!(said(directory.path()).contains("not a regular file"));
         fs::write(&path, "").unwrap();
         assert!(said(&path).contains("the file is empty") || said(&path).contains("unexplained"));
     }

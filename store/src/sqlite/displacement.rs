@@ -29,13 +29,13 @@ impl SqliteConnection {
     /// Leaves the files so that the next connection finds what can be saved, and returns the error.
     fn leave(&self, fault: FileFault) -> StoreError {
         let Some(files) = &self.files else {
-            return StoreError::Unusable("cannot examine the store: it is open to read only".to_owned());
+            return StoreError::Unusable("cannot check the store: it is opened read-only".to_owned());
         };
         let path = files.path();
         let how = match fault {
             FileFault::Displaced(how) => how,
             FileFault::Io(error) => {
-                return StoreError::Unusable(format!("cannot examine the store {}: {error}", path.display()));
+                return StoreError::Unusable(format!("cannot check the store {}: {error}", path.display()));
             }
         };
         match how {
@@ -45,14 +45,14 @@ impl SqliteConnection {
                 if how != Displaced::LogDeleted
                     && let Err(error) = files.put_log_aside(is_whole)
                 {
-                    warn!("cannot put the write-ahead log of {} aside: {error}", path.display());
+                    warn!("cannot rename the write-ahead log of {}: {error}", path.display());
                 }
             }
             Displaced::Truncated | Displaced::LogTruncated => {
                 // To copy half of a log would destroy the other half.
                 let kept = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
                 if let Err(error) = kept {
-                    warn!("cannot leave the log of {} as it is: {error}", path.display());
+                    warn!("cannot preserve the write-ahead log of {}: {error}", path.display());
                 }
             }
         }

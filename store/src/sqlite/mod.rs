@@ -33,8 +33,8 @@ pub(crate) fn parse_url(text: &str) -> Option<Result<Arc<dyn Backend>, String>> 
     let path = text.strip_prefix(SCHEME)?;
     let path = path.strip_prefix("//").unwrap_or(path);
     Some(match path {
-        "" => Err("`sqlite:` names no file".to_owned()),
-        ":memory:" => Err("a store in memory cannot be read by other programs".to_owned()),
+        "" => Err("missing path after `sqlite:`".to_owned()),
+        ":memory:" => Err("`:memory:` is not supported: other programs cannot read it".to_owned()),
         path => Ok(Arc::new(Sqlite::new(path.into()))),
     })
 }

@@ -70,7 +70,7 @@ pub(crate) fn execute(arguments: &BundleArguments) -> Result<(), Failure> {
             };
             make::make(&request)
         }
-        (None, None) => Err(Failure::Usage("cannot make a bundle: no job is named".to_owned())),
+        (None, None) => Err(Failure::Usage("cannot make a bundle: no job given; name a job's id".to_owned())),
     }
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn execute(arguments: &BundleArguments) -> Result<(), Failure> {
 fn seal(results: &Path) -> Result<(), Failure> {
     let directory = BundleDirectory::of_results(results)?;
     make::add_origin(&directory, None, readme::of_results)?;
-    terminal::print(&format!("{} is a bundle now\n", results.display()))
+    terminal::print(&format!("sealed {} as a bundle\n", results.display()))
 }
 
 /// Compares the files of a bundle with its manifest.

@@ -169,7 +169,7 @@ fn column<T: DataType>(
     levels: Option<&[i16]>,
 ) -> Result<(), ParquetError> {
     let Some(mut column) = group.next_column()? else {
-        return Err(ParquetError::General("the schema has fewer columns than a row".to_owned()));
+        return Err(ParquetError::General("the Parquet schema has fewer columns than a row".to_owned()));
     };
     column.typed::<T>().write_batch(values, levels, None)?;
     column.close()

@@ -127,7 +127,7 @@ impl StartOptions {
         if !output.status.success() {
             let cause =
                 if messages.is_empty() { String::new() } else { format!(": {}", messages.join("; ")) };
-            return Err(cannot_start(format!("it ended with {}{cause}", output.status)));
+            return Err(cannot_start(format!("it exited with {}{cause}", output.status)));
         }
         let warnings = messages.into_iter().filter(|line| !line.contains(": info: "));
         warnings.for_each(|line| report(Severity::Warning, line));

@@ -48,7 +48,7 @@ struct JobDescription {
     #[arg(long, value_name = "ID")]
     job: Option<String>,
 
-    /// The name of the job's cgroups, if they are not named by its id. Default: SLURM_JOB_SLUID.
+    /// The job's name in cgroup paths, if it is not the job's id. Default: SLURM_JOB_SLUID.
     #[arg(long, value_name = "NAME")]
     alias: Option<String>,
 

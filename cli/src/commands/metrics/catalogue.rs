@@ -65,20 +65,22 @@ pub(super) fn markdown() -> String {
     let mut page = String::from(
         "# The metrics\n\n\
         Generated from the catalogue by `polymeter metrics --markdown`; a test keeps it so. A name that ends in `*` is a\n\
-        family, whose instances the machine knows. What is not measured is absent: it is never 0 and never NaN.\n\n\
-        The granularity is the longest time by which the kernel's value may be behind; it is empty where every read is exact.\n\
-        A rate over a shorter window than that means nothing. CPU time is counted at ticks of the scheduler, 10 ms apart or\n\
+        family; its instances depend on the machine. A value that is not measured is absent, never 0 and never NaN.\n\n\
+        The granularity is the longest time by which the kernel's value may lag; it is empty if every read is exact.\n\
+        A rate over a shorter window is meaningless. CPU time is counted at ticks of the scheduler, 10 ms apart or\n\
         less (`HZ` of the kernel: 4 ms at 250, 1 ms at 1000), so that over 1 ms a busy CPU reads as 0 or as several CPUs;\n\
         `perf.task_clock` is exact at any period. `memory.stat` is added up over the CPUs after many changes, or else every 2 s.\n\n\
-        Some files of version 1 count for their own cgroup alone, and not for the steps and tasks below it: of these a job has the\n\
-        sum, also of those that are gone.\n\n\
+        Some files of version 1 count only their own cgroup, without the steps and tasks below it: the job's value is the sum over\n\
+        all of them, including removed ones.\n\n\
         On cgroup version 1 `io.*` counts only where blk-throttle or bfq count, which is where a throttle rule is set or was.\n\
         Where they have counted nothing when a job is found, and on version 2 without the io controller, the bytes are those\n\
         of the job's processes, `/proc/PID/io`, as one series without a device; the operations are absent there.\n",
     );
-    for (title, wanted) in
-        [("Of a job", Scope::Job), ("Of the node", Scope::Node), ("Of the agent itself", Scope::Agent)]
-    {
+    for (title, wanted) in [
+        ("Metrics of a job", Scope::Job),
+        ("Metrics of the node", Scope::Node),
+        ("Metrics of the agent", Scope::Agent),
+    ] {
         page.push_str(&format!("\n## {title}\n\n"));
         let job = wanted == Scope::Job;
         page.push_str(if job {

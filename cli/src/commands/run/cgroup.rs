@@ -73,7 +73,7 @@ impl fmt::Display for OccupiedCgroup {
         };
         write!(
             f,
-            "cgroup {}{more} of a killed `polymeter run` is kept, since it contains {processes}; a later run removes it when it is empty",
+            "cgroup {}{more} of a killed `polymeter run` still contains {processes}; a later run removes it when it is empty",
             directory.unwrap_or_default()
         )
     }

@@ -105,7 +105,7 @@ pub(crate) fn execute(arguments: &RunArguments) -> Result<ExitCode, Failure> {
     let samples = SampleFile::new(arguments.output.as_deref())?;
     let job_id = format!("run-{}-{}", std::process::id(), clock::realtime_us() / 1_000_000);
     let job_id =
-        Identifier::try_from(job_id).map_err(|error| Failure::because("cannot name the job", &error))?;
+        Identifier::try_from(job_id).map_err(|error| Failure::because("cannot generate a job id", &error))?;
 
     let context = zmq::Context::new();
     let store = StoreUrl::sqlite(&samples.path);
@@ -122,7 +122,8 @@ pub(crate) fn execute(arguments: &RunArguments) -> Result<ExitCode, Failure> {
     collector.stop().map_err(|error| Failure::because("cannot store samples", &error))?;
     let outcome = outcome?;
     if !stopped.all_acknowledged {
-        notes.push("some samples were not stored in time".to_owned());
+        notes
+            .push("some samples could not be stored before the end; the report may be incomplete".to_owned());
     }
     let report = report(arguments, &store, &job_id, &outcome, notes, destination.width_limit());
     let written = report.and_then(|report| {
@@ -152,7 +153,7 @@ fn start_agent(baseline: Layer, flush_interval: Period, context: &zmq::Context) 
         control_socket: None,
         ..Config::default()
     };
-    Agent::start(config, context).map_err(|error| Failure::because("cannot sample", &error))
+    Agent::start(config, context).map_err(|error| Failure::because("cannot start sampling", &error))
 }
 
 /// Runs the command in the cgroup, or samples its processes if there is none.

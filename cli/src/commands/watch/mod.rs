@@ -25,15 +25,15 @@ pub(crate) struct WatchArguments {
     #[arg(value_name = "SELECTOR")]
     selectors: Vec<Selector>,
 
-    /// Print lines of text also in a terminal: time, metric, value, unit.
+    /// Print one line per sample (time, metric, value, unit) instead of the live view.
     #[arg(long)]
     plain: bool,
 
-    /// Print lines for this time.
+    /// Print lines and exit after this time.
     #[arg(long = "for", value_name = "TIME")]
     duration: Option<Period>,
 
-    /// Print lines for this number of samples.
+    /// Print lines and exit after this number of samples.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 

@@ -30,7 +30,7 @@ pub(super) async fn print(
         }
         if let Answer::Lagged(LaggedLine { samples }) = line.answer {
             terminal::print_error(&format!(
-                "polymeter: {samples} samples are not shown: the output is read too slowly\n"
+                "polymeter: {samples} samples not shown: the output is read too slowly\n"
             ));
         }
         let has_reader = if options.json {

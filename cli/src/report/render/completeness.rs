@@ -31,7 +31,7 @@ fn samples(report: &Report) -> String {
         (report.skipped, "skipped"),
         (report.rejected, "rejected"),
         (report.quarantined, "quarantined"),
-        (report.unknown, "with unknown fate"),
+        (report.unknown, "unaccounted for"),
     ];
     let not_stored = ledger.dropped + others.iter().map(|(samples, _)| samples).sum::<u64>();
     let others: String = others
@@ -41,7 +41,7 @@ fn samples(report: &Report) -> String {
         .collect();
     let deleted = match ledger.taken.saturating_sub(not_stored).saturating_sub(report.stored) {
         0 => String::new(),
-        deleted => format!(", {deleted} deleted since"),
+        deleted => format!(", {deleted} deleted later"),
     };
     let total = if report.losses.iter().any(LossReport::is_gap) { "those known" } else { "those available" };
     format!(
@@ -56,7 +56,10 @@ fn loss_text(loss: &LossReport) -> (&'static str, String) {
     let (node, reason) = (printable_name(node), printable(reason));
     let interval = format!("from {first_s:.3} s to {last_s:.3} s");
     if loss.is_gap() {
-        return ("unknown", format!("{:.3} s on {node}, {interval}: the agent was lost", last_s - first_s));
+        return (
+            "unknown",
+            format!("{:.3} s on {node}, {interval}: no contact with the agent", last_s - first_s),
+        );
     }
     let source = source.as_deref().map_or_else(|| "unknown sources".into(), printable);
     ("lost", format!("{samples} samples of {source} on {node}, {interval}: {reason}"))

@@ -38,7 +38,9 @@ fn headline(report: &Report) -> String {
     let state = match (report.ended, report.lost_nodes.as_slice(), outcome) {
         (false, _, _) => ", still running".to_owned(),
         (true, [], None) => String::new(),
-        (true, lost, None) => format!(", final state unknown: the agent on {} was lost", lost.join(", ")),
+        (true, lost, None) => {
+            format!(", final state unknown: lost contact with the agent on {}", lost.join(", "))
+        }
         (true, _, Some(outcome)) => format!(": {outcome}"),
     };
     let (job, owner) = (printable_name(&report.job), printable(&owner));
@@ -174,7 +176,9 @@ mod tests {
                 reason: "the shortest period allowed for io.read.bytes is 10ms".to_owned(),
             }],
             measuring: None,
-            notes: vec!["some samples were not stored in time".to_owned()],
+            notes: vec![
+                "some samples could not be stored before the end; the report may be incomplete".to_owned(),
+            ],
         };
         report.add_kernel_totals(
             &KernelTotals {
@@ -203,7 +207,10 @@ mod tests {
         let unknown = Report { outcome: Outcome::default(), ..report() };
         assert_eq!(headline(&unknown), "job 4242 of zoe on n1\n");
         let lost = Report { lost_nodes: vec!["n1".to_owned()], ..unknown };
-        assert_eq!(headline(&lost), "job 4242 of zoe on n1, final state unknown: the agent on n1 was lost\n");
+        assert_eq!(
+            headline(&lost),
+            "job 4242 of zoe on n1, final state unknown: lost contact with the agent on n1\n"
+        );
         assert_eq!(headline(&Report { ended: false, ..lost }), "job 4242 of zoe on n1, still running\n");
     }
 }

@@ -22,7 +22,7 @@ fn state_text(state: &str) -> String {
         "DEADLINE" => "reached its deadline",
         "CANCELLED" => "was cancelled",
         "OUT_OF_MEMORY" => "ran out of memory",
-        "NODE_FAIL" => "failed with a node",
+        "NODE_FAIL" => "failed because a node failed",
         "PREEMPTED" => "was preempted",
         "BOOT_FAIL" => "failed because a node did not boot",
         other => other,

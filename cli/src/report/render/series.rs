@@ -34,7 +34,7 @@ pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> Str
     let hidden = chosen.len() - listed.len();
     if constant + hidden > 0 {
         let left_out = format!(
-            "{constant} constant series and {hidden} others are left out; `polymeter report --all` shows them"
+            "not shown: {constant} constant series and {hidden} others; `polymeter report --all` shows them"
         );
         text.push_str(&table::remark(&left_out, limit));
     }
@@ -120,13 +120,13 @@ fn remarks(listed: &[&SeriesReport]) -> Vec<String> {
     let window = |((window_s, is_long), names): &((f64, bool), Vec<&str>)| {
         let (names, window) = (named(names), units::duration_f64(window_s * 1e9));
         if *is_long {
-            format!("{names}: min and max are rates over at least {window}, the accuracy of the counter")
+            format!("{names}: min and max are rates over at least {window}, the counter's update interval")
         } else {
             format!("{names}: sampled for {window} only, too short for accurate rates")
         }
     };
     let impossible = format!(
-        "{}: the counted CPU time exceeds the capacity of the node's CPUs; max is lowered to the capacity",
+        "{}: the kernel counted more CPU time than the node's CPUs can provide; max is limited to their capacity",
         named(&clamped)
     );
     windows.iter().map(window).chain((!clamped.is_empty()).then_some(impossible)).collect()

@@ -245,7 +245,7 @@ impl Scene {
             let said = agent.daemon.terminate();
             assert!(!said.contains("did not acknowledge"), "{said}");
             // Its disk was too small for what the others could write there.
-            assert!(number != NEAR || said.contains("what memory has no room for"), "{said}");
+            assert!(number != NEAR || said.contains("samples that do not fit into memory"), "{said}");
         }
         self.terminate_collector();
         Ended {

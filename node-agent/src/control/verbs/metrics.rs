@@ -29,7 +29,7 @@ fn line(view: MetricView) -> MetricLine {
     let definition = catalogue::find(&view.name);
     let (reason, source, read_ns) = match view.availability {
         Availability::From { source, read_ns } => (None, Some(source), Some(read_ns.round())),
-        Availability::NotNow => (Some("its source has no such line at the moment".to_owned()), None, None),
+        Availability::NotNow => (Some("its file does not contain this metric now".to_owned()), None, None),
         Availability::No(reason) => (Some(reason), None, None),
     };
     MetricLine {

@@ -71,7 +71,8 @@ polymeter_proto::for_each_verb!(dispatch);
 
 async fn run<R: Execute>(request: R, handler: &RequestHandler<'_>) -> Result<Answer, Refusal> {
     if R::ACCESS == Access::Administrator && !handler.principal.administrator {
-        let message = "only administrators may do that: root, the agent's user, and `administrators` of the configuration";
+        let message =
+            "permission denied: only root, the agent's user and the configured `administrators` may do this";
         return Err(Refusal::new("forbidden", None, message));
     }
     R::execute(request.parse(handler.principal)?, handler).await

@@ -22,7 +22,7 @@ impl Execute for PushRequest {
             return Err(invalid("value", &"expected a finite number"));
         }
         if self.labels.contains_key(UNIT) {
-            return Err(invalid("labels", &"the unit has a field of its own: `unit`"));
+            return Err(invalid("labels", &"the label `unit` is reserved; use the field `unit`"));
         }
         let unit = self.unit.map(|unit| identifier("unit", &unit)).transpose()?;
         let unit = unit.map(|unit| (UNIT.to_owned(), unit.as_str().to_owned()));

@@ -21,7 +21,8 @@ impl Execute for RegisterRequest {
             !path.is_absolute() || path.components().any(|part| part == Component::ParentDir)
         };
         if let Some(path) = self.cgroups.iter().find(is_refused) {
-            let message = format!("`{}` is not an absolute path without `..`", path.display());
+            let message =
+                format!("`{}` is not valid: expected an absolute path without `..`", path.display());
             return Err(invalid("cgroups", &message));
         }
         Ok(JobSpec {

@@ -15,7 +15,7 @@ pub(super) fn rules(plan: &PlanFields) -> Result<Vec<Rule>, Refusal> {
 
 /// Parses the metrics of a lease, which may not switch metrics off.
 pub(super) fn leased_metrics(plan: &PlanFields) -> Result<Vec<(Selector, Period)>, Refusal> {
-    let off = "a lease can shorten a period, and not switch a metric off";
+    let off = "a lease cannot switch a metric off; give a period";
     let metric = |Rule { selector, period }: Rule| match period {
         Some(period) => Ok((selector, period)),
         None => Err(invalid("plan", &off)),

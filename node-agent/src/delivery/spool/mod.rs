@@ -50,11 +50,15 @@ impl fmt::Display for SpoolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::InUse(path) => {
-                write!(f, "another agent uses the spool {}: give each its own", path.display())
+                write!(
+                    f,
+                    "another agent uses the spool {}; give each agent its own directory",
+                    path.display()
+                )
             }
-            Self::Full => {
-                f.write_str("the spool is full: raise `spool_bytes`, or see why the collector is away")
-            }
+            Self::Full => f.write_str(
+                "the spool is full; raise `spool_bytes`, or check why the collector is not reachable",
+            ),
             Self::Disk { doing, path, source } => write!(f, "cannot {doing} {}: {source}", path.display()),
         }
     }

@@ -17,7 +17,7 @@ pub use super::slot::{Slot, Wanted};
 
 /// A line with a wanted key and no number where the value should be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: `{text}` has no value for {metric}")]
+#[error("line {line}: cannot find a value for {metric} in `{text}`")]
 pub struct ParseError {
     line: usize,
     text: String,

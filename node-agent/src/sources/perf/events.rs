@@ -49,18 +49,18 @@ pub(crate) fn config(definition: &Definition, tracefs: &Path) -> Result<Config, 
         Some(Event::Cache(config)) => Ok(Config { kind: 3, config }),
         Some(Event::Raw) => {
             let config =
-                catalogue::perf::raw_config(instance).ok_or("a raw event is `r` and hexadecimal digits")?;
+                catalogue::perf::raw_config(instance).ok_or("expected `r` and hexadecimal digits")?;
             Ok(Config { kind: 4, config })
         }
         Some(Event::Tracepoint) => {
             let (subsystem, name) =
-                catalogue::perf::tracepoint(instance).ok_or("a tracepoint is `subsystem.name`")?;
+                catalogue::perf::tracepoint(instance).ok_or("expected `subsystem.name`")?;
             let path = tracefs.join("events").join(subsystem).join(name).join("id");
             let id = std::fs::read_to_string(&path).map_err(|error| tracefs_error(&path, &error))?;
             let id = id.trim().parse().map_err(|error| format!("{}: {error}", path.display()))?;
             Ok(Config { kind: 2, config: id })
         }
-        Some(Event::TimeEnabled | Event::TimeRunning) | None => Err("it is not an event".to_owned()),
+        Some(Event::TimeEnabled | Event::TimeRunning) | None => Err("not a perf event".to_owned()),
     }
 }
 
@@ -79,13 +79,13 @@ fn tracefs_error(path: &Path, error: &io::Error) -> String {
 pub(crate) fn meaning(error: &io::Error) -> String {
     let meaning = match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOENT | Errno::NODEV | Errno::OPNOTSUPP | Errno::INVAL) => {
-            "this machine does not have the event"
+            "this CPU or kernel does not support the event"
         }
         Some(Errno::ACCESS | Errno::PERM) => {
-            "not permitted: run as root, with CAP_PERFMON, or lower kernel.perf_event_paranoid"
+            "permission denied; run the agent as root or with CAP_PERFMON, or lower kernel.perf_event_paranoid"
         }
         Some(Errno::MFILE | Errno::NFILE) => {
-            "no file descriptors left: raise LimitNOFILE or sample fewer perf events"
+            "no file descriptors left; raise LimitNOFILE or sample fewer perf events"
         }
         Some(Errno::SRCH) => "the process has ended",
         _ => "the kernel refused it",

@@ -90,35 +90,35 @@ pub(crate) static CPU: &[Metric] = &[
         "cpu.throttled.periods",
         Count,
         &[V2_CPU.key("nr_throttled"), V1_CPU.key("nr_throttled")],
-        "Enforcement periods in which the job had to wait.",
+        "Enforcement periods in which the job was throttled.",
     )
     .updated_every(LIMIT_PERIOD),
     Metric::counter(
         "cpu.throttled.time",
         Nanoseconds,
         &[V2_CPU.scaled("throttled_usec", US), V1_CPU.key("throttled_time")],
-        "Time that the job had to wait for its CPU limit, summed over CPUs.",
+        "Time that the job was throttled by its CPU limit, summed over CPUs.",
     )
     .updated_every(LIMIT_PERIOD),
     Metric::counter(
         "cpu.bursts",
         Count,
         &[V2_CPU.key("nr_bursts"), V1_CPU.key("nr_bursts")],
-        "Enforcement periods in which the job used CPU time that it had saved.",
+        "Enforcement periods in which the job used burst CPU time.",
     )
     .updated_every(LIMIT_PERIOD),
     Metric::counter(
         "cpu.burst.time",
         Nanoseconds,
         &[V2_CPU.scaled("burst_usec", US), V1_CPU.key("burst_time")],
-        "CPU time above the limit, taken from what was saved.",
+        "Burst CPU time used above the limit.",
     )
     .updated_every(LIMIT_PERIOD),
     Metric::counter(
         "cpu.local.throttled.time",
         Nanoseconds,
         &[V2_CPU_LOCAL.scaled("throttled_usec", US), V1_CPU_LOCAL.key("throttled_time")],
-        "Time that the job had to wait for any CPU limit, its parents' included.",
+        "Time that the job was throttled by any CPU limit, including those of its ancestors.",
     )
     .updated_every(LIMIT_PERIOD),
 ];
@@ -231,7 +231,7 @@ pub(crate) static OTHER: &[Metric] = &[
         "pids.peak",
         Count,
         &[V2_PIDS_PEAK.only(), V1_PIDS_PEAK.only()],
-        "The most processes and threads that ever were.",
+        "The peak number of processes and threads.",
     ),
     Metric::gauge(
         "pids.limit",
@@ -243,7 +243,7 @@ pub(crate) static OTHER: &[Metric] = &[
         "pids.events.max",
         Count,
         &[V2_PIDS_EVENTS.key("max"), V1_PIDS_EVENTS.key("max")],
-        "Forks refused for the limit.",
+        "Forks that failed at the limit of processes and threads.",
     ),
     Metric::gauge(
         "hugetlb.current",
@@ -255,7 +255,7 @@ pub(crate) static OTHER: &[Metric] = &[
         "hugetlb.peak",
         Bytes,
         &[V1_HUGE_PEAK.only()],
-        "The most huge pages that ever were in use, by their size.",
+        "The peak of huge pages in use, by their size.",
     ),
     Metric::gauge(
         "hugetlb.limit",
@@ -267,7 +267,7 @@ pub(crate) static OTHER: &[Metric] = &[
         "hugetlb.events.max",
         Count,
         &[V2_HUGE_EVENTS.key("max"), V1_HUGE_FAILURES.only()],
-        "How often the limit of huge pages was reached, by their size.",
+        "Allocations that failed at the limit of huge pages, by their size.",
     ),
 ];
 

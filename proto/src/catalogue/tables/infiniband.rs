@@ -70,7 +70,7 @@ pub(crate) static METRICS: &[Metric] = &[
         "node.infiniband.transmit.wait",
         Cycles,
         &[XMIT_WAIT.only()],
-        "Ticks of a port's clock during which it had data to send and no credit.",
+        "Port clock ticks with data to send but no flow-control credit.",
     )
     .of_node(),
     Metric::counter(
@@ -84,7 +84,7 @@ pub(crate) static METRICS: &[Metric] = &[
         "node.infiniband.link.downed",
         Count,
         &[LINK_DOWNED.only()],
-        "Failures to recover a port's link, upon which it went down.",
+        "Times that a port's link went down after a failed recovery.",
     )
     .of_node(),
 ];

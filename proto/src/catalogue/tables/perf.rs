@@ -21,26 +21,26 @@ const fn hardware(config: u64) -> Origin {
 }
 
 pub(crate) static METRICS: &[Metric] = &[
-    Metric::counter(
-        "perf.cpu_clock",
-        Nanoseconds,
-        &[software(0)],
-        "Time by the clock of each CPU while the job ran on it.",
-    ),
+    Metric::counter("perf.cpu_clock", Nanoseconds, &[software(0)], "Time that the job ran on each CPU."),
     Metric::counter("perf.task_clock", Nanoseconds, &[software(1)], "CPU time."),
     Metric::counter("perf.page_faults", Count, &[software(2)], "Page faults."),
     Metric::counter("perf.context_switches", Count, &[software(3)], "Context switches."),
     Metric::counter("perf.cpu_migrations", Count, &[software(4)], "Migrations to another CPU."),
     Metric::counter("perf.page_faults_minor", Count, &[software(5)], "Page faults that needed no I/O."),
     Metric::counter("perf.page_faults_major", Count, &[software(6)], "Page faults that needed I/O."),
-    Metric::counter("perf.alignment_faults", Count, &[software(7)], "Accesses that the kernel had to align."),
+    Metric::counter(
+        "perf.alignment_faults",
+        Count,
+        &[software(7)],
+        "Unaligned accesses that the kernel handled.",
+    ),
     Metric::counter(
         "perf.emulation_faults",
         Count,
         &[software(8)],
         "Instructions that the kernel had to emulate.",
     ),
-    Metric::counter("perf.bpf_output", Count, &[software(10)], "Events put out by BPF programs."),
+    Metric::counter("perf.bpf_output", Count, &[software(10)], "Events written by BPF programs."),
     Metric::counter(
         "perf.cgroup_switches",
         Count,
@@ -62,19 +62,19 @@ pub(crate) static METRICS: &[Metric] = &[
         "Misses of the last-level cache, as the CPU defines them.",
     ),
     Metric::counter("perf.branch_instructions", Count, &[hardware(4)], "Branches retired."),
-    Metric::counter("perf.branch_misses", Count, &[hardware(5)], "Branches that were predicted wrongly."),
+    Metric::counter("perf.branch_misses", Count, &[hardware(5)], "Mispredicted branches."),
     Metric::counter("perf.bus_cycles", Cycles, &[hardware(6)], "Cycles of the bus."),
     Metric::counter(
         "perf.stalled_cycles_frontend",
         Cycles,
         &[hardware(7)],
-        "Cycles that stalled for want of instructions.",
+        "Cycles stalled in the front end, waiting for instructions.",
     ),
     Metric::counter(
         "perf.stalled_cycles_backend",
         Cycles,
         &[hardware(8)],
-        "Cycles that stalled for want of resources.",
+        "Cycles stalled in the back end, waiting for resources.",
     ),
     Metric::counter("perf.ref_cpu_cycles", Cycles, &[hardware(9)], "Cycles at a constant frequency."),
     Metric::counter(
@@ -309,7 +309,7 @@ pub(crate) static METRICS: &[Metric] = &[
         "perf.tracepoint.*",
         Count,
         &[Origin::Perf(Event::Tracepoint)],
-        "How often the tracepoint <subsystem>.<name> was passed.",
+        "Hits of the tracepoint <subsystem>.<name>.",
     ),
     Metric::counter(
         "perf.time_enabled",
@@ -321,6 +321,6 @@ pub(crate) static METRICS: &[Metric] = &[
         "perf.time_running",
         Nanoseconds,
         &[Origin::Perf(Event::TimeRunning)],
-        "Time that the events of a group really counted, summed over the CPUs.",
+        "Time that the events of a group were counting, summed over the CPUs.",
     ),
 ];

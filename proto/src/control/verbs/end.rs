@@ -24,7 +24,7 @@ pub struct EndRequest {
 impl Verb for EndRequest {
     const NAME: &'static str = "end";
     const HELP: &'static str =
-        "records the end of a job; where its cgroups still exist, the job is sampled once more";
+        "records the end of a job; if its cgroups still exist, a final sample is taken";
     const ACCESS: Access = Access::Administrator;
     const REMOTE: Remote = Remote::Refused;
     const EXAMPLE: &'static str = r#"{"verb":"end","job":"4242","state":"COMPLETED","exit_code":0}"#;

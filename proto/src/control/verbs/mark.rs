@@ -20,7 +20,7 @@ pub struct MarkRequest {
 
 impl Verb for MarkRequest {
     const NAME: &'static str = "mark";
-    const HELP: &'static str = "puts a named instant, or the begin or end of a phase, into the data";
+    const HELP: &'static str = "records a named instant, or the begin or end of a phase";
     const ACCESS: Access = Access::Owner;
     const REMOTE: Remote = Remote::Immediate;
     const EXAMPLE: &'static str = r#"{"verb":"mark","job":"4242","name":"solver","kind":"begin"}"#;

@@ -16,7 +16,7 @@ pub struct MetricsRequest {
 impl Verb for MetricsRequest {
     const NAME: &'static str = "metrics";
     const HELP: &'static str =
-        "lists the metrics that are available, the reasons for the others, and the cost of a read";
+        "lists the available metrics with their read costs, and the reasons why others are unavailable";
     const ACCESS: Access = Access::Viewer;
     const REMOTE: Remote = Remote::Refused;
     const EXAMPLE: &'static str = r#"{"verb":"metrics","job":"4242"}"#;

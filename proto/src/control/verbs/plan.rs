@@ -15,7 +15,7 @@ pub struct PlanRequest {
 
 impl Verb for PlanRequest {
     const NAME: &'static str = "plan";
-    const HELP: &'static str = "shows what is sampled, at which period, and the cause of each period";
+    const HELP: &'static str = "shows the sampled metrics, their periods and the cause of each period";
     const ACCESS: Access = Access::Viewer;
     const REMOTE: Remote = Remote::Immediate;
     const EXAMPLE: &'static str = r#"{"verb":"plan","job":"4242"}"#;

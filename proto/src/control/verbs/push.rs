@@ -27,7 +27,7 @@ pub struct PushRequest {
 
 impl Verb for PushRequest {
     const NAME: &'static str = "push";
-    const HELP: &'static str = "puts a value of the user's own metric into the data";
+    const HELP: &'static str = "records a value of a user-supplied metric";
     const ACCESS: Access = Access::Owner;
     const REMOTE: Remote = Remote::Refused;
     const EXAMPLE: &'static str =

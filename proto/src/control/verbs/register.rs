@@ -35,7 +35,7 @@ pub struct RegisterRequest {
 
 impl Verb for RegisterRequest {
     const NAME: &'static str = "register";
-    const HELP: &'static str = "tracks a job that discovery does not find by itself";
+    const HELP: &'static str = "tracks a job that discovery does not find";
     const ACCESS: Access = Access::Administrator;
     const REMOTE: Remote = Remote::Refused;
     const EXAMPLE: &'static str = r#"{"verb":"register","job":"4242","cgroups":["/sys/fs/cgroup/job_4242"]}"#;

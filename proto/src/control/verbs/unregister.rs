@@ -14,7 +14,7 @@ pub struct UnregisterRequest {
 
 impl Verb for UnregisterRequest {
     const NAME: &'static str = "unregister";
-    const HELP: &'static str = "takes the last sample of a *registered* job and stops tracking it";
+    const HELP: &'static str = "takes a final sample of a *registered* job and stops tracking it";
     const ACCESS: Access = Access::Administrator;
     const REMOTE: Remote = Remote::Refused;
     const EXAMPLE: &'static str = r#"{"verb":"unregister","job":"4242"}"#;

@@ -32,7 +32,7 @@ const CHART_LINES: u16 = 12;
 const HELP: [&str; 10] = [
     "up, down, j, k   select a metric",
     "+                sample it at a shorter period, for 10 min",
-    "-                sample it at a longer period, as far as others allow",
+    "-                sample it at a longer period, unless another lease needs the shorter one",
     "r                end all your changes for this job",
     "/                show only names that contain a text; Enter, Esc",
     "?                this help",

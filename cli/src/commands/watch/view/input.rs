@@ -76,11 +76,11 @@ impl View {
         let Some(row) = self.position(&rows).and_then(|at| rows.get(at)) else { return ViewAction::None };
         let metric = row.key.0.clone();
         let Some(period) = row.period().and_then(|period| period.parse::<Period>().ok()) else {
-            self.message = format!("{metric} has no period: its values are pushed by the user");
+            self.message = format!("cannot change the period of {metric}: its values are pushed by the user");
             return ViewAction::None;
         };
         let Some(requested) = next(period) else {
-            self.message = format!("there is no period beyond {period}");
+            self.message = format!("{period} is already the longest or shortest period");
             return ViewAction::None;
         };
         let plan = [(metric, requested.to_string())].into();
@@ -116,9 +116,7 @@ impl View {
                 return self.ask(Request::Set(SetRequest { duration: Some(instead), ..lease }));
             }
             (Ok(Answer::Refused(refusal)), _) => self.message = format!("refused: {}", refusal.message),
-            (Ok(_), _) => {
-                "cannot use the agent's answer: it does not fit the request".clone_into(&mut self.message)
-            }
+            (Ok(_), _) => "unexpected answer of the agent".clone_into(&mut self.message),
             (Err(cause), _) => self.message = cause,
         }
         ViewAction::None

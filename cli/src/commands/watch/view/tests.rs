@@ -218,8 +218,8 @@ fn refusals_are_shown_and_a_shorter_lease_is_requested() {
         "the request is repeated once"
     );
     letter(&mut view, '+');
-    view.handle_reply(Err("cannot ask the agent".to_owned()));
-    assert_eq!(drawn(&view, 80, 24)[23], "cannot ask the agent");
+    view.handle_reply(Err("cannot reach the agent".to_owned()));
+    assert_eq!(drawn(&view, 80, 24)[23], "cannot reach the agent");
     receive(
         &mut view,
         json!({"answer": "samples", "metric": "user.loss", "kind": "gauge", "times_us": [NOW_US], "values": [0.25]}),
