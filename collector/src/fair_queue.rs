@@ -1,62 +1,62 @@
-//! A queue in which every peer has its turn and its share: who sends much waits behind itself, and who sends nothing that
-//! can be stored is heard less and less.
+//! A queue that serves all peers in turn and bounds each of them: a peer that sends much delays only itself, and one whose
+//! messages cannot be stored may send less and less.
 //!
-//! Turns are a deficit round robin: each peer may take so many bytes a round, and saves up for longer messages.
+//! Peers are served by deficit round robin: each may take a number of bytes per round, and saves them for longer messages.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use crate::inbox::{Peer, Received};
-use crate::limits;
+use polymeter_service::token_bucket::TokenBucket;
 
-/// What became of a message that was offered.
+use crate::limits;
+use crate::messages::{Peer, ReceivedMessage};
+
+/// The result of [`FairQueue::offer`].
 #[derive(Debug)]
 pub(crate) enum Offered {
-    /// It is in the queue.
-    Taken,
-    /// There is no room in the queue: it is given back, to be offered again.
-    NoRoom(Received),
-    /// Its peer has more messages in the queue than any agent may have under way: it is dropped, and the agent sends it
+    /// The message is in the queue.
+    Queued,
+    /// The queue is full: the message is returned, to be offered again.
+    QueueFull(ReceivedMessage),
+    /// Its peer has more messages in the queue than an agent may have in flight: it is dropped, and the agent sends it
     /// again.
-    TooMany,
-    /// Its peer has sent so much that could not be stored that it is not heard now.
+    PeerQueueFull,
+    /// Its peer has sent so many messages that could not be stored that it is muted.
     Muted,
 }
 
 /// The messages of one peer.
 #[derive(Debug, Default)]
-struct Share {
-    messages: VecDeque<Received>,
+struct PeerQueue {
+    messages: VecDeque<ReceivedMessage>,
     bytes: usize,
-    /// Bytes that it may take from its next turn on.
-    saved: usize,
+    /// The bytes that it may take in its next turn.
+    deficit: usize,
 }
 
-/// What a peer may still send that cannot be stored, as of a time.
-#[derive(Debug, Clone, Copy)]
-struct Credit {
-    bytes: usize,
-    at: Duration,
-}
+/// The limit of messages that cannot be stored, in bytes.
+#[expect(clippy::cast_precision_loss, reason = "constants far below 2^52")]
+const USELESS: TokenBucket =
+    TokenBucket::new(limits::USELESS_BYTES_PER_S as f64, limits::USELESS_BYTES as f64);
 
-impl Credit {
-    fn at(self, now: Duration) -> usize {
-        let since_ms = usize::try_from(now.saturating_sub(self.at).as_millis()).unwrap_or(usize::MAX);
-        let refilled = since_ms.saturating_mul(limits::USELESS_BYTES_PER_S / 1000);
-        self.bytes.saturating_add(refilled).min(limits::USELESS_BYTES)
-    }
+/// A peer is muted while it has less than this many bytes left: the limit's gain of a millisecond.
+#[expect(clippy::cast_precision_loss, reason = "a constant far below 2^52")]
+const MUTED_BELOW_BYTES: f64 = limits::USELESS_BYTES_PER_S as f64 / 1000.0;
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The queue.
 #[derive(Debug, Default)]
 pub(crate) struct FairQueue {
-    shares: HashMap<Peer, Share>,
-    /// Those that have messages, in the order of their turns.
+    peers: HashMap<Peer, PeerQueue>,
+    /// The peers that have messages, in the order of their turns.
     turns: VecDeque<Peer>,
     bytes: usize,
     messages: usize,
-    /// Peers that have less than full credit.
-    credits: HashMap<Peer, Credit>,
+    /// The peers whose limit of useless messages is not full.
+    useless: HashMap<Peer, TokenBucket>,
 }
 
 impl FairQueue {
@@ -68,76 +68,76 @@ impl FairQueue {
         self.messages
     }
 
-    /// Puts a message in, if there is room for it and its peer may be heard.
-    pub(crate) fn offer(&mut self, message: Received, now: Duration) -> Offered {
+    /// Queues a message, if there is room for it and its peer is not muted.
+    pub(crate) fn offer(&mut self, message: ReceivedMessage, now: Duration) -> Offered {
         let len = message.bytes.len();
-        if self.credits.get(&message.peer).is_some_and(|credit| credit.at(now) == 0) {
+        let is_muted = |bucket: &TokenBucket| bucket.tokens(nanos(now)) < MUTED_BELOW_BYTES;
+        if self.useless.get(&message.peer).is_some_and(is_muted) {
             return Offered::Muted;
         }
-        let share = self.shares.get(&message.peer);
-        let (bytes, messages) = share.map_or((0, 0), |share| (share.bytes, share.messages.len()));
-        // One message of a peer is never too large, and into an empty queue goes everything.
-        if messages >= limits::PEER_INBOX_MESSAGES || (bytes > 0 && bytes + len > limits::PEER_INBOX_BYTES) {
-            return Offered::TooMany;
+        let queue = self.peers.get(&message.peer);
+        let (bytes, messages) = queue.map_or((0, 0), |queue| (queue.bytes, queue.messages.len()));
+        // A peer's only message is never too large, and an empty queue takes any message.
+        if messages >= limits::PEER_QUEUE_MESSAGES || (bytes > 0 && bytes + len > limits::PEER_QUEUE_BYTES) {
+            return Offered::PeerQueueFull;
         }
-        if self.messages >= limits::INBOX_MESSAGES
-            || (self.bytes > 0 && self.bytes + len > limits::INBOX_BYTES)
+        if self.messages >= limits::QUEUE_MESSAGES
+            || (self.bytes > 0 && self.bytes + len > limits::QUEUE_BYTES)
         {
-            return Offered::NoRoom(message);
+            return Offered::QueueFull(message);
         }
-        let share = self.shares.entry(message.peer.clone()).or_default();
-        if share.messages.is_empty() {
+        let queue = self.peers.entry(message.peer.clone()).or_default();
+        if queue.messages.is_empty() {
             self.turns.push_back(message.peer.clone());
         }
-        share.bytes += len;
-        share.messages.push_back(message);
+        queue.bytes += len;
+        queue.messages.push_back(message);
         self.bytes += len;
         self.messages += 1;
-        Offered::Taken
+        Offered::Queued
     }
 
-    /// The next message: of each peer in its order, and of the peers in turns.
-    pub(crate) fn take(&mut self) -> Option<Received> {
+    /// Takes the next message: those of one peer in their order, and the peers in turn.
+    pub(crate) fn take(&mut self) -> Option<ReceivedMessage> {
         loop {
             let peer = self.turns.front()?.clone();
             let is_alone = self.turns.len() == 1;
-            let share = self.shares.get_mut(&peer)?;
-            let len = share.messages.front().map_or(0, |message| message.bytes.len());
-            if !is_alone && share.saved < len {
-                share.saved += limits::TURN_BYTES;
+            let queue = self.peers.get_mut(&peer)?;
+            let len = queue.messages.front().map_or(0, |message| message.bytes.len());
+            if !is_alone && queue.deficit < len {
+                queue.deficit += limits::TURN_BYTES;
                 self.turns.rotate_left(1);
                 continue;
             }
-            let message = share.messages.pop_front()?;
-            share.saved = share.saved.saturating_sub(len);
-            share.bytes -= len;
+            let message = queue.messages.pop_front()?;
+            queue.deficit = queue.deficit.saturating_sub(len);
+            queue.bytes -= len;
             self.bytes -= len;
             self.messages -= 1;
-            if share.messages.is_empty() {
+            if queue.messages.is_empty() {
                 self.turns.pop_front();
-                self.shares.remove(&peer);
+                self.peers.remove(&peer);
             }
             return Some(message);
         }
     }
 
-    /// Notes that a message of `len` bytes was of use, or was not.
+    /// Records whether a message of `len` bytes was useful.
     pub(crate) fn note(&mut self, peer: &Peer, len: usize, is_useful: bool, now: Duration) {
         if is_useful {
-            self.credits.remove(peer);
+            self.useless.remove(peer);
             return;
         }
-        let full = Credit { bytes: limits::USELESS_BYTES, at: now };
-        let credit = self.credits.get(peer).copied().unwrap_or(full);
-        let bytes = credit.at(now).saturating_sub(len + limits::USELESS_MESSAGE_BYTES);
-        self.credits.insert(peer.clone(), Credit { bytes, at: now });
+        #[expect(clippy::cast_precision_loss, reason = "a message is far below 2^52 bytes")]
+        let cost = (len + limits::USELESS_MESSAGE_BYTES) as f64;
+        self.useless.entry(peer.clone()).or_insert(USELESS).drain(cost, nanos(now));
     }
 
-    /// Forgets the peers whose credit is full again, and gives back memory.
+    /// Forgets the peers whose limit is full again, and returns memory.
     pub(crate) fn tidy(&mut self, now: Duration) {
-        self.credits.retain(|_, credit| credit.at(now) < limits::USELESS_BYTES);
-        self.credits.shrink_to_fit();
-        self.shares.shrink_to_fit();
+        self.useless.retain(|_, bucket| !bucket.is_full(nanos(now)));
+        self.useless.shrink_to_fit();
+        self.peers.shrink_to_fit();
         self.turns.shrink_to_fit();
     }
 }
@@ -152,12 +152,12 @@ mod tests {
         Peer::from(name.as_bytes())
     }
 
-    fn message(name: &str, bytes: usize) -> Received {
-        Received { peer: peer(name), bytes: zmq::Message::from(vec![0; bytes]) }
+    fn message(name: &str, bytes: usize) -> ReceivedMessage {
+        ReceivedMessage { peer: peer(name), bytes: zmq::Message::from(vec![0; bytes]) }
     }
 
     fn takes(queue: &mut FairQueue, name: &str, bytes: usize) -> bool {
-        matches!(queue.offer(message(name, bytes), NOW), Offered::Taken)
+        matches!(queue.offer(message(name, bytes), NOW), Offered::Queued)
     }
 
     fn turn(queue: &mut FairQueue) -> Option<(String, usize)> {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_little_does_not_wait_behind_who_sends_much() {
+    fn small_senders_do_not_wait_for_large_ones() {
         let mut queue = FairQueue::default();
         let (long, short) = (limits::TURN_BYTES * 4, 100);
         for _ in 0..3 {
@@ -180,31 +180,31 @@ mod tests {
                 of_little.push(len);
             }
         }
-        // In their order, and with at most one of the other's in between.
+        // In their order, with at most one message of the other peer in between.
         assert_eq!(of_little, [101, 102, 103, 104, 105]);
         while turn(&mut queue).is_some() {}
-        assert_eq!((queue.bytes(), queue.messages(), queue.shares.len(), queue.turns.len()), (0, 0, 0, 0));
+        assert_eq!((queue.bytes(), queue.messages(), queue.peers.len(), queue.turns.len()), (0, 0, 0, 0));
     }
 
     #[test]
     fn no_peer_fills_the_queue_alone() {
         let mut queue = FairQueue::default();
-        let quarter = limits::PEER_INBOX_BYTES / 4;
+        let quarter = limits::PEER_QUEUE_BYTES / 4;
         assert_eq!((0..100).filter(|_| takes(&mut queue, "much", quarter)).count(), 4);
-        assert!(matches!(queue.offer(message("much", quarter), NOW), Offered::TooMany));
+        assert!(matches!(queue.offer(message("much", quarter), NOW), Offered::PeerQueueFull));
         assert!(takes(&mut queue, "other", quarter));
         let mut queue = FairQueue::default();
-        let small = (0..2 * limits::INBOX_MESSAGES).filter(|_| takes(&mut queue, "much", 0)).count();
-        assert_eq!(small, limits::PEER_INBOX_MESSAGES);
-        // All together fill it, and what finds no room is not lost.
+        let small = (0..2 * limits::QUEUE_MESSAGES).filter(|_| takes(&mut queue, "much", 0)).count();
+        assert_eq!(small, limits::PEER_QUEUE_MESSAGES);
+        // All peers together fill it, and a message that is rejected is returned.
         let mut queue = FairQueue::default();
         let all = (0..1000).filter(|number| takes(&mut queue, &number.to_string(), quarter)).count();
-        assert_eq!(all, limits::INBOX_BYTES / quarter);
-        assert!(matches!(queue.offer(message("late", 1), NOW), Offered::NoRoom(_)));
+        assert_eq!(all, limits::QUEUE_BYTES / quarter);
+        assert!(matches!(queue.offer(message("late", 1), NOW), Offered::QueueFull(_)));
     }
 
     #[test]
-    fn who_sends_nothing_of_use_is_heard_less_until_it_does() {
+    fn peers_that_send_useless_messages_are_muted_until_they_send_useful_ones() {
         let mut queue = FairQueue::default();
         let (useless, mib) = (peer("useless"), 1024 * 1024);
         for _ in 0..limits::USELESS_BYTES / mib {
@@ -215,15 +215,15 @@ mod tests {
         assert!(matches!(queue.offer(message("useless", 1), NOW), Offered::Muted));
         assert!(takes(&mut queue, "other", 1));
         let later = NOW + Duration::from_secs(1);
-        assert!(matches!(queue.offer(message("useless", 1), later), Offered::Taken));
+        assert!(matches!(queue.offer(message("useless", 1), later), Offered::Queued));
         queue.note(&useless, limits::USELESS_BYTES, false, later);
         assert!(matches!(queue.offer(message("useless", 1), later), Offered::Muted));
         queue.note(&useless, 1, true, later);
-        assert!(matches!(queue.offer(message("useless", 1), later), Offered::Taken));
+        assert!(matches!(queue.offer(message("useless", 1), later), Offered::Queued));
         queue.note(&useless, 1, false, later);
         queue.tidy(later);
-        assert_eq!(queue.credits.len(), 1);
+        assert_eq!(queue.useless.len(), 1);
         queue.tidy(later + Duration::from_secs(1));
-        assert_eq!(queue.credits.len(), 0);
+        assert_eq!(queue.useless.len(), 0);
     }
 }

@@ -1,7 +1,7 @@
-//! Doors for the fuzzer (`fuzz/`) to parsers that are nobody else's affair. No other build has them.
+//! Access to private parsers for the fuzzer (`fuzz/`). No other build contains it.
 
+pub use crate::auth::{ask, authorise};
 pub use crate::control::munge::signed;
 pub use crate::control::requests;
-pub use crate::gate::{ask, authorise};
-pub use crate::limits::{HTTP_REQUEST_BYTES, KEY_COMPLAINTS};
+pub use crate::limits::{HTTP_REQUEST_BYTES, KEY_FAULTS};
 pub use crate::metrics::is_answered;

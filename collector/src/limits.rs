@@ -15,17 +15,17 @@ pub const BACKLOG: i32 = 4096;
 
 /// Bytes that wait for one writer. 64 MiB are seconds of a large cluster; beyond it the agents' outboxes are the better
 /// place.
-pub const INBOX_BYTES: usize = 64 * 1024 * 1024;
+pub const QUEUE_BYTES: usize = 64 * 1024 * 1024;
 
 /// Messages that wait for one writer, however small they are.
-pub const INBOX_MESSAGES: usize = 16 * 1024;
+pub const QUEUE_MESSAGES: usize = 16 * 1024;
 
 /// Bytes of one peer that wait for one writer: a whole dictionary on the wire, and what an agent has under way at most. What is
 /// beyond it is dropped.
-pub const PEER_INBOX_BYTES: usize = 32 * 1024 * 1024;
+pub const PEER_QUEUE_BYTES: usize = 32 * 1024 * 1024;
 
 /// Messages of one peer that wait for one writer, however small they are.
-pub const PEER_INBOX_MESSAGES: usize = 4 * 1024;
+pub const PEER_QUEUE_MESSAGES: usize = 4 * 1024;
 
 /// Bytes that one peer may take in its turn while others wait.
 pub const TURN_BYTES: usize = 64 * 1024;
@@ -54,7 +54,7 @@ pub const TIDY_EVERY: Duration = Duration::from_secs(2);
 pub const TRIM_BYTES: usize = 4 * 1024 * 1024;
 
 /// Answers that wait to be sent. The receiver never waits for a writer, so that a writer may wait for it here.
-pub const ANSWERS: usize = 16 * 1024;
+pub const OUTGOING_MESSAGES: usize = 16 * 1024;
 
 /// Messages that the receiver takes from its socket before it looks after the answers again.
 pub const RECEIVE_BURST: usize = 256;
@@ -62,7 +62,7 @@ pub const RECEIVE_BURST: usize = 256;
 /// How long the receiver lets messages come together after one has woken it. Thousands of agents each send a small frame
 /// now and then, and to wake two threads for each takes longer than all that is done with it; nobody waits for an
 /// acknowledgement, which comes after a commit in any case.
-pub const GATHER: Duration = Duration::from_millis(10);
+pub const COLLECT_DURATION: Duration = Duration::from_millis(10);
 
 /// Ends of jobs that wait to be stored: those of a whole array that is cancelled.
 pub const OUTCOMES: usize = 4096;
@@ -112,17 +112,17 @@ pub const SAMPLE_SKEW_MAX: Duration = Duration::from_secs(86_400);
 pub const SAMPLE_DISTANCE_MAX: Duration = Duration::from_secs(3660 * 86_400);
 
 /// How often one peer is told that what it sends is refused.
-pub const REFUSAL_AGAIN: Duration = Duration::from_secs(10);
+pub const REFUSAL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How often the log says that one peer is refused, or that one node's clock is far off.
-pub const REFUSAL_LOG_AGAIN: Duration = Duration::from_secs(60);
+pub const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Peers whose refusals are remembered. While it is full of recent ones, further peers get no answer.
 pub const REFUSED_PEERS: usize = 1024;
 
-/// Lines that the log has on refusals in one [`REFUSAL_LOG_AGAIN`], for a peer that connects anew is a new peer; and on
+/// Lines that the log has on refusals in one [`LOG_INTERVAL`], for a peer that connects anew is a new peer; and on
 /// clocks, for it may be the collector's own that is off.
-pub const REFUSAL_LINES: u32 = 20;
+pub const LOG_MESSAGES: u32 = 20;
 
 /// The first and the longest time between two attempts to reach the store.
 pub const RECONNECT: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
@@ -131,10 +131,10 @@ pub const RECONNECT: (Duration, Duration) = (Duration::from_millis(100), Duratio
 pub const STORE_MISSING: Duration = Duration::from_secs(5);
 
 /// How long a stopping collector tries to commit what it took. The agents keep what it does not acknowledge.
-pub const STOP_COMMIT: Duration = Duration::from_secs(10);
+pub const SHUTDOWN_COMMIT: Duration = Duration::from_secs(10);
 
 /// How long the socket must be silent before a stopping collector takes it to be empty, and how long it waits at most.
-pub const STOP_DRAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
+pub const SHUTDOWN_DRAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
 
 /// How long the last acknowledgements may take to leave a stopping collector.
 pub const LINGER_MS: i32 = 1_000;
@@ -193,27 +193,24 @@ pub const UNMUNGES: usize = 8;
 /// How long munged may take to decode a credential.
 pub const UNMUNGE_WITHIN: Duration = Duration::from_secs(5);
 
-/// Bytes of a configuration file.
-pub const CONFIG_BYTES: u64 = 1024 * 1024;
-
 /// Keys of authorised agents: one per node of the largest machines there are, several times over.
 pub const AUTHORISED_AGENTS: usize = 64 * 1024;
 
 /// Files among the authorised keys of which the log says what is wrong with them.
-pub const KEY_COMPLAINTS: usize = 20;
+pub const KEY_FAULTS: usize = 20;
 
 /// How often the directory of authorised agents is looked at although nobody connects, so that it is noticed when the key
 /// of somebody who is connected is removed.
-pub const KEYS_LOOK_AGAIN: Duration = Duration::from_secs(1);
+pub const KEYS_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long a key file may have been edited in place before it counts. Other changes count at once.
-pub const KEYS_READ_AGAIN: Duration = Duration::from_secs(30);
+pub const KEYS_REREAD_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Events of failed handshakes, and questions whose key it is, that are attended to before the rest of the gate's work.
-pub const GATE_BURST: usize = 256;
+pub const AUTH_BURST: usize = 256;
 
 /// How long the gate waits for its socket to be closed: longer than the last acknowledgements may take.
-pub const GATE_END: Duration = Duration::from_secs(3);
+pub const AUTH_STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Bytes of a request for the collector's own metrics. A scraper's has a few hundred.
 pub const HTTP_REQUEST_BYTES: usize = 8 * 1024;
@@ -222,4 +219,4 @@ pub const HTTP_REQUEST_BYTES: usize = 8 * 1024;
 pub const HTTP_CONNECTIONS: usize = 8;
 
 /// How long one request and its answer may take, so that who says nothing holds no connection.
-pub const HTTP_PATIENCE: Duration = Duration::from_secs(5);
+pub const HTTP_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,51 +1,59 @@
 //! `polymeter-collector`: from the command line to the exit status.
-//!
-//! 0: it was told to stop, and did; 1: something broke; 2: the command line, configuration or keys are wrong; 3: an
-//! endpoint, the store or a door for users cannot be opened.
 
+use std::error::Error;
 use std::process::ExitCode;
 
 use clap::Parser;
 use polymeter_collector::config::Arguments;
-use polymeter_collector::{Collector, Config, StartError, Totals, check, log};
+use polymeter_collector::{Collector, Config, StartError, Totals, check};
+use polymeter_service::check::become_user;
+use polymeter_service::document::Faults;
+use polymeter_service::log;
 use tokio::signal::unix::{SignalKind, signal};
+use tracing::{error, info, warn};
 
-const BROKEN: u8 = 1;
-const USAGE: u8 = 2;
-const UNREACHABLE: u8 = 3;
+/// Exit status: the collector failed.
+const EXIT_FAILED: u8 = 1;
+
+/// Exit status: the command line, the configuration or the keys are invalid.
+const EXIT_CONFIGURATION: u8 = 2;
+
+/// Exit status: an endpoint or the store cannot be opened.
+const EXIT_UNAVAILABLE: u8 = 3;
 
 fn main() -> ExitCode {
-    polymeter_service::log::init("polymeter-collector");
+    log::init("polymeter-collector");
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
-            // Also the answer to --help and --version, which are no errors.
+            // Includes --help and --version, which are no errors.
             let printed = error.print();
             return if error.use_stderr() || printed.is_err() {
-                ExitCode::from(USAGE)
+                ExitCode::from(EXIT_CONFIGURATION)
             } else {
                 ExitCode::SUCCESS
             };
         }
     };
-    // Before the configuration is read: whether that user can, is part of the question.
-    if let Some(Err(error)) = arguments.user.as_deref().map(check::become_user) {
-        log::error(error);
-        return ExitCode::from(USAGE);
+    // Before the configuration is read: the check includes whether that user can read it.
+    if let Some(Err(error)) = arguments.user.as_deref().map(become_user) {
+        error!("{error}");
+        return ExitCode::from(EXIT_CONFIGURATION);
     }
     let config = match arguments.resolve() {
         Ok(config) => config,
         Err(faults) => {
-            faults.0.iter().for_each(log::error);
-            return ExitCode::from(USAGE);
+            report(&faults);
+            return ExitCode::from(EXIT_CONFIGURATION);
         }
     };
+    log::configure(config.log_level.clone(), config.log_format);
     if arguments.check {
-        return checked(&config, arguments.user.is_some());
+        return check_configuration(&config, arguments.user.is_some());
     }
     match run(&arguments, &config) {
         Ok(totals) => {
-            log::info(format_args!(
+            info!(
                 "stopped: {} frames with {} samples stored, {} repeated, {} samples rejected, {} quarantined, {} messages refused",
                 totals.frames,
                 totals.samples,
@@ -53,39 +61,45 @@ fn main() -> ExitCode {
                 totals.losses.here(),
                 totals.quarantined,
                 totals.refused
-            ));
+            );
             ExitCode::SUCCESS
         }
         Err(error) => {
-            log::error(log::chain(error.as_ref()));
-            ExitCode::from(match error.downcast_ref() {
-                Some(
-                    StartError::Bind { .. }
-                    | StartError::Store { .. }
-                    | StartError::Control(_)
-                    | StartError::Metrics { .. },
-                ) => UNREACHABLE,
-                Some(StartError::Keys(_)) => USAGE,
-                Some(StartError::Machine(_) | StartError::Socket { .. }) | None => BROKEN,
-            })
+            error!("{}", log::chain(error.as_ref()));
+            exit_code(error.as_ref())
         }
     }
 }
 
-fn checked(config: &Config, as_user: bool) -> ExitCode {
-    let faults = check::faults(config, as_user);
-    if !faults.is_empty() {
-        faults.iter().for_each(log::error);
-        return ExitCode::from(USAGE);
-    }
-    log::info(format_args!(
-        "the configuration is valid: listen at {}, store in {}",
-        config.listen, config.store
-    ));
-    ExitCode::SUCCESS
+fn exit_code(error: &(dyn Error + 'static)) -> ExitCode {
+    ExitCode::from(match error.downcast_ref() {
+        Some(
+            StartError::Bind { .. }
+            | StartError::Store { .. }
+            | StartError::Control(_)
+            | StartError::Metrics { .. },
+        ) => EXIT_UNAVAILABLE,
+        Some(StartError::Keys(_)) => EXIT_CONFIGURATION,
+        Some(StartError::Thread(_) | StartError::Socket { .. }) | None => EXIT_FAILED,
+    })
 }
 
-fn run(arguments: &Arguments, config: &Config) -> Result<Totals, Box<dyn std::error::Error>> {
+/// Logs each fault of a configuration.
+fn report(faults: &Faults) {
+    faults.0.iter().for_each(|fault| error!("{fault}"));
+}
+
+fn check_configuration(config: &Config, as_user: bool) -> ExitCode {
+    let faults = check::faults(config, as_user);
+    if faults.is_empty() {
+        info!("the configuration is valid: listen at {}, store in {}", config.listen, config.store);
+        return ExitCode::SUCCESS;
+    }
+    faults.iter().for_each(|fault| error!("{fault}"));
+    ExitCode::from(EXIT_CONFIGURATION)
+}
+
+fn run(arguments: &Arguments, config: &Config) -> Result<Totals, Box<dyn Error>> {
     let event_loop = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Before anything starts, so that no signal is lost.
     let (mut terminate, mut interrupt, mut hangup) = event_loop.block_on(async {
@@ -97,18 +111,18 @@ fn run(arguments: &Arguments, config: &Config) -> Result<Totals, Box<dyn std::er
         Ok::<_, std::io::Error>(signals)
     })?;
     let collector = Collector::start(config, &zmq::Context::new())?;
-    log::info(format_args!(
+    info!(
         "listening at {}, {}, storing in {}: {}",
         collector.endpoint(),
         if config.keys.is_some() { "encrypted" } else { "not encrypted" },
         config.store,
         collector.choice()
-    ));
-    if !collector.doors().is_empty() {
-        log::info(format_args!("users ask at {}", collector.doors().join(" and ")));
+    );
+    if !collector.control_endpoints().is_empty() {
+        info!("listening for users at {}", collector.control_endpoints().join(" and "));
     }
     if let Some(address) = collector.metrics() {
-        log::info(format_args!("own metrics at http://{address}/metrics"));
+        info!("serving metrics at http://{address}/metrics");
     }
     event_loop.block_on(async {
         loop {
@@ -122,21 +136,28 @@ fn run(arguments: &Arguments, config: &Config) -> Result<Totals, Box<dyn std::er
     Ok(collector.stop()?)
 }
 
-/// Reads the configuration again. A bad one leaves the old one in force.
+/// Reloads the configuration. An invalid one leaves the old one in force.
 fn reload(arguments: &Arguments, collector: &Collector) {
     let config = match arguments.resolve() {
         Ok(config) => config,
         Err(faults) => {
-            faults.0.iter().for_each(log::error);
-            return log::error("cannot use the new configuration: see above; the old one stays in force");
+            report(&faults);
+            error!(
+                error = "the new configuration has faults",
+                remedy = "the old one stays in force",
+                "cannot reload the configuration"
+            );
+            return;
         }
     };
+    log::configure(config.log_level.clone(), config.log_format);
     let unchanged = collector.reload(&config);
-    log::info("the configuration was read again");
+    info!("reloaded the configuration");
     if !unchanged.is_empty() {
-        log::warning(format_args!(
-            "cannot change while the collector runs: {}; restart it",
-            unchanged.join(", ")
-        ));
+        warn!(
+            error = %format_args!("{} cannot change while the collector runs", unchanged.join(", ")),
+            remedy = "restart the collector",
+            "cannot apply the whole of the configuration"
+        );
     }
 }

@@ -1,30 +1,30 @@
-//! What is refused, and why: for the answer to the agent, the log, and the count.
+//! Refused messages: the reason for the agent's answer, the log and the metrics.
 
 use polymeter_proto::wire::DecodeError;
 
-/// Why a message is refused, as it is counted.
+/// The reason for which a message is refused, as the metrics count it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefusalKind {
-    /// It is neither a frame nor a message, or damaged.
+    /// It is neither a frame nor a message, or it is damaged.
     Undecodable,
-    /// It is of a version of the protocol that this collector does not speak.
+    /// It has a version of the protocol that this collector does not support.
     Version,
-    /// It says something that cannot be.
+    /// Its contents contradict each other or earlier messages.
     Contradiction,
-    /// The key of its connection is not authorised any more.
+    /// The key of its connection is no longer authorised.
     Key,
-    /// It speaks for a node that the key of its connection is not for.
+    /// It names a node other than the one that its connection's key is bound to.
     Node,
-    /// Its peer has sent too much that is of no use.
+    /// Its peer has sent too many messages that contain nothing to store.
     Useless,
 }
 
 impl RefusalKind {
-    /// All there are.
+    /// All reasons.
     pub const ALL: [Self; 6] =
         [Self::Undecodable, Self::Version, Self::Contradiction, Self::Key, Self::Node, Self::Useless];
 
-    /// The word for it in the collector's own metrics.
+    /// The value of the label `reason` in the collector's metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Undecodable => "undecodable",
@@ -36,36 +36,34 @@ impl RefusalKind {
         }
     }
 
-    /// What an administrator can do.
-    pub const fn advice(self) -> &'static str {
+    /// The remedy for the log.
+    pub const fn remedy(self) -> &'static str {
         match self {
             Self::Undecodable | Self::Version | Self::Contradiction => {
-                "is it a polymeter-agent of this version?"
+                "check that the peer is a polymeter-agent of this version"
             }
-            Self::Useless => "no agent does that; use keys, so that only your nodes can send",
-            Self::Key => {
-                "the agent keeps its data until its key is back in the directory of authorised agents"
-            }
+            Self::Useless => "no agent sends that; use keys, so that only your nodes can send",
+            Self::Key => "the agent keeps its data; put its key back into the directory of authorised agents",
             Self::Node => {
-                "name the node's key file NODE.pub after its node, or set bind_node_to_key = false if agents may speak for any node"
+                "name the key file NODE.pub after its node, or set bind_node_to_key = false if agents may send the data of any node"
             }
         }
     }
 }
 
-/// A message that is refused.
+/// A refused message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// How it is counted.
+    /// The kind of reason.
     pub kind: RefusalKind,
-    /// Why, for a person to read.
-    pub why: String,
+    /// The reason as text.
+    pub reason: String,
 }
 
 impl Refusal {
-    /// What cannot be, for the reason `why`.
-    pub fn contradiction(why: impl Into<String>) -> Self {
-        Self { kind: RefusalKind::Contradiction, why: why.into() }
+    /// A contradiction.
+    pub fn contradiction(reason: impl Into<String>) -> Self {
+        Self { kind: RefusalKind::Contradiction, reason: reason.into() }
     }
 }
 
@@ -76,6 +74,6 @@ impl From<DecodeError> for Refusal {
         } else {
             RefusalKind::Undecodable
         };
-        Self { kind, why: error.to_string() }
+        Self { kind, reason: error.to_string() }
     }
 }

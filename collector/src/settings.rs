@@ -1,4 +1,4 @@
-//! What of the configuration can change while the collector runs.
+//! The part of the configuration that can change while the collector runs.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::config::Config;
 use crate::ingest::TimeRange;
 
-/// The settings that each writer looks up before it takes the next message.
+/// The settings that each writer reads before each message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Settings {
     /// See [`Config::commit_interval`].
@@ -26,7 +26,7 @@ impl From<&Config> for Settings {
     }
 }
 
-/// The settings in force, which all threads share.
+/// The settings in force, shared by all threads.
 #[derive(Debug, Clone)]
 pub(crate) struct SharedSettings(Arc<RwLock<Settings>>);
 
@@ -44,9 +44,9 @@ impl SharedSettings {
     }
 }
 
-/// The keys whose values in `wanted` are others than in `running`, and count only after a restart.
+/// The keys whose values differ between `running` and `wanted`, and that require a restart.
 pub(crate) fn fixed_changes(running: &Config, wanted: &Config) -> Vec<&'static str> {
-    // Every field is named, so that a new one is decided upon.
+    // Every field is named, so that a new field cannot be forgotten here.
     let Config {
         listen,
         store,

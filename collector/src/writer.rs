@@ -4,9 +4,10 @@
 //! agents' outboxes, where they belong. Nothing is acknowledged before it is committed.
 
 mod persist;
+mod totals;
 
 use std::collections::HashSet;
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use polymeter_proto::series::SessionId;
@@ -14,66 +15,39 @@ use polymeter_proto::wire::frame::{self, Frame};
 use polymeter_proto::wire::message::ToCollector;
 
 use self::persist::NotStored;
-use crate::clock::Clock;
-use crate::clocks::Clocks;
+pub use self::totals::Totals;
+use polymeter_service::clock::Clock;
+use polymeter_service::log::chain;
+use tracing::{error, warn};
+
+use crate::agents::AgentDirectory;
+use crate::clock_skew::ClockSkewLog;
 use crate::config::Config;
 use crate::control::outcome::Told;
-use crate::directory::Directory;
-use crate::inbox::{Answer, AnswerSender, Inbox, Peer, Received, Taken};
 use crate::ingest::{Ingest, Verdict, micros, session_of};
+use crate::messages::{Outgoing, Peer, ReceivedMessage};
 use crate::metrics::WriterMetrics;
+use crate::queues::{Dequeued, OutgoingSender, WriterQueue};
 use crate::refusal::Refusal;
 use crate::settings::{Settings, SharedSettings};
-use crate::stop::Stop;
-use crate::{limits, log, memory};
-use polymeter_store::accepted::{Accepted, LossReason, Losses};
+use crate::shutdown::Shutdown;
+use crate::{limits, memory};
+use polymeter_store::accepted::{Accepted, LossReason};
 use polymeter_store::{Origin, Store};
-
-/// What one writer, or all of them, did.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Totals {
-    /// Frames that were committed.
-    pub frames: u64,
-    /// Samples that were committed.
-    pub samples: u64,
-    /// Samples that were committed apart, because of their times.
-    pub quarantined: u64,
-    /// Frames that came again after they were accepted.
-    pub repeated: u64,
-    /// Samples that are not stored and never will be; the store has the sessions and times.
-    pub losses: Losses,
-    /// Messages that were not understood at all.
-    pub refused: u64,
-    /// Frames that were taken and could not be committed before the end. They were not acknowledged: the agents have them.
-    pub given_up: u64,
-}
-
-impl Totals {
-    /// Adds what another did.
-    pub fn add(&mut self, other: &Self) {
-        self.frames += other.frames;
-        self.samples += other.samples;
-        self.quarantined += other.quarantined;
-        self.repeated += other.repeated;
-        self.losses.add(&other.losses);
-        self.refused += other.refused;
-        self.given_up += other.given_up;
-    }
-}
 
 /// What a writer takes from and gives to.
 #[derive(Debug)]
 pub(crate) struct Ways {
-    /// What agents sent.
-    pub(crate) inbox: Inbox,
-    /// What agents are to hear.
-    pub(crate) answers: AnswerSender,
-    /// Which agent follows which job.
-    pub(crate) directory: Directory,
-    /// Of whose clocks the log spoke.
-    pub(crate) clocks: Clocks,
-    /// What it counts.
-    pub(crate) metrics: Arc<WriterMetrics>,
+    /// Messages from agents.
+    pub(crate) queue: WriterQueue,
+    /// Messages to agents.
+    pub(crate) outgoing: OutgoingSender,
+    /// The agents and their jobs.
+    pub(crate) directory: AgentDirectory,
+    /// The log of skewed clocks.
+    pub(crate) clock_skew: ClockSkewLog,
+    /// The writer's metrics.
+    pub(crate) metrics: WriterMetrics,
     /// How jobs ended, where this writer is the one to store that.
     pub(crate) outcomes: Option<mpsc::Receiver<Told>>,
     /// What may change while it works.
@@ -85,11 +59,11 @@ pub(crate) struct Ways {
 pub(crate) struct Writer {
     config: Config,
     clock: Clock,
-    stop: Stop,
-    inbox: Inbox,
-    answers: AnswerSender,
-    directory: Directory,
-    clocks: Clocks,
+    shutdown: Shutdown,
+    queue: WriterQueue,
+    outgoing: OutgoingSender,
+    directory: AgentDirectory,
+    clock_skew: ClockSkewLog,
     /// None while it is away.
     store: Option<Store>,
     /// Where it led when it was there last.
@@ -110,7 +84,9 @@ pub(crate) struct Writer {
     /// The stop's patience is over: what still comes is left to the agents.
     given_up: bool,
     totals: Totals,
-    metrics: Arc<WriterMetrics>,
+    /// The totals that the metrics have.
+    published: Totals,
+    metrics: WriterMetrics,
     outcomes: Option<mpsc::Receiver<Told>>,
     shared_settings: SharedSettings,
     /// Those in force.
@@ -121,8 +97,8 @@ impl Writer {
     pub(crate) fn new(
         config: Config,
         clock: Clock,
-        stop: Stop,
-        Ways { inbox, answers, directory, clocks, metrics, outcomes, settings }: Ways,
+        shutdown: Shutdown,
+        Ways { queue, outgoing, directory, clock_skew, metrics, outcomes, settings }: Ways,
         store: Store,
         looks_for_silence: bool,
     ) -> Self {
@@ -134,11 +110,11 @@ impl Writer {
         Self {
             config,
             clock,
-            stop,
-            inbox,
-            answers,
+            shutdown,
+            queue,
+            outgoing,
             directory,
-            clocks,
+            clock_skew,
             store: Some(store),
             origin,
             missing_since: None,
@@ -151,6 +127,7 @@ impl Writer {
             freed_bytes: 0,
             given_up: false,
             totals: Totals::default(),
+            published: Totals::default(),
             metrics,
             outcomes,
             shared_settings,
@@ -161,16 +138,16 @@ impl Writer {
     /// Works until the receiver has gone and its inbox is empty.
     pub(crate) fn run(mut self) -> Totals {
         loop {
-            match self.inbox.take(self.next_wake()) {
-                Taken::Message(message) => {
+            match self.queue.take(self.next_wake()) {
+                Dequeued::Message(message) => {
                     self.look_up_settings();
                     let (peer, len) = (message.peer.clone(), message.bytes.len());
                     let is_useful = self.judge(message);
-                    self.inbox.note(&peer, len, is_useful, self.clock.now().since_start);
+                    self.queue.note(&peer, len, is_useful, self.clock.now().since_start);
                     self.freed_bytes += if is_useful { 0 } else { len };
                 }
-                Taken::Nothing => {}
-                Taken::Closed => break,
+                Dequeued::TimedOut => {}
+                Dequeued::Closed => break,
             }
             if self.is_due() {
                 self.commit();
@@ -178,10 +155,19 @@ impl Writer {
             self.end_silent();
             self.tell_outcomes();
             self.tidy();
-            self.metrics.show(&self.totals, self.ingest.sessions());
+            self.publish_metrics();
         }
         self.commit();
+        self.publish_metrics();
         self.totals
+    }
+
+    fn publish_metrics(&mut self) {
+        self.metrics.sessions.set(i64::try_from(self.ingest.sessions()).unwrap_or(i64::MAX));
+        if self.totals != self.published {
+            self.totals.publish(&self.published, &self.metrics);
+            self.published = self.totals;
+        }
     }
 
     /// Stores how jobs ended. Who told of a job that is not stored yet tells again.
@@ -213,7 +199,7 @@ impl Writer {
         self.tidied = now.since_start;
         self.ingest.forget_silent_strangers(now);
         self.freed_bytes += self.ingest.take_freed();
-        self.inbox.tidy(now.since_start);
+        self.queue.tidy(now.since_start);
         if self.freed_bytes >= limits::TRIM_BYTES {
             memory::trim();
             self.freed_bytes = 0;
@@ -248,14 +234,11 @@ impl Writer {
         match self.attempt(|store| store.end_silent(cutoff_us, now.wall_us)) {
             Ok(()) => {}
             Err(error) if error.is_loss() => {
-                log::error(log::chain(&error));
+                error!("{}", chain(&error));
                 self.begin_anew();
             }
             Err(error) => {
-                log::warning(format_args!(
-                    "cannot end silent sessions: {}; trying again",
-                    log::chain(&error)
-                ));
+                warn!(error = %chain(&error), remedy = "trying again", "cannot end silent sessions");
             }
         }
     }
@@ -267,7 +250,7 @@ impl Writer {
     }
 
     /// Does what follows from a message, and says whether it was of any use: whether something of it is to be stored.
-    fn judge(&mut self, Received { peer, bytes }: Received) -> bool {
+    fn judge(&mut self, ReceivedMessage { peer, bytes }: ReceivedMessage) -> bool {
         if self.given_up {
             self.totals.given_up += 1;
             return true;
@@ -278,7 +261,7 @@ impl Writer {
             ToCollector::decode(&bytes).map(|message| self.judge_message(&peer, message))
         };
         if let Some(presence) = self.ingest.take_news() {
-            self.directory.learn(presence);
+            self.directory.update(presence);
         }
         match verdict {
             Ok(verdict) => {
@@ -287,7 +270,7 @@ impl Writer {
                 is_useful
             }
             Err(error) => {
-                self.answers.send(Answer::Refusal(peer, Refusal::from(error), Frame::peek(&bytes)));
+                self.outgoing.send(Outgoing::Refusal(peer, Refusal::from(error), Frame::peek(&bytes)));
                 false
             }
         }
@@ -320,7 +303,7 @@ impl Writer {
                 false
             }
             Err(NotStored::Refused(error)) => {
-                log::warning(format_args!("cannot look up session {session}: {}", log::chain(&error)));
+                warn!(error = %chain(&error), %session, "cannot look up a session");
                 false
             }
         }
@@ -330,20 +313,24 @@ impl Writer {
         match verdict {
             Verdict::Accepted(accepted) => self.gather(accepted),
             Verdict::Rejected(accepted, why) => {
-                log::warning(format_args!(
-                    "frame {} of session {} on node {} cannot be stored whole, and what is missing counts as lost: {why}",
-                    accepted.sequence, accepted.session.id, accepted.session.descriptor.node
-                ));
+                warn!(
+                    error = %why,
+                    remedy = "the rest counts as lost",
+                    session = %accepted.session.id,
+                    node = %accepted.session.descriptor.node,
+                    frame = accepted.sequence,
+                    "cannot store the whole of a frame"
+                );
                 self.gather(accepted);
             }
             Verdict::Repeated(ack) => {
                 self.totals.repeated += 1;
                 if let Some(ack) = ack.filter(|_| self.is_store_there()) {
-                    self.answers.send(Answer::Message(peer, ack));
+                    self.outgoing.send(Outgoing::Message(peer, ack));
                 }
             }
-            Verdict::Ask(request) => self.answers.send(Answer::Message(peer, request)),
-            Verdict::Refused(why) => self.answers.send(Answer::Refusal(peer, why, None)),
+            Verdict::Ask(request) => self.outgoing.send(Outgoing::Message(peer, request)),
+            Verdict::Refused(why) => self.outgoing.send(Outgoing::Refusal(peer, why, None)),
             Verdict::Nothing => {}
         }
     }
@@ -353,7 +340,7 @@ impl Writer {
             self.since = self.clock.now().since_start;
         }
         if accepted.out_of_range.is_some() {
-            self.clocks.report(&accepted, self.settings.clock, self.clock.now().since_start);
+            self.clock_skew.report(&accepted, self.settings.clock, self.clock.now().since_start);
         }
         self.rows += accepted.rows() + accepted.rows_quarantined();
         self.gathered.push(accepted);
@@ -416,12 +403,12 @@ impl Writer {
         for attempt in std::iter::once(frame).chain(&losses) {
             match self.store_all(std::slice::from_ref(attempt)) {
                 Ok(()) => return Ok(true),
-                Err(NotStored::Refused(error)) => log::warning(format_args!(
-                    "the store refuses frame {} of session {}: {}",
-                    frame.sequence,
-                    frame.session.id,
-                    log::chain(&error)
-                )),
+                Err(NotStored::Refused(error)) => warn!(
+                    error = %chain(&error),
+                    session = %frame.session.id,
+                    frame = frame.sequence,
+                    "cannot store a frame"
+                ),
                 Err(not_stored) => return Err(not_stored),
             }
         }
@@ -436,7 +423,8 @@ impl Writer {
     fn store_all(&mut self, frames: &[Accepted]) -> Result<(), NotStored> {
         let begun = self.clock.now().since_start;
         let committed = self.persist(|store| store.commit(frames))?;
-        self.metrics.commits.note(self.clock.now().since_start.saturating_sub(begun));
+        let duration = self.clock.now().since_start.saturating_sub(begun);
+        self.metrics.commit_duration.observe(duration.as_secs_f64());
         self.totals.frames += frames.len() as u64 - committed.repeated;
         self.totals.samples += committed.rows;
         self.totals.quarantined += committed.quarantined;
@@ -444,7 +432,7 @@ impl Writer {
         frames.iter().flat_map(|frame| &frame.losses).for_each(|loss| self.totals.losses.note(loss));
         for (session, through) in committed.through {
             if let Some((peer, ack)) = self.ingest.committed(session, through) {
-                self.answers.send(Answer::Message(peer, ack));
+                self.outgoing.send(Outgoing::Message(peer, ack));
             }
         }
         Ok(())

@@ -61,29 +61,26 @@ impl Page {
         let mut family: Option<Family> = None;
         for line in lines.lines() {
             assert!(!line.is_empty() && line.trim() == line, "{line:?}");
-            if let Some(rest) = line.strip_prefix("# TYPE ") {
+            if let Some(rest) = line.strip_prefix("# HELP ") {
                 if let Some(finished) = family.take() {
                     finished.check();
                 }
-                let (name, kind) = rest.split_once(' ').unwrap();
-                assert!(["counter", "gauge", "histogram", "info"].contains(&kind), "{line}");
-                assert!(is_name(name) && !name.ends_with("_total"), "{line}");
-                assert!(
-                    page.families.insert(name.to_owned(), kind.to_owned()).is_none(),
-                    "{name} stands twice"
-                );
-                family = Some(Family::new(name, kind));
+                let (name, help) = rest.split_once(' ').unwrap();
+                assert!(is_name(name) && !name.ends_with("_total") && help.ends_with('.'), "{line}");
+                family = Some(Family::new(name));
                 continue;
             }
-            let family = family.as_mut().unwrap_or_else(|| panic!("{line} stands before any family"));
-            if let Some(rest) = line.strip_prefix("# UNIT ") {
+            let family = family.as_mut().unwrap_or_else(|| panic!("{line} is before any family"));
+            if let Some(rest) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = rest.split_once(' ').unwrap();
+                assert!(["counter", "gauge", "histogram", "info"].contains(&kind), "{line}");
+                assert!(name == family.name && family.kind.is_empty(), "{line}");
+                kind.clone_into(&mut family.kind);
+                assert!(page.families.insert(name.to_owned(), kind.to_owned()).is_none(), "{name} twice");
+            } else if let Some(rest) = line.strip_prefix("# UNIT ") {
                 let (name, unit) = rest.split_once(' ').unwrap();
                 assert_eq!(name, family.name);
                 assert!(name.ends_with(&format!("_{unit}")), "{line}");
-            } else if let Some(rest) = line.strip_prefix("# HELP ") {
-                let (name, help) = rest.split_once(' ').unwrap();
-                assert!(name == family.name && help.ends_with('.') && !family.has_help, "{line}");
-                family.has_help = true;
             } else {
                 let (name, value) = line.rsplit_once(' ').unwrap();
                 family.sample(name, value);
@@ -106,7 +103,6 @@ impl Page {
 struct Family {
     name: String,
     kind: String,
-    has_help: bool,
     /// For each set of labels but `le`: the buckets in their order, and the count.
     buckets: BTreeMap<String, Vec<(f64, f64)>>,
     counts: BTreeMap<String, f64>,
@@ -115,11 +111,10 @@ struct Family {
 }
 
 impl Family {
-    fn new(name: &str, kind: &str) -> Self {
+    fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
-            kind: kind.to_owned(),
-            has_help: false,
+            kind: String::new(),
             buckets: BTreeMap::new(),
             counts: BTreeMap::new(),
             sums: HashSet::new(),
@@ -156,7 +151,7 @@ impl Family {
     }
 
     fn check(&self) {
-        assert!(self.has_help && self.samples > 0, "{}", self.name);
+        assert!(!self.kind.is_empty() && self.samples > 0, "{}", self.name);
         assert_eq!(self.buckets.keys().collect::<Vec<_>>(), self.counts.keys().collect::<Vec<_>>());
         assert_eq!(self.sums.len(), self.counts.len());
         for (labels, buckets) in &self.buckets {
@@ -197,12 +192,12 @@ fn start(site: &Site) -> Collector {
 }
 
 #[test]
-fn everything_that_happens_is_counted() {
+fn counts_stored_lost_and_refused_data() {
     let site = Site::new("metrics", Kind::Sqlite).unwrap();
     let collector = start(&site);
     let first = page(&collector);
     assert_eq!((first.value("stored_samples_total"), first.value("store_up{writer=\"0\"}")), (0.0, 1.0));
-    assert_eq!(first.families["polymeter_collector_commit_seconds"], "histogram");
+    assert_eq!(first.families["polymeter_collector_commit_duration_seconds"], "histogram");
 
     let mut agent = Agent::to(&site.context, &collector, "n1", 1);
     for seed in 1..=3 {
@@ -235,10 +230,10 @@ fn everything_that_happens_is_counted() {
     assert!(page.value("received_messages_total") >= 6.0);
     assert!(page.value("received_bytes_total") > 100.0);
     assert!(page.value("sent_messages_total") >= 2.0);
-    assert!(page.value("commit_seconds_count{writer=\"0\"}") >= 2.0);
+    assert!(page.value("commit_duration_seconds_count{writer=\"0\"}") >= 2.0);
     assert_eq!(page.value("sessions{writer=\"0\"}"), 1.0);
     assert_eq!(
-        (page.value("inbox_messages{writer=\"0\"}"), page.value("inbox_bytes{writer=\"0\"}")),
+        (page.value("queue_messages{writer=\"0\"}"), page.value("queue_bytes{writer=\"0\"}")),
         (0.0, 0.0)
     );
     for (name, before) in first.samples.iter().filter(|(name, _)| name.contains("_total")) {
@@ -248,7 +243,7 @@ fn everything_that_happens_is_counted() {
 }
 
 #[test]
-fn samples_of_a_clock_that_is_far_off_are_counted() {
+fn counts_samples_of_a_skewed_clock() {
     for (out_of_range, counted) in [
         (OutOfRangePolicy::Reject, "lost_samples_total{reason=\"clock\"}"),
         (OutOfRangePolicy::Quarantine, "quarantined_samples_total"),
@@ -269,8 +264,8 @@ fn samples_of_a_clock_that_is_far_off_are_counted() {
 }
 
 #[test]
-fn the_store_s_absence_shows() {
-    let Some(mut site) = Site::new("the_store_s_absence_shows", Kind::Postgres) else { return };
+fn reports_an_unreachable_store() {
+    let Some(mut site) = Site::new("reports_an_unreachable_store", Kind::Postgres) else { return };
     let collector = start(&site);
     let mut agent = Agent::to(&site.context, &collector, "n1", 2);
     site.server.as_mut().unwrap().stop();
@@ -291,11 +286,11 @@ fn the_store_s_absence_shows() {
 }
 
 #[test]
-fn whoever_asks_wrongly_or_never_harms_nobody() {
-    let site = Site::new("whoever_asks_wrongly", Kind::Sqlite).unwrap();
+fn invalid_and_silent_clients_do_no_harm() {
+    let site = Site::new("invalid_clients", Kind::Sqlite).unwrap();
     let collector = start(&site);
     let address = collector.metrics().unwrap();
-    // More of them than are attended to at once: the next one waits until their patience is over.
+    // More clients than are served at once: the next one waits until their timeout.
     let silent: Vec<_> = (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
     let status = |request: &[u8]| ask(address, request).0;
     assert_eq!(status(b"GET / HTTP/1.1\r\n\r\n"), "HTTP/1.1 404 Not Found");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use polymeter_collector::clock::Now;
-use polymeter_collector::inbox::Peer;
+use polymeter_collector::messages::Peer;
 use polymeter_collector::ingest::{Ingest, OutOfRangePolicy, TimeRange, Verdict};
 use polymeter_proto::wire::frame::Frame;
 use polymeter_proto::wire::message::ToCollector;

@@ -7,14 +7,17 @@ use std::ops::{Range, RangeInclusive};
 use std::path::Path;
 use std::str::FromStr;
 
-use polymeter_proto::text::Unprintable;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::printable::printable;
 use crate::suggest::nearest;
 
 /// The largest configuration file that is read, in bytes.
 pub const DOCUMENT_BYTES_MAX: u64 = 1024 * 1024;
+
+/// The longest message of a fault, in characters.
+const MESSAGE_CHARS_MAX: usize = 2000;
 
 /// A fault of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +50,8 @@ impl std::error::Error for Faults {}
 impl Faults {
     /// Adds a fault at `place`, which is a file and line or a command-line option.
     pub fn add(&mut self, place: impl Into<String>, message: impl fmt::Display) {
-        self.0.push(Fault { place: place.into(), message: printable(&message.to_string()) });
+        self.0
+            .push(Fault { place: place.into(), message: printable(&message.to_string(), MESSAGE_CHARS_MAX) });
     }
 
     /// Returns `value` if there is no fault.
@@ -66,16 +70,6 @@ impl Faults {
     ) -> Option<T> {
         text?.parse().map_err(|error| self.add(option, error)).ok()
     }
-}
-
-/// Text of a file, fit for one line of a terminal or log.
-fn printable(text: &str) -> String {
-    let replace = |c| match c {
-        '\n' => ' ',
-        c if Unprintable::of(c).is_some() => '?',
-        c => c,
-    };
-    text.trim_end().chars().map(replace).collect()
 }
 
 /// The text of the configuration file at `path`.
@@ -128,7 +122,8 @@ impl<'a> Reporter<'a> {
     /// Adds a fault at `span`.
     pub fn fault(&mut self, span: &Span, message: impl fmt::Display) {
         let (line, place) = (self.line(span), self.place(span));
-        self.faults.push((line, Fault { place, message: printable(&message.to_string()) }));
+        self.faults
+            .push((line, Fault { place, message: printable(&message.to_string(), MESSAGE_CHARS_MAX) }));
     }
 
     /// The document's root table. Syntax errors become faults; what could be parsed is returned.

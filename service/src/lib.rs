@@ -8,6 +8,7 @@ pub mod document;
 pub mod key_files;
 pub mod log;
 pub mod log_throttle;
+pub mod printable;
 pub mod suggest;
 pub mod svg;
 pub mod token_bucket;

@@ -18,10 +18,12 @@ use super::outcome::{self, OutcomeSender, Told};
 use super::pending_file::{self, PendingFile};
 use super::pending_requests::{Again, Passed, PendingRequests};
 use super::request::{self, Kind, Request};
-use crate::clock::Clock;
-use crate::directory::{Directory, Place, Presence};
-use crate::inbox::{Answer as ToPeer, AnswerSender, Heard, Peer};
+use polymeter_service::clock::Clock;
+
+use crate::agents::{AgentDirectory, AgentInfo, JobNode};
 use crate::limits;
+use crate::messages::{AgentAnswer, Outgoing, Peer};
+use crate::queues::OutgoingSender;
 use polymeter_store::accepted::Outcome;
 
 /// Root, on this machine or by its credential.
@@ -30,8 +32,8 @@ const ROOT: u32 = 0;
 /// The coordinator. One for all doors.
 #[derive(Debug)]
 pub(super) struct Coordinator {
-    directory: Directory,
-    receiver: AnswerSender,
+    directory: AgentDirectory,
+    receiver: OutgoingSender,
     clock: Clock,
     outcomes: OutcomeSender,
     /// Where what is pending outlives this process; none where it does not.
@@ -125,7 +127,7 @@ impl Coordinator {
     async fn ask(self: &Arc<Self>, uid: u32, line: &[u8]) -> Result<JobAnswer, Refusal> {
         let Request { job, kind, line } = request::parse(line)?;
         let _busy = self.begin(uid)?;
-        let places = permitted(uid, &job, self.directory.places(&job))?;
+        let places = permitted(uid, &job, self.directory.nodes_of(&job))?;
         if kind == Kind::Once {
             let answers = self.ask_all(&places, uid, self.clock.now().wall_us, &line).await;
             return Ok(gathered(&job, None, &places, answers));
@@ -168,7 +170,7 @@ impl Coordinator {
     /// Asks the agents at all places, and gives what each said in time.
     async fn ask_all(
         &self,
-        places: &[Place],
+        places: &[JobNode],
         uid: u32,
         at_us: i64,
         line: &ControlLine,
@@ -180,7 +182,7 @@ impl Coordinator {
         for (ask, place) in asks.iter().zip(places) {
             let (session, ask, line) = (place.session, *ask, line.clone());
             let message = ToAgent::Ask { session, ask, uid, at_us, line };
-            self.receiver.send(ToPeer::Message(place.peer.clone(), message));
+            self.receiver.send(Outgoing::Message(place.peer.clone(), message));
         }
         let ahead_us = u64::try_from(at_us.saturating_sub(self.clock.now().wall_us)).unwrap_or(0);
         let patience = Duration::from_micros(ahead_us) + limits::ANSWERS_WITHIN;
@@ -200,7 +202,7 @@ impl Coordinator {
         answers
     }
 
-    fn open(&self, number: usize, place: &Place, reply: &mpsc::Sender<(usize, ControlLine)>) -> u64 {
+    fn open(&self, number: usize, place: &JobNode, reply: &mpsc::Sender<(usize, ControlLine)>) -> u64 {
         let mut state = self.lock();
         state.next_ask += 1;
         let ask = state.next_ask;
@@ -210,7 +212,7 @@ impl Coordinator {
     }
 
     /// Takes an agent's answer. One to what was not asked, or was asked of somebody else, is nobody's.
-    pub(super) fn hear(&self, Heard { peer, session, ask, line }: Heard) {
+    pub(super) fn hear(&self, AgentAnswer { peer, session, ask, line }: AgentAnswer) {
         let mut state = self.lock();
         let fits = state.open.get(&ask).is_some_and(|open| open.peer == peer && open.session == session);
         if let Some(open) = fits.then(|| state.open.remove(&ask)).flatten() {
@@ -219,14 +221,14 @@ impl Coordinator {
         }
     }
 
-    fn remember(self: &Arc<Self>, passed: Passed, asked: &[Place]) {
+    fn remember(self: &Arc<Self>, passed: Passed, asked: &[JobNode]) {
         let job = passed.job.clone();
         let now_us = self.clock.now().wall_us;
         self.lock().pending.add(passed, now_us);
         // Agents that came while the others were being asked.
         let asked: HashSet<_> = asked.iter().map(|place| place.session).collect();
-        let came = |place: &Place| !asked.contains(&place.session);
-        for place in self.directory.places(&job).into_iter().filter(came) {
+        let came = |place: &JobNode| !asked.contains(&place.session);
+        for place in self.directory.nodes_of(&job).into_iter().filter(came) {
             self.catch_up(job.clone(), place);
         }
     }
@@ -239,16 +241,16 @@ impl Coordinator {
     }
 
     /// Tells sessions that have come, or come again, what they missed.
-    pub(super) fn welcome(self: &Arc<Self>, news: Vec<Presence>) {
+    pub(super) fn welcome(self: &Arc<Self>, news: Vec<AgentInfo>) {
         for presence in news {
             for (job, owner_uid) in presence.jobs {
                 let (node, session, peer) = (presence.node.clone(), presence.session, presence.peer.clone());
-                self.catch_up(job, Place { node, session, peer, owner_uid });
+                self.catch_up(job, JobNode { node, session, peer, owner_uid });
             }
         }
     }
 
-    fn catch_up(self: &Arc<Self>, job: Identifier, place: Place) {
+    fn catch_up(self: &Arc<Self>, job: Identifier, place: JobNode) {
         if self.missed(&job, &place).is_empty() {
             return;
         }
@@ -270,7 +272,7 @@ impl Coordinator {
     }
 
     /// What a place has to be told.
-    fn missed(&self, job: &Identifier, place: &Place) -> Vec<Again> {
+    fn missed(&self, job: &Identifier, place: &JobNode) -> Vec<Again> {
         let now_us = self.clock.now().wall_us;
         let mut missed = self.lock().pending.missed(job, place.session, now_us);
         missed.retain(|again| may(again.uid, place));
@@ -278,9 +280,9 @@ impl Coordinator {
     }
 
     /// What has changed in the directory; waits until something may have.
-    pub(super) async fn news(&self) -> Vec<Presence> {
+    pub(super) async fn news(&self) -> Vec<AgentInfo> {
         self.directory.changed().await;
-        self.directory.news()
+        self.directory.take_changes()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -307,7 +309,7 @@ fn is_final(answer: &Value) -> bool {
 fn gathered(
     job: &Identifier,
     at_us: Option<i64>,
-    places: &[Place],
+    places: &[JobNode],
     answers: Vec<Option<Value>>,
 ) -> JobAnswer {
     let nodes = places.iter().zip(answers);
@@ -316,14 +318,14 @@ fn gathered(
 }
 
 /// Root may ask about everything, a job's owner about her job; each node says who that is, and is believed for itself.
-fn may(uid: u32, place: &Place) -> bool {
+fn may(uid: u32, place: &JobNode) -> bool {
     uid == ROOT || place.owner_uid == Some(uid)
 }
 
 /// The nodes of a job that a user may ask. A job of others is answered as one that does not exist, in code, text and
 /// fields: else the answer would reveal which ids are in use.
-fn permitted(uid: u32, job: &Identifier, places: Vec<Place>) -> Result<Vec<Place>, Refusal> {
-    let mine: Vec<Place> = places.into_iter().filter(|place| may(uid, place)).collect();
+fn permitted(uid: u32, job: &Identifier, places: Vec<JobNode>) -> Result<Vec<JobNode>, Refusal> {
+    let mine: Vec<JobNode> = places.into_iter().filter(|place| may(uid, place)).collect();
     if !mine.is_empty() {
         return Ok(mine);
     }
@@ -341,9 +343,9 @@ mod tests {
 
     use super::*;
 
-    fn place(node: &str, owner_uid: Option<u32>) -> Place {
+    fn place(node: &str, owner_uid: Option<u32>) -> JobNode {
         let peer = Peer::from(node.as_bytes());
-        Place { node: node.try_into().unwrap(), session: SessionId(1), peer, owner_uid }
+        JobNode { node: node.try_into().unwrap(), session: SessionId(1), peer, owner_uid }
     }
 
     #[test]

@@ -38,10 +38,13 @@ use self::outcome::OutcomeSender;
 use self::pending_file::PendingFile;
 #[cfg(fuzzing)]
 pub use self::pending_file::requests;
-use crate::clock::Clock;
-use crate::directory::Directory;
-use crate::inbox::{AnswerSender, Heard};
-use crate::{limits, log};
+use polymeter_service::clock::Clock;
+use tracing::{error, warn};
+
+use crate::agents::AgentDirectory;
+use crate::limits;
+use crate::messages::AgentAnswer;
+use crate::queues::OutgoingSender;
 
 /// Whether a line is a request that would be passed on to agents; what they make of it is another matter.
 ///
@@ -73,12 +76,13 @@ pub struct NetworkConfig {
     pub unmunge: Unmunge,
 }
 
-/// A door that cannot be opened.
-#[derive(Debug)]
+/// An endpoint for users that cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen for users at {place}, which `control_socket` or `control_listen` sets")]
 pub struct ListenError {
-    /// Where it would be.
+    /// The path or address.
     pub place: String,
-    /// Why.
+    /// The reason.
     pub source: io::Error,
 }
 
@@ -95,9 +99,9 @@ pub(crate) struct Open {
 #[derive(Debug)]
 pub(crate) struct CoordinatorLinks {
     /// Which agent tracks which job.
-    pub(crate) directory: Directory,
+    pub(crate) directory: AgentDirectory,
     /// What agents are to hear.
-    pub(crate) receiver: AnswerSender,
+    pub(crate) receiver: OutgoingSender,
     /// How jobs ended.
     pub(crate) outcomes: OutcomeSender,
 }
@@ -106,7 +110,7 @@ pub(crate) struct CoordinatorLinks {
 fn uid_of(name: &str) -> Option<u32> {
     let found = nix::unistd::User::from_name(name).ok().flatten().map(|user| user.uid.as_raw());
     if found.is_none() {
-        log::warning(format_args!("scheduler_user: unknown user `{}` on this machine", log::printable(name)));
+        warn!(error = "this machine has no such user", user = name, "cannot use `scheduler_user`");
     }
     found
 }
@@ -150,7 +154,7 @@ pub(crate) struct Control {
 }
 
 /// Control, and where the receiver hands it what agents answer.
-pub(crate) type Started = (Control, mpsc::Sender<Heard>);
+pub(crate) type Started = (Control, mpsc::Sender<AgentAnswer>);
 
 impl Control {
     /// Starts the thread; none where there is no door.
@@ -184,7 +188,7 @@ impl Control {
     }
 }
 
-async fn serve(doors: Open, coordinator: Arc<Coordinator>, mut hears: mpsc::Receiver<Heard>) {
+async fn serve(doors: Open, coordinator: Arc<Coordinator>, mut hears: mpsc::Receiver<AgentAnswer>) {
     if let Some(listener) = doors.local {
         tokio::spawn(guard(unix_listener::serve(listener, Arc::clone(&coordinator))));
     }
@@ -204,6 +208,6 @@ async fn serve(doors: Open, coordinator: Arc<Coordinator>, mut hears: mpsc::Rece
 
 async fn guard(door: impl Future<Output = io::Result<()>>) {
     if let Err(error) = door.await {
-        log::error(format_args!("control listener stopped: {error}"));
+        error!(%error, "control listener stopped");
     }
 }

@@ -13,7 +13,10 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use super::answer::Refusal;
-use crate::{limits, log};
+use polymeter_service::printable::printable;
+use tracing::warn;
+
+use crate::limits;
 
 /// How credentials are decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +52,7 @@ impl Unmunge {
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let away = |error: io::Error| {
-            log::warning(format_args!("{} cannot be used: {error}", self.program.display()));
+            warn!(%error, path = %self.program.display(), remedy = "set `unmunge_path`", "cannot run unmunge");
             Refusal::new("munge", None, "the collector cannot check credentials now; tell its administrator")
         };
         let child = command.spawn().map_err(away)?;
@@ -104,7 +107,7 @@ fn interpret(said: Said) -> Result<Credential, Refusal> {
         Some(17) => refuse("replayed", "Replayed credential: it was used before"),
         _ => {
             let complaint = String::from_utf8_lossy(&said.complaint);
-            let complaint = log::printable(complaint.trim());
+            let complaint = printable(complaint.trim(), 200);
             refuse("credential", &format!("munge does not accept the credential: {complaint}"))
         }
     }

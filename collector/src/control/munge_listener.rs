@@ -18,7 +18,9 @@ use super::coordinator::Coordinator;
 use super::line_io;
 use super::munge::Unmunge;
 use super::payload;
-use crate::{limits, log};
+use tracing::info;
+
+use crate::limits;
 
 /// Opens the door at `address`, which is HOST:PORT.
 pub(super) fn listen(address: &str) -> io::Result<StdListener> {
@@ -64,7 +66,7 @@ async fn serve_connection(
         Ok(Some(credential)) => match check(&credential, &nonce, unmunge, unmunges).await {
             Ok((uid, request)) => coordinator.answer(uid, &request).await,
             Err(refusal) => {
-                log::info(format_args!("a request is refused: {}", refusal.message));
+                info!(reason = %refusal.message, "refused a request");
                 Answer::Refused(refusal)
             }
         },

@@ -18,7 +18,9 @@ use tokio::sync::Mutex;
 
 use super::pending_requests::{Again, Entry, PendingRequests};
 use super::request;
-use crate::{limits, log};
+use tracing::warn;
+
+use crate::limits;
 
 /// What makes a file readable by programs that know this form.
 const HEAD: &str = "{\"polymeter_requests\":1}";
@@ -59,16 +61,22 @@ impl PendingFile {
                 return PendingRequests::default();
             }
             Err(error) => {
-                log::warning(format_args!(
-                    "{}: {error}; agents that were away are not told what was asked before",
-                    self.path.display()
-                ));
+                warn!(
+                    %error,
+                    remedy = "agents that were disconnected do not receive earlier requests",
+                    path = %self.path.display(),
+                    "cannot read the pending requests"
+                );
                 return PendingRequests::default();
             }
         };
         let (pending, unreadable) = parse(&text);
         if unreadable > 0 {
-            log::warning(format_args!("{}: {unreadable} lines are no requests", self.path.display()));
+            warn!(
+                count = unreadable,
+                path = %self.path.display(),
+                "cannot parse some lines of the pending requests"
+            );
         }
         pending
     }
@@ -83,10 +91,12 @@ impl PendingFile {
         let (path, text) = (self.path.clone(), text());
         let written = tokio::task::spawn_blocking(move || replace(&path, &text)).await;
         if let Ok(Err(error)) = written {
-            log::warning(format_args!(
-                "{}: {error}; if this collector ends, agents that are away will not hear of what was asked",
-                self.path.display()
-            ));
+            warn!(
+                %error,
+                remedy = "if the collector stops, disconnected agents will not receive the requests",
+                path = %self.path.display(),
+                "cannot write the pending requests"
+            );
         }
     }
 }

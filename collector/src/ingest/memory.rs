@@ -3,8 +3,8 @@
 use polymeter_proto::series::SessionId;
 
 use super::{Ingest, State};
-use crate::clock::Now;
 use crate::limits;
+use polymeter_service::clock::Now;
 
 impl Ingest {
     /// Forgets a session of which something cannot be stored. It begins again from what the store has.

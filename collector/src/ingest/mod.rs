@@ -21,11 +21,11 @@ use polymeter_proto::wire::message::{Lost, SkipReason, ToAgent, ToCollector};
 use self::dictionary::{Dictionary, Fault};
 pub(crate) use self::times::micros;
 pub use self::times::{OutOfRangePolicy, TimeRange};
-use crate::clock::Now;
-use crate::directory::Presence;
-use crate::inbox::Peer;
+use crate::agents::AgentInfo;
 use crate::limits;
+use crate::messages::Peer;
 use crate::refusal::{Refusal, RefusalKind};
+use polymeter_service::clock::Now;
 use polymeter_store::accepted::{Accepted, LossReason, LossRecord};
 
 /// What becomes of something that an agent sent.
@@ -94,7 +94,7 @@ pub struct Ingest {
     /// Bytes of dictionaries that were forgotten, until somebody takes note.
     freed_bytes: usize,
     /// What a session has told of itself, until somebody takes it.
-    news: Option<Presence>,
+    news: Option<AgentInfo>,
 }
 
 impl Ingest {
@@ -141,7 +141,7 @@ impl Ingest {
     }
 
     /// What the session that spoke last says of itself, where that is new.
-    pub fn take_news(&mut self) -> Option<Presence> {
+    pub fn take_news(&mut self) -> Option<AgentInfo> {
         self.news.take()
     }
 
@@ -197,8 +197,8 @@ impl Ingest {
         });
         let nodes = session.map(|session| &session.descriptor.node).into_iter().chain(announced);
         let other = nodes.into_iter().find(|node| *node != own)?;
-        let why = format!("an agent with the key of {own} speaks for {other}");
-        Some(Refusal { kind: RefusalKind::Node, why })
+        let reason = format!("an agent with the key of {own} speaks for {other}");
+        Some(Refusal { kind: RefusalKind::Node, reason })
     }
 
     /// How many sessions are remembered.
@@ -265,10 +265,10 @@ impl State {
     }
 
     /// What the session says of itself; none where it has not said yet who it is.
-    fn presence(&self, session: SessionId) -> Option<Presence> {
+    fn presence(&self, session: SessionId) -> Option<AgentInfo> {
         let said = &self.dictionary.session().ok()?.descriptor;
         let jobs = self.dictionary.running().take(limits::JOBS);
-        Some(Presence {
+        Some(AgentInfo {
             session,
             peer: self.peer.clone(),
             node: said.node.clone(),

@@ -359,7 +359,7 @@ fn what_another_collector_stored_is_not_wanted_again() {
 fn who_speaks_and_which_jobs_it_follows_is_told_when_it_changes() {
     let (mut ingest, mut announced, frames) = opened(0, 1);
     accepted(ingest.frame(&peer(), frames[0].clone(), at(0)));
-    let jobs = |presence: &Presence| -> Vec<String> {
+    let jobs = |presence: &AgentInfo| -> Vec<String> {
         presence.jobs.iter().map(|(job, _)| job.to_string()).collect()
     };
     let news = ingest.take_news().unwrap();

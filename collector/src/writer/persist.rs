@@ -1,7 +1,10 @@
 //! A writer and its store, which may be away for a while, or come back as another one.
 
 use super::Writer;
-use crate::{limits, log};
+use polymeter_service::log::chain;
+use tracing::{error, info, warn};
+
+use crate::limits;
 use polymeter_store::{Store, StoreError};
 
 /// Why something is not in the store.
@@ -37,45 +40,52 @@ impl Writer {
         loop {
             let error = match self.attempt(&operation) {
                 Ok(value) => {
-                    self.metrics.store_away.set(0);
+                    self.metrics.store_up.set(1);
                     if let Some(since) = away_since {
                         let now = self.clock.now().since_start;
                         let away = now.saturating_sub(since);
                         // Nobody was silent: nothing could be stored of anybody.
                         self.next_look = self.next_look.map(|_| now + self.settings.session_timeout);
-                        log::info(format_args!(
-                            "the store is back after {:.1} s; nothing was lost here",
+                        info!(
+                            "the store answers again after {:.1} s; the collector lost nothing",
                             away.as_secs_f64()
-                        ));
+                        );
                     }
                     return Ok(value);
                 }
                 Err(error) if error.is_refusal() => return Err(NotStored::Refused(error)),
                 Err(error) if error.is_loss() => {
-                    log::error(log::chain(&error));
-                    self.metrics.store_failures.add(1);
+                    error!("{}", chain(&error));
+                    self.metrics.store_failures.inc();
                     return Err(NotStored::StoreLost);
                 }
                 Err(error) => error,
             };
-            self.metrics.store_failures.add(1);
-            self.metrics.store_away.set(1);
+            self.metrics.store_failures.inc();
+            self.metrics.store_up.set(0);
             let now = self.clock.now().since_start;
             if away_since.is_none() {
                 away_since = Some(now);
-                log::warning(format_args!(
-                    "{}; trying again until it works, and meanwhile the agents keep their data",
-                    log::chain(&error)
-                ));
+                warn!(
+                    remedy = "trying again until it succeeds; meanwhile the agents keep their data",
+                    "{}",
+                    chain(&error)
+                );
             }
-            if self.stop.since().is_some_and(|since| now.saturating_sub(since) >= limits::STOP_COMMIT) {
-                log::warning(
-                    "the store did not come back before the stop; the agents keep what is not acknowledged",
+            if self
+                .shutdown
+                .requested_at()
+                .is_some_and(|since| now.saturating_sub(since) >= limits::SHUTDOWN_COMMIT)
+            {
+                warn!(
+                    error = "the store did not answer before the shutdown",
+                    remedy = "the agents keep the frames that are not acknowledged",
+                    "cannot commit the last frames"
                 );
                 self.given_up = true;
                 return Err(NotStored::GivenUp);
             }
-            self.stop.pause(pause);
+            self.shutdown.wait(pause);
             pause = (pause * 2).min(limits::RECONNECT.1);
         }
     }

@@ -43,7 +43,7 @@ fn full_disk_delays_data_and_loses_none() {
         &Plan { collector: &env.endpoint(), jobs: &[cgroups.pattern()], baseline: &BASELINE },
     );
     agent.must_track("1", &["v1/memory.stat"]);
-    wait_until("the disk is full", || running.log().contains("trying again until it works"));
+    wait_until("the disk is full", || running.log().contains("trying again until it succeeds"));
     let acknowledged = agent.count("frames_acknowledged");
     assert!(acknowledged > 0);
     wait_until("the agent keeps what comes", || agent.count("outbox_bytes") > 100_000);
@@ -55,7 +55,7 @@ fn full_disk_delays_data_and_loses_none() {
         .status()
         .unwrap();
     assert!(grown.success());
-    wait_until("the store is back", || running.log().contains("the store is back"));
+    wait_until("the store answers again", || running.log().contains("the store answers again"));
     job.remove();
     wait_until("the job has ended", || agent.jobs().is_empty());
     wait_until("no frame waits", || agent.count("outbox_bytes") == 0);
@@ -77,6 +77,6 @@ fn full_disk_delays_data_and_loses_none() {
     let said = running.terminate();
     // One line when it goes and one when it is back, however often that is.
     let lines = |part: &str| said.lines().filter(|line| line.contains(part)).count();
-    assert_eq!(lines("trying again until it works"), lines("the store is back"), "{said}");
+    assert_eq!(lines("trying again until it succeeds"), lines("the store answers again"), "{said}");
     assert!(said.lines().count() < 12, "{said}");
 }

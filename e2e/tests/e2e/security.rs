@@ -135,7 +135,7 @@ impl Fort {
 /// The collector's own metrics.
 fn metrics(collector: &Daemon) -> String {
     let said = collector.log();
-    let address = said.split_once("own metrics at http://").unwrap().1.split_once('/').unwrap().0;
+    let address = said.split_once("serving metrics at http://").unwrap().1.split_once('/').unwrap().0;
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     let mut page = String::new();
@@ -256,15 +256,20 @@ fn must_stay_out(keys_of_collector: bool, keys_of_agent: Keys<'_>, reason: &str,
 }
 
 fn agent_without_keys_is_refused() {
-    must_stay_out(true, Keys::None, "mechanism", ("a peer without a key", "wants encryption"));
+    must_stay_out(true, Keys::None, "mechanism", ("the peer has no key", "wants encryption"));
 }
 
 fn agent_with_keys_refuses_a_collector_without() {
-    must_stay_out(false, Keys::Pair("n1", "collector"), "mechanism", ("a peer with a key", "has no keys"));
+    must_stay_out(
+        false,
+        Keys::Pair("n1", "collector"),
+        "mechanism",
+        ("the peer has a key, and this collector has none", "has no keys"),
+    );
 }
 
 fn agent_refuses_a_wrong_collector_key() {
-    let told = ("another key for this collector", "is `collector_key` its public key?");
+    let told = ("expects another key of this collector", "is `collector_key` its public key?");
     must_stay_out(true, Keys::Pair("n1", "n2"), "collector_key", told);
 }
 

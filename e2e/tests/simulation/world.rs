@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use polymeter_agent::delivery::session::{DeliverySession, SessionNotice};
-use polymeter_collector::inbox::Peer;
+use polymeter_collector::messages::Peer;
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::frame::{self, Frame};

@@ -3,13 +3,13 @@
 use std::fmt::Write;
 use std::str::FromStr;
 
-use polymeter_proto::text::Unprintable;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use tracing::Level;
 use tracing::field::{Field, Visit};
 
 use crate::clock::rfc3339;
+use crate::printable::printable;
 
 /// The form of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -132,12 +132,7 @@ impl Record {
         if !self.fields.is_empty() {
             text.push(']');
         }
-        let replace = |c| match c {
-            '\n' => ' ',
-            c if Unprintable::of(c).is_some() => '?',
-            c => c,
-        };
-        text.trim_end().chars().map(replace).collect()
+        printable(&text, usize::MAX)
     }
 
     /// The event as a JSON object on one line.

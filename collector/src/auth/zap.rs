@@ -1,26 +1,26 @@
-//! ZeroMQ's authentication protocol (RFC 27), of which one kind of request is answered: whose CURVE key is this?
+//! ZeroMQ's authentication protocol, ZAP (RFC 27). Only requests for the CURVE mechanism are accepted.
 
 use polymeter_proto::key::{KEY_BYTES, PublicKey};
 
-/// Where libzmq asks.
+/// The endpoint at which libzmq sends requests.
 pub(super) const ENDPOINT: &str = "inproc://zeromq.zap.01";
 
-/// What the collector's socket is called in requests.
+/// The domain of the collector's socket in requests.
 pub(super) const DOMAIN: &str = "polymeter";
 
 const VERSION: &[u8] = b"1.0";
 const MECHANISM: &[u8] = b"CURVE";
 
-/// A request that can be answered.
+/// A request to authenticate a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Request {
     /// The peer's address, without its port; empty where the transport has none.
     pub(super) address: String,
-    /// The key that the peer has proven to have the secret of.
+    /// The public key of the key pair that the peer has proven to own.
     pub(super) key: PublicKey,
 }
 
-/// What a request says; none where it is not one of CURVE for this collector.
+/// Parses a request; returns none if it is not one for CURVE and this collector.
 pub(super) fn parse(parts: &[Vec<u8>]) -> Option<Request> {
     let [version, _id, domain, address, _routing_id, mechanism, key] = parts else { return None };
     if version != VERSION || domain != DOMAIN.as_bytes() || mechanism != MECHANISM {
@@ -30,7 +30,7 @@ pub(super) fn parse(parts: &[Vec<u8>]) -> Option<Request> {
     Some(Request { address: String::from_utf8_lossy(address).into_owned(), key: PublicKey::new(key) })
 }
 
-/// For the fuzzer: the key that a request asks about, and whether its answer has the form that libzmq wants.
+/// For the fuzzer: the key in a request, and whether its answer has the form that libzmq requires.
 #[cfg(fuzzing)]
 pub fn ask(parts: &[Vec<u8>]) -> (Option<PublicKey>, bool) {
     let [version, id, status, ..] = answer(parts, None);
@@ -38,7 +38,7 @@ pub fn ask(parts: &[Vec<u8>]) -> (Option<PublicKey>, bool) {
     (parse(parts).map(|request| request.key), is_answer)
 }
 
-/// The answer to `parts`: let the peer in, and call it `user_id` in the metadata of its messages; or do not.
+/// The answer to `parts`: accept the connection, with `user_id` in the metadata of its messages; or refuse it.
 pub(super) fn answer(parts: &[Vec<u8>], user_id: Option<&str>) -> [Vec<u8>; 6] {
     let id = parts.get(1).cloned().unwrap_or_default();
     let (status, text) = if user_id.is_some() { ("200", "OK") } else { ("400", "the key is not authorised") };
@@ -56,9 +56,9 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_understood_and_nothing_else() {
-        let understood = Request { address: "10.0.0.1".to_owned(), key: PublicKey::new([9; 32]) };
-        assert_eq!(parse(&request()), Some(understood));
+    fn parses_valid_requests_only() {
+        let expected = Request { address: "10.0.0.1".to_owned(), key: PublicKey::new([9; 32]) };
+        assert_eq!(parse(&request()), Some(expected));
         assert_eq!(parse(&[]), None);
         assert_eq!(parse(&request()[..6]), None);
         for (part, other) in
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_have_the_requests_id() {
+    fn answers_have_the_id_of_their_request() {
         let [version, id, status, _, user, metadata] = answer(&request(), Some("who"));
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         assert_eq!([version, id, status, user].map(|part| text(&part)), ["1.0", "7", "200", "who"]);

@@ -1,0 +1,199 @@
+//! The connected agents and their jobs, by which control finds the nodes of a job.
+//!
+//! The writers update it with what the agents report. Of a node the newest session counts, since a restarted agent may still
+//! send the samples of its predecessor.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use polymeter_proto::series::{Identifier, SessionId};
+use tokio::sync::Notify;
+
+use crate::limits;
+use crate::messages::Peer;
+
+/// An agent, as its session reports it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentInfo {
+    /// The session.
+    pub session: SessionId,
+    /// The connection.
+    pub peer: Peer,
+    /// The node.
+    pub node: Identifier,
+    /// The start of the session, in microseconds since the epoch.
+    pub started_us: i64,
+    /// The tracked jobs, each with its owner's numeric id if that is known.
+    pub jobs: Vec<(Identifier, Option<u32>)>,
+}
+
+/// A node of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobNode {
+    /// The name.
+    pub node: Identifier,
+    /// The session that tracks the job.
+    pub session: SessionId,
+    /// The connection of its agent.
+    pub peer: Peer,
+    /// The job's owner, as this node reports it.
+    pub owner_uid: Option<u32>,
+}
+
+/// The connected agents, shared by the writers and control.
+#[derive(Debug, Clone, Default)]
+pub struct AgentDirectory(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By node, with the number of its last change.
+    nodes: HashMap<Identifier, (AgentInfo, u64)>,
+    /// The number of their jobs.
+    jobs: usize,
+    changes: u64,
+    /// Nodes that changed since control last took the changes.
+    changed: BTreeSet<Identifier>,
+}
+
+impl AgentDirectory {
+    /// Updates an agent.
+    pub fn update(&self, agent: AgentInfo) {
+        if self.lock().update(agent) {
+            self.0.changed.notify_one();
+        }
+    }
+
+    /// The nodes of a job, sorted by name.
+    pub fn nodes_of(&self, job: &Identifier) -> Vec<JobNode> {
+        // Takes some microseconds per thousand nodes, and requests are rare.
+        let state = self.lock();
+        let mut nodes: Vec<_> = state.nodes.values().filter_map(|(agent, _)| agent.job_node(job)).collect();
+        nodes.sort_by(|a, b| a.node.cmp(&b.node));
+        nodes
+    }
+
+    /// Takes the agents with jobs that have changed since the last call.
+    pub fn take_changes(&self) -> Vec<AgentInfo> {
+        let mut state = self.lock();
+        let changed = std::mem::take(&mut state.changed);
+        changed.iter().filter_map(|node| Some(state.nodes.get(node)?.0.clone())).collect()
+    }
+
+    /// Waits until an agent may have changed.
+    pub async fn changed(&self) {
+        self.0.changed.notified().await;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No panic leaves it half updated.
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl AgentInfo {
+    fn job_node(&self, job: &Identifier) -> Option<JobNode> {
+        let (_, owner_uid) = self.jobs.iter().find(|(id, _)| id == job)?;
+        Some(JobNode {
+            node: self.node.clone(),
+            session: self.session,
+            peer: self.peer.clone(),
+            owner_uid: *owner_uid,
+        })
+    }
+}
+
+impl State {
+    /// Updates an agent. Tells whether control must be notified.
+    fn update(&mut self, agent: AgentInfo) -> bool {
+        if self.nodes.get(&agent.node).is_some_and(|(known, _)| known.started_us > agent.started_us) {
+            return false;
+        }
+        self.forget(&agent.node);
+        let has_jobs = !agent.jobs.is_empty();
+        if has_jobs {
+            self.changed.insert(agent.node.clone());
+        }
+        self.changes += 1;
+        self.jobs += agent.jobs.len();
+        self.nodes.insert(agent.node.clone(), (agent, self.changes));
+        while self.nodes.len() > limits::NODES || self.jobs > limits::JOBS {
+            let oldest = self.nodes.iter().min_by_key(|(_, (_, change))| *change);
+            let Some(oldest) = oldest.map(|(node, _)| node.clone()) else { break };
+            self.forget(&oldest);
+        }
+        has_jobs
+    }
+
+    fn forget(&mut self, node: &Identifier) {
+        if let Some((agent, _)) = self.nodes.remove(node) {
+            self.jobs -= agent.jobs.len();
+            self.changed.remove(node);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Identifier {
+        text.try_into().unwrap()
+    }
+
+    fn agent(node: &str, started_us: i64, jobs: &[(&str, u32)]) -> AgentInfo {
+        AgentInfo {
+            session: SessionId(started_us.cast_unsigned()),
+            peer: Peer::from(node.as_bytes()),
+            node: name(node),
+            started_us,
+            jobs: jobs.iter().map(|(job, uid)| (name(job), Some(*uid))).collect(),
+        }
+    }
+
+    #[test]
+    fn nodes_of_a_job_are_those_whose_newest_session_tracks_it() {
+        let directory = AgentDirectory::default();
+        directory.update(agent("n2", 1, &[("7", 1000), ("8", 1001)]));
+        directory.update(agent("n1", 2, &[("7", 1000)]));
+        let nodes = |job| -> Vec<_> {
+            directory.nodes_of(&name(job)).into_iter().map(|found| found.node.to_string()).collect()
+        };
+        assert_eq!(nodes("7"), ["n1", "n2"]);
+        assert_eq!(nodes("9"), [""; 0]);
+        assert_eq!(directory.nodes_of(&name("8"))[0].owner_uid, Some(1001));
+        directory.update(agent("n2", 3, &[]));
+        assert_eq!(nodes("7"), ["n1"]);
+        directory.update(agent("n2", 1, &[("7", 1000)]));
+        assert_eq!(nodes("7"), ["n1"], "the predecessor's outbox drains");
+        directory.update(agent("n2", 3, &[("7", 1000)]));
+        assert_eq!(nodes("7"), ["n1", "n2"]);
+    }
+
+    #[test]
+    fn changes_are_reported_once_and_memory_is_bounded() {
+        let directory = AgentDirectory::default();
+        directory.update(agent("n1", 1, &[("7", 1000)]));
+        directory.update(agent("n1", 1, &[("7", 1000), ("8", 1000)]));
+        directory.update(agent("n2", 1, &[]));
+        assert_eq!(directory.take_changes(), [agent("n1", 1, &[("7", 1000), ("8", 1000)])]);
+        assert_eq!(directory.take_changes(), []);
+        for number in 0..limits::NODES {
+            directory.update(agent(&format!("m{number}"), 1, &[("7", 1000)]));
+        }
+        assert_eq!(directory.nodes_of(&name("7")).len(), limits::NODES);
+        assert_eq!(directory.nodes_of(&name("8")), [], "n1 has not changed for the longest time");
+        assert_eq!(directory.take_changes().len(), limits::NODES);
+        let many = vec![("9", 1000); limits::JOBS / 2];
+        for node in ["l1", "l2"] {
+            directory.update(agent(node, 1, &many));
+        }
+        assert_eq!(directory.nodes_of(&name("9")).len(), 2);
+        assert_eq!(directory.nodes_of(&name("7")), [], "two nodes with many jobs use the whole limit");
+    }
+}

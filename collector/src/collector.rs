@@ -1,0 +1,264 @@
+//! A running collector.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+
+use polymeter_proto::key::KeyPair;
+use polymeter_service::clock::Clock;
+use polymeter_store::{Choice, Store, Upkeep, Way};
+
+use crate::agents::AgentDirectory;
+use crate::auth::{AuthHandler, AuthOptions, AuthorisedKeys, HandshakeFailure};
+use crate::clock_skew::ClockSkewLog;
+use crate::config::Config;
+use crate::control::outcome::Told;
+use crate::control::{self, Control, CoordinatorLinks, Open};
+use crate::error::{StartError, ThreadPanicked};
+use crate::keys::KeyFiles;
+use crate::metrics::{self, Metrics};
+use crate::queues::{OutgoingSender, WriterQueueSender, outgoing_queue, writer_queue};
+use crate::receiver::{self, Receiver};
+use crate::settings::{self, SharedSettings};
+use crate::shutdown::Shutdown;
+use crate::thread::spawn;
+use crate::waker::Waker;
+use crate::writer::{Totals, Ways, Writer};
+
+/// A running collector, until [`Collector::stop`].
+#[derive(Debug)]
+pub struct Collector {
+    endpoint: String,
+    control_endpoints: Vec<String>,
+    choice: Choice,
+    clock: Clock,
+    shutdown: Shutdown,
+    waker: Waker,
+    receiver: JoinHandle<u64>,
+    writers: Vec<JoinHandle<Totals>>,
+    upkeep: Option<Upkeep>,
+    control: Option<Control>,
+    /// Dropped after the receiver, whose socket it guards.
+    auth: Option<AuthHandler>,
+    metrics: Option<metrics::Server>,
+    config: Config,
+    settings: SharedSettings,
+}
+
+impl Collector {
+    /// Opens the store, binds the endpoint and starts the threads. `inproc://` endpoints work within `context`.
+    ///
+    /// # Errors
+    /// When the store or an endpoint cannot be opened. No thread is left running then.
+    pub fn start(config: &Config, context: &zmq::Context) -> Result<Self, StartError> {
+        let (clock, shutdown) = (Clock::start(), Shutdown::default());
+        let key_pair = config.keys.as_ref().map(KeyFiles::read).transpose().map_err(StartError::Keys)?;
+        let stores = open_stores(config)?;
+        let choice =
+            stores.first().map(Store::choice).unwrap_or(Choice { way: Way::Sqlite, why: String::new() });
+        let open = Open::doors(&config.control).map_err(StartError::Control)?;
+        let control_endpoints = open.places();
+        let waker = Waker::new().map_err(StartError::Thread)?;
+        let metrics = Arc::new(Metrics::new(choice.to_string()));
+        metrics.refused_connections.create(HandshakeFailure::ALL.map(HandshakeFailure::as_str));
+        // The order matters: if a later step fails, what was created last is dropped first.
+        let Listening { auth, authorised, endpoint, socket } =
+            listen(config, context, key_pair.as_ref(), (&metrics, clock))?;
+        let upkeep = Upkeep::start(&config.store, choice.way)
+            .map_err(|source| StartError::Store { store: config.store.to_string(), source })?;
+        let server = config.metrics_listen.map(|address| {
+            metrics::Server::start(address, Arc::clone(&metrics))
+                .map_err(|source| StartError::Metrics { address, source })
+        });
+        let server = server.transpose()?;
+        let settings = SharedSettings::new(config);
+        let (outgoing_sender, outgoing) = outgoing_queue(waker.clone());
+        let (outcome_sender, outcomes) = control::outcome::queue();
+        // Without control no ends of jobs are reported.
+        let outcomes = Some(outcomes).filter(|_| !control_endpoints.is_empty());
+        let shared = Shared {
+            outgoing: outgoing_sender.clone(),
+            directory: AgentDirectory::default(),
+            settings: settings.clone(),
+            shutdown: shutdown.clone(),
+            clock,
+        };
+        let (queues, writers) = start_writers(config, stores, &metrics, &waker, &shared, outcomes)?;
+        let links = CoordinatorLinks {
+            directory: shared.directory,
+            receiver: outgoing_sender,
+            outcomes: outcome_sender,
+        };
+        // From here on only the writers and control own senders of outgoing messages: the receiver ends when all of them are
+        // gone.
+        drop(shared.outgoing);
+        let control = Control::start(open, links, clock).map_err(StartError::Thread)?;
+        let (control, agent_answers) = control.unzip();
+        let receiver = Receiver {
+            socket,
+            waker: waker.clone(),
+            queues,
+            outgoing,
+            control: agent_answers,
+            clock,
+            shutdown: shutdown.clone(),
+            authorised,
+            metrics,
+        };
+        let receiver = spawn("receiver", move || receiver.run()).map_err(StartError::Thread)?;
+        Ok(Self {
+            endpoint,
+            control_endpoints,
+            choice,
+            clock,
+            shutdown,
+            waker,
+            receiver,
+            writers,
+            upkeep,
+            control,
+            auth,
+            metrics: server,
+            config: config.clone(),
+            settings,
+        })
+    }
+
+    /// The endpoint for agents, with its real port.
+    pub fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    /// The endpoints for users: paths, and addresses with their real ports.
+    pub fn control_endpoints(&self) -> &[String] {
+        &self.control_endpoints
+    }
+
+    /// The address of the collector's own metrics, with its real port; none if they are not served.
+    pub fn metrics(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref().map(metrics::Server::address)
+    }
+
+    /// The layout in which samples are written, and why it was chosen.
+    pub const fn choice(&self) -> &Choice {
+        &self.choice
+    }
+
+    /// Applies the part of `config` that can change while the collector runs: `commit_interval`, `commit_rows`,
+    /// `session_timeout` and `[clock]`. Returns the other keys whose values have changed: they require a restart.
+    pub fn reload(&self, config: &Config) -> Vec<&'static str> {
+        self.settings.set(config);
+        settings::fixed_changes(&self.config, config)
+    }
+
+    /// Commits and acknowledges the messages in the socket, and ends the threads. If the store does not answer, that takes
+    /// hardly longer than [`limits::SHUTDOWN_COMMIT`](crate::limits::SHUTDOWN_COMMIT).
+    ///
+    /// # Errors
+    /// When a thread panicked.
+    pub fn stop(self) -> Result<Totals, ThreadPanicked> {
+        self.shutdown.request(self.clock.now().since_start);
+        self.waker.wake();
+        let mut totals = Totals::default();
+        let mut panicked = !self.control.is_none_or(Control::stop);
+        for writer in self.writers {
+            match writer.join() {
+                Ok(of_one) => totals.add(&of_one),
+                Err(_) => panicked = true,
+            }
+        }
+        match self.receiver.join() {
+            Ok(refused) => totals.refused += refused,
+            Err(_) => panicked = true,
+        }
+        drop((self.auth, self.metrics));
+        if let Some(upkeep) = self.upkeep {
+            panicked |= upkeep.stop().is_err();
+        }
+        if panicked { Err(ThreadPanicked) } else { Ok(totals) }
+    }
+}
+
+/// What all writers share.
+struct Shared {
+    outgoing: OutgoingSender,
+    directory: AgentDirectory,
+    settings: SharedSettings,
+    shutdown: Shutdown,
+    clock: Clock,
+}
+
+/// Starts a writer for each store. Returns their queues and threads.
+fn start_writers(
+    config: &Config,
+    stores: Vec<Store>,
+    metrics: &Metrics,
+    waker: &Waker,
+    shared: &Shared,
+    mut outcomes: Option<mpsc::Receiver<Told>>,
+) -> Result<(Vec<WriterQueueSender>, Vec<JoinHandle<Totals>>), StartError> {
+    let clock_skew = ClockSkewLog::default();
+    let (mut queues, mut writers) = (Vec::new(), Vec::new());
+    for (number, store) in stores.into_iter().enumerate() {
+        let metrics = metrics.writer(number);
+        let (sender, queue) = writer_queue(waker.clone(), metrics.queue.clone());
+        queues.push(sender);
+        let ways = Ways {
+            queue,
+            outgoing: shared.outgoing.clone(),
+            directory: shared.directory.clone(),
+            clock_skew: clock_skew.clone(),
+            metrics,
+            // The first writer stores how jobs ended.
+            outcomes: outcomes.take(),
+            settings: shared.settings.clone(),
+        };
+        let writer =
+            Writer::new(config.clone(), shared.clock, shared.shutdown.clone(), ways, store, number == 0);
+        writers.push(spawn("writer", move || writer.run()).map_err(StartError::Thread)?);
+    }
+    Ok((queues, writers))
+}
+
+/// A bound socket and its authentication. The latter stands behind the socket, so that it is dropped later.
+struct Listening {
+    socket: zmq::Socket,
+    /// The bound endpoint, with its real port.
+    endpoint: String,
+    auth: Option<AuthHandler>,
+    authorised: Option<Arc<AuthorisedKeys>>,
+}
+
+/// Binds the socket for agents, after authentication has started: no connection may come before it can be checked.
+fn listen(
+    config: &Config,
+    context: &zmq::Context,
+    key_pair: Option<&KeyPair>,
+    (metrics, clock): (&Arc<Metrics>, Clock),
+) -> Result<Listening, StartError> {
+    let cannot_bind = |source| StartError::Bind { endpoint: config.listen.clone(), source };
+    let socket = receiver::make_socket(context, key_pair)
+        .map_err(|source| StartError::Socket { purpose: "the receiver", source })?;
+    let mut listening = Listening { socket, endpoint: config.listen.clone(), auth: None, authorised: None };
+    // Within one process there are no connections to authenticate, and therefore no keys.
+    if !config.listen.starts_with("inproc://") {
+        let authorised =
+            config.keys.as_ref().map(|keys| (keys.authorised_agents.clone(), config.bind_node_to_key));
+        let guarded = &listening.socket;
+        let options = AuthOptions { context, guarded, authorised, metrics: Arc::clone(metrics), clock };
+        let (auth, authorised) = AuthHandler::start(options)?;
+        (listening.auth, listening.authorised) = (Some(auth), authorised);
+    }
+    listening.socket.bind(&config.listen).map_err(cannot_bind)?;
+    if let Ok(bound) = listening.socket.get_last_endpoint().map_err(cannot_bind)? {
+        listening.endpoint = bound;
+    }
+    Ok(listening)
+}
+
+fn open_stores(config: &Config) -> Result<Vec<Store>, StartError> {
+    let writers = if config.store.has_parallel_writers() { config.writers.max(1) } else { 1 };
+    let open = |_| Store::open(&config.store, config.timescaledb, true);
+    let stores = (0..writers).map(open).collect::<Result<_, _>>();
+    stores.map_err(|source| StartError::Store { store: config.store.to_string(), source })
+}

@@ -1,0 +1,70 @@
+//! Why a collector does not start, or does not stop well.
+
+use std::net::SocketAddr;
+
+use polymeter_service::key_files::KeysError;
+use polymeter_store::StoreError;
+
+use crate::auth::AuthError;
+use crate::control::ListenError;
+
+/// Why a collector does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The endpoint for agents cannot be bound.
+    #[error("cannot listen at {endpoint}")]
+    Bind {
+        /// The endpoint.
+        endpoint: String,
+        /// The reason.
+        source: zmq::Error,
+    },
+    /// The store cannot be opened.
+    #[error("cannot open the store {store}")]
+    Store {
+        /// The store, without its password.
+        store: String,
+        /// The reason.
+        source: StoreError,
+    },
+    /// The endpoint for users cannot be opened.
+    #[error(transparent)]
+    Control(ListenError),
+    /// The keys cannot be used.
+    #[error("cannot use the keys")]
+    Keys(#[source] KeysError),
+    /// ZeroMQ does not create a socket.
+    #[error("cannot create the socket of {purpose}")]
+    Socket {
+        /// The purpose of the socket.
+        purpose: &'static str,
+        /// The reason.
+        source: zmq::Error,
+    },
+    /// The collector's own metrics cannot be served.
+    #[error("cannot serve metrics at {address}, which `metrics_listen` sets")]
+    Metrics {
+        /// The address.
+        address: SocketAddr,
+        /// The reason.
+        source: std::io::Error,
+    },
+    /// The machine gives no more threads or descriptors.
+    #[error("cannot start a thread")]
+    Thread(#[source] std::io::Error),
+}
+
+impl From<AuthError> for StartError {
+    fn from(error: AuthError) -> Self {
+        match error {
+            AuthError::Socket(source) => Self::Socket { purpose: "authentication", source },
+            AuthError::Keys(error) => Self::Keys(error),
+            AuthError::Thread(error) => Self::Thread(error),
+        }
+    }
+}
+
+/// A thread of the collector panicked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a thread of the collector panicked")]
+pub struct ThreadPanicked;

@@ -1,0 +1,65 @@
+//! The messages that the collector's threads hand to one another, and the peers that they concern.
+
+use std::sync::Arc;
+
+use polymeter_proto::series::{Identifier, SessionId};
+use polymeter_proto::wire::control::ControlLine;
+use polymeter_proto::wire::message::ToAgent;
+
+use crate::refusal::Refusal;
+
+/// A connection of an agent: the routing id that the ROUTER socket gave it, and the node that its key permits.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Peer {
+    routing_id: Arc<[u8]>,
+    node: Option<Arc<Identifier>>,
+}
+
+impl From<&[u8]> for Peer {
+    fn from(routing_id: &[u8]) -> Self {
+        Self { routing_id: routing_id.into(), node: None }
+    }
+}
+
+impl Peer {
+    /// Returns the peer restricted to `node`, if there is one.
+    pub fn bound_to(self, node: Option<Arc<Identifier>>) -> Self {
+        Self { node, ..self }
+    }
+
+    /// The routing id.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.routing_id
+    }
+
+    /// The only node whose data the peer may send; none if it may send those of any.
+    pub fn node(&self) -> Option<&Identifier> {
+        self.node.as_deref()
+    }
+}
+
+/// A message from an agent, not yet decoded.
+#[derive(Debug)]
+pub(crate) struct ReceivedMessage {
+    pub(crate) peer: Peer,
+    pub(crate) bytes: zmq::Message,
+}
+
+/// An agent's answer to a user's request.
+#[derive(Debug)]
+pub(crate) struct AgentAnswer {
+    pub(crate) peer: Peer,
+    pub(crate) session: SessionId,
+    /// The number of the request.
+    pub(crate) ask: u64,
+    pub(crate) line: ControlLine,
+}
+
+/// A message to an agent.
+#[derive(Debug)]
+pub(crate) enum Outgoing {
+    /// A message.
+    Message(Peer, ToAgent),
+    /// A refusal of what the peer sent, with the frame if it was one. The receiver decides whether to answer it.
+    Refusal(Peer, Refusal, Option<(SessionId, u64)>),
+}

@@ -1,0 +1,153 @@
+//! The metrics of the writers.
+
+use polymeter_store::accepted::LossReason;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Unit;
+
+use super::{ByReason, Metrics};
+
+/// The upper bounds of the buckets of commits, in seconds: from a commit to memory to a store that is away.
+const COMMIT_BOUNDS_S: [f64; 14] =
+    [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0];
+
+/// The label `writer`.
+type WriterLabel = [(&'static str, u64); 1];
+
+/// The metrics of one writer. Counters are shared by all writers.
+#[derive(Debug, Clone)]
+pub(crate) struct WriterMetrics {
+    pub(crate) stored_frames: Counter,
+    pub(crate) stored_samples: Counter,
+    pub(crate) quarantined_samples: Counter,
+    pub(crate) repeated_frames: Counter,
+    pub(crate) lost_samples: ByReason,
+    pub(crate) store_failures: Counter,
+    /// 1 while the store answers.
+    pub(crate) store_up: Gauge,
+    pub(crate) sessions: Gauge,
+    /// The durations of commits in seconds, including time in which the store was away.
+    pub(crate) commit_duration: Histogram,
+    pub(crate) queue: QueueDepth,
+}
+
+/// The number and size of the messages that wait for a writer.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct QueueDepth {
+    messages: Gauge,
+    bytes: Gauge,
+}
+
+impl QueueDepth {
+    pub(crate) fn set(&self, messages: usize, bytes: usize) {
+        self.messages.set(i64::try_from(messages).unwrap_or(i64::MAX));
+        self.bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    #[cfg(test)]
+    pub(crate) fn get(&self) -> (usize, usize) {
+        let size = |gauge: &Gauge| usize::try_from(gauge.get()).unwrap();
+        (size(&self.messages), size(&self.bytes))
+    }
+}
+
+/// The metrics of all writers.
+#[derive(Debug)]
+pub(super) struct WriterFamilies {
+    stored_frames: Counter,
+    stored_samples: Counter,
+    quarantined_samples: Counter,
+    repeated_frames: Counter,
+    lost_samples: ByReason,
+    store_failures: Counter,
+    store_up: Family<WriterLabel, Gauge>,
+    sessions: Family<WriterLabel, Gauge>,
+    queue_messages: Family<WriterLabel, Gauge>,
+    queue_bytes: Family<WriterLabel, Gauge>,
+    commit_duration: Family<WriterLabel, Histogram>,
+}
+
+impl Default for WriterFamilies {
+    fn default() -> Self {
+        Self {
+            stored_frames: Counter::default(),
+            stored_samples: Counter::default(),
+            quarantined_samples: Counter::default(),
+            repeated_frames: Counter::default(),
+            lost_samples: ByReason::default(),
+            store_failures: Counter::default(),
+            store_up: Family::default(),
+            sessions: Family::default(),
+            queue_messages: Family::default(),
+            queue_bytes: Family::default(),
+            commit_duration: Family::new_with_constructor(|| Histogram::new(COMMIT_BOUNDS_S)),
+        }
+    }
+}
+
+impl WriterFamilies {
+    /// Adds the metrics to the page.
+    pub(super) fn register(&self, metrics: &Metrics) {
+        self.lost_samples.create(LossReason::ALL.map(LossReason::as_str));
+        metrics.register("stored_frames", "Frames that were committed", self.stored_frames.clone());
+        metrics.register("stored_samples", "Samples that were committed", self.stored_samples.clone());
+        metrics.register(
+            "quarantined_samples",
+            "Samples that were stored in quarantine because of their times",
+            self.quarantined_samples.clone(),
+        );
+        metrics.register(
+            "repeated_frames",
+            "Frames that arrived again and were not stored again",
+            self.repeated_frames.clone(),
+        );
+        metrics.register(
+            "lost_samples",
+            "Samples that are not stored and never will be, by reason",
+            self.lost_samples.0.clone(),
+        );
+        metrics.register(
+            "store_failures",
+            "Failed operations of the store, which are repeated",
+            self.store_failures.clone(),
+        );
+        metrics.register("store_up", "1 if the store answers the writer, else 0", self.store_up.clone());
+        metrics.register("sessions", "Sessions of agents that the writer remembers", self.sessions.clone());
+        metrics.register("queue_messages", "Messages that wait for the writer", self.queue_messages.clone());
+        metrics.register_with_unit(
+            "queue",
+            "Bytes of messages that wait for the writer",
+            Unit::Bytes,
+            self.queue_bytes.clone(),
+        );
+        metrics.register_with_unit(
+            "commit_duration",
+            "Durations of commits, including time in which the store was away",
+            Unit::Seconds,
+            self.commit_duration.clone(),
+        );
+    }
+
+    pub(super) fn writer(&self, number: usize) -> WriterMetrics {
+        let label = [("writer", number as u64)];
+        let metrics = WriterMetrics {
+            stored_frames: self.stored_frames.clone(),
+            stored_samples: self.stored_samples.clone(),
+            quarantined_samples: self.quarantined_samples.clone(),
+            repeated_frames: self.repeated_frames.clone(),
+            lost_samples: self.lost_samples.clone(),
+            store_failures: self.store_failures.clone(),
+            store_up: self.store_up.get_or_create_owned(&label),
+            sessions: self.sessions.get_or_create_owned(&label),
+            commit_duration: self.commit_duration.get_or_create_owned(&label),
+            queue: QueueDepth {
+                messages: self.queue_messages.get_or_create_owned(&label),
+                bytes: self.queue_bytes.get_or_create_owned(&label),
+            },
+        };
+        metrics.store_up.set(1);
+        metrics
+    }
+}

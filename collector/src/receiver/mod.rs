@@ -1,0 +1,300 @@
+//! The receiver: the only thread that owns the socket. It distributes messages, sends answers, and waits for neither the
+//! store nor an agent.
+//!
+//! While a writer's queue is full it does not read: ZeroMQ's queues fill, then the connections, and the data wait at the
+//! agents. Acknowledgements are still sent, since they free memory there.
+
+mod refusals;
+mod socket;
+
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::mpsc::{self, TryRecvError};
+use std::time::Duration;
+
+use polymeter_proto::series::SessionId;
+use polymeter_proto::wire::control::ControlLine;
+use polymeter_proto::wire::message::{ToAgent, ToCollector};
+use polymeter_proto::wire::{DecodeError, VERSION, frame, message};
+use rustix::event::Timespec;
+use zmq::{DONTWAIT, POLLIN, PollItem, Socket};
+
+use self::refusals::Refusals;
+pub(crate) use self::socket::make as make_socket;
+use polymeter_service::clock::Clock;
+
+use crate::auth::AuthorisedKeys;
+use crate::fair_queue::Offered;
+use crate::ingest::session_of;
+use crate::limits;
+use crate::messages::{AgentAnswer, Outgoing, Peer, ReceivedMessage};
+use crate::metrics::Metrics;
+use crate::queues::WriterQueueSender;
+use crate::refusal::{Refusal, RefusalKind};
+use crate::shutdown::Shutdown;
+use crate::waker::Waker;
+
+/// The receiver's thread.
+pub(crate) struct Receiver {
+    pub(crate) socket: Socket,
+    pub(crate) waker: Waker,
+    /// One queue per writer; empty once the socket is drained at the shutdown.
+    pub(crate) queues: Vec<WriterQueueSender>,
+    pub(crate) outgoing: mpsc::Receiver<Outgoing>,
+    /// The queue for agents' answers to users; none without control.
+    pub(crate) control: Option<tokio::sync::mpsc::Sender<AgentAnswer>>,
+    pub(crate) clock: Clock,
+    pub(crate) shutdown: Shutdown,
+    /// The keys of agents that may send; none if all may.
+    pub(crate) authorised: Option<Arc<AuthorisedKeys>>,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+/// The next step of the loop.
+enum Next {
+    /// Wait for the socket or a writer, without limit or for a time.
+    Wait(Option<Duration>),
+    /// Return: all writers are gone.
+    Return,
+}
+
+impl Receiver {
+    /// Works until the shutdown is requested, the socket is drained, and the last writer is gone. Returns the number of
+    /// refused messages.
+    pub(crate) fn run(mut self) -> u64 {
+        let mut refusals = Refusals::default();
+        let mut held = None;
+        loop {
+            let next = self.send_outgoing(&mut refusals);
+            let received = self.receive(&mut held, &mut refusals);
+            let next = self.close_when_drained(next, received, held.is_some());
+            match next {
+                Next::Return => return refusals.count(),
+                Next::Wait(_) if received == limits::RECEIVE_BURST => {}
+                Next::Wait(timeout) => {
+                    let reads = held.is_none() && !self.queues.is_empty();
+                    if let Err(zmq::Error::ETERM | zmq::Error::ENOTSOCK) =
+                        poll(&self.socket, reads, self.waker.raw_fd(), timeout)
+                    {
+                        // The context was destroyed: no message can be received or sent any more.
+                        return refusals.count();
+                    }
+                    collect_more();
+                }
+            }
+        }
+    }
+
+    /// Closes the writers' queues once the shutdown is requested and no more messages come.
+    fn close_when_drained(&mut self, next: Next, received: usize, holds: bool) -> Next {
+        let Some(since) = self.shutdown.requested_at() else { return next };
+        if self.queues.is_empty() {
+            return next;
+        }
+        let (silence, at_most) = limits::SHUTDOWN_DRAIN;
+        let is_over = self.clock.now().since_start.saturating_sub(since) >= at_most;
+        let is_silent = received == 0 && !holds && matches!(self.socket.poll(POLLIN, millis(silence)), Ok(0));
+        if is_over || is_silent {
+            self.queues.clear();
+        }
+        // Check again soon: a message may have come, or the writers may be gone.
+        match next {
+            Next::Wait(_) => Next::Wait(Some(silence)),
+            Next::Return => Next::Return,
+        }
+    }
+
+    fn send_outgoing(&self, refusals: &mut Refusals) -> Next {
+        self.waker.clear();
+        loop {
+            match self.outgoing.try_recv() {
+                Ok(Outgoing::Message(peer, message)) => self.send(&peer, &message),
+                Ok(Outgoing::Refusal(peer, refusal, frame)) => self.refuse(&peer, &refusal, frame, refusals),
+                Err(TryRecvError::Empty) => return Next::Wait(None),
+                Err(TryRecvError::Disconnected) => return Next::Return,
+            }
+        }
+    }
+
+    fn send(&self, peer: &Peer, message: &ToAgent) {
+        // An agent that is disconnected, or does not read, gets the message when it sends again.
+        if self.socket.send_multipart([peer.as_bytes(), &message.encode()], DONTWAIT).is_ok() {
+            self.metrics.sent_messages.inc();
+        }
+    }
+
+    fn refuse(
+        &self,
+        peer: &Peer,
+        refusal: &Refusal,
+        frame: Option<(SessionId, u64)>,
+        refusals: &mut Refusals,
+    ) {
+        self.metrics.refused_messages.add(refusal.kind.as_str(), 1);
+        if refusals.note(peer, refusal, self.clock.now().since_start) {
+            let reason = refusal.reason.chars().take(polymeter_proto::limits::TEXT_BYTES / 4).collect();
+            self.send(peer, &ToAgent::Refused { reason, versions: (VERSION, VERSION), frame });
+        }
+    }
+
+    /// Distributes the messages in the socket, and returns their number. A message that finds no room is held, and no other
+    /// is read until it has found room.
+    fn receive(&self, held: &mut Option<(usize, ReceivedMessage)>, refusals: &mut Refusals) -> usize {
+        if let Some((writer, message)) = held.take() {
+            *held = self.distribute(writer, message, refusals);
+        }
+        let mut received = 0;
+        while held.is_none() && received < limits::RECEIVE_BURST && !self.queues.is_empty() {
+            let Some((peer, payload)) = self.next() else { break };
+            received += 1;
+            match payload.and_then(|bytes| Ok((peek(&bytes)?, bytes))) {
+                Ok((Recipient::Writer(session), bytes)) => {
+                    let message = ReceivedMessage { peer, bytes };
+                    *held = self.distribute(self.writer_for(session), message, refusals);
+                }
+                Ok((Recipient::Control(session, ask, line), _)) => {
+                    let answer = AgentAnswer { peer, session, ask, line };
+                    if let Some(control) = &self.control {
+                        // Without room the answer is dropped, and the user is told that the agent did not answer.
+                        control.try_send(answer).ok();
+                    }
+                }
+                Err(refusal) => self.refuse(&peer, &refusal, None, refusals),
+            }
+        }
+        received
+    }
+
+    fn distribute(
+        &self,
+        writer: usize,
+        message: ReceivedMessage,
+        refusals: &mut Refusals,
+    ) -> Option<(usize, ReceivedMessage)> {
+        let peer = message.peer.clone();
+        match self.queues.get(writer)?.offer(message, self.clock.now().since_start) {
+            Offered::Queued => None,
+            Offered::QueueFull(message) => Some((writer, message)),
+            // The agent sends it again: while the store is away it may send its window twice.
+            Offered::PeerQueueFull => {
+                self.metrics.dropped_messages.inc();
+                None
+            }
+            Offered::Muted => {
+                self.metrics.dropped_messages.inc();
+                let reason = "too many of the peer's messages contain nothing that can be stored".to_owned();
+                self.refuse(&peer, &Refusal { kind: RefusalKind::Useless, reason }, None, refusals);
+                None
+            }
+        }
+    }
+
+    /// The next message and its sender, if there is one.
+    fn next(&self) -> Option<(Peer, Result<zmq::Message, Refusal>)> {
+        let refusal = |kind, reason: &str| Err(Refusal { kind, reason: reason.to_owned() });
+        let routing_id = self.socket.recv_msg(DONTWAIT).ok()?;
+        let peer = Peer::from(&*routing_id);
+        if !routing_id.get_more() {
+            return Some((peer, refusal(RefusalKind::Undecodable, "the message has no payload")));
+        }
+        let mut payload = self.socket.recv_msg(DONTWAIT).ok()?;
+        self.metrics.received_messages.inc();
+        self.metrics.received_bytes.inc_by(payload.len() as u64);
+        let mut more = payload.get_more();
+        let single = !more;
+        while more {
+            more = self.socket.recv_msg(DONTWAIT).is_ok_and(|part| part.get_more());
+        }
+        let peer = match &self.authorised {
+            None => peer,
+            Some(keys) => match keys.authenticate(payload.gets("User-Id")) {
+                Some(agent) => peer.bound_to(agent.node),
+                None => {
+                    return Some((
+                        peer,
+                        refusal(RefusalKind::Key, "the key of this connection is not authorised"),
+                    ));
+                }
+            },
+        };
+        let several = || refusal(RefusalKind::Undecodable, "the message has several parts");
+        Some((peer, if single { Ok(payload) } else { several() }))
+    }
+
+    /// The writer of a session: the same one for all its messages.
+    fn writer_for(&self, session: SessionId) -> usize {
+        let writers = self.queues.len().max(1) as u64;
+        usize::try_from(session.0 % writers).unwrap_or_default()
+    }
+}
+
+/// The recipient of an agent's message.
+#[derive(Debug, PartialEq, Eq)]
+enum Recipient {
+    /// The writer of this session.
+    Writer(SessionId),
+    /// Control: the answer of this session to the request with this number.
+    Control(SessionId, u64, ControlLine),
+}
+
+/// Returns the recipient of a frame or message, without decoding the rest.
+fn peek(bytes: &[u8]) -> Result<Recipient, DecodeError> {
+    let (magic, rest) = bytes.split_first_chunk::<3>().ok_or(DecodeError::Truncated)?;
+    let (version, rest) = rest.split_first().ok_or(DecodeError::Truncated)?;
+    match (*magic, *version) {
+        (frame::MAGIC, VERSION) => {
+            let session = rest.first_chunk::<8>().ok_or(DecodeError::Truncated)?;
+            Ok(Recipient::Writer(SessionId(u64::from_le_bytes(*session))))
+        }
+        (message::MAGIC, VERSION) => {
+            // The writer decodes its messages: here only those for control are decoded.
+            if let Some(session) = ToCollector::peek(bytes)? {
+                return Ok(Recipient::Writer(session));
+            }
+            Ok(match ToCollector::decode(bytes)? {
+                ToCollector::Answered { session, ask, line } => Recipient::Control(session, ask, line),
+                message @ (ToCollector::Dictionary { .. } | ToCollector::Skipped { .. }) => {
+                    Recipient::Writer(session_of(&message))
+                }
+            })
+        }
+        (frame::MAGIC | message::MAGIC, found) => Err(DecodeError::Version { found }),
+        _ => Err(DecodeError::Magic),
+    }
+}
+
+/// Waits for a message on the socket, if `reads`, or for the waker.
+fn poll(socket: &Socket, reads: bool, waker: RawFd, timeout: Option<Duration>) -> zmq::Result<()> {
+    let events = if reads { POLLIN } else { zmq::PollEvents::empty() };
+    let mut items = [socket.as_poll_item(events), PollItem::from_fd(waker, POLLIN)];
+    zmq::poll(&mut items, timeout.map_or(-1, millis)).map(drop)
+}
+
+/// Waits until more messages have come, so that they are distributed together.
+fn collect_more() {
+    // If a signal ends the wait early, the loop runs once more.
+    rustix::event::poll(&mut [], Timespec::try_from(limits::COLLECT_DURATION).ok().as_ref()).ok();
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_messages_of_this_protocol_have_a_recipient() {
+        assert_eq!(peek(b"PLM\x01\x07\0\0\0\0\0\0\0"), Ok(Recipient::Writer(SessionId(7))));
+        assert_eq!(peek(b"PLM\x01\x07\0\0\0"), Err(DecodeError::Truncated));
+        assert_eq!(peek(b"PLM\x02\x07\0\0\0\0\0\0\0"), Err(DecodeError::Version { found: 2 }));
+        assert_eq!(peek(b"GET / HTTP/1.1"), Err(DecodeError::Magic));
+        assert_eq!(peek(b""), Err(DecodeError::Truncated));
+        let message = ToCollector::Dictionary { session: SessionId(9), entries: Vec::new() };
+        assert_eq!(peek(&message.encode()), Ok(Recipient::Writer(SessionId(9))));
+        let line: ControlLine = "{}".try_into().unwrap();
+        let answer = ToCollector::Answered { session: SessionId(9), ask: 3, line: line.clone() };
+        assert_eq!(peek(&answer.encode()), Ok(Recipient::Control(SessionId(9), 3, line)));
+    }
+}

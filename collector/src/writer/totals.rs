@@ -1,0 +1,51 @@
+//! What the writers did.
+
+use polymeter_store::accepted::{LossReason, Losses};
+
+use crate::metrics::WriterMetrics;
+
+/// What one writer, or all of them, did.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Totals {
+    /// Frames that were committed.
+    pub frames: u64,
+    /// Samples that were committed.
+    pub samples: u64,
+    /// Samples that were committed apart, because of their times.
+    pub quarantined: u64,
+    /// Frames that came again after they were accepted.
+    pub repeated: u64,
+    /// Samples that are not stored and never will be; the store has the sessions and times.
+    pub losses: Losses,
+    /// Messages that were not understood at all.
+    pub refused: u64,
+    /// Frames that were taken and could not be committed before the end. They were not acknowledged: the agents have them.
+    pub given_up: u64,
+}
+
+impl Totals {
+    /// Adds what another did.
+    pub fn add(&mut self, other: &Self) {
+        self.frames += other.frames;
+        self.samples += other.samples;
+        self.quarantined += other.quarantined;
+        self.repeated += other.repeated;
+        self.losses.add(&other.losses);
+        self.refused += other.refused;
+        self.given_up += other.given_up;
+    }
+
+    /// Adds what was done since `published` to the metrics.
+    pub(super) fn publish(&self, published: &Self, metrics: &WriterMetrics) {
+        metrics.stored_frames.inc_by(self.frames.saturating_sub(published.frames));
+        metrics.stored_samples.inc_by(self.samples.saturating_sub(published.samples));
+        metrics.quarantined_samples.inc_by(self.quarantined.saturating_sub(published.quarantined));
+        metrics.repeated_frames.inc_by(self.repeated.saturating_sub(published.repeated));
+        let counts = self.losses.counts().into_iter().zip(published.losses.counts());
+        for (reason, (now, then)) in LossReason::ALL.into_iter().zip(counts) {
+            if now > then {
+                metrics.lost_samples.add(reason.as_str(), now - then);
+            }
+        }
+    }
+}
