@@ -34,6 +34,7 @@ fn parse(criterion: &mut Criterion) {
             Hierarchy::V1(controller) => format!("v1/{controller}/{}", file.path),
             Hierarchy::V2 => format!("v2/{}", file.path),
             Hierarchy::Proc => format!("proc/{}", file.path),
+            Hierarchy::Sys => format!("sys/{}", file.path),
         };
         for set in SETS {
             let Ok(text) = std::fs::read(fixtures.join(set).join(&place)) else { continue };

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use polymeter_proto::key::KeyPair;
 use polymeter_service::clock::Clock;
-use polymeter_store::{Choice, Store, Upkeep, Way};
+use polymeter_store::{Maintenance, OpenOptions, Store, WriteMode};
 
 use crate::agents::AgentDirectory;
 use crate::auth::{AuthHandler, AuthOptions, AuthorisedKeys, HandshakeFailure};
@@ -30,13 +30,13 @@ use crate::writer::{Totals, Ways, Writer};
 pub struct Collector {
     endpoint: String,
     control_endpoints: Vec<String>,
-    choice: Choice,
+    write_mode: WriteMode,
     clock: Clock,
     shutdown: Shutdown,
     waker: Waker,
     receiver: JoinHandle<u64>,
     writers: Vec<JoinHandle<Totals>>,
-    upkeep: Option<Upkeep>,
+    maintenance: Option<Maintenance>,
     control: Option<Control>,
     /// Dropped after the receiver, whose socket it guards.
     auth: Option<AuthHandler>,
@@ -54,17 +54,21 @@ impl Collector {
         let (clock, shutdown) = (Clock::start(), Shutdown::default());
         let key_pair = config.keys.as_ref().map(KeyFiles::read).transpose().map_err(StartError::Keys)?;
         let stores = open_stores(config)?;
-        let choice =
-            stores.first().map(Store::choice).unwrap_or(Choice { way: Way::Sqlite, why: String::new() });
+        let write_mode = stores.first().map_or_else(
+            || WriteMode { name: "none", reason: String::new() },
+            |store| store.write_mode().clone(),
+        );
         let open = Open::doors(&config.control).map_err(StartError::Control)?;
         let control_endpoints = open.places();
         let waker = Waker::new().map_err(StartError::Thread)?;
-        let metrics = Arc::new(Metrics::new(choice.to_string()));
+        let metrics = Arc::new(Metrics::new(write_mode.to_string()));
         metrics.refused_connections.create(HandshakeFailure::ALL.map(HandshakeFailure::as_str));
         // The order matters: if a later step fails, what was created last is dropped first.
         let Listening { auth, authorised, endpoint, socket } =
             listen(config, context, key_pair.as_ref(), (&metrics, clock))?;
-        let upkeep = Upkeep::start(&config.store, choice.way)
+        let maintenance = config
+            .store
+            .start_maintenance()
             .map_err(|source| StartError::Store { store: config.store.to_string(), source })?;
         let server = config.metrics_listen.map(|address| {
             metrics::Server::start(address, Arc::clone(&metrics))
@@ -109,13 +113,13 @@ impl Collector {
         Ok(Self {
             endpoint,
             control_endpoints,
-            choice,
+            write_mode,
             clock,
             shutdown,
             waker,
             receiver,
             writers,
-            upkeep,
+            maintenance,
             control,
             auth,
             metrics: server,
@@ -140,8 +144,8 @@ impl Collector {
     }
 
     /// The layout in which samples are written, and why it was chosen.
-    pub const fn choice(&self) -> &Choice {
-        &self.choice
+    pub const fn write_mode(&self) -> &WriteMode {
+        &self.write_mode
     }
 
     /// Applies the part of `config` that can change while the collector runs: `commit_interval`, `commit_rows`,
@@ -172,8 +176,8 @@ impl Collector {
             Err(_) => panicked = true,
         }
         drop((self.auth, self.metrics));
-        if let Some(upkeep) = self.upkeep {
-            panicked |= upkeep.stop().is_err();
+        if let Some(maintenance) = self.maintenance {
+            panicked |= maintenance.stop().is_err();
         }
         if panicked { Err(ThreadPanicked) } else { Ok(totals) }
     }
@@ -258,7 +262,8 @@ fn listen(
 
 fn open_stores(config: &Config) -> Result<Vec<Store>, StartError> {
     let writers = if config.store.has_parallel_writers() { config.writers.max(1) } else { 1 };
-    let open = |_| Store::open(&config.store, config.timescaledb, true);
+    let open =
+        |_| Store::open(&config.store, &OpenOptions { timescale: config.timescaledb, may_create: true });
     let stores = (0..writers).map(open).collect::<Result<_, _>>();
     stores.map_err(|source| StartError::Store { store: config.store.to_string(), source })
 }

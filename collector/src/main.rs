@@ -58,7 +58,7 @@ fn main() -> ExitCode {
                 totals.frames,
                 totals.samples,
                 totals.repeated,
-                totals.losses.here(),
+                totals.losses.in_collector(),
                 totals.quarantined,
                 totals.refused
             );
@@ -116,7 +116,7 @@ fn run(arguments: &Arguments, config: &Config) -> Result<Totals, Box<dyn Error>>
         collector.endpoint(),
         if config.keys.is_some() { "encrypted" } else { "not encrypted" },
         config.store,
-        collector.choice()
+        collector.write_mode()
     );
     if !collector.control_endpoints().is_empty() {
         info!("listening for users at {}", collector.control_endpoints().join(" and "));

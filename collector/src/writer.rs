@@ -176,7 +176,7 @@ impl Writer {
             self.outcomes.as_ref().and_then(|outcomes| outcomes.try_recv().ok())
         {
             let is_told =
-                !self.given_up && matches!(self.persist(|store| store.tell_outcome(&outcome)), Ok(true));
+                !self.given_up && matches!(self.persist(|store| store.store_outcome(&outcome)), Ok(true));
             // Who does not wait any more tells again.
             reply.send(is_told).ok();
         }
@@ -429,7 +429,7 @@ impl Writer {
         self.totals.samples += committed.rows;
         self.totals.quarantined += committed.quarantined;
         self.totals.repeated += committed.repeated;
-        frames.iter().flat_map(|frame| &frame.losses).for_each(|loss| self.totals.losses.note(loss));
+        frames.iter().flat_map(|frame| &frame.losses).for_each(|loss| self.totals.losses.count(loss));
         for (session, through) in committed.through {
             if let Some((peer, ack)) = self.ingest.committed(session, through) {
                 self.outgoing.send(Outgoing::Message(peer, ack));

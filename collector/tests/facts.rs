@@ -177,7 +177,7 @@ fn names_of_earlier_agents_block_no_session_and_lose_nothing(site: &mut Site) {
     agent.send_from(0);
     agent.settle();
     let totals = collector.stop().unwrap();
-    assert_eq!((totals.samples, totals.refused, totals.losses.here()), (20 * 3, 0, 0));
+    assert_eq!((totals.samples, totals.refused, totals.losses.in_collector()), (20 * 3, 0, 0));
     let row = the_job(site, "a?b");
     assert_eq!(row.nodes, ["node?"]);
     let series = site.reader().series(SeriesScope::Job(row.job_key)).unwrap();

@@ -22,7 +22,7 @@ use polymeter_collector::{Collector, Config, StartError};
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::message::ToAgent;
 use polymeter_store::reader::SeriesScope;
-use polymeter_store::{StoreError, TimescaleMode, Way};
+use polymeter_store::{StoreError, TimescaleMode};
 
 fn site(test: &str, kind: Kind) -> Option<Site> {
     Site::new(test, kind)
@@ -203,7 +203,12 @@ fn closed_partitions_get_their_index() {
 fn rows_are_compressed_as_they_arrive() {
     let Some(mut site) = site("rows_are_compressed_as_they_arrive", Kind::Timescale) else { return };
     let collector = site.collector();
-    assert_eq!(collector.choice().way, Way::DirectCompress, "{}", collector.choice());
+    assert_eq!(
+        collector.write_mode().name,
+        "TimescaleDB hypertable with direct compression",
+        "{}",
+        collector.write_mode()
+    );
     let mut agent = Agent::to(&site.context, &collector, "n1", 1);
     (0..100).for_each(|seed| tick(&mut agent, now_us(), seed));
     agent.settle();
@@ -245,20 +250,20 @@ fn timescaledb_can_be_left_and_can_be_missed() {
     if let Some(site) = site("timescaledb_can_be_left", Kind::Timescale) {
         let off = Config { timescaledb: TimescaleMode::Off, ..site.config() };
         let collector = Collector::start(&off, &site.context).unwrap();
-        assert_eq!(collector.choice().way, Way::Partitions);
+        assert_eq!(collector.write_mode().name, "PostgreSQL with a partition per day");
         collector.stop().unwrap();
         // The table is as it was made, whatever is wanted later.
         let auto = Config { timescaledb: TimescaleMode::Auto, ..site.config() };
         let collector = Collector::start(&auto, &site.context).unwrap();
-        assert_eq!(collector.choice().way, Way::Partitions);
-        assert!(collector.choice().why.contains("before"), "{}", collector.choice());
+        assert_eq!(collector.write_mode().name, "PostgreSQL with a partition per day");
+        assert!(collector.write_mode().reason.contains("before"), "{}", collector.write_mode());
         collector.stop().unwrap();
     }
     if let Some(site) = site("timescaledb_can_be_missed", Kind::Postgres) {
         let required = Config { timescaledb: TimescaleMode::Require, ..site.config() };
         let error = Collector::start(&required, &site.context).unwrap_err();
         let StartError::Store { source: StoreError::Unusable(why), .. } = &error else { panic!("{error:?}") };
-        assert!(why.contains("TimescaleDB is required"), "{why}");
+        assert!(why.contains("cannot use TimescaleDB, which is required"), "{why}");
     }
 }
 

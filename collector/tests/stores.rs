@@ -385,7 +385,7 @@ fn impossible_times_are_counted(site: &mut Site) {
     agent.send_from(0);
     agent.settle();
     let totals = collector.stop().unwrap();
-    assert_eq!((totals.samples, totals.losses.here()), (6, 6));
+    assert_eq!((totals.samples, totals.losses.in_collector()), (6, 6));
     let losses = site.reader().losses(None).unwrap();
     assert!(losses.iter().all(|loss| loss.reason == "clock"));
     assert_eq!(losses.iter().map(|loss| loss.samples).sum::<u64>(), 6);
@@ -421,7 +421,7 @@ fn a_clock_that_is_far_off_is_stored_apart(site: &mut Site) {
     agent.send_from(0);
     agent.settle();
     let totals = collector.stop().unwrap();
-    assert_eq!((totals.samples, totals.quarantined, totals.losses.here()), (6, 3, 0));
+    assert_eq!((totals.samples, totals.quarantined, totals.losses.in_collector()), (6, 3, 0));
     assert_eq!(site.number("SELECT count(*) FROM samples"), 6);
     let two_years = match site.kind {
         common::Kind::Sqlite => {

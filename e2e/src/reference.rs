@@ -40,13 +40,13 @@ const LINES: &[Line] = &[
     ("memory.peak", "memory", "memory.max_usage_in_bytes", "", 1.0),
     ("memory.limit", "memory", "memory.limit_in_bytes", "", 1.0),
     ("memory.limit.soft", "memory", "memory.soft_limit_in_bytes", "", 1.0),
-    ("memory.failures", "memory", "memory.failcnt", "", 1.0),
+    ("memory.events.max", "memory", "memory.failcnt", "", 1.0),
     ("memory.events.oom_kill", "memory", "memory.oom_control", "oom_kill", 1.0),
     ("memory.under_oom", "memory", "memory.oom_control", "under_oom", 1.0),
-    ("memory.with_swap.current", "memory", "memory.memsw.usage_in_bytes", "", 1.0),
-    ("memory.with_swap.peak", "memory", "memory.memsw.max_usage_in_bytes", "", 1.0),
-    ("memory.with_swap.limit", "memory", "memory.memsw.limit_in_bytes", "", 1.0),
-    ("memory.with_swap.failures", "memory", "memory.memsw.failcnt", "", 1.0),
+    ("memory.memsw.current", "memory", "memory.memsw.usage_in_bytes", "", 1.0),
+    ("memory.memsw.peak", "memory", "memory.memsw.max_usage_in_bytes", "", 1.0),
+    ("memory.memsw.limit", "memory", "memory.memsw.limit_in_bytes", "", 1.0),
+    ("memory.memsw.events.max", "memory", "memory.memsw.failcnt", "", 1.0),
     ("memory.kernel.current", "memory", "memory.kmem.usage_in_bytes", "", 1.0),
     ("memory.tcp.current", "memory", "memory.kmem.tcp.usage_in_bytes", "", 1.0),
     ("memory.hierarchical_limit", "memory", "memory.stat", "hierarchical_memory_limit", 1.0),
@@ -54,7 +54,7 @@ const LINES: &[Line] = &[
     ("pids.current", "pids", "pids.current", "", 1.0),
     ("pids.peak", "pids", "pids.peak", "", 1.0),
     ("pids.limit", "pids", "pids.max", "", 1.0),
-    ("pids.failures", "pids", "pids.events", "max", 1.0),
+    ("pids.events.max", "pids", "pids.events", "max", 1.0),
 ];
 
 /// Words of memory.stat of version 1, with the names of the metric without and with the `total_` before the word.

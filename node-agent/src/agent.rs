@@ -1,6 +1,5 @@
 //! A running agent: its threads, joined.
 
-use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -21,72 +20,23 @@ use crate::config::Config;
 use crate::control;
 use crate::counters::Counters;
 use crate::delivery::remote_requests::{self, RemoteRequestReceiver};
-use crate::delivery::sender::{self, ConnectError, Ending, Sender, Settings};
-use crate::delivery::spool::SpoolError;
+use crate::delivery::sender::{self, ConnectError, Ending, Sender, Settings, Stopped};
 use crate::delivery::spool_manager::SpoolConfig;
 use crate::delivery::tap::Tap;
 use crate::kernel;
-use polymeter_service::key_files::KeysError;
-
 use crate::keys::KeyFiles;
 use crate::lanes::{Channels, Command, Sampler};
 use crate::lifecycle::exit_watcher::ExitWatcher;
 use crate::log;
 use crate::request::{JobSpec, ManagerRequest, RegisterError, View, ask};
 use crate::sources::online_cpus;
+use crate::start_error::StartError;
 use crate::stats_cache::StatsCache;
 use crate::supervisor::{Shared, Supervisor, waitable};
 use crate::user_database::Rights;
 
 /// Requests that may wait for the manager.
 const REQUESTS: usize = 64;
-
-/// Why an agent does not start.
-#[derive(Debug)]
-pub enum StartError {
-    /// The machine lacks something that the agent needs.
-    System(&'static str, io::Error),
-    /// The node has no usable name.
-    Node(String),
-    /// The collector's endpoint cannot be used.
-    Collector(String, zmq::Error),
-    /// The keys cannot be used.
-    Keys(KeysError),
-    /// The spool cannot be used.
-    Spool(SpoolError),
-    /// The control socket cannot be opened.
-    Control(std::path::PathBuf, io::Error),
-    /// This process may open too few file descriptors.
-    Descriptors(usize),
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::System(what, error) => write!(f, "{what}: {error}"),
-            Self::Node(name) => {
-                write!(f, "the host's name `{name}` cannot be a node's name; set `node` in the configuration")
-            }
-            Self::Collector(endpoint, error) => {
-                write!(f, "cannot connect to {endpoint}: {error}; check `collector` in the configuration")
-            }
-            Self::Keys(error) => write!(f, "the keys cannot be used: {error}"),
-            Self::Spool(error) => write!(f, "{error}; `spool` is set in the configuration"),
-            Self::Control(path, error) => write!(
-                f,
-                "cannot open the control socket {}: {error}; set `control_socket` in the configuration",
-                path.display()
-            ),
-            Self::Descriptors(limit) => write!(
-                f,
-                "cannot start with {limit} file descriptors: {MIN_DESCRIPTORS} are needed, and some 32 for each job; raise \
-                 LimitNOFILE of the service, or `ulimit -n`"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for StartError {}
 
 /// A running agent.
 #[derive(Debug)]
@@ -100,15 +50,6 @@ pub struct Agent {
     channels: Arc<Channels>,
     counters: Arc<Counters>,
     session: SessionId,
-}
-
-/// How an agent ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stopped {
-    /// Whether the collector has acknowledged everything.
-    pub all_acknowledged: bool,
-    /// Whether what it has not acknowledged lies in the spool, for the next life of the agent.
-    pub all_kept: bool,
 }
 
 impl Agent {

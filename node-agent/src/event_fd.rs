@@ -1,34 +1,34 @@
-//! An eventfd: how one thread wakes another that may wait on other things as well.
+//! An eventfd: one thread wakes another that waits on several descriptors.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// Rings without blocking; rings that nobody has heard yet are one.
+/// An eventfd. Notifications that were not cleared yet count as one.
 #[derive(Debug)]
 pub struct EventFd {
     event: OwnedFd,
 }
 
 impl EventFd {
-    /// A silent one.
+    /// Creates one without notifications.
     ///
     /// # Errors
-    /// When no descriptor can be had.
+    /// If no descriptor is available.
     pub fn new() -> io::Result<Self> {
         Ok(Self { event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
     }
 
-    /// Wakes the listener.
+    /// Wakes the thread that waits on it.
     pub fn notify(&self) {
-        // The only failure is a counter at its end, which means that it rings already.
+        // The only failure is a counter at its limit, which means that it is readable already.
         rustix::io::write(&self.event, &1_u64.to_ne_bytes()).ok();
     }
 
-    /// Forgets the rings so far.
+    /// Clears all notifications.
     pub fn clear(&self) {
-        // The only failure is that it did not ring.
+        // The only failure is that there was none.
         rustix::io::read(&self.event, &mut [0; 8]).ok();
     }
 }

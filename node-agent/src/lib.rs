@@ -2,7 +2,8 @@
 //!
 //! The stages, in the order in which data passes them: [`sources`] read and parse,
 //! [`lanes`] read them at their deadlines and fill batches, [`delivery`] encodes them and keeps frames until they are acknowledged.
-//! Beside them the manager decides what is sampled: it finds jobs by their [`cgroups`], computes the [`plan`] and opens sources.
+//! Beside them the supervisor applies what state machines decide: which jobs are tracked (life cycle), and what is sampled of
+//! them at which period (admission, by the [`plan`]).
 //! [`Agent`] joins them all.
 
 mod admission;
@@ -16,6 +17,7 @@ pub mod counters;
 pub mod delivery;
 pub mod detach;
 pub mod event_fd;
+mod futex_timer;
 pub mod kernel;
 pub mod keys;
 pub mod lanes;
@@ -26,6 +28,7 @@ pub mod plan;
 pub mod principal;
 pub mod request;
 pub mod sources;
+mod start_error;
 pub mod stats_cache;
 mod supervisor;
 mod targets;
@@ -33,4 +36,6 @@ mod user_database;
 
 pub use polymeter_service::clock;
 
-pub use agent::{Agent, StartError, Stopped};
+pub use agent::Agent;
+pub use delivery::sender::Stopped;
+pub use start_error::StartError;

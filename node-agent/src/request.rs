@@ -379,23 +379,23 @@ pub enum ManagerRequest {
     /// Returns the state of the node and of all tracked jobs.
     View(oneshot::Sender<View>),
     /// Tracks a job; the answer holds the unavailable metrics, with the reasons.
-    Register(Box<JobSpec>, oneshot::Sender<Result<Vec<(String, String)>, RegisterError>>),
+    Register(Box<JobSpec>, RegistrationReply),
     /// Takes the last sample of a registered job and stops tracking it; the answer is false where there is no such job.
     Unregister(Identifier, oneshot::Sender<bool>),
     /// Announces a job; the answer holds the result of its owner's sampling request, where its cgroups exist already.
-    Start(Box<StartSpec>, oneshot::Sender<Result<Option<Result<LeaseGrant, LeaseError>>, RegisterError>>),
+    Start(Box<StartSpec>, AnnouncementReply),
     /// Records the end of a job, with the scheduler's facts.
     End(Identifier, Box<JobFacts>, oneshot::Sender<()>),
     /// Grants a lease.
-    Set(Box<LeaseRequest>, oneshot::Sender<Result<LeaseGrant, LeaseError>>),
+    Set(Box<LeaseRequest>, LeaseReply),
     /// Ends the principal's leases on a job, or all leases for an administrator; the answer is their number.
-    Reset(Principal, Option<Identifier>, oneshot::Sender<Result<usize, AccessError>>),
+    Reset(Principal, Option<Identifier>, ResetReply),
     /// Puts a named instant into the data.
     Mark(Box<MarkSpec>, oneshot::Sender<Result<(), AnnotateError>>),
     /// Puts a user-supplied value into the data.
     Push(Box<PushSpec>, oneshot::Sender<Result<(), AnnotateError>>),
     /// Returns the catalogue, as a job or the node has it.
-    Metrics(Principal, Option<Identifier>, oneshot::Sender<Result<Vec<MetricView>, AccessError>>),
+    Metrics(Principal, Option<Identifier>, MetricsReply),
     /// Returns the state of one job or the node.
     ViewOne(Principal, Option<Identifier>, oneshot::Sender<Result<JobView, AccessError>>),
     /// Streams the samples of a job or the node from now on: metrics that match a selector, or all without any.
@@ -407,6 +407,24 @@ pub enum ManagerRequest {
     /// Ends the manager.
     Stop,
 }
+
+/// The place for one answer.
+pub type Reply<T> = oneshot::Sender<T>;
+
+/// The place for the answer to a registration: the unavailable metrics, with the reasons.
+pub type RegistrationReply = Reply<Result<Vec<(String, String)>, RegisterError>>;
+
+/// The place for the answer to the announcement of a job.
+pub type AnnouncementReply = Reply<Result<Option<Result<LeaseGrant, LeaseError>>, RegisterError>>;
+
+/// The place for the answer to a lease request.
+pub type LeaseReply = Reply<Result<LeaseGrant, LeaseError>>;
+
+/// The place for the answer to a request to end leases: their number.
+pub type ResetReply = Reply<Result<usize, AccessError>>;
+
+/// The place for the answer to a request for metrics.
+pub type MetricsReply = Reply<Result<Vec<MetricView>, AccessError>>;
 
 /// A request with a place for its answer.
 pub(crate) fn ask<T>(

@@ -18,7 +18,8 @@ use proptest::sample::Index;
 use fixtures::{Fixture, present, read};
 
 /// How many values each set of fixtures had when it was taken in. A test that compares fewer has lost some.
-const VALUES: [(&str, usize); 15] = [
+const VALUES: [(&str, usize); 16] = [
+    ("sysfs", 24),
     ("v1-6.1", 432),
     ("v1-6.1-blkio-norule", 6),
     ("v1-6.1-blkio-writerule", 6),
@@ -48,7 +49,7 @@ const ON_BOTH: [&str; 44] = [
     "cpu.usage",
     "cpu.user",
     "hugetlb.current",
-    "hugetlb.failures",
+    "hugetlb.events.max",
     "hugetlb.limit",
     "io.discard.bytes",
     "io.discard.operations",
@@ -61,8 +62,8 @@ const ON_BOTH: [&str; 44] = [
     "memory.anon",
     "memory.anon_thp",
     "memory.current",
+    "memory.events.max",
     "memory.events.oom_kill",
-    "memory.failures",
     "memory.file",
     "memory.file_dirty",
     "memory.file_mapped",
@@ -79,7 +80,7 @@ const ON_BOTH: [&str; 44] = [
     "memory.workingset_refault_anon",
     "memory.workingset_refault_file",
     "pids.current",
-    "pids.failures",
+    "pids.events.max",
     "pids.limit",
     "pids.peak",
 ];
@@ -169,7 +170,7 @@ fn what_means_the_same_has_the_same_name() {
     let (v1, v2) = (names(["v1-6.1", "v1-6.18"], "/v1/"), names(["v2-6.1", "v2-6.12"], "/v2/"));
     assert_eq!(v1.intersection(&v2).collect::<Vec<_>>(), ON_BOTH);
     for only_v1 in
-        ["memory.local.rss", "memory.with_swap.current", "memory.hierarchical_limit", "cpu.usage.per_cpu"]
+        ["memory.local.rss", "memory.memsw.current", "memory.hierarchical_limit", "cpu.usage.per_cpu"]
     {
         assert!(v1.contains(only_v1) && !v2.contains(only_v1), "{only_v1}");
     }

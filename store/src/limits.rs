@@ -10,3 +10,9 @@ pub(crate) const SQLITE_BUSY: Duration = Duration::from_secs(10);
 
 /// The number of bytes that are handed to COPY at once.
 pub(crate) const COPY_BYTES: usize = 256 * 1024;
+
+/// The number of prepared statements that a connection to SQLite keeps: all that the writer has.
+pub(crate) const SQLITE_STATEMENTS: usize = 64;
+
+/// The time for which a job whose agent was lost is resumed by an agent that finds it under the same name.
+pub(crate) const RESUME_LOST_JOB: Duration = Duration::from_secs(7 * 86_400);

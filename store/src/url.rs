@@ -1,108 +1,107 @@
-//! Where the store is, as it is written in a configuration.
+//! The URL of a store, which selects its backend.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
-use tokio_postgres::config::Host;
+use crate::backend::{Backend, Connection, Opened};
+use crate::{Maintenance, OpenOptions, StoreError, postgres, sqlite};
 
-use crate::error::chain;
-use crate::{StoreError, postgres};
+/// The function of a backend that reads a URL: none where the URL is another backend's, a message where it is wrong.
+type ParseUrl = fn(&str) -> Option<Result<Arc<dyn Backend>, String>>;
 
-/// Where the store is: `sqlite:PATH`, a `postgres://` URL, or libpq's `key=value` words.
-#[derive(Clone, PartialEq, Eq)]
-pub enum StoreUrl {
-    /// A file of SQLite, which is created when it is missing.
-    Sqlite(PathBuf),
-    /// A database of PostgreSQL.
-    Postgres(Box<tokio_postgres::Config>),
+/// The backends. A new one is a folder and a line here.
+const BACKENDS: [ParseUrl; 2] = [sqlite::parse_url, postgres::parse_url];
+
+/// The URL of a store: `sqlite:PATH`, a `postgres://` URL, or libpq's `key=value` words.
+#[derive(Clone)]
+pub struct StoreUrl {
+    /// The text, which may contain a password.
+    text: String,
+    backend: Arc<dyn Backend>,
 }
 
-/// Why a text does not say where a store is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// An invalid URL of a store. The URL is not repeated, since it may contain a password.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{reason}; write sqlite:PATH, postgres://USER@HOST/DATABASE, or words such as host=/run/postgresql dbname=polymeter user=polymeter"
+)]
 pub struct InvalidStoreUrl {
-    why: String,
+    reason: String,
 }
 
 impl FromStr for StoreUrl {
     type Err = InvalidStoreUrl;
 
     fn from_str(text: &str) -> Result<Self, InvalidStoreUrl> {
-        if let Some(path) = text.strip_prefix("sqlite:") {
-            let path = path.strip_prefix("//").unwrap_or(path);
-            return match path {
-                "" => Err(InvalidStoreUrl { why: "`sqlite:` names no file".to_owned() }),
-                ":memory:" => {
-                    Err(InvalidStoreUrl { why: "a store in memory could not be read by anybody".to_owned() })
-                }
-                path => Ok(Self::Sqlite(path.into())),
-            };
+        let parsed = BACKENDS.iter().find_map(|parse| parse(text));
+        match parsed.unwrap_or_else(|| Err("unknown kind of store".to_owned())) {
+            Ok(backend) => Ok(Self { text: text.to_owned(), backend }),
+            Err(reason) => Err(InvalidStoreUrl { reason }),
         }
-        let is_url = text.starts_with("postgres://") || text.starts_with("postgresql://");
-        let is_words = text.split_whitespace().next().is_some_and(|word| word.contains('='));
-        if !is_url && !is_words {
-            // It may hold a password, so that it is not repeated.
-            return Err(InvalidStoreUrl { why: "it begins as none of them".to_owned() });
-        }
-        let config: tokio_postgres::Config =
-            text.parse().map_err(|error: tokio_postgres::Error| InvalidStoreUrl { why: chain(&error) })?;
-        if config.get_hosts().is_empty() {
-            return Err(InvalidStoreUrl {
-                why: "it names no host; for a Unix socket write host=/run/postgresql".to_owned(),
-            });
-        }
-        Ok(Self::Postgres(Box::new(config)))
     }
 }
 
 impl StoreUrl {
     /// Returns the URL of a file of SQLite.
     pub fn sqlite(path: impl Into<PathBuf>) -> Self {
-        Self::Sqlite(path.into())
+        let backend = sqlite::Sqlite::new(path.into());
+        Self { text: backend.to_string(), backend: Arc::new(backend) }
     }
 
     /// Returns the file; none where the store is on a server.
     pub fn file(&self) -> Option<&Path> {
-        match self {
-            Self::Sqlite(path) => Some(path),
-            Self::Postgres(_) => None,
-        }
+        self.backend.file()
     }
 
     /// Returns true if several connections can write at the same time.
-    pub const fn has_parallel_writers(&self) -> bool {
-        matches!(self, Self::Postgres(_))
+    pub fn has_parallel_writers(&self) -> bool {
+        self.backend.has_parallel_writers()
     }
 
-    /// Connects to the server and disconnects. Does nothing where the store is a file.
+    /// Connects and disconnects, to find out whether the store can be reached. Nothing is created.
     ///
     /// # Errors
-    /// When the server cannot be reached, or refuses this user.
+    /// When it cannot be reached, or refuses this user.
     pub fn probe(&self) -> Result<(), StoreError> {
-        match self {
-            Self::Sqlite(_) => Ok(()),
-            Self::Postgres(config) => postgres::event_loop()?.block_on(postgres::connect(config)).map(drop),
-        }
+        self.backend.probe()
+    }
+
+    /// Starts the work that the store needs beside the writers; none where it needs none.
+    ///
+    /// # Errors
+    /// When the operating system refuses a thread.
+    pub fn start_maintenance(&self) -> Result<Option<Maintenance>, StoreError> {
+        self.backend.start_maintenance()
+    }
+
+    pub(crate) fn open(&self, options: &OpenOptions) -> Result<Opened, StoreError> {
+        self.backend.open(options)
+    }
+
+    pub(crate) fn open_to_read(&self) -> Result<Box<dyn Connection>, StoreError> {
+        self.backend.open_to_read()
+    }
+
+    pub(crate) fn without_tables(&self) -> StoreError {
+        self.backend.without_tables()
     }
 }
 
-/// Without the password.
+impl PartialEq for StoreUrl {
+    fn eq(&self, other: &Self) -> bool {
+        // Two spellings of a path are equal; passwords must be, too.
+        self.text == other.text || self.file().is_some() && self.file() == other.file()
+    }
+}
+
+impl Eq for StoreUrl {}
+
+/// The place, without a password.
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
-            Self::Postgres(config) => {
-                write!(f, "PostgreSQL")?;
-                if let Some(database) = config.get_dbname() {
-                    write!(f, " database {database}")?;
-                }
-                match config.get_hosts().first() {
-                    Some(Host::Tcp(host)) => write!(f, " on {host}"),
-                    Some(Host::Unix(path)) => write!(f, " at {}", path.display()),
-                    None => Ok(()),
-                }
-            }
-        }
+        self.backend.fmt(f)
     }
 }
 
@@ -112,40 +111,35 @@ impl fmt::Debug for StoreUrl {
     }
 }
 
-impl fmt::Display for InvalidStoreUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}: write sqlite:PATH, postgres://USER@HOST/DATABASE, or words such as host=/run/postgresql dbname=polymeter user=polymeter",
-            self.why
-        )
-    }
-}
-
-impl std::error::Error for InvalidStoreUrl {}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn reads_every_form() {
-        assert_eq!("sqlite:a/b.db".parse(), Ok(StoreUrl::Sqlite("a/b.db".into())));
-        assert_eq!("sqlite:///var/lib/p.db".parse(), Ok(StoreUrl::Sqlite("/var/lib/p.db".into())));
+        assert_eq!("sqlite:a/b.db".parse(), Ok(StoreUrl::sqlite("a/b.db")));
+        assert_eq!("sqlite:///var/lib/p.db".parse(), Ok(StoreUrl::sqlite("/var/lib/p.db")));
         for text in [
             "postgres://polymeter:secret@db.example/metrics",
             "postgresql:///metrics?host=/run/postgresql&user=polymeter",
             "host=/run/postgresql dbname=metrics user=polymeter password=secret",
         ] {
             let url: StoreUrl = text.parse().unwrap();
-            assert!(matches!(url, StoreUrl::Postgres(_)), "{text}");
+            assert!(url.has_parallel_writers() && url.file().is_none(), "{text}");
             assert!(url.to_string().contains("database metrics"), "{url}");
             assert!(!format!("{url} {url:?}").contains("secret"));
         }
     }
 
     #[test]
-    fn refuses_the_rest_and_says_what_is_allowed() {
+    fn urls_with_another_password_differ() {
+        let url = |password: &str| format!("postgres://u:{password}@h/d").parse::<StoreUrl>().unwrap();
+        assert_eq!(url("a"), url("a"));
+        assert_ne!(url("a"), url("b"));
+    }
+
+    #[test]
+    fn refuses_other_text_and_names_the_forms() {
         for text in [
             "",
             "sqlite:",

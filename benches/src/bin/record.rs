@@ -28,7 +28,7 @@ struct Arguments {
 
 const ENDPOINT: &str = "inproc://record";
 
-const PLAN: &str = "control_socket = \"off\"\n[baseline]\n\"cpu.usage\" = \"1ms\"\n\"cpu.user\" = \"1ms\"\n\"cpu.system\" = \"1ms\"\n\"perf.cpu_clock\" = \"1ms\"\n\"perf.task_clock\" = \"1ms\"\n\"perf.page_faults*\" = \"1ms\"\n\"perf.context_switches\" = \"1ms\"\n\"perf.cpu_migrations\" = \"1ms\"\n\"memory.*\" = \"1ms\"\n\"memory.current\" = \"off\"\n\"memory.peak\" = \"off\"\n\"memory.limit*\" = \"off\"\n\"memory.failures\" = \"off\"\n\"memory.events.*\" = \"off\"\n\"memory.under_oom\" = \"off\"\n\"memory.with_swap.*\" = \"off\"\n\"memory.kernel.*\" = \"off\"\n\"memory.tcp.*\" = \"off\"\n\"memory.hierarchical*\" = \"off\"\n";
+const PLAN: &str = "control_socket = \"off\"\n[baseline]\n\"cpu.usage\" = \"1ms\"\n\"cpu.user\" = \"1ms\"\n\"cpu.system\" = \"1ms\"\n\"perf.cpu_clock\" = \"1ms\"\n\"perf.task_clock\" = \"1ms\"\n\"perf.page_faults*\" = \"1ms\"\n\"perf.context_switches\" = \"1ms\"\n\"perf.cpu_migrations\" = \"1ms\"\n\"memory.*\" = \"1ms\"\n\"memory.current\" = \"off\"\n\"memory.peak\" = \"off\"\n\"memory.limit*\" = \"off\"\n\"memory.events.max\" = \"off\"\n\"memory.events.*\" = \"off\"\n\"memory.under_oom\" = \"off\"\n\"memory.memsw.*\" = \"off\"\n\"memory.kernel.*\" = \"off\"\n\"memory.tcp.*\" = \"off\"\n\"memory.hierarchical*\" = \"off\"\n";
 
 fn main() -> Result<(), Failure> {
     let arguments = Arguments::parse();

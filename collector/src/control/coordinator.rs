@@ -24,7 +24,7 @@ use crate::agents::{AgentDirectory, AgentInfo, JobNode};
 use crate::limits;
 use crate::messages::{AgentAnswer, Outgoing, Peer};
 use crate::queues::OutgoingSender;
-use polymeter_store::accepted::Outcome;
+use polymeter_store::accepted::JobOutcome;
 
 /// Root, on this machine or by its credential.
 const ROOT: u32 = 0;
@@ -105,7 +105,7 @@ impl Coordinator {
     }
 
     /// Has a writer store how a job ended.
-    async fn tell(&self, uid: u32, outcome: Result<Outcome, Refusal>) -> Result<(), Refusal> {
+    async fn tell(&self, uid: u32, outcome: Result<JobOutcome, Refusal>) -> Result<(), Refusal> {
         // First, so that nobody else learns anything from what follows.
         if uid != ROOT && self.scheduler_uid != Some(uid) {
             let message = "only root and the configured `scheduler_user` may tell the state of a job";

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::answer::Refusal;
 use crate::limits;
-use polymeter_store::accepted::Outcome;
+use polymeter_store::accepted::JobOutcome;
 
 /// What is asked.
 #[derive(Debug, Deserialize)]
@@ -32,7 +32,7 @@ struct Fields {
 }
 
 /// The outcome that a line tells; none where it is another request.
-pub(super) fn parse(line: &[u8]) -> Option<Result<Outcome, Refusal>> {
+pub(super) fn parse(line: &[u8]) -> Option<Result<JobOutcome, Refusal>> {
     let verb: Verb = serde_json::from_slice(line).ok()?;
     if verb.verb? != "state" {
         return None;
@@ -42,14 +42,14 @@ pub(super) fn parse(line: &[u8]) -> Option<Result<Outcome, Refusal>> {
     Some(parsed.map(|fields: Fields| {
         let Fields { job, cluster, state, exit_code, exit_signal, .. } = fields;
         let facts = JobFacts { state: Some(state), exit_code, exit_signal, ..JobFacts::default() };
-        Outcome { job_id: job, cluster, facts }
+        JobOutcome { job_id: job, cluster, facts }
     }))
 }
 
 /// An outcome on its way to the store.
 #[derive(Debug)]
 pub(crate) struct Told {
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: JobOutcome,
     /// Hears whether the store knows the job.
     pub(crate) reply: oneshot::Sender<bool>,
 }

@@ -310,7 +310,7 @@ impl State {
             // Nobody has said who speaks.
             Err(fault) => return self.need_dictionary(fault, session, now),
         };
-        losses.into_iter().for_each(|loss| accepted.lose(loss));
+        losses.into_iter().for_each(|loss| accepted.add_loss(loss));
         range.enforce(&mut accepted, now.wall_us);
         for (_, owner) in &accepted.job_owners {
             self.dictionary.learn_owner(owner.job, owner.uid);
@@ -367,7 +367,7 @@ impl State {
             Ok((known, losses)) => {
                 let mut accepted = Accepted::empty(known, last, now.wall_us);
                 accepted.follows = self.received;
-                losses.into_iter().for_each(|loss| accepted.lose(loss));
+                losses.into_iter().for_each(|loss| accepted.add_loss(loss));
                 self.advance(last);
                 Verdict::Accepted(accepted)
             }

@@ -69,7 +69,7 @@ impl TimeRange {
         }
         accepted.out_of_range = out_of_range(&others);
         match self.out_of_range {
-            OutOfRangePolicy::Reject => others.iter().for_each(|samples| accepted.lose(loss(samples))),
+            OutOfRangePolicy::Reject => others.iter().for_each(|samples| accepted.add_loss(loss(samples))),
             OutOfRangePolicy::Quarantine => accepted.quarantined = others,
         }
     }

@@ -5,7 +5,7 @@ use polymeter_service::log::chain;
 use tracing::{error, info, warn};
 
 use crate::limits;
-use polymeter_store::{Store, StoreError};
+use polymeter_store::{OpenOptions, Store, StoreError};
 
 /// Why something is not in the store.
 pub(super) enum NotStored {
@@ -109,7 +109,10 @@ impl Writer {
         let now = self.clock.now().since_start;
         let patience_over =
             self.missing_since.is_some_and(|since| now.saturating_sub(since) >= limits::STORE_MISSING);
-        let opened = Store::open(&self.config.store, self.config.timescaledb, patience_over);
+        let opened = Store::open(
+            &self.config.store,
+            &OpenOptions { timescale: self.config.timescaledb, may_create: patience_over },
+        );
         if matches!(opened, Err(StoreError::Missing { .. })) {
             self.missing_since.get_or_insert(now);
         }
@@ -121,6 +124,6 @@ impl Writer {
         }
         let origin = self.origin;
         self.store = Some(store);
-        Err(StoreError::Another { is_new: origin.is_new() })
+        Err(StoreError::Replaced { is_new: origin.is_new() })
     }
 }

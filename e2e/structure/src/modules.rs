@@ -84,7 +84,7 @@ fn path_attribute(attributes: &[Attribute]) -> Option<String> {
     })
 }
 
-/// Returns whether an item is compiled for tests only.
+/// Returns whether attributes exclude an item from the programs.
 fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("cfg")
@@ -93,6 +93,12 @@ fn is_test(attributes: &[Attribute]) -> bool {
                 condition == "test" || condition.starts_with("all (test ,")
             })
     })
+}
+
+/// Returns whether an item is compiled for tests only.
+#[must_use]
+pub fn is_test_item(item: &Item) -> bool {
+    is_test(attributes(item))
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "the rest has no attributes, or declares nothing here")]

@@ -137,27 +137,99 @@ fn the_first_pages_are_short() {
     }
 }
 
-/// Words that were replaced: the word, the term that is used instead, and the end of a path in which it may stand.
-const REPLACED: &[(&str, &str, &str)] = &[];
+/// Words that were replaced, and the terms that are used instead.
+const REPLACED: &[(&str, &str)] = &[
+    ("allowance", "token bucket"),
+    ("because of whom", "origin, or reason"),
+    ("by_whom", "actor"),
+    ("doorbell", "event fd"),
+    ("ends with it", "name what ends"),
+    ("goes well", "name the state"),
+    ("her job", "the owner's job"),
+    ("hers", "the owner's"),
+    ("knock", "handshake failure"),
+    ("lookout", "exit watcher"),
+    ("nobody", "name the component or the user"),
+    ("samples_apart", "samples_quarantine"),
+    ("she", "the user, or the owner"),
+    ("silent_after", "session_timeout"),
+    ("somebody", "name the component or the user"),
+    ("whoever", "name the component or the user"),
+    ("wish", "sampling request"),
+    ("wishes", "sampling request"),
+];
+
+/// Where old words may stand: the end of a file's path. Histories name what was renamed.
+const HISTORIES: [&str; 3] = ["CHANGELOG.md", "docs/reference/sql.md", "config/raw.rs"];
+
+/// Returns the replaced words in a line of prose.
+fn replaced(line: &str) -> Vec<String> {
+    let line = line.to_lowercase();
+    let is_letter = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    let is_word = |word: &str| {
+        line.match_indices(word).any(|(at, _)| {
+            !is_letter(line[..at].chars().next_back()) && !is_letter(line[at + word.len()..].chars().next())
+        })
+    };
+    let found = REPLACED.iter().filter(|(word, _)| is_word(word));
+    found.map(|(word, instead)| format!("`{word}`: {instead}")).collect()
+}
 
 #[test]
-fn one_concept_has_one_word() {
+fn documents_use_one_word_for_one_concept() {
     let mut wrong = Vec::new();
     for document in documents() {
+        if HISTORIES.iter().any(|history| document.ends_with(history)) {
+            continue;
+        }
         let text = fs::read_to_string(&document).unwrap();
         for (number, line) in (1..).zip(prose(&text).lines()) {
-            let line = line.to_lowercase();
-            let is_word = |word: &str| {
-                line.match_indices(word).any(|(at, _)| {
-                    let is_letter = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
-                    !is_letter(line[..at].chars().next_back())
-                        && !is_letter(line[at + word.len()..].chars().next())
-                })
-            };
-            for (word, instead, except) in REPLACED {
-                if is_word(word) && (except.is_empty() || !shown(&document).ends_with(except)) {
-                    wrong.push(format!("{}:{number}: `{word}`: {instead}", shown(&document)));
-                }
+            wrong.extend(replaced(line).iter().map(|word| format!("{}:{number}: {word}", shown(&document))));
+        }
+    }
+    assert!(wrong.is_empty(), "words that were replaced:\n{}", wrong.join("\n"));
+}
+
+/// The string literals of a file outside of its tests. `POLYMETER_COMMENTS=1` adds its doc comments.
+fn literals(file: &Path) -> Vec<String> {
+    struct Literals(Vec<String>);
+    impl<'ast> syn::visit::Visit<'ast> for Literals {
+        fn visit_item(&mut self, item: &'ast syn::Item) {
+            if !polymeter_structure::modules::is_test_item(item) {
+                syn::visit::visit_item(self, item);
+            }
+        }
+        fn visit_attribute(&mut self, attribute: &'ast syn::Attribute) {
+            if !attribute.path().is_ident("doc") || std::env::var_os("POLYMETER_COMMENTS").is_some() {
+                syn::visit::visit_attribute(self, attribute);
+            }
+        }
+        fn visit_lit_str(&mut self, literal: &'ast syn::LitStr) {
+            self.0.push(literal.value());
+        }
+        fn visit_macro(&mut self, invocation: &'ast syn::Macro) {
+            let tokens = invocation.tokens.to_string();
+            self.0.extend(tokens.split('"').skip(1).step_by(2).map(str::to_owned));
+        }
+    }
+    let parsed = syn::parse_file(&fs::read_to_string(file).unwrap()).unwrap();
+    let mut literals = Literals(Vec::new());
+    syn::visit::Visit::visit_file(&mut literals, &parsed);
+    literals.0
+}
+
+#[test]
+fn messages_use_one_word_for_one_concept() {
+    let mut wrong = Vec::new();
+    for directory in ["proto/src", "store/src", "service/src", "node-agent/src", "collector/src", "cli/src"] {
+        let mut sources = Vec::new();
+        files(&workspace().join(directory), "rs", &mut sources);
+        let is_history = |file: &&PathBuf| HISTORIES.iter().any(|history| file.ends_with(history));
+        for file in sources.iter().filter(|file| !file.ends_with("tests.rs") && !is_history(file)) {
+            for literal in literals(file) {
+                wrong.extend(
+                    replaced(&literal).iter().map(|word| format!("{}: {word}: {literal:.80}", shown(file))),
+                );
             }
         }
     }

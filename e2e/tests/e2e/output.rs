@@ -154,7 +154,10 @@ fn fatal_errors_start_with_error() {
     for arguments in [["--listen", "nonsense", "--store", store], ["--listen", listen, "--store", store]] {
         let told = program("polymeter-collector").args(arguments).current_dir(&directory).output().unwrap();
         let said = text(&told.stderr);
-        assert!(!told.status.success() && said.starts_with("error: "), "{arguments:?}: {said}");
+        assert!(
+            !told.status.success() && said.starts_with("polymeter-collector: error: "),
+            "{arguments:?}: {said}"
+        );
         assert!(!said.contains("warning: "), "{arguments:?}: {said}");
     }
 }

@@ -150,7 +150,7 @@ fn last_values(env: &TestEnvironment, job: &str, before_us: i64) -> BTreeMap<Key
 
 /// The metrics whose deadlines are counted, each from a source of its own: name, period in microseconds, source.
 const METRES: [(&str, i64, &str); 4] = [
-    ("memory.failures", 100, "v1/memory.failcnt"),
+    ("memory.events.max", 100, "v1/memory.failcnt"),
     ("memory.current", 1_000, "v1/memory.usage_in_bytes"),
     ("cpu.usage", 100_000, "v2/cpu.stat"),
     ("pids.current", 1_000_000, "v1/pids.current"),
@@ -164,7 +164,7 @@ fn every_deadline_is_stored_or_counted() {
     let sleeper = Sleeper::start();
     job.enter(sleeper.pid());
     let baseline = [
-        ("memory.failures", "100us"),
+        ("memory.events.max", "100us"),
         ("memory.current", "1ms"),
         ("cpu.usage", "100ms"),
         ("pids.current", "1s"),

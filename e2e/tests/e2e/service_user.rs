@@ -123,7 +123,7 @@ fn configuration_check_uses_the_rights_of_the_given_user() {
     let agent = machine.check("polymeter-agent", &as_service);
     assert_eq!(agent.0, Some(0), "{}", agent.1);
     fs::create_dir(machine.env.path("run")).unwrap();
-    refuses("polymeter-agent", "for `socket`: Permission denied");
+    refuses("polymeter-agent", "for `control_socket`: Permission denied");
     machine.own("run", SERVICE);
     assert_eq!(machine.check("polymeter-agent", &as_service).0, Some(0));
     // The store: its directory, and the file that root has made there.

@@ -23,7 +23,7 @@ tests![
 ];
 
 /// The last metric is due once a day, so that its samples are the first and the last readings alone.
-const BASELINE: &str = "[baseline]\n\"cpu.usage\" = \"1s\"\n\"memory.peak\" = \"1s\"\n\"memory.failures\" = \"1s\"\n\"cpu.user\" = \"1d\"\n\
+const BASELINE: &str = "[baseline]\n\"cpu.usage\" = \"1s\"\n\"memory.peak\" = \"1s\"\n\"memory.events.max\" = \"1s\"\n\"cpu.user\" = \"1d\"\n\
     [steps]\n\"cpu.usage\" = \"1s\"\n";
 
 /// Uses the CPU, and stays for long enough to be found while many others begin on two CPUs.

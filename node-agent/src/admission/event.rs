@@ -7,23 +7,16 @@ use polymeter_proto::batch::Job;
 use polymeter_proto::catalogue::Definition;
 use polymeter_proto::ledger::{Cause, PlanChange};
 use polymeter_proto::series::{Identifier, JobHandle};
-use tokio::sync::oneshot;
 
 use super::calibration::ExerciseTimes;
 use crate::config::Limits;
 use crate::plan::Plan;
 use crate::principal::Principal;
 use crate::request::{
-    AccessError, Availability, LeaseError, LeaseGrant, LeaseRequest, MetricView, RegisterError,
+    AccessError, AnnouncementReply, Availability, LeaseError, LeaseGrant, LeaseReply, LeaseRequest,
+    MetricView, MetricsReply, ResetReply,
 };
 use crate::targets::TargetKey;
-
-/// The place for the answer to a lease request of a client.
-pub(crate) type LeaseReply = oneshot::Sender<Result<LeaseGrant, LeaseError>>;
-
-/// The place for the answer to the announcement of a job.
-pub(crate) type AnnouncementReply =
-    oneshot::Sender<Result<Option<Result<LeaseGrant, LeaseError>>, RegisterError>>;
 
 /// The origin of a lease request.
 #[derive(Debug)]
@@ -33,9 +26,6 @@ pub(crate) enum LeaseOrigin {
     /// The owner of a job at submission, with the announcement that waits for the answer.
     Submission(Identifier, Option<AnnouncementReply>),
 }
-
-/// The place for the answer to a request for the metrics of a target.
-pub(crate) type MetricsReply = oneshot::Sender<Result<Vec<MetricView>, AccessError>>;
 
 /// The mean time of a read of each source of late, in nanoseconds, by job and source.
 pub(crate) type ReadTimes = BTreeMap<Option<JobHandle>, BTreeMap<String, f64>>;
@@ -59,7 +49,7 @@ pub(crate) enum AdmissionEvent {
     /// A lease is requested. The read times are those of all targets.
     LeaseRequested(LeaseRequest, LeaseOrigin, ReadTimes),
     /// The leases of a principal on a target must end; of an administrator's word all.
-    LeasesReset(Principal, TargetKey, oneshot::Sender<Result<usize, AccessError>>),
+    LeasesReset(Principal, TargetKey, ResetReply),
     /// The metrics of a target are requested.
     MetricsRequested(Principal, TargetKey, MetricsReply, ReadTimes),
     /// Leases may have expired.
@@ -90,7 +80,7 @@ pub(crate) enum AdmissionEffect {
     /// Answer a lease request.
     AnswerLease(LeaseOrigin, Result<LeaseGrant, LeaseError>),
     /// Answer a request to reset leases.
-    AnswerReset(oneshot::Sender<Result<usize, AccessError>>, Result<usize, AccessError>),
+    AnswerReset(ResetReply, Result<usize, AccessError>),
     /// Answer a request for metrics.
     AnswerMetrics(MetricsReply, Result<Vec<MetricView>, AccessError>),
     /// Log that the governor has slowed leases, or gives speed back.

@@ -9,14 +9,14 @@ use std::collections::{BTreeMap, VecDeque};
 use polymeter_proto::catalogue::Definition;
 use polymeter_proto::ledger::Cause;
 
-use super::event::{AdmissionEffect, AdmissionEvent, LeaseOrigin, MetricsReply, OpenReason, ReadTimes};
+use super::event::{AdmissionEffect, AdmissionEvent, LeaseOrigin, OpenReason, ReadTimes};
 use super::governor::{Budgets, Load, Step};
 use super::leases::{self, Granting};
 use super::pricing::{Pricing, budget};
 use crate::config::Limits;
 use crate::plan::Plan;
 use crate::principal::Principal;
-use crate::request::{AccessError, Availability, LeaseError, LeaseRequest, MetricView};
+use crate::request::{AccessError, Availability, LeaseError, LeaseRequest, MetricView, MetricsReply};
 use crate::targets::{Access, Now, TargetKey, Targets, TrackedTarget, describe};
 
 /// A request that is being served, or waits for that.

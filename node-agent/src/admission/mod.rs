@@ -13,5 +13,5 @@ mod share;
 
 pub(crate) use calibration::{Exercise, ExerciseTimes, LONG, ROUNDS, SHORT};
 pub(crate) use capacity::{Capacity, CgroupOwner, Descriptors, JOBS, MIN_DESCRIPTORS};
-pub(crate) use event::{AdmissionEffect, AdmissionEvent, AnnouncementReply, LeaseOrigin, OpenReason};
+pub(crate) use event::{AdmissionEffect, AdmissionEvent, LeaseOrigin, OpenReason};
 pub(crate) use machine::Admission;

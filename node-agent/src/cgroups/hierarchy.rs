@@ -15,6 +15,8 @@ const CONTROLLERS: [&str; 7] = ["memory", "cpu", "cpuacct", "blkio", "pids", "hu
 /// The mounts of cgroups on this machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mounts {
+    /// The root directory of the machine.
+    pub root: PathBuf,
     /// The unified hierarchy.
     pub v2: Option<PathBuf>,
     /// The hierarchies of version 1, by controller.
@@ -31,8 +33,12 @@ impl Mounts {
     /// # Errors
     /// When `/proc/self/mountinfo` below it cannot be read.
     pub fn read(root: &Path) -> io::Result<Self> {
-        let mut mounts =
-            Self { tracefs: root.join("sys/kernel/tracing"), proc: root.join("proc"), ..Self::default() };
+        let mut mounts = Self {
+            root: root.to_owned(),
+            tracefs: root.join("sys/kernel/tracing"),
+            proc: root.join("proc"),
+            ..Self::default()
+        };
         for info in &mount_infos(root)? {
             let place = place(root, info);
             match info.fs_type.as_str() {
@@ -50,6 +56,11 @@ impl Mounts {
             }
         }
         Ok(mounts)
+    }
+
+    /// Returns the directory of sysfs.
+    pub fn sys(&self) -> PathBuf {
+        self.root.join("sys")
     }
 
     /// The roots in which a job's cgroup may lie, each once.
@@ -142,7 +153,7 @@ impl JobCgroups {
         match hierarchy {
             Hierarchy::V2 => self.v2.as_deref(),
             Hierarchy::V1(controller) => self.v1.get(controller).map(PathBuf::as_path),
-            Hierarchy::Proc => None,
+            Hierarchy::Proc | Hierarchy::Sys => None,
         }
     }
 

@@ -17,13 +17,21 @@ use super::session::{DeliverySession, NextSend, SessionNotice};
 use super::spool::SpoolError;
 use super::spool_manager::{SpoolConfig, SpoolManager};
 use super::tap::Tap;
-use crate::agent::Stopped;
 use crate::clock;
 use crate::counters::Counters;
 use crate::keys::Keys;
 use crate::lanes::{Channels, SampleBatch};
 use crate::log;
 use crate::stats_cache::StatsCache;
+
+/// The state of delivery when an agent has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stopped {
+    /// Whether the collector has acknowledged everything.
+    pub all_acknowledged: bool,
+    /// Whether what it has not acknowledged lies in the spool, for the next life of the agent.
+    pub all_kept: bool,
+}
 
 /// The longest wait without a look at what may have been missed.
 const LONGEST_WAIT_NS: u64 = 1_000_000_000;

@@ -6,34 +6,48 @@ use polymeter_proto::batch::{Batch, Full, Instant, Job, Shape, ShapeIndex};
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{Identifier, JobHandle};
+use rustix::io::Errno;
 
 use super::channels::UserValue;
 use super::series_progress::{Counters, SeriesProgress};
+use super::slow::{Finished, SlowReads, with_retired};
 use crate::clock;
+use crate::sources::reader_thread::FinishedRead;
 use crate::sources::{Outcome, ReadBuffer, Reading, Slot, Source};
 
-/// The place of a source in the sampler; reused when the source is gone.
+/// The number of failed reads in a row after which a source is reported as failing.
+const RETRIES_REPORTED: u32 = 3;
+
+/// The index of a source in the sampler; reused when the source is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceId(pub u32);
 
-/// Whose source it is, and what it is called, in tallies and status.
+/// The target and the name of a source, in tallies and status.
 #[derive(Debug, Clone)]
 pub struct SourceKey {
     /// The job; none for the node's own.
     pub job: Option<Arc<Job>>,
-    /// The file's name, or `perf.software`.
+    /// The name of the source: `v2/cpu.stat`, `perf/0`.
     pub name: Identifier,
 }
 
-/// What the reads of a source have cost.
+/// The cost of the reads of a source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// How often it was read.
+    /// The number of reads.
     pub reads: u64,
-    /// How long the reads took together, in nanoseconds.
+    /// The time that all reads took, in nanoseconds; in the slow lane the CPU time.
     pub total_ns: u64,
-    /// How long the slowest took, in nanoseconds.
-    pub most_ns: u64,
+    /// The time that the slowest read took, in nanoseconds.
+    pub max_ns: u64,
+}
+
+impl Cost {
+    pub(super) fn add_read(&mut self, took_ns: u64) {
+        self.reads += 1;
+        self.total_ns += took_ns;
+        self.max_ns = self.max_ns.max(took_ns);
+    }
 }
 
 /// The metrics of one source that are sampled at the same period.
@@ -43,20 +57,20 @@ pub struct Group {
     shape: Arc<Shape>,
     /// The slot of the reading that each column is.
     slots: Vec<u32>,
-    /// Whether the columns are the first slots, in their order.
+    /// True if the columns are the first slots, in their order.
     is_in_order: bool,
-    /// Where the shape stands in the batch with this number.
+    /// The index of the shape in the batch with this number.
     in_batch: Option<(u64, ShapeIndex)>,
 }
 
 impl Group {
-    /// A group whose columns are the given slots.
+    /// Creates a group whose columns are the given slots.
     pub fn new(shape: Arc<Shape>, slots: Vec<u32>) -> Self {
         let is_in_order = (0..).zip(&slots).all(|(column, slot)| column == *slot);
         Self { shape, slots, is_in_order, in_batch: None }
     }
 
-    /// The period at which it is sampled.
+    /// Returns the period at which it is sampled.
     pub fn period(&self) -> Period {
         self.shape.period
     }
@@ -64,30 +78,47 @@ impl Group {
     fn columns(&self) -> u64 {
         self.slots.len() as u64
     }
+
+    /// Returns the index of its shape in the batch with this number, and adds it there if need be.
+    fn index_in(&mut self, batch: &mut Batch, batch_number: u64) -> ShapeIndex {
+        let index = match self.in_batch {
+            Some((number, index)) if number == batch_number => index,
+            _ => batch.add_shape(&self.shape),
+        };
+        self.in_batch = Some((batch_number, index));
+        index
+    }
 }
 
-/// A source that the sampler reads.
+/// A source that the sampler reads, or has read by a thread.
 #[derive(Debug)]
 pub struct ActiveSource {
-    /// What it is called.
+    /// The target and the name.
     pub key: Arc<SourceKey>,
     source: Source,
     reading: Reading,
     counters: Counters,
+    /// The groups of the plan, and in the slow lane those of a former plan that wait for a read under way.
     pub(super) groups: Vec<Group>,
-    /// The series of values that a user gives, each a group of its own without deadlines.
-    given: Vec<Group>,
+    /// The number of groups of the plan.
+    planned: usize,
+    /// The series of values that users supply, each a group of its own without deadlines.
+    user_supplied: Vec<Group>,
     pub(super) tally: Tally,
     pub(super) cost: Cost,
     /// The number of the tick at which `reading` was made, so that several groups share one read.
     read_at_tick: u64,
-    time_us: i64,
+    pub(super) time_us: i64,
     outcome: Outcome,
-    /// Whether the manager has been told that the source changed, went or failed.
-    pub(super) noticed: bool,
+    /// The number of failed reads in a row that may be tried again.
+    retries: u32,
+    /// True once the manager was told that the source changed, ended or failed.
+    pub(super) is_reported: bool,
+    /// The reads of a source of the slow lane.
+    pub(super) slow: SlowReads,
 }
 
-/// What a tick is: its number, and the time at which it began by both clocks.
+/// The number of a tick, and the time at which it began by both clocks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tick {
     pub(super) number: u64,
@@ -96,82 +127,147 @@ pub(super) struct Tick {
 }
 
 impl ActiveSource {
-    /// A source that has not been read yet.
+    /// Creates a source that has not been read yet.
     pub fn new(key: Arc<SourceKey>, source: Source, groups: Vec<Group>) -> Self {
         let reading = Reading::absent(source.slots().len());
+        let mut slow = SlowReads::default();
+        if matches!(source, Source::Threaded(_)) {
+            slow.reserve(groups.len());
+        }
         Self {
             key,
             source,
             reading,
             counters: Counters::default(),
+            planned: groups.len(),
             groups,
-            given: Vec::new(),
+            user_supplied: Vec::new(),
             tally: Tally::default(),
             cost: Cost::default(),
             read_at_tick: 0,
             time_us: 0,
             outcome: Outcome::Read,
-            noticed: false,
+            retries: 0,
+            is_reported: false,
+            slow,
         }
     }
 
-    /// Lets its counters go on from what their series have come to, so that they never decrease.
+    /// Lets its counters continue from the progress of their series, so that they never decrease.
     pub fn with_progress(self, progress: impl FnMut(&Slot) -> Arc<SeriesProgress>) -> Self {
         let counters = Counters::new(self.key.name.as_str(), self.source.slots(), progress);
         Self { counters, ..self }
     }
 
-    /// Leaves behind what its counters have come to, for whatever gives their series next.
-    pub(super) fn leave(&self) {
-        self.counters.leave();
+    /// Stores the progress of its counters, for the source that gives their series next.
+    pub(super) fn store_progress(&self) {
+        self.counters.store_progress();
     }
 
     /// Takes over the tally and the cost of the source that this one replaces.
-    pub(super) const fn go_on_from(&mut self, replaced: &Self) {
+    pub(super) const fn continue_from(&mut self, replaced: &Self) {
         self.tally = replaced.tally;
         self.cost = replaced.cost;
     }
 
-    /// What is read, and what its values are.
+    /// Returns the source that is read.
     pub fn source(&self) -> &Source {
         &self.source
     }
 
-    /// Whether it is one of this job's.
+    /// Returns true if it is read by a thread of its own.
+    pub(super) const fn is_slow(&self) -> bool {
+        matches!(self.source, Source::Threaded(_))
+    }
+
+    /// Returns true if it is a source of this job.
     pub(super) fn is_of(&self, job: JobHandle) -> bool {
         self.key.job.as_ref().is_some_and(|of| of.handle == job)
     }
 
-    /// The period of each group.
+    /// Returns the number of groups of the plan.
+    pub(super) const fn planned(&self) -> usize {
+        self.planned
+    }
+
+    /// Returns the period of each group of the plan.
     pub fn periods(&self) -> impl Iterator<Item = Period> {
-        self.groups.iter().map(Group::period)
+        self.groups.iter().take(self.planned).map(Group::period)
+    }
+
+    /// Puts the groups of another plan in the place of its own.
+    pub(super) fn regroup(&mut self, groups: Vec<Group>) {
+        self.planned = groups.len();
+        self.groups = if self.slow.has_waiting() {
+            with_retired(groups, std::mem::take(&mut self.groups), &mut self.slow)
+        } else {
+            self.slow.reserve(if self.is_slow() { groups.len() } else { 0 });
+            groups
+        };
     }
 
     /// Reads the source, unless another group has done so at this tick. `now_ns` is the time, and becomes the time
     /// after the read: one clock reading serves as the end of one window and the beginning of the next.
-    pub(super) fn read(&mut self, text: &mut ReadBuffer, tick: Tick, now_ns: &mut u64) -> Outcome {
+    pub(super) fn read(&mut self, buffer: &mut ReadBuffer, tick: Tick, now_ns: &mut u64) -> Outcome {
         if self.read_at_tick == tick.number {
             return self.outcome;
         }
         let began_ns = *now_ns;
-        self.outcome = self.source.read(text, &mut self.reading);
-        if matches!(self.outcome, Outcome::Gone | Outcome::Failed(_)) {
-            self.reading.clear();
-        } else {
-            self.counters.raise(&mut self.reading);
-        }
+        let outcome = self.source.read(buffer, &mut self.reading);
+        self.take_outcome(outcome);
         *now_ns = clock::monotonic_ns();
-        let took_ns = now_ns.saturating_sub(began_ns);
-        self.cost.reads += 1;
-        self.cost.total_ns += took_ns;
-        self.cost.most_ns = self.cost.most_ns.max(took_ns);
+        self.cost.add_read(now_ns.saturating_sub(began_ns));
         self.read_at_tick = tick.number;
         let since_us = began_ns.saturating_sub(tick.began_ns) / 1_000;
         self.time_us = tick.realtime_us.saturating_add_unsigned(since_us);
         self.outcome
     }
 
-    /// Puts the values of one group into the batch with the number `batch_number`, and says how many were present.
+    fn take_outcome(&mut self, outcome: Outcome) {
+        self.outcome = outcome;
+        if outcome.has_values() {
+            self.retries = 0;
+            self.counters.raise(&mut self.reading);
+        } else {
+            self.reading.clear();
+            self.retries += u32::from(matches!(outcome, Outcome::Retry(_)));
+        }
+    }
+
+    /// Returns the outcome of its last read.
+    pub(super) const fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    /// Returns the error of its reads at the moment at which they have failed often enough to be reported.
+    pub(super) fn newly_failing(&self) -> Option<Errno> {
+        match self.outcome {
+            Outcome::Retry(errno) if self.retries == RETRIES_REPORTED => Some(errno),
+            Outcome::Retry(_) | Outcome::Read | Outcome::Changed | Outcome::Gone | Outcome::Fault(_) => None,
+        }
+    }
+
+    /// Has its thread read it, and announce the end by `finished`.
+    pub(super) fn request_read(&mut self, finished: &Finished) {
+        if let Source::Threaded(source) = &self.source {
+            let reading = std::mem::take(&mut self.reading);
+            if let Err(reading) = source.request(reading, finished) {
+                self.reading = reading;
+            }
+        }
+    }
+
+    /// Takes over the values of the read that its thread has finished, if it has. The caller records them.
+    pub(super) fn take_finished(&mut self) -> Option<FinishedRead> {
+        let Source::Threaded(source) = &self.source else { return None };
+        let mut finished = source.take_finished()?;
+        self.reading = std::mem::take(&mut finished.reading);
+        self.take_outcome(finished.outcome);
+        self.cost.add_read(finished.cpu_ns);
+        Some(finished)
+    }
+
+    /// Appends the values of one group to the batch with the number `batch_number`. Returns how many were present.
     pub(super) fn record(
         &mut self,
         group: usize,
@@ -180,11 +276,7 @@ impl ActiveSource {
         batch_number: u64,
     ) -> Result<u64, Full> {
         let Some(group) = self.groups.get_mut(group) else { return Ok(0) };
-        let index = match group.in_batch {
-            Some((number, index)) if number == batch_number => index,
-            _ => batch.add_shape(&group.shape),
-        };
-        group.in_batch = Some((batch_number, index));
+        let index = group.index_in(batch, batch_number);
         let instant = Instant { deadline, time_us: self.time_us };
         // Nearly always one group is all of a source, and nothing is absent.
         if group.is_in_order
@@ -200,42 +292,38 @@ impl ActiveSource {
         batch.push(index, instant, group.slots.iter().map(value))
     }
 
-    /// Puts a value that a user gave into the batch with the number `batch_number`.
-    pub(super) fn record_given(
+    /// Appends a value that a user supplied to the batch with the number `batch_number`.
+    pub(super) fn record_user_value(
         &mut self,
-        pushed: &UserValue,
+        value: &UserValue,
         batch: &mut Batch,
         batch_number: u64,
     ) -> Result<u64, Full> {
-        let known = self.given.iter().position(|group| group.shape.id == pushed.shape.id);
+        let known = self.user_supplied.iter().position(|group| group.shape.id == value.shape.id);
         let position = known.unwrap_or_else(|| {
-            self.given.push(Group::new(Arc::clone(&pushed.shape), Vec::new()));
-            self.given.len() - 1
+            self.user_supplied.push(Group::new(Arc::clone(&value.shape), Vec::new()));
+            self.user_supplied.len() - 1
         });
-        let Some(group) = self.given.get_mut(position) else { return Ok(0) };
-        let index = match group.in_batch {
-            Some((number, index)) if number == batch_number => index,
-            _ => batch.add_shape(&group.shape),
-        };
-        group.in_batch = Some((batch_number, index));
-        let instant = Instant { deadline: None, time_us: pushed.time_us };
-        batch.push(index, instant, std::iter::once(Some(pushed.bits)))
+        let Some(group) = self.user_supplied.get_mut(position) else { return Ok(0) };
+        let index = group.index_in(batch, batch_number);
+        let instant = Instant { deadline: None, time_us: value.time_us };
+        batch.push(index, instant, std::iter::once(Some(value.bits)))
     }
 
-    /// Counts a value that a user gave: it was due when it came.
-    pub(super) const fn count_given(&mut self, recorded: Result<u64, Full>) -> Tally {
+    /// Counts a value that a user supplied: it was due when it came.
+    pub(super) const fn count_user_value(&mut self, recorded: Result<u64, Full>) -> Tally {
         let dropped = if recorded.is_ok() { 0 } else { 1 };
         let counted = Tally { due: 1, taken: 1, late: 0, missed: 0, absent: 0, dropped };
         self.tally.add(&counted);
         counted
     }
 
-    /// How many values of one group its last reading has.
+    /// Returns the number of values of one group in its last reading.
     fn present(&self, group: &Group) -> u64 {
         group.slots.iter().filter(|slot| self.reading.get(**slot).is_some()).count() as u64
     }
 
-    /// Counts what became of the samples of one group at one deadline, and returns just that.
+    /// Counts the samples of one group at one deadline and at `missed` before it. Returns just these counts.
     pub(super) fn count(
         &mut self,
         group: usize,
@@ -256,5 +344,33 @@ impl ActiveSource {
         };
         self.tally.add(&counted);
         counted
+    }
+
+    /// Counts `missed` deadlines of one group at which nothing was read. Returns just these counts.
+    pub(super) fn count_missed(&mut self, group: usize, missed: u64) -> Tally {
+        let columns = self.groups.get(group).map_or(0, Group::columns);
+        let samples = columns * missed;
+        let counted = Tally { due: samples, missed: samples, ..Tally::default() };
+        self.tally.add(&counted);
+        counted
+    }
+
+    /// Counts all deadlines that wait for a read as missed, since their values will not be recorded.
+    pub(super) fn give_up_waiting(&mut self) -> Tally {
+        let mut sum = Tally::default();
+        while let Some(waiting) = self.slow.next_waiting() {
+            sum.add(&self.count_missed(waiting.group, 1));
+        }
+        if self.slow.take_wanted_again() {
+            for group in 0..self.planned {
+                sum.add(&self.count_missed(group, 1));
+            }
+        }
+        sum
+    }
+
+    /// Drops the groups of a former plan, once nothing waits for their values.
+    pub(super) fn drop_retired(&mut self) {
+        self.groups.truncate(self.planned);
     }
 }

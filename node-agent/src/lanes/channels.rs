@@ -1,4 +1,4 @@
-//! What goes into the sampler and what comes out of it: bounded queues without locks, and events.
+//! The input and output of the sampler: bounded queues without locks, and eventfds.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -13,66 +13,73 @@ use rustix::thread::Pid;
 use tokio::sync::oneshot;
 
 use super::active_source::{ActiveSource, Cost, Group, SourceId, SourceKey};
-use super::futex_timer::FutexTimer;
 use crate::event_fd::EventFd;
 use crate::sources::Outcome;
+use crate::sources::reader_thread::FinishedReads;
 
-/// Batches in all: one that is being filled, one that is being encoded, and two for a sender that was held up.
+/// The number of batches: one that is filled, one that is encoded, and two for a sender that was held up.
 const BATCHES: usize = 4;
 
-/// Commands that may wait. Beyond that the manager waits, and the sampler never does.
+/// The largest number of commands that wait. Beyond that the manager waits, and the sampler never does.
 const COMMANDS: usize = 1024;
 
-/// Events in one batch: far more than a change of a whole plan makes, and few enough for a frame.
+/// The largest number of events in one batch: far more than a change of a whole plan makes, and few enough for a frame.
 const EVENTS: usize = 4096;
 
-/// Notices that may wait. What does not fit is noticed again at the next read, or closed by the sampler itself.
+/// The largest number of notices that wait. One that does not fit is sent again at the next read, or its source is closed by the
+/// sampler itself.
 const NOTICES: usize = 4096;
 
-/// What the manager wants of the sampler.
+/// A command of the manager to the sampler.
 #[derive(Debug)]
 pub enum Command {
-    /// Sample this source, from the next deadline of each of its groups. One that has this id already is replaced, and
-    /// its tally goes on.
+    /// Sample this source, from the next deadline of each of its groups. A source with the same id is replaced, and its tally
+    /// continues.
     Add(SourceId, Box<ActiveSource>),
-    /// Sample it no more, and give it back.
+    /// Stop sampling this source, and give it back.
     Remove(SourceId),
     /// Remove these sources and add those, with no reading in between: both may give the same series.
     Exchange {
-        /// Those that are sampled no more.
+        /// The sources that are no longer sampled.
         removed: Vec<SourceId>,
-        /// Those that are sampled from now on.
+        /// The sources that are sampled from now on.
         added: Vec<(SourceId, Box<ActiveSource>)>,
     },
     /// Sample its metrics at other periods, from the next deadline of each.
     Regroup(SourceId, Vec<Group>),
-    /// Read these once, now.
+    /// Read these sources once, now.
     ReadNow(Vec<SourceId>),
     /// Read all sources of this job once, now.
     ReadJob(JobHandle),
-    /// Put this value, which a user gave, behind the samples so far.
+    /// Append this value, which a user supplied, to the samples so far.
     RecordUserValue(Box<UserValue>),
-    /// Put this event behind the samples so far.
+    /// Append this event to the samples so far.
     RecordEvent(Box<EventRecord>),
-    /// Answer when everything before this is done.
+    /// Answer when all commands before this one are done.
     Confirm(oneshot::Sender<()>),
-    /// Hand on what there is, and all tallies.
+    /// Hand the samples so far on, and all tallies.
     Flush,
-    /// Hand on what there is, because somebody watches; the tallies when it is their time.
+    /// Hand the samples so far on for those who watch, and the tallies when they are due.
     FlushForWatch,
-    /// Hand on what there is, and end.
+    /// Hand the samples so far on, and end.
     Stop,
 }
 
-/// What the sampler has to say to the manager.
+/// A notice of the sampler to the manager.
 #[derive(Debug)]
 pub enum Notice {
-    /// Something in the source came or went; open it anew.
+    /// Something in the source came or went: it should be opened anew.
     Changed(SourceId),
-    /// The source is gone, as sources end.
+    /// The source has ended, as expected.
     Gone(SourceId),
-    /// It cannot be read.
+    /// The source cannot be read: it should be opened anew.
     Failed(SourceId, Errno),
+    /// Several reads in a row have failed for this reason, which may pass: its samples are absent until a read succeeds.
+    Failing(SourceId, Errno),
+    /// A read of the slow lane has outlasted a deadline by far: its samples are missed until it returns.
+    Hung(SourceId),
+    /// The read that was reported as hung has returned.
+    Recovered(SourceId),
     /// The source that was removed, to be closed.
     Removed(SourceId, Box<ActiveSource>),
     /// The source that was replaced, to be closed.
@@ -82,28 +89,28 @@ pub enum Notice {
 impl Notice {
     pub(super) const fn of(id: SourceId, outcome: Outcome) -> Option<Self> {
         match outcome {
-            Outcome::Read => None,
+            Outcome::Read | Outcome::Retry(_) => None,
             Outcome::Changed => Some(Self::Changed(id)),
             Outcome::Gone => Some(Self::Gone(id)),
-            Outcome::Failed(errno) => Some(Self::Failed(id, errno)),
+            Outcome::Fault(errno) => Some(Self::Failed(id, errno)),
         }
     }
 }
 
-/// A value that a user gave.
+/// A value that a user supplied.
 #[derive(Debug)]
 pub struct UserValue {
     /// The source that counts it.
     pub source: SourceId,
     /// Its series.
     pub shape: Arc<Shape>,
-    /// When it was given, in microseconds since the epoch.
+    /// The time at which it was supplied, in microseconds since the epoch.
     pub time_us: i64,
     /// The bits of the value.
     pub bits: u64,
 }
 
-/// An event, with the job that it speaks of: the receiver may not have heard of it by a sample.
+/// An event with its job, of which the receiver may have no sample yet.
 #[derive(Debug, Clone)]
 pub struct EventRecord {
     /// The job.
@@ -115,13 +122,13 @@ pub struct EventRecord {
 /// The tally and cost of one source so far.
 #[derive(Debug, Clone)]
 pub struct SourceReport {
-    /// Which.
+    /// The source.
     pub key: Arc<SourceKey>,
-    /// What became of its samples.
+    /// The counts of its samples.
     pub tally: Tally,
-    /// What its reads cost.
+    /// The cost of its reads.
     pub cost: Cost,
-    /// Whether it is the last report of this source.
+    /// True for the last report of this source.
     pub last: bool,
 }
 
@@ -131,26 +138,26 @@ impl SourceReport {
     }
 }
 
-/// What the sampler hands to the sender.
+/// The samples, tallies and events that the sampler hands to the sender.
 #[derive(Debug, Default)]
 pub struct SampleBatch {
     /// The samples.
     pub batch: Batch,
     /// The tallies, once a second.
     pub reports: Vec<SourceReport>,
-    /// What happened, in its order with the samples.
+    /// The events, in their order with the samples.
     pub events: Vec<EventRecord>,
     /// The sum of all tallies since the beginning.
     pub sum: Tally,
 }
 
 impl SampleBatch {
-    /// Whether there is nothing to send.
+    /// Returns true if there is nothing to send.
     pub fn is_empty(&self) -> bool {
         self.batch.is_empty() && self.reports.is_empty() && self.events.is_empty()
     }
 
-    /// Whether no more events should be added before it is handed on.
+    /// Returns true if no more events should be added before it is handed on.
     pub(super) fn is_full_of_events(&self) -> bool {
         self.events.len() >= EVENTS
     }
@@ -162,11 +169,12 @@ impl SampleBatch {
     }
 }
 
-/// The sampler's connections to the manager and the sender.
+/// The queues between the sampler, the manager and the sender.
 #[derive(Debug)]
 pub struct Channels {
     commands: ArrayQueue<Command>,
-    pub(super) commands_timer: FutexTimer,
+    /// The sampler sleeps on its timer: until a deadline, a command, or the end of a read of the slow lane.
+    pub(super) finished: Arc<FinishedReads>,
     notices: ArrayQueue<Notice>,
     notices_event: EventFd,
     full: ArrayQueue<SampleBatch>,
@@ -176,20 +184,20 @@ pub struct Channels {
 }
 
 impl Channels {
-    /// Connections with empty queues and a stock of empty batches.
+    /// Creates empty queues and a stock of empty batches.
     ///
     /// # Errors
-    /// When no descriptors can be had.
+    /// If no descriptors are available.
     pub fn new() -> io::Result<Self> {
         let empty = ArrayQueue::new(BATCHES);
         while !empty.is_full() {
             let batch = Batch::with_capacity(limits::BATCH_VALUES / 8);
-            // The queue has room: it was asked a line above.
+            // The queue has room: that was checked a line above.
             drop(empty.push(SampleBatch { batch, ..SampleBatch::default() }));
         }
         Ok(Self {
             commands: ArrayQueue::new(COMMANDS),
-            commands_timer: FutexTimer::default(),
+            finished: Arc::default(),
             notices: ArrayQueue::new(NOTICES),
             notices_event: EventFd::new()?,
             full: ArrayQueue::new(BATCHES),
@@ -205,17 +213,17 @@ impl Channels {
     /// Gives the command back when too many wait.
     pub fn command(&self, command: Command) -> Result<(), Command> {
         self.commands.push(command)?;
-        self.commands_timer.notify();
+        self.finished.timer.notify();
         Ok(())
     }
 
-    /// Says that the sampler's thread is one that the kernel leaves where it is.
+    /// Announces that the sampler's thread has real-time priority, so that the kernel does not move it to an idle CPU.
     pub(crate) fn set_realtime_thread(&self, thread: Pid) {
         // EventRecord once, by the thread itself.
         self.realtime_thread.set(thread).ok();
     }
 
-    /// The sampler's thread, if it is one that the kernel leaves where it is.
+    /// Returns the sampler's thread, if it has real-time priority.
     pub(crate) fn realtime_thread(&self) -> Option<Pid> {
         self.realtime_thread.get().copied()
     }
@@ -224,19 +232,19 @@ impl Channels {
         self.commands.pop()
     }
 
-    /// Whether the manager will get it.
+    /// Sends a notice. Returns true if the manager will get it.
     pub(super) fn notify(&self, notice: Notice) -> bool {
         let fits = self.notices.push(notice).is_ok();
         self.notices_event.notify();
         fits
     }
 
-    /// What the sampler has to say.
+    /// Returns the next notice of the sampler.
     pub fn next_notice(&self) -> Option<Notice> {
         self.notices.pop()
     }
 
-    /// Rings when there are notices.
+    /// Returns the eventfd that is readable when there are notices.
     pub fn notices_event(&self) -> &EventFd {
         &self.notices_event
     }
@@ -245,25 +253,25 @@ impl Channels {
         self.empty.pop()
     }
 
-    pub(super) fn hand_on(&self, flushed: SampleBatch) {
+    pub(super) fn hand_on(&self, batch: SampleBatch) {
         // There are as many places as batches.
-        drop(self.full.push(flushed));
+        drop(self.full.push(batch));
         self.full_event.notify();
     }
 
-    /// What the sampler has handed on.
+    /// Returns the next batch that the sampler has handed on.
     pub fn next_batch(&self) -> Option<SampleBatch> {
         self.full.pop()
     }
 
     /// Gives a batch back when it has been encoded.
-    pub fn give_back(&self, mut flushed: SampleBatch) {
-        flushed.clear();
+    pub fn give_back(&self, mut batch: SampleBatch) {
+        batch.clear();
         // There are as many places as batches.
-        drop(self.empty.push(flushed));
+        drop(self.empty.push(batch));
     }
 
-    /// Rings when something has been handed on.
+    /// Returns the eventfd that is readable when a batch was handed on.
     pub fn full_event(&self) -> &EventFd {
         &self.full_event
     }

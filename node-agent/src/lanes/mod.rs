@@ -1,14 +1,19 @@
-//! Lanes: the threads that read sources at their deadlines, and the grid that the deadlines lie on.
+//! Lanes: sources are read at their deadlines, which lie on a grid. In the fast lane the sampler's thread reads; in the slow lane a
+//! thread of each source reads, on the sampler's request. The sampler alone records and counts.
 
 mod active_source;
 mod channels;
 mod fast;
-mod futex_timer;
 mod schedule;
 mod series_progress;
+mod slow;
+mod slow_sources;
 
 pub use active_source::{ActiveSource, Cost, Group, SourceId, SourceKey};
 pub use channels::{Channels, Command, EventRecord, Notice, SampleBatch, SourceReport, UserValue};
 pub use fast::Sampler;
 pub use schedule::{Due, Schedule};
 pub use series_progress::SeriesProgress;
+
+#[cfg(test)]
+mod tests;

@@ -19,7 +19,7 @@ use polymeter_proto::series::{Kind, Number};
 
 use crate::sources::{Reading, Slot};
 
-/// What a series has come to when its source is closed, for the source that gives it next. Only the sampler's thread writes and
+/// The last value of a series when its source was closed, for the source that gives it next. Only the sampler's thread writes and
 /// reads it; the manager merely keeps it.
 #[derive(Debug, Default)]
 pub struct SeriesProgress {
@@ -37,9 +37,9 @@ struct Counter {
     is_begun: bool,
     /// The highest value since the origin began to count.
     raw: u64,
-    /// What was counted before that.
+    /// The count before that.
     offset: u64,
-    /// The value that was given last.
+    /// The last value that was given.
     last: u64,
 }
 
@@ -52,13 +52,14 @@ pub(super) struct Counters {
     series: Vec<Arc<SeriesProgress>>,
 }
 
-/// Whether the values of a slot are a counter's. Where they are not integers, the kernel makes no promise to be kept.
+/// Returns true if the values of a slot are a counter's. Where they are not integers, the kernel does not promise that they never
+/// decrease.
 fn is_counter(slot: &Slot) -> bool {
     slot.definition.metric.kind == Kind::Counter && slot.definition.metric.number == Number::Unsigned
 }
 
 impl Counters {
-    /// The counters among the slots of the source `origin`, each of which goes on from what its series has come to.
+    /// Creates the counters among the slots of the source `origin`, each of which continues from the progress of its series.
     pub(super) fn new(
         origin: &str,
         slots: &[Slot],
@@ -74,7 +75,7 @@ impl Counters {
         }
     }
 
-    /// Puts into a reading what its counters have come to. Does not allocate.
+    /// Raises the counters of a reading to the values of their series. Does not allocate.
     pub(super) fn raise(&mut self, reading: &mut Reading) {
         for (number, counter) in self.counters.iter_mut().enumerate() {
             let Some(value) = reading.get(counter.slot) else { continue };
@@ -86,8 +87,8 @@ impl Counters {
         }
     }
 
-    /// Leaves behind what the series have come to.
-    pub(super) fn leave(&self) {
+    /// Stores the progress of the series.
+    pub(super) fn store_progress(&self) {
         for (counter, series) in self.counters.iter().zip(&self.series) {
             if counter.is_begun {
                 series.origin.store(self.origin, Relaxed);
@@ -100,7 +101,7 @@ impl Counters {
 }
 
 impl Counter {
-    /// The counter before the first value that this source gives.
+    /// Returns the counter before the first value that this source gives.
     fn begin(self, value: u64, origin: u64, series: Option<&SeriesProgress>) -> Self {
         let begun = Self { is_begun: true, ..self };
         let Some(series) = series else { return begun };
@@ -114,7 +115,7 @@ impl Counter {
         }
     }
 
-    /// What the series has come to when the origin says `value`.
+    /// Returns the value of the series when that of the origin is `value`.
     const fn advance(&mut self, value: u64) -> u64 {
         if value >= self.raw {
             self.raw = value;
@@ -144,7 +145,7 @@ mod tests {
             .into()
     }
 
-    /// What a source makes of one reading after the other.
+    /// Returns the values of a sequence of readings.
     fn read(counters: &mut Counters, values: &[u64]) -> Vec<u64> {
         let raised = values.iter().map(|value| {
             let mut reading = Reading::absent(2);
@@ -158,24 +159,24 @@ mod tests {
     }
 
     #[test]
-    fn what_a_series_has_come_to_is_kept_when_another_source_gives_it() {
+    fn continues_when_another_source_gives_a_series() {
         let series = Arc::new(SeriesProgress::default());
         let source = |origin: &str| Counters::new(origin, &slots(), |_| Arc::clone(&series));
         let mut v1 = source("v1/cpuacct.usage");
         assert_eq!(read(&mut v1, &[1_000, 1_600]), [1_000, 1_600]);
-        v1.leave();
+        v1.store_progress();
         let mut v2 = source("v2/cpu.stat");
         assert_eq!(read(&mut v2, &[200, 300]), [1_600, 1_700], "it had counted less");
-        v2.leave();
+        v2.store_progress();
         let mut again = source("v2/cpu.stat");
         assert_eq!(read(&mut again, &[350, 360]), [1_750, 1_760], "opened anew it goes on");
-        again.leave();
+        again.store_progress();
         let mut back = source("v1/cpuacct.usage");
         assert_eq!(read(&mut back, &[9_000, 9_001]), [9_000, 9_001], "it had counted more");
     }
 
     #[test]
-    fn a_counter_that_begins_anew_is_told_from_one_that_wavers() {
+    fn tells_a_reset_from_jitter() {
         let mut counters = Counters::new("proc/net/dev", &slots(), |_| Arc::default());
         assert_eq!(read(&mut counters, &[100, 97, 99, 101]), [100, 100, 100, 101]);
         assert_eq!(read(&mut counters, &[0, 5, 7]), [101, 106, 108]);
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_stays_absent() {
+    fn absent_values_stay_absent() {
         let mut counters = Counters::new("v2/cpu.stat", &slots(), |_| Arc::default());
         read(&mut counters, &[5]);
         let mut reading = Reading::absent(2);
@@ -194,7 +195,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_sequence_of_values_and_origins_makes_a_counter_decrease(
+        fn counters_never_decrease(
             lives in prop::collection::vec(
                 (0_u8..3, prop::collection::vec(prop_oneof![0..50_u64, 0..1_000_000_u64, any::<u64>()], 0..12)), 0..12)
         ) {
@@ -206,12 +207,12 @@ mod tests {
                     prop_assert!(value >= last, "{value} after {last}");
                     last = value;
                 }
-                counters.leave();
+                counters.store_progress();
             }
         }
 
         #[test]
-        fn what_any_origin_counts_is_counted_once(
+        fn every_count_of_an_origin_counts_once(
             lives in prop::collection::vec((0..1_000_u64, prop::collection::vec(0..1_000_u64, 0..12)), 1..12)
         ) {
             // Each origin has counted something before, and rises from then on: as perf events and cgroups do.
@@ -229,7 +230,7 @@ mod tests {
                     prop_assert_eq!(read(&mut counters, &[value]), [counted]);
                 }
                 expected = Some(counted);
-                counters.leave();
+                counters.store_progress();
             }
         }
     }

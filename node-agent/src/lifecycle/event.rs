@@ -5,18 +5,17 @@ use std::path::PathBuf;
 
 use polymeter_proto::ledger::JobFacts;
 use polymeter_proto::series::{Identifier, JobHandle};
-use tokio::sync::oneshot;
 
 use super::found_job::FoundJob;
-use crate::admission::{AnnouncementReply, Descriptors};
+use crate::admission::Descriptors;
 use crate::lanes::EventRecord;
 use crate::plan::Plan;
-use crate::request::{JobSpec, LeaseError, LeaseGrant, LeaseRequest, RegisterError, StartSpec};
+use crate::request::{
+    AnnouncementReply, JobSpec, LeaseError, LeaseGrant, LeaseRequest, RegisterError, RegistrationReply,
+    Reply, StartSpec,
+};
 use crate::sources::Target;
 use crate::targets::{TargetKey, TrackedTarget};
-
-/// The place for the answer to a registration: the metrics that are not available, with the reasons.
-pub(crate) type RegistrationReply = oneshot::Sender<Result<Vec<(String, String)>, RegisterError>>;
 
 /// An event that concerns the life cycle of jobs.
 #[derive(Debug)]
@@ -57,7 +56,7 @@ pub(crate) enum LifecycleEvent {
         reply: RegistrationReply,
     },
     /// A registered job must be let go.
-    JobUnregistered(Identifier, oneshot::Sender<bool>),
+    JobUnregistered(Identifier, Reply<bool>),
     /// A scheduler announces a job that starts on this node. Its owner's numeric id was looked up.
     JobAnnounced {
         /// The job.
@@ -68,7 +67,7 @@ pub(crate) enum LifecycleEvent {
         reply: AnnouncementReply,
     },
     /// A scheduler says that a job has ended.
-    SchedulerEnded(Identifier, Box<JobFacts>, oneshot::Sender<()>),
+    SchedulerEnded(Identifier, Box<JobFacts>, Reply<()>),
     /// Something happened in these jobs; true where a process or a cgroup has ended.
     ExitsSeen(BTreeMap<Identifier, bool>),
     /// There is time for a rescan of a job in which something happened.
@@ -148,11 +147,11 @@ pub(crate) enum LifecycleEffect {
     /// Answer a registration when the first reading of the job was taken.
     AnswerRegistration(RegistrationReply, Result<Identifier, RegisterError>),
     /// Answer an unregistration.
-    AnswerUnregistration(oneshot::Sender<bool>, bool),
+    AnswerUnregistration(Reply<bool>, bool),
     /// Answer the announcement of a job.
     AnswerAnnouncement(AnnouncementReply, Result<Option<Result<LeaseGrant, LeaseError>>, RegisterError>),
     /// Acknowledge the announcement of a job's end.
-    AnswerEnd(oneshot::Sender<()>),
+    AnswerEnd(Reply<()>),
     /// Report how many jobs are left out.
     ReportLeftOut(usize, Descriptors),
     /// Log a message.

@@ -7,16 +7,16 @@ use polymeter_proto::ledger::Event;
 use polymeter_proto::series::{Identifier, JobDescriptor};
 
 use super::announced_jobs::AnnouncedJobs;
-use super::event::{LifecycleEffect, LifecycleEvent, RegistrationReply};
+use super::event::{LifecycleEffect, LifecycleEvent};
 use super::found_job::FoundJob;
 use super::rescans::{self, PendingRescans};
 use super::sluids::{SluidMeaning, Sluids};
 use super::{owners, submissions};
-use crate::admission::{AnnouncementReply, Capacity, Descriptors};
+use crate::admission::{Capacity, Descriptors};
 use crate::cgroups::JobCgroups;
 use crate::lanes::EventRecord;
 use crate::plan::Plan;
-use crate::request::{JobSpec, RegisterError, StartSpec};
+use crate::request::{AnnouncementReply, JobSpec, RegisterError, RegistrationReply, StartSpec};
 use crate::sources::Target;
 use crate::targets::{JobHandles, Now, TargetKey, Targets, TrackedTarget};
 

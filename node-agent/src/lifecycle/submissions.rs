@@ -10,10 +10,11 @@ use polymeter_proto::series::Identifier;
 use super::announced_jobs::AnnouncedJobs;
 use super::event::LifecycleEffect;
 use super::refused_requests::{refuse_all, refused_by};
-use crate::admission::AnnouncementReply;
 use crate::lanes::EventRecord;
 use crate::principal::Principal;
-use crate::request::{LeaseError, LeaseGrant, LeaseRequest, RefusedRequest, SamplingRequest};
+use crate::request::{
+    AnnouncementReply, LeaseError, LeaseGrant, LeaseRequest, RefusedRequest, SamplingRequest,
+};
 use crate::targets::{Now, Targets};
 
 /// Puts what the scheduler told of a job that is tracked into the data.

@@ -1,78 +1,103 @@
-//! The agent's own metrics: what the measuring cost, and what was lost.
+//! The kind of the agent's own counts: the cost of measuring, and losses.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use polymeter_proto::catalogue::{AgentField, Definition, Origin};
+use polymeter_proto::catalogue::Definition;
 use polymeter_proto::series::Labels;
 
-use super::layout::Slot;
+use super::outcome::Outcome;
 use super::reading::Reading;
-use super::text_file::Outcome;
+use super::registry::{Lane, OpenRequest, Opening, SourceKind};
+use super::slot::Slot;
+use super::source::CustomSource;
+use super::target::Target;
 use crate::clock;
 use crate::counters::Counters;
 
-/// The agent itself, as a source.
-#[derive(Debug)]
-pub struct AgentSelfSource {
-    counters: Arc<Counters>,
-    slots: Vec<Slot>,
-    fields: Vec<AgentField>,
-}
+/// The kind's name in the catalogue, and its source's name.
+const KIND: &str = "agent";
 
-impl AgentSelfSource {
-    /// The wanted metrics of the agent.
-    pub fn new(counters: Arc<Counters>, wanted: &[Definition]) -> Self {
-        let mut slots = Vec::new();
-        let mut fields = Vec::new();
-        for definition in wanted {
-            for origin in definition.metric.origins {
-                if let Origin::Agent(field) = origin {
-                    fields.push(*field);
-                    slots.push(Slot { definition: definition.clone(), labels: Labels::default() });
-                }
-            }
-        }
-        Self { counters, slots, fields }
+/// The function of each field that computes it.
+type Compute = fn(&Counters) -> u64;
+
+const FIELDS: [(&str, Compute); 16] = [
+    ("cpu_time", |_| clock::process_cpu_ns()),
+    ("resident", |_| resident_bytes()),
+    ("due", |counters| counters.due.load(Relaxed)),
+    ("taken", |counters| counters.taken.load(Relaxed)),
+    ("late", |counters| counters.late.load(Relaxed)),
+    ("missed", |counters| counters.missed.load(Relaxed)),
+    ("absent", |counters| counters.absent.load(Relaxed)),
+    ("dropped", Counters::all_dropped),
+    ("refused", |counters| counters.refused.load(Relaxed)),
+    ("frames_sent", |counters| counters.frames_sent.load(Relaxed)),
+    ("bytes_sent", |counters| counters.bytes_sent.load(Relaxed)),
+    ("frames_acknowledged", |counters| counters.frames_acknowledged.load(Relaxed)),
+    ("outbox_bytes", |counters| counters.outbox_bytes.load(Relaxed)),
+    ("spool_bytes", |counters| counters.spool_bytes.load(Relaxed)),
+    ("jobs", |counters| counters.jobs.load(Relaxed)),
+    ("sources", |counters| counters.sources.load(Relaxed)),
+];
+
+/// The agent itself.
+pub(super) struct AgentKind;
+
+impl SourceKind for AgentKind {
+    fn name(&self) -> &'static str {
+        KIND
     }
 
-    /// Reads the counters. Does not allocate.
-    pub fn read(&mut self, reading: &mut Reading) -> Outcome {
-        for (slot, field) in (0..).zip(&self.fields) {
-            reading.set(slot, self.value(*field));
+    fn lane(&self) -> Lane {
+        Lane::Fast
+    }
+
+    fn fields(&self) -> Vec<&'static str> {
+        FIELDS.iter().map(|(field, _)| *field).collect()
+    }
+
+    fn open(&self, request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
+        if let Target::Node(counters) = request.target {
+            let source = AgentSource::new(Arc::clone(counters), &request.wanted);
+            opening.push_custom(KIND.to_owned(), Box::new(source));
+        }
+    }
+}
+
+/// The wanted counts of the agent.
+#[derive(Debug)]
+struct AgentSource {
+    counters: Arc<Counters>,
+    slots: Vec<Slot>,
+    compute: Vec<Compute>,
+}
+
+impl AgentSource {
+    fn new(counters: Arc<Counters>, wanted: &[Definition]) -> Self {
+        let field = |definition: &Definition| {
+            let name = definition.metric.origins.iter().find_map(|origin| origin.field_of(KIND))?;
+            let (_, compute) = FIELDS.iter().find(|(field, _)| *field == name)?;
+            Some((Slot { definition: definition.clone(), labels: Labels::default() }, *compute))
+        };
+        let (slots, compute) = wanted.iter().filter_map(field).unzip();
+        Self { counters, slots, compute }
+    }
+}
+
+impl CustomSource for AgentSource {
+    fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    fn read(&mut self, reading: &mut Reading) -> Outcome {
+        for (slot, compute) in (0..).zip(&self.compute) {
+            reading.set(slot, compute(&self.counters));
         }
         Outcome::Read
     }
-
-    fn value(&self, field: AgentField) -> u64 {
-        let counter = match field {
-            AgentField::CpuTime => return clock::process_cpu_ns(),
-            AgentField::Resident => return resident_bytes(),
-            AgentField::Due => &self.counters.due,
-            AgentField::Taken => &self.counters.taken,
-            AgentField::Late => &self.counters.late,
-            AgentField::Missed => &self.counters.missed,
-            AgentField::Absent => &self.counters.absent,
-            AgentField::Dropped => return self.counters.all_dropped(),
-            AgentField::Refused => &self.counters.refused,
-            AgentField::FramesSent => &self.counters.frames_sent,
-            AgentField::BytesSent => &self.counters.bytes_sent,
-            AgentField::FramesAcknowledged => &self.counters.frames_acknowledged,
-            AgentField::OutboxBytes => &self.counters.outbox_bytes,
-            AgentField::SpoolBytes => &self.counters.spool_bytes,
-            AgentField::Jobs => &self.counters.jobs,
-            AgentField::Sources => &self.counters.sources,
-        };
-        counter.load(Relaxed)
-    }
-
-    /// What the values of a reading are.
-    pub fn slots(&self) -> &[Slot] {
-        &self.slots
-    }
 }
 
-/// Resident memory of this process: the second word of `/proc/self/statm`, in pages.
+/// Returns the resident memory of this process: the second word of `/proc/self/statm`, in pages.
 pub(crate) fn resident_bytes() -> u64 {
     let mut buffer = [0; 128];
     let opened = rustix::fs::open(

@@ -1,17 +1,18 @@
-//! Numbers as kernel files write them.
+//! The numbers of kernel files.
 
 use polymeter_proto::catalogue::Scale;
 
-/// The bits of the value that `word` stands for: `Ok(None)` where it says that there is no limit.
+/// Returns the bits of the value of `word`, or none where it says that there is no limit.
 ///
 /// # Errors
-/// When the word is no number of that kind, or the scaled value does not fit into 64 bits.
+/// If the word is no number of that kind, or the scaled value does not fit into 64 bits.
 pub(crate) fn parse(word: &[u8], scale: Scale) -> Result<Option<u64>, NotANumber> {
     match scale {
         Scale::Times(factor) => integer(word)?.checked_mul(factor).map(Some).ok_or(NotANumber),
         Scale::Limit(_) if word == b"max" => Ok(None),
         Scale::Limit(unlimited) => integer(word).map(|limit| (limit < unlimited).then_some(limit)),
         Scale::Decimal => decimal(word).map(|value| Some(value.to_bits())),
+        Scale::Per(parts) => signed(word).map(|value| Some((value / f64::from(parts)).to_bits())),
     }
 }
 
@@ -33,11 +34,11 @@ fn integer(word: &[u8]) -> Result<u64, NotANumber> {
     if word.is_empty() { Err(NotANumber) } else { Ok(value) }
 }
 
-/// Digits of a whole number that cannot be too large for 64 bits.
+/// The number of digits that always fit into 64 bits.
 const SAFE_DIGITS: usize = 19;
 
-/// The whole number that is the first word of `line`, found and read in one walk; none where [`parse`] must say what there is
-/// instead.
+/// Returns the whole number that is the first word of `line`, found and read in one pass; none where [`parse`] must tell what
+/// there is instead.
 pub(crate) fn leading(line: &[u8]) -> Option<u64> {
     let begin = line.iter().position(|byte| *byte != b' ')?;
     let mut value = 0_u64;
@@ -52,6 +53,15 @@ pub(crate) fn leading(line: &[u8]) -> Option<u64> {
         value = value * 10 + u64::from(digit);
     }
     None
+}
+
+/// A whole number with or without a minus sign, as a double.
+#[expect(clippy::cast_precision_loss, reason = "sensors have a few digits")]
+fn signed(word: &[u8]) -> Result<f64, NotANumber> {
+    match word.strip_prefix(b"-") {
+        Some(digits) => integer(digits).map(|value| -(value as f64)),
+        None => integer(word).map(|value| value as f64),
+    }
 }
 
 fn decimal(word: &[u8]) -> Result<f64, NotANumber> {
@@ -78,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leading_number_is_what_the_first_word_is() {
+    fn finds_the_leading_number() {
         for line in ["0\n", "123 4\n", "9999999999999999999\n", "7\tx", "   12 kB\n"] {
             let word = line.split_ascii_whitespace().next().unwrap();
             assert_eq!(leading(line.as_bytes()), word.parse().ok(), "{line:?}");
@@ -91,13 +101,24 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_leading_number_is_what_is_written_there(number in any::<u64>(), shift in 0_u32..64, rest in "[ \\t\\n].{0,20}", other in ".{0,20}") {
+        fn leading_numbers_round_trip(number in any::<u64>(), shift in 0_u32..64, rest in "[ \\t\\n].{0,20}", other in ".{0,20}") {
             let number = number >> shift;
             prop_assert_eq!(leading(format!("{number}{rest}").as_bytes()), Some(number).filter(|number| *number < 10_u64.pow(19)));
             let word = other.split([' ', '\t', '\n']).next().unwrap_or_default();
             if !other.starts_with([' ', '\t', '\n']) && other.len() > word.len() {
                 prop_assert_eq!(leading(other.as_bytes()), parse(word.as_bytes(), Scale::Times(1)).ok().flatten());
             }
+        }
+    }
+
+    #[test]
+    fn parts_of_a_unit_may_be_negative() {
+        let value = |word: &[u8]| parse(word, Scale::Per(1000)).map(|bits| f64::from_bits(bits.unwrap()));
+        assert_eq!(value(b"45500"), Ok(45.5));
+        assert_eq!(value(b"-250"), Ok(-0.25));
+        assert_eq!(value(b"0"), Ok(0.0));
+        for wrong in [&b""[..], b"-", b"--1", b"1.5", b"max"] {
+            assert_eq!(parse(wrong, Scale::Per(1000)), Err(NotANumber), "{wrong:?}");
         }
     }
 

@@ -1,26 +1,25 @@
-//! One process as `/proc` tells of it: proc_pid_stat(5), proc_pid_io(5).
+//! The files of one process in `/proc`: proc_pid_stat(5), proc_pid_io(5).
 
 use std::fs;
 use std::path::Path;
-
-use polymeter_proto::catalogue::ProcessField;
 
 use super::process_accounts::{Amounts, Process};
 
 const TICK_NS: u64 = 10_000_000;
 
-/// What the processes have now, of which nothing stays when they end.
+/// The quantities of processes that are gone with them.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Levels {
     pub(super) resident_pages: u64,
     pub(super) threads: u64,
     pub(super) processes: u64,
-    /// Of how many the I/O was read, and of how many it may not be.
+    /// The number of processes whose I/O was read.
     pub(super) io: u64,
+    /// The number of processes whose I/O may not be read.
     pub(super) no_io: u64,
 }
 
-/// The places of the amounts.
+/// The indices of the amounts.
 const USER_NS: usize = 0;
 const SYSTEM_NS: usize = 1;
 const MINOR_FAULTS: usize = 2;
@@ -28,7 +27,7 @@ const MAJOR_FAULTS: usize = 3;
 const READ_BYTES: usize = 4;
 const WRITE_BYTES: usize = 5;
 
-/// A process as it is now. Where its I/O may not be read any more, as when it has become another user's, that is as it was known.
+/// Reads a process. Where its I/O may not be read any more, as when it has become another user's, that stays as it was.
 pub(super) fn read_process(proc: &Path, pid: u32, known: Option<&Process>) -> Option<(Process, Levels)> {
     let directory = proc.join(pid.to_string());
     let stat = fs::read_to_string(directory.join("stat")).ok()?;
@@ -56,8 +55,7 @@ fn copy(to: &mut Amounts, from: Option<&Amounts>, place: usize) {
     }
 }
 
-/// Takes apart a line of `/proc/PID/stat`. The name in it may have spaces and parentheses; what follows the last of them begins
-/// with field 3.
+/// Parses the line of `/proc/PID/stat`. The name in it may have spaces and parentheses; field 3 follows the last parenthesis.
 fn parse_stat(stat: &str) -> Option<(Process, Levels)> {
     let (_, fields) = stat.rsplit_once(')')?;
     let fields: Vec<u64> = fields.split_ascii_whitespace().map(|field| field.parse().unwrap_or(0)).collect();
@@ -71,7 +69,7 @@ fn parse_stat(stat: &str) -> Option<(Process, Levels)> {
     Some((Process { parent, started: field(22), total, waited }, levels))
 }
 
-/// Takes `/proc/PID/io` apart. What children have used is part of it when they have been waited for, and is not told apart.
+/// Adds the counts of `/proc/PID/io`, which include those of children that were waited for without telling them apart.
 fn add_io(process: &mut Process, io: &str) {
     let value = |key: &str| {
         let line = io.lines().find_map(|line| line.strip_prefix(key));
@@ -83,7 +81,7 @@ fn add_io(process: &mut Process, io: &str) {
 }
 
 impl Levels {
-    /// Adds what another process has.
+    /// Adds the quantities of another process.
     pub(super) const fn add(&mut self, other: &Self) {
         self.resident_pages += other.resident_pages;
         self.threads += other.threads;
@@ -93,21 +91,28 @@ impl Levels {
     }
 }
 
-/// The value of a field of all processes together.
-pub(super) fn value(field: ProcessField, sums: &Amounts, levels: &Levels, page_bytes: u64) -> u64 {
-    let amount = |place: usize| sums.0.get(place).copied().unwrap_or_default();
-    match field {
-        ProcessField::CpuUsage => amount(USER_NS).saturating_add(amount(SYSTEM_NS)),
-        ProcessField::CpuUser => amount(USER_NS),
-        ProcessField::CpuSystem => amount(SYSTEM_NS),
-        ProcessField::Resident => levels.resident_pages * page_bytes,
-        ProcessField::ReadBytes => amount(READ_BYTES),
-        ProcessField::WriteBytes => amount(WRITE_BYTES),
-        ProcessField::MinorFaults => amount(MINOR_FAULTS),
-        ProcessField::MajorFaults => amount(MAJOR_FAULTS),
-        ProcessField::Threads => levels.threads,
-        ProcessField::Processes => levels.processes,
-    }
+/// The function of each field that computes its value over all processes.
+pub(super) type Compute = fn(&Amounts, &Levels) -> u64;
+
+/// The fields of sums over processes.
+pub(super) const FIELDS: [(&str, Compute); 10] = [
+    ("cpu_usage", |sums, _| amount(sums, USER_NS).saturating_add(amount(sums, SYSTEM_NS))),
+    ("cpu_user", |sums, _| amount(sums, USER_NS)),
+    ("cpu_system", |sums, _| amount(sums, SYSTEM_NS)),
+    ("resident", |_, levels| levels.resident_pages.saturating_mul(rustix::param::page_size() as u64)),
+    ("read_bytes", |sums, _| amount(sums, READ_BYTES)),
+    ("write_bytes", |sums, _| amount(sums, WRITE_BYTES)),
+    ("minor_faults", |sums, _| amount(sums, MINOR_FAULTS)),
+    ("major_faults", |sums, _| amount(sums, MAJOR_FAULTS)),
+    ("threads", |_, levels| levels.threads),
+    ("processes", |_, levels| levels.processes),
+];
+
+/// The fields that need the right to read the I/O of processes.
+pub(super) const IO_FIELDS: [&str; 2] = ["read_bytes", "write_bytes"];
+
+fn amount(sums: &Amounts, index: usize) -> u64 {
+    sums.0.get(index).copied().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -115,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_with_spaces_and_parentheses_is_no_field() {
+    fn parses_names_with_spaces_and_parentheses() {
         let (process, levels) = parse_stat("42 (a) b (c)) S 1 42 42 0 -1 4194304 100 20 3 4 500 60 7 8 20 0 3 0 1 1000000 250 18446744073709551615").unwrap();
         assert_eq!((process.parent, process.started), (1, 1));
         assert_eq!(process.total.0, [507 * TICK_NS, 68 * TICK_NS, 120, 7, 0, 0]);
@@ -124,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn io_is_by_name() {
+    fn finds_io_by_name() {
         let mut process = Process::default();
         add_io(
             &mut process,

@@ -1,101 +1,155 @@
-//! Sums over a job's processes: all that an ordinary user without a cgroup of her own gets, and the I/O of a job whose cgroups do
-//! not count it.
+//! The kinds that sum over a job's processes: all that an ordinary user without a cgroup gets, and the I/O of a job whose cgroups
+//! do not count it.
 //!
-//! What a process does between its last reading and its end is known when its parent waits for it; of one that nobody waits for, an
-//! ordinary user may not read the I/O any more.
+//! The use of a process between its last reading and its end becomes known when its parent waits for it; of a process that is not
+//! waited for, an ordinary user may not read the I/O any more.
 //!
-//! A tree is walked from its root with `children` of each thread (CONFIG_PROC_CHILDREN); who lost a parent stays of it. The
-//! processes of a cgroup are those of it and of all below it.
+//! A tree is walked from its root with `children` of each thread (CONFIG_PROC_CHILDREN); processes that lost a parent stay part of
+//! it. The processes of a cgroup are those of it and of all below it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use polymeter_proto::catalogue::{self, Definition, Metric, Origin, ProcessField};
+use polymeter_proto::catalogue::Definition;
 use polymeter_proto::series::Labels;
 
-use super::layout::Slot;
+use super::outcome::Outcome;
 use super::process_accounts::{Accounts, Process};
-use super::process_files::{Levels, read_process, value};
+use super::process_files::{Compute, FIELDS, IO_FIELDS, Levels, read_process};
 use super::reading::Reading;
-use super::text_file::Outcome;
+use super::registry::{Lane, OpenRequest, Opening, SourceKind, metrics_of};
+use super::slot::Slot;
+use super::source::CustomSource;
+use super::target::Target;
 
-/// Processes that are followed; a fork bomb is somebody else's affair.
-const PROCESSES: usize = 4096;
+/// The largest number of processes that are tracked, so that a fork bomb does not hold up the sampler.
+const PROCESSES_MAX: usize = 4096;
 
-/// Processes of a cgroup that are read at a time, of which each takes some microseconds of the sampler's. Where there are more,
-/// they take turns: of the others counts what was read last.
-const AT_A_TIME: usize = 256;
+/// The largest number of processes of a cgroup that one reading reads, each of which takes some microseconds. Where there are
+/// more, they take turns: the others count as they were read last.
+const PROCESSES_PER_READING: usize = 256;
 
-/// Cgroups of one job whose processes are looked for.
-const CGROUPS: usize = 256;
+/// The largest number of cgroups of one job whose processes are listed.
+const CGROUPS_MAX: usize = 256;
 
-/// Whose processes are summed.
+/// The processes that are summed.
 #[derive(Debug)]
 enum Members {
-    /// A process and its descendants. The root is none once it has been seen.
+    /// A process and its descendants. The root is none once it was read.
     Tree(Option<u32>),
-    /// All in a cgroup and below it; the next turn begins at this number.
+    /// All processes in a cgroup and below it; the next reading begins at this process.
     Cgroup(PathBuf, u32),
 }
 
-/// The processes of one job.
+/// The kind that sums over the process tree of a job without a cgroup.
+pub(super) struct ProcessesKind;
+
+const PROCESSES: &str = "processes";
+
+impl SourceKind for ProcessesKind {
+    fn name(&self) -> &'static str {
+        PROCESSES
+    }
+
+    fn lane(&self) -> Lane {
+        Lane::Fast
+    }
+
+    fn fields(&self) -> Vec<&'static str> {
+        FIELDS.iter().map(|(field, _)| *field).collect()
+    }
+
+    fn open(&self, request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
+        match request.target {
+            Target::Processes(root) => {
+                let source = ProcessSumSource::of_tree(&request.host.mounts.proc, *root);
+                opening.push_custom(PROCESSES.to_owned(), Box::new(source));
+            }
+            Target::Cgroups(_) => {
+                let reason = "the job has a cgroup; these sums are for jobs without one";
+                opening.unavailable_all(&request.wanted, reason);
+            }
+            Target::Node(_) => {}
+        }
+    }
+}
+
+/// The kind that sums over the processes of a job's cgroup what no file of the cgroup counts.
+pub(super) struct CgroupProcessesKind;
+
+const CGROUP_PROCESSES: &str = "cgroup_processes";
+
+impl SourceKind for CgroupProcessesKind {
+    fn name(&self) -> &'static str {
+        CGROUP_PROCESSES
+    }
+
+    fn lane(&self) -> Lane {
+        Lane::Fast
+    }
+
+    fn fields(&self) -> Vec<&'static str> {
+        IO_FIELDS.to_vec()
+    }
+
+    fn open(&self, request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
+        let directory = match request.target {
+            Target::Cgroups(cgroups) => cgroups.of_processes(),
+            Target::Processes(_) | Target::Node(_) => None,
+        };
+        match directory {
+            Some(directory) => {
+                let source = ProcessSumSource::of_cgroup(&request.host.mounts.proc, directory);
+                opening.push_custom(PROCESSES.to_owned(), Box::new(source));
+            }
+            None => {
+                let reason = "the job has no cgroup of the controller that gives it";
+                opening.unavailable_all(&request.wanted, reason);
+            }
+        }
+    }
+}
+
+/// The sum over the processes of one job.
 #[derive(Debug)]
-pub struct ProcessSumSource {
+pub(super) struct ProcessSumSource {
     proc: PathBuf,
     members: Members,
     slots: Vec<Slot>,
-    fields: Vec<ProcessField>,
-    page_bytes: u64,
+    /// The function that computes the value of each slot, and whether it needs I/O.
+    compute: Vec<(Compute, bool)>,
     accounts: Accounts,
-    /// Whether the I/O of some process could ever be read. It may not where the agent lacks the right to it.
+    /// True once the I/O of a process was read. It may never be where the agent lacks the right to it.
     has_io: bool,
 }
 
 impl ProcessSumSource {
-    /// The process `root` and its descendants, below `proc`.
-    pub fn of_tree(proc: &Path, root: u32) -> Self {
-        let field = |origin: &Origin| match origin {
-            Origin::Processes(field) => Some(*field),
-            Origin::Text { .. } | Origin::Perf(_) | Origin::CgroupProcesses(_) | Origin::Agent(_) => None,
+    /// Creates the sum over the process `root` and its descendants, below `proc`.
+    fn of_tree(proc: &Path, root: u32) -> Self {
+        Self::new(proc, Members::Tree(Some(root)), PROCESSES)
+    }
+
+    /// Creates the sum over the processes in a cgroup and below it, below `proc`.
+    fn of_cgroup(proc: &Path, cgroup: &Path) -> Self {
+        Self::new(proc, Members::Cgroup(cgroup.to_owned(), 0), CGROUP_PROCESSES)
+    }
+
+    /// The source has all metrics of its kind, wanted now or not: opened anew for more, it would not know what ended processes
+    /// had used.
+    fn new(proc: &Path, members: Members, kind: &str) -> Self {
+        let of_metric = |metric| {
+            let definition = Definition::of(metric);
+            let name = metric.origins.iter().find_map(|origin| origin.field_of(kind))?;
+            let (_, compute) = FIELDS.iter().find(|(field, _)| *field == name)?;
+            Some((Slot { definition, labels: Labels::default() }, (*compute, IO_FIELDS.contains(&name))))
         };
-        Self::new(proc, Members::Tree(Some(root)), field)
+        let (slots, compute) = metrics_of(kind).filter_map(of_metric).unzip();
+        Self { proc: proc.to_owned(), members, slots, compute, accounts: Accounts::default(), has_io: false }
     }
 
-    /// The processes in a cgroup and below it, below `proc`.
-    pub fn of_cgroup(proc: &Path, cgroup: &Path) -> Self {
-        let field = |origin: &Origin| match origin {
-            Origin::CgroupProcesses(field) => Some(*field),
-            Origin::Text { .. } | Origin::Perf(_) | Origin::Processes(_) | Origin::Agent(_) => None,
-        };
-        Self::new(proc, Members::Cgroup(cgroup.to_owned(), 0), field)
-    }
-
-    /// All that the catalogue has of such processes, wanted now or not: a source that was opened anew for more would not know what
-    /// has ended before.
-    fn new(proc: &Path, members: Members, field: impl Fn(&Origin) -> Option<ProcessField>) -> Self {
-        let of_metric = |metric: &'static Metric| Some((metric, metric.origins.iter().find_map(&field)?));
-        let (slots, fields) = catalogue::all()
-            .filter_map(of_metric)
-            .map(|(metric, field)| {
-                let definition = Definition { metric, instance: None };
-                (Slot { definition, labels: Labels::default() }, field)
-            })
-            .unzip();
-        let page_bytes = rustix::param::page_size() as u64;
-        Self {
-            proc: proc.to_owned(),
-            members,
-            slots,
-            fields,
-            page_bytes,
-            accounts: Accounts::default(),
-            has_io: false,
-        }
-    }
-
-    /// Reads all processes. Allocates: its cost lies in opening two files per process anyway.
-    pub fn read(&mut self, reading: &mut Reading) -> Outcome {
+    /// Reads all processes. Allocates, which costs less than opening two files of each process.
+    fn read_all(&mut self, reading: &mut Reading) -> Outcome {
         reading.clear();
         let mut levels = Levels::default();
         let found = match &self.members {
@@ -116,19 +170,19 @@ impl ProcessSumSource {
         }
         self.has_io |= levels.io > 0;
         let knows_io = self.has_io || levels.no_io == 0;
-        for (slot, field) in (0..).zip(&self.fields) {
-            if knows_io || !matches!(field, ProcessField::ReadBytes | ProcessField::WriteBytes) {
-                reading.set(slot, value(*field, &sums, &levels, self.page_bytes));
+        for (slot, (compute, needs_io)) in (0..).zip(&self.compute) {
+            if knows_io || !needs_io {
+                reading.set(slot, compute(&sums, &levels));
             }
         }
         Outcome::Read
     }
 
-    /// The tree as it is now: what was of it before and is still there, and all descendants.
+    /// Returns the tree as it is now: its processes that are still there, and all descendants.
     fn read_tree(&mut self, root: Option<u32>, levels: &mut Levels) -> BTreeMap<u32, Process> {
         let known = self.accounts.processes().map(|(pid, process)| (pid, Some(process.started)));
         let mut queue: Vec<(u32, Option<u64>)> = known.collect();
-        // Parents before children, so that one that is waited for meanwhile is not counted in both.
+        // Parents before children, so that a process that is waited for meanwhile is not counted in both.
         queue.sort_by_key(|(pid, _)| self.accounts.process(*pid).map(|process| process.started));
         queue.extend(root.map(|root| (root, None)));
         let (mut found, mut next) = (BTreeMap::new(), 0);
@@ -145,7 +199,7 @@ impl ProcessSumSource {
             }
             found.insert(pid, process);
             levels.add(&own);
-            if queue.len() < PROCESSES {
+            if queue.len() < PROCESSES_MAX {
                 let children = children(&self.proc.join(pid.to_string()));
                 queue.extend(children.into_iter().map(|pid| (pid, None)));
             }
@@ -157,7 +211,8 @@ impl ProcessSumSource {
         found
     }
 
-    /// The processes of a cgroup as they are now, and where the next turn begins; none where the cgroup is gone.
+    /// Returns the processes of a cgroup as they are now, and the process at which the next reading begins; none where the cgroup
+    /// is gone.
     fn read_cgroup(
         &self,
         top: &Path,
@@ -167,10 +222,10 @@ impl ProcessSumSource {
         let listed = listed(top)?;
         let (known, new): (Vec<u32>, Vec<u32>) =
             listed.iter().copied().partition(|pid| self.accounts.process(*pid).is_some());
-        // Those that nothing is known of first; of the others in turn.
+        // New processes first, then the others in turn.
         let begin = known.partition_point(|pid| *pid < turn);
         let in_turn = known.get(begin..).into_iter().chain(known.get(..begin)).flatten();
-        let mut read: Vec<u32> = new.iter().chain(in_turn).take(AT_A_TIME).copied().collect();
+        let mut read: Vec<u32> = new.iter().chain(in_turn).take(PROCESSES_PER_READING).copied().collect();
         let next = read.last().map_or(0, |last| last + 1);
         // Parents mostly have lower numbers than their children, and are to be read before them.
         read.sort_unstable();
@@ -187,14 +242,23 @@ impl ProcessSumSource {
         }
         Some((found, next))
     }
+}
 
-    /// What the values of a reading are.
-    pub fn slots(&self) -> &[Slot] {
+impl CustomSource for ProcessSumSource {
+    fn slots(&self) -> &[Slot] {
         &self.slots
+    }
+
+    fn read(&mut self, reading: &mut Reading) -> Outcome {
+        self.read_all(reading)
+    }
+
+    fn is_lasting(&self) -> bool {
+        true
     }
 }
 
-/// The processes that are listed in a cgroup and all below it; none where it is gone.
+/// Returns the processes that are listed in a cgroup and all below it; none where it is gone.
 pub(crate) fn listed(top: &Path) -> Option<BTreeSet<u32>> {
     let (mut directories, mut next) = (vec![top.to_owned()], 0);
     let mut listed = BTreeSet::new();
@@ -203,15 +267,15 @@ pub(crate) fn listed(top: &Path) -> Option<BTreeSet<u32>> {
         match fs::read_to_string(directory.join("cgroup.procs")) {
             Ok(text) => listed.extend(text.lines().filter_map(|line| line.parse::<u32>().ok())),
             Err(_) if next == 1 => return None,
-            // It went meanwhile, or has threads only.
+            // It was removed meanwhile, or has threads only.
             Err(_) => {}
         }
         let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
         let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-        let room = CGROUPS.saturating_sub(directories.len());
+        let room = CGROUPS_MAX.saturating_sub(directories.len());
         directories.extend(below.map(|entry| entry.path()).take(room));
     }
-    Some(listed.into_iter().take(PROCESSES).collect())
+    Some(listed.into_iter().take(PROCESSES_MAX).collect())
 }
 
 fn children(directory: &Path) -> Vec<u32> {
@@ -319,7 +383,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (proc, job) = (directory.path().join("proc"), directory.path().join("job"));
         fs::create_dir_all(job.join("step_0")).unwrap();
-        let count = u32::try_from(AT_A_TIME).unwrap() + 44;
+        let count = u32::try_from(PROCESSES_PER_READING).unwrap() + 44;
         let write = |pid: u32, bytes: u64| {
             let at = proc.join(pid.to_string());
             fs::create_dir_all(&at).unwrap();
@@ -333,7 +397,7 @@ mod tests {
         fs::write(job.join("cgroup.procs"), "").unwrap();
         fs::write(job.join("step_0/cgroup.procs"), list(&mut (1..=count))).unwrap();
         let mut source = ProcessSumSource::of_cgroup(&proc, &job);
-        assert_eq!(read(&mut source, "io.write.bytes"), AT_A_TIME as u64);
+        assert_eq!(read(&mut source, "io.write.bytes"), PROCESSES_PER_READING as u64);
         assert_eq!(read(&mut source, "io.write.bytes"), u64::from(count));
         (1..=count).for_each(|pid| write(pid, 2));
         let mut reads = 0;

@@ -1,10 +1,10 @@
-//! A kernel file of version 1 that counts for its own cgroup alone: the sum over the files of a cgroup and of all below it, and of
-//! those that were below it and are gone.
+//! Sums of a kernel file of version 1 that counts for its own cgroup alone: over a cgroup and all below it, those included that are
+//! gone.
 //!
 //! `oom_kill` of `memory.oom_control` counts where the killed process was, `memory.failcnt` where the limit was, which with Slurm
 //! are a step and its tasks, and not the job (`memcg_memory_event`, mm/memcontrol.c).
 //!
-//! The manager opens the files of cgroups that come, and closes those that are gone; the sampler only reads.
+//! The manager opens the files of new cgroups, and closes those of removed ones; the sampler only reads.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,18 +16,19 @@ use crossbeam_queue::ArrayQueue;
 use polymeter_proto::catalogue::Form;
 use polymeter_proto::series::Kind;
 
-use super::layout::{Slot, Wanted};
+use super::outcome::Outcome;
 use super::read_buffer::ReadBuffer;
 use super::reading::Reading;
-use super::text_file::{OpenError, Outcome, TextFileSource};
+use super::slot::{Slot, Wanted};
+use super::text_file::{OpenError, TextFileSource};
 
-/// Files of one source, each of which takes a descriptor and less than a microsecond of a reading.
-const FILES: usize = 256;
+/// The largest number of files of one source, each of which takes a descriptor and less than a microsecond of a reading.
+const FILES_MAX: usize = 256;
 
-/// Files that may wait to be read, or to be closed. More come with the next look.
-const WAITING: usize = 32;
+/// The largest number of files that wait to be read, or to be closed. More come with the next scan.
+const WAITING_MAX: usize = 32;
 
-/// One cgroup's file, and what it said last.
+/// One cgroup's file, with its last values.
 #[derive(Debug)]
 struct Member {
     file: TextFileSource,
@@ -39,7 +40,7 @@ struct Member {
 pub struct SummedFileSource {
     members: Vec<Member>,
     slots: Vec<Slot>,
-    /// What the files counted that are gone, by slot.
+    /// The counts of the files that are gone, by slot.
     gone: Vec<u64>,
     exchange: Arc<Exchange>,
 }
@@ -51,7 +52,7 @@ struct Exchange {
     left: ArrayQueue<Box<Member>>,
 }
 
-/// Looks for cgroups that come below that of a source, and has their files read with it.
+/// Finds new cgroups below that of a source, and hands their files over to be read with it.
 #[derive(Debug)]
 pub struct Descendants {
     top: PathBuf,
@@ -65,25 +66,25 @@ pub struct Descendants {
     is_full: bool,
 }
 
-/// What became of a look.
+/// The result of a scan for new cgroups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScanResult {
-    /// All cgroups that are there are read, or it was said before that they are too many.
+    /// All cgroups are read, or it was reported before that there are too many.
     All,
-    /// More came at once than can wait: look again soon.
+    /// More came than can wait: scan again soon.
     Some,
-    /// There are more than are read.
+    /// There are more cgroups than are read.
     TooMany,
 }
 
 impl SummedFileSource {
-    /// How many cgroups are read together.
-    pub const CGROUPS: usize = FILES;
+    /// The largest number of cgroups that are read together.
+    pub const CGROUPS: usize = FILES_MAX;
 
-    /// The file `name` in the cgroup `top`, and in those below it as [`Descendants::scan`] finds them.
+    /// Opens the file `name` in the cgroup `top`, and in those below it as [`Descendants::scan`] finds them.
     ///
     /// # Errors
-    /// When that of `top` cannot be used.
+    /// If the file of `top` cannot be used.
     pub fn open(
         top: &Path,
         name: &'static str,
@@ -93,7 +94,8 @@ impl SummedFileSource {
     ) -> Result<(Self, Descendants), OpenError> {
         let file = TextFileSource::open(&top.join(name), form, &wanted, labels)?;
         let slots = file.slots().to_vec();
-        let exchange = Arc::new(Exchange { came: ArrayQueue::new(WAITING), left: ArrayQueue::new(WAITING) });
+        let exchange =
+            Arc::new(Exchange { came: ArrayQueue::new(WAITING_MAX), left: ArrayQueue::new(WAITING_MAX) });
         let mut source = Self {
             members: vec![Member::new(file)],
             gone: vec![0; slots.len()],
@@ -116,7 +118,7 @@ impl SummedFileSource {
 
     /// Reads all files. Does not allocate.
     pub fn read(&mut self, text: &mut ReadBuffer, reading: &mut Reading) -> Outcome {
-        while self.members.len() < FILES
+        while self.members.len() < FILES_MAX
             && let Some(member) = self.exchange.came.pop()
         {
             self.members.push(*member);
@@ -126,12 +128,14 @@ impl SummedFileSource {
         while let Some(member) = self.members.get_mut(number) {
             match member.file.read(text, &mut member.reading) {
                 Outcome::Read | Outcome::Changed => number += 1,
-                // That of the cgroup itself: all of it is over.
+                // The file of the cgroup itself: the source has ended.
                 gone if number == 0 => {
                     outcome = gone;
                     number += 1;
                 }
-                Outcome::Gone | Outcome::Failed(_) => {
+                // Its values stay as they were read last.
+                Outcome::Retry(_) => number += 1,
+                Outcome::Gone | Outcome::Fault(_) => {
                     let member = self.members.swap_remove(number);
                     for (slot, (place, gone)) in (0..).zip(self.slots.iter().zip(&mut self.gone)) {
                         if place.definition.metric.kind == Kind::Counter {
@@ -147,7 +151,7 @@ impl SummedFileSource {
         outcome
     }
 
-    /// A counter is the sum of all; of a level the highest counts.
+    /// A counter is the sum of all files; a gauge is the highest of them.
     fn sum(&self, reading: &mut Reading) {
         reading.clear();
         for (slot, (place, gone)) in (0..).zip(self.slots.iter().zip(&self.gone)) {
@@ -162,14 +166,14 @@ impl SummedFileSource {
         }
     }
 
-    /// What the values of a reading are.
+    /// Returns the meaning of each value of a reading.
     pub fn slots(&self) -> &[Slot] {
         &self.slots
     }
 }
 
 impl Member {
-    /// A file with what it says now: its cgroup may be gone before it is read again.
+    /// Reads the file once, since its cgroup may be gone before the next reading.
     fn new(mut file: TextFileSource) -> Self {
         let mut reading = Reading::absent(file.slots().len());
         file.read(&mut ReadBuffer::default(), &mut reading);
@@ -178,7 +182,7 @@ impl Member {
 }
 
 impl Descendants {
-    /// Opens the files of cgroups that came since, and closes those of cgroups that are gone.
+    /// Opens the files of new cgroups, and closes those of removed ones.
     pub fn scan(&mut self) -> ScanResult {
         while let Some(gone) = self.exchange.left.pop() {
             drop(gone);
@@ -190,7 +194,7 @@ impl Descendants {
         if looked == ScanResult::TooMany && !is_news { ScanResult::All } else { looked }
     }
 
-    /// Hands the files of cgroups that came since to `take`, until that takes no more.
+    /// Hands the files of new cgroups to `take`, until that takes no more.
     fn find(&mut self, mut take: impl FnMut(Box<Member>) -> bool) -> ScanResult {
         let found = below(&self.top);
         self.known.retain(|known| found.contains(known));
@@ -199,11 +203,11 @@ impl Descendants {
                 continue;
             }
             // One place is the cgroup's own.
-            if self.known.len() + 1 >= FILES {
+            if self.known.len() + 1 >= FILES_MAX {
                 return ScanResult::TooMany;
             }
             let path = cgroup.0.join(self.name);
-            // What went meanwhile has nothing to be read.
+            // A cgroup that was removed meanwhile has nothing to read.
             let Ok(file) = TextFileSource::open(&path, self.form, &self.wanted, &[]) else { continue };
             let same = file.slots().iter().map(|slot| &slot.definition);
             if !same.eq(self.slots.iter().map(|slot| &slot.definition)) {
@@ -217,23 +221,23 @@ impl Descendants {
         ScanResult::All
     }
 
-    /// How many cgroups below the first one are read with it.
+    /// Returns the number of cgroups below the first one that are read with it.
     pub fn len(&self) -> usize {
         self.known.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
 }
 
-/// The cgroups below one, with their inodes.
+/// Returns the cgroups below one, with their inodes.
 fn below(top: &Path) -> BTreeSet<(PathBuf, u64)> {
     let (mut found, mut next) = (BTreeSet::new(), vec![top.to_owned()]);
     while let Some(directory) = next.pop() {
         for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
-            if found.len() > FILES || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            if found.len() > FILES_MAX || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 continue;
             }
             let Ok(inode) = entry.metadata().map(|metadata| metadata.ino()) else { continue };
@@ -273,7 +277,7 @@ mod tests {
         fs::write(directory.join("memory.oom_control"), text).unwrap();
     }
 
-    /// Kills and whether there is an out-of-memory state.
+    /// Reads the kills, and the out-of-memory state.
     fn read(source: &mut SummedFileSource) -> (u64, u64) {
         let mut reading = Reading::absent(2);
         source.read(&mut ReadBuffer::default(), &mut reading);
@@ -285,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_has_what_its_steps_and_tasks_counted() {
+    fn sums_over_steps_and_tasks() {
         let directory = tempfile::tempdir().unwrap();
         let job = directory.path().join("job_1");
         let task = job.join("step_0/task_0");
@@ -296,7 +300,7 @@ mod tests {
             SummedFileSource::open(&job, "memory.oom_control", form, wanted, &[]).unwrap();
         assert_eq!(read(&mut source), (3, 0));
         write(&task, 1, 4);
-        assert_eq!(read(&mut source), (3, 0), "nobody has looked");
+        assert_eq!(read(&mut source), (3, 0), "no scan yet");
         assert_eq!(below.scan(), ScanResult::All);
         assert_eq!((read(&mut source), below.len()), ((7, 1), 2));
         write(&task, 0, 5);
@@ -306,17 +310,21 @@ mod tests {
     }
 
     #[test]
-    fn the_cgroups_of_one_source_are_bounded() {
+    fn bounds_the_cgroups_of_one_source() {
         let directory = tempfile::tempdir().unwrap();
         let job = directory.path().join("job_1");
         write(&job, 0, 0);
-        for step in 0..FILES + 10 {
+        for step in 0..FILES_MAX + 10 {
             write(&job.join(format!("step_{step}")), 0, 1);
         }
         let (form, wanted) = wanted();
         let (mut source, mut below) =
             SummedFileSource::open(&job, "memory.oom_control", form, wanted, &[]).unwrap();
-        assert_eq!(read(&mut source).0, FILES as u64 - 1);
-        assert_eq!([below.scan(), below.scan()], [ScanResult::TooMany, ScanResult::All], "it is said once");
+        assert_eq!(read(&mut source).0, FILES_MAX as u64 - 1);
+        assert_eq!(
+            [below.scan(), below.scan()],
+            [ScanResult::TooMany, ScanResult::All],
+            "it is reported once"
+        );
     }
 }

@@ -1,78 +1,57 @@
-//! A kernel file that stays open: one `pread`, and its layout.
+//! A kernel text file that stays open: one `pread`, and its layout.
 
-use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use polymeter_proto::catalogue::{Form, Row};
-use rustix::io::{Errno, pread};
+use rustix::io::pread;
 
-use super::layout::{Fit, Layout, ParseError, Slot, Wanted};
+use super::layout::{Fit, Layout, ParseError};
+use super::outcome::Outcome;
 use super::read_buffer::ReadBuffer;
 use super::reading::Reading;
+use super::slot::{Slot, Wanted};
 
-/// The room that a file begins with; most fit.
+/// The initial room for a file's text, enough for most.
 const ROOM_BYTES: usize = 4096;
 
 /// The largest text that is read: `/proc/stat` of a machine with 4096 CPUs has 1 MiB.
 const TEXT_BYTES: usize = 4 * 1024 * 1024;
 
-/// A kernel file, open, with the places of its wanted values.
+/// An open kernel file, with the places of its wanted values.
 #[derive(Debug)]
 pub struct TextFileSource {
     file: File,
     path: PathBuf,
-    /// The room for its text; one that it fills may have cut it off.
+    /// The room for its text. A text that fills it may have been cut off.
     room: usize,
-    /// How many reads it took to get all the text: files made of records give a page at a time.
+    /// The number of reads that get all the text: files made of records give a page at a time.
     reads: usize,
     layout: Layout,
 }
 
-/// Why a source cannot be opened.
-#[derive(Debug)]
+/// The reason why a text file cannot be opened.
+#[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The file cannot be opened or read.
+    #[error("{}: {}", .0.display(), .1)]
     Io(PathBuf, io::Error),
-    /// Its text is not what it should be.
+    /// Its text does not have the expected form.
+    #[error("{}: {}", .0.display(), .1)]
     Parse(PathBuf, ParseError),
-    /// Nothing of what is wanted is in it.
+    /// It has none of the wanted values.
+    #[error("{}: this kernel does not have it", .0.display())]
     Empty(PathBuf),
-}
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(path, error) => write!(f, "{}: {error}", path.display()),
-            Self::Parse(path, error) => write!(f, "{}: {error}", path.display()),
-            Self::Empty(path) => write!(f, "{}: this kernel does not give it", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for OpenError {}
-
-/// What became of a read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// All that was there last time was read.
-    Read,
-    /// What is still there was read; something came or went, and the source should be opened anew.
-    Changed,
-    /// The file is gone: the job has ended, or the device was taken away. An expected end.
-    Gone,
-    /// The read failed for another reason.
-    Failed(Errno),
 }
 
 impl TextFileSource {
     /// Opens `path`, reads it, and finds the `wanted` values. A file whose lines come and go may have none yet: it is
-    /// dormant, without slots, until a read says that it has changed.
+    /// dormant, without slots, until a read reports that it has changed.
     ///
     /// # Errors
-    /// When it cannot be read, is malformed, or has none of what is wanted.
+    /// If it cannot be read, is malformed, or has none of the wanted values.
     pub fn open(
         path: &Path,
         form: Form,
@@ -97,7 +76,7 @@ impl TextFileSource {
         }
     }
 
-    /// Reads to the end, and learns how many reads that takes.
+    /// Reads to the end, and counts the reads that takes.
     fn read_whole(&mut self, text: &mut ReadBuffer) -> io::Result<usize> {
         let mut len = 0;
         self.reads = 0;
@@ -111,7 +90,7 @@ impl TextFileSource {
             let free = text.room(self.room).get_mut(len..).unwrap_or_default();
             match pread(self.file.as_fd(), free, len as u64)? {
                 0 => {
-                    // An empty file is to be looked at too: its first line may come.
+                    // An empty file is read, too: its first line may come.
                     self.reads = self.reads.max(1);
                     return Ok(len);
                 }
@@ -135,9 +114,7 @@ impl TextFileSource {
             match pread(self.file.as_fd(), free, len as u64) {
                 Ok(0) => break,
                 Ok(read) => len += read,
-                // ENODEV: the cgroup was removed (kernfs_get_active fails); ESRCH: the process has ended.
-                Err(Errno::NODEV | Errno::NOENT | Errno::SRCH) => return Outcome::Gone,
-                Err(errno) => return Outcome::Failed(errno),
+                Err(errno) => return Outcome::of_error(errno),
             }
         }
         match self.layout.read(room.get(..len).unwrap_or_default(), reading) {
@@ -147,12 +124,12 @@ impl TextFileSource {
         }
     }
 
-    /// What the values of a reading are.
+    /// Returns the meaning of each value of a reading.
     pub fn slots(&self) -> &[Slot] {
         self.layout.slots()
     }
 
-    /// The file's path.
+    /// Returns the file's path.
     pub fn path(&self) -> &Path {
         &self.path
     }

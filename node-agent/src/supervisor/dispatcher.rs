@@ -313,7 +313,7 @@ impl Dispatcher {
         let id = self.edge.ids.sources.assign(key);
         target.user_events.source = Some(id);
         target.sources.add_unread(USER_SUPPLIED, id);
-        let active = ActiveSource::new(Arc::new(source_key), Source::UserSupplied, Vec::new());
+        let active = ActiveSource::new(Arc::new(source_key), Source::user_supplied(), Vec::new());
         self.edge.command(Command::Add(id, Box::new(active))).await;
         Some(id)
     }

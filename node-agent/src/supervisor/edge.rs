@@ -131,7 +131,7 @@ impl Edge {
             cpus: &self.cpus,
             perf_descriptors: self.perf_fd_limit.min(self.descriptors().spare()),
             first_perf_group: target.sources.next_perf_group(),
-            part: None,
+            step: None,
         }
     }
 
@@ -157,7 +157,7 @@ impl Edge {
         let factory = SourceFactory {
             perf_descriptors: 0,
             first_perf_group: 0,
-            part: Some(step),
+            step: Some(step),
             ..self.factory(target)
         };
         let cgroups = Target::Cgroups(step.cgroups.clone());

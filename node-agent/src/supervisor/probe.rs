@@ -6,8 +6,7 @@ use polymeter_proto::catalogue::Definition;
 use polymeter_service::clock;
 
 use crate::request::Availability;
-use crate::sources::perf::Unavailable;
-use crate::sources::{Opened, ReadBuffer, Reading};
+use crate::sources::{Opened, ReadBuffer, Reading, Unavailable};
 
 /// Reads of a source that was opened for trial. The first finds out where its lines are, and does not count.
 const READS: u32 = 5;

@@ -10,7 +10,7 @@ use polymeter_service::clock;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Interval;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::cpu_meter::CpuMeter;
 use super::dispatcher::Dispatcher;
@@ -255,11 +255,26 @@ impl Supervisor {
                     is_gone = true;
                     self.reopen_later(id, true);
                 }
+                Notice::Hung(id) => {
+                    if let Some(name) = self.target_of(id).and_then(|target| target.sources.set_hung(id)) {
+                        warn!("a read of {name} hangs: its samples are missed until it returns");
+                    }
+                }
+                Notice::Recovered(id) => {
+                    if let Some(name) = self.target_of(id).and_then(|target| target.sources.set_recovered(id))
+                    {
+                        info!("the read of {name} has returned: it is sampled again");
+                    }
+                }
+                Notice::Failing(id, errno) => {
+                    if let Some(name) = self.target_of(id).and_then(|target| target.sources.name(id)) {
+                        warn!("cannot read {name}: {errno}; its samples are absent until a read succeeds");
+                    }
+                }
                 Notice::Failed(id, errno) => {
-                    let target = self.core.edge.ids.sources.target(id).cloned();
-                    let name = target.as_ref().map_or_else(String::new, describe);
+                    let name = self.core.edge.ids.sources.target(id).map_or_else(String::new, describe);
                     warn!("cannot read a source of {name} any more: {errno}");
-                    if let Some(target) = target.and_then(|key| self.core.targets.get_mut(&key)) {
+                    if let Some(target) = self.target_of(id) {
                         // Should it be a perf group, it is no longer worth keeping.
                         target.sources.forget_perf();
                     }
@@ -273,10 +288,15 @@ impl Supervisor {
         }
     }
 
+    /// The target of a source, where it is still tracked.
+    fn target_of(&mut self, id: SourceId) -> Option<&mut TrackedTarget> {
+        let key = self.core.edge.ids.sources.target(id)?;
+        self.core.targets.get_mut(key)
+    }
+
     /// Has the sources of a target opened anew, since one of them has changed, or has ended.
     fn reopen_later(&mut self, id: SourceId, is_ended: bool) {
-        let key = self.core.edge.ids.sources.target(id);
-        let Some(target) = key.and_then(|key| self.core.targets.get_mut(key)) else { return };
+        let Some(target) = self.target_of(id) else { return };
         // The processes of a job without a cgroup do not come again, and their numbers may be others'.
         if is_ended && target.cgroups().is_some() {
             target.sources.end_lasting(id);

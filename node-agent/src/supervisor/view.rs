@@ -16,7 +16,7 @@ pub(super) fn view(key: &TargetKey, target: &TrackedTarget, stats: &StatsCache) 
         tally,
         reads: cost.reads,
         read_total_ns: cost.total_ns,
-        read_max_ns: cost.most_ns,
+        read_max_ns: cost.max_ns,
     };
     let descriptor = target.job.as_ref().map(|job| &job.descriptor);
     let cgroups = target.cgroups().map(|cgroups| cgroups.directories()).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The sources of one target: which must be opened for a plan, and what the sampler is told when they are open. Pure: the
 //! files are opened elsewhere, between [`SourceSet::wanted`] and [`SourceSet::commit`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -16,8 +16,7 @@ use super::source_ids::SourceIds;
 use crate::cgroups::{SeenSteps, Step, StepAdmission};
 use crate::lanes::{ActiveSource, Command, Group, SeriesProgress, SourceId, SourceKey};
 use crate::plan::Plan;
-use crate::sources::perf::Unavailable;
-use crate::sources::{Descendants, Opened, Slot, Source};
+use crate::sources::{Descendants, Opened, Slot, Source, Unavailable};
 
 /// How long after a change the sources of a target are opened anew at the earliest, in nanoseconds, so that a device that
 /// comes and goes all the time costs little.
@@ -229,7 +228,7 @@ impl SourceSet {
             self.dormant = dormant.into_iter().map(|opened| opened.source).collect();
         }
         let (mut new, mut added) = (Vec::new(), Vec::new());
-        for Opened { name, source, part: step, below } in awake {
+        for Opened { name, source, step, below } in awake {
             let Ok(identifier) = Identifier::try_from(name.as_str()) else { continue };
             let id = former.remove(&name).map_or_else(
                 || {
@@ -354,6 +353,28 @@ impl SourceSet {
         ended.for_each(|(_, source)| source.is_lasting = false);
     }
 
+    /// The name of an open source.
+    pub(crate) fn name(&self, id: SourceId) -> Option<&str> {
+        self.open.iter().find(|(_, source)| source.id == id).map(|(name, _)| name.as_str())
+    }
+
+    /// Notes that a read of a source hangs: its metrics are not available for that reason. Returns its name.
+    pub(crate) fn set_hung(&mut self, id: SourceId) -> Option<&str> {
+        let (name, source) = self.open.iter().find(|(_, source)| source.id == id)?;
+        let metrics: BTreeSet<String> = source.slots.iter().map(|slot| slot.definition.name()).collect();
+        let reason = hung(name);
+        self.unavailable.extend(metrics.into_iter().map(|metric| (metric, reason.clone())));
+        Some(name)
+    }
+
+    /// Notes that the read of a source that hung has returned. Returns its name.
+    pub(crate) fn set_recovered(&mut self, id: SourceId) -> Option<&str> {
+        let (name, _) = self.open.iter().find(|(_, source)| source.id == id)?;
+        let reason = hung(name);
+        self.unavailable.retain(|(_, known)| *known != reason);
+        Some(name)
+    }
+
     /// Forgets which perf events are open: one of them cannot be read any more.
     pub(crate) fn forget_perf(&mut self) {
         self.perf = PerfEvents::default();
@@ -383,4 +404,9 @@ impl SourceSet {
 /// Returns whether a source or a metric is one of perf's.
 pub(crate) fn is_perf(name: &str) -> bool {
     name.starts_with("perf")
+}
+
+/// The reason for which the metrics of a source whose read hangs are not available.
+fn hung(name: &str) -> String {
+    format!("a read of {name} has not returned")
 }

@@ -1,4 +1,4 @@
-//! Text of real kernels, and what the catalogue reads of it.
+//! Text of real kernels, and the metrics that the catalogue has of it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,9 +21,9 @@ pub(crate) struct Fixture {
     pub(crate) path: String,
     pub(crate) text: String,
     pub(crate) file: &'static TextFile,
-    /// What the `*` of the file's path stands for here.
+    /// The labels of the `*`s in the file's path.
     pub(crate) path_labels: Vec<(String, String)>,
-    /// All that the catalogue has of this file.
+    /// All metrics that the catalogue has of this file.
     pub(crate) wanted: Vec<Wanted>,
 }
 
@@ -76,21 +76,17 @@ fn fields() -> impl Iterator<Item = (&'static TextFile, Wanted)> {
     })
 }
 
-/// The labels that come from the path, if `place` is where this file lies.
+/// Returns the labels of the path, if `place` is the place of this file.
 fn labels_in(file: &TextFile, place: &str) -> Option<Vec<(String, String)>> {
     let below = match file.hierarchy {
         Hierarchy::V2 => place.strip_prefix("v2/")?,
         Hierarchy::Proc => place.strip_prefix("proc/")?,
+        Hierarchy::Sys => place.strip_prefix("sys/")?,
         Hierarchy::V1(controller) => {
             place.strip_prefix("v1/")?.strip_prefix(controller)?.strip_prefix('/')?
         }
     };
-    let Some((before, behind)) = file.path.split_once('*') else {
-        return (below == file.path).then(Vec::new);
-    };
-    let instance = below.strip_prefix(before)?.strip_suffix(behind)?;
-    // `hugetlb.2MB.rsvd.current` is another file.
-    (!instance.contains('.')).then(|| vec![(file.path_label.unwrap().to_owned(), instance.to_owned())])
+    file.path_labels_of(below)
 }
 
 impl Fixture {
@@ -102,7 +98,7 @@ impl Fixture {
         self.text.split_inclusive('\n').collect()
     }
 
-    /// What the parser under test makes of the text.
+    /// Returns the values that the parser under test finds in the text.
     pub(crate) fn parsed(&self) -> Values {
         if self.path_labels.is_empty() {
             let parsed = parse(self.form(), self.text.as_bytes(), &self.wanted);
@@ -126,9 +122,9 @@ impl Fixture {
     }
 }
 
-/// What `layout` finds in `text`: a value for each of its slots.
+/// Returns the values that `layout` finds in `text`, one for each of its slots.
 pub(crate) fn read(layout: &mut Layout, text: &[u8]) -> (Values, Fit) {
-    // What an earlier read left behind must not be taken for a value.
+    // A value of an earlier read must not be taken for one of this.
     let mut reading = Reading::absent(layout.slots().len());
     (0..).zip(layout.slots()).for_each(|(slot, _)| reading.set(slot, u64::MAX));
     let fit = layout.read(text, &mut reading);
@@ -139,7 +135,7 @@ fn entry((slot, value): (Slot, Option<u64>)) -> (String, Option<u64>) {
     (format!("{}{{{}}}", slot.definition.name(), slot.labels), value)
 }
 
-/// The values that are there.
+/// Returns the values that are present.
 pub(crate) fn present(values: &Values) -> BTreeMap<&str, u64> {
     values.iter().filter_map(|(name, value)| Some((name.as_str(), (*value)?))).collect()
 }

@@ -1,5 +1,5 @@
-//! A second parser that shares nothing with the one under test: it splits at white space, fills a table and looks
-//! things up. The units are what the kernel's documentation says, not what the catalogue says.
+//! A second parser that shares no code with the one under test: it splits at white space, fills a table and looks
+//! values up. The units are those of the kernel's documentation, not those of the catalogue.
 
 use std::collections::HashMap;
 
@@ -81,11 +81,12 @@ fn look_up(fixture: &Fixture, table: &Table<'_>, wanted: &Wanted) -> Vec<(String
                 Cell::Each(label) => Some(format!("{label}={column}")),
                 Cell::Word(_) | Cell::Named(_) => None,
             };
-            let path_label = fixture.path_labels.first().map(|(label, value)| format!("{label}={value}"));
-            let labels: Vec<String> = path_label.into_iter().chain(label.clone()).chain(cell_label).collect();
+            let path_labels = fixture.path_labels.iter().map(|(label, value)| format!("{label}={value}"));
+            let labels: Vec<String> = path_labels.chain(label.clone()).chain(cell_label).collect();
             let name = metric.name.replace('*', instance);
             let value = value_of(fixture.file, key, column, word, cells);
-            assert_eq!(word.contains('.'), metric.number == Number::Float, "{name}: {word}");
+            let is_float = word.contains('.') || fixture.file.path.ends_with("_input");
+            assert_eq!(is_float, metric.number == Number::Float, "{name}: {word}");
             values.push((format!("{name}{{{}}}", labels.join(",")), value));
         }
     }
@@ -127,10 +128,16 @@ fn value_of(
     if word.contains('.') {
         return Some(word.parse::<f64>().unwrap().to_bits());
     }
+    if file.path.ends_with("_input") {
+        // hwmon: millidegrees.
+        return Some((word.parse::<f64>().unwrap() / 1000.0).to_bits());
+    }
     // Nobody has 4 EiB: so much means that there is no limit, whatever the size of pages makes of it.
     let number = word.parse::<u64>().ok().filter(|number| *number < 1 << 62)?;
     let is_pressure = file.path.contains("pressure");
     let factor = match (file.hierarchy, file.path) {
+        // InfiniBand: octets divided by four.
+        (Hierarchy::Sys, path) if path.ends_with("_data") => 4,
         (Hierarchy::Proc, "stat") if key.starts_with("cpu") => 10_000_000,
         (_, "cpuacct.stat") => 10_000_000,
         (Hierarchy::Proc, "meminfo") if cells.get("2") == Some(&"kB") => 1024,

@@ -4,7 +4,11 @@ use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use super::{Exposed, Guard, KEY_FILE_BYTES, KeyError, KeyPair, PublicKey};
+use super::guard::{Exposed, Guard};
+use super::pair::{KeyError, KeyPair, PublicKey};
+
+/// Bytes of a file that holds keys. Keys and a comment have a few hundred.
+pub const KEY_FILE_BYTES: u64 = 4096;
 
 /// Why the keys in a file or directory cannot be used. No secret is in it.
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! Z85 (ZeroMQ's RFC 32): four bytes as five printable characters, none of which is a quote, a backslash or a space.
 
-use super::KEY_BYTES;
+/// Bytes of a key.
+pub const KEY_BYTES: usize = 32;
 
 const ALPHABET: &[u8; 85] =
     b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#";

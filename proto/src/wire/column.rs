@@ -7,47 +7,18 @@
 
 mod decode;
 mod encode;
+mod tag;
 
 pub(crate) use decode::get_columns;
 pub(crate) use encode::ColumnEncoder;
-
-const MODE_ZERO: u8 = 0;
-const MODE_CONSTANT: u8 = 1;
-const MODE_COPY: u8 = 2;
-const MODE_RUNS: u8 = 3;
-const MODE_PACKED: u8 = 4;
-const MODE_XOR: u8 = 5;
-/// As `RUNS` and `PACKED`, but against the first value and not the one before: for values that jump about a level.
-const MODE_LEVEL_RUNS: u8 = 6;
-const MODE_LEVEL_PACKED: u8 = 7;
-
-/// A tag is three bits of mode and five of argument.
-const ARGUMENT_MAX: u8 = 31;
-
-/// Differences that are packed with one width. Small enough that an outlier spoils little, large enough that the two
-/// bytes of its header do not count.
-const PACK: usize = 128;
-
-/// What a column's values are, which decides how they are coded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Coding {
-    /// Integers that continue: a counter, a gauge of memory. Differences to the value before.
-    Difference,
-    /// Integers about a level: the lateness of ticks. Differences to the first value.
-    Level,
-    /// Bits of doubles. Exclusive or with the value before.
-    Xor,
-}
-
-const fn tag(mode: u8, argument: u8) -> u8 {
-    mode | (argument << 3)
-}
+pub(crate) use tag::Coding;
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::super::bytes::{Cursor, DecodeError};
+    use super::tag::{MODE_COPY, MODE_PACKED, MODE_RUNS, MODE_ZERO, tag};
     use super::*;
 
     fn encode(columns: &[u64], ticks: usize, coding: Coding) -> Vec<u8> {
@@ -77,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_change_costs_next_to_nothing() {
+    fn constant_columns_take_a_few_bytes() {
         assert_eq!(round_trip(&[0; 32_000], 1000, Coding::Difference), 1, "32 columns of zeros");
         assert_eq!(round_trip(&[4096; 1000], 1000, Coding::Difference), 2, "a constant page");
         let columns: Vec<u64> = (0..10).flat_map(|c| vec![c % 5 + 1_000_003; 100]).collect();
@@ -89,13 +60,13 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_grows_by_pages_pays_for_pages_only() {
+    fn low_zero_bits_of_pages_take_no_bytes() {
         let pages: Vec<u64> = (0..100).map(|tick| 4096 * (1 << 20) + tick * tick * 4096).collect();
         assert!(round_trip(&pages, 100, Coding::Difference) < 120);
     }
 
     #[test]
-    fn noise_of_a_clock_is_packed() {
+    fn clock_noise_is_packed() {
         let mut state = 1_u64;
         let mut noise = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -134,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn lies_are_refused() {
+    fn refuses_contradictions() {
         let get = |bytes: &[u8], columns, ticks| {
             get_columns(&mut Cursor::new(bytes), columns, ticks, &mut Vec::new())
         };
@@ -176,7 +147,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_values_round_trip((ticks, columns) in any_columns(), coding in prop_oneof![Just(Coding::Difference), Just(Coding::Level), Just(Coding::Xor)]) {
+        fn values_round_trip((ticks, columns) in any_columns(), coding in prop_oneof![Just(Coding::Difference), Just(Coding::Level), Just(Coding::Xor)]) {
             round_trip(&columns, ticks, coding);
         }
 

@@ -1,68 +1,179 @@
-//! Whether a store's files are still those that are open, and how they are left when they are not.
+//! The files at the path of an SQLite store, compared with those that are open.
+//!
+//! SQLite writes to the files that it opened, also after they were deleted or replaced: such a commit is lost when the process
+//! ends. Therefore a few calls of stat(2) compare the files after each commit, before an acknowledgement. The database is never
+//! opened here: closing one of its descriptors would drop SQLite's locks, since POSIX locks belong to the process.
 
-use rusqlite::Connection;
-use rusqlite::config::DbConfig;
-use tracing::warn;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
-use super::SqliteStore;
-use crate::StoreError;
-use crate::file::{Displaced, FileFault};
+use crate::file_problem::Displaced;
 
-impl SqliteStore {
-    /// Checks that what is open is what others will find at the path.
-    pub(crate) fn check_files(&mut self) -> Result<(), StoreError> {
-        let connection = &self.connection;
-        let is_sound = || {
-            let said: rusqlite::Result<String> =
-                connection.query_row("PRAGMA quick_check(1)", (), |row| row.get(0));
-            // What it lacks may be in the log alone, which a crash would not leave there.
-            said.is_ok_and(|said| said == "ok") && checkpoint(connection)
-        };
-        match self.files.check(is_sound) {
-            Ok(()) => Ok(()),
-            Err(fault) => Err(self.leave(fault)),
-        }
-    }
+/// The mode of a new store, which is private, since samples reveal what users do. SQLite gives its log and its index the same.
+const MODE: u32 = 0o600;
 
-    /// Leaves the files so that the next connection finds what can be saved, and says what is wrong.
-    fn leave(&self, fault: FileFault) -> StoreError {
-        let path = self.files.path();
-        let how = match fault {
-            FileFault::Displaced(how) => how,
-            FileFault::Io(error) => {
-                return StoreError::Unusable(format!("cannot look at the store {}: {error}", path.display()));
-            }
-        };
-        match how {
-            Displaced::Deleted | Displaced::Replaced | Displaced::LogDeleted => {
-                // A file that was only moved gets what the log has of it.
-                let is_whole = checkpoint(&self.connection);
-                if how != Displaced::LogDeleted
-                    && let Err(error) = self.files.put_log_aside(is_whole)
-                {
-                    warn!("cannot put the write-ahead log of {} aside: {error}", path.display());
-                }
-            }
-            Displaced::Truncated | Displaced::LogTruncated => {
-                // To copy half of a log would destroy the other half.
-                let kept = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
-                if let Err(error) = kept {
-                    warn!("cannot leave the log of {} as it is: {error}", path.display());
-                }
-            }
-        }
-        StoreError::Displaced { path: path.to_owned(), how }
-    }
+/// The length of the head of a write-ahead log, which begins with one of two numbers.
+const LOG_HEAD_BYTES: u64 = 32;
+const LOG_MAGIC: [[u8; 4]; 2] = [[0x37, 0x7f, 0x06, 0x82], [0x37, 0x7f, 0x06, 0x83]];
 
-    /// Checks that what was just committed can be found again after a crash.
-    pub(super) fn check_log_head(&self) -> Result<(), StoreError> {
-        self.files.check_log_head().map_err(|fault| self.leave(fault))
+/// The identity of a file, independent of its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl From<FileId> for (u64, u64) {
+    fn from(id: FileId) -> Self {
+        (id.device, id.inode)
     }
 }
 
-/// Moves all of the log into the database, and says whether that was done.
-fn checkpoint(connection: &Connection) -> bool {
-    let busy: rusqlite::Result<i64> =
-        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get(0));
-    busy.is_ok_and(|busy| busy == 0)
+impl FileId {
+    fn of(metadata: &Metadata) -> Self {
+        Self { device: metadata.dev(), inode: metadata.ino() }
+    }
+}
+
+/// A fault of an open store's files.
+#[derive(Debug)]
+pub(super) enum FileFault {
+    /// They are other files than those that are open, or shorter than they were.
+    Displaced(Displaced),
+    /// They cannot be examined.
+    Io(io::Error),
+}
+
+impl From<Displaced> for FileFault {
+    fn from(how: Displaced) -> Self {
+        Self::Displaced(how)
+    }
+}
+
+/// The files of an open store.
+#[derive(Debug)]
+pub(super) struct StoreFiles {
+    /// The path, as it was configured.
+    path: PathBuf,
+    /// The write-ahead log and its index, beside the file that the path leads to; none where the file system has no shared memory,
+    /// so that SQLite uses no log.
+    log: Option<(PathBuf, PathBuf)>,
+    database: FileId,
+    log_id: Option<FileId>,
+    database_bytes: u64,
+    log_bytes: u64,
+}
+
+impl StoreFiles {
+    /// Returns the files of the store that was just opened at `path`, which SQLite resolved to `resolved`.
+    pub(super) fn of_open(path: &Path, resolved: &Path, has_log: bool) -> io::Result<Self> {
+        let metadata = fs::metadata(path)?;
+        let log = has_log.then(|| (suffixed(resolved, "-wal"), suffixed(resolved, "-shm")));
+        let of_log = log.as_ref().and_then(|(log, _)| fs::metadata(log).ok());
+        Ok(Self {
+            path: path.to_owned(),
+            database: FileId::of(&metadata),
+            database_bytes: metadata.len(),
+            log_id: of_log.as_ref().map(FileId::of),
+            log_bytes: of_log.map_or(0, |log| log.len()),
+            log,
+        })
+    }
+
+    pub(super) const fn database(&self) -> FileId {
+        self.database
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Checks that the files are still those that are open, and not shorter. A database becomes shorter when another program
+    /// vacuums it: then `is_sound` tells whether it is whole.
+    pub(super) fn check(&mut self, is_sound: impl FnOnce() -> bool) -> Result<(), FileFault> {
+        let metadata = match fs::metadata(&self.path) {
+            Ok(metadata) => metadata,
+            Err(error) if is_gone(&error) => return Err(Displaced::Deleted.into()),
+            Err(error) => return Err(FileFault::Io(error)),
+        };
+        if FileId::of(&metadata) != self.database {
+            return Err(Displaced::Replaced.into());
+        }
+        self.check_log()?;
+        if metadata.len() < self.database_bytes && !is_sound() {
+            return Err(Displaced::Truncated.into());
+        }
+        self.database_bytes = metadata.len();
+        Ok(())
+    }
+
+    fn check_log(&mut self) -> Result<(), Displaced> {
+        let Some((log, _)) = &self.log else { return Ok(()) };
+        let metadata = fs::metadata(log).map_err(|_gone| Displaced::LogDeleted)?;
+        if *self.log_id.get_or_insert(FileId::of(&metadata)) != FileId::of(&metadata) {
+            return Err(Displaced::LogDeleted);
+        }
+        // Another program's checkpoint may leave it empty, and nothing between.
+        if metadata.len() < self.log_bytes && metadata.len() > 0 {
+            return Err(Displaced::LogTruncated);
+        }
+        self.log_bytes = metadata.len();
+        Ok(())
+    }
+
+    /// Checks after a commit that the log begins with a head. It does not after another program has cut it off: SQLite continues
+    /// behind the hole, and could not recover the log after a crash.
+    pub(super) fn check_log_head(&self) -> Result<(), FileFault> {
+        let Some((log, _)) = &self.log else { return Ok(()) };
+        if self.log_bytes < LOG_HEAD_BYTES {
+            return Ok(());
+        }
+        let mut magic = [0; 4];
+        // Only the database's own descriptors carry locks.
+        let read = File::open(log).and_then(|mut log| log.read_exact(&mut magic));
+        if read.is_ok() && LOG_MAGIC.contains(&magic) { Ok(()) } else { Err(Displaced::LogTruncated.into()) }
+    }
+
+    /// Moves the log and its index away from the database that is in this one's place now, since SQLite would apply them to it.
+    /// `is_empty` tells that the content of the log is in its own database.
+    pub(super) fn put_log_aside(&self, is_empty: bool) -> io::Result<()> {
+        let Some((log, index)) = &self.log else { return Ok(()) };
+        let is_ours = fs::metadata(log).is_ok_and(|metadata| Some(FileId::of(&metadata)) == self.log_id);
+        if !is_ours {
+            return Ok(());
+        }
+        if is_empty {
+            fs::remove_file(log)?;
+        } else {
+            fs::rename(log, suffixed(log, ".displaced"))?;
+        }
+        match fs::remove_file(index) {
+            Err(error) if !is_gone(&error) => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+}
+
+/// Creates an empty, private file for a new store. Returns false if there is a file.
+pub(super) fn create(path: &Path) -> io::Result<bool> {
+    // Through a link that leads nowhere yet, too. A file that is there is not opened: see above.
+    if fs::metadata(path).is_ok() {
+        return Ok(false);
+    }
+    OpenOptions::new().write(true).create(true).truncate(false).mode(MODE).open(path)?;
+    Ok(true)
+}
+
+/// Returns true if the file does not exist.
+pub(super) fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
+
+/// Returns `path` with `suffix` behind its last component.
+pub(super) fn suffixed(path: &Path, suffix: &str) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(suffix);
+    path.into()
 }

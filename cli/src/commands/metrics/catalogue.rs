@@ -122,15 +122,14 @@ fn origin(origin: &Origin) -> String {
     match origin {
         Origin::Text { file, field } => place(file, field),
         Origin::Perf(event) => perf(*event),
-        Origin::Processes(_) => "sum over `/proc/PID/stat` and `io`".to_owned(),
-        Origin::CgroupProcesses(_) => "else sum over `/proc/PID/io`".to_owned(),
-        Origin::Agent(_) => "the agent".to_owned(),
+        Origin::Source(field) => field.place.to_owned(),
     }
 }
 
 fn place(file: &TextFile, field: &Field) -> String {
     let path = match file.hierarchy {
         Hierarchy::Proc => format!("`/proc/{}`", file.path),
+        Hierarchy::Sys => format!("`/sys/{}`", file.path),
         Hierarchy::V1(_) | Hierarchy::V2 => format!("`{}`", file.path),
     };
     let row = match field.row {
@@ -145,7 +144,7 @@ fn place(file: &TextFile, field: &Field) -> String {
         Cell::Word(word) if word > 1 => format!(" word {}", word + 1),
         Cell::Word(_) => String::new(),
     };
-    let sum = if file.counts_apart { ", sum over it and all below" } else { "" };
+    let sum = if file.is_local { ", sum over it and all below" } else { "" };
     format!("{path}{row}{cell}{sum}")
 }
 

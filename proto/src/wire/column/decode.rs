@@ -1,6 +1,6 @@
 //! From bytes to values.
 
-use super::{
+use super::tag::{
     MODE_CONSTANT, MODE_COPY, MODE_LEVEL_PACKED, MODE_LEVEL_RUNS, MODE_RUNS, MODE_XOR, MODE_ZERO, PACK,
 };
 use crate::wire::bytes::{Cursor, DecodeError, unzigzag};

@@ -1,6 +1,6 @@
 //! From values to bytes.
 
-use super::{
+use super::tag::{
     ARGUMENT_MAX, Coding, MODE_CONSTANT, MODE_COPY, MODE_LEVEL_PACKED, MODE_LEVEL_RUNS, MODE_PACKED,
     MODE_RUNS, MODE_XOR, MODE_ZERO, PACK, tag,
 };

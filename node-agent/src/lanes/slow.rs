@@ -1,0 +1,232 @@
+//! The deadlines of a source of the slow lane. Pure: the thread that reads is elsewhere.
+//!
+//! A read is requested at a deadline and finishes some time later, or never. Until it has finished, deadlines pass. Of those of a
+//! group only the last waits for the values; the others are missed, and counted as such when they pass. So a source that hangs is
+//! counted at each of its deadlines, as a fast one is that was held up.
+
+use std::sync::Arc;
+
+use super::active_source::Group;
+
+/// The time after which a read under way is reported as hanging, if a deadline has passed meanwhile, in nanoseconds.
+const HUNG_NS: u64 = 1_000_000_000;
+
+/// A group that waits for the values of the read under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Waiting {
+    /// The position of the group.
+    pub(super) group: usize,
+    /// The last of its deadlines that has passed: the number, and the monotonic time in nanoseconds. None for a reading out of
+    /// turn.
+    pub(super) deadline: Option<(u64, u64)>,
+}
+
+/// The reads of one source of the slow lane.
+#[derive(Debug, Default)]
+pub(super) struct SlowReads {
+    /// The time of the request, while a read is under way.
+    requested_ns: Option<u64>,
+    waiting: Vec<Waiting>,
+    /// True if all groups are to be read out of turn once the read under way has finished.
+    is_wanted_again: bool,
+    /// True from the report that it hangs until the read has finished.
+    is_hung: bool,
+}
+
+/// The result of a deadline of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Passed {
+    /// The number of earlier deadlines that are missed now.
+    pub(super) missed: u64,
+    /// True if a read must be requested.
+    pub(super) must_request: bool,
+    /// True if the read under way is to be reported as hanging.
+    pub(super) is_newly_hung: bool,
+}
+
+/// The way in which a value of a finished read is dated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Dated {
+    /// The time of the value by the monotonic clock, in nanoseconds.
+    pub(super) at_ns: u64,
+    /// The time from the deadline to that, in nanoseconds.
+    pub(super) lateness_ns: u64,
+}
+
+impl SlowReads {
+    /// Makes room for the deadlines of `groups` groups, so that none of the calls below allocates.
+    pub(super) fn reserve(&mut self, groups: usize) {
+        self.waiting.reserve((2 * groups).saturating_sub(self.waiting.len()));
+    }
+
+    /// Returns true while a read is under way.
+    pub(super) const fn is_busy(&self) -> bool {
+        self.requested_ns.is_some()
+    }
+
+    /// Returns true if the read under way was reported as hanging.
+    pub(super) const fn is_hung(&self) -> bool {
+        self.is_hung
+    }
+
+    /// Notes that the deadline `number` of a group has passed at `deadline_ns`, and `missed` before it that no read was requested
+    /// for.
+    pub(super) fn deadline(
+        &mut self,
+        group: usize,
+        number: u64,
+        deadline_ns: u64,
+        missed: u64,
+        now_ns: u64,
+    ) -> Passed {
+        let is_of_group = |waiting: &&mut Waiting| waiting.group == group && waiting.deadline.is_some();
+        let outlasted = match self.waiting.iter_mut().find(is_of_group) {
+            Some(waiting) => {
+                waiting.deadline = Some((number, deadline_ns));
+                true
+            }
+            None => {
+                self.waiting.push(Waiting { group, deadline: Some((number, deadline_ns)) });
+                false
+            }
+        };
+        let under_way_ns = self.requested_ns.map_or(0, |requested_ns| now_ns.saturating_sub(requested_ns));
+        let is_newly_hung = outlasted && under_way_ns >= HUNG_NS && !self.is_hung;
+        self.is_hung |= is_newly_hung;
+        let must_request = self.begin(now_ns);
+        Passed { missed: missed + u64::from(outlasted), must_request, is_newly_hung }
+    }
+
+    /// Wants all of `groups` groups read out of turn. Returns true if a read must be requested.
+    pub(super) fn read_now(&mut self, groups: usize, now_ns: u64) -> bool {
+        if self.is_busy() {
+            self.is_wanted_again = groups > 0;
+            return false;
+        }
+        self.waiting.extend((0..groups).map(|group| Waiting { group, deadline: None }));
+        groups > 0 && self.begin(now_ns)
+    }
+
+    fn begin(&mut self, now_ns: u64) -> bool {
+        let is_idle = self.requested_ns.is_none();
+        if is_idle {
+            self.requested_ns = Some(now_ns);
+        }
+        is_idle
+    }
+
+    /// Notes that the read under way has finished. Returns true if it was reported as hanging.
+    pub(super) fn finish(&mut self) -> bool {
+        self.requested_ns = None;
+        std::mem::take(&mut self.is_hung)
+    }
+
+    /// Returns true once if all groups are to be read out of turn now.
+    pub(super) fn take_wanted_again(&mut self) -> bool {
+        std::mem::take(&mut self.is_wanted_again)
+    }
+
+    /// Returns true if any group waits for the values.
+    pub(super) const fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Returns the next group that waits for the values, and removes it.
+    pub(super) fn next_waiting(&mut self) -> Option<Waiting> {
+        self.waiting.pop()
+    }
+
+    /// Notes that `by` groups were put before those that wait.
+    pub(super) fn shift_groups(&mut self, by: usize) {
+        self.waiting.iter_mut().for_each(|waiting| waiting.group += by);
+    }
+}
+
+impl Waiting {
+    /// Dates a value by the beginning of its read, or by the end where the deadline has passed meanwhile: it is not known when
+    /// within the read the value was taken.
+    pub(super) fn dated(&self, began_ns: u64, ended_ns: u64) -> Dated {
+        let Some((_, deadline_ns)) = self.deadline else { return Dated { at_ns: began_ns, lateness_ns: 0 } };
+        let at_ns = if deadline_ns > began_ns { ended_ns } else { began_ns };
+        Dated { at_ns, lateness_ns: at_ns.saturating_sub(deadline_ns) }
+    }
+}
+
+/// Groups of a former plan that wait for a read under way.
+pub(super) fn with_retired(groups: Vec<Group>, retired: Vec<Group>, reads: &mut SlowReads) -> Vec<Group> {
+    reads.shift_groups(groups.len());
+    reads.reserve(groups.len() + retired.len());
+    groups.into_iter().chain(retired).collect()
+}
+
+/// The state of the slow lane that sources share: the signal of finished reads.
+pub(super) type Finished = Arc<crate::sources::reader_thread::FinishedReads>;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    #[test]
+    fn deadlines_during_a_read_are_missed_but_for_the_last() {
+        let mut reads = SlowReads::default();
+        let requested = Passed { missed: 0, must_request: true, is_newly_hung: false };
+        assert_eq!(reads.deadline(0, 1, S, 0, S), requested);
+        let passed = |reads: &mut SlowReads, number: u64| {
+            let passed = reads.deadline(0, number, number * S, 0, number * S);
+            (passed.missed, passed.must_request, passed.is_newly_hung)
+        };
+        assert_eq!(passed(&mut reads, 2), (1, false, true));
+        assert_eq!(passed(&mut reads, 3), (1, false, false), "it is reported once");
+        assert!(reads.is_hung() && reads.finish());
+        let waiting = reads.next_waiting().unwrap();
+        assert_eq!(waiting, Waiting { group: 0, deadline: Some((3, 3 * S)) });
+        assert_eq!(waiting.dated(S, 3 * S + 5), Dated { at_ns: 3 * S + 5, lateness_ns: 5 });
+        assert_eq!(reads.next_waiting(), None);
+        assert_eq!(passed(&mut reads, 4), (0, true, false), "the next deadline requests a read");
+    }
+
+    #[test]
+    fn a_read_within_its_period_is_dated_by_its_beginning() {
+        let waiting = Waiting { group: 0, deadline: Some((1, S)) };
+        assert_eq!(waiting.dated(S + 7, S + 9), Dated { at_ns: S + 7, lateness_ns: 7 });
+        let out_of_turn = Waiting { group: 0, deadline: None };
+        assert_eq!(out_of_turn.dated(S, S + 9), Dated { at_ns: S, lateness_ns: 0 });
+    }
+
+    #[test]
+    fn a_reading_out_of_turn_follows_the_one_under_way() {
+        let mut reads = SlowReads::default();
+        assert!(reads.read_now(2, 0));
+        assert!(!reads.read_now(2, 1));
+        assert!(!reads.finish());
+        assert_eq!(std::iter::from_fn(|| reads.next_waiting()).count(), 2);
+        assert!(reads.take_wanted_again() && !reads.take_wanted_again());
+        assert!(reads.read_now(2, 2));
+    }
+
+    proptest! {
+        /// Each deadline of each group is missed once, or waits for the values of one read.
+        #[test]
+        fn every_deadline_is_missed_or_waits(steps in prop::collection::vec((0_usize..3, any::<bool>()), 1..200)) {
+            let mut reads = SlowReads::default();
+            let (mut passed, mut missed, mut recorded) = (0_u64, 0_u64, 0_u64);
+            for (number, (group, finishes)) in (1..).zip(steps) {
+                let busy = reads.is_busy();
+                let result = reads.deadline(group, number, number, 0, number);
+                passed += 1;
+                missed += result.missed;
+                prop_assert_eq!(result.must_request, !busy);
+                if finishes {
+                    reads.finish();
+                    recorded += std::iter::from_fn(|| reads.next_waiting()).count() as u64;
+                }
+            }
+            let waiting = std::iter::from_fn(|| reads.next_waiting()).count() as u64;
+            prop_assert_eq!(missed + recorded + waiting, passed);
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The sampler's part of the slow lane: it requests reads, records the values of those that have finished, and never waits for one
+//! that hangs.
+
+use std::time::Duration;
+
+use polymeter_proto::ledger::Event;
+
+use super::active_source::{ActiveSource, SourceId};
+use super::channels::{EventRecord, Notice};
+use super::fast::{Item, LATE_PART, Recorder, Sampler, report};
+use super::schedule::Due;
+use crate::clock;
+
+/// The time for which a read under way is waited for when its source is removed, in nanoseconds. Sampling goes on meanwhile.
+const CLOSE_WITHIN_NS: u64 = 500_000_000;
+
+/// The number and the length of the waits at the end for reads under way.
+const END_WAITS: u32 = 100;
+const END_WAIT: Duration = Duration::from_millis(1);
+
+/// The sources of the slow lane among the sampler's.
+#[derive(Debug, Default)]
+pub(super) struct SlowSources {
+    ids: Vec<SourceId>,
+    /// Removed sources of which a read is under way, the first reading or the last of a job perhaps.
+    closing: Vec<Closing>,
+    /// Ends of jobs, which come after the last readings of their sources.
+    deferred: Vec<EventRecord>,
+}
+
+/// A removed source of which a read is under way.
+#[derive(Debug)]
+struct Closing {
+    id: SourceId,
+    source: Box<ActiveSource>,
+    /// The monotonic time at which it is given up, in nanoseconds.
+    until_ns: u64,
+}
+
+impl SlowSources {
+    pub(super) fn remember(&mut self, id: SourceId) {
+        self.ids.push(id);
+    }
+
+    pub(super) fn forget(&mut self, id: SourceId) {
+        self.ids.retain(|known| *known != id);
+    }
+
+    /// Returns true while a removed source waits for the end of a read.
+    pub(super) const fn is_closing(&self) -> bool {
+        !self.closing.is_empty()
+    }
+
+    /// Returns the earlier of `next_ns` and the time at which a removed source is given up.
+    pub(super) fn next_ns(&self, next_ns: Option<u64>) -> Option<u64> {
+        self.closing.iter().map(|closing| closing.until_ns).chain(next_ns).min()
+    }
+
+    /// Keeps a removed source until the read under way has finished. Returns it where there is none, or where that hangs.
+    pub(super) fn close_later(
+        &mut self,
+        id: SourceId,
+        source: Box<ActiveSource>,
+    ) -> Option<Box<ActiveSource>> {
+        if !source.slow.is_busy() || source.slow.is_hung() || !source.slow.has_waiting() {
+            return Some(source);
+        }
+        self.closing.push(Closing { id, source, until_ns: clock::monotonic_ns() + CLOSE_WITHIN_NS });
+        None
+    }
+
+    /// Keeps the end of a job back until its sources have recorded their last readings. Returns any other event.
+    pub(super) fn defer(&mut self, record: EventRecord) -> Option<EventRecord> {
+        if let Event::JobEnded { job, .. } = record.event
+            && self.closing.iter().any(|closing| closing.source.is_of(job))
+        {
+            self.deferred.push(record);
+            return None;
+        }
+        Some(record)
+    }
+}
+
+impl Sampler {
+    /// Handles a deadline of a source of the slow lane, which passed at `deadline_ns`.
+    pub(super) fn request_slow(
+        &mut self,
+        id: SourceId,
+        group: usize,
+        due: &Due<Item>,
+        deadline_ns: u64,
+        now_ns: u64,
+    ) {
+        let Some(Some(source)) = self.sources.get_mut(id.0 as usize) else { return };
+        let passed = source.slow.deadline(group, due.deadline, deadline_ns, due.missed, now_ns);
+        self.outgoing.sum.add(&source.count_missed(group, passed.missed));
+        if passed.must_request {
+            source.request_read(&self.channels.finished);
+        }
+        if passed.is_newly_hung {
+            self.channels.notify(Notice::Hung(id));
+        }
+    }
+
+    /// Records the values of all reads that have finished, and gives removed sources back.
+    pub(super) fn collect_finished(&mut self) {
+        for position in 0..self.slow.ids.len() {
+            let Some(id) = self.slow.ids.get(position).copied() else { break };
+            if let Some(Some(source)) = self.sources.get_mut(id.0 as usize) {
+                let mut recorder = Recorder {
+                    channels: &self.channels,
+                    outgoing: &mut self.outgoing,
+                    batch_number: &mut self.batch_number,
+                };
+                collect(id, source, &mut recorder);
+            }
+        }
+        if self.slow.is_closing() {
+            self.collect_closing();
+        }
+        self.publish();
+    }
+
+    fn collect_closing(&mut self) {
+        let now_ns = clock::monotonic_ns();
+        for mut closing in std::mem::take(&mut self.slow.closing) {
+            let mut recorder = Recorder {
+                channels: &self.channels,
+                outgoing: &mut self.outgoing,
+                batch_number: &mut self.batch_number,
+            };
+            collect(closing.id, &mut closing.source, &mut recorder);
+            if closing.source.slow.is_busy() && now_ns < closing.until_ns {
+                self.slow.closing.push(closing);
+            } else {
+                self.removed(closing.id, closing.source);
+            }
+        }
+        for record in std::mem::take(&mut self.slow.deferred) {
+            self.record_event(record);
+        }
+    }
+
+    /// Waits shortly for the reads under way that do not hang, and counts the others as missed.
+    pub(super) fn end_slow_reads(&mut self) {
+        for _ in 0..END_WAITS {
+            self.collect_finished();
+            let is_awaited = |source: &ActiveSource| source.slow.has_waiting() && !source.slow.is_hung();
+            let mut open = self.slow.ids.iter().filter_map(|id| self.sources.get(id.0 as usize)?.as_deref());
+            if !self.slow.is_closing() && !open.any(is_awaited) {
+                break;
+            }
+            clock::sleep(END_WAIT);
+        }
+        self.slow.closing.iter_mut().for_each(|closing| closing.until_ns = 0);
+        self.collect_finished();
+        for source in self.sources.iter_mut().flatten() {
+            self.outgoing.sum.add(&source.give_up_waiting());
+        }
+        self.publish();
+    }
+}
+
+/// Records the values of a read that has finished, for each group that waits for them.
+fn collect(id: SourceId, source: &mut ActiveSource, recorder: &mut Recorder<'_>) {
+    let Some(finished) = source.take_finished() else { return };
+    if source.slow.finish() {
+        recorder.channels.notify(Notice::Recovered(id));
+    }
+    while let Some(waiting) = source.slow.next_waiting() {
+        let dated = waiting.dated(finished.began_ns, finished.ended_ns);
+        let before_end_us = finished.ended_ns.saturating_sub(dated.at_ns) / 1_000;
+        source.time_us = finished.ended_us.saturating_sub_unsigned(before_end_us);
+        let period_ns = source.groups.get(waiting.group).map_or(0, |group| group.period().as_nanos());
+        let late = dated.lateness_ns > period_ns / LATE_PART;
+        let deadline = waiting.deadline.map(|(number, _)| number);
+        let recorded = recorder.record(source, waiting.group, deadline);
+        let counted = source.count(waiting.group, 0, late, recorded);
+        recorder.count(&counted);
+    }
+    source.drop_retired();
+    report(recorder.channels, id, source);
+    if source.slow.take_wanted_again() && source.slow.read_now(source.planned(), clock::monotonic_ns()) {
+        source.request_read(&recorder.channels.finished);
+    }
+}

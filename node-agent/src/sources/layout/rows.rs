@@ -1,0 +1,118 @@
+//! The lines of a text, their words, and the rows among them that are wanted.
+
+use std::collections::BTreeSet;
+
+use polymeter_proto::catalogue::{Cell, Form, Row};
+use polymeter_proto::series::Labels;
+
+use crate::sources::slot::Wanted;
+
+/// Metrics and labels that have a slot: of several places the first counts.
+pub(super) type Seen = BTreeSet<(String, Labels)>;
+
+/// A line, and its words.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RowText<'a> {
+    pub(super) line: &'a [u8],
+    pub(super) words: &'a [Word<'a>],
+}
+
+/// A word of a line.
+#[derive(Debug)]
+pub(super) struct Word<'a> {
+    pub(super) bytes: &'a [u8],
+    end: usize,
+}
+
+impl Word<'_> {
+    pub(super) fn has_name(&self, name: &str) -> bool {
+        self.bytes.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
+    }
+}
+
+pub(super) fn words(line: &[u8]) -> Vec<Word<'_>> {
+    let mut words = Vec::new();
+    let mut rest = line;
+    while let Some((word, behind)) = next_word(rest) {
+        words.push(Word { bytes: word, end: line.len() - behind.len() });
+        rest = behind;
+    }
+    words
+}
+
+/// The place of a wanted row's values in a line.
+pub(super) struct Place {
+    /// The end of what identifies the line.
+    pub(super) key_end: usize,
+    /// The first word behind the key.
+    pub(super) first_word: usize,
+    pub(super) label: Option<(String, String)>,
+    pub(super) instance: Option<Box<str>>,
+}
+
+/// Returns the place of the values in a line, if it is the wanted row.
+pub(super) fn place(form: Form, words: &[Word<'_>], want: &Wanted) -> Option<Place> {
+    let key_word = match form {
+        Form::Values => {
+            return (want.field.row == Row::Only).then_some(Place {
+                key_end: 0,
+                first_word: 0,
+                label: None,
+                instance: None,
+            });
+        }
+        Form::Keyed | Form::Pairs | Form::Operations => 0,
+        Form::KeyedAt(word) => word,
+    };
+    let written = std::str::from_utf8(words.get(key_word)?.bytes).ok()?;
+    let key = written.strip_suffix(':').unwrap_or(written);
+    let mut label = None;
+    let mut instance = None;
+    match want.field.row {
+        Row::Only => return None,
+        Row::Key(wanted) if wanted != key => return None,
+        Row::Key(_) => {}
+        Row::Instance(prefix) => match &want.definition.instance {
+            Some(wanted) if key.strip_prefix(prefix) != Some(wanted) => return None,
+            Some(_) => {}
+            // Lines with a longer prefix belong to the other family.
+            None if prefix.is_empty() && key.starts_with("nr_") => return None,
+            None => instance = Some(key.strip_prefix(prefix).filter(|rest| !rest.is_empty())?.into()),
+        },
+        Row::Each { label: name, prefix, numeric } => {
+            let value = key.strip_prefix(prefix)?;
+            if value.is_empty() || (numeric && !value.bytes().all(|digit| digit.is_ascii_digit())) {
+                return None;
+            }
+            // The head-lines of net/dev have no colon.
+            if form == Form::Keyed && !numeric && written == key {
+                return None;
+            }
+            label = Some((name.to_owned(), value.to_owned()));
+        }
+    }
+    let mut last_key_word = key_word;
+    if form == Form::Operations {
+        // `254:0 Read 4096`: the operation is part of the key.
+        let Cell::Named(operation) = want.field.cell else { return None };
+        if words.get(1)?.bytes != operation.as_bytes() {
+            return None;
+        }
+        last_key_word = 1;
+    }
+    // The byte behind it too, or else `anon` would be found in `anon_thp`.
+    Some(Place { key_end: words.get(last_key_word)?.end + 1, first_word: last_key_word + 1, label, instance })
+}
+
+/// Returns the next word of a line and the rest; none at the line's end.
+pub(super) fn next_word(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let start = line.iter().position(|byte| !matches!(byte, b' ' | b'\t'))?;
+    let line = line.get(start..)?;
+    let end = line.iter().position(|byte| matches!(byte, b' ' | b'\t' | b'\n')).unwrap_or(line.len());
+    let (word, rest) = line.split_at_checked(end)?;
+    (!word.is_empty()).then_some((word, rest))
+}
+
+pub(super) fn count_words(line: &[u8]) -> usize {
+    std::iter::successors(next_word(line), |(_, behind)| next_word(behind)).count()
+}

@@ -1,0 +1,52 @@
+//! The outcome of a read. An expected end, a failure that may pass and a fault are told apart by type.
+
+use rustix::io::Errno;
+
+/// The outcome of one read of a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Everything was read that was there last time.
+    Read,
+    /// Everything was read that is still there; something came or went, and the source should be opened anew.
+    Changed,
+    /// An expected end: the job has ended, or the device was removed.
+    Gone,
+    /// The read failed for a reason that may pass: its values are absent, and the next deadline tries again.
+    Retry(Errno),
+    /// The read failed, and would fail again: the source should be opened anew.
+    Fault(Errno),
+}
+
+impl Outcome {
+    /// Classifies the error of a read of a kernel file.
+    pub fn of_error(errno: Errno) -> Self {
+        match errno {
+            // ENODEV: the cgroup or device was removed (kernfs_get_active fails); ESRCH: the process has ended; ENXIO: the device
+            // was unplugged.
+            Errno::NODEV | Errno::NOENT | Errno::SRCH | Errno::NXIO => Self::Gone,
+            // The kernel was interrupted or short of memory; a device was busy, asleep, or slow to answer.
+            Errno::INTR | Errno::AGAIN | Errno::NOMEM | Errno::BUSY | Errno::NODATA | Errno::TIMEDOUT => {
+                Self::Retry(errno)
+            }
+            _ => Self::Fault(errno),
+        }
+    }
+
+    /// Returns true if the read gave values.
+    pub const fn has_values(self) -> bool {
+        matches!(self, Self::Read | Self::Changed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classifies_errors() {
+        assert_eq!(Outcome::of_error(Errno::NODEV), Outcome::Gone);
+        assert_eq!(Outcome::of_error(Errno::AGAIN), Outcome::Retry(Errno::AGAIN));
+        assert_eq!(Outcome::of_error(Errno::IO), Outcome::Fault(Errno::IO));
+        assert!(Outcome::Changed.has_values() && !Outcome::Gone.has_values());
+    }
+}

@@ -1,0 +1,94 @@
+//! perf events by their numbers, and the groups in which they are counted.
+
+use std::io;
+use std::path::Path;
+
+use polymeter_proto::catalogue::perf::Event;
+use polymeter_proto::catalogue::{self, Definition};
+use rustix::io::Errno;
+
+/// Hardware counters of one group. Most CPUs have four that any event can use; a larger group would never be counted.
+const HARDWARE_EVENTS: usize = 4;
+
+/// Software events and tracepoints of one group: they need no counters, only descriptors.
+const SOFTWARE_EVENTS: usize = 32;
+
+/// An event by the two numbers that the kernel knows it by: `type` and `config` of `perf_event_attr`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Config {
+    pub(super) kind: u32,
+    pub(super) config: u64,
+}
+
+/// Divides events into the groups in which they are counted: software events together, hardware events in fours.
+pub(super) fn groups(wanted: &[Definition]) -> Vec<Vec<Definition>> {
+    let is_software =
+        |definition: &&Definition| matches!(event(definition), Some(Event::Software(_) | Event::Tracepoint));
+    let is_hardware = |definition: &&Definition| {
+        matches!(event(definition), Some(Event::Hardware(_) | Event::Cache(_) | Event::Raw))
+    };
+    let software: Vec<_> = wanted.iter().filter(is_software).cloned().collect();
+    let hardware: Vec<_> = wanted.iter().filter(is_hardware).cloned().collect();
+    let chunks = software.chunks(SOFTWARE_EVENTS).chain(hardware.chunks(HARDWARE_EVENTS));
+    chunks.map(<[Definition]>::to_vec).collect()
+}
+
+pub(super) fn event(definition: &Definition) -> Option<Event> {
+    definition.metric.origins.iter().find_map(|origin| match origin {
+        catalogue::Origin::Perf(event) => Some(*event),
+        catalogue::Origin::Text { .. } | catalogue::Origin::Source(_) => None,
+    })
+}
+
+/// Returns the two numbers of an event, or the reason why it has none here.
+pub(super) fn config(definition: &Definition, tracefs: &Path) -> Result<Config, String> {
+    let instance = definition.instance.as_deref().unwrap_or_default();
+    match event(definition) {
+        Some(Event::Hardware(config)) => Ok(Config { kind: 0, config }),
+        Some(Event::Software(config)) => Ok(Config { kind: 1, config }),
+        Some(Event::Cache(config)) => Ok(Config { kind: 3, config }),
+        Some(Event::Raw) => {
+            let config =
+                catalogue::perf::raw_config(instance).ok_or("a raw event is `r` and hexadecimal digits")?;
+            Ok(Config { kind: 4, config })
+        }
+        Some(Event::Tracepoint) => {
+            let (subsystem, name) =
+                catalogue::perf::tracepoint(instance).ok_or("a tracepoint is `subsystem.name`")?;
+            let path = tracefs.join("events").join(subsystem).join(name).join("id");
+            let id = std::fs::read_to_string(&path).map_err(|error| tracefs_error(&path, &error))?;
+            let id = id.trim().parse().map_err(|error| format!("{}: {error}", path.display()))?;
+            Ok(Config { kind: 2, config: id })
+        }
+        Some(Event::TimeEnabled | Event::TimeRunning) | None => Err("it is not an event".to_owned()),
+    }
+}
+
+fn tracefs_error(path: &Path, error: &io::Error) -> String {
+    let advice = if error.kind() == io::ErrorKind::NotFound {
+        "; mount tracefs there, or check the name with `perf list`"
+    } else if error.kind() == io::ErrorKind::PermissionDenied {
+        "; the agent must run as root for tracepoints"
+    } else {
+        ""
+    };
+    format!("{}: {error}{advice}", path.display())
+}
+
+/// Returns the meaning of an error of perf_event_open, as perf_event_open(2) explains it, with the remedy.
+pub(super) fn meaning(error: &io::Error) -> String {
+    let meaning = match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NOENT | Errno::NODEV | Errno::OPNOTSUPP | Errno::INVAL) => {
+            "this machine does not have the event"
+        }
+        Some(Errno::ACCESS | Errno::PERM) => {
+            "not permitted: run as root, with CAP_PERFMON, or lower kernel.perf_event_paranoid"
+        }
+        Some(Errno::MFILE | Errno::NFILE) => {
+            "no file descriptors left: raise LimitNOFILE or sample fewer perf events"
+        }
+        Some(Errno::SRCH) => "the process has ended",
+        _ => "the kernel refused it",
+    };
+    format!("{meaning} ({error})")
+}

@@ -1,0 +1,116 @@
+//! Opening groups of perf events: perf_event_open(2).
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+
+use perf_event::events::Raw;
+use perf_event::{Builder, Counter, ReadFormat};
+use polymeter_proto::catalogue::Definition;
+
+use super::events::Config;
+
+/// The processes whose events are counted.
+#[derive(Debug, Clone)]
+pub enum PerfTarget {
+    /// All processes of a cgroup of version 2, or of the `perf_event` controller of version 1.
+    Cgroup(PathBuf),
+    /// A process and all that it starts from now on.
+    Process(u32),
+}
+
+/// The events that one `read` gives.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) leader: Counter,
+    /// Held open: an event that is closed leaves its group.
+    pub(super) _members: Vec<Counter>,
+    /// The event's position, where it is the only one: inherited events cannot be read as groups.
+    pub(super) single: Option<usize>,
+}
+
+/// Opens events of one target.
+pub(super) struct Opener<'a> {
+    pub(super) target: &'a PerfTarget,
+    pub(super) cgroup: Option<File>,
+    /// True where the kernel itself may not be counted: kernel.perf_event_paranoid is 2 or more for this user.
+    pub(super) user_only: bool,
+}
+
+impl Opener<'_> {
+    /// Opens an event for trial, which also finds out whether the kernel may be counted.
+    pub(super) fn probe(&mut self, config: Config, cpus: &[usize]) -> io::Result<()> {
+        let cpu = cpus.first().copied();
+        match self.open_one(config, cpu, None) {
+            Err(error) if error.raw_os_error() == Some(libc::EACCES) && !self.user_only => {
+                self.user_only = true;
+                self.open_one(config, cpu, None).map(drop)
+            }
+            opened => opened.map(drop),
+        }
+    }
+
+    pub(super) fn open_all(&self, events: &[(Definition, Config)], cpus: &[usize]) -> io::Result<Vec<Group>> {
+        if matches!(self.target, PerfTarget::Process(_)) {
+            let single = |(position, (_, config)): (usize, &(Definition, Config))| {
+                let leader = self.open_one(*config, None, None)?;
+                Ok(Group { leader, _members: Vec::new(), single: Some(position) })
+            };
+            return events.iter().enumerate().map(single).collect();
+        }
+        let mut groups = Vec::new();
+        for cpu in cpus {
+            match self.open_group(events, *cpu) {
+                Ok(Some(group)) => groups.push(group),
+                Ok(None) => {}
+                // A CPU that is offline has no events and counts nothing.
+                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(groups)
+    }
+
+    fn open_group(&self, events: &[(Definition, Config)], cpu: usize) -> io::Result<Option<Group>> {
+        let Some(((_, first), rest)) = events.split_first() else { return Ok(None) };
+        let mut group =
+            Group { leader: self.open_one(*first, Some(cpu), None)?, _members: Vec::new(), single: None };
+        for (_, config) in rest {
+            let member = self.open_one(*config, Some(cpu), Some(&mut group.leader))?;
+            group._members.push(member);
+        }
+        Ok(Some(group))
+    }
+
+    fn open_one(
+        &self,
+        config: Config,
+        cpu: Option<usize>,
+        leader: Option<&mut Counter>,
+    ) -> io::Result<Counter> {
+        let mut builder = Builder::new(Raw::new(config.config));
+        builder.attrs_mut().type_ = config.kind;
+        let times = ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;
+        match (&self.cgroup, self.target) {
+            (Some(cgroup), _) => {
+                builder.observe_cgroup(cgroup);
+                // Set directly, because the builder would ask for the events' ids too, which double what is read.
+                builder.attrs_mut().read_format = (ReadFormat::GROUP | times).bits();
+            }
+            (None, PerfTarget::Process(pid)) => {
+                builder.observe_pid(i32::try_from(*pid).unwrap_or(-1)).inherit(true);
+                builder.attrs_mut().read_format = times.bits();
+            }
+            (None, PerfTarget::Cgroup(_)) => return Err(io::ErrorKind::NotFound.into()),
+        }
+        match cpu.filter(|_| self.cgroup.is_some()) {
+            Some(cpu) => builder.one_cpu(cpu),
+            None => builder.any_cpu(),
+        };
+        builder.exclude_kernel(self.user_only).enabled(true);
+        match leader {
+            None => builder.build(),
+            Some(leader) => builder.build_with_group(leader),
+        }
+    }
+}

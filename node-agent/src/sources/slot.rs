@@ -1,0 +1,32 @@
+//! The values that a source gives.
+
+use polymeter_proto::catalogue::{Definition, Field};
+use polymeter_proto::series::Labels;
+
+/// One value of each reading of a source: a metric with labels.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Slot {
+    /// The metric.
+    pub definition: Definition,
+    /// The labels of its series.
+    pub labels: Labels,
+}
+
+/// A metric that is wanted from a text file, and its address there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// The metric, or a whole family.
+    pub definition: Definition,
+    /// Its address in the file's form.
+    pub field: Field,
+}
+
+/// A metric that cannot be read here.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {reason}", definition.name())]
+pub struct Unavailable {
+    /// The metric.
+    pub definition: Definition,
+    /// The reason, for a message.
+    pub reason: String,
+}

@@ -1,0 +1,92 @@
+//! Sources: objects that are read in one operation, and give one [`Reading`].
+
+use std::fmt;
+
+use super::outcome::Outcome;
+use super::perf::PerfSource;
+use super::read_buffer::ReadBuffer;
+use super::reader_thread::ThreadedSource;
+use super::reading::Reading;
+use super::slot::Slot;
+use super::summed_file::SummedFileSource;
+use super::text_file::TextFileSource;
+
+/// A source of a kind that has no variant of its own in [`Source`].
+pub trait CustomSource: Send + fmt::Debug {
+    /// Returns the meaning of each value of a reading.
+    fn slots(&self) -> &[Slot];
+
+    /// Reads it once. Values that are not there are absent in `reading`, which has a place for each slot.
+    ///
+    /// In the fast lane it must not block, nor allocate.
+    fn read(&mut self, reading: &mut Reading) -> Outcome;
+
+    /// Returns true if it knows something that cannot be read again, so that it stays open when other sources of its target are
+    /// opened anew.
+    fn is_lasting(&self) -> bool {
+        false
+    }
+}
+
+/// An open source of any kind. The kinds that are read at the shortest periods have variants, so that a read is no call through
+/// a pointer.
+#[derive(Debug)]
+pub enum Source {
+    /// A kernel text file.
+    TextFile(TextFileSource),
+    /// The same file of several cgroups.
+    SummedFile(SummedFileSource),
+    /// perf events.
+    Perf(PerfSource),
+    /// Any other source that does not block.
+    Custom(Box<dyn CustomSource>),
+    /// A source that may block, on a thread of its own: one of the slow lane.
+    Threaded(ThreadedSource),
+}
+
+impl Source {
+    /// Makes sure that `buffer` has room for its text, so that [`Source::read`] does not allocate.
+    pub(crate) fn reserve(&self, buffer: &mut ReadBuffer) {
+        match self {
+            Self::TextFile(file) => file.reserve(buffer),
+            Self::SummedFile(summed) => summed.reserve(buffer),
+            Self::Perf(_) | Self::Custom(_) | Self::Threaded(_) => {}
+        }
+    }
+
+    /// Reads it once; text is read into `buffer`. Values that are not there are absent in `reading`, which has a place for each
+    /// slot. A source of the slow lane is read by its thread only: here it has no values.
+    pub fn read(&mut self, buffer: &mut ReadBuffer, reading: &mut Reading) -> Outcome {
+        match self {
+            Self::TextFile(file) => file.read(buffer, reading),
+            Self::SummedFile(summed) => summed.read(buffer, reading),
+            Self::Perf(perf) => perf.read(reading),
+            Self::Custom(source) => source.read(reading),
+            Self::Threaded(_) => {
+                reading.clear();
+                Outcome::Read
+            }
+        }
+    }
+
+    /// Returns true if it knows something that cannot be read again, so that it is not opened anew while it lasts: the counts of
+    /// perf events, and what ended processes and removed cgroups had used.
+    pub fn is_lasting(&self) -> bool {
+        match self {
+            Self::TextFile(_) | Self::Threaded(_) => false,
+            Self::SummedFile(_) | Self::Perf(_) => true,
+            Self::Custom(source) => source.is_lasting(),
+        }
+    }
+
+    /// Returns the meaning of each value of a reading.
+    pub fn slots(&self) -> &[Slot] {
+        match self {
+            Self::TextFile(file) => file.slots(),
+            Self::SummedFile(summed) => summed.slots(),
+            Self::Perf(perf) => perf.slots(),
+            Self::Custom(source) => source.slots(),
+            Self::Threaded(source) => source.slots(),
+        }
+    }
+}

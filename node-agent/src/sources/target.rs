@@ -1,0 +1,32 @@
+//! Targets, and the sources that were opened for them.
+
+use std::sync::Arc;
+
+use super::source::Source;
+use super::summed_file::Descendants;
+use crate::cgroups::{JobCgroups, Step};
+use crate::counters::Counters;
+
+/// A thing whose sources are opened.
+#[derive(Debug, Clone)]
+pub enum Target {
+    /// A job with cgroups, or a step or task of one.
+    Cgroups(JobCgroups),
+    /// A job that is a process and its descendants.
+    Processes(u32),
+    /// The node and the agent itself.
+    Node(Arc<Counters>),
+}
+
+/// An open source with its name.
+#[derive(Debug)]
+pub struct Opened {
+    /// The name: `v1/memory.stat`, `perf/0`, `processes`, `agent`. That of a step or task is preceded by the step's name.
+    pub name: String,
+    /// The source.
+    pub source: Source,
+    /// The step or task that it is of; none for the whole target.
+    pub step: Option<Arc<Step>>,
+    /// The finder of cgroups that must be read with it, where it is a sum over cgroups.
+    pub below: Option<Descendants>,
+}

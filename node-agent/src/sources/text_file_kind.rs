@@ -1,0 +1,305 @@
+//! The kind of kernel text files that do not block: each metric from the first of its files that this machine has.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use polymeter_proto::catalogue::{Definition, Field, Hierarchy, Origin, TEXT_FILE_KIND, TextFile};
+
+use super::path_pattern::{Match, PatternWatch, matches};
+use super::read_buffer::ReadBuffer;
+use super::reading::Reading;
+use super::registry::{Lane, OpenRequest, Opening, SourceKind, metrics_of};
+use super::slot::Wanted;
+use super::source::Source;
+use super::summed_file::SummedFileSource;
+use super::target::Target;
+use super::text_file::TextFileSource;
+
+/// Kernel text files, and sums of such files over cgroups.
+pub(super) struct TextFileKind;
+
+impl SourceKind for TextFileKind {
+    fn name(&self) -> &'static str {
+        TEXT_FILE_KIND
+    }
+
+    fn lane(&self) -> Lane {
+        Lane::Fast
+    }
+
+    fn fields(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
+    fn open(&self, request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
+        let has_alternative = |definition: &Definition| is_alternative(definition);
+        let leaves = request.wanted.iter().any(has_alternative) && !any_has_counted(request);
+        let mut search = Search { request, opened: BTreeMap::new(), fields: BTreeMap::new() };
+        let mut candidates = Vec::new();
+        for definition in &request.wanted {
+            if leaves && has_alternative(definition) {
+                opening.leave(definition.clone());
+            } else {
+                candidates.push(Candidate::new(definition.clone()));
+            }
+        }
+        // Each round tries one more origin of the metrics that are still missing; no metric has more than a few.
+        while !candidates.is_empty() {
+            candidates = search.round(candidates, opening);
+        }
+        search.finish(opening);
+        watch_devices(request, opening);
+    }
+}
+
+/// A metric whose file is not found yet.
+struct Candidate {
+    definition: Definition,
+    next_origin: usize,
+    /// The reasons why the origins so far failed.
+    reasons: Vec<String>,
+    /// True once a file was opened that has no line of it yet.
+    is_dormant: bool,
+}
+
+impl Candidate {
+    const fn new(definition: Definition) -> Self {
+        Self { definition, next_origin: 0, reasons: Vec::new(), is_dormant: false }
+    }
+
+    /// Returns the next of its origins that is a file of the target, and the paths of that file.
+    fn next_file(&mut self, request: &OpenRequest<'_>) -> Option<(&'static TextFile, Field, Vec<Match>)> {
+        while let Some(origin) = self.definition.metric.origins.get(self.next_origin) {
+            self.next_origin += 1;
+            if let Origin::Text { file, field } = origin {
+                let paths = paths(request, file);
+                if !paths.is_empty() {
+                    return Some((file, *field, paths));
+                }
+            }
+        }
+        None
+    }
+
+    /// The reason for which it is unavailable.
+    fn reason(&self, target: &Target) -> String {
+        if !self.reasons.is_empty() {
+            return self.reasons.join("; ");
+        }
+        match target {
+            Target::Cgroups(_) | Target::Processes(_) => {
+                "the job has no cgroup of the controller that gives it".to_owned()
+            }
+            Target::Node(_) => "this node has no such device".to_owned(),
+        }
+    }
+}
+
+/// The fields that are wanted of one file.
+struct FileFields {
+    file: &'static TextFile,
+    found: Match,
+    wanted: Vec<Wanted>,
+}
+
+/// The files that were opened so far, by their paths.
+struct Search<'a> {
+    request: &'a OpenRequest<'a>,
+    opened: BTreeMap<PathBuf, TextFileSource>,
+    fields: BTreeMap<PathBuf, FileFields>,
+}
+
+impl Search<'_> {
+    /// Tries the next origin of each candidate. Returns those for which it failed.
+    fn round(&mut self, candidates: Vec<Candidate>, opening: &mut Opening<'_>) -> Vec<Candidate> {
+        let mut tried: Vec<(Candidate, Vec<PathBuf>)> = Vec::new();
+        for mut candidate in candidates {
+            match candidate.next_file(self.request) {
+                Some((file, field, found)) => {
+                    let paths = found.iter().map(|found| found.path.clone()).collect();
+                    self.want(file, field, found, &candidate.definition);
+                    tried.push((candidate, paths));
+                }
+                None if candidate.is_dormant => {}
+                None => {
+                    opening.unavailable(candidate.definition.clone(), candidate.reason(self.request.target))
+                }
+            }
+        }
+        let failures = self.open_wanted();
+        let mut missing = Vec::new();
+        for (mut candidate, paths) in tried {
+            let opened = || paths.iter().filter_map(|path| self.opened.get(path));
+            if opened().any(|source| gives(source, &candidate.definition)) {
+                continue;
+            }
+            candidate.is_dormant |= opened().any(|source| source.slots().is_empty());
+            let failure = paths.first().map(|path| match failures.get(path) {
+                Some(failure) => failure.clone(),
+                None => format!("{}: this kernel does not have it", path.display()),
+            });
+            candidate.reasons.extend(failure);
+            missing.push(candidate);
+        }
+        missing
+    }
+
+    /// Adds a field to those that are wanted of the files `found`, which must be opened anew for it.
+    fn want(&mut self, file: &'static TextFile, field: Field, found: Vec<Match>, definition: &Definition) {
+        for found in found {
+            self.opened.remove(&found.path);
+            let fields = self.fields.entry(found.path.clone()).or_insert_with(|| FileFields {
+                file,
+                found,
+                wanted: Vec::new(),
+            });
+            fields.wanted.push(Wanted { definition: definition.clone(), field });
+        }
+    }
+
+    /// Opens the wanted files that are not open. Returns the reasons of those that cannot be opened.
+    fn open_wanted(&mut self) -> BTreeMap<PathBuf, String> {
+        let mut failures = BTreeMap::new();
+        for (path, FileFields { file, found, wanted }) in &self.fields {
+            if self.opened.contains_key(path) {
+                continue;
+            }
+            match TextFileSource::open(path, file.form, wanted, &found.labels) {
+                Ok(source) => drop(self.opened.insert(path.clone(), source)),
+                Err(error) => drop(failures.insert(path.clone(), error.to_string())),
+            }
+        }
+        self.fields.retain(|path, _| self.opened.contains_key(path));
+        failures
+    }
+
+    /// Hands over all open files.
+    fn finish(self, opening: &mut Opening<'_>) {
+        let mut fields = self.fields;
+        for (path, source) in self.opened {
+            if let Some(FileFields { file, found, .. }) = fields.remove(&path) {
+                push_file(file, &found, source, opening);
+            }
+        }
+    }
+}
+
+/// Hands over a file under its name; where each cgroup counts for itself, with the files of all cgroups below.
+fn push_file(file: &'static TextFile, found: &Match, source: TextFileSource, opening: &mut Opening<'_>) {
+    let name = source_name(file, found);
+    let top = found.path.parent().filter(|_| file.is_local);
+    match top.map(|top| SummedFileSource::open(top, file.path, file.form, all_of(file), &found.labels)) {
+        Some(Ok((summed, below))) => {
+            if let Some(opened) = opening.push_mut(name, Source::SummedFile(summed)) {
+                opened.below = Some(below);
+            }
+        }
+        // Its cgroup was removed meanwhile, which a read of the file will report.
+        Some(Err(_)) | None => opening.push(name, Source::TextFile(source)),
+    }
+}
+
+/// Returns the directory to which the paths of a hierarchy are relative for a target.
+fn directory<'a>(request: &'a OpenRequest<'_>, hierarchy: Hierarchy) -> Option<PathBuf> {
+    let mounts = request.host.mounts;
+    match (request.target, hierarchy) {
+        (Target::Node(_), Hierarchy::Proc) => Some(mounts.proc.clone()),
+        (Target::Node(_), Hierarchy::Sys) => Some(mounts.sys()),
+        (Target::Cgroups(cgroups), hierarchy) => cgroups.directory(hierarchy).map(Path::to_owned),
+        (Target::Node(_) | Target::Processes(_), _) => None,
+    }
+}
+
+/// Returns the places of a file for a target, each with the labels of its step and of its path.
+pub(super) fn paths(request: &OpenRequest<'_>, file: &TextFile) -> Vec<Match> {
+    let Some(directory) = directory(request, file.hierarchy) else { return Vec::new() };
+    let mut found = matches(&directory, file);
+    if let Some(step) = request.host.step {
+        found
+            .iter_mut()
+            .for_each(|found| found.labels.splice(0..0, step.labels.iter().cloned()).for_each(drop));
+    }
+    found
+}
+
+/// Adds a watch of the wildcards of `/sys` that the wanted metrics have, so that a device that comes later is found.
+pub(super) fn watch_devices(request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
+    let origins = request.wanted.iter().flat_map(|definition| definition.metric.origins);
+    let patterns: BTreeSet<&str> = origins
+        .filter_map(|origin| match origin {
+            Origin::Text { file, .. } if file.hierarchy == Hierarchy::Sys => Some(file.path),
+            Origin::Text { .. } | Origin::Perf(_) | Origin::Source(_) => None,
+        })
+        .filter(|path| path.contains('*'))
+        .collect();
+    if !patterns.is_empty()
+        && let Some(directory) = directory(request, Hierarchy::Sys)
+    {
+        let watch = PatternWatch::new(&directory, patterns);
+        opening.push("devices".to_owned(), Source::Custom(Box::new(watch)));
+    }
+}
+
+/// Returns true if another kind can give a metric of text files, too.
+fn is_alternative(definition: &Definition) -> bool {
+    definition.metric.origins.iter().any(|origin| origin.kind() != TEXT_FILE_KIND)
+}
+
+/// Returns true if any file of a metric with an alternative counts. On version 1 the files may be there and count nothing: they
+/// are trusted when any of them has counted something, and then all of them, since two origins side by side would count twice.
+fn any_has_counted(request: &OpenRequest<'_>) -> bool {
+    let counts = |definition: &Definition, file: &'static TextFile, field: Field| {
+        paths(request, file).iter().any(|found| {
+            let wanted = [Wanted { definition: definition.clone(), field }];
+            let source = TextFileSource::open(&found.path, file.form, &wanted, &found.labels);
+            source.is_ok_and(|source| file.hierarchy == Hierarchy::V2 || has_counted(source))
+        })
+    };
+    let alternatives = metrics_of(TEXT_FILE_KIND).map(Definition::of).filter(is_alternative);
+    let mut counting = alternatives.filter(|definition| {
+        definition.metric.origins.iter().any(|origin| match origin {
+            Origin::Text { file, field } => counts(definition, file, *field),
+            Origin::Perf(_) | Origin::Source(_) => false,
+        })
+    });
+    counting.next().is_some()
+}
+
+/// Returns true if any value of a file is more than 0.
+fn has_counted(mut source: TextFileSource) -> bool {
+    let mut reading = Reading::absent(source.slots().len());
+    source.read(&mut ReadBuffer::default(), &mut reading);
+    reading.iter().flatten().any(|value| value > 0)
+}
+
+/// Returns all fields that the catalogue has of a file.
+fn all_of(file: &'static TextFile) -> Vec<Wanted> {
+    let of_metric = |metric| {
+        let definition = Definition::of(metric);
+        metric.origins.iter().filter_map(move |origin| match origin {
+            Origin::Text { file: of, field } if std::ptr::eq(*of, file) => {
+                Some(Wanted { definition: definition.clone(), field: *field })
+            }
+            Origin::Text { .. } | Origin::Perf(_) | Origin::Source(_) => None,
+        })
+    };
+    metrics_of(TEXT_FILE_KIND).flat_map(of_metric).collect()
+}
+
+/// Returns the name of a file as a source: `v1/memory.stat`, `v2/cpu.stat`, `proc/net/dev`, `sys/class/thermal/...`.
+fn source_name(file: &TextFile, found: &Match) -> String {
+    let hierarchy = match file.hierarchy {
+        Hierarchy::V1(_) => "v1",
+        Hierarchy::V2 => "v2",
+        Hierarchy::Proc => "proc",
+        Hierarchy::Sys => "sys",
+    };
+    format!("{hierarchy}/{}", found.relative)
+}
+
+fn gives(source: &TextFileSource, definition: &Definition) -> bool {
+    source.slots().iter().any(|slot| {
+        slot.definition.metric == definition.metric
+            && (definition.is_family() || slot.definition.instance == definition.instance)
+    })
+}

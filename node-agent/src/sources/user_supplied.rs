@@ -1,0 +1,31 @@
+//! Values that users supply: nothing is read, and each value comes as a command of its own.
+
+use super::outcome::Outcome;
+use super::reading::Reading;
+use super::slot::Slot;
+use super::source::{CustomSource, Source};
+
+/// A source without slots, which counts the values that users supply.
+#[derive(Debug)]
+struct UserSuppliedSource;
+
+impl CustomSource for UserSuppliedSource {
+    fn slots(&self) -> &[Slot] {
+        &[]
+    }
+
+    fn read(&mut self, _reading: &mut Reading) -> Outcome {
+        Outcome::Read
+    }
+
+    fn is_lasting(&self) -> bool {
+        true
+    }
+}
+
+impl Source {
+    /// Creates a source that counts values which users supply.
+    pub fn user_supplied() -> Self {
+        Self::Custom(Box::new(UserSuppliedSource))
+    }
+}

@@ -1,0 +1,168 @@
+//! Metrics and their definitions.
+
+use std::fmt;
+
+use super::origin::Origin;
+use super::perf_event::{self, Event};
+use crate::name::MetricName;
+use crate::period::Period;
+use crate::series::{Kind, MetricDescriptor, Number, Unit};
+
+/// A metric, or a family of metrics whose names end in an instance that only the machine knows.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// The canonical name. A family's ends in `*`, which stands for the instance.
+    pub name: &'static str,
+    /// The unit of its values.
+    pub unit: Unit,
+    /// Counter or gauge.
+    pub kind: Kind,
+    /// The type of its values.
+    pub number: Number,
+    /// The targets that have it.
+    pub scope: Scope,
+    /// The ways to read it, the best first.
+    pub origins: &'static [Origin],
+    /// The description, one sentence.
+    pub help: &'static str,
+    /// The longest time by which its values lag behind what they count, where its origins do not say so.
+    granularity: Option<Period>,
+}
+
+/// The targets that have a metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Jobs: read from their cgroups, perf groups or processes.
+    Job,
+    /// The node.
+    Node,
+    /// The agent itself.
+    Agent,
+}
+
+impl Metric {
+    pub(crate) const fn new(
+        name: &'static str,
+        unit: Unit,
+        kind: Kind,
+        scope: Scope,
+        origins: &'static [Origin],
+        help: &'static str,
+    ) -> Self {
+        Self { name, unit, kind, number: Number::Unsigned, scope, origins, help, granularity: None }
+    }
+
+    /// Returns the time within which a counter is accurate: its increase over a window is that of the window's length, give or
+    /// take what happened within this time. A rate over a shorter window means nothing. Of several origins the coarsest
+    /// counts. None where every read is exact, and of gauges that the kernel computes at every read.
+    pub fn granularity(&self) -> Option<Period> {
+        self.granularity.or_else(|| self.origins.iter().filter_map(Origin::granularity).max())
+    }
+
+    pub(crate) const fn counter(
+        name: &'static str,
+        unit: Unit,
+        origins: &'static [Origin],
+        help: &'static str,
+    ) -> Self {
+        Self::new(name, unit, Kind::Counter, Scope::Job, origins, help)
+    }
+
+    pub(crate) const fn gauge(
+        name: &'static str,
+        unit: Unit,
+        origins: &'static [Origin],
+        help: &'static str,
+    ) -> Self {
+        Self::new(name, unit, Kind::Gauge, Scope::Job, origins, help)
+    }
+
+    /// Returns the same metric as one of the node's.
+    pub(crate) const fn of_node(self) -> Self {
+        Self { scope: Scope::Node, ..self }
+    }
+
+    /// Returns the same metric with values that lag behind by up to `granularity`, whatever its origins say.
+    pub(crate) const fn updated_every(self, granularity: Period) -> Self {
+        Self { granularity: Some(granularity), ..self }
+    }
+
+    /// Returns the same metric with doubles as values.
+    pub(crate) const fn float(self) -> Self {
+        Self { number: Number::Float, ..self }
+    }
+
+    /// Returns true if the source kind with this name reads it.
+    pub fn is_of_kind(&self, kind: &str) -> bool {
+        self.origins.iter().any(|origin| origin.kind() == kind)
+    }
+
+    /// Returns the name of a family without its `*`.
+    pub(super) fn family_prefix(&self) -> Option<&'static str> {
+        self.name.strip_suffix('*')
+    }
+
+    /// Returns true if `instance` can be an instance of this family, as far as its text tells.
+    pub(super) fn has_instance(&self, instance: &str) -> bool {
+        match self.origins {
+            [Origin::Perf(Event::Raw)] => perf_event::raw_config(instance).is_some(),
+            [Origin::Perf(Event::Tracepoint)] => perf_event::tracepoint(instance).is_some(),
+            _ => !instance.is_empty() && !instance.contains('.'),
+        }
+    }
+}
+
+/// A wanted metric: one of the catalogue, or one instance of a family of it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Definition {
+    /// The entry of the catalogue.
+    pub metric: &'static Metric,
+    /// The text that the family's `*` stands for. None for a plain metric, and for a whole family.
+    pub instance: Option<Box<str>>,
+}
+
+impl Definition {
+    /// Creates the definition of a plain metric, or of a whole family.
+    pub const fn of(metric: &'static Metric) -> Self {
+        Self { metric, instance: None }
+    }
+
+    /// Returns true for a family of which no instance is chosen yet: all that the machine has are meant.
+    pub fn is_family(&self) -> bool {
+        self.instance.is_none() && self.metric.family_prefix().is_some()
+    }
+
+    /// Returns true if a kernel text file has it.
+    pub fn is_of_file(&self) -> bool {
+        self.metric.origins.iter().any(|origin| matches!(origin, Origin::Text { .. }))
+    }
+
+    /// Returns the canonical name. That of a whole family ends in `*`, as in the catalogue.
+    pub fn name(&self) -> String {
+        match (&self.instance, self.metric.family_prefix()) {
+            (Some(instance), Some(prefix)) => format!("{prefix}{instance}"),
+            _ => self.metric.name.to_owned(),
+        }
+    }
+
+    /// Returns its entry in the dictionary of a session; none for a whole family.
+    pub fn descriptor(&self) -> Option<MetricDescriptor> {
+        let name = match &self.instance {
+            None if self.is_family() => return None,
+            None => MetricName::from_catalogue(self.metric.name),
+            Some(_) => MetricName::new(self.name()).ok()?,
+        };
+        Some(MetricDescriptor {
+            name,
+            unit: self.metric.unit,
+            kind: self.metric.kind,
+            number: self.metric.number,
+        })
+    }
+}
+
+impl fmt::Debug for Definition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name())
+    }
+}

@@ -1,0 +1,144 @@
+//! Origins of metrics: the source kind that reads a metric, and the address of the value there.
+
+use super::perf_event::Event;
+use super::text_file::{Cell, Field, Row, Scale, TICK_NS, TextFile, V1_UNLIMITED};
+use crate::period::Period;
+
+/// The longest time between two updates of the CPU time of a running task: a tick of the scheduler where the kernel's
+/// `HZ` is 100, which is the lowest. With 250 it is 4 ms, with 1000 it is 1 ms. Values in ticks of `USER_HZ` are as coarse.
+pub(crate) const TICK: Period = Period::TEN_MILLISECONDS;
+
+/// One way to read a metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// A field of a kernel text file.
+    Text {
+        /// The file.
+        file: &'static TextFile,
+        /// The field.
+        field: Field,
+    },
+    /// A perf event.
+    Perf(Event),
+    /// A field of a source kind with code of its own. New kinds use this.
+    Source(SourceField),
+}
+
+/// A quantity of a source kind with code of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SourceField {
+    /// The name under which the agent registers the kind: `filesystem`.
+    pub kind: &'static str,
+    /// The name of the quantity within the kind: `size`.
+    pub field: &'static str,
+    /// The origin in one phrase, for documents: "`statvfs` of each mount".
+    pub place: &'static str,
+    /// The longest time by which values lag behind what they count; none where they are exact at every read.
+    pub granularity: Option<Period>,
+}
+
+/// The kind that reads [`Origin::Text`].
+pub const TEXT_FILE_KIND: &str = "text_file";
+
+/// The kind that reads [`Origin::Text`] where the file is [`TextFile::is_blocking`].
+pub const BLOCKING_FILE_KIND: &str = "blocking_file";
+
+/// The kind that reads [`Origin::Perf`].
+pub const PERF_KIND: &str = "perf";
+
+impl Origin {
+    /// Creates an origin of a kind with code of its own.
+    pub(crate) const fn source(kind: &'static str, field: &'static str, place: &'static str) -> Self {
+        Self::Source(SourceField { kind, field, place, granularity: None })
+    }
+
+    /// As [`Origin::source`], with values that lag behind by up to `granularity`.
+    pub(crate) const fn lagging_source(
+        kind: &'static str,
+        field: &'static str,
+        place: &'static str,
+        granularity: Period,
+    ) -> Self {
+        Self::Source(SourceField { kind, field, place, granularity: Some(granularity) })
+    }
+
+    /// Returns the name of the source kind that reads it.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Text { file, .. } if file.is_blocking => BLOCKING_FILE_KIND,
+            Self::Text { .. } => TEXT_FILE_KIND,
+            Self::Perf(_) => PERF_KIND,
+            Self::Source(field) => field.kind,
+        }
+    }
+
+    /// Returns its field, if `kind` is the source kind with code of its own that reads it.
+    pub fn field_of(&self, kind: &str) -> Option<&'static str> {
+        match self {
+            Self::Source(field) if field.kind == kind => Some(field.field),
+            Self::Text { .. } | Self::Perf(_) | Self::Source(_) => None,
+        }
+    }
+
+    /// Returns the longest time by which its values lag behind what they count.
+    pub(super) fn granularity(&self) -> Option<Period> {
+        match self {
+            Self::Text { field: Field { scale: Scale::Times(TICK_NS), .. }, .. } => Some(TICK),
+            Self::Text { file, .. } => file.granularity,
+            Self::Source(field) => field.granularity,
+            // A read of a perf event brings it up to date.
+            Self::Perf(_) => None,
+        }
+    }
+}
+
+impl TextFile {
+    const fn at(&'static self, row: Row, cell: Cell, scale: Scale) -> Origin {
+        Origin::Text { file: self, field: Field { row, cell, scale } }
+    }
+
+    /// The first value of the only line.
+    pub(crate) const fn only(&'static self) -> Origin {
+        self.word(Row::Only, 0)
+    }
+
+    /// The first value of the only line, at this scale.
+    pub(crate) const fn only_scaled(&'static self, scale: Scale) -> Origin {
+        self.at(Row::Only, Cell::Word(0), scale)
+    }
+
+    /// The first value of the only line, which may be `max` or `unlimited`.
+    pub(crate) const fn limit(&'static self, unlimited: u64) -> Origin {
+        self.only_scaled(Scale::Limit(unlimited))
+    }
+
+    /// The value of a key.
+    pub(crate) const fn key(&'static self, key: &'static str) -> Origin {
+        self.word(Row::Key(key), 1)
+    }
+
+    /// The value of a key, multiplied by a factor.
+    pub(crate) const fn scaled(&'static self, key: &'static str, factor: u64) -> Origin {
+        self.at(Row::Key(key), Cell::Word(1), Scale::Times(factor))
+    }
+
+    /// The value of a key, absent where it says that there is no limit.
+    pub(crate) const fn key_limit(&'static self, key: &'static str) -> Origin {
+        self.at(Row::Key(key), Cell::Word(1), Scale::Limit(V1_UNLIMITED))
+    }
+
+    /// The n-th word of a line.
+    pub(crate) const fn word(&'static self, row: Row, word: usize) -> Origin {
+        self.at(row, Cell::Word(word), Scale::Times(1))
+    }
+
+    /// The n-th word of a line, in ticks, as nanoseconds.
+    pub(crate) const fn ticks(&'static self, row: Row, word: usize) -> Origin {
+        self.at(row, Cell::Word(word), Scale::Times(TICK_NS))
+    }
+
+    /// A named value of a line.
+    pub(crate) const fn named(&'static self, row: Row, name: &'static str, scale: Scale) -> Origin {
+        self.at(row, Cell::Named(name), scale)
+    }
+}

@@ -1,0 +1,429 @@
+//! CPU, I/O, processes, huge pages and pressure of a job. Source: `Documentation/admin-guide/cgroup-v2.rst` and
+//! `cgroup-v1/` of Linux, `kernel/sched/cpuacct.c`, `kernel/cgroup/rstat.c`, `block/blk-throttle.c`.
+
+use crate::catalogue::metric::{Metric, Scope};
+use crate::catalogue::origin::{Origin, TICK};
+use crate::catalogue::text_file::{Cell, EACH_CPU, EACH_DEVICE, Field, Form, Row, Scale, TextFile};
+use crate::period::Period;
+use crate::series::Kind;
+use crate::series::Unit::{Bytes, Count, Nanoseconds, Percent};
+
+static V2_CPU: TextFile = TextFile::v2("cpu.stat", Form::Keyed).updated_every(TICK);
+static V2_CPU_LOCAL: TextFile = TextFile::v2("cpu.stat.local", Form::Keyed);
+static V1_CPU: TextFile = TextFile::v1("cpu", "cpu.stat", Form::Keyed);
+static V1_CPU_LOCAL: TextFile = TextFile::v1("cpu", "cpu.stat.local", Form::Keyed);
+static V1_USAGE: TextFile = TextFile::v1("cpuacct", "cpuacct.usage", Form::Values).updated_every(TICK);
+/// In ticks of `USER_HZ`, and divided as `cpuacct.usage` is: `cpuacct.usage_user` and `_sys` are finer, and count whole ticks of
+/// the scheduler for whatever runs then, so that their sum was found to be 16 % more than `cpuacct.usage`.
+static V1_TIMES: TextFile = TextFile::v1("cpuacct", "cpuacct.stat", Form::Keyed);
+static V1_PER_CPU: TextFile =
+    TextFile::v1("cpuacct", "cpuacct.usage_percpu", Form::Values).updated_every(TICK);
+static V1_ALL: TextFile = TextFile::v1("cpuacct", "cpuacct.usage_all", Form::Keyed).updated_every(TICK);
+
+const US: u64 = 1_000;
+
+/// The usual period of the CPU limit (`cpu.cfs_period_us`), at whose end a group that had to wait is let run again and its
+/// wait is counted.
+const LIMIT_PERIOD: Period = Period::HUNDRED_MILLISECONDS;
+
+/// CPU time and its throttling.
+pub(in crate::catalogue) static CPU: &[Metric] = &[
+    Metric::counter(
+        "cpu.usage",
+        Nanoseconds,
+        &[V2_CPU.scaled("usage_usec", US), V1_USAGE.only()],
+        "CPU time, user and system.",
+    ),
+    Metric::counter(
+        "cpu.user",
+        Nanoseconds,
+        &[V2_CPU.scaled("user_usec", US), V1_TIMES.ticks(Row::Key("user"), 1)],
+        "CPU time in user mode.",
+    ),
+    Metric::counter(
+        "cpu.system",
+        Nanoseconds,
+        &[V2_CPU.scaled("system_usec", US), V1_TIMES.ticks(Row::Key("system"), 1)],
+        "CPU time in the kernel.",
+    ),
+    Metric::counter(
+        "cpu.nice",
+        Nanoseconds,
+        &[V2_CPU.scaled("nice_usec", US)],
+        "CPU time in user mode at a lowered priority.",
+    ),
+    Metric::counter(
+        "cpu.force_idle",
+        Nanoseconds,
+        &[V2_CPU.scaled("core_sched.force_idle_usec", US)],
+        "Time that sibling threads were kept idle by core scheduling.",
+    ),
+    Metric::counter(
+        "cpu.usage.per_cpu",
+        Nanoseconds,
+        &[Origin::Text {
+            file: &V1_PER_CPU,
+            field: Field { row: Row::Only, cell: Cell::Each("cpu"), scale: Scale::Times(1) },
+        }],
+        "CPU time on each CPU.",
+    ),
+    Metric::counter(
+        "cpu.user.per_cpu",
+        Nanoseconds,
+        &[V1_ALL.word(EACH_CPU, 1)],
+        "CPU time in user mode on each CPU, by samples at ticks: with that in the kernel it may be more than the CPU time.",
+    ),
+    Metric::counter(
+        "cpu.system.per_cpu",
+        Nanoseconds,
+        &[V1_ALL.word(EACH_CPU, 2)],
+        "CPU time in the kernel on each CPU.",
+    ),
+    Metric::counter(
+        "cpu.periods",
+        Count,
+        &[V2_CPU.key("nr_periods"), V1_CPU.key("nr_periods")],
+        "Enforcement periods of the CPU limit that have passed.",
+    )
+    .updated_every(LIMIT_PERIOD),
+    Metric::counter(
+        "cpu.throttled.periods",
+        Count,
+        &[V2_CPU.key("nr_throttled"), V1_CPU.key("nr_throttled")],
+        "Enforcement periods in which the job had to wait.",
+    )
+    .updated_every(LIMIT_PERIOD),
+    Metric::counter(
+        "cpu.throttled.time",
+        Nanoseconds,
+        &[V2_CPU.scaled("throttled_usec", US), V1_CPU.key("throttled_time")],
+        "Time that the job had to wait for its CPU limit, summed over CPUs.",
+    )
+    .updated_every(LIMIT_PERIOD),
+    Metric::counter(
+        "cpu.bursts",
+        Count,
+        &[V2_CPU.key("nr_bursts"), V1_CPU.key("nr_bursts")],
+        "Enforcement periods in which the job used CPU time that it had saved.",
+    )
+    .updated_every(LIMIT_PERIOD),
+    Metric::counter(
+        "cpu.burst.time",
+        Nanoseconds,
+        &[V2_CPU.scaled("burst_usec", US), V1_CPU.key("burst_time")],
+        "CPU time above the limit, taken from what was saved.",
+    )
+    .updated_every(LIMIT_PERIOD),
+    Metric::counter(
+        "cpu.local.throttled.time",
+        Nanoseconds,
+        &[V2_CPU_LOCAL.scaled("throttled_usec", US), V1_CPU_LOCAL.key("throttled_time")],
+        "Time that the job had to wait for any CPU limit, its parents' included.",
+    )
+    .updated_every(LIMIT_PERIOD),
+];
+
+static V2_IO: TextFile = TextFile::v2("io.stat", Form::Pairs);
+static V1_IO_BYTES: TextFile =
+    TextFile::v1("blkio", "blkio.throttle.io_service_bytes_recursive", Form::Operations);
+static V1_IO_COUNT: TextFile =
+    TextFile::v1("blkio", "blkio.throttle.io_serviced_recursive", Form::Operations);
+static V1_BFQ_BYTES: TextFile =
+    TextFile::v1("blkio", "blkio.bfq.io_service_bytes_recursive", Form::Operations);
+static V1_BFQ_COUNT: TextFile = TextFile::v1("blkio", "blkio.bfq.io_serviced_recursive", Form::Operations);
+static V2_PIDS: TextFile = TextFile::v2("pids.current", Form::Values);
+static V2_PIDS_PEAK: TextFile = TextFile::v2("pids.peak", Form::Values);
+static V2_PIDS_MAX: TextFile = TextFile::v2("pids.max", Form::Values);
+static V2_PIDS_EVENTS: TextFile = TextFile::v2("pids.events", Form::Keyed);
+static V1_PIDS: TextFile = TextFile::v1("pids", "pids.current", Form::Values);
+static V1_PIDS_PEAK: TextFile = TextFile::v1("pids", "pids.peak", Form::Values);
+static V1_PIDS_MAX: TextFile = TextFile::v1("pids", "pids.max", Form::Values);
+static V1_PIDS_EVENTS: TextFile = TextFile::v1("pids", "pids.events", Form::Keyed).local();
+static V2_HUGE: TextFile = TextFile::v2("hugetlb.*.current", Form::Values).labelled(&["size"]);
+static V2_HUGE_MAX: TextFile = TextFile::v2("hugetlb.*.max", Form::Values).labelled(&["size"]);
+static V2_HUGE_EVENTS: TextFile = TextFile::v2("hugetlb.*.events", Form::Keyed).labelled(&["size"]);
+static V1_HUGE: TextFile =
+    TextFile::v1("hugetlb", "hugetlb.*.usage_in_bytes", Form::Values).labelled(&["size"]);
+static V1_HUGE_PEAK: TextFile =
+    TextFile::v1("hugetlb", "hugetlb.*.max_usage_in_bytes", Form::Values).labelled(&["size"]);
+static V1_HUGE_MAX: TextFile =
+    TextFile::v1("hugetlb", "hugetlb.*.limit_in_bytes", Form::Values).labelled(&["size"]);
+static V1_HUGE_FAILURES: TextFile =
+    TextFile::v1("hugetlb", "hugetlb.*.failcnt", Form::Values).labelled(&["size"]);
+
+/// The least that version 1 writes where huge pages have no limit. It rounds down to whole pages of the size at hand:
+/// this is for the largest, of 16 GiB.
+const V1_HUGE_UNLIMITED: u64 = 0x7fff_fffc_0000_0000;
+
+/// The sum over the job's processes, where no file of its cgroups counts the quantity.
+const fn else_of_processes(field: &'static str) -> Origin {
+    Origin::source("cgroup_processes", field, "else sum over `/proc/PID/io`")
+}
+
+const INTEGER: Scale = Scale::Times(1);
+
+/// I/O by device, processes, huge pages.
+pub(in crate::catalogue) static OTHER: &[Metric] = &[
+    Metric::counter(
+        "io.read.bytes",
+        Bytes,
+        &[
+            V2_IO.named(EACH_DEVICE, "rbytes", INTEGER),
+            V1_BFQ_BYTES.named(EACH_DEVICE, "Read", INTEGER),
+            V1_IO_BYTES.named(EACH_DEVICE, "Read", INTEGER),
+            else_of_processes("read_bytes"),
+        ],
+        "Bytes read from each device, or from storage by the job's processes.",
+    ),
+    Metric::counter(
+        "io.write.bytes",
+        Bytes,
+        &[
+            V2_IO.named(EACH_DEVICE, "wbytes", INTEGER),
+            V1_BFQ_BYTES.named(EACH_DEVICE, "Write", INTEGER),
+            V1_IO_BYTES.named(EACH_DEVICE, "Write", INTEGER),
+            else_of_processes("write_bytes"),
+        ],
+        "Bytes written to each device, or to storage by the job's processes.",
+    ),
+    Metric::counter(
+        "io.read.operations",
+        Count,
+        &[
+            V2_IO.named(EACH_DEVICE, "rios", INTEGER),
+            V1_BFQ_COUNT.named(EACH_DEVICE, "Read", INTEGER),
+            V1_IO_COUNT.named(EACH_DEVICE, "Read", INTEGER),
+        ],
+        "Reads from each device.",
+    ),
+    Metric::counter(
+        "io.write.operations",
+        Count,
+        &[
+            V2_IO.named(EACH_DEVICE, "wios", INTEGER),
+            V1_BFQ_COUNT.named(EACH_DEVICE, "Write", INTEGER),
+            V1_IO_COUNT.named(EACH_DEVICE, "Write", INTEGER),
+        ],
+        "Writes to each device.",
+    ),
+    Metric::counter(
+        "io.discard.bytes",
+        Bytes,
+        &[
+            V2_IO.named(EACH_DEVICE, "dbytes", INTEGER),
+            V1_BFQ_BYTES.named(EACH_DEVICE, "Discard", INTEGER),
+            V1_IO_BYTES.named(EACH_DEVICE, "Discard", INTEGER),
+        ],
+        "Bytes discarded on each device.",
+    ),
+    Metric::counter(
+        "io.discard.operations",
+        Count,
+        &[
+            V2_IO.named(EACH_DEVICE, "dios", INTEGER),
+            V1_BFQ_COUNT.named(EACH_DEVICE, "Discard", INTEGER),
+            V1_IO_COUNT.named(EACH_DEVICE, "Discard", INTEGER),
+        ],
+        "Discards on each device.",
+    ),
+    Metric::gauge("pids.current", Count, &[V2_PIDS.only(), V1_PIDS.only()], "Processes and threads."),
+    Metric::gauge(
+        "pids.peak",
+        Count,
+        &[V2_PIDS_PEAK.only(), V1_PIDS_PEAK.only()],
+        "The most processes and threads that ever were.",
+    ),
+    Metric::gauge(
+        "pids.limit",
+        Count,
+        &[V2_PIDS_MAX.limit(u64::MAX), V1_PIDS_MAX.limit(u64::MAX)],
+        "The limit of processes and threads; absent where there is none.",
+    ),
+    Metric::counter(
+        "pids.events.max",
+        Count,
+        &[V2_PIDS_EVENTS.key("max"), V1_PIDS_EVENTS.key("max")],
+        "Forks refused for the limit.",
+    ),
+    Metric::gauge(
+        "hugetlb.current",
+        Bytes,
+        &[V2_HUGE.only(), V1_HUGE.only()],
+        "Huge pages in use, by their size.",
+    ),
+    Metric::gauge(
+        "hugetlb.peak",
+        Bytes,
+        &[V1_HUGE_PEAK.only()],
+        "The most huge pages that ever were in use, by their size.",
+    ),
+    Metric::gauge(
+        "hugetlb.limit",
+        Bytes,
+        &[V2_HUGE_MAX.limit(u64::MAX), V1_HUGE_MAX.limit(V1_HUGE_UNLIMITED)],
+        "The limit of huge pages, by their size; absent where there is none.",
+    ),
+    Metric::counter(
+        "hugetlb.events.max",
+        Count,
+        &[V2_HUGE_EVENTS.key("max"), V1_HUGE_FAILURES.only()],
+        "How often the limit of huge pages was reached, by their size.",
+    ),
+];
+
+static V2_PRESSURE_CPU: TextFile = TextFile::v2("cpu.pressure", Form::Pairs);
+static V2_PRESSURE_MEMORY: TextFile = TextFile::v2("memory.pressure", Form::Pairs);
+static V2_PRESSURE_IO: TextFile = TextFile::v2("io.pressure", Form::Pairs);
+static V2_PRESSURE_IRQ: TextFile = TextFile::v2("irq.pressure", Form::Pairs);
+
+const fn stalled(name: &'static str, origins: &'static [Origin], help: &'static str) -> Metric {
+    Metric::counter(name, Nanoseconds, origins, help)
+}
+
+const fn share(name: &'static str, origins: &'static [Origin], help: &'static str) -> Metric {
+    Metric::new(name, Percent, Kind::Gauge, Scope::Job, origins, help).float()
+}
+
+/// Pressure stall information, `Documentation/accounting/psi.rst`; on version 2 only.
+pub(in crate::catalogue) static PRESSURE: &[Metric] = &[
+    stalled(
+        "pressure.cpu.some.total",
+        &[V2_PRESSURE_CPU.named(Row::Key("some"), "total", Scale::Times(US))],
+        "Time that some process waited for a CPU.",
+    ),
+    share(
+        "pressure.cpu.some.avg10",
+        &[V2_PRESSURE_CPU.named(Row::Key("some"), "avg10", Scale::Decimal)],
+        "Share of the last 10 s that some process waited for a CPU.",
+    ),
+    share(
+        "pressure.cpu.some.avg60",
+        &[V2_PRESSURE_CPU.named(Row::Key("some"), "avg60", Scale::Decimal)],
+        "Share of the last 60 s that some process waited for a CPU.",
+    ),
+    share(
+        "pressure.cpu.some.avg300",
+        &[V2_PRESSURE_CPU.named(Row::Key("some"), "avg300", Scale::Decimal)],
+        "Share of the last 300 s that some process waited for a CPU.",
+    ),
+    stalled(
+        "pressure.cpu.full.total",
+        &[V2_PRESSURE_CPU.named(Row::Key("full"), "total", Scale::Times(US))],
+        "Time that every process waited for a CPU.",
+    ),
+    share(
+        "pressure.cpu.full.avg10",
+        &[V2_PRESSURE_CPU.named(Row::Key("full"), "avg10", Scale::Decimal)],
+        "Share of the last 10 s that every process waited for a CPU.",
+    ),
+    share(
+        "pressure.cpu.full.avg60",
+        &[V2_PRESSURE_CPU.named(Row::Key("full"), "avg60", Scale::Decimal)],
+        "Share of the last 60 s that every process waited for a CPU.",
+    ),
+    share(
+        "pressure.cpu.full.avg300",
+        &[V2_PRESSURE_CPU.named(Row::Key("full"), "avg300", Scale::Decimal)],
+        "Share of the last 300 s that every process waited for a CPU.",
+    ),
+    stalled(
+        "pressure.memory.some.total",
+        &[V2_PRESSURE_MEMORY.named(Row::Key("some"), "total", Scale::Times(US))],
+        "Time that some process waited for memory.",
+    ),
+    share(
+        "pressure.memory.some.avg10",
+        &[V2_PRESSURE_MEMORY.named(Row::Key("some"), "avg10", Scale::Decimal)],
+        "Share of the last 10 s that some process waited for memory.",
+    ),
+    share(
+        "pressure.memory.some.avg60",
+        &[V2_PRESSURE_MEMORY.named(Row::Key("some"), "avg60", Scale::Decimal)],
+        "Share of the last 60 s that some process waited for memory.",
+    ),
+    share(
+        "pressure.memory.some.avg300",
+        &[V2_PRESSURE_MEMORY.named(Row::Key("some"), "avg300", Scale::Decimal)],
+        "Share of the last 300 s that some process waited for memory.",
+    ),
+    stalled(
+        "pressure.memory.full.total",
+        &[V2_PRESSURE_MEMORY.named(Row::Key("full"), "total", Scale::Times(US))],
+        "Time that every process waited for memory.",
+    ),
+    share(
+        "pressure.memory.full.avg10",
+        &[V2_PRESSURE_MEMORY.named(Row::Key("full"), "avg10", Scale::Decimal)],
+        "Share of the last 10 s that every process waited for memory.",
+    ),
+    share(
+        "pressure.memory.full.avg60",
+        &[V2_PRESSURE_MEMORY.named(Row::Key("full"), "avg60", Scale::Decimal)],
+        "Share of the last 60 s that every process waited for memory.",
+    ),
+    share(
+        "pressure.memory.full.avg300",
+        &[V2_PRESSURE_MEMORY.named(Row::Key("full"), "avg300", Scale::Decimal)],
+        "Share of the last 300 s that every process waited for memory.",
+    ),
+    stalled(
+        "pressure.io.some.total",
+        &[V2_PRESSURE_IO.named(Row::Key("some"), "total", Scale::Times(US))],
+        "Time that some process waited for I/O.",
+    ),
+    share(
+        "pressure.io.some.avg10",
+        &[V2_PRESSURE_IO.named(Row::Key("some"), "avg10", Scale::Decimal)],
+        "Share of the last 10 s that some process waited for I/O.",
+    ),
+    share(
+        "pressure.io.some.avg60",
+        &[V2_PRESSURE_IO.named(Row::Key("some"), "avg60", Scale::Decimal)],
+        "Share of the last 60 s that some process waited for I/O.",
+    ),
+    share(
+        "pressure.io.some.avg300",
+        &[V2_PRESSURE_IO.named(Row::Key("some"), "avg300", Scale::Decimal)],
+        "Share of the last 300 s that some process waited for I/O.",
+    ),
+    stalled(
+        "pressure.io.full.total",
+        &[V2_PRESSURE_IO.named(Row::Key("full"), "total", Scale::Times(US))],
+        "Time that every process waited for I/O.",
+    ),
+    share(
+        "pressure.io.full.avg10",
+        &[V2_PRESSURE_IO.named(Row::Key("full"), "avg10", Scale::Decimal)],
+        "Share of the last 10 s that every process waited for I/O.",
+    ),
+    share(
+        "pressure.io.full.avg60",
+        &[V2_PRESSURE_IO.named(Row::Key("full"), "avg60", Scale::Decimal)],
+        "Share of the last 60 s that every process waited for I/O.",
+    ),
+    share(
+        "pressure.io.full.avg300",
+        &[V2_PRESSURE_IO.named(Row::Key("full"), "avg300", Scale::Decimal)],
+        "Share of the last 300 s that every process waited for I/O.",
+    ),
+    stalled(
+        "pressure.irq.full.total",
+        &[V2_PRESSURE_IRQ.named(Row::Key("full"), "total", Scale::Times(US))],
+        "Time that every process waited for interrupts.",
+    ),
+    share(
+        "pressure.irq.full.avg10",
+        &[V2_PRESSURE_IRQ.named(Row::Key("full"), "avg10", Scale::Decimal)],
+        "Share of the last 10 s that every process waited for interrupts.",
+    ),
+    share(
+        "pressure.irq.full.avg60",
+        &[V2_PRESSURE_IRQ.named(Row::Key("full"), "avg60", Scale::Decimal)],
+        "Share of the last 60 s that every process waited for interrupts.",
+    ),
+    share(
+        "pressure.irq.full.avg300",
+        &[V2_PRESSURE_IRQ.named(Row::Key("full"), "avg300", Scale::Decimal)],
+        "Share of the last 300 s that every process waited for interrupts.",
+    ),
+];

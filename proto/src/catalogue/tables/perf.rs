@@ -1,0 +1,326 @@
+//! perf events. Source: perf_event_open(2), `include/uapi/linux/perf_event.h`.
+//!
+//! Each is counted on every CPU on which the job runs; the value is the sum over the CPUs, as counted: where events had
+//! to share a hardware counter, `perf.time_running` is less than `perf.time_enabled` of the same group.
+
+use crate::catalogue::metric::Metric;
+use crate::catalogue::origin::Origin;
+use crate::catalogue::perf_event::Event;
+use crate::series::Unit::{Count, Cycles, Nanoseconds};
+
+const fn cache(cache: u64, op: u64, result: u64) -> Origin {
+    Origin::Perf(Event::Cache(cache | op << 8 | result << 16))
+}
+
+const fn software(config: u64) -> Origin {
+    Origin::Perf(Event::Software(config))
+}
+
+const fn hardware(config: u64) -> Origin {
+    Origin::Perf(Event::Hardware(config))
+}
+
+pub(in crate::catalogue) static METRICS: &[Metric] = &[
+    Metric::counter(
+        "perf.cpu_clock",
+        Nanoseconds,
+        &[software(0)],
+        "Time by the clock of each CPU while the job ran on it.",
+    ),
+    Metric::counter("perf.task_clock", Nanoseconds, &[software(1)], "CPU time."),
+    Metric::counter("perf.page_faults", Count, &[software(2)], "Page faults."),
+    Metric::counter("perf.context_switches", Count, &[software(3)], "Context switches."),
+    Metric::counter("perf.cpu_migrations", Count, &[software(4)], "Migrations to another CPU."),
+    Metric::counter("perf.page_faults_minor", Count, &[software(5)], "Page faults that needed no I/O."),
+    Metric::counter("perf.page_faults_major", Count, &[software(6)], "Page faults that needed I/O."),
+    Metric::counter("perf.alignment_faults", Count, &[software(7)], "Accesses that the kernel had to align."),
+    Metric::counter(
+        "perf.emulation_faults",
+        Count,
+        &[software(8)],
+        "Instructions that the kernel had to emulate.",
+    ),
+    Metric::counter("perf.bpf_output", Count, &[software(10)], "Events put out by BPF programs."),
+    Metric::counter(
+        "perf.cgroup_switches",
+        Count,
+        &[software(11)],
+        "Context switches to a task of another cgroup.",
+    ),
+    Metric::counter("perf.cpu_cycles", Cycles, &[hardware(0)], "Cycles of the CPU."),
+    Metric::counter("perf.instructions", Count, &[hardware(1)], "Instructions retired."),
+    Metric::counter(
+        "perf.cache_references",
+        Count,
+        &[hardware(2)],
+        "Accesses to the last-level cache, as the CPU defines them.",
+    ),
+    Metric::counter(
+        "perf.cache_misses",
+        Count,
+        &[hardware(3)],
+        "Misses of the last-level cache, as the CPU defines them.",
+    ),
+    Metric::counter("perf.branch_instructions", Count, &[hardware(4)], "Branches retired."),
+    Metric::counter("perf.branch_misses", Count, &[hardware(5)], "Branches that were predicted wrongly."),
+    Metric::counter("perf.bus_cycles", Cycles, &[hardware(6)], "Cycles of the bus."),
+    Metric::counter(
+        "perf.stalled_cycles_frontend",
+        Cycles,
+        &[hardware(7)],
+        "Cycles that stalled for want of instructions.",
+    ),
+    Metric::counter(
+        "perf.stalled_cycles_backend",
+        Cycles,
+        &[hardware(8)],
+        "Cycles that stalled for want of resources.",
+    ),
+    Metric::counter("perf.ref_cpu_cycles", Cycles, &[hardware(9)], "Cycles at a constant frequency."),
+    Metric::counter(
+        "perf.cache.l1d.read.access",
+        Count,
+        &[cache(0, 0, 0)],
+        "Reads of the first-level data cache.",
+    ),
+    Metric::counter(
+        "perf.cache.l1d.read.miss",
+        Count,
+        &[cache(0, 0, 1)],
+        "Reads of the first-level data cache that missed.",
+    ),
+    Metric::counter(
+        "perf.cache.l1d.write.access",
+        Count,
+        &[cache(0, 1, 0)],
+        "Writes of the first-level data cache.",
+    ),
+    Metric::counter(
+        "perf.cache.l1d.write.miss",
+        Count,
+        &[cache(0, 1, 1)],
+        "Writes of the first-level data cache that missed.",
+    ),
+    Metric::counter(
+        "perf.cache.l1d.prefetch.access",
+        Count,
+        &[cache(0, 2, 0)],
+        "Prefetches of the first-level data cache.",
+    ),
+    Metric::counter(
+        "perf.cache.l1d.prefetch.miss",
+        Count,
+        &[cache(0, 2, 1)],
+        "Prefetches of the first-level data cache that missed.",
+    ),
+    Metric::counter(
+        "perf.cache.l1i.read.access",
+        Count,
+        &[cache(1, 0, 0)],
+        "Reads of the first-level instruction cache.",
+    ),
+    Metric::counter(
+        "perf.cache.l1i.read.miss",
+        Count,
+        &[cache(1, 0, 1)],
+        "Reads of the first-level instruction cache that missed.",
+    ),
+    Metric::counter(
+        "perf.cache.l1i.write.access",
+        Count,
+        &[cache(1, 1, 0)],
+        "Writes of the first-level instruction cache.",
+    ),
+    Metric::counter(
+        "perf.cache.l1i.write.miss",
+        Count,
+        &[cache(1, 1, 1)],
+        "Writes of the first-level instruction cache that missed.",
+    ),
+    Metric::counter(
+        "perf.cache.l1i.prefetch.access",
+        Count,
+        &[cache(1, 2, 0)],
+        "Prefetches of the first-level instruction cache.",
+    ),
+    Metric::counter(
+        "perf.cache.l1i.prefetch.miss",
+        Count,
+        &[cache(1, 2, 1)],
+        "Prefetches of the first-level instruction cache that missed.",
+    ),
+    Metric::counter("perf.cache.ll.read.access", Count, &[cache(2, 0, 0)], "Reads of the last-level cache."),
+    Metric::counter(
+        "perf.cache.ll.read.miss",
+        Count,
+        &[cache(2, 0, 1)],
+        "Reads of the last-level cache that missed.",
+    ),
+    Metric::counter(
+        "perf.cache.ll.write.access",
+        Count,
+        &[cache(2, 1, 0)],
+        "Writes of the last-level cache.",
+    ),
+    Metric::counter(
+        "perf.cache.ll.write.miss",
+        Count,
+        &[cache(2, 1, 1)],
+        "Writes of the last-level cache that missed.",
+    ),
+    Metric::counter(
+        "perf.cache.ll.prefetch.access",
+        Count,
+        &[cache(2, 2, 0)],
+        "Prefetches of the last-level cache.",
+    ),
+    Metric::counter(
+        "perf.cache.ll.prefetch.miss",
+        Count,
+        &[cache(2, 2, 1)],
+        "Prefetches of the last-level cache that missed.",
+    ),
+    Metric::counter("perf.cache.dtlb.read.access", Count, &[cache(3, 0, 0)], "Reads of the data TLB."),
+    Metric::counter(
+        "perf.cache.dtlb.read.miss",
+        Count,
+        &[cache(3, 0, 1)],
+        "Reads of the data TLB that missed.",
+    ),
+    Metric::counter("perf.cache.dtlb.write.access", Count, &[cache(3, 1, 0)], "Writes of the data TLB."),
+    Metric::counter(
+        "perf.cache.dtlb.write.miss",
+        Count,
+        &[cache(3, 1, 1)],
+        "Writes of the data TLB that missed.",
+    ),
+    Metric::counter(
+        "perf.cache.dtlb.prefetch.access",
+        Count,
+        &[cache(3, 2, 0)],
+        "Prefetches of the data TLB.",
+    ),
+    Metric::counter(
+        "perf.cache.dtlb.prefetch.miss",
+        Count,
+        &[cache(3, 2, 1)],
+        "Prefetches of the data TLB that missed.",
+    ),
+    Metric::counter("perf.cache.itlb.read.access", Count, &[cache(4, 0, 0)], "Reads of the instruction TLB."),
+    Metric::counter(
+        "perf.cache.itlb.read.miss",
+        Count,
+        &[cache(4, 0, 1)],
+        "Reads of the instruction TLB that missed.",
+    ),
+    Metric::counter(
+        "perf.cache.itlb.write.access",
+        Count,
+        &[cache(4, 1, 0)],
+        "Writes of the instruction TLB.",
+    ),
+    Metric::counter(
+        "perf.cache.itlb.write.miss",
+        Count,
+        &[cache(4, 1, 1)],
+        "Writes of the instruction TLB that missed.",
+    ),
+    Metric::counter(
+        "perf.cache.itlb.prefetch.access",
+        Count,
+        &[cache(4, 2, 0)],
+        "Prefetches of the instruction TLB.",
+    ),
+    Metric::counter(
+        "perf.cache.itlb.prefetch.miss",
+        Count,
+        &[cache(4, 2, 1)],
+        "Prefetches of the instruction TLB that missed.",
+    ),
+    Metric::counter(
+        "perf.cache.bpu.read.access",
+        Count,
+        &[cache(5, 0, 0)],
+        "Reads of the branch prediction unit.",
+    ),
+    Metric::counter(
+        "perf.cache.bpu.read.miss",
+        Count,
+        &[cache(5, 0, 1)],
+        "Reads of the branch prediction unit that missed.",
+    ),
+    Metric::counter(
+        "perf.cache.bpu.write.access",
+        Count,
+        &[cache(5, 1, 0)],
+        "Writes of the branch prediction unit.",
+    ),
+    Metric::counter(
+        "perf.cache.bpu.write.miss",
+        Count,
+        &[cache(5, 1, 1)],
+        "Writes of the branch prediction unit that missed.",
+    ),
+    Metric::counter(
+        "perf.cache.bpu.prefetch.access",
+        Count,
+        &[cache(5, 2, 0)],
+        "Prefetches of the branch prediction unit.",
+    ),
+    Metric::counter(
+        "perf.cache.bpu.prefetch.miss",
+        Count,
+        &[cache(5, 2, 1)],
+        "Prefetches of the branch prediction unit that missed.",
+    ),
+    Metric::counter("perf.cache.node.read.access", Count, &[cache(6, 0, 0)], "Reads of the node's memory."),
+    Metric::counter(
+        "perf.cache.node.read.miss",
+        Count,
+        &[cache(6, 0, 1)],
+        "Reads of the node's memory that missed.",
+    ),
+    Metric::counter("perf.cache.node.write.access", Count, &[cache(6, 1, 0)], "Writes of the node's memory."),
+    Metric::counter(
+        "perf.cache.node.write.miss",
+        Count,
+        &[cache(6, 1, 1)],
+        "Writes of the node's memory that missed.",
+    ),
+    Metric::counter(
+        "perf.cache.node.prefetch.access",
+        Count,
+        &[cache(6, 2, 0)],
+        "Prefetches of the node's memory.",
+    ),
+    Metric::counter(
+        "perf.cache.node.prefetch.miss",
+        Count,
+        &[cache(6, 2, 1)],
+        "Prefetches of the node's memory that missed.",
+    ),
+    Metric::counter(
+        "perf.raw.*",
+        Count,
+        &[Origin::Perf(Event::Raw)],
+        "The raw event of this CPU with the config r<hexadecimal>.",
+    ),
+    Metric::counter(
+        "perf.tracepoint.*",
+        Count,
+        &[Origin::Perf(Event::Tracepoint)],
+        "How often the tracepoint <subsystem>.<name> was passed.",
+    ),
+    Metric::counter(
+        "perf.time_enabled",
+        Nanoseconds,
+        &[Origin::Perf(Event::TimeEnabled)],
+        "Time that the events of a group were enabled, summed over the CPUs.",
+    ),
+    Metric::counter(
+        "perf.time_running",
+        Nanoseconds,
+        &[Origin::Perf(Event::TimeRunning)],
+        "Time that the events of a group really counted, summed over the CPUs.",
+    ),
+];

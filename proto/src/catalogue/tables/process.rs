@@ -1,0 +1,69 @@
+//! Sums over the processes of a job that has no cgroup of its own. Source: proc_pid_stat(5), proc_pid_io(5).
+
+use crate::catalogue::metric::Metric;
+use crate::catalogue::origin::{Origin, TICK};
+use crate::series::Unit::{Bytes, Count, Nanoseconds};
+
+const PLACE: &str = "sum over `/proc/PID/stat` and `io`";
+
+const fn sum(field: &'static str) -> Origin {
+    Origin::source("processes", field, PLACE)
+}
+
+/// A sum of CPU time, which proc_pid_stat(5) has in ticks.
+const fn time(field: &'static str) -> Origin {
+    Origin::lagging_source("processes", field, PLACE, TICK)
+}
+
+pub(in crate::catalogue) static METRICS: &[Metric] = &[
+    Metric::counter(
+        "process.cpu.usage",
+        Nanoseconds,
+        &[time("cpu_usage")],
+        "CPU time of the job's processes and of those that they have waited for.",
+    ),
+    Metric::counter(
+        "process.cpu.user",
+        Nanoseconds,
+        &[time("cpu_user")],
+        "CPU time in user mode of the job's processes and of those that they have waited for.",
+    ),
+    Metric::counter(
+        "process.cpu.system",
+        Nanoseconds,
+        &[time("cpu_system")],
+        "CPU time in the kernel of the job's processes and of those that they have waited for.",
+    ),
+    Metric::gauge(
+        "process.memory.resident",
+        Bytes,
+        &[sum("resident")],
+        "Resident memory of the job's processes; pages that they share count once for each.",
+    ),
+    Metric::counter(
+        "process.io.read.bytes",
+        Bytes,
+        &[sum("read_bytes")],
+        "Bytes that the job's processes read from storage.",
+    ),
+    Metric::counter(
+        "process.io.write.bytes",
+        Bytes,
+        &[sum("write_bytes")],
+        "Bytes that the job's processes wrote to storage.",
+    ),
+    Metric::counter(
+        "process.faults.minor",
+        Count,
+        &[sum("minor_faults")],
+        "Page faults of the job's processes that needed no I/O.",
+    ),
+    Metric::counter(
+        "process.faults.major",
+        Count,
+        &[sum("major_faults")],
+        "Page faults of the job's processes that needed I/O.",
+    ),
+    Metric::gauge("process.threads", Count, &[sum("threads")], "Threads of the job's processes."),
+    Metric::gauge("process.count", Count, &[sum("processes")], "The job's processes."),
+];

@@ -1,0 +1,234 @@
+//! Kernel text files: their places, the form of their lines, and the addresses of values in them.
+
+use crate::period::Period;
+
+/// A kernel file that holds metrics.
+#[derive(Debug, PartialEq, Eq)]
+pub struct TextFile {
+    /// The directory that the path is relative to.
+    pub hierarchy: Hierarchy,
+    /// The path below that directory. Each of its components may have one `*`, which stands for any text without `/`; where the
+    /// component has a `.` of its own, the text has none either.
+    pub path: &'static str,
+    /// The labels whose values the `*`s of the path stand for, in the order of the `*`s.
+    pub path_labels: &'static [&'static str],
+    /// The form of its lines.
+    pub form: Form,
+    /// The longest time by which its values lag behind what they count; none where they are exact at every read.
+    pub granularity: Option<Period>,
+    /// True where each cgroup counts for itself alone, so that a job's value is the sum over its cgroup and all below.
+    pub is_local: bool,
+    /// True where a read may wait for a device, so that the file is read in the slow lane. Its form is [`Form::Values`].
+    pub is_blocking: bool,
+}
+
+/// The directory that a file's path is relative to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hierarchy {
+    /// A job's cgroup of this version 1 controller.
+    V1(&'static str),
+    /// A job's cgroup of version 2.
+    V2,
+    /// `/proc`.
+    Proc,
+    /// `/sys`.
+    Sys,
+}
+
+/// The form of a file's lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// One line of values: `memory.current`, `loadavg`, `cpuacct.usage_percpu`.
+    Values,
+    /// A key, then values: `memory.stat`, `vmstat`, `/proc/stat`, `meminfo` with its colons.
+    Keyed,
+    /// Values among which the key stands, counted from 0: `diskstats`.
+    KeyedAt(usize),
+    /// A key, then `name=value` pairs: `cpu.pressure`, `io.stat`.
+    Pairs,
+    /// Device, operation, value: `blkio.throttle.io_service_bytes`.
+    Operations,
+}
+
+/// The address of a value in a file's text, and its scale.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Field {
+    /// The line.
+    pub row: Row,
+    /// The word of the line.
+    pub cell: Cell,
+    /// The conversion of the text to the value.
+    pub scale: Scale,
+}
+
+/// The line, or lines, of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Row {
+    /// The only line.
+    Only,
+    /// The line with this key.
+    Key(&'static str),
+    /// The line whose key is this text followed by the instance of the metric's family.
+    Instance(&'static str),
+    /// Every line whose key is `prefix` followed by more, which is the value of a label: each line is a series.
+    Each {
+        /// The label's key.
+        label: &'static str,
+        /// The text before the label's value.
+        prefix: &'static str,
+        /// True where only numbers are values of the label.
+        numeric: bool,
+    },
+}
+
+/// The place of a value in its line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cell {
+    /// The n-th word of the line, counted from 0, keys included.
+    Word(usize),
+    /// The value after this name: `total=123`, or `Read 123`.
+    Named(&'static str),
+    /// Every word, each a series; the word's number is the value of this label.
+    Each(&'static str),
+}
+
+/// The conversion of a text to a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scale {
+    /// A whole number, multiplied by this: 4 for octets in units of four.
+    Times(u64),
+    /// A whole number, absent where it is this or more, or `max`: there is no limit then.
+    Limit(u64),
+    /// A decimal fraction; the value is a double.
+    Decimal,
+    /// A whole number, which may be negative, in units of which this many make one: 1000 for thousandths of a degree. The value
+    /// is a double.
+    Per(u32),
+}
+
+/// The limit that version 1 of cgroups writes where there is none, or less: the largest number of whole pages in an i64, with
+/// pages of 64 KiB, the largest that Linux has.
+pub(crate) const V1_UNLIMITED: u64 = 0x7fff_ffff_ffff_0000;
+
+/// Nanoseconds in a tick of `USER_HZ`, which is 100 Hz on every architecture that Linux is used on in HPC.
+pub(crate) const TICK_NS: u64 = 10_000_000;
+
+impl TextFile {
+    const fn new(hierarchy: Hierarchy, path: &'static str, form: Form) -> Self {
+        Self {
+            hierarchy,
+            path,
+            path_labels: &[],
+            form,
+            granularity: None,
+            is_local: false,
+            is_blocking: false,
+        }
+    }
+
+    pub(crate) const fn v1(controller: &'static str, path: &'static str, form: Form) -> Self {
+        Self::new(Hierarchy::V1(controller), path, form)
+    }
+
+    pub(crate) const fn v2(path: &'static str, form: Form) -> Self {
+        Self::new(Hierarchy::V2, path, form)
+    }
+
+    pub(crate) const fn proc(path: &'static str, form: Form) -> Self {
+        Self::new(Hierarchy::Proc, path, form)
+    }
+
+    pub(crate) const fn sys(path: &'static str, form: Form) -> Self {
+        Self::new(Hierarchy::Sys, path, form)
+    }
+
+    /// Returns the same file with labels for the `*`s of its path.
+    pub(crate) const fn labelled(self, path_labels: &'static [&'static str]) -> Self {
+        Self { path_labels, ..self }
+    }
+
+    /// Returns the same file with values that lag behind by up to `granularity`.
+    pub(crate) const fn updated_every(self, granularity: Period) -> Self {
+        Self { granularity: Some(granularity), ..self }
+    }
+
+    /// Returns the same file, in which each cgroup counts for itself alone.
+    pub(crate) const fn local(self) -> Self {
+        Self { is_local: true, ..self }
+    }
+
+    /// Returns the same file, whose reads may wait for a device.
+    pub(crate) const fn blocking(self) -> Self {
+        Self { is_blocking: true, ..self }
+    }
+
+    /// Returns the labels of the path `relative`, which is relative to the file's directory, or none where the file's path does
+    /// not match it.
+    pub fn path_labels_of(&self, relative: &str) -> Option<Vec<(String, String)>> {
+        let mut found = relative.split('/');
+        let mut keys = self.path_labels.iter();
+        let mut labels = Vec::new();
+        for pattern in self.path.split('/') {
+            match pattern_match(pattern, found.next()?)? {
+                None => {}
+                Some(value) => {
+                    labels.push((keys.next().copied().unwrap_or("path").to_owned(), value.to_owned()))
+                }
+            }
+        }
+        found.next().is_none().then_some(labels)
+    }
+}
+
+/// Compares a component of a path with a pattern that may have one `*`. Returns none where they differ, and otherwise the text
+/// that the `*` stands for, if there is one.
+pub fn pattern_match<'a>(pattern: &str, component: &'a str) -> Option<Option<&'a str>> {
+    let Some((before, after)) = pattern.split_once('*') else {
+        return (pattern == component).then_some(None);
+    };
+    let value = component.strip_prefix(before)?.strip_suffix(after)?;
+    // `hugetlb.2MB.rsvd.current` is no file of `hugetlb.*.current`, while the device `0000:00:1f.2` is one of `*`.
+    let is_value = !value.is_empty() && !(pattern.contains('.') && value.contains('.'));
+    is_value.then_some(Some(value))
+}
+
+/// One line for each CPU.
+pub(crate) const EACH_CPU: Row = Row::Each { label: "cpu", prefix: "", numeric: true };
+/// One line for each block device, by its major and minor number.
+pub(crate) const EACH_DEVICE: Row = Row::Each { label: "device", prefix: "", numeric: false };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wildcards_of_a_path_become_labels() {
+        static PORT: TextFile =
+            TextFile::sys("class/infiniband/*/ports/*/counters/port_rcv_data", Form::Values)
+                .labelled(&["device", "port"]);
+        let labels = |path: &str| {
+            let pairs = PORT.path_labels_of(path)?;
+            Some(pairs.into_iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(","))
+        };
+        let path = "class/infiniband/mlx5_0/ports/1/counters/port_rcv_data";
+        assert_eq!(labels(path).as_deref(), Some("device=mlx5_0,port=1"));
+        for other in [
+            "class/infiniband/mlx5_0/ports/1/counters",
+            "class/infiniband/mlx5_0/ports/1/counters/port_rcv_data/x",
+            "class/infiniband/mlx5_0/ports//counters/port_rcv_data",
+            "class/infiniband/mlx5_0/ports/1/counters/port_xmit_data",
+        ] {
+            assert_eq!(labels(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_wildcard_between_dots_matches_no_dot() {
+        assert_eq!(pattern_match("hugetlb.*.current", "hugetlb.2MB.current"), Some(Some("2MB")));
+        assert_eq!(pattern_match("hugetlb.*.current", "hugetlb.2MB.rsvd.current"), None);
+        assert_eq!(pattern_match("*", "0000:00:1f.2"), Some(Some("0000:00:1f.2")));
+        assert_eq!(pattern_match("hwmon*", "hwmon12"), Some(Some("12")));
+        assert_eq!(pattern_match("hwmon*", "hwmon"), None);
+        assert_eq!(pattern_match("ports", "ports"), Some(None));
+    }
+}

@@ -1,0 +1,151 @@
+//! Names of nodes, jobs, clusters and users.
+
+use std::fmt;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::limits;
+use crate::text::{Unprintable, describe, is_blank};
+
+/// The reason why a text cannot be a node's, job's, cluster's or user's name, or a label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidIdentifier {
+    /// It has no characters.
+    #[error("it is empty")]
+    Empty,
+    /// It has nothing but spaces.
+    #[error("it is blank")]
+    Blank,
+    /// It has more bytes than its limit.
+    #[error("it has more than {limit_bytes} bytes")]
+    TooLong {
+        /// The limit.
+        limit_bytes: usize,
+    },
+    /// It has a character that is [`Unprintable`], a quote, a backslash, or `<`, `>`, `&`.
+    #[error("it has {}", describe(*.0))]
+    Character(char),
+    /// There are more labels than [`limits::LABELS`].
+    #[error("it has more than {} labels", limits::LABELS)]
+    TooManyLabels,
+    /// Two labels have the same key.
+    #[error("it has the same label twice")]
+    RepeatedLabel,
+}
+
+pub(super) fn check_text(text: &str, limit_bytes: usize) -> Result<(), InvalidIdentifier> {
+    if text.is_empty() {
+        return Err(InvalidIdentifier::Empty);
+    }
+    if text.len() > limit_bytes {
+        return Err(InvalidIdentifier::TooLong { limit_bytes });
+    }
+    match text.chars().find(|c| is_refused(*c)) {
+        Some(c) => Err(InvalidIdentifier::Character(c)),
+        None if is_blank(text) => Err(InvalidIdentifier::Blank),
+        None => Ok(()),
+    }
+}
+
+fn is_refused(c: char) -> bool {
+    Unprintable::of(c).is_some() || matches!(c, '"' | '\'' | '`' | '\\' | '<' | '>' | '&')
+}
+
+/// Returns a name from the wire as it is kept. An agent of an earlier version may have accepted characters that are refused
+/// today: each becomes `?`, so that neither the name nor the samples under it are lost.
+pub(super) fn from_wire(text: String, limit_bytes: usize) -> String {
+    if check_text(&text, limit_bytes).is_ok() {
+        return text;
+    }
+    let mut name = String::new();
+    for c in text.chars().map(|c| if is_refused(c) { '?' } else { c }) {
+        if name.len() + c.len_utf8() > limit_bytes {
+            break;
+        }
+        name.push(c);
+    }
+    if is_blank(&name) { "?".to_owned() } else { name }
+}
+
+/// The name of a node, job, cluster or user: at most 256 bytes, not blank, no [`Unprintable`] characters, quotes, backslashes
+/// or mark-up.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(into = "String")]
+pub struct Identifier(String);
+
+impl<'de> Deserialize<'de> for Identifier {
+    /// Refuses an invalid name in human-readable text, and makes one from the wire valid.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let is_written = deserializer.is_human_readable();
+        let text = String::deserialize(deserializer)?;
+        if is_written {
+            Self::try_from(text).map_err(D::Error::custom)
+        } else {
+            Ok(Self(from_wire(text, limits::IDENTIFIER_BYTES)))
+        }
+    }
+}
+
+impl Identifier {
+    /// Returns the name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for Identifier {
+    type Error = InvalidIdentifier;
+
+    fn try_from(text: String) -> Result<Self, InvalidIdentifier> {
+        check_text(&text, limits::IDENTIFIER_BYTES)?;
+        Ok(Self(text))
+    }
+}
+
+impl TryFrom<&str> for Identifier {
+    type Error = InvalidIdentifier;
+
+    fn try_from(text: &str) -> Result<Self, InvalidIdentifier> {
+        Self::try_from(text.to_owned())
+    }
+}
+
+impl From<Identifier> for String {
+    fn from(identifier: Identifier) -> Self {
+        identifier.0
+    }
+}
+
+impl fmt::Display for Identifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl fmt::Debug for Identifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_the_code_point() {
+        let refused = |text: &str| Identifier::try_from(text).unwrap_err().to_string();
+        assert_eq!(
+            refused("a\u{202e}b"),
+            "it has the character U+202E, a character that turns the direction of writing"
+        );
+        assert_eq!(refused("a\u{200b}"), "it has the character U+200B, an invisible character");
+        assert_eq!(refused("a\u{2028}"), "it has the character U+2028, a line or paragraph separator");
+        assert_eq!(refused("a\n"), "it has the character U+000A, a control character");
+        assert_eq!(refused("<b>"), "it has the character '<' (U+003C)");
+        for blank in [" ", "\u{3000}\u{a0} "] {
+            assert_eq!(refused(blank), "it is blank");
+        }
+    }
+}

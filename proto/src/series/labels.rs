@@ -1,0 +1,128 @@
+//! The labels of a series.
+
+use std::fmt;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::identifier::{InvalidIdentifier, check_text, from_wire};
+use crate::limits;
+
+/// The labels of a series, sorted by key.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(into = "Vec<(String, String)>")]
+pub struct Labels(Vec<(String, String)>);
+
+impl<'de> Deserialize<'de> for Labels {
+    /// Refuses invalid labels in human-readable text, and makes those from the wire valid. Too many labels are refused in
+    /// any case.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let is_written = deserializer.is_human_readable();
+        let pairs = Vec::<(String, String)>::deserialize(deserializer)?;
+        if is_written {
+            return Self::new(pairs).map_err(D::Error::custom);
+        }
+        if pairs.len() > limits::LABELS {
+            return Err(D::Error::custom(InvalidIdentifier::TooManyLabels));
+        }
+        let valid = |(key, value)| {
+            (from_wire(key, limits::LABEL_KEY_BYTES), from_wire(value, limits::LABEL_VALUE_BYTES))
+        };
+        let mut pairs: Vec<_> = pairs.into_iter().map(valid).collect();
+        pairs.sort();
+        pairs.dedup_by(|one, other| one.0 == other.0);
+        Ok(Self(pairs))
+    }
+}
+
+impl Labels {
+    /// Creates labels from keys and values in any order.
+    ///
+    /// # Errors
+    /// When there are too many, one is too long or has a character that is not allowed, or a key comes twice.
+    pub fn new(mut pairs: Vec<(String, String)>) -> Result<Self, InvalidIdentifier> {
+        if pairs.len() > limits::LABELS {
+            return Err(InvalidIdentifier::TooManyLabels);
+        }
+        pairs.sort();
+        for (key, value) in &pairs {
+            check_text(key, limits::LABEL_KEY_BYTES)?;
+            check_text(value, limits::LABEL_VALUE_BYTES)?;
+        }
+        let repeated = pairs.windows(2).any(|pair| matches!(pair, [(a, _), (b, _)] if a == b));
+        if repeated { Err(InvalidIdentifier::RepeatedLabel) } else { Ok(Self(pairs)) }
+    }
+
+    /// Returns the keys and values, in the order of the keys.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+
+    /// Returns true if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the value of one label.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.iter().find(|(k, _)| *k == key).map(|(_, value)| value)
+    }
+}
+
+impl From<Labels> for Vec<(String, String)> {
+    fn from(labels: Labels) -> Self {
+        labels.0
+    }
+}
+
+/// The human-readable form: `cpu=3,node=1`.
+impl fmt::Display for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, (key, value)) in self.iter().enumerate() {
+            let comma = if position == 0 { "" } else { "," };
+            write!(f, "{comma}{key}={value}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::series::Identifier;
+    use crate::text::strategy::hostile;
+    use crate::wire::envelope;
+
+    #[test]
+    fn labels_are_sorted_and_checked() {
+        let pair = |k: &str, v: &str| (k.to_owned(), v.to_owned());
+        let labels = Labels::new(vec![pair("node", "1"), pair("cpu", "3")]).unwrap();
+        assert_eq!(labels.to_string(), "cpu=3,node=1");
+        assert_eq!(labels.get("cpu"), Some("3"));
+        assert_eq!(Labels::new(vec![pair("a", "1"), pair("a", "2")]), Err(InvalidIdentifier::RepeatedLabel));
+        assert_eq!(Labels::new(vec![pair("a", "<script>")]), Err(InvalidIdentifier::Character('<')));
+        assert_eq!(Labels::new(vec![pair("a", "")]), Err(InvalidIdentifier::Empty));
+        let labels = Labels::new(vec![pair("a", "\u{202e}")]);
+        assert_eq!(labels, Err(InvalidIdentifier::Character('\u{202e}')));
+    }
+
+    proptest! {
+        #[test]
+        fn names_from_the_wire_are_made_valid(text in hostile()) {
+            let is_good = |name: &str| check_text(name, limits::IDENTIFIER_BYTES).is_ok();
+            match Identifier::try_from(text.as_str()) {
+                Ok(name) => prop_assert!(is_good(name.as_str()) && name.as_str() == text),
+                Err(_) => prop_assert!(!is_good(&text)),
+            }
+            let mut bytes = Vec::new();
+            envelope::put(&mut bytes, &(&text, vec![(&text, &text), (&text, &text)]));
+            let (name, labels): (Identifier, Labels) = envelope::get(&bytes).unwrap();
+            prop_assert!(is_good(name.as_str()), "{:?}", name);
+            prop_assert_eq!(is_good(&text), name.as_str() == text);
+            let labels: Vec<_> = labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+            prop_assert!(Labels::new(labels).is_ok(), "what is decoded is valid");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Series: a metric of a node or a job, with labels; and the compact ids that stand for it on the wire.
+
+mod identifier;
+mod labels;
+mod value;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::name::MetricName;
+
+pub use identifier::{Identifier, InvalidIdentifier};
+pub use labels::Labels;
+pub use value::{Kind, Number, Unit};
+
+/// The compact id of a series within one session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SeriesId(pub u32);
+
+/// The compact id of a metric within one session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct MetricId(pub u32);
+
+/// The compact id of a job within one session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct JobHandle(pub u32);
+
+/// The compact id of a shape within one session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ShapeId(pub u32);
+
+/// One life of one agent process: 64 random bits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SessionId(pub u64);
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SessionId({self})")
+    }
+}
+
+/// A metric as it is announced in the dictionary.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct MetricDescriptor {
+    /// Its canonical name.
+    pub name: MetricName,
+    /// The unit of its values.
+    pub unit: Unit,
+    /// Counter or gauge.
+    pub kind: Kind,
+    /// The type of its values.
+    pub number: Number,
+}
+
+/// A series as it is announced in the dictionary; its node is the session's.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct SeriesDescriptor {
+    /// The metric.
+    pub metric: MetricId,
+    /// The job whose series it is; none for the node's own.
+    pub job: Option<JobHandle>,
+    /// The labels that tell it from its siblings.
+    pub labels: Labels,
+}
+
+/// A job as it is announced in the dictionary.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct JobDescriptor {
+    /// The scheduler's name for it.
+    pub job_id: Identifier,
+    /// The cluster whose scheduler it is, where it is known.
+    pub cluster: Option<Identifier>,
+    /// The owner's numeric id, where it is known.
+    pub owner_uid: Option<u32>,
+    /// The owner's name, where it is known.
+    pub owner: Option<Identifier>,
+    /// The time at which this node began to track it, in microseconds since the epoch.
+    pub started_us: i64,
+}
+
+/// The session as it is announced in the dictionary.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct SessionDescriptor {
+    /// The node's name.
+    pub node: Identifier,
+    /// The version of the agent's program.
+    pub agent_version: Identifier,
+    /// The time at which the session began, in microseconds since the epoch.
+    pub started_us: i64,
+}
+
+/// The series that are sampled together from one source at one period: the columns of a block.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ShapeDescriptor {
+    /// The source, under the name that it has in tallies.
+    pub source: Identifier,
+    /// The series of the columns, in their order.
+    pub series: Vec<SeriesId>,
+}

@@ -1,0 +1,98 @@
+//! Units, kinds and types of values.
+
+use serde::{Deserialize, Serialize};
+
+/// The unit of a metric's values, as they are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Unit {
+    /// Bytes.
+    Bytes,
+    /// Nanoseconds.
+    Nanoseconds,
+    /// Percent of the time, 0 to 100.
+    Percent,
+    /// Pages of memory.
+    Pages,
+    /// Sectors of 512 bytes.
+    Sectors,
+    /// Processor cycles, or ticks of another hardware clock.
+    Cycles,
+    /// A number of things or events.
+    Count,
+    /// The value of the series' label `unit`; no unit without that label. Users' own metrics have it, so that the unit that one
+    /// user gives to a name binds no other.
+    Labelled,
+    /// Degrees Celsius.
+    Celsius,
+}
+
+impl Unit {
+    /// Returns the unit as it is written in documents and in the database.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Bytes => "bytes",
+            Self::Nanoseconds => "nanoseconds",
+            Self::Percent => "percent",
+            Self::Pages => "pages",
+            Self::Sectors => "sectors",
+            Self::Cycles => "cycles",
+            Self::Count => "count",
+            Self::Labelled => "labelled",
+            Self::Celsius => "celsius",
+        }
+    }
+}
+
+/// The meaning of a metric's values in their sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Kind {
+    /// Never decreases while its source lasts; differences of values have a meaning.
+    Counter,
+    /// Goes up and down; each value has a meaning.
+    Gauge,
+}
+
+impl Kind {
+    /// Returns the kind as it is written in documents and in the database.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+        }
+    }
+}
+
+/// The type of a value's 64 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Number {
+    /// An unsigned integer.
+    Unsigned,
+    /// A signed integer, in two's complement.
+    Signed,
+    /// An IEEE 754 double.
+    Float,
+}
+
+impl Number {
+    /// Returns the value of `bits` as the stores keep it. Integers beyond 2^53 are rounded to the nearest double.
+    #[expect(clippy::cast_precision_loss, reason = "the stores keep doubles, as documented")]
+    pub const fn to_f64(self, bits: u64) -> f64 {
+        match self {
+            Self::Unsigned => bits as f64,
+            Self::Signed => bits.cast_signed() as f64,
+            Self::Float => f64::from_bits(bits),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn converts_bits_by_their_type() {
+        assert_eq!(Number::Unsigned.to_f64(u64::MAX), 18_446_744_073_709_551_615.0);
+        assert_eq!(Number::Signed.to_f64(u64::MAX), -1.0);
+        assert_eq!(Number::Float.to_f64(0.5_f64.to_bits()), 0.5);
+    }
+}

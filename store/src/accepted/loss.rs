@@ -1,0 +1,132 @@
+//! Samples that are not stored, and those whose times are out of range.
+
+use std::sync::Arc;
+
+use super::records::LedgerLine;
+
+/// Samples that are not stored, and the reason.
+#[derive(Debug, Clone)]
+pub struct LossRecord {
+    /// The line of the ledger that counts them; none where the source is unknown.
+    pub line: Option<Arc<LedgerLine>>,
+    /// Their number.
+    pub samples: u64,
+    /// The reason.
+    pub reason: LossReason,
+    /// The times of the oldest and the newest, in microseconds since the epoch.
+    pub span_us: (i64, i64),
+}
+
+impl LossRecord {
+    /// Returns the sum of two losses that are alike.
+    pub fn join(self, other: Self) -> Self {
+        let span_us = (self.span_us.0.min(other.span_us.0), self.span_us.1.max(other.span_us.1));
+        Self { samples: self.samples.saturating_add(other.samples), span_us, ..self }
+    }
+
+    /// Returns true if both are of the same job and source, for the same reason.
+    pub fn is_alike(&self, other: &Self) -> bool {
+        let line = |loss: &Self| loss.line.as_ref().map(Arc::as_ptr);
+        line(self) == line(other) && self.reason == other.reason
+    }
+}
+
+/// Samples whose times are out of range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OutOfRange {
+    /// Their number.
+    pub samples: u64,
+    /// The earliest and the latest of their times, in microseconds since the epoch.
+    pub span_us: (i64, i64),
+}
+
+/// The reason for which samples are not stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LossReason {
+    /// The agent's outbox was full.
+    OutboxFull,
+    /// They lay in the agent's spool, and are damaged.
+    SpoolDamaged,
+    /// A collector refused their frame until the agent gave it up.
+    Refused,
+    /// Their times are outside of the range that the collector allows.
+    Clock,
+    /// Their frame contradicts itself or the dictionary.
+    Contradiction,
+    /// The agent did not announce their ids although it was asked, or not within the limits of a dictionary.
+    UnknownId,
+    /// The store refuses their frame.
+    StoreRefused,
+    /// They were acknowledged, and this store does not have them: it was lost or replaced since, or another one has them.
+    StoreReplaced,
+}
+
+/// The numbers of lost samples, by reason.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Losses([u64; LossReason::ALL.len()]);
+
+impl Losses {
+    /// Counts a loss.
+    pub fn count(&mut self, loss: &LossRecord) {
+        let counts = LossReason::ALL.iter().zip(&mut self.0);
+        counts.filter(|(reason, _)| **reason == loss.reason).for_each(|(_, count)| *count += loss.samples);
+    }
+
+    /// Adds the losses of another component.
+    pub fn add(&mut self, other: &Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(count, more)| *count += more);
+    }
+
+    /// Returns the counts, in the order of [`LossReason::ALL`].
+    pub const fn counts(&self) -> [u64; LossReason::ALL.len()] {
+        self.0
+    }
+
+    /// Returns the number of samples that were lost in the collector.
+    pub fn in_collector(&self) -> u64 {
+        LossReason::ALL
+            .iter()
+            .zip(self.0)
+            .filter(|(reason, _)| reason.is_in_collector())
+            .map(|(_, count)| count)
+            .sum()
+    }
+}
+
+impl LossReason {
+    /// All reasons.
+    pub const ALL: [Self; 8] = [
+        Self::OutboxFull,
+        Self::Refused,
+        Self::SpoolDamaged,
+        Self::Clock,
+        Self::Contradiction,
+        Self::UnknownId,
+        Self::StoreRefused,
+        Self::StoreReplaced,
+    ];
+
+    /// Returns the name of the reason in the database.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::OutboxFull => "outbox_full",
+            Self::Refused => "refused",
+            Self::SpoolDamaged => "spool_damaged",
+            Self::Clock => "clock",
+            Self::Contradiction => "contradiction",
+            Self::UnknownId => "unknown_id",
+            Self::StoreRefused => "store_refused",
+            Self::StoreReplaced => "store_replaced",
+        }
+    }
+
+    /// Returns true if the number of the lost samples is unknown.
+    pub const fn is_uncounted(self) -> bool {
+        matches!(self, Self::SpoolDamaged | Self::StoreReplaced)
+    }
+
+    /// Returns true if the samples were lost in the collector, and not at the agent.
+    pub const fn is_in_collector(self) -> bool {
+        !matches!(self, Self::OutboxFull | Self::Refused | Self::SpoolDamaged)
+    }
+}

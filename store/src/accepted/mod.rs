@@ -1,0 +1,209 @@
+//! The content of one transaction: accepted frames, with the ids of their sessions replaced by the records that they stand for.
+
+mod loss;
+mod records;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use polymeter_proto::ledger::{JobFacts, JobOwner, Mark, PlanChange, RequestRefused, Tally};
+use polymeter_proto::series::{Identifier, SessionId};
+
+pub use self::loss::{LossReason, LossRecord, Losses, OutOfRange};
+pub use self::records::{JobRecord, LedgerLine, SampleBlock, SeriesRecord, SessionRecord};
+
+/// One frame of one session, or a run of frames that will never come, in order.
+#[derive(Debug)]
+pub struct Accepted {
+    /// The session.
+    pub session: Arc<SessionRecord>,
+    /// The session's last sequence number when this is stored.
+    pub sequence: u64,
+    /// The session's last sequence number before it. A store that does not have that frame has lost it.
+    pub follows: u64,
+    /// The time of its arrival, in microseconds since the epoch.
+    pub received_us: i64,
+    /// Its samples.
+    pub samples: Vec<SampleBlock>,
+    /// Its samples that are quarantined, since their times are out of range.
+    pub quarantined: Vec<SampleBlock>,
+    /// The extent of its samples whose times are out of range, whether they are quarantined or rejected.
+    pub out_of_range: Option<OutOfRange>,
+    /// Its samples that are not stored.
+    pub losses: Vec<LossRecord>,
+    /// Tallies since the session began, by line of the ledger.
+    pub tallies: Vec<(Arc<LedgerLine>, Tally)>,
+    /// Changes of plan.
+    pub plan_changes: Vec<(Option<Arc<JobRecord>>, PlanChange)>,
+    /// Instants that users marked.
+    pub marks: Vec<(Option<Arc<JobRecord>>, Mark)>,
+    /// Jobs that ended on the session's node, and when, in microseconds since the epoch.
+    pub job_ends: Vec<(Arc<JobRecord>, i64)>,
+    /// Facts of jobs that schedulers reported.
+    pub job_facts: Vec<(Arc<JobRecord>, JobFacts)>,
+    /// The time at which the agent stopped in order, in microseconds since the epoch; none if it did not report that.
+    pub session_end_us: Option<i64>,
+    /// Owners of jobs that were announced without one.
+    pub job_owners: Vec<(Arc<JobRecord>, JobOwner)>,
+    /// Requests at submission that were not granted.
+    pub refused_requests: Vec<(Arc<JobRecord>, RequestRefused)>,
+}
+
+impl Accepted {
+    /// Returns a frame without content, which advances the session to `sequence`.
+    pub const fn empty(session: Arc<SessionRecord>, sequence: u64, received_us: i64) -> Self {
+        Self {
+            session,
+            sequence,
+            follows: sequence.saturating_sub(1),
+            received_us,
+            samples: Vec::new(),
+            quarantined: Vec::new(),
+            out_of_range: None,
+            losses: Vec::new(),
+            tallies: Vec::new(),
+            plan_changes: Vec::new(),
+            marks: Vec::new(),
+            job_ends: Vec::new(),
+            job_facts: Vec::new(),
+            session_end_us: None,
+            job_owners: Vec::new(),
+            refused_requests: Vec::new(),
+        }
+    }
+
+    /// Adds a loss, to one that is alike where there is one.
+    pub fn add_loss(&mut self, loss: LossRecord) {
+        // Some losses have an unknown number of samples, and must be recorded all the same.
+        if loss.samples == 0 && !loss.reason.is_uncounted() {
+            return;
+        }
+        match self.losses.iter_mut().find(|known| known.is_alike(&loss)) {
+            Some(known) => *known = known.clone().join(loss),
+            None => self.losses.push(loss),
+        }
+    }
+
+    /// Returns the same frame, whose content counts as lost for `reason`.
+    pub fn as_loss(&self, reason: LossReason) -> Self {
+        let mut empty = Self::empty(Arc::clone(&self.session), self.sequence, self.received_us);
+        empty.follows = self.follows;
+        empty.losses.clone_from(&self.losses);
+        for samples in self.samples.iter().chain(&self.quarantined) {
+            empty.add_loss(LossRecord {
+                line: Some(Arc::clone(&samples.line)),
+                samples: samples.values.len() as u64,
+                reason,
+                span_us: samples.span_us().unwrap_or((self.received_us, self.received_us)),
+            });
+        }
+        empty
+    }
+
+    /// Returns the same as [`Self::as_loss`] without jobs and sources, which may be what the store refuses.
+    pub fn as_unattributed_loss(&self, reason: LossReason) -> Self {
+        let mut empty = Self::empty(Arc::clone(&self.session), self.sequence, self.received_us);
+        for loss in self.as_loss(reason).losses {
+            empty.add_loss(LossRecord { line: None, ..loss });
+        }
+        empty
+    }
+
+    /// Returns its number of rows of samples, without those that are quarantined.
+    pub fn rows(&self) -> usize {
+        self.samples.iter().map(|samples| samples.values.len()).sum()
+    }
+
+    /// Returns its number of rows of quarantined samples.
+    pub fn rows_quarantined(&self) -> usize {
+        self.quarantined.iter().map(|samples| samples.values.len()).sum()
+    }
+
+    /// Returns all jobs that it refers to, some more than once.
+    pub fn jobs(&self) -> impl Iterator<Item = &Arc<JobRecord>> {
+        let of_series = self.series().filter_map(|series| series.job.as_ref());
+        let of_lines = self.lines().filter_map(|line| line.job.as_ref());
+        let of_changes = self.plan_changes.iter().filter_map(|(job, _)| job.as_ref());
+        let of_marks = self.marks.iter().filter_map(|(job, _)| job.as_ref());
+        of_series
+            .chain(of_lines)
+            .chain(of_changes)
+            .chain(of_marks)
+            .chain(self.job_ends.iter().map(|(job, _)| job))
+            .chain(self.job_facts.iter().map(|(job, _)| job))
+            .chain(self.job_owners.iter().map(|(job, _)| job))
+            .chain(self.refused_requests.iter().map(|(job, _)| job))
+    }
+
+    /// Returns all lines of the ledger that it changes, some more than once.
+    pub fn lines(&self) -> impl Iterator<Item = &Arc<LedgerLine>> {
+        let of_samples = self.samples.iter().chain(&self.quarantined).map(|samples| &samples.line);
+        let of_losses = self.losses.iter().filter_map(|loss| loss.line.as_ref());
+        of_samples.chain(of_losses).chain(self.tallies.iter().map(|(line, _)| line))
+    }
+
+    /// Returns the time of its newest sample, in microseconds since the epoch.
+    pub fn newest_us(&self) -> Option<i64> {
+        self.samples.iter().flat_map(|samples| samples.times_us.iter().copied()).max()
+    }
+
+    /// Returns all series that it has samples of, some more than once.
+    pub fn series(&self) -> impl Iterator<Item = &Arc<SeriesRecord>> {
+        self.samples.iter().chain(&self.quarantined).flat_map(|samples| &samples.series)
+    }
+}
+
+/// The outcome of a job, as the scheduler's controller reports it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobOutcome {
+    /// The job.
+    pub job_id: Identifier,
+    /// Its cluster; none for any.
+    pub cluster: Option<Identifier>,
+    /// The state, the exit status and the signal.
+    pub facts: JobFacts,
+}
+
+/// The cause of a change of plan that stands for a refused request.
+pub const REFUSED: &str = "refused";
+
+/// Frames that a store had committed and does not have any more: it was replaced by an older copy, or begins anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MissingFrames {
+    /// Their session.
+    pub session: SessionId,
+    /// The newest frame that the store has.
+    pub stored: u64,
+    /// The newest frame that it had.
+    pub expected: u64,
+}
+
+/// Checks that a store whose sessions end at `last` can add `frames` without a gap.
+///
+/// # Errors
+/// When frames are missing in the store.
+pub fn check_gaps(frames: &[Accepted], last: &HashMap<SessionId, u64>) -> Result<(), MissingFrames> {
+    let mut last = last.clone();
+    for frame in frames {
+        let (session, expected) = (frame.session.id, frame.follows);
+        let stored = last.entry(session).or_default();
+        if *stored < expected {
+            return Err(MissingFrames { session, stored: *stored, expected });
+        }
+        *stored = frame.sequence.max(*stored);
+    }
+    Ok(())
+}
+
+/// The result of a transaction.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Committed {
+    /// The newest stored frame of each session.
+    pub through: Vec<(SessionId, u64)>,
+    /// The number of samples that were written, without those that were quarantined.
+    pub rows: u64,
+    /// The number of samples that were quarantined.
+    pub quarantined: u64,
+    /// The number of frames that were stored before, by another collector or in a transaction whose outcome was not known.
+    pub repeated: u64,
+}

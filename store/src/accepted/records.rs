@@ -1,0 +1,111 @@
+//! The records that frames refer to: sessions, jobs, series and lines of the ledger.
+
+use std::sync::{Arc, OnceLock};
+
+use polymeter_proto::series::{
+    Identifier, JobDescriptor, JobHandle, Labels, MetricDescriptor, Number, SessionDescriptor, SessionId,
+};
+
+/// A session, as the store keeps it.
+#[derive(Debug)]
+pub struct SessionRecord {
+    /// Its id.
+    pub id: SessionId,
+    /// Its node, and the agent's version.
+    pub descriptor: SessionDescriptor,
+}
+
+/// A job, as one node describes it.
+#[derive(Debug)]
+pub struct JobRecord {
+    /// The session of the node.
+    pub session: Arc<SessionRecord>,
+    /// The session's handle of it. A job whose cgroups go and return has another one each time.
+    pub handle: JobHandle,
+    /// Its description by the node.
+    pub descriptor: JobDescriptor,
+    /// The store's key, once it is committed there.
+    pub key: OnceLock<i64>,
+}
+
+impl JobRecord {
+    /// The node.
+    pub fn node(&self) -> &Identifier {
+        &self.session.descriptor.node
+    }
+}
+
+/// A series, as the store keeps it.
+#[derive(Debug)]
+pub struct SeriesRecord {
+    /// The session of its node.
+    pub session: Arc<SessionRecord>,
+    /// The metric.
+    pub metric: Arc<MetricDescriptor>,
+    /// The job; none for the node's own series.
+    pub job: Option<Arc<JobRecord>>,
+    /// The labels.
+    pub labels: Labels,
+    /// The store's id, once it is committed there.
+    pub id: OnceLock<i64>,
+}
+
+impl SeriesRecord {
+    /// Its node.
+    pub fn node(&self) -> &Identifier {
+        &self.session.descriptor.node
+    }
+}
+
+/// A line of the ledger: one source of one job, or of the node, in one session. Its identity is that of the tally in the
+/// agent, so that a later tally replaces an earlier one of the same counters, and never those of another handle of the job.
+#[derive(Debug)]
+pub struct LedgerLine {
+    /// The session.
+    pub session: Arc<SessionRecord>,
+    /// The job; none for the node's own.
+    pub job: Option<Arc<JobRecord>>,
+    /// The name of the source in its tallies.
+    pub source: Identifier,
+    /// The store's id, once it is committed there.
+    pub id: OnceLock<i64>,
+}
+
+impl LedgerLine {
+    /// The session's handle of the job; none for the node's own sources.
+    pub fn handle(&self) -> Option<i64> {
+        self.job.as_ref().map(|job| i64::from(job.handle.0))
+    }
+}
+
+/// The samples of several series at common times.
+#[derive(Debug)]
+pub struct SampleBlock {
+    /// The line of the ledger that counts them.
+    pub line: Arc<LedgerLine>,
+    /// The series, with a column of `values` for each.
+    pub series: Vec<Arc<SeriesRecord>>,
+    /// The times of the samples, in microseconds since the epoch.
+    pub times_us: Vec<i64>,
+    /// The bits of the values, column by column, each of `times_us.len()` values.
+    pub values: Vec<u64>,
+}
+
+impl SampleBlock {
+    /// Returns each series with its samples: times in microseconds since the epoch, and values.
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<SeriesRecord>, impl Iterator<Item = (i64, f64)>)> {
+        self.series.iter().zip(self.values.chunks_exact(self.times_us.len().max(1))).map(
+            |(series, column)| {
+                let number: Number = series.metric.number;
+                let values = column.iter().map(move |bits| number.to_f64(*bits));
+                (series, self.times_us.iter().copied().zip(values))
+            },
+        )
+    }
+
+    /// The times of the oldest and the newest sample, in microseconds since the epoch; none without samples.
+    pub fn span_us(&self) -> Option<(i64, i64)> {
+        let times = || self.times_us.iter().copied();
+        times().min().zip(times().max())
+    }
+}

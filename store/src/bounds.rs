@@ -1,0 +1,27 @@
+//! The ranges of values that every store can hold. Pure.
+
+/// The latest time that is stored, 2100. An agent's time beyond it is wrong, and must not stop a transaction.
+const LATEST_US: i64 = 4_102_444_800 * 1_000_000;
+
+/// Returns a time that an agent reported, in microseconds since the epoch, within the range that every store can hold.
+pub(crate) fn stored_us(time_us: i64) -> i64 {
+    time_us.clamp(0, LATEST_US)
+}
+
+/// Returns a count that an agent reported, within the range that every store can hold.
+pub(crate) fn stored_count(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn impossible_times_are_bounded() {
+        assert_eq!(stored_us(i64::MIN), 0);
+        assert_eq!(stored_us(1_700_000_000_000_000), 1_700_000_000_000_000);
+        assert!(stored_us(i64::MAX).checked_mul(1000).is_some());
+        assert_eq!(stored_count(u64::MAX), i64::MAX);
+    }
+}

@@ -1,0 +1,80 @@
+//! The options with which a store is opened, and the description of an open store.
+
+use std::fmt;
+use std::str::FromStr;
+
+use polymeter_proto::text::Text;
+
+/// The use of TimescaleDB where the store is PostgreSQL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TimescaleMode {
+    /// Used where the server offers it.
+    #[default]
+    Auto,
+    /// Not used, even where the server offers it.
+    Off,
+    /// Required: without it the store cannot be opened.
+    Require,
+}
+
+impl FromStr for TimescaleMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "off" => Ok(Self::Off),
+            "require" => Ok(Self::Require),
+            _ => Err(format!("unknown mode `{}`: expected `auto`, `off` or `require`", Text::of(text))),
+        }
+    }
+}
+
+/// The options with which a store is opened to write.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OpenOptions {
+    /// The use of TimescaleDB.
+    pub timescale: TimescaleMode,
+    /// A missing file is created.
+    pub may_create: bool,
+}
+
+/// The way in which samples are written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WriteMode {
+    /// Its name.
+    pub name: &'static str,
+    /// The reason for it.
+    pub reason: String,
+}
+
+impl fmt::Display for WriteMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.name, self.reason)
+    }
+}
+
+/// The identity of the store that a connection leads to, as far as it can be found out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin {
+    /// Numbers that another store would not have, such as those of a file.
+    identity: (u64, u64),
+    is_new: bool,
+}
+
+impl Origin {
+    /// Returns the origin of a store. `is_new` tells that this connection made the schema.
+    pub(crate) const fn new(identity: (u64, u64), is_new: bool) -> Self {
+        Self { identity, is_new }
+    }
+
+    /// Returns true if a later connection of origin `later` leads to the same store.
+    pub fn is_same(self, later: Self) -> bool {
+        self.identity == later.identity && !later.is_new
+    }
+
+    /// Returns true if the schema was made by this connection.
+    pub const fn is_new(self) -> bool {
+        self.is_new
+    }
+}

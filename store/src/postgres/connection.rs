@@ -1,0 +1,143 @@
+//! A connection to PostgreSQL.
+
+use std::collections::BTreeSet;
+use std::pin::pin;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::SinkExt;
+use tokio::runtime::Runtime;
+use tokio_postgres::Client;
+use tokio_postgres::types::ToSql;
+
+use super::copy::{put_header, put_sample, put_trailer};
+use super::sample_table::SampleTable;
+use super::server::JOB_LOCK;
+use super::statement::{self, DIALECT};
+use super::{partitions, timescale};
+use crate::accepted::Accepted;
+use crate::backend::{Connection, Dialect};
+use crate::bounds::stored_us;
+use crate::error::{Context, DatabaseError};
+use crate::value::{Batch, Row, Value};
+use crate::{StoreError, TimescaleMode, limits};
+
+/// A connection to PostgreSQL, with the event loop that drives it.
+#[derive(Debug)]
+pub(super) struct PostgresConnection {
+    runtime: Runtime,
+    client: Client,
+    /// The form of the table of samples; none in a connection that only reads.
+    table: Option<SampleTable>,
+    /// The days, counted from the epoch, whose partitions are known to exist.
+    days: BTreeSet<i64>,
+}
+
+impl PostgresConnection {
+    pub(super) const fn new(runtime: Runtime, client: Client, table: Option<SampleTable>) -> Self {
+        Self { runtime, client, table, days: BTreeSet::new() }
+    }
+
+    fn run(&self, statement: &str, parameters: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, DatabaseError> {
+        let rows = self.runtime.block_on(self.client.query(statement, parameters))?;
+        Ok(rows.iter().map(statement::row).collect::<Result<_, _>>()?)
+    }
+
+    fn change(&self, statement: &str, parameters: &[&(dyn ToSql + Sync)]) -> Result<u64, DatabaseError> {
+        Ok(self.runtime.block_on(self.client.execute(statement, parameters))?)
+    }
+}
+
+impl Connection for PostgresConnection {
+    fn dialect(&self) -> &'static Dialect {
+        &DIALECT
+    }
+
+    fn begin(&mut self) -> Result<(), DatabaseError> {
+        Ok(self.runtime.block_on(self.client.batch_execute("BEGIN"))?)
+    }
+
+    fn commit(&mut self) -> Result<(), DatabaseError> {
+        Ok(self.runtime.block_on(self.client.batch_execute("COMMIT"))?)
+    }
+
+    fn query(&mut self, statement: &str, parameters: &[Value<'_>]) -> Result<Vec<Row>, DatabaseError> {
+        self.run(&DIALECT.fill(statement), &statement::parameters(parameters))
+    }
+
+    fn read(&mut self, statement: &str, parameters: &[Value<'_>]) -> Result<Vec<Row>, StoreError> {
+        self.query(statement, parameters).context("read the store")
+    }
+
+    fn execute(&mut self, statement: &str, parameters: &[Value<'_>]) -> Result<u64, DatabaseError> {
+        self.change(&DIALECT.fill(statement), &statement::parameters(parameters))
+    }
+
+    fn query_batch(&mut self, statement: &str, batch: &Batch<'_>) -> Result<Vec<Row>, DatabaseError> {
+        let columns = statement::columns(batch);
+        self.run(&statement::expand(statement, batch), &statement::parameters(&columns))
+    }
+
+    fn execute_batch(&mut self, statement: &str, batch: &Batch<'_>) -> Result<u64, DatabaseError> {
+        let columns = statement::columns(batch);
+        self.change(&statement::expand(statement, batch), &statement::parameters(&columns))
+    }
+
+    fn write_samples(&mut self, frames: &[&Accepted]) -> Result<u64, DatabaseError> {
+        Ok(self.runtime.block_on(copy_samples(&self.client, frames))?)
+    }
+
+    fn make_room(&mut self, frames: &[Accepted]) -> Result<(), DatabaseError> {
+        if self.table != Some(SampleTable::Partitions) {
+            return Ok(());
+        }
+        Ok(self.runtime.block_on(partitions::create(&mut self.client, frames, &mut self.days))?)
+    }
+
+    fn lock_job_keys(&mut self) -> Result<(), DatabaseError> {
+        self.change("SELECT pg_advisory_xact_lock($1)", &[&JOB_LOCK])?;
+        Ok(())
+    }
+
+    fn check(&mut self) -> Result<(), StoreError> {
+        if self.table.is_some() {
+            // The server keeps what it has committed.
+            return Ok(());
+        }
+        // A hypertable of a server that does not load TimescaleDB looks empty.
+        self.runtime.block_on(async {
+            let offer = timescale::detect(&self.client).await?;
+            timescale::choose_table(&self.client, &offer, TimescaleMode::Auto, false).await.map(drop)
+        })
+    }
+
+    fn check_committed(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+/// Copies the samples of `frames` in PostgreSQL's binary format.
+async fn copy_samples(client: &Client, frames: &[&Accepted]) -> Result<u64, tokio_postgres::Error> {
+    let mut samples =
+        frames.iter().flat_map(|frame| &frame.samples).flat_map(|samples| samples.iter()).peekable();
+    if samples.peek().is_none() {
+        return Ok(0);
+    }
+    let statement = "COPY samples (time, series_id, value) FROM STDIN (FORMAT binary)";
+    let mut copy = pin!(client.copy_in::<_, Bytes>(statement).await?);
+    let mut buffer = BytesMut::with_capacity(limits::COPY_BYTES * 2);
+    put_header(&mut buffer);
+    for (series, column) in samples {
+        // All ids were assigned before; the table would refuse a row without one.
+        let Some(id) = series.id.get().copied() else { continue };
+        for (time_us, value) in column {
+            put_sample(&mut buffer, stored_us(time_us), id, value);
+        }
+        if buffer.len() >= limits::COPY_BYTES {
+            copy.feed(buffer.split().freeze()).await?;
+            buffer.reserve(limits::COPY_BYTES * 2);
+        }
+    }
+    put_trailer(&mut buffer);
+    copy.send(buffer.freeze()).await?;
+    copy.finish().await
+}

@@ -1,0 +1,79 @@
+//! The schema of PostgreSQL, version by version, with or without TimescaleDB.
+
+use tokio_postgres::{Client, Error};
+
+use super::partitions::is_partitioned;
+use super::sample_table::ChosenTable;
+use super::server::SCHEMA_LOCK;
+use super::timescale;
+use crate::error::Context;
+use crate::{Origin, SCHEMA_VERSION, StoreError, TimescaleMode};
+
+const ACTION: &str = "migrate the schema";
+
+/// The migration to each version, the first to version 1.
+const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
+    include_str!("../../schema/postgres/1.sql"),
+    include_str!("../../schema/postgres/2.sql"),
+    include_str!("../../schema/postgres/3.sql"),
+    include_str!("../../schema/postgres/4.sql"),
+    include_str!("../../schema/postgres/5.sql"),
+    concat!(include_str!("../../schema/all/6.sql"), include_str!("../../schema/postgres/6.sql")),
+];
+
+/// The functions and views that manage the partitions of `samples`, beside version 1.
+const PARTITIONS: &str = include_str!("../../schema/postgres/partitions_1.sql");
+
+/// The place in version 1 for the clause that makes `samples` a partitioned table.
+const PARTITIONING: &str = "/* PARTITIONING */";
+
+/// The place in version 5 for the statements that give `samples` keys of 64 bits.
+const WIDENING: &str = "/* WIDEN SAMPLES */";
+
+/// The statement that does so in a table that is no hypertable yet.
+const WIDEN: &str = "ALTER TABLE samples ALTER COLUMN series_id TYPE int8;";
+
+/// Brings the schema up to date. Of several collectors that start together, one does it.
+pub(super) async fn migrate(
+    client: &mut Client,
+    mode: TimescaleMode,
+) -> Result<(ChosenTable, Origin), StoreError> {
+    client.execute("SELECT pg_advisory_lock($1)", &[&SCHEMA_LOCK]).await.context(ACTION)?;
+    let offer = timescale::detect(client).await?;
+    let found = schema_version(client).await.context(ACTION)?;
+    if found > SCHEMA_VERSION {
+        return Err(StoreError::NewerSchema { found });
+    }
+    let is_new = found == 0;
+    // Only a new table can become a hypertable; an old one keeps the extension as it is.
+    let offer = if is_new { timescale::install(client, mode, offer).await? } else { offer };
+    let hypertable = is_new && timescale::wants_hypertable(&offer, mode)?;
+    let partitioned = if is_new { !hypertable } else { is_partitioned(client).await.context(ACTION)? };
+    let transaction = client.transaction().await.context(ACTION)?;
+    for (version, migration) in
+        (1..=SCHEMA_VERSION).zip(MIGRATIONS).skip_while(|(version, _)| *version <= found)
+    {
+        let partitioning = if partitioned { "PARTITION BY RANGE (time)" } else { "" };
+        let widening = if is_new || partitioned { WIDEN.to_owned() } else { timescale::widen(&offer) };
+        let migration = migration.replace(PARTITIONING, partitioning).replace(WIDENING, &widening);
+        transaction.batch_execute(&migration).await.context(ACTION)?;
+        if partitioned && version == 1 {
+            transaction.batch_execute(PARTITIONS).await.context(ACTION)?;
+        }
+        transaction.execute("INSERT INTO schema_version VALUES ($1)", &[&version]).await.context(ACTION)?;
+    }
+    if hypertable {
+        timescale::create_hypertable(&transaction, &offer).await?;
+    }
+    transaction.commit().await.context(ACTION)?;
+    client.execute("SELECT pg_advisory_unlock($1)", &[&SCHEMA_LOCK]).await.context(ACTION)?;
+    let chosen = timescale::choose_table(client, &offer, mode, is_new).await?;
+    // Another database, or another table of that name, has another object id.
+    let table = client.query_one("SELECT 'session'::regclass::oid", &[]).await.context(ACTION)?;
+    Ok((chosen, Origin::new((0, table.get::<_, u32>(0).into()), is_new)))
+}
+
+async fn schema_version(client: &Client) -> Result<i32, Error> {
+    client.batch_execute("CREATE TABLE IF NOT EXISTS schema_version (version int4 NOT NULL)").await?;
+    Ok(client.query_one("SELECT coalesce(max(version), 0) FROM schema_version", &[]).await?.get(0))
+}

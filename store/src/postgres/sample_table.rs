@@ -1,0 +1,32 @@
+//! The form of the table of samples.
+
+use crate::WriteMode;
+
+/// The form of the table of samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SampleTable {
+    /// A hypertable of TimescaleDB, compressed as the rows arrive.
+    DirectCompress,
+    /// A hypertable of TimescaleDB, whose older chunks may be compressed later.
+    Hypertable,
+    /// A table with a partition for each day.
+    Partitions,
+}
+
+/// The form of the table of samples, and the reason for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ChosenTable {
+    pub(super) table: SampleTable,
+    pub(super) reason: String,
+}
+
+impl From<ChosenTable> for WriteMode {
+    fn from(ChosenTable { table, reason }: ChosenTable) -> Self {
+        let name = match table {
+            SampleTable::DirectCompress => "TimescaleDB hypertable with direct compression",
+            SampleTable::Hypertable => "TimescaleDB hypertable",
+            SampleTable::Partitions => "PostgreSQL with a partition per day",
+        };
+        Self { name, reason }
+    }
+}

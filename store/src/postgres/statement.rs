@@ -1,0 +1,124 @@
+//! Statements, parameters and results in PostgreSQL's form. Pure.
+
+use std::error::Error;
+
+use bytes::{BufMut, BytesMut};
+use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
+
+use super::copy::Timestamp;
+use crate::backend::Dialect;
+use crate::value::{Batch, ColumnType, Row, Value};
+
+pub(super) static DIALECT: Dialect = Dialect {
+    // The labels of a series may be longer than an index entry; their digest is not.
+    same_labels: "md5(CAST(series.labels AS text)) = md5(CAST(new.labels AS text))",
+    for_update: " FOR UPDATE",
+    skip_locked: " FOR UPDATE OF old SKIP LOCKED",
+    defers_ledger: true,
+};
+
+/// The version of the binary format of `jsonb`, which precedes the text.
+const JSONB_VERSION: u8 = 1;
+
+/// Returns `statement` for all rows of `batch`: `{new}` is a table made of one array for each column.
+pub(super) fn expand(statement: &str, batch: &Batch<'_>) -> String {
+    let array = |(number, (_, kind)): (usize, &(&str, ColumnType))| {
+        let name = match kind {
+            ColumnType::Integer => "int8",
+            ColumnType::Real => "float8",
+            ColumnType::Bool => "bool",
+            ColumnType::Time => "timestamptz",
+            ColumnType::Text => "text",
+            ColumnType::Json => "jsonb",
+        };
+        format!("${number}::{name}[]")
+    };
+    let arrays: Vec<_> = (1..).zip(batch.columns()).map(array).collect();
+    let names: Vec<_> = batch.columns().iter().map(|(name, _)| *name).collect();
+    let new = format!("unnest({}) AS new ({})", arrays.join(", "), names.join(", "));
+    DIALECT.fill(statement).replace("{new}", &new)
+}
+
+/// Returns the columns of `batch`, each to be an array.
+pub(super) fn columns<'a>(batch: &'a Batch<'_>) -> Vec<Vec<&'a Value<'a>>> {
+    let mut columns = vec![Vec::with_capacity(batch.rows().len()); batch.columns().len()];
+    for row in batch.rows() {
+        columns.iter_mut().zip(row).for_each(|(column, value)| column.push(value));
+    }
+    columns
+}
+
+/// Returns `values` as parameters.
+pub(super) fn parameters<T: ToSql + Sync>(values: &[T]) -> Vec<&(dyn ToSql + Sync)> {
+    values.iter().map(|value| value as &(dyn ToSql + Sync)).collect()
+}
+
+/// Returns the fields of `row`.
+pub(super) fn row(row: &tokio_postgres::Row) -> Result<Row, tokio_postgres::Error> {
+    Ok(Row::new((0..row.len()).map(|column| row.try_get(column)).collect::<Result<_, _>>()?))
+}
+
+impl ToSql for Value<'_> {
+    fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+        match self {
+            Self::Null => Ok(IsNull::Yes),
+            Self::Integer(integer) => integer.to_sql(ty, out),
+            Self::Real(real) => real.to_sql(ty, out),
+            Self::Bool(truth) => truth.to_sql(ty, out),
+            Self::Time(time_us) => Timestamp(*time_us).to_sql(ty, out),
+            Self::Text(text) => {
+                if *ty == Type::JSONB {
+                    out.put_u8(JSONB_VERSION);
+                }
+                text.as_ref().to_sql(&Type::TEXT, out)
+            }
+        }
+    }
+
+    accepts!(INT8, FLOAT8, BOOL, TIMESTAMPTZ, TEXT, JSONB);
+    to_sql_checked!();
+}
+
+impl<'a> FromSql<'a> for Value<'static> {
+    fn from_sql(ty: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
+        match *ty {
+            Type::INT4 => Ok(Self::Integer(i32::from_sql(ty, raw)?.into())),
+            Type::INT8 => Ok(Self::Integer(i64::from_sql(ty, raw)?)),
+            Type::FLOAT8 => Ok(Self::Real(f64::from_sql(ty, raw)?)),
+            Type::BOOL => Ok(Self::Bool(bool::from_sql(ty, raw)?)),
+            Type::TIMESTAMPTZ => Ok(Self::Time(Timestamp::from_sql(ty, raw)?.0)),
+            _ => Ok(Self::from(String::from_sql(ty, raw)?)),
+        }
+    }
+
+    fn from_sql_null(_: &Type) -> Result<Self, Box<dyn Error + Sync + Send>> {
+        Ok(Self::Null)
+    }
+
+    accepts!(INT4, INT8, FLOAT8, BOOL, TIMESTAMPTZ, TEXT);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_is_one_array_for_each_column() {
+        let columns_of = &[("node", ColumnType::Text), ("seen", ColumnType::Time)];
+        let rows = [["n1".into(), Value::Time(1)], ["n2".into(), Value::Null]];
+        let batch = Batch::new(columns_of, rows);
+        assert_eq!(
+            expand("SELECT node FROM {new}{for_update}", &batch),
+            "SELECT node FROM unnest($1::text[], $2::timestamptz[]) AS new (node, seen) FOR UPDATE"
+        );
+        let columns = columns(&batch);
+        assert_eq!(columns, [vec![&"n1".into(), &"n2".into()], vec![&Value::Time(1), &Value::Null]]);
+    }
+
+    #[test]
+    fn text_becomes_jsonb_where_the_server_expects_that() {
+        let mut out = BytesMut::new();
+        assert!(matches!(Value::from("{}").to_sql(&Type::JSONB, &mut out), Ok(IsNull::No)));
+        assert_eq!(&out[..], b"\x01{}");
+    }
+}

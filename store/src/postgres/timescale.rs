@@ -1,0 +1,219 @@
+//! TimescaleDB: the features that the server offers, and their use.
+
+use tokio_postgres::{Client, Error, Transaction};
+use tracing::info;
+
+use super::partitions::is_partitioned;
+use super::sample_table::{ChosenTable, SampleTable};
+use crate::error::{Context, chain};
+use crate::{StoreError, TimescaleMode};
+
+const ACTION: &str = "detect TimescaleDB";
+
+/// The features that a server offers.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct Offer {
+    /// The files of the extension are installed on the server.
+    available: bool,
+    /// The server loaded it at its start.
+    preloaded: bool,
+    /// The extension is created in this database.
+    installed: bool,
+    /// The licence in force: `timescale` or `apache`.
+    licence: Option<String>,
+    /// Rows can be compressed as they are copied.
+    direct_compress: bool,
+}
+
+impl Offer {
+    /// Returns the reason for which no hypertable can be created; none where one can.
+    fn obstacle(&self) -> Option<&'static str> {
+        match self {
+            Self { available: false, .. } => Some("the server does not have TimescaleDB"),
+            Self { preloaded: false, .. } => {
+                Some("TimescaleDB is not in the server's shared_preload_libraries")
+            }
+            Self { installed: false, .. } => Some(
+                "the extension timescaledb is not created in this database, and this user may not create it",
+            ),
+            Self { licence: None, .. } => Some("TimescaleDB names no licence"),
+            _ => None,
+        }
+    }
+
+    fn compresses(&self) -> bool {
+        self.licence.as_deref() == Some("timescale")
+    }
+}
+
+/// Returns the features that the server offers to this connection. Needs no privilege.
+///
+/// # Errors
+/// When the database has the extension and the server does not load it: hypertables then look empty, and do not get the rows
+/// that are written to them.
+pub(super) async fn detect(client: &Client) -> Result<Offer, StoreError> {
+    let row = client
+        .query_one(
+            "SELECT EXISTS (SELECT FROM pg_available_extensions WHERE name = 'timescaledb'),
+                    EXISTS (SELECT FROM pg_settings WHERE name = 'timescaledb.max_background_workers'),
+                    EXISTS (SELECT FROM pg_extension WHERE extname = 'timescaledb'),
+                    current_setting('timescaledb.license', true),
+                    EXISTS (SELECT FROM pg_settings WHERE name = 'timescaledb.enable_direct_compress_copy')",
+            &[],
+        )
+        .await
+        .context(ACTION)?;
+    let offer = Offer {
+        available: row.get(0),
+        preloaded: row.get(1),
+        installed: row.get(2),
+        licence: row.get(3),
+        direct_compress: row.get(4),
+    };
+    if offer.installed && !offer.preloaded {
+        return Err(StoreError::Unusable(
+            "cannot use the database: it has the extension timescaledb, and the server does not load it; add timescaledb to shared_preload_libraries and restart the server".to_owned(),
+        ));
+    }
+    Ok(offer)
+}
+
+/// Creates the extension where that is wanted, possible and not done yet, and returns the features with it. An extension that
+/// is not preloaded must not be created: the server would end the connection.
+pub(super) async fn install(client: &Client, mode: TimescaleMode, offer: Offer) -> Result<Offer, StoreError> {
+    if mode == TimescaleMode::Off || !offer.available || !offer.preloaded || offer.installed {
+        return Ok(offer);
+    }
+    match client.batch_execute("CREATE EXTENSION IF NOT EXISTS timescaledb").await {
+        Ok(()) => detect(client).await,
+        Err(error) => {
+            info!(error = %chain(&error), "cannot create the extension timescaledb");
+            Ok(offer)
+        }
+    }
+}
+
+/// Returns true if a new table of samples is to be a hypertable.
+///
+/// # Errors
+/// When TimescaleDB is required and cannot be used.
+pub(super) fn wants_hypertable(offer: &Offer, mode: TimescaleMode) -> Result<bool, StoreError> {
+    match (mode, offer.obstacle()) {
+        (TimescaleMode::Off, _) | (TimescaleMode::Auto, Some(_)) => Ok(false),
+        (TimescaleMode::Require, Some(obstacle)) => Err(required(obstacle)),
+        (TimescaleMode::Auto | TimescaleMode::Require, None) => Ok(true),
+    }
+}
+
+fn required(obstacle: &str) -> StoreError {
+    StoreError::Unusable(format!(
+        "cannot use TimescaleDB, which is required: {obstacle}; set timescaledb = \"auto\" to do without"
+    ))
+}
+
+/// Makes the new table of samples a hypertable, with compression where the licence allows that.
+pub(super) async fn create_hypertable(
+    transaction: &Transaction<'_>,
+    offer: &Offer,
+) -> Result<(), StoreError> {
+    let action = "create the hypertable";
+    // The default index on time would cost the ingest, and would disable direct compression if it were unique.
+    transaction.batch_execute(CREATION).await.context(action)?;
+    if offer.compresses() {
+        transaction.batch_execute(COMPRESSION).await.context(action)?;
+    }
+    Ok(())
+}
+
+/// The statement that makes the table a hypertable.
+const CREATION: &str = "SELECT create_hypertable('samples', by_range('time', interval '1 day'), create_default_indexes => false)";
+
+/// The statements that enable its compression. Segments by series would hold a row or two each at these rates: 91 bytes a row
+/// were measured, against 7 to 10.
+const COMPRESSION: &str =
+    "ALTER TABLE samples SET (timescaledb.compress, timescaledb.compress_segmentby = '',
+                                          timescaledb.compress_orderby = 'series_id,time');
+     SELECT add_compression_policy('samples', compress_after => interval '2 days', if_not_exists => true)";
+
+/// Returns the statements that give a hypertable of version 4 keys of 64 bits. The type of a column of a compressed hypertable cannot
+/// be changed, so that all rows are copied: one to two million a second.
+pub(super) fn widen(offer: &Offer) -> String {
+    let direct = "SELECT set_config(name, 'on', true) FROM pg_settings WHERE name = 'timescaledb.enable_direct_compress_insert';";
+    let compression = if offer.compresses() { COMPRESSION } else { "" };
+    format!(
+        "ALTER TABLE samples RENAME TO samples_4;
+         CREATE TABLE samples (time timestamptz NOT NULL, series_id int8 NOT NULL, value float8 NOT NULL);
+         {CREATION}; {compression}; {direct}
+         INSERT INTO samples SELECT time, series_id, value FROM samples_4;
+         DROP TABLE samples_4;"
+    )
+}
+
+/// Finds out how samples are written into the existing table, and prepares this connection for it. `is_new` tells that the table
+/// was created just now.
+pub(super) async fn choose_table(
+    client: &Client,
+    offer: &Offer,
+    mode: TimescaleMode,
+    is_new: bool,
+) -> Result<ChosenTable, StoreError> {
+    if is_partitioned(client).await.context(ACTION)? {
+        return choose_partitions(offer, mode, is_new);
+    }
+    if let Some(obstacle) = offer.obstacle() {
+        return Err(StoreError::Unusable(format!(
+            "cannot use the table samples, which is neither partitioned nor a hypertable: {obstacle}"
+        )));
+    }
+    let compressed: bool = client
+        .query_one(
+            "SELECT coalesce(bool_or(compression_enabled), false) FROM timescaledb_information.hypertables
+             WHERE hypertable_schema = current_schema() AND hypertable_name = 'samples'",
+            &[],
+        )
+        .await
+        .context(ACTION)?
+        .get(0);
+    let hypertable =
+        |reason: &str| Ok(ChosenTable { table: SampleTable::Hypertable, reason: reason.to_owned() });
+    match offer {
+        _ if mode == TimescaleMode::Off => {
+            hypertable("timescaledb is off, but the table was made a hypertable before")
+        }
+        _ if !offer.compresses() => hypertable("this licence of TimescaleDB has no compression"),
+        _ if !compressed => hypertable("compression is not enabled on the table"),
+        Offer { direct_compress: false, .. } => {
+            hypertable("this TimescaleDB is older than 2.21, and cannot compress what is copied")
+        }
+        _ => {
+            client.batch_execute("SET timescaledb.enable_direct_compress_copy = on").await.context(ACTION)?;
+            Ok(ChosenTable { table: SampleTable::DirectCompress, reason: "the server offers it".to_owned() })
+        }
+    }
+}
+
+fn choose_partitions(offer: &Offer, mode: TimescaleMode, is_new: bool) -> Result<ChosenTable, StoreError> {
+    let reason = match (mode, offer.obstacle()) {
+        (TimescaleMode::Off, _) => "timescaledb is off",
+        (_, Some(obstacle)) if is_new || !offer.preloaded => obstacle,
+        (_, _) => "the table was created before without TimescaleDB",
+    };
+    if mode == TimescaleMode::Require {
+        return Err(required(reason));
+    }
+    Ok(ChosenTable { table: SampleTable::Partitions, reason: reason.to_owned() })
+}
+
+/// Runs the compression policy where the server's scheduler failed to.
+pub(super) async fn compress(client: &Client) -> Result<(), Error> {
+    let failed = "SELECT job_id FROM timescaledb_information.jobs JOIN timescaledb_information.job_stats USING (job_id)
+         WHERE proc_name = 'policy_compression' AND jobs.hypertable_schema = current_schema() AND jobs.hypertable_name = 'samples'
+             AND last_run_status = 'Failed'";
+    for row in client.query(failed, &[]).await? {
+        let policy: i32 = row.get(0);
+        info!("running the compression policy {policy} here: the server's scheduler failed to run it");
+        // As a statement of its own: it commits chunk by chunk.
+        client.batch_execute(&format!("CALL run_job({policy})")).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,11 @@
+//! The reading side of a store, for reports: the same statements for every backend.
+
+mod connection;
+mod history;
+mod rows;
+mod series;
+
+pub use self::connection::Reader;
+pub use self::rows::{
+    JobRow, LedgerRow, LossRow, MarkRow, PlanChangeRow, RefusedRow, SeriesRow, SeriesScope, SeriesSummary,
+};

@@ -1,0 +1,5 @@
+//! The version of the schema.
+
+/// The newest version of the schema that this program knows. Each version has a file per backend in `schema/`, and since
+/// version 6 one for all of them.
+pub const SCHEMA_VERSION: i32 = 6;

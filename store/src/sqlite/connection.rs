@@ -1,0 +1,163 @@
+//! A connection to a file of SQLite.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{CachedStatement, OpenFlags, params_from_iter};
+
+use super::diagnosis::explain;
+use super::files::{self, StoreFiles};
+use super::migrations::migrate;
+use super::statement::{self, DIALECT};
+use crate::accepted::Accepted;
+use crate::backend::{Connection, Dialect};
+use crate::error::DatabaseError;
+use crate::value::{Batch, Row, Value};
+use crate::{Origin, StoreError, limits};
+
+/// A connection to a file of SQLite.
+#[derive(Debug)]
+pub(super) struct SqliteConnection {
+    pub(super) connection: rusqlite::Connection,
+    /// The file, as it was configured.
+    path: PathBuf,
+    /// The files as they were when the last transaction ended; none in a connection that only reads.
+    pub(super) files: Option<StoreFiles>,
+}
+
+impl SqliteConnection {
+    /// Opens the store at `path` to write. A missing file is created where that is allowed.
+    pub(super) fn open(path: &Path, may_create: bool) -> Result<(Self, Origin), StoreError> {
+        let cannot_open = |source| explain(path, "open the store", source);
+        let cannot_create =
+            |error| StoreError::Unusable(format!("cannot create the store {}: {error}", path.display()));
+        if may_create {
+            files::create(path).map_err(cannot_create)?;
+        } else if fs::metadata(path).is_err_and(|error| files::is_gone(&error)) {
+            return Err(StoreError::Missing { path: path.to_owned() });
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut connection = rusqlite::Connection::open_with_flags(path, flags).map_err(cannot_open)?;
+        connection.busy_timeout(limits::SQLITE_BUSY).map_err(cannot_open)?;
+        connection.set_prepared_statement_cache_capacity(limits::SQLITE_STATEMENTS);
+        statement::add_functions(&connection).map_err(cannot_open)?;
+        let mode: String =
+            connection.query_row("PRAGMA journal_mode = WAL", (), |row| row.get(0)).map_err(cannot_open)?;
+        // An acknowledgement promises that the samples outlive a power cut: FULL, one fsync per commit.
+        connection
+            .execute_batch("PRAGMA synchronous = FULL; PRAGMA cache_size = -65536;")
+            .map_err(cannot_open)?;
+        let is_new = migrate(&mut connection, path)?;
+        let resolved = connection.path().map_or_else(|| path.to_owned(), Into::into);
+        let files = StoreFiles::of_open(path, &resolved, mode == "wal").map_err(cannot_create)?;
+        let origin = Origin::new(files.database().into(), is_new);
+        Ok((Self { connection, path: path.to_owned(), files: Some(files) }, origin))
+    }
+
+    /// Returns a connection that only reads.
+    pub(super) const fn to_read(connection: rusqlite::Connection, path: PathBuf) -> Self {
+        Self { connection, path, files: None }
+    }
+
+    fn run(&mut self, statement: &str, parameters: &[Value<'_>]) -> rusqlite::Result<Vec<Row>> {
+        let mut rows = Vec::new();
+        read_rows(&mut self.connection.prepare_cached(statement)?, parameters, &mut rows)?;
+        Ok(rows)
+    }
+}
+
+impl Connection for SqliteConnection {
+    fn dialect(&self) -> &'static Dialect {
+        &DIALECT
+    }
+
+    fn begin(&mut self) -> Result<(), DatabaseError> {
+        Ok(self.connection.execute_batch("BEGIN IMMEDIATE")?)
+    }
+
+    fn commit(&mut self) -> Result<(), DatabaseError> {
+        Ok(self.connection.execute_batch("COMMIT")?)
+    }
+
+    fn query(&mut self, statement: &str, parameters: &[Value<'_>]) -> Result<Vec<Row>, DatabaseError> {
+        Ok(self.run(&statement::translate(statement), parameters)?)
+    }
+
+    fn read(&mut self, statement: &str, parameters: &[Value<'_>]) -> Result<Vec<Row>, StoreError> {
+        let rows = self.run(&statement::translate(statement), parameters);
+        rows.map_err(|source| explain(&self.path, "read the store", source))
+    }
+
+    fn execute(&mut self, statement: &str, parameters: &[Value<'_>]) -> Result<u64, DatabaseError> {
+        let mut prepared = self.connection.prepare_cached(&statement::translate(statement))?;
+        Ok(prepared.execute(params_from_iter(parameters))? as u64)
+    }
+
+    fn query_batch(&mut self, statement: &str, batch: &Batch<'_>) -> Result<Vec<Row>, DatabaseError> {
+        let mut prepared = self.connection.prepare_cached(&statement::translate_batch(statement, batch))?;
+        let mut rows = Vec::new();
+        for parameters in batch.rows() {
+            read_rows(&mut prepared, parameters, &mut rows)?;
+        }
+        Ok(rows)
+    }
+
+    fn execute_batch(&mut self, statement: &str, batch: &Batch<'_>) -> Result<u64, DatabaseError> {
+        let mut prepared = self.connection.prepare_cached(&statement::translate_batch(statement, batch))?;
+        let mut changed = 0;
+        for parameters in batch.rows() {
+            changed += prepared.execute(params_from_iter(parameters))? as u64;
+        }
+        Ok(changed)
+    }
+
+    fn write_samples(&mut self, frames: &[&Accepted]) -> Result<u64, DatabaseError> {
+        let mut insert = self
+            .connection
+            .prepare_cached("INSERT INTO samples (time, series_id, value) VALUES (?1, ?2, ?3)")?;
+        let mut rows = 0;
+        for (series, column) in
+            frames.iter().flat_map(|frame| &frame.samples).flat_map(|samples| samples.iter())
+        {
+            let id = series.id.get();
+            for (time_us, value) in column {
+                insert.execute((Value::time(time_us), id, value))?;
+                rows += 1;
+            }
+        }
+        Ok(rows)
+    }
+
+    fn make_room(&mut self, _: &[Accepted]) -> Result<(), DatabaseError> {
+        Ok(())
+    }
+
+    fn lock_job_keys(&mut self) -> Result<(), DatabaseError> {
+        // A transaction locks the whole file.
+        Ok(())
+    }
+
+    fn check(&mut self) -> Result<(), StoreError> {
+        self.check_files()
+    }
+
+    fn check_committed(&mut self) -> Result<(), StoreError> {
+        self.check_files()?;
+        self.check_log_head()
+    }
+}
+
+/// Runs a prepared statement and adds its rows to `rows`.
+fn read_rows(
+    prepared: &mut CachedStatement<'_>,
+    parameters: &[Value<'_>],
+    rows: &mut Vec<Row>,
+) -> rusqlite::Result<()> {
+    let columns = prepared.column_count();
+    let mut found = prepared.query(params_from_iter(parameters))?;
+    while let Some(row) = found.next()? {
+        let field = |column| row.get_ref(column).map(Value::from);
+        rows.push(Row::new((0..columns).map(field).collect::<rusqlite::Result<_>>()?));
+    }
+    Ok(())
+}

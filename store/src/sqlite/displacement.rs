@@ -1,0 +1,73 @@
+//! The check that a store's files are still those that are open, and the state in which they are left when they are not.
+
+use rusqlite::Connection;
+use rusqlite::config::DbConfig;
+use tracing::warn;
+
+use super::connection::SqliteConnection;
+use super::files::FileFault;
+use crate::StoreError;
+use crate::file_problem::Displaced;
+
+impl SqliteConnection {
+    /// Checks that the open files are those that others find at the path.
+    pub(super) fn check_files(&mut self) -> Result<(), StoreError> {
+        let connection = &self.connection;
+        let is_sound = || {
+            let verdict: rusqlite::Result<String> =
+                connection.query_row("PRAGMA quick_check(1)", (), |row| row.get(0));
+            // What it lacks may be in the log alone, which a crash would not leave there.
+            verdict.is_ok_and(|verdict| verdict == "ok") && checkpoint(connection)
+        };
+        let Some(files) = &mut self.files else { return Ok(()) };
+        match files.check(is_sound) {
+            Ok(()) => Ok(()),
+            Err(fault) => Err(self.leave(fault)),
+        }
+    }
+
+    /// Leaves the files so that the next connection finds what can be saved, and returns the error.
+    fn leave(&self, fault: FileFault) -> StoreError {
+        let Some(files) = &self.files else {
+            return StoreError::Unusable("cannot examine the store: it is open to read only".to_owned());
+        };
+        let path = files.path();
+        let how = match fault {
+            FileFault::Displaced(how) => how,
+            FileFault::Io(error) => {
+                return StoreError::Unusable(format!("cannot examine the store {}: {error}", path.display()));
+            }
+        };
+        match how {
+            Displaced::Deleted | Displaced::Replaced | Displaced::LogDeleted => {
+                // A file that was only moved gets what the log has of it.
+                let is_whole = checkpoint(&self.connection);
+                if how != Displaced::LogDeleted
+                    && let Err(error) = files.put_log_aside(is_whole)
+                {
+                    warn!("cannot put the write-ahead log of {} aside: {error}", path.display());
+                }
+            }
+            Displaced::Truncated | Displaced::LogTruncated => {
+                // To copy half of a log would destroy the other half.
+                let kept = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+                if let Err(error) = kept {
+                    warn!("cannot leave the log of {} as it is: {error}", path.display());
+                }
+            }
+        }
+        StoreError::Displaced { path: path.to_owned(), how }
+    }
+
+    /// Checks that the last transaction can be recovered after a crash.
+    pub(super) fn check_log_head(&self) -> Result<(), StoreError> {
+        self.files.as_ref().map_or(Ok(()), |files| files.check_log_head().map_err(|fault| self.leave(fault)))
+    }
+}
+
+/// Moves all of the log into the database. Returns false if that was not possible.
+fn checkpoint(connection: &Connection) -> bool {
+    let busy: rusqlite::Result<i64> =
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get(0));
+    busy.is_ok_and(|busy| busy == 0)
+}

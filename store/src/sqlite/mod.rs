@@ -1,0 +1,101 @@
+//! SQLite: one file, one writer.
+
+mod connection;
+mod diagnosis;
+mod displacement;
+mod files;
+mod migrations;
+mod read_only;
+mod statement;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rusqlite::ErrorCode;
+
+use self::connection::SqliteConnection;
+use crate::backend::{Backend, Connection, Opened};
+use crate::error::{DatabaseError, ErrorKind};
+use crate::{Maintenance, OpenOptions, StoreError, WriteMode};
+
+/// The scheme of its URLs.
+const SCHEME: &str = "sqlite:";
+
+/// A file of SQLite.
+#[derive(Debug)]
+pub(crate) struct Sqlite {
+    path: PathBuf,
+}
+
+/// Reads `sqlite:PATH` or `sqlite://PATH`.
+pub(crate) fn parse_url(text: &str) -> Option<Result<Arc<dyn Backend>, String>> {
+    let path = text.strip_prefix(SCHEME)?;
+    let path = path.strip_prefix("//").unwrap_or(path);
+    Some(match path {
+        "" => Err("`sqlite:` names no file".to_owned()),
+        ":memory:" => Err("a store in memory cannot be read by other programs".to_owned()),
+        path => Ok(Arc::new(Sqlite::new(path.into()))),
+    })
+}
+
+impl Sqlite {
+    pub(crate) const fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+}
+
+impl fmt::Display for Sqlite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{SCHEME}{}", self.path.display())
+    }
+}
+
+impl Backend for Sqlite {
+    fn file(&self) -> Option<&Path> {
+        Some(&self.path)
+    }
+
+    fn has_parallel_writers(&self) -> bool {
+        false
+    }
+
+    fn open(&self, options: &OpenOptions) -> Result<Opened, StoreError> {
+        let (connection, origin) = SqliteConnection::open(&self.path, options.may_create)?;
+        let write_mode = WriteMode { name: "SQLite", reason: "the default".to_owned() };
+        Ok(Opened { connection: Box::new(connection), origin, write_mode })
+    }
+
+    fn open_to_read(&self) -> Result<Box<dyn Connection>, StoreError> {
+        Ok(Box::new(SqliteConnection::to_read(read_only::open(&self.path)?, self.path.clone())))
+    }
+
+    fn without_tables(&self) -> StoreError {
+        diagnosis::without_tables(&self.path)
+    }
+
+    fn probe(&self) -> Result<(), StoreError> {
+        read_only::open(&self.path).map(drop)
+    }
+
+    fn start_maintenance(&self) -> Result<Option<Maintenance>, StoreError> {
+        Ok(None)
+    }
+}
+
+impl From<rusqlite::Error> for DatabaseError {
+    fn from(error: rusqlite::Error) -> Self {
+        let is_bad_row = error.sqlite_error().is_some_and(|error| {
+            matches!(error.code, ErrorCode::TooBig)
+                || error.extended_code == rusqlite::ffi::SQLITE_CONSTRAINT_NOTNULL
+        });
+        let kind = if is_bad_row {
+            ErrorKind::BadRow
+        } else if error.to_string().starts_with("no such table") {
+            ErrorKind::MissingTable
+        } else {
+            ErrorKind::Other
+        };
+        Self::new(kind, error)
+    }
+}

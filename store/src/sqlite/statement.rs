@@ -1,0 +1,101 @@
+//! Statements, parameters and functions in SQLite's form. Pure.
+
+use rusqlite::functions::{Context, FunctionFlags};
+use rusqlite::types::{ToSqlOutput, Value as SqlValue, ValueRef};
+use rusqlite::{Connection, ToSql};
+
+use crate::backend::Dialect;
+use crate::value::{Batch, Value};
+
+pub(super) static DIALECT: Dialect = Dialect {
+    same_labels: "series.labels = new.labels",
+    // A transaction locks the whole file.
+    for_update: "",
+    skip_locked: "",
+    // A row of the ledger costs no more than a sample.
+    defers_ledger: false,
+};
+
+/// Returns `statement` in SQLite's form: fragments are filled in, and `$1` is `?1`, since SQLite takes `$1` for a name.
+pub(super) fn translate(statement: &str) -> String {
+    DIALECT.fill(statement).replace('$', "?")
+}
+
+/// Returns `statement` for one row of `batch`: `{new}` is a table of one row, whose columns are parameters.
+pub(super) fn translate_batch(statement: &str, batch: &Batch<'_>) -> String {
+    let column = |(number, (name, _)): (usize, &(&str, _))| format!("?{number} AS {name}");
+    let columns: Vec<_> = (1..).zip(batch.columns()).map(column).collect();
+    translate(statement).replace("{new}", &format!("(SELECT {}) AS new", columns.join(", ")))
+}
+
+/// Adds `greatest` and `least`, which ignore NULL as in PostgreSQL. SQLite's own `max` and `min` do not.
+pub(super) fn add_functions(connection: &Connection) -> rusqlite::Result<()> {
+    let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
+    connection.create_scalar_function("greatest", 2, flags, |context| choose(context, i64::max))?;
+    connection.create_scalar_function("least", 2, flags, |context| choose(context, i64::min))
+}
+
+fn choose(context: &Context<'_>, of: fn(i64, i64) -> i64) -> rusqlite::Result<Option<i64>> {
+    let (a, b): (Option<i64>, Option<i64>) = (context.get(0)?, context.get(1)?);
+    Ok(match (a, b) {
+        (Some(a), Some(b)) => Some(of(a, b)),
+        (a, b) => a.or(b),
+    })
+}
+
+impl ToSql for Value<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(match self {
+            Self::Null => ToSqlOutput::Borrowed(ValueRef::Null),
+            Self::Integer(integer) => ToSqlOutput::Owned(SqlValue::Integer(*integer)),
+            Self::Real(real) => ToSqlOutput::Owned(SqlValue::Real(*real)),
+            Self::Bool(truth) => ToSqlOutput::Owned(SqlValue::Integer((*truth).into())),
+            Self::Time(time_us) => ToSqlOutput::Owned(SqlValue::Integer(time_us.saturating_mul(1000))),
+            Self::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+        })
+    }
+}
+
+impl From<ValueRef<'_>> for Value<'static> {
+    fn from(value: ValueRef<'_>) -> Self {
+        match value {
+            ValueRef::Null => Self::Null,
+            ValueRef::Integer(integer) => Self::Integer(integer),
+            ValueRef::Real(real) => Self::Real(real),
+            ValueRef::Text(bytes) | ValueRef::Blob(bytes) => {
+                Self::from(String::from_utf8_lossy(bytes).into_owned())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::value::ColumnType;
+
+    #[test]
+    fn translates_parameters_and_rows() {
+        assert_eq!(translate("SELECT $1, $2 WHERE a = $1{for_update}"), "SELECT ?1, ?2 WHERE a = ?1");
+        let columns = &[("node", ColumnType::Text), ("seen", ColumnType::Time)];
+        let batch = Batch::new(columns, [["n".into(), Value::Time(1)]]);
+        assert_eq!(
+            translate_batch("INSERT INTO node SELECT node, seen FROM {new} WHERE true", &batch),
+            "INSERT INTO node SELECT node, seen FROM (SELECT ?1 AS node, ?2 AS seen) AS new WHERE true"
+        );
+    }
+
+    #[test]
+    fn greatest_and_least_ignore_null() {
+        let connection = Connection::open_in_memory().unwrap();
+        add_functions(&connection).unwrap();
+        let number = |sql: &str| -> Option<i64> {
+            connection.query_row(&format!("SELECT {sql}"), (), |row| row.get(0)).unwrap()
+        };
+        assert_eq!(number("greatest(1, 2)"), Some(2));
+        assert_eq!(number("least(1, 2)"), Some(1));
+        assert_eq!(number("greatest(NULL, 2)"), Some(2));
+        assert_eq!(number("least(1, NULL)"), Some(1));
+        assert_eq!(number("greatest(NULL, NULL)"), None);
+    }
+}

@@ -1,0 +1,187 @@
+//! Quarantined samples, losses, changes of plan and marks.
+
+use std::sync::Arc;
+
+use polymeter_proto::period::Period;
+
+use super::progress::key_of;
+use crate::accepted::{Accepted, JobRecord, REFUSED};
+use crate::backend::Connection;
+use crate::error::DatabaseError;
+use crate::value::{Batch, Column, ColumnType, Value};
+
+const QUARANTINED: [Column; 4] = [
+    ("time", ColumnType::Time),
+    ("series_id", ColumnType::Integer),
+    ("value", ColumnType::Real),
+    ("received", ColumnType::Time),
+];
+
+const LOSS: [Column; 9] = [
+    ("time", ColumnType::Time),
+    ("node", ColumnType::Text),
+    ("session_id", ColumnType::Text),
+    ("samples", ColumnType::Integer),
+    ("reason", ColumnType::Text),
+    ("first_time", ColumnType::Time),
+    ("last_time", ColumnType::Time),
+    ("job_key", ColumnType::Integer),
+    ("source", ColumnType::Text),
+];
+
+const PLAN_CHANGE: [Column; 11] = [
+    ("time", ColumnType::Time),
+    ("node", ColumnType::Text),
+    ("job_key", ColumnType::Integer),
+    ("job_id", ColumnType::Text),
+    ("metric", ColumnType::Text),
+    ("old_period_us", ColumnType::Integer),
+    ("new_period_us", ColumnType::Integer),
+    ("cause", ColumnType::Text),
+    ("actor", ColumnType::Text),
+    ("until", ColumnType::Time),
+    ("reason", ColumnType::Text),
+];
+
+const MARK: [Column; 7] = [
+    ("time", ColumnType::Time),
+    ("node", ColumnType::Text),
+    ("job_key", ColumnType::Integer),
+    ("job_id", ColumnType::Text),
+    ("name", ColumnType::Text),
+    ("actor", ColumnType::Text),
+    ("detail", ColumnType::Json),
+];
+
+/// Inserts samples whose times are out of range, and returns their number.
+pub(super) fn insert_quarantined(
+    connection: &mut dyn Connection,
+    frames: &[&Accepted],
+) -> Result<u64, DatabaseError> {
+    let mut rows = Vec::new();
+    for frame in frames {
+        for (series, column) in frame.quarantined.iter().flat_map(|samples| samples.iter()) {
+            let (id, received) = (series.id.get().copied(), frame.received_us);
+            rows.extend(column.map(|(time_us, value)| {
+                [Value::time(time_us), id.into(), value.into(), Value::time(received)]
+            }));
+        }
+    }
+    insert(
+        connection,
+        "INSERT INTO samples_quarantine (time, series_id, value, received)
+         SELECT time, series_id, value, received FROM {new}",
+        &Batch::new(&QUARANTINED, rows),
+    )
+}
+
+/// Inserts losses.
+pub(super) fn insert_losses(
+    connection: &mut dyn Connection,
+    frames: &[&Accepted],
+) -> Result<u64, DatabaseError> {
+    let losses = frames.iter().flat_map(|frame| frame.losses.iter().map(move |loss| (frame, loss)));
+    let rows = losses.map(|(frame, loss)| {
+        [
+            Value::time(frame.received_us),
+            frame.session.descriptor.node.as_str().into(),
+            frame.session.id.to_string().into(),
+            Value::count(loss.samples),
+            loss.reason.as_str().into(),
+            Value::time(loss.span_us.0),
+            Value::time(loss.span_us.1),
+            loss.line.as_ref().and_then(|line| key_of(line.job.as_ref())).into(),
+            loss.line.as_ref().map(|line| line.source.as_str()).into(),
+        ]
+    });
+    insert(
+        connection,
+        "INSERT INTO loss (time, node, session_id, samples, reason, first_time, last_time, job_key, source)
+         SELECT time, node, session_id, samples, reason, first_time, last_time, job_key, source FROM {new}",
+        &Batch::new(&LOSS, rows),
+    )
+}
+
+/// Inserts changes of plan, and refused requests among them.
+pub(super) fn insert_plan_changes(
+    connection: &mut dyn Connection,
+    frames: &[&Accepted],
+) -> Result<u64, DatabaseError> {
+    let micros = |period: Option<Period>| period.map(|period| Value::count(period.as_micros()));
+    let mut rows = Vec::new();
+    for frame in frames {
+        let node = frame.session.descriptor.node.as_str();
+        rows.extend(frame.plan_changes.iter().map(|(job, change)| {
+            [
+                Value::time(change.at_us),
+                node.into(),
+                key_of(job.as_ref()).into(),
+                job_id(job.as_ref()),
+                change.metric.as_str().into(),
+                micros(change.old).unwrap_or(Value::Null),
+                micros(change.new).unwrap_or(Value::Null),
+                change.cause.as_str().into(),
+                change.by.as_ref().map(|user| user.as_str()).into(),
+                change.until_us.map_or(Value::Null, Value::time),
+                Value::Null,
+            ]
+        }));
+        rows.extend(frame.refused_requests.iter().map(|(job, refused)| {
+            [
+                Value::time(refused.at_us),
+                node.into(),
+                key_of(Some(job)).into(),
+                job_id(Some(job)),
+                refused.request.as_str().into(),
+                Value::Null,
+                micros(refused.period).unwrap_or(Value::Null),
+                REFUSED.into(),
+                refused.by.as_ref().map(|user| user.as_str()).into(),
+                Value::Null,
+                refused.reason.as_str().into(),
+            ]
+        }));
+    }
+    insert(
+        connection,
+        "INSERT INTO plan_change
+             (time, node, job_key, job_id, metric, old_period_us, new_period_us, cause, actor, until, reason)
+         SELECT time, node, job_key, job_id, metric, old_period_us, new_period_us, cause, actor, until, reason FROM {new}",
+        &Batch::new(&PLAN_CHANGE, rows),
+    )
+}
+
+/// Inserts marks.
+pub(super) fn insert_marks(
+    connection: &mut dyn Connection,
+    frames: &[&Accepted],
+) -> Result<u64, DatabaseError> {
+    let mut rows = Vec::new();
+    for frame in frames {
+        rows.extend(frame.marks.iter().map(|(job, mark)| {
+            [
+                Value::time(mark.at_us),
+                frame.session.descriptor.node.as_str().into(),
+                key_of(job.as_ref()).into(),
+                job_id(job.as_ref()),
+                mark.name.as_str().into(),
+                mark.by.as_ref().map(|user| user.as_str()).into(),
+                serde_json::json!({ "kind": mark.kind.as_str() }).to_string().into(),
+            ]
+        }));
+    }
+    insert(
+        connection,
+        "INSERT INTO mark (time, node, job_key, job_id, name, actor, detail)
+         SELECT time, node, job_key, job_id, name, actor, detail FROM {new}",
+        &Batch::new(&MARK, rows),
+    )
+}
+
+fn job_id(job: Option<&Arc<JobRecord>>) -> Value<'_> {
+    job.map(|job| job.descriptor.job_id.as_str()).into()
+}
+
+fn insert(connection: &mut dyn Connection, statement: &str, batch: &Batch<'_>) -> Result<u64, DatabaseError> {
+    if batch.is_empty() { Ok(0) } else { connection.execute_batch(statement, batch) }
+}

@@ -1,0 +1,144 @@
+//! The ends of jobs, on each node and as a whole.
+
+use std::sync::Arc;
+
+use crate::accepted::{Accepted, JobRecord};
+use crate::backend::Connection;
+use crate::error::DatabaseError;
+use crate::value::{Batch, Column, ColumnType, Row, Value};
+
+/// The end of a job on one node.
+#[derive(Debug)]
+pub(super) struct JobEnd<'a> {
+    /// The store's key of the job.
+    pub(super) key: i64,
+    /// The job, as the node describes it.
+    pub(super) job: &'a Arc<JobRecord>,
+    /// The time, in microseconds since the epoch.
+    pub(super) at_us: i64,
+}
+
+const KEY: [Column; 1] = [("job_key", ColumnType::Integer)];
+
+const END: [Column; 5] = [
+    ("job_key", ColumnType::Integer),
+    ("node", ColumnType::Text),
+    ("session_id", ColumnType::Text),
+    ("handle", ColumnType::Integer),
+    ("ended", ColumnType::Time),
+];
+
+/// Jobs on nodes whose session has ended before the time `$1`, or of which version 4 of the schema knew no session.
+const LOST: &str = "FROM job_node LEFT JOIN session ON session.session_id = job_node.session_id
+    WHERE job_node.ended IS NULL AND CASE WHEN job_node.session_id IS NULL THEN job_node.started < $1
+        ELSE session.ended IS NOT NULL AND session.last_seen < $1 END";
+
+/// Returns the ends in `frames`, of jobs that have keys.
+pub(super) fn of_frames<'a>(frames: &[&'a Accepted]) -> Vec<JobEnd<'a>> {
+    let ends = frames.iter().flat_map(|frame| &frame.job_ends);
+    ends.filter_map(|(job, at_us)| Some(JobEnd { key: *job.key.get()?, job, at_us: *at_us })).collect()
+}
+
+/// Returns the ends in `frames` of jobs of the same name that the session of `job` announced before it. `keys` are those of the
+/// first of `jobs`, which are not committed yet.
+pub(super) fn of_predecessors<'a>(
+    job: &JobRecord,
+    jobs: &[Arc<JobRecord>],
+    keys: &[i64],
+    frames: &'a [Accepted],
+) -> Vec<JobEnd<'a>> {
+    let precedes = |other: &JobRecord| {
+        other.session.id == job.session.id
+            && other.handle < job.handle
+            && other.descriptor.job_id == job.descriptor.job_id
+    };
+    let assigned = |of: &Arc<JobRecord>| jobs.iter().zip(keys).find(|(job, _)| Arc::ptr_eq(job, of));
+    let ends = frames.iter().flat_map(|frame| &frame.job_ends).filter(|(other, _)| precedes(other));
+    ends.filter_map(|(job, at_us)| {
+        let key = job.key.get().copied().or_else(|| assigned(job).map(|(_, key)| *key))?;
+        Some(JobEnd { key, job, at_us: *at_us })
+    })
+    .collect()
+}
+
+/// Locks the rows of all jobs that `frames` change, in one order: several nodes report on a job at once.
+pub(super) fn lock_jobs(connection: &mut dyn Connection, frames: &[&Accepted]) -> Result<(), DatabaseError> {
+    let ended = frames.iter().flat_map(|frame| frame.job_ends.iter().map(|(job, _)| job));
+    let described = frames.iter().flat_map(|frame| frame.job_facts.iter().map(|(job, _)| job));
+    let owned = frames.iter().flat_map(|frame| frame.job_owners.iter().map(|(job, _)| job));
+    let keys = ended.chain(described).chain(owned).filter_map(|job| job.key.get().copied());
+    lock(connection, keys.collect())
+}
+
+fn lock(connection: &mut dyn Connection, keys: Vec<i64>) -> Result<(), DatabaseError> {
+    if keys.is_empty() || connection.dialect().for_update.is_empty() {
+        return Ok(());
+    }
+    connection.query_batch(
+        "SELECT job_key FROM job WHERE job_key IN (SELECT job_key FROM {new}) ORDER BY job_key{for_update}",
+        &batch(keys),
+    )?;
+    Ok(())
+}
+
+fn batch(keys: Vec<i64>) -> Batch<'static> {
+    Batch::new(&KEY, keys.into_iter().map(|key| [key.into()]))
+}
+
+/// Ends jobs on the nodes of `ends`, unless a later handle tracks them there, and as a whole where no node is left.
+pub(super) fn end_jobs(connection: &mut dyn Connection, ends: &[JobEnd<'_>]) -> Result<(), DatabaseError> {
+    if ends.is_empty() {
+        return Ok(());
+    }
+    let keys: Vec<_> = ends.iter().map(|end| end.key).collect();
+    lock(connection, keys.clone())?;
+    let row = |end: &JobEnd<'_>| {
+        [
+            end.key.into(),
+            end.job.node().as_str().to_owned().into(),
+            end.job.session.id.to_string().into(),
+            end.job.handle.0.into(),
+            Value::time(end.at_us),
+        ]
+    };
+    connection.execute_batch(
+        "UPDATE job_node SET ended = greatest(job_node.ended, new.ended), lost = false FROM {new}
+         WHERE job_node.job_key = new.job_key AND job_node.node = new.node
+             AND (job_node.session_id = new.session_id AND job_node.handle = new.handle OR job_node.session_id IS NULL)",
+        &Batch::new(&END, ends.iter().map(row)),
+    )?;
+    end_whole_jobs(connection, keys)
+}
+
+/// Ends those of the jobs `keys` that run on no node any more.
+fn end_whole_jobs(connection: &mut dyn Connection, keys: Vec<i64>) -> Result<(), DatabaseError> {
+    connection.execute_batch(
+        "UPDATE job SET ended = (SELECT max(job_node.ended) FROM job_node WHERE job_node.job_key = job.job_key)
+         WHERE job_key IN (SELECT job_key FROM {new})
+             AND NOT EXISTS (SELECT 1 FROM job_node WHERE job_node.job_key = job.job_key AND job_node.ended IS NULL)",
+        &batch(keys),
+    )?;
+    Ok(())
+}
+
+/// Ends jobs whose agents were lost before `cutoff`, at the time of their last sign of life.
+pub(super) fn end_lost_jobs(
+    connection: &mut dyn Connection,
+    cutoff: &Value<'_>,
+) -> Result<(), DatabaseError> {
+    let select = format!("SELECT DISTINCT job_node.job_key {LOST}");
+    let rows = connection.query(&select, std::slice::from_ref(cutoff))?;
+    let keys: Vec<_> = rows.into_iter().map(|mut row: Row| row.integer()).collect();
+    if keys.is_empty() {
+        return Ok(());
+    }
+    lock(connection, keys.clone())?;
+    let update = format!(
+        "UPDATE job_node AS its SET lost = true, ended = greatest(its.started, (
+             SELECT max(coalesce(session.last_sample, session.last_seen)) FROM session
+             WHERE session.session_id = its.session_id OR its.session_id IS NULL AND session.node = its.node))
+         WHERE its.ended IS NULL AND (its.job_key, its.node) IN (SELECT job_node.job_key, job_node.node {LOST})"
+    );
+    connection.execute(&update, std::slice::from_ref(cutoff))?;
+    end_whole_jobs(connection, keys)
+}

@@ -1,0 +1,131 @@
+//! The changes that a transaction makes to the ledger. Pure.
+//!
+//! A tally travels every ten seconds at most, samples come with every frame. So that `ledger_balance` agrees with the rows
+//! at any time, also after an agent was killed, the stores count the rows that they write. PostgreSQL adds the counts to
+//! the row of the session, which every transaction updates anyway, and moves them to the ledger when a tally comes: an update
+//! for each source and second would cost more than the samples.
+
+use std::collections::{BTreeMap, HashMap};
+
+use polymeter_proto::ledger::Tally;
+use polymeter_proto::series::SessionId;
+
+use crate::accepted::{Accepted, LedgerLine};
+
+/// The changes of one ledger line.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct LineChange {
+    /// The newest tally, if one came.
+    pub(super) tally: Option<Tally>,
+    /// Samples that were stored with the others.
+    pub(super) stored: u64,
+    /// Samples that the agent skipped.
+    pub(super) skipped: u64,
+    /// Samples that the collector rejected.
+    pub(super) rejected: u64,
+    /// Samples that were quarantined.
+    pub(super) quarantined: u64,
+}
+
+impl LineChange {
+    /// Returns true if only the count of stored samples changes.
+    pub(super) const fn is_only_stored(&self) -> bool {
+        self.tally.is_none() && self.skipped + self.rejected + self.quarantined == 0
+    }
+}
+
+/// Returns the changes that `frames` make, by session and ledger id.
+pub(super) fn line_changes(frames: &[&Accepted]) -> BTreeMap<(SessionId, i64), LineChange> {
+    let mut changes: BTreeMap<_, LineChange> = BTreeMap::new();
+    let mut of = |line: &LedgerLine, change: &mut dyn FnMut(&mut LineChange)| {
+        // All ids were given out before.
+        if let Some(id) = line.id.get() {
+            change(changes.entry((line.session.id, *id)).or_default());
+        }
+    };
+    for frame in frames {
+        for samples in &frame.samples {
+            of(&samples.line, &mut |line| add(&mut line.stored, samples.values.len() as u64));
+        }
+        for samples in &frame.quarantined {
+            of(&samples.line, &mut |line| add(&mut line.quarantined, samples.values.len() as u64));
+        }
+        for loss in &frame.losses {
+            let Some(line) = &loss.line else { continue };
+            of(line, &mut |line| {
+                add(
+                    if loss.reason.is_in_collector() { &mut line.rejected } else { &mut line.skipped },
+                    loss.samples,
+                );
+            });
+        }
+        for (line, tally) in &frame.tallies {
+            of(line, &mut |line| line.tally = Some(*tally));
+        }
+    }
+    changes
+}
+
+const fn add(count: &mut u64, more: u64) {
+    *count = count.saturating_add(more);
+}
+
+/// Stored samples that the ledger does not have yet, by the ids of the lines: the column `pending` of a session.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct Pending(BTreeMap<i64, u64>);
+
+impl Pending {
+    /// Parses a JSON object of counts by ledger id. Other text gives no counts: only this program writes the column.
+    pub(super) fn parse(json: &str) -> Self {
+        let counts: BTreeMap<String, u64> = serde_json::from_str(json).unwrap_or_default();
+        Self(counts.into_iter().filter_map(|(id, count)| Some((id.parse().ok()?, count))).collect())
+    }
+
+    /// The JSON object.
+    pub(super) fn to_json(&self) -> String {
+        let counts: Vec<_> = self.0.iter().map(|(id, count)| format!("\"{id}\":{count}")).collect();
+        format!("{{{}}}", counts.join(","))
+    }
+}
+
+/// Divides `changes` into those that are written to the ledger now, together with what was pending of them, and those that
+/// become pending, where the store defers such.
+pub(super) fn settle(
+    changes: BTreeMap<(SessionId, i64), LineChange>,
+    pending: &mut HashMap<SessionId, Pending>,
+    defers: bool,
+) -> Vec<(i64, LineChange)> {
+    let mut settled = Vec::new();
+    for ((session, id), mut change) in changes {
+        let pending = &mut pending.entry(session).or_default().0;
+        if defers && change.is_only_stored() {
+            add(pending.entry(id).or_default(), change.stored);
+        } else {
+            add(&mut change.stored, pending.remove(&id).unwrap_or_default());
+            settled.push((id, change));
+        }
+    }
+    settled
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stored_samples_wait_for_a_tally() {
+        let session = SessionId(7);
+        let mut pending = HashMap::from([(session, Pending::parse(r#"{"3":10,"4":1}"#))]);
+        let stored = |stored| LineChange { stored, ..LineChange::default() };
+        assert!(settle(BTreeMap::from([((session, 3), stored(5))]), &mut pending, true).is_empty());
+        assert_eq!(pending[&session].to_json(), r#"{"3":15,"4":1}"#);
+        let told = LineChange { tally: Some(Tally::default()), ..stored(2) };
+        let settled = settle(BTreeMap::from([((session, 3), told.clone())]), &mut pending, true);
+        assert_eq!(settled, [(3, LineChange { stored: 17, ..told })]);
+        assert_eq!(pending[&session].to_json(), r#"{"4":1}"#);
+        let at_once = settle(BTreeMap::from([((session, 4), stored(1))]), &mut pending, false);
+        assert_eq!(at_once, [(4, stored(2))]);
+        assert_eq!(Pending::parse("garbage"), Pending::default());
+        assert_eq!(Pending::default().to_json(), "{}");
+    }
+}

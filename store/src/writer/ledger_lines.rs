@@ -1,0 +1,144 @@
+//! The lines of the ledger in the store.
+
+use std::sync::Arc;
+
+use polymeter_proto::ledger::Tally;
+
+use super::ledger::LineChange;
+use super::progress::{distinct, key_of};
+use super::transaction::transaction;
+use crate::accepted::{Accepted, LedgerLine};
+use crate::backend::Connection;
+use crate::error::DatabaseError;
+use crate::value::{Batch, Column, ColumnType, Value};
+
+const LINE: [Column; 5] = [
+    ("position", ColumnType::Integer),
+    ("session_id", ColumnType::Text),
+    ("handle", ColumnType::Integer),
+    ("job_key", ColumnType::Integer),
+    ("source", ColumnType::Text),
+];
+
+const CHANGE: [Column; 11] = [
+    ("ledger_id", ColumnType::Integer),
+    ("due", ColumnType::Integer),
+    ("taken", ColumnType::Integer),
+    ("late", ColumnType::Integer),
+    ("missed", ColumnType::Integer),
+    ("absent", ColumnType::Integer),
+    ("dropped", ColumnType::Integer),
+    ("stored", ColumnType::Integer),
+    ("skipped", ColumnType::Integer),
+    ("rejected", ColumnType::Integer),
+    ("quarantined", ColumnType::Integer),
+];
+
+/// Gives ids to the lines of `frames` that have none.
+pub(super) fn assign_ids(connection: &mut dyn Connection, frames: &[Accepted]) -> Result<(), DatabaseError> {
+    let mut lines = without_id(frames);
+    if lines.is_empty() {
+        return Ok(());
+    }
+    find(connection, &lines)?;
+    lines.retain(|line| line.id.get().is_none());
+    if lines.is_empty() {
+        return Ok(());
+    }
+    transaction(connection, |connection| {
+        // Lines of version 4 of the schema have no handle: they are taken over.
+        connection.execute_batch(
+            "UPDATE ledger SET handle = new.handle FROM {new}
+             WHERE ledger.session_id = new.session_id AND ledger.handle IS NULL AND ledger.job_key = new.job_key
+                 AND ledger.source = new.source",
+            &batch(&lines),
+        )?;
+        connection.execute_batch(
+            "INSERT INTO ledger (session_id, handle, job_key, source)
+             SELECT session_id, handle, job_key, source FROM {new} WHERE true ON CONFLICT DO NOTHING",
+            &batch(&lines),
+        )
+    })?;
+    // Only now, since an id that is remembered must be one that is committed.
+    find(connection, &lines)
+}
+
+/// Returns the lines of `frames` without an id, each once, in an order that is the same for all connections.
+fn without_id(frames: &[Accepted]) -> Vec<Arc<LedgerLine>> {
+    let mut lines = distinct(frames.iter().flat_map(Accepted::lines).filter(|line| line.id.get().is_none()));
+    let identity = |line: &LedgerLine| (line.session.id, line.handle(), line.source.clone());
+    lines.sort_by_key(|line| identity(line));
+    lines
+}
+
+fn batch(lines: &[Arc<LedgerLine>]) -> Batch<'_> {
+    Batch::new(
+        &LINE,
+        (0..).zip(lines).map(|(position, line)| {
+            [
+                Value::Integer(position),
+                line.session.id.to_string().into(),
+                line.handle().into(),
+                key_of(line.job.as_ref()).into(),
+                line.source.as_str().into(),
+            ]
+        }),
+    )
+}
+
+/// Gives their ids to those of `lines` that are in the store.
+fn find(connection: &mut dyn Connection, lines: &[Arc<LedgerLine>]) -> Result<(), DatabaseError> {
+    let found = connection.query_batch(
+        "SELECT new.position, (
+             SELECT ledger.ledger_id FROM ledger
+             WHERE ledger.session_id = new.session_id AND coalesce(ledger.handle, -1) = coalesce(new.handle, -1)
+                 AND coalesce(ledger.job_key, 0) = coalesce(new.job_key, 0) AND ledger.source = new.source LIMIT 1
+         ) FROM {new}",
+        &batch(lines),
+    )?;
+    for mut row in found {
+        let position = usize::try_from(row.integer()).unwrap_or(usize::MAX);
+        if let (Some(line), Some(id)) = (lines.get(position), row.optional_integer()) {
+            line.id.get_or_init(|| id);
+        }
+    }
+    Ok(())
+}
+
+/// Writes changes of lines, by their ids. Counts are added, a tally replaces the one before.
+pub(super) fn update(
+    connection: &mut dyn Connection,
+    changes: &[(i64, LineChange)],
+) -> Result<(), DatabaseError> {
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let row = |(id, change): &(i64, LineChange)| {
+        let tally = |of: fn(&Tally) -> u64| {
+            change.tally.as_ref().map_or(Value::Null, |tally| Value::count(of(tally)))
+        };
+        [
+            Value::Integer(*id),
+            tally(|tally| tally.due),
+            tally(|tally| tally.taken),
+            tally(|tally| tally.late),
+            tally(|tally| tally.missed),
+            tally(|tally| tally.absent),
+            tally(|tally| tally.dropped),
+            Value::count(change.stored),
+            Value::count(change.skipped),
+            Value::count(change.rejected),
+            Value::count(change.quarantined),
+        ]
+    };
+    connection.execute_batch(
+        "UPDATE ledger SET due = coalesce(new.due, ledger.due), taken = coalesce(new.taken, ledger.taken),
+             late = coalesce(new.late, ledger.late), missed = coalesce(new.missed, ledger.missed),
+             absent = coalesce(new.absent, ledger.absent), dropped = coalesce(new.dropped, ledger.dropped),
+             stored = ledger.stored + new.stored, skipped = ledger.skipped + new.skipped,
+             rejected = ledger.rejected + new.rejected, quarantined = ledger.quarantined + new.quarantined
+         FROM {new} WHERE ledger.ledger_id = new.ledger_id",
+        &Batch::new(&CHANGE, changes.iter().map(row)),
+    )?;
+    Ok(())
+}

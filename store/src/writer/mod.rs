@@ -1,0 +1,145 @@
+//! The writing side of a store: frames become rows in one transaction, the same statements for every backend.
+
+mod events;
+mod job_ends;
+mod jobs;
+mod ledger;
+mod ledger_lines;
+mod progress;
+mod series;
+mod sessions;
+mod transaction;
+
+use polymeter_proto::series::SessionId;
+
+use self::transaction::transaction;
+use crate::accepted::{Accepted, Committed, JobOutcome};
+use crate::backend::{Connection, Opened};
+use crate::error::{Context, DatabaseError};
+use crate::value::Value;
+use crate::{OpenOptions, Origin, StoreError, StoreUrl, WriteMode};
+
+/// One connection to a store that writes. After an error it is in an unknown state, and must be dropped.
+#[derive(Debug)]
+pub struct Store {
+    connection: Box<dyn Connection>,
+    origin: Origin,
+    write_mode: WriteMode,
+}
+
+impl Store {
+    /// Connects, and brings the schema up to date.
+    ///
+    /// # Errors
+    /// When the store cannot be opened, or its schema was made by a newer program.
+    pub fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Self, StoreError> {
+        let Opened { connection, origin, write_mode } = url.open(options)?;
+        Ok(Self { connection, origin, write_mode })
+    }
+
+    /// The identity of the store.
+    pub const fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// The way in which samples are written.
+    pub const fn write_mode(&self) -> &WriteMode {
+        &self.write_mode
+    }
+
+    /// Checks that committed data can be found by others, as far as that can be found out at once.
+    ///
+    /// # Errors
+    /// When it cannot.
+    pub fn check(&mut self) -> Result<(), StoreError> {
+        self.connection.check()
+    }
+
+    /// Returns the newest frame that is stored of a session, 0 where there is none.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn last_sequence(&mut self, session: SessionId) -> Result<u64, StoreError> {
+        self.connection.check()?;
+        let select = "SELECT last_sequence FROM session WHERE session_id = $1";
+        let rows = self.connection.query(select, &[session.to_string().into()]);
+        Ok(rows.context("look up a session")?.first_mut().map_or(0, |row| row.integer().cast_unsigned()))
+    }
+
+    /// Ends the sessions that have been silent since `cutoff_us`, and the jobs that they left. Both times are the collector's,
+    /// in microseconds since the epoch.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn end_silent(&mut self, cutoff_us: i64, now_us: i64) -> Result<(), StoreError> {
+        let (cutoff, now) = (Value::time(cutoff_us), Value::time(now_us));
+        let end = |connection: &mut dyn Connection| sessions::end_silent(connection, &cutoff, &now);
+        transaction(&mut *self.connection, end).context("end silent sessions")
+    }
+
+    /// Stores the outcome of the newest job of that id. Returns false if there is none.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn store_outcome(&mut self, outcome: &JobOutcome) -> Result<bool, StoreError> {
+        jobs::store_outcome(&mut *self.connection, outcome).context("store the outcome of a job")
+    }
+
+    /// Stores `frames` in one transaction, except for those that are stored already. In case of an error nothing is stored.
+    ///
+    /// # Errors
+    /// When the store fails, or refuses the frames.
+    pub fn commit(&mut self, frames: &[Accepted]) -> Result<Committed, StoreError> {
+        let connection = &mut *self.connection;
+        // A commit behind a hole would hide it.
+        connection.check()?;
+        // Ids are assigned in transactions of their own: short ones, so that writers do not wait for each other, and committed
+        // before an id is remembered.
+        jobs::assign_keys(connection, frames).context("store jobs")?;
+        ledger_lines::assign_ids(connection, frames).context("store the lines of the ledger")?;
+        series::assign_ids(connection, frames).context("store series")?;
+        connection.make_room(frames).context("create a partition")?;
+        let committed = write(connection, frames)?;
+        connection.check_committed()?;
+        Ok(committed)
+    }
+}
+
+/// The transaction that stores frames. Rows are locked by session, then by job, each in the order of their keys: connections
+/// that lock in one order never wait in a circle.
+fn write(connection: &mut dyn Connection, frames: &[Accepted]) -> Result<Committed, StoreError> {
+    const ACTION: &str = "store samples";
+    let sessions = progress::sessions(frames);
+    let seen = Value::time(frames.iter().map(|frame| frame.received_us).max().unwrap_or_default());
+    connection.begin().context(ACTION)?;
+    let new_nodes = sessions::insert(connection, &sessions, &seen).context(ACTION)?;
+    let known = sessions::lock(connection, &sessions).context(ACTION)?;
+    let last = known.iter().map(|(id, known)| (*id, known.last)).collect();
+    let (new, progress) = progress::not_stored(frames, &last)?;
+    let mut pending = known.iter().map(|(id, known)| (*id, known.pending.clone())).collect();
+    let changes =
+        ledger::settle(ledger::line_changes(&new), &mut pending, connection.dialect().defers_ledger);
+    let store = |connection: &mut dyn Connection| -> Result<(u64, u64), DatabaseError> {
+        let rows = connection.write_samples(&new)?;
+        let quarantined = events::insert_quarantined(connection, &new)?;
+        ledger_lines::update(connection, &changes)?;
+        events::insert_losses(connection, &new)?;
+        events::insert_plan_changes(connection, &new)?;
+        events::insert_marks(connection, &new)?;
+        job_ends::lock_jobs(connection, &new)?;
+        job_ends::end_jobs(connection, &job_ends::of_frames(&new))?;
+        jobs::store_facts(connection, &new)?;
+        jobs::store_owners(connection, &new)?;
+        sessions::advance(connection, &progress, &pending, &seen)?;
+        let is_new = |id: &SessionId| progress.get(id).is_some_and(|progress| progress.is_new);
+        let reopened = known.iter().filter(|(id, known)| known.is_ended && is_new(id));
+        let mut nodes = sessions::reopen(connection, reopened.map(|(id, _)| *id))?;
+        nodes.extend(new_nodes);
+        sessions::end_superseded(connection, nodes, &seen)?;
+        connection.commit()?;
+        Ok((rows, quarantined))
+    };
+    let (rows, quarantined) = store(connection).context(ACTION)?;
+    let repeated = (frames.len() - new.len()) as u64;
+    Ok(Committed { through: progress::through(&progress), rows, quarantined, repeated })
+}

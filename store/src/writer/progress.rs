@@ -1,0 +1,79 @@
+//! The frames that a transaction adds, by session. Pure.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use polymeter_proto::series::SessionId;
+
+use crate::StoreError;
+use crate::accepted::{Accepted, JobRecord, SessionRecord, check_gaps};
+
+/// The progress of a session in a transaction.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct Progress {
+    /// The newest frame that is stored afterwards.
+    pub(super) last: u64,
+    /// At least one of its frames was not stored before.
+    pub(super) is_new: bool,
+    /// The number of samples that are added, except for quarantined ones.
+    pub(super) stored: u64,
+    /// The time of the newest of them, in microseconds since the epoch.
+    pub(super) newest_us: Option<i64>,
+    /// The time at which the agent reported its stop, in microseconds since the epoch.
+    pub(super) ended_us: Option<i64>,
+}
+
+impl Progress {
+    fn add(&mut self, frame: &Accepted) {
+        self.last = frame.sequence;
+        self.is_new = true;
+        self.stored += frame.rows() as u64;
+        self.newest_us = self.newest_us.max(frame.newest_us());
+        self.ended_us = frame.session_end_us.or(self.ended_us);
+    }
+}
+
+/// Returns the frames that are not stored yet, where `last` is the newest stored frame of each session.
+///
+/// # Errors
+/// When the store lacks frames that precede them.
+pub(super) fn not_stored<'a>(
+    frames: &'a [Accepted],
+    last: &HashMap<SessionId, u64>,
+) -> Result<(Vec<&'a Accepted>, BTreeMap<SessionId, Progress>), StoreError> {
+    check_gaps(frames, last).map_err(StoreError::FramesMissing)?;
+    let last = |id| last.get(&id).copied().unwrap_or_default();
+    let mut progress: BTreeMap<SessionId, Progress> = BTreeMap::new();
+    let is_new = |frame: &&Accepted| {
+        let id = frame.session.id;
+        let of = progress.entry(id).or_insert_with(|| Progress { last: last(id), ..Progress::default() });
+        let is_new = frame.sequence > of.last;
+        if is_new {
+            of.add(frame);
+        }
+        is_new
+    };
+    Ok((frames.iter().filter(is_new).collect(), progress))
+}
+
+/// Returns the newest stored frame of each session.
+pub(super) fn through(progress: &BTreeMap<SessionId, Progress>) -> Vec<(SessionId, u64)> {
+    progress.iter().map(|(id, progress)| (*id, progress.last)).collect()
+}
+
+/// Returns the sessions of `frames`, each once, in the order of their ids.
+pub(super) fn sessions(frames: &[Accepted]) -> Vec<Arc<SessionRecord>> {
+    let by_id: BTreeMap<_, _> = frames.iter().map(|frame| (frame.session.id, &frame.session)).collect();
+    by_id.into_values().cloned().collect()
+}
+
+/// Returns each of `all` once.
+pub(super) fn distinct<'a, T: 'a>(all: impl Iterator<Item = &'a Arc<T>>) -> Vec<Arc<T>> {
+    let mut seen = HashSet::new();
+    all.filter(|item| seen.insert(Arc::as_ptr(item))).cloned().collect()
+}
+
+/// Returns the store's key of a job, once it has one.
+pub(super) fn key_of(job: Option<&Arc<JobRecord>>) -> Option<i64> {
+    job.and_then(|job| job.key.get().copied())
+}

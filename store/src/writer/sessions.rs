@@ -1,0 +1,242 @@
+//! The sessions of agents, and their ends.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use polymeter_proto::series::SessionId;
+
+use super::job_ends;
+use super::ledger::Pending;
+use super::progress::Progress;
+use crate::accepted::SessionRecord;
+use crate::backend::Connection;
+use crate::error::DatabaseError;
+use crate::value::{Batch, Column, ColumnType, Value};
+
+/// The stored state of a session.
+#[derive(Debug, Default)]
+pub(super) struct KnownSession {
+    /// The newest frame that is stored.
+    pub(super) last: u64,
+    /// Stored samples that its ledger does not count yet.
+    pub(super) pending: Pending,
+    /// It is recorded as ended.
+    pub(super) is_ended: bool,
+}
+
+const NODE: [Column; 2] = [("node", ColumnType::Text), ("seen", ColumnType::Time)];
+
+const ID: [Column; 1] = [("session_id", ColumnType::Text)];
+
+const SESSION: [Column; 5] = [
+    ("session_id", ColumnType::Text),
+    ("node", ColumnType::Text),
+    ("agent_version", ColumnType::Text),
+    ("started", ColumnType::Time),
+    ("seen", ColumnType::Time),
+];
+
+const ADVANCE: [Column; 8] = [
+    ("session_id", ColumnType::Text),
+    ("seen", ColumnType::Time),
+    ("last", ColumnType::Integer),
+    ("stored", ColumnType::Integer),
+    ("pending", ColumnType::Json),
+    ("newest", ColumnType::Time),
+    ("ended", ColumnType::Time),
+    ("is_new", ColumnType::Bool),
+];
+
+const END: [Column; 4] = [
+    ("session_id", ColumnType::Text),
+    ("until", ColumnType::Time),
+    ("reason", ColumnType::Text),
+    ("noticed", ColumnType::Time),
+];
+
+/// The begin of the next session of the node of session `old`.
+const NEXT_SESSION: &str = "(
+    SELECT min(later.started) FROM session AS later
+    WHERE later.node = old.node AND later.started > greatest(old.started, coalesce(old.last_sample, old.last_seen)))";
+
+/// Inserts the rows of sessions that have none, and returns the nodes of those.
+pub(super) fn insert(
+    connection: &mut dyn Connection,
+    sessions: &[Arc<SessionRecord>],
+    seen: &Value<'_>,
+) -> Result<Vec<String>, DatabaseError> {
+    let row = |session: &Arc<SessionRecord>| {
+        let descriptor = &session.descriptor;
+        [
+            session.id.to_string().into(),
+            descriptor.node.as_str().to_owned().into(),
+            descriptor.agent_version.as_str().to_owned().into(),
+            Value::time(descriptor.started_us),
+            seen.clone(),
+        ]
+    };
+    let introduced = connection.query_batch(
+        "INSERT INTO session (session_id, node, agent_version, started, last_sequence, last_seen)
+         SELECT session_id, node, agent_version, started, 0, seen FROM {new} WHERE true
+         ON CONFLICT DO NOTHING RETURNING node",
+        &Batch::new(&SESSION, sessions.iter().map(row)),
+    )?;
+    let nodes: BTreeSet<_> = sessions.iter().map(|session| session.descriptor.node.as_str()).collect();
+    connection.execute_batch(
+        "INSERT INTO node (node, first_seen) SELECT node, seen FROM {new} WHERE true ON CONFLICT DO NOTHING",
+        &Batch::new(&NODE, nodes.into_iter().map(|node| [node.into(), seen.clone()])),
+    )?;
+    Ok(introduced.into_iter().map(|mut row| row.text()).collect())
+}
+
+/// Returns the stored state of sessions, and locks their rows until the transaction ends.
+pub(super) fn lock(
+    connection: &mut dyn Connection,
+    sessions: &[Arc<SessionRecord>],
+) -> Result<HashMap<SessionId, KnownSession>, DatabaseError> {
+    let rows = connection.query_batch(
+        "SELECT session_id, last_sequence, CAST(pending AS text), ended IS NOT NULL FROM session
+         WHERE session_id IN (SELECT session_id FROM {new}) ORDER BY session_id{for_update}",
+        &ids(sessions.iter().map(|session| session.id)),
+    )?;
+    let known = |mut row: crate::value::Row| {
+        let (id, last) = (row.text(), row.integer().cast_unsigned());
+        (id, KnownSession { last, pending: Pending::parse(&row.text()), is_ended: row.boolean() })
+    };
+    let mut by_text: HashMap<String, KnownSession> = rows.into_iter().map(known).collect();
+    let take = |session: &Arc<SessionRecord>| {
+        (session.id, by_text.remove(&session.id.to_string()).unwrap_or_default())
+    };
+    Ok(sessions.iter().map(take).collect())
+}
+
+fn ids(sessions: impl Iterator<Item = SessionId>) -> Batch<'static> {
+    Batch::new(&ID, sessions.map(|session| [session.to_string().into()]))
+}
+
+/// Records the newest frame of each session. `pending` is what its ledger does not count yet.
+pub(super) fn advance(
+    connection: &mut dyn Connection,
+    progress: &BTreeMap<SessionId, Progress>,
+    pending: &HashMap<SessionId, Pending>,
+    seen: &Value<'_>,
+) -> Result<(), DatabaseError> {
+    let row = |(id, progress): (&SessionId, &Progress)| {
+        [
+            id.to_string().into(),
+            seen.clone(),
+            Value::count(progress.last),
+            Value::count(progress.stored),
+            pending.get(id).map_or_else(|| "{}".to_owned(), Pending::to_json).into(),
+            progress.newest_us.map(Value::time).unwrap_or(Value::Null),
+            progress.ended_us.map(Value::time).unwrap_or(Value::Null),
+            progress.is_new.into(),
+        ]
+    };
+    connection.execute_batch(
+        "UPDATE session SET last_sequence = new.last, last_seen = new.seen, stored = session.stored + new.stored,
+             pending = new.pending, last_sample = greatest(session.last_sample, new.newest),
+             ended = CASE WHEN NOT new.is_new OR session.end_reason = 'stopped' THEN session.ended ELSE new.ended END,
+             end_reason = CASE WHEN NOT new.is_new OR session.end_reason = 'stopped' THEN session.end_reason
+                               WHEN new.ended IS NOT NULL THEN 'stopped' END
+         FROM {new} WHERE session.session_id = new.session_id",
+        &Batch::new(&ADVANCE, progress.iter().map(row)),
+    )?;
+    Ok(())
+}
+
+/// Reopens sessions that were recorded as ended and send again: removes their intervals of unknown state, and marks their
+/// lost jobs as running. Returns their nodes.
+pub(super) fn reopen(
+    connection: &mut dyn Connection,
+    sessions: impl Iterator<Item = SessionId>,
+) -> Result<Vec<String>, DatabaseError> {
+    let sessions = ids(sessions);
+    if sessions.is_empty() {
+        return Ok(Vec::new());
+    }
+    connection.execute_batch(
+        "DELETE FROM loss WHERE reason = 'unknown' AND session_id IN (SELECT session_id FROM {new})",
+        &sessions,
+    )?;
+    connection.execute_batch(
+        "UPDATE job SET ended = NULL WHERE job_key IN (
+             SELECT job_key FROM job_node WHERE lost AND session_id IN (SELECT session_id FROM {new}))",
+        &sessions,
+    )?;
+    connection.execute_batch(
+        "UPDATE job_node SET ended = NULL, lost = false
+         WHERE lost AND session_id IN (SELECT session_id FROM {new})",
+        &sessions,
+    )?;
+    let nodes = connection.query_batch(
+        "SELECT DISTINCT node FROM session WHERE session_id IN (SELECT session_id FROM {new})",
+        &sessions,
+    )?;
+    Ok(nodes.into_iter().map(|mut row| row.text()).collect())
+}
+
+/// Ends the sessions of `nodes` that did not report a stop, and whose newest sample is older than a later session of the node:
+/// their agents were killed. Sessions that another connection stores at this moment are left alone.
+pub(super) fn end_superseded(
+    connection: &mut dyn Connection,
+    nodes: Vec<String>,
+    now: &Value<'_>,
+) -> Result<(), DatabaseError> {
+    let nodes = Batch::new(&NODE, nodes.into_iter().map(|node| [node.into(), now.clone()]));
+    if nodes.is_empty() {
+        return Ok(());
+    }
+    let select = format!(
+        "SELECT old.session_id, {NEXT_SESSION} FROM session AS old
+         WHERE old.ended IS NULL AND old.node IN (SELECT node FROM {{new}}) AND {NEXT_SESSION} IS NOT NULL
+         ORDER BY old.session_id{{skip_locked}}"
+    );
+    let superseded = connection.query_batch(&select, &nodes)?;
+    let ends =
+        superseded.into_iter().map(|mut row| [row.value(), row.value(), "superseded".into(), now.clone()]);
+    end(connection, &Batch::new(&END, ends))
+}
+
+/// Ends sessions that have been silent since `cutoff`, and the jobs of sessions that ended before it and that no other session
+/// has taken over.
+pub(super) fn end_silent(
+    connection: &mut dyn Connection,
+    cutoff: &Value<'_>,
+    now: &Value<'_>,
+) -> Result<(), DatabaseError> {
+    let select = format!(
+        "SELECT old.session_id, least($2, {NEXT_SESSION}) FROM session AS old
+         WHERE old.ended IS NULL AND old.last_seen < $1 ORDER BY old.session_id{{skip_locked}}"
+    );
+    let silent = connection.query(&select, &[cutoff.clone(), now.clone()])?;
+    let ends = silent.into_iter().map(|mut row| [row.value(), row.value(), "silent".into(), now.clone()]);
+    end(connection, &Batch::new(&END, ends))?;
+    job_ends::end_lost_jobs(connection, cutoff)
+}
+
+/// Ends sessions. Until the time `until` their state is unknown, which is recorded as a loss of their node and of each job that
+/// they tracked to the end.
+fn end(connection: &mut dyn Connection, ends: &Batch<'_>) -> Result<(), DatabaseError> {
+    if ends.is_empty() {
+        return Ok(());
+    }
+    connection.execute_batch(
+        "INSERT INTO loss (time, node, session_id, job_key, samples, reason, first_time, last_time)
+         SELECT DISTINCT new.noticed, session.node, session.session_id, ledger.job_key, 0, 'unknown',
+                coalesce(session.last_sample, session.last_seen), new.until
+         FROM {new} JOIN session ON session.session_id = new.session_id
+         JOIN ledger ON ledger.session_id = session.session_id
+         LEFT JOIN job_node ON job_node.job_key = ledger.job_key AND job_node.node = session.node
+         WHERE new.until > coalesce(session.last_sample, session.last_seen)
+             AND (ledger.job_key IS NULL OR job_node.ended IS NULL
+                  OR job_node.session_id IS DISTINCT FROM session.session_id)",
+        ends,
+    )?;
+    connection.execute_batch(
+        "UPDATE session SET ended = coalesce(session.last_sample, session.last_seen), end_reason = new.reason
+         FROM {new} WHERE session.session_id = new.session_id",
+        ends,
+    )?;
+    Ok(())
+}
