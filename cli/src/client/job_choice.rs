@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use polymeter_agent::cgroups::Mounts;
 use polymeter_agent::control::{SubjectStatus, Verb};
+use polymeter_service::cgroup_mounts::Mounts;
 
 use super::agent::ask_status;
 use crate::failure::Failure;

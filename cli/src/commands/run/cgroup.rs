@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use polymeter_agent::cgroups::Mounts;
+use polymeter_service::cgroup_mounts::Mounts;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::own_cgroups::OwnCgroups;

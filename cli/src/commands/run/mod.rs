@@ -12,14 +12,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use polymeter_agent::Agent;
 use polymeter_agent::config::Config;
 use polymeter_agent::plan::Layer;
 use polymeter_agent::request::JobSpec;
 use polymeter_agent::sources::online_cpus;
-use polymeter_agent::{Agent, cgroups::Mounts};
 use polymeter_collector::Collector;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
+use polymeter_service::cgroup_mounts::Mounts;
 use polymeter_service::clock;
 use polymeter_store::StoreUrl;
 use polymeter_store::reader::Reader;
