@@ -27,7 +27,6 @@ use crate::kernel;
 use crate::keys::KeyFiles;
 use crate::lanes::{Channels, Command, Sampler};
 use crate::lifecycle::exit_watcher::ExitWatcher;
-use crate::log;
 use crate::request::{JobSpec, ManagerRequest, RegisterError, View, ask};
 use crate::sources::online_cpus;
 use crate::start_error::StartError;
@@ -247,9 +246,11 @@ fn sample(channels: Arc<Channels>, counters: Arc<Counters>, flush: Period, prior
     match priority.map(kernel::set_fifo_priority) {
         None => {}
         Some(Ok(())) => channels.set_realtime_thread(rustix::thread::gettid()),
-        Some(Err(error)) => log::info(&format!(
-            "sampling without real-time priority ({error}): on a busy node deadlines below 10 ms will be missed and counted"
-        )),
+        Some(Err(error)) => tracing::info!(
+            %error,
+            remedy = "on a busy node deadlines below 10 ms will be missed and counted",
+            "cannot sample with real-time priority"
+        ),
     }
     Sampler::new(channels, counters, flush).run();
 }

@@ -22,7 +22,6 @@ pub mod kernel;
 pub mod keys;
 pub mod lanes;
 mod lifecycle;
-pub mod log;
 
 pub mod plan;
 pub mod principal;

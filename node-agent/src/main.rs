@@ -97,13 +97,13 @@ fn run(arguments: &Arguments, config: Config) -> Result<(), Box<dyn Error>> {
     drop(guard);
     let context = zmq::Context::new();
     let collector = config.collector.clone();
-    let encrypted = config.keys.is_some();
+    let encryption = if config.keys.is_some() { "encrypted" } else { "not encrypted" };
     let idle_timeout = if config.spool.is_some() { STOP_TIMEOUT_SPOOL } else { STOP_TIMEOUT_IDLE };
     let agent = start(&config, &context, arguments.detached)?;
     if arguments.detached {
         detach::report_ready()?;
     }
-    info!(%collector, encrypted, session = %agent.session(), "sampling");
+    info!("sampling; sending to {collector}, {encryption}, as session {}", agent.session());
     let timeout = loop {
         let next = runtime.block_on(async {
             tokio::select! {

@@ -8,7 +8,6 @@ use nix::unistd::{Group, User};
 
 use crate::config::{Config, JobVisibility};
 use crate::kernel;
-use crate::log;
 use crate::principal::Principal;
 
 /// What the configuration grants to whom, in numbers.
@@ -29,7 +28,10 @@ impl Rights {
                 None => uid_of(name).map(|uid| rights.administrators.push(uid)),
             };
             if found.is_none() {
-                log::warning(&format!("administrators: `{name}` is not known to this system"));
+                tracing::warn!(
+                    error = "this system does not know the name",
+                    "cannot use `{name}` of `administrators`"
+                );
             }
         }
         rights

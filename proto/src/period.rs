@@ -14,7 +14,7 @@ pub struct Period {
     micros: u64,
 }
 
-/// Why a text or a number is no period.
+/// A text or number that is no period.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidPeriod {
     given: String,
@@ -118,7 +118,7 @@ impl fmt::Display for InvalidPeriod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "`{}` is no period: write a whole number and one of us, ms, s, min, h, d, from 100us to 1d, such as 10ms or 5min",
+            "invalid period `{}`: expected a whole number of us, ms, s, min, h or d, from 100us to 1d, such as 10ms or 5min",
             self.given
         )
     }

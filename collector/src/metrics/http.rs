@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
-use super::Metrics;
+use super::registered::Metrics;
 use crate::{limits, thread};
 
 /// The server's thread; it ends when this is dropped.

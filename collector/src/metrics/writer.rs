@@ -7,7 +7,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Unit;
 
-use super::{ByReason, Metrics};
+use super::page::Page;
+use super::reasons::ByReason;
 
 /// The upper bounds of the buckets of commits, in seconds: from a commit to memory to a store that is away.
 const COMMIT_BOUNDS_S: [f64; 14] =
@@ -89,40 +90,40 @@ impl Default for WriterFamilies {
 
 impl WriterFamilies {
     /// Adds the metrics to the page.
-    pub(super) fn register(&self, metrics: &Metrics) {
+    pub(super) fn register(&self, page: &Page) {
         self.lost_samples.create(LossReason::ALL.map(LossReason::as_str));
-        metrics.register("stored_frames", "Frames that were committed", self.stored_frames.clone());
-        metrics.register("stored_samples", "Samples that were committed", self.stored_samples.clone());
-        metrics.register(
+        page.register("stored_frames", "Frames that were committed", self.stored_frames.clone());
+        page.register("stored_samples", "Samples that were committed", self.stored_samples.clone());
+        page.register(
             "quarantined_samples",
             "Samples that were stored in quarantine because of their times",
             self.quarantined_samples.clone(),
         );
-        metrics.register(
+        page.register(
             "repeated_frames",
             "Frames that arrived again and were not stored again",
             self.repeated_frames.clone(),
         );
-        metrics.register(
+        page.register(
             "lost_samples",
             "Samples that are not stored and never will be, by reason",
-            self.lost_samples.0.clone(),
+            self.lost_samples.family(),
         );
-        metrics.register(
+        page.register(
             "store_failures",
             "Failed operations of the store, which are repeated",
             self.store_failures.clone(),
         );
-        metrics.register("store_up", "1 if the store answers the writer, else 0", self.store_up.clone());
-        metrics.register("sessions", "Sessions of agents that the writer remembers", self.sessions.clone());
-        metrics.register("queue_messages", "Messages that wait for the writer", self.queue_messages.clone());
-        metrics.register_with_unit(
+        page.register("store_up", "1 if the store answers the writer, else 0", self.store_up.clone());
+        page.register("sessions", "Sessions of agents that the writer remembers", self.sessions.clone());
+        page.register("queue_messages", "Messages that wait for the writer", self.queue_messages.clone());
+        page.register_with_unit(
             "queue",
             "Bytes of messages that wait for the writer",
             Unit::Bytes,
             self.queue_bytes.clone(),
         );
-        metrics.register_with_unit(
+        page.register_with_unit(
             "commit_duration",
             "Durations of commits, including time in which the store was away",
             Unit::Seconds,

@@ -25,12 +25,6 @@ const CIRCLES: &[(&str, &str)] = &[
     ("node-agent/src/control", "mod request_handler watch_stream"),
     ("node-agent/src/control", "scheduler_hooks verb"),
     ("node-agent/src/delivery/session", "mod spooling"),
-    ("node-agent/src/lanes", "active_source channels slow"),
-    ("node-agent/src/lanes", "fast slow_sources"),
-    (
-        "node-agent/src/sources",
-        "agent_self blocking_file filesystem path_pattern perf process_sum reader_thread registry source target text_file_kind",
-    ),
     ("service/src/log", "format mod syslog"),
     (
         "store/src",

@@ -257,7 +257,7 @@ fn shutdown_without_collector_reports_the_loss() {
     wait_until("frames wait", || agent.count("outbox_bytes") > 0);
     pause(10);
     let (status, said) = agent.daemon.end(Signal::TERM);
-    assert!(status.success() && said.contains("did not acknowledge everything"), "{status}: {said}");
+    assert!(status.success() && said.contains("did not acknowledge all samples"), "{status}: {said}");
 }
 
 fn deleted_store_is_not_acknowledged() {

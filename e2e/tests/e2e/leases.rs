@@ -83,7 +83,7 @@ fn users_cannot_change_other_jobs_or_the_node() {
     }
     for (wish, word) in [
         ("cpu.usage=500us", "period 500us refused: the shortest period allowed for cpu.usage is 1ms"),
-        ("cpu.usage=0s", "is no period"),
+        ("cpu.usage=0s", "invalid period"),
         ("cpu.usage=off", "not switch a metric off"),
         ("cpu.usge=1s", "did you mean `cpu.usage`?"),
         ("cpu.[a-z]=1s", "invalid selector `cpu.[a-z]`"),

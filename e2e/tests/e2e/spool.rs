@@ -104,7 +104,7 @@ fn shutdown_without_collector_keeps_the_spool() {
     let Scene { env, cgroups, agent, .. } = scene;
     let (_, session) = (agent.count("taken"), agent.status()["session"].as_str().unwrap().to_owned());
     let (status, said) = agent.daemon.end(Signal::TERM);
-    assert!(status.success() && said.contains("waits in the spool"), "{status}: {said}");
+    assert!(status.success() && said.contains("wait in the spool"), "{status}: {said}");
     let kept = spooled(&env);
     // A second agent beside it is refused, and says why.
     let agent = start(&env, &cgroups);

@@ -26,7 +26,6 @@ use tokio::time::Instant;
 
 use crate::clock;
 use crate::counters::Counters;
-use crate::log;
 use crate::principal::Principal;
 use crate::request::ManagerRequest;
 use crate::user_database::Rights;
@@ -104,7 +103,7 @@ pub(crate) async fn serve(
             // Out of descriptors: wait for some connection to end.
             Err(error) => {
                 if refused_at.is_none_or(|at| at.elapsed() >= AGAIN) {
-                    log::warning(&format!("cannot accept a connection to the control socket: {error}"));
+                    tracing::warn!(%error, "cannot accept a connection to the control socket");
                     refused_at = Some(Instant::now());
                 }
                 tokio::time::sleep(Duration::from_millis(100)).await;

@@ -4,8 +4,9 @@
 use polymeter_proto::series::SessionId;
 use zmq::{Context, DONTWAIT, PollItem, Socket};
 
+use tracing::{info, warn};
+
 use crate::keys::Keys;
-use crate::log;
 
 /// The first wait before a refused connection is tried again; it doubles each time.
 const AGAIN_NS: u64 = 2_000_000_000;
@@ -145,7 +146,7 @@ impl Connection {
     fn connected(&mut self) {
         self.again_after_ns = AGAIN_NS;
         if self.told.take().is_some() {
-            log::info(&format!("connected to the collector at {}", self.destination.collector));
+            info!("connected to the collector at {}", self.destination.collector);
         }
     }
 
@@ -157,7 +158,7 @@ impl Connection {
         };
         if is_news {
             self.told = Some(refused);
-            log::warning(&self.why(refused));
+            self.warn(refused);
         }
         // After anything but a refusal libzmq tries again itself.
         if refused != Refused::Ended {
@@ -174,32 +175,47 @@ impl Connection {
                 self.socket = socket;
                 self.fading.push(std::mem::replace(&mut self.monitor, monitor));
             }
-            Err(error) => log::warning(&format!("cannot connect to the collector again: {error}")),
+            Err(error) => warn!(%error, "cannot connect to the collector again"),
         }
     }
 
-    fn why(&self, refused: Refused) -> String {
+    /// Logs a refused connection.
+    fn warn(&self, refused: Refused) {
         let Destination { collector, keys, .. } = &self.destination;
-        let what = match (refused, keys) {
-            (Refused::Key, Some(keys)) => format!(
-                "refuses this agent's key; its administrator can let it in with a file NODE.pub that has the line `public {}`",
-                keys.own.public
+        let (error, remedy) = match (refused, keys) {
+            (Refused::Key, Some(keys)) => (
+                "the collector refuses this agent's key",
+                format!(
+                    "its administrator can accept the agent with a file NODE.pub that has the line `public {}`",
+                    keys.own.public
+                ),
             ),
-            (Refused::Mechanism, Some(_)) => {
-                "has no keys, and this agent has; give the collector `key` and `authorised_agents`".to_owned()
-            }
-            (Refused::Key | Refused::Mechanism, None) => {
-                "wants encryption, and this agent has no keys; set `key` and `collector_key`".to_owned()
-            }
-            (Refused::Ended, Some(_)) => {
-                "ends connections before they are made; is `collector_key` its public key?".to_owned()
-            }
-            (Refused::Ended, None) => {
-                "ends connections before they are made; is it a polymeter-collector?".to_owned()
-            }
-            (Refused::Protocol, _) => "does not speak as a polymeter-collector does".to_owned(),
+            (Refused::Mechanism, Some(_)) => (
+                "the collector has no keys, and this agent has",
+                "set `key` and `authorised_agents` in the collector's configuration".to_owned(),
+            ),
+            (Refused::Key | Refused::Mechanism, None) => (
+                "the collector wants encryption, and this agent has no keys",
+                "set `key` and `collector_key`".to_owned(),
+            ),
+            (Refused::Ended, Some(_)) => (
+                "the collector ends connections during the handshake",
+                "is `collector_key` its public key?".to_owned(),
+            ),
+            (Refused::Ended, None) => (
+                "the collector ends connections during the handshake",
+                "check that a polymeter-collector listens there".to_owned(),
+            ),
+            (Refused::Protocol, _) => (
+                "the peer does not use the protocol of a polymeter-collector",
+                "check `collector` in the configuration".to_owned(),
+            ),
         };
-        format!("the collector at {collector} {what}; the samples are kept meanwhile, up to `outbox`")
+        warn!(
+            error,
+            remedy = %format_args!("{remedy}; samples are kept meanwhile, up to `outbox_bytes`"),
+            "cannot connect to the collector at {collector}"
+        );
     }
 }
 

@@ -17,11 +17,12 @@ use super::session::{DeliverySession, NextSend, SessionNotice};
 use super::spool::SpoolError;
 use super::spool_manager::{SpoolConfig, SpoolManager};
 use super::tap::Tap;
+use tracing::{info, warn};
+
 use crate::clock;
 use crate::counters::Counters;
 use crate::keys::Keys;
 use crate::lanes::{Channels, SampleBatch};
-use crate::log;
 use crate::stats_cache::StatsCache;
 
 /// The state of delivery when an agent has ended.
@@ -223,7 +224,7 @@ impl Sender {
                     self.remote_requests.hold((ask, line));
                     return false;
                 }
-                (Err(error), _) => log::warning(&format!("cannot send an answer to the collector: {error}")),
+                (Err(error), _) => warn!(%error, "cannot send an answer to the collector"),
                 (Ok(()), _) => {}
             }
         }
@@ -246,7 +247,7 @@ impl Sender {
                     }
                     say(self.delivery.hear(message, now_ns));
                 }
-                Err(error) => log::warning(&format!("the collector answers what cannot be read: {error}")),
+                Err(error) => warn!(%error, "cannot decode a message of the collector"),
             }
         }
     }
@@ -264,20 +265,22 @@ impl Sender {
         let (collector, kib) = (&self.collector, waiting_bytes.div_ceil(1024));
         let seconds = |ns: u64| ns / 1_000_000_000;
         match notice {
-            OutageNotice::Began { connected: false, for_ns } => log::warning(&format!(
-                "cannot reach the collector at {collector}: no connection for {} s; {kib} KiB of samples wait; check that \
-                 polymeter-collector runs there and `collector` in the configuration",
-                seconds(for_ns)
-            )),
-            OutageNotice::Began { connected: true, for_ns } => log::warning(&format!(
-                "cannot deliver to the collector at {collector}: it has acknowledged nothing for {} s; {kib} KiB of samples \
-                 wait; check its log, its database may be away",
-                seconds(for_ns)
-            )),
-            OutageNotice::Ended { for_ns } => log::info(&format!(
+            OutageNotice::Began { connected: false, for_ns } => warn!(
+                error = %format_args!("no connection for {} s; {kib} KiB of samples wait", seconds(for_ns)),
+                remedy = "check that polymeter-collector runs there, and `collector` in the configuration",
+                "cannot reach the collector at {collector}"
+            ),
+            OutageNotice::Began { connected: true, for_ns } => warn!(
+                error = %format_args!(
+                    "it has acknowledged nothing for {} s; {kib} KiB of samples wait", seconds(for_ns)
+                ),
+                remedy = "check its log: its store may not answer",
+                "cannot deliver to the collector at {collector}"
+            ),
+            OutageNotice::Ended { for_ns } => info!(
                 "the collector at {collector} is back after {} s; {kib} KiB of samples wait",
                 seconds(for_ns)
-            )),
+            ),
         }
     }
 
@@ -318,7 +321,7 @@ fn send_all(
             Ok(()) => {}
             Err(zmq::Error::EAGAIN) => return false,
             Err(error) => {
-                log::warning(&format!("cannot send to the collector: {error}"));
+                warn!(%error, "cannot send to the collector");
                 return false;
             }
         }
@@ -333,12 +336,15 @@ fn send_all(
 fn say(heard: SessionNotice) {
     match heard {
         SessionNotice::Ordinary => {}
-        SessionNotice::Refused { reason, versions: (first, last) } => log::warning(&format!(
-            "the collector refuses what this agent sends: {reason}; it speaks versions {first} to {last} of the protocol"
-        )),
-        SessionNotice::GivenUp { sequence, samples, reason } => log::warning(&format!(
-            "frame {sequence} is given up, for the collector refuses it again and again: {reason}; its {samples} samples count as lost"
-        )),
+        SessionNotice::Refused { reason, versions: (first, last) } => warn!(
+            error = %format_args!("{reason}; it supports versions {first} to {last} of the protocol"),
+            "the collector refuses this agent's messages"
+        ),
+        SessionNotice::GivenUp { sequence, samples, reason } => warn!(
+            error = %format_args!("the collector refuses it repeatedly: {reason}"),
+            remedy = %format_args!("its {samples} samples count as lost"),
+            "cannot deliver frame {sequence}"
+        ),
     }
 }
 

@@ -10,7 +10,7 @@ use polymeter_proto::series::SessionId;
 use super::session::DeliverySession;
 use super::spool::segment::Segment;
 use super::spool::{Spool, SpoolError};
-use crate::log;
+use tracing::{info, warn};
 
 /// How often faults of the disk are said, in nanoseconds.
 const SAY_AGAIN_NS: u64 = 60_000_000_000;
@@ -49,12 +49,12 @@ impl SpoolManager {
         delivery.use_spool();
         let waiting: VecDeque<_> = spool.sessions().into();
         if !waiting.is_empty() {
-            log::info(&format!(
-                "{} bytes of {} earlier lives of the agent wait in {}",
-                spool.bytes(),
-                waiting.len(),
-                place.directory.display()
-            ));
+            info!(
+                sessions = waiting.len(),
+                bytes = spool.bytes(),
+                path = %place.directory.display(),
+                "the spool has samples of earlier sessions"
+            );
         }
         Ok(Self { spool: Some(spool), outbox_bytes, waiting, ..Self::default() })
     }
@@ -165,9 +165,12 @@ impl SpoolManager {
         let (damaged, cut_bytes) = (read.damaged, read.cut_bytes);
         let missing = delivery.restored(segment, read);
         if missing > 0 {
-            log::warning(&format!(
-                "the spool is damaged: {missing} frames of session {session} cannot be read back ({damaged} records are damaged, {cut_bytes} bytes cut off); the collector is told"
-            ));
+            warn!(
+                error = %format_args!("{damaged} records are damaged, {cut_bytes} bytes are cut off"),
+                remedy = "the collector counts them as lost",
+                %session,
+                "cannot read {missing} frames of the spool"
+            );
         }
         true
     }
@@ -176,7 +179,7 @@ impl SpoolManager {
     fn say(&mut self, fault: &str, now_ns: u64) {
         if self.said_ns.is_none_or(|said_ns| now_ns.saturating_sub(said_ns) >= SAY_AGAIN_NS) {
             self.said_ns = Some(now_ns);
-            log::warning(fault);
+            warn!("{fault}");
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use polymeter_proto::batch::{Batch, Full, Instant, Job, Shape, ShapeIndex};
+use polymeter_proto::batch::{Batch, Full, Instant};
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::period::Period;
-use polymeter_proto::series::{Identifier, JobHandle};
+use polymeter_proto::series::JobHandle;
 use rustix::io::Errno;
 
-use super::channels::UserValue;
+use super::group::{Cost, Group, SourceKey, UserValue};
 use super::series_progress::{Counters, SeriesProgress};
 use super::slow::{Finished, SlowReads, with_retired};
 use crate::clock;
@@ -17,78 +17,6 @@ use crate::sources::{Outcome, ReadBuffer, Reading, Slot, Source};
 
 /// The number of failed reads in a row after which a source is reported as failing.
 const RETRIES_REPORTED: u32 = 3;
-
-/// The index of a source in the sampler; reused when the source is gone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SourceId(pub u32);
-
-/// The target and the name of a source, in tallies and status.
-#[derive(Debug, Clone)]
-pub struct SourceKey {
-    /// The job; none for the node's own.
-    pub job: Option<Arc<Job>>,
-    /// The name of the source: `v2/cpu.stat`, `perf/0`.
-    pub name: Identifier,
-}
-
-/// The cost of the reads of a source.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Cost {
-    /// The number of reads.
-    pub reads: u64,
-    /// The time that all reads took, in nanoseconds; in the slow lane the CPU time.
-    pub total_ns: u64,
-    /// The time that the slowest read took, in nanoseconds.
-    pub max_ns: u64,
-}
-
-impl Cost {
-    pub(super) fn add_read(&mut self, took_ns: u64) {
-        self.reads += 1;
-        self.total_ns += took_ns;
-        self.max_ns = self.max_ns.max(took_ns);
-    }
-}
-
-/// The metrics of one source that are sampled at the same period.
-#[derive(Debug)]
-pub struct Group {
-    /// Their series.
-    shape: Arc<Shape>,
-    /// The slot of the reading that each column is.
-    slots: Vec<u32>,
-    /// True if the columns are the first slots, in their order.
-    is_in_order: bool,
-    /// The index of the shape in the batch with this number.
-    in_batch: Option<(u64, ShapeIndex)>,
-}
-
-impl Group {
-    /// Creates a group whose columns are the given slots.
-    pub fn new(shape: Arc<Shape>, slots: Vec<u32>) -> Self {
-        let is_in_order = (0..).zip(&slots).all(|(column, slot)| column == *slot);
-        Self { shape, slots, is_in_order, in_batch: None }
-    }
-
-    /// Returns the period at which it is sampled.
-    pub fn period(&self) -> Period {
-        self.shape.period
-    }
-
-    fn columns(&self) -> u64 {
-        self.slots.len() as u64
-    }
-
-    /// Returns the index of its shape in the batch with this number, and adds it there if need be.
-    fn index_in(&mut self, batch: &mut Batch, batch_number: u64) -> ShapeIndex {
-        let index = match self.in_batch {
-            Some((number, index)) if number == batch_number => index,
-            _ => batch.add_shape(&self.shape),
-        };
-        self.in_batch = Some((batch_number, index));
-        index
-    }
-}
 
 /// A source that the sampler reads, or has read by a thread.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 
 use crossbeam_queue::ArrayQueue;
-use polymeter_proto::batch::{Batch, Job, Shape};
+use polymeter_proto::batch::{Batch, Job};
 use polymeter_proto::ledger::{Event, Tally};
 use polymeter_proto::limits;
 use polymeter_proto::series::JobHandle;
@@ -12,7 +12,8 @@ use rustix::io::Errno;
 use rustix::thread::Pid;
 use tokio::sync::oneshot;
 
-use super::active_source::{ActiveSource, Cost, Group, SourceId, SourceKey};
+use super::active_source::ActiveSource;
+use super::group::{Cost, Group, SourceId, SourceKey, UserValue};
 use crate::event_fd::EventFd;
 use crate::sources::Outcome;
 use crate::sources::reader_thread::FinishedReads;
@@ -95,19 +96,6 @@ impl Notice {
             Outcome::Fault(errno) => Some(Self::Failed(id, errno)),
         }
     }
-}
-
-/// A value that a user supplied.
-#[derive(Debug)]
-pub struct UserValue {
-    /// The source that counts it.
-    pub source: SourceId,
-    /// Its series.
-    pub shape: Arc<Shape>,
-    /// The time at which it was supplied, in microseconds since the epoch.
-    pub time_us: i64,
-    /// The bits of the value.
-    pub bits: u64,
 }
 
 /// An event with its job, of which the receiver may have no sample yet.

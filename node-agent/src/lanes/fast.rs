@@ -11,23 +11,25 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use polymeter_proto::batch::Full;
-use polymeter_proto::ledger::{Event, Tally};
+use polymeter_proto::ledger::Event;
 use polymeter_proto::period::Period;
 
-use super::active_source::{ActiveSource, Group, SourceId, Tick};
-use super::channels::{Channels, Command, EventRecord, Notice, SampleBatch, SourceReport, UserValue};
+use super::active_source::{ActiveSource, Tick};
+use super::channels::{Channels, Command, EventRecord, Notice, SourceReport};
+use super::group::{Group, SourceId, UserValue};
+use super::recorder::{LATE_PART, Recorder};
 use super::schedule::{Due, Schedule};
-use super::slow_sources::SlowSources;
+use super::slow::Deadline;
+use super::slow_sources::{SlowSources, request_slow};
 use crate::clock;
 use crate::counters::Counters;
 use crate::sources::{Outcome, ReadBuffer};
 
-/// A sample is late when it is read after this part of its period has passed since the deadline.
-pub(super) const LATE_PART: u64 = 10;
-
 /// The interval at which the tallies of all sources go to the sender, in nanoseconds.
 const REPORT_NS: u64 = 1_000_000_000;
+
+/// The number of waits at the end for slow reads.
+const SLOW_WAITS: u32 = 100;
 
 /// The number and the length of the waits at the end for a batch, while all are with the sender.
 const END_WAITS: u32 = 1_000;
@@ -35,7 +37,7 @@ const END_WAIT: Duration = Duration::from_millis(1);
 
 /// An entry of the schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Item {
+enum Item {
     /// One group of one source.
     Group { source: u32, group: u32 },
     /// The batch, to be handed on.
@@ -45,14 +47,12 @@ pub(super) enum Item {
 /// The state of the sampler's thread.
 #[derive(Debug)]
 pub struct Sampler {
-    pub(super) channels: Arc<Channels>,
+    recorder: Recorder,
     counters: Arc<Counters>,
-    pub(super) schedule: Schedule<Item>,
-    pub(super) sources: Vec<Option<Box<ActiveSource>>>,
-    pub(super) slow: SlowSources,
+    schedule: Schedule<Item>,
+    sources: Vec<Option<Box<ActiveSource>>>,
+    slow: SlowSources,
     buffer: ReadBuffer,
-    pub(super) outgoing: SampleBatch,
-    pub(super) batch_number: u64,
     tick_number: u64,
     reported_ns: u64,
     /// The grid time up to which deadlines were taken. A new source's deadlines count from here: one that passes
@@ -69,16 +69,13 @@ impl Sampler {
         let grid_offset_ns = clock::realtime_ns().saturating_sub(monotonic_ns);
         let mut schedule = Schedule::default();
         schedule.insert(Item::Flush, flush, monotonic_ns + grid_offset_ns);
-        let outgoing = channels.take_empty().unwrap_or_default();
         Self {
-            channels,
+            recorder: Recorder::new(channels),
             counters,
             schedule,
             sources: Vec::new(),
             slow: SlowSources::default(),
             buffer: ReadBuffer::default(),
-            outgoing,
-            batch_number: 1,
             tick_number: 0,
             reported_ns: 0,
             taken_until_ns: monotonic_ns + grid_offset_ns,
@@ -98,7 +95,7 @@ impl Sampler {
             if !due.is_empty() {
                 self.tick(now_ns, realtime_us, &due);
             }
-            if self.channels.finished.take() || self.slow.is_closing() {
+            if self.recorder.channels.finished.take() || self.slow.is_closing() {
                 self.collect_finished();
             }
             // After all that is due, so that a change of plan never costs a deadline.
@@ -115,14 +112,14 @@ impl Sampler {
     /// Sleeps until the next deadline, command, or end of a slow read.
     fn wait(&self) {
         let next_ns = self.schedule.next_ns().map(|grid_ns| grid_ns.saturating_sub(self.grid_offset_ns));
-        self.channels.finished.timer.wait(self.slow.next_ns(next_ns));
+        self.recorder.channels.finished.timer.wait(self.slow.next_ns(next_ns));
     }
 
     fn tick(&mut self, began_ns: u64, realtime_us: i64, due: &[Due<Item>]) {
         self.tick_number += 1;
         let tick = Tick { number: self.tick_number, began_ns, realtime_us };
         let mut now_ns = began_ns;
-        let before = self.outgoing.sum;
+        let before = *self.recorder.sum();
         let mut flush = false;
         for due in due {
             match due.item {
@@ -132,7 +129,7 @@ impl Sampler {
                 Item::Flush => flush = true,
             }
         }
-        if self.outgoing.sum != before {
+        if *self.recorder.sum() != before {
             self.publish();
         }
         if flush {
@@ -144,28 +141,51 @@ impl Sampler {
         let Some(Some(source)) = self.sources.get_mut(id.0 as usize) else { return };
         if source.is_slow() {
             let deadline_ns = tick.began_ns.saturating_sub(due.lateness_ns);
-            self.request_slow(id, group, due, deadline_ns, tick.began_ns);
+            let deadline = Deadline { number: due.deadline, at_ns: deadline_ns, missed_before: due.missed };
+            request_slow(id, source, group, deadline, tick.began_ns, &mut self.recorder);
             return;
         }
         let period_ns = source.groups.get(group).map_or(0, |group| group.period().as_nanos());
         let outcome = source.read(&mut self.buffer, tick, now_ns);
         let late = due.lateness_ns > period_ns / LATE_PART;
-        let mut recorder = Recorder {
-            channels: &self.channels,
-            outgoing: &mut self.outgoing,
-            batch_number: &mut self.batch_number,
-        };
-        let recorded = recorder.record(source, group, Some(due.deadline));
+        let recorded = self.recorder.record(source, group, Some(due.deadline));
         let counted = source.count(group, due.missed, late, recorded);
-        recorder.count(&counted);
+        self.recorder.count(&counted);
         if outcome != Outcome::Read {
-            report(&self.channels, id, source);
+            self.recorder.report(id, source);
         }
     }
 
+    /// Records the values of all slow reads that have finished, and gives removed sources back.
+    fn collect_finished(&mut self) {
+        let removed = self.slow.collect(&mut self.sources, &mut self.recorder);
+        removed.into_iter().for_each(|(id, source)| self.removed(id, source));
+        if !self.slow.is_closing() {
+            self.slow.take_deferred().into_iter().for_each(|record| self.record_event(record));
+        }
+        self.publish();
+    }
+
+    /// Waits shortly for the slow reads under way that do not hang, and counts the others as missed.
+    fn end_slow_reads(&mut self) {
+        for _ in 0..SLOW_WAITS {
+            self.collect_finished();
+            if !self.slow.is_awaited(&self.sources) {
+                break;
+            }
+            clock::sleep(END_WAIT);
+        }
+        self.slow.give_up_closing();
+        self.collect_finished();
+        for source in self.sources.iter_mut().flatten() {
+            self.recorder.count(&source.give_up_waiting());
+        }
+        self.publish();
+    }
+
     /// Makes the sums visible to other threads.
-    pub(super) fn publish(&self) {
-        let sum = &self.outgoing.sum;
+    fn publish(&self) {
+        let sum = self.recorder.sum();
         self.counters.due.store(sum.due, Relaxed);
         self.counters.taken.store(sum.taken, Relaxed);
         self.counters.late.store(sum.late, Relaxed);
@@ -180,27 +200,28 @@ impl Sampler {
     }
 
     /// Hands the batch on, with the tallies of all sources if `report` is true.
-    pub(super) fn flush(&mut self, report: bool) {
+    fn flush(&mut self, report: bool) {
         if report {
             self.reported_ns = clock::monotonic_ns();
-            let reports = self.sources.iter().flatten().map(|source| SourceReport::of(source, false));
-            self.outgoing.reports.extend(reports);
+            for source in self.sources.iter().flatten() {
+                self.recorder.push_report(SourceReport::of(source, false));
+            }
         }
-        if !self.outgoing.is_empty() && hand_over(&self.channels, &mut self.outgoing) {
-            self.batch_number += 1;
-        }
+        // Where it must stay, the next flush tries again.
+        self.recorder.flush();
     }
 
     /// Hands on the samples that it holds, and the last reports of all sources.
     fn end(&mut self) {
         self.end_slow_reads();
-        let reports = self.sources.iter().flatten().map(|source| SourceReport::of(source, true));
-        self.outgoing.reports.extend(reports);
+        for source in self.sources.iter().flatten() {
+            self.recorder.push_report(SourceReport::of(source, true));
+        }
         let event = Event::SessionEnded { at_us: clock::realtime_us() };
-        self.outgoing.events.push(EventRecord { job: None, event });
+        self.recorder.push_event(EventRecord { job: None, event });
         // Nothing is due any more, so that there is time to wait for the sender to give a batch back.
         for _ in 0..END_WAITS {
-            if self.outgoing.is_empty() || hand_over(&self.channels, &mut self.outgoing) {
+            if self.recorder.flush() {
                 return;
             }
             clock::sleep(END_WAIT);
@@ -210,10 +231,10 @@ impl Sampler {
     /// Returns the next command, unless there is no room for the event that it may add: then the manager waits, and sampling
     /// goes on.
     fn next_command(&mut self) -> Option<Command> {
-        if self.outgoing.is_full_of_events() {
+        if self.recorder.is_full_of_events() {
             self.flush(false);
         }
-        if self.outgoing.is_full_of_events() { None } else { self.channels.next_command() }
+        if self.recorder.is_full_of_events() { None } else { self.recorder.channels.next_command() }
     }
 
     /// Handles a command; returns false for the command to stop.
@@ -243,13 +264,13 @@ impl Sampler {
         true
     }
 
-    pub(super) fn record_event(&mut self, record: EventRecord) {
+    fn record_event(&mut self, record: EventRecord) {
         let Some(mut record) = self.slow.defer(record) else { return };
         if let Event::JobEnded { at_us, .. } = &mut record.event {
             // Only here the time of its last reading is known.
             *at_us = clock::realtime_us();
         }
-        self.outgoing.events.push(record);
+        self.recorder.push_event(record);
     }
 
     fn add(&mut self, id: SourceId, mut source: Box<ActiveSource>) {
@@ -262,7 +283,7 @@ impl Sampler {
         let mut replaced = place.take();
         self.slow.forget(id);
         if let Some(replaced) = &mut replaced {
-            self.outgoing.sum.add(&replaced.give_up_waiting());
+            self.recorder.count(&replaced.give_up_waiting());
             if replaced.slow.is_hung() && replaced.source().slots() == source.source().slots() {
                 // A second thread would hang as the first does: the first stays, with the new groups.
                 replaced.regroup(std::mem::take(&mut source.groups));
@@ -279,7 +300,7 @@ impl Sampler {
         }
         *place = Some(source);
         if let Some(replaced) = replaced {
-            self.channels.notify(Notice::Replaced(replaced));
+            self.recorder.channels.notify(Notice::Replaced(replaced));
         }
     }
 
@@ -294,19 +315,19 @@ impl Sampler {
     }
 
     /// Reports on a removed source for the last time, and gives it back.
-    pub(super) fn removed(&mut self, id: SourceId, mut source: Box<ActiveSource>) {
-        self.outgoing.sum.add(&source.give_up_waiting());
+    fn removed(&mut self, id: SourceId, mut source: Box<ActiveSource>) {
+        self.recorder.count(&source.give_up_waiting());
         source.store_progress();
-        self.outgoing.reports.push(SourceReport::of(&source, true));
+        self.recorder.push_report(SourceReport::of(&source, true));
         // Closing files, and perf events above all, takes long: the manager does it.
-        self.channels.notify(Notice::Removed(id, source));
+        self.recorder.channels.notify(Notice::Removed(id, source));
     }
 
     fn regroup(&mut self, id: SourceId, groups: Vec<Group>) {
         let Some(Some(source)) = self.sources.get_mut(id.0 as usize) else { return };
         self.schedule.remove(|item| matches!(item, Item::Group { source, .. } if *source == id.0));
         if source.slow.is_hung() {
-            self.outgoing.sum.add(&source.give_up_waiting());
+            self.recorder.count(&source.give_up_waiting());
         }
         source.regroup(groups);
         schedule_groups(&mut self.schedule, id, source, self.taken_until_ns);
@@ -314,13 +335,8 @@ impl Sampler {
 
     fn record_user_value(&mut self, value: &UserValue) {
         let Some(Some(source)) = self.sources.get_mut(value.source.0 as usize) else { return };
-        let mut recorder = Recorder {
-            channels: &self.channels,
-            outgoing: &mut self.outgoing,
-            batch_number: &mut self.batch_number,
-        };
-        let recorded = recorder.record_user_value(source, value);
-        recorder.count(&source.count_user_value(recorded));
+        let recorded = self.recorder.record_user_value(source, value);
+        self.recorder.count(&source.count_user_value(recorded));
     }
 
     /// Reads all groups of some sources out of turn: the first and the last reading of a job.
@@ -336,34 +352,17 @@ impl Sampler {
             }
             if source.is_slow() {
                 if source.slow.read_now(source.planned(), began_ns) {
-                    source.request_read(&self.channels.finished);
+                    source.request_read(&self.recorder.channels.finished);
                 }
                 continue;
             }
             source.read(&mut self.buffer, tick, &mut now_ns);
             for group in 0..source.groups.len() {
-                let mut recorder = Recorder {
-                    channels: &self.channels,
-                    outgoing: &mut self.outgoing,
-                    batch_number: &mut self.batch_number,
-                };
-                let recorded = recorder.record(source, group, None);
-                recorder.count(&source.count(group, 0, false, recorded));
+                let recorded = self.recorder.record(source, group, None);
+                self.recorder.count(&source.count(group, 0, false, recorded));
             }
         }
         self.publish();
-    }
-}
-
-/// Tells the manager about a source that changed, ended or failed, once.
-pub(super) fn report(channels: &Channels, id: SourceId, source: &mut ActiveSource) {
-    if let Some(errno) = source.newly_failing() {
-        channels.notify(Notice::Failing(id, errno));
-    }
-    if !source.is_reported
-        && let Some(notice) = Notice::of(id, source.outcome())
-    {
-        source.is_reported = channels.notify(notice);
     }
 }
 
@@ -371,49 +370,4 @@ fn schedule_groups(schedule: &mut Schedule<Item>, id: SourceId, source: &ActiveS
     for (group, period) in (0..).zip(source.periods()) {
         schedule.insert(Item::Group { source: id.0, group }, period, now_ns);
     }
-}
-
-/// Records rows in the current batch, or in the next when that is full.
-pub(super) struct Recorder<'a> {
-    pub(super) channels: &'a Channels,
-    pub(super) outgoing: &'a mut SampleBatch,
-    pub(super) batch_number: &'a mut u64,
-}
-
-impl Recorder<'_> {
-    pub(super) fn record(
-        &mut self,
-        source: &mut ActiveSource,
-        group: usize,
-        deadline: Option<u64>,
-    ) -> Result<u64, Full> {
-        let recorded = source.record(group, deadline, &mut self.outgoing.batch, *self.batch_number);
-        if recorded.is_ok() || !hand_over(self.channels, self.outgoing) {
-            return recorded;
-        }
-        *self.batch_number += 1;
-        source.record(group, deadline, &mut self.outgoing.batch, *self.batch_number)
-    }
-
-    fn record_user_value(&mut self, source: &mut ActiveSource, value: &UserValue) -> Result<u64, Full> {
-        let recorded = source.record_user_value(value, &mut self.outgoing.batch, *self.batch_number);
-        if recorded.is_ok() || !hand_over(self.channels, self.outgoing) {
-            return recorded;
-        }
-        *self.batch_number += 1;
-        source.record_user_value(value, &mut self.outgoing.batch, *self.batch_number)
-    }
-
-    /// Adds counts to the sum of all tallies.
-    pub(super) fn count(&mut self, counted: &Tally) {
-        self.outgoing.sum.add(counted);
-    }
-}
-
-/// Gives the batch to the sender and takes an empty one; returns false when there is none, and the batch stays.
-fn hand_over(channels: &Channels, outgoing: &mut SampleBatch) -> bool {
-    let Some(mut empty) = channels.take_empty() else { return false };
-    empty.sum = outgoing.sum;
-    channels.hand_on(std::mem::replace(outgoing, empty));
-    true
 }

@@ -4,14 +4,17 @@
 mod active_source;
 mod channels;
 mod fast;
+mod group;
+mod recorder;
 mod schedule;
 mod series_progress;
 mod slow;
 mod slow_sources;
 
-pub use active_source::{ActiveSource, Cost, Group, SourceId, SourceKey};
-pub use channels::{Channels, Command, EventRecord, Notice, SampleBatch, SourceReport, UserValue};
+pub use active_source::ActiveSource;
+pub use channels::{Channels, Command, EventRecord, Notice, SampleBatch, SourceReport};
 pub use fast::Sampler;
+pub use group::{Cost, Group, SourceId, SourceKey, UserValue};
 pub use schedule::{Due, Schedule};
 pub use series_progress::SeriesProgress;
 

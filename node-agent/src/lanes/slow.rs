@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::active_source::Group;
+use super::group::Group;
 
 /// The time after which a read under way is reported as hanging, if a deadline has passed meanwhile, in nanoseconds.
 const HUNG_NS: u64 = 1_000_000_000;
@@ -16,9 +16,8 @@ const HUNG_NS: u64 = 1_000_000_000;
 pub(super) struct Waiting {
     /// The position of the group.
     pub(super) group: usize,
-    /// The last of its deadlines that has passed: the number, and the monotonic time in nanoseconds. None for a reading out of
-    /// turn.
-    pub(super) deadline: Option<(u64, u64)>,
+    /// The last of its deadlines that has passed. None for a reading out of turn.
+    pub(super) deadline: Option<Deadline>,
 }
 
 /// The reads of one source of the slow lane.
@@ -31,6 +30,17 @@ pub(super) struct SlowReads {
     is_wanted_again: bool,
     /// True from the report that it hangs until the read has finished.
     is_hung: bool,
+}
+
+/// A deadline of a group that has passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Deadline {
+    /// Its number on the grid of its period.
+    pub(super) number: u64,
+    /// Its monotonic time, in nanoseconds.
+    pub(super) at_ns: u64,
+    /// The number of deadlines before it that passed unnoticed.
+    pub(super) missed_before: u64,
 }
 
 /// The result of a deadline of a group.
@@ -69,24 +79,16 @@ impl SlowReads {
         self.is_hung
     }
 
-    /// Notes that the deadline `number` of a group has passed at `deadline_ns`, and `missed` before it that no read was requested
-    /// for.
-    pub(super) fn deadline(
-        &mut self,
-        group: usize,
-        number: u64,
-        deadline_ns: u64,
-        missed: u64,
-        now_ns: u64,
-    ) -> Passed {
+    /// Notes that a deadline of a group has passed.
+    pub(super) fn deadline(&mut self, group: usize, deadline: Deadline, now_ns: u64) -> Passed {
         let is_of_group = |waiting: &&mut Waiting| waiting.group == group && waiting.deadline.is_some();
         let outlasted = match self.waiting.iter_mut().find(is_of_group) {
             Some(waiting) => {
-                waiting.deadline = Some((number, deadline_ns));
+                waiting.deadline = Some(deadline);
                 true
             }
             None => {
-                self.waiting.push(Waiting { group, deadline: Some((number, deadline_ns)) });
+                self.waiting.push(Waiting { group, deadline: Some(deadline) });
                 false
             }
         };
@@ -94,7 +96,7 @@ impl SlowReads {
         let is_newly_hung = outlasted && under_way_ns >= HUNG_NS && !self.is_hung;
         self.is_hung |= is_newly_hung;
         let must_request = self.begin(now_ns);
-        Passed { missed: missed + u64::from(outlasted), must_request, is_newly_hung }
+        Passed { missed: deadline.missed_before + u64::from(outlasted), must_request, is_newly_hung }
     }
 
     /// Wants all of `groups` groups read out of turn. Returns true if a read must be requested.
@@ -146,9 +148,9 @@ impl Waiting {
     /// Dates a value by the beginning of its read, or by the end where the deadline has passed meanwhile: it is not known when
     /// within the read the value was taken.
     pub(super) fn dated(&self, began_ns: u64, ended_ns: u64) -> Dated {
-        let Some((_, deadline_ns)) = self.deadline else { return Dated { at_ns: began_ns, lateness_ns: 0 } };
-        let at_ns = if deadline_ns > began_ns { ended_ns } else { began_ns };
-        Dated { at_ns, lateness_ns: at_ns.saturating_sub(deadline_ns) }
+        let Some(deadline) = self.deadline else { return Dated { at_ns: began_ns, lateness_ns: 0 } };
+        let at_ns = if deadline.at_ns > began_ns { ended_ns } else { began_ns };
+        Dated { at_ns, lateness_ns: at_ns.saturating_sub(deadline.at_ns) }
     }
 }
 
@@ -170,20 +172,25 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
+    /// The deadline with this number of a period of a second.
+    const fn at(number: u64) -> Deadline {
+        Deadline { number, at_ns: number * S, missed_before: 0 }
+    }
+
     #[test]
     fn deadlines_during_a_read_are_missed_but_for_the_last() {
         let mut reads = SlowReads::default();
         let requested = Passed { missed: 0, must_request: true, is_newly_hung: false };
-        assert_eq!(reads.deadline(0, 1, S, 0, S), requested);
+        assert_eq!(reads.deadline(0, at(1), S), requested);
         let passed = |reads: &mut SlowReads, number: u64| {
-            let passed = reads.deadline(0, number, number * S, 0, number * S);
+            let passed = reads.deadline(0, at(number), number * S);
             (passed.missed, passed.must_request, passed.is_newly_hung)
         };
         assert_eq!(passed(&mut reads, 2), (1, false, true));
         assert_eq!(passed(&mut reads, 3), (1, false, false), "it is reported once");
         assert!(reads.is_hung() && reads.finish());
         let waiting = reads.next_waiting().unwrap();
-        assert_eq!(waiting, Waiting { group: 0, deadline: Some((3, 3 * S)) });
+        assert_eq!(waiting, Waiting { group: 0, deadline: Some(at(3)) });
         assert_eq!(waiting.dated(S, 3 * S + 5), Dated { at_ns: 3 * S + 5, lateness_ns: 5 });
         assert_eq!(reads.next_waiting(), None);
         assert_eq!(passed(&mut reads, 4), (0, true, false), "the next deadline requests a read");
@@ -191,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_read_within_its_period_is_dated_by_its_beginning() {
-        let waiting = Waiting { group: 0, deadline: Some((1, S)) };
+        let waiting = Waiting { group: 0, deadline: Some(at(1)) };
         assert_eq!(waiting.dated(S + 7, S + 9), Dated { at_ns: S + 7, lateness_ns: 7 });
         let out_of_turn = Waiting { group: 0, deadline: None };
         assert_eq!(out_of_turn.dated(S, S + 9), Dated { at_ns: S, lateness_ns: 0 });
@@ -216,7 +223,7 @@ mod tests {
             let (mut passed, mut missed, mut recorded) = (0_u64, 0_u64, 0_u64);
             for (number, (group, finishes)) in (1..).zip(steps) {
                 let busy = reads.is_busy();
-                let result = reads.deadline(group, number, number, 0, number);
+                let result = reads.deadline(group, Deadline { number, at_ns: number, missed_before: 0 }, number);
                 passed += 1;
                 missed += result.missed;
                 prop_assert_eq!(result.must_request, !busy);

@@ -1,22 +1,17 @@
 //! The sampler's part of the slow lane: it requests reads, records the values of those that have finished, and never waits for one
 //! that hangs.
 
-use std::time::Duration;
-
 use polymeter_proto::ledger::Event;
 
-use super::active_source::{ActiveSource, SourceId};
+use super::active_source::ActiveSource;
 use super::channels::{EventRecord, Notice};
-use super::fast::{Item, LATE_PART, Recorder, Sampler, report};
-use super::schedule::Due;
+use super::group::SourceId;
+use super::recorder::{LATE_PART, Recorder};
+use super::slow::Deadline;
 use crate::clock;
 
 /// The time for which a read under way is waited for when its source is removed, in nanoseconds. Sampling goes on meanwhile.
 const CLOSE_WITHIN_NS: u64 = 500_000_000;
-
-/// The number and the length of the waits at the end for reads under way.
-const END_WAITS: u32 = 100;
-const END_WAIT: Duration = Duration::from_millis(1);
 
 /// The sources of the slow lane among the sampler's.
 #[derive(Debug, Default)]
@@ -69,6 +64,50 @@ impl SlowSources {
         None
     }
 
+    /// Records the values of all reads that have finished. Returns the removed sources whose last read has finished, or is given
+    /// up.
+    pub(super) fn collect(
+        &mut self,
+        sources: &mut [Option<Box<ActiveSource>>],
+        recorder: &mut Recorder,
+    ) -> Vec<(SourceId, Box<ActiveSource>)> {
+        for id in &self.ids {
+            if let Some(Some(source)) = sources.get_mut(id.0 as usize) {
+                collect(*id, source, recorder);
+            }
+        }
+        let mut removed = Vec::new();
+        if self.is_closing() {
+            let now_ns = clock::monotonic_ns();
+            for mut closing in std::mem::take(&mut self.closing) {
+                collect(closing.id, &mut closing.source, recorder);
+                if closing.source.slow.is_busy() && now_ns < closing.until_ns {
+                    self.closing.push(closing);
+                } else {
+                    removed.push((closing.id, closing.source));
+                }
+            }
+        }
+        removed
+    }
+
+    /// Gives removed sources up at the next [`SlowSources::collect`].
+    pub(super) fn give_up_closing(&mut self) {
+        self.closing.iter_mut().for_each(|closing| closing.until_ns = 0);
+    }
+
+    /// Returns true if a read is under way whose values are waited for, and that does not hang.
+    pub(super) fn is_awaited(&self, sources: &[Option<Box<ActiveSource>>]) -> bool {
+        let is_awaited = |source: &ActiveSource| source.slow.has_waiting() && !source.slow.is_hung();
+        let mut open = self.ids.iter().filter_map(|id| sources.get(id.0 as usize)?.as_deref());
+        self.is_closing() || open.any(is_awaited)
+    }
+
+    /// Returns the events that were kept back.
+    pub(super) fn take_deferred(&mut self) -> Vec<EventRecord> {
+        std::mem::take(&mut self.deferred)
+    }
+
     /// Keeps the end of a job back until its sources have recorded their last readings. Returns any other event.
     pub(super) fn defer(&mut self, record: EventRecord) -> Option<EventRecord> {
         if let Event::JobEnded { job, .. } = record.event
@@ -81,88 +120,27 @@ impl SlowSources {
     }
 }
 
-impl Sampler {
-    /// Handles a deadline of a source of the slow lane, which passed at `deadline_ns`.
-    pub(super) fn request_slow(
-        &mut self,
-        id: SourceId,
-        group: usize,
-        due: &Due<Item>,
-        deadline_ns: u64,
-        now_ns: u64,
-    ) {
-        let Some(Some(source)) = self.sources.get_mut(id.0 as usize) else { return };
-        let passed = source.slow.deadline(group, due.deadline, deadline_ns, due.missed, now_ns);
-        self.outgoing.sum.add(&source.count_missed(group, passed.missed));
-        if passed.must_request {
-            source.request_read(&self.channels.finished);
-        }
-        if passed.is_newly_hung {
-            self.channels.notify(Notice::Hung(id));
-        }
+/// Handles a deadline of a source of the slow lane, at `now_ns`.
+pub(super) fn request_slow(
+    id: SourceId,
+    source: &mut ActiveSource,
+    group: usize,
+    deadline: Deadline,
+    now_ns: u64,
+    recorder: &mut Recorder,
+) {
+    let passed = source.slow.deadline(group, deadline, now_ns);
+    recorder.count(&source.count_missed(group, passed.missed));
+    if passed.must_request {
+        source.request_read(&recorder.channels.finished);
     }
-
-    /// Records the values of all reads that have finished, and gives removed sources back.
-    pub(super) fn collect_finished(&mut self) {
-        for position in 0..self.slow.ids.len() {
-            let Some(id) = self.slow.ids.get(position).copied() else { break };
-            if let Some(Some(source)) = self.sources.get_mut(id.0 as usize) {
-                let mut recorder = Recorder {
-                    channels: &self.channels,
-                    outgoing: &mut self.outgoing,
-                    batch_number: &mut self.batch_number,
-                };
-                collect(id, source, &mut recorder);
-            }
-        }
-        if self.slow.is_closing() {
-            self.collect_closing();
-        }
-        self.publish();
-    }
-
-    fn collect_closing(&mut self) {
-        let now_ns = clock::monotonic_ns();
-        for mut closing in std::mem::take(&mut self.slow.closing) {
-            let mut recorder = Recorder {
-                channels: &self.channels,
-                outgoing: &mut self.outgoing,
-                batch_number: &mut self.batch_number,
-            };
-            collect(closing.id, &mut closing.source, &mut recorder);
-            if closing.source.slow.is_busy() && now_ns < closing.until_ns {
-                self.slow.closing.push(closing);
-            } else {
-                self.removed(closing.id, closing.source);
-            }
-        }
-        for record in std::mem::take(&mut self.slow.deferred) {
-            self.record_event(record);
-        }
-    }
-
-    /// Waits shortly for the reads under way that do not hang, and counts the others as missed.
-    pub(super) fn end_slow_reads(&mut self) {
-        for _ in 0..END_WAITS {
-            self.collect_finished();
-            let is_awaited = |source: &ActiveSource| source.slow.has_waiting() && !source.slow.is_hung();
-            let mut open = self.slow.ids.iter().filter_map(|id| self.sources.get(id.0 as usize)?.as_deref());
-            if !self.slow.is_closing() && !open.any(is_awaited) {
-                break;
-            }
-            clock::sleep(END_WAIT);
-        }
-        self.slow.closing.iter_mut().for_each(|closing| closing.until_ns = 0);
-        self.collect_finished();
-        for source in self.sources.iter_mut().flatten() {
-            self.outgoing.sum.add(&source.give_up_waiting());
-        }
-        self.publish();
+    if passed.is_newly_hung {
+        recorder.channels.notify(Notice::Hung(id));
     }
 }
 
 /// Records the values of a read that has finished, for each group that waits for them.
-fn collect(id: SourceId, source: &mut ActiveSource, recorder: &mut Recorder<'_>) {
+fn collect(id: SourceId, source: &mut ActiveSource, recorder: &mut Recorder) {
     let Some(finished) = source.take_finished() else { return };
     if source.slow.finish() {
         recorder.channels.notify(Notice::Recovered(id));
@@ -173,13 +151,13 @@ fn collect(id: SourceId, source: &mut ActiveSource, recorder: &mut Recorder<'_>)
         source.time_us = finished.ended_us.saturating_sub_unsigned(before_end_us);
         let period_ns = source.groups.get(waiting.group).map_or(0, |group| group.period().as_nanos());
         let late = dated.lateness_ns > period_ns / LATE_PART;
-        let deadline = waiting.deadline.map(|(number, _)| number);
+        let deadline = waiting.deadline.map(|deadline| deadline.number);
         let recorded = recorder.record(source, waiting.group, deadline);
         let counted = source.count(waiting.group, 0, late, recorded);
         recorder.count(&counted);
     }
     source.drop_retired();
-    report(recorder.channels, id, source);
+    recorder.report(id, source);
     if source.slow.take_wanted_again() && source.slow.read_now(source.planned(), clock::monotonic_ns()) {
         source.request_read(&recorder.channels.finished);
     }

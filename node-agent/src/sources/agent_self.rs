@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use polymeter_proto::catalogue::Definition;
 use polymeter_proto::series::Labels;
 
+use super::custom_source::CustomSource;
+use super::kind::{Lane, OpenRequest, Opening, SourceKind};
 use super::outcome::Outcome;
 use super::reading::Reading;
-use super::registry::{Lane, OpenRequest, Opening, SourceKind};
 use super::slot::Slot;
-use super::source::CustomSource;
 use super::target::Target;
 use crate::clock;
 use crate::counters::Counters;

@@ -10,13 +10,13 @@ use polymeter_proto::catalogue::{BLOCKING_FILE_KIND, Origin, Scale};
 use polymeter_proto::series::Labels;
 use rustix::io::{Errno, pread};
 
+use super::custom_source::CustomSource;
+use super::kind::{Lane, OpenRequest, Opening, SourceKind};
 use super::number;
 use super::outcome::Outcome;
 use super::path_pattern::Match;
 use super::reading::Reading;
-use super::registry::{Lane, OpenRequest, Opening, SourceKind};
 use super::slot::Slot;
-use super::source::CustomSource;
 use super::text_file_kind::{paths, watch_devices};
 
 /// The largest text of such a file: one number with its unit.

@@ -10,11 +10,11 @@ use polymeter_proto::series::Labels;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::StatVfs;
 
+use super::custom_source::CustomSource;
+use super::kind::{Lane, OpenRequest, Opening, SourceKind};
 use super::outcome::Outcome;
 use super::reading::Reading;
-use super::registry::{Lane, OpenRequest, Opening, SourceKind};
 use super::slot::Slot;
-use super::source::CustomSource;
 use super::target::Target;
 
 /// The kind's name in the catalogue.

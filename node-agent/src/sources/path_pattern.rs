@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use polymeter_proto::catalogue::{TextFile, pattern_match};
 
+use super::custom_source::CustomSource;
 use super::outcome::Outcome;
 use super::reading::Reading;
 use super::slot::Slot;
-use super::source::CustomSource;
 
 /// The largest number of files that one pattern may match, so that a strange tree cannot take all descriptors.
 const MATCHES_MAX: usize = 1024;

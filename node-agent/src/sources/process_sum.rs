@@ -1,4 +1,4 @@
-//! The kinds that sum over a job's processes: all that an ordinary user without a cgroup gets, and the I/O of a job whose cgroups
+//! Sums over a job's processes: all that an ordinary user without a cgroup gets, and the I/O of a job whose cgroups
 //! do not count it.
 //!
 //! The use of a process between its last reading and its end becomes known when its parent waits for it; of a process that is not
@@ -14,14 +14,19 @@ use std::path::{Path, PathBuf};
 use polymeter_proto::catalogue::Definition;
 use polymeter_proto::series::Labels;
 
+use super::custom_source::CustomSource;
+use super::kind::metrics_of;
 use super::outcome::Outcome;
 use super::process_accounts::{Accounts, Process};
 use super::process_files::{Compute, FIELDS, IO_FIELDS, Levels, read_process};
 use super::reading::Reading;
-use super::registry::{Lane, OpenRequest, Opening, SourceKind, metrics_of};
 use super::slot::Slot;
-use super::source::CustomSource;
-use super::target::Target;
+
+/// The kind that sums over the process tree of a job without a cgroup.
+pub(super) const TREE_KIND: &str = "processes";
+
+/// The kind that sums over the processes of a job's cgroup.
+pub(super) const CGROUP_KIND: &str = "cgroup_processes";
 
 /// The largest number of processes that are tracked, so that a fork bomb does not hold up the sampler.
 const PROCESSES_MAX: usize = 4096;
@@ -42,75 +47,6 @@ enum Members {
     Cgroup(PathBuf, u32),
 }
 
-/// The kind that sums over the process tree of a job without a cgroup.
-pub(super) struct ProcessesKind;
-
-const PROCESSES: &str = "processes";
-
-impl SourceKind for ProcessesKind {
-    fn name(&self) -> &'static str {
-        PROCESSES
-    }
-
-    fn lane(&self) -> Lane {
-        Lane::Fast
-    }
-
-    fn fields(&self) -> Vec<&'static str> {
-        FIELDS.iter().map(|(field, _)| *field).collect()
-    }
-
-    fn open(&self, request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
-        match request.target {
-            Target::Processes(root) => {
-                let source = ProcessSumSource::of_tree(&request.host.mounts.proc, *root);
-                opening.push_custom(PROCESSES.to_owned(), Box::new(source));
-            }
-            Target::Cgroups(_) => {
-                let reason = "the job has a cgroup; these sums are for jobs without one";
-                opening.unavailable_all(&request.wanted, reason);
-            }
-            Target::Node(_) => {}
-        }
-    }
-}
-
-/// The kind that sums over the processes of a job's cgroup what no file of the cgroup counts.
-pub(super) struct CgroupProcessesKind;
-
-const CGROUP_PROCESSES: &str = "cgroup_processes";
-
-impl SourceKind for CgroupProcessesKind {
-    fn name(&self) -> &'static str {
-        CGROUP_PROCESSES
-    }
-
-    fn lane(&self) -> Lane {
-        Lane::Fast
-    }
-
-    fn fields(&self) -> Vec<&'static str> {
-        IO_FIELDS.to_vec()
-    }
-
-    fn open(&self, request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
-        let directory = match request.target {
-            Target::Cgroups(cgroups) => cgroups.of_processes(),
-            Target::Processes(_) | Target::Node(_) => None,
-        };
-        match directory {
-            Some(directory) => {
-                let source = ProcessSumSource::of_cgroup(&request.host.mounts.proc, directory);
-                opening.push_custom(PROCESSES.to_owned(), Box::new(source));
-            }
-            None => {
-                let reason = "the job has no cgroup of the controller that gives it";
-                opening.unavailable_all(&request.wanted, reason);
-            }
-        }
-    }
-}
-
 /// The sum over the processes of one job.
 #[derive(Debug)]
 pub(super) struct ProcessSumSource {
@@ -126,13 +62,13 @@ pub(super) struct ProcessSumSource {
 
 impl ProcessSumSource {
     /// Creates the sum over the process `root` and its descendants, below `proc`.
-    fn of_tree(proc: &Path, root: u32) -> Self {
-        Self::new(proc, Members::Tree(Some(root)), PROCESSES)
+    pub(super) fn of_tree(proc: &Path, root: u32) -> Self {
+        Self::new(proc, Members::Tree(Some(root)), TREE_KIND)
     }
 
     /// Creates the sum over the processes in a cgroup and below it, below `proc`.
-    fn of_cgroup(proc: &Path, cgroup: &Path) -> Self {
-        Self::new(proc, Members::Cgroup(cgroup.to_owned(), 0), CGROUP_PROCESSES)
+    pub(super) fn of_cgroup(proc: &Path, cgroup: &Path) -> Self {
+        Self::new(proc, Members::Cgroup(cgroup.to_owned(), 0), CGROUP_KIND)
     }
 
     /// The source has all metrics of its kind, wanted now or not: opened anew for more, it would not know what ended processes

@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use crossbeam_queue::ArrayQueue;
 
+use super::custom_source::CustomSource;
 use super::outcome::Outcome;
 use super::reading::Reading;
 use super::slot::Slot;
-use super::source::CustomSource;
 use crate::clock;
 use crate::futex_timer::FutexTimer;
 

@@ -1,7 +1,6 @@
 //! Sources: objects that are read in one operation, and give one [`Reading`].
 
-use std::fmt;
-
+use super::custom_source::CustomSource;
 use super::outcome::Outcome;
 use super::perf::PerfSource;
 use super::read_buffer::ReadBuffer;
@@ -10,23 +9,6 @@ use super::reading::Reading;
 use super::slot::Slot;
 use super::summed_file::SummedFileSource;
 use super::text_file::TextFileSource;
-
-/// A source of a kind that has no variant of its own in [`Source`].
-pub trait CustomSource: Send + fmt::Debug {
-    /// Returns the meaning of each value of a reading.
-    fn slots(&self) -> &[Slot];
-
-    /// Reads it once. Values that are not there are absent in `reading`, which has a place for each slot.
-    ///
-    /// In the fast lane it must not block, nor allocate.
-    fn read(&mut self, reading: &mut Reading) -> Outcome;
-
-    /// Returns true if it knows something that cannot be read again, so that it stays open when other sources of its target are
-    /// opened anew.
-    fn is_lasting(&self) -> bool {
-        false
-    }
-}
 
 /// An open source of any kind. The kinds that are read at the shortest periods have variants, so that a read is no call through
 /// a pointer.

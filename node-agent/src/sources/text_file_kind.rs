@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use polymeter_proto::catalogue::{Definition, Field, Hierarchy, Origin, TEXT_FILE_KIND, TextFile};
 
+use super::kind::{Lane, OpenRequest, Opening, SourceKind, metrics_of};
 use super::path_pattern::{Match, PatternWatch, matches};
 use super::read_buffer::ReadBuffer;
 use super::reading::Reading;
-use super::registry::{Lane, OpenRequest, Opening, SourceKind, metrics_of};
 use super::slot::Wanted;
 use super::source::Source;
 use super::summed_file::SummedFileSource;

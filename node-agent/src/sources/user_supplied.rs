@@ -1,9 +1,10 @@
 //! Values that users supply: nothing is read, and each value comes as a command of its own.
 
+use super::custom_source::CustomSource;
 use super::outcome::Outcome;
 use super::reading::Reading;
 use super::slot::Slot;
-use super::source::{CustomSource, Source};
+use super::source::Source;
 
 /// A source without slots, which counts the values that users supply.
 #[derive(Debug)]

@@ -14,7 +14,6 @@ use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 
 use crate::clock;
 use crate::lanes::Channels;
-use crate::log;
 
 /// How often a sampler that takes much is looked at, and moved where no CPU is free.
 const DENSE: Duration = Duration::from_millis(250);
@@ -78,15 +77,13 @@ impl Placement {
         let part = part(used_ns.saturating_sub(self.used_ns), now_ns.saturating_sub(self.looked_ns));
         (self.used_ns, self.looked_ns) = (used_ns, now_ns);
         if !self.is_where_it_was_put(thread) {
-            log::info("the sampler's thread was given other CPUs by somebody else, and stays there");
+            tracing::info!("another program has set the CPUs of the sampler, which stays there");
             self.next_ns = None;
             return;
         }
         let put = if part < SOME { self.let_go(thread) } else { self.put(thread) };
         if let Err(error) = &put {
-            log::info(&format!(
-                "the sampler's thread cannot be put on another CPU ({error}), and stays where it is"
-            ));
+            tracing::info!(%error, remedy = "it stays where it is", "cannot move the sampler to another CPU");
         }
         let pause = if part < MUCH { SPARSE } else { DENSE };
         self.next_ns = put.is_ok().then(|| now_ns + nanos(pause));

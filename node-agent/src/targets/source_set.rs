@@ -177,7 +177,9 @@ impl SourceSet {
         self.perf.groups += opened.iter().filter(|opened| is_perf(&opened.name)).count();
         self.perf.definitions.extend(new_perf);
         self.files = files;
-        self.unavailable.retain(|(metric, _)| is_perf(metric) || !is_anew);
+        // A source that hangs is not replaced, so that its reason stays.
+        let hung: Vec<String> = self.open.keys().map(|name| hung(name)).collect();
+        self.unavailable.retain(|(metric, reason)| is_perf(metric) || !is_anew || hung.contains(reason));
         let missing = |Unavailable { definition, reason }| (definition.name(), reason);
         self.unavailable.extend(unavailable.into_iter().map(missing));
         let (kept, former): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut self.open)
@@ -247,6 +249,8 @@ impl SourceSet {
             added.push((id, Box::new(active)));
             self.open.insert(name, open);
         }
+        let removed_hung: Vec<String> = former.keys().map(|name| hung(name)).collect();
+        self.unavailable.retain(|(_, reason)| !removed_hung.contains(reason));
         let removed: Vec<SourceId> = former.into_values().map(|source| source.id).collect();
         if !removed.is_empty() || !added.is_empty() {
             changes.commands.push(Command::Exchange { removed, added });

@@ -98,12 +98,12 @@ impl Metric {
     }
 
     /// Returns the name of a family without its `*`.
-    pub(super) fn family_prefix(&self) -> Option<&'static str> {
+    pub(crate) fn family_prefix(&self) -> Option<&'static str> {
         self.name.strip_suffix('*')
     }
 
     /// Returns true if `instance` can be an instance of this family, as far as its text tells.
-    pub(super) fn has_instance(&self, instance: &str) -> bool {
+    pub(crate) fn has_instance(&self, instance: &str) -> bool {
         match self.origins {
             [Origin::Perf(Event::Raw)] => perf_event::raw_config(instance).is_some(),
             [Origin::Perf(Event::Tracepoint)] => perf_event::tracepoint(instance).is_some(),

@@ -81,7 +81,7 @@ impl Origin {
     }
 
     /// Returns the longest time by which its values lag behind what they count.
-    pub(super) fn granularity(&self) -> Option<Period> {
+    pub(crate) fn granularity(&self) -> Option<Period> {
         match self {
             Self::Text { field: Field { scale: Scale::Times(TICK_NS), .. }, .. } => Some(TICK),
             Self::Text { file, .. } => file.granularity,

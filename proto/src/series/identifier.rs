@@ -34,7 +34,7 @@ pub enum InvalidIdentifier {
     RepeatedLabel,
 }
 
-pub(super) fn check_text(text: &str, limit_bytes: usize) -> Result<(), InvalidIdentifier> {
+pub(crate) fn check_text(text: &str, limit_bytes: usize) -> Result<(), InvalidIdentifier> {
     if text.is_empty() {
         return Err(InvalidIdentifier::Empty);
     }
@@ -54,7 +54,7 @@ fn is_refused(c: char) -> bool {
 
 /// Returns a name from the wire as it is kept. An agent of an earlier version may have accepted characters that are refused
 /// today: each becomes `?`, so that neither the name nor the samples under it are lost.
-pub(super) fn from_wire(text: String, limit_bytes: usize) -> String {
+pub(crate) fn from_wire(text: String, limit_bytes: usize) -> String {
     if check_text(&text, limit_bytes).is_ok() {
         return text;
     }

@@ -8,6 +8,7 @@ use serde::ser::{SerializeMap, Serializer};
 use tracing::Level;
 use tracing::field::{Field, Visit};
 
+use super::chain::chain;
 use crate::clock::rfc3339;
 use crate::printable::printable;
 
@@ -90,7 +91,7 @@ impl Visit for Record {
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
-        self.record(field, Value::Text(super::chain(value)));
+        self.record(field, Value::Text(chain(value)));
     }
 }
 

@@ -2,13 +2,37 @@
 
 use std::os::unix::net::UnixDatagram;
 
-use super::Severity;
+use tracing::Level;
 
 /// The socket of the syslog daemon.
 const SOCKET: &str = "/dev/log";
 
 /// The facility of daemons in a message's priority, RFC 3164.
 const FACILITY_DAEMON: u8 = 3 << 3;
+
+/// The severity of a message in the system's log, RFC 5424.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    /// A failure that ends the program, or a part of its work.
+    Error = 3,
+    /// A fault that the program survives.
+    Warning = 4,
+    /// Information without a fault.
+    Info = 6,
+    /// Details for developers.
+    Debug = 7,
+}
+
+impl From<Level> for Severity {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::ERROR => Self::Error,
+            Level::WARN => Self::Warning,
+            Level::INFO => Self::Info,
+            Level::DEBUG | Level::TRACE => Self::Debug,
+        }
+    }
+}
 
 /// Sends `message` to the system's log, one entry per line. Without a syslog daemon, or while it is busy, the message is
 /// lost: a program does not wait for its log.

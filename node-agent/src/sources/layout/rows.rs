@@ -8,29 +8,29 @@ use polymeter_proto::series::Labels;
 use crate::sources::slot::Wanted;
 
 /// Metrics and labels that have a slot: of several places the first counts.
-pub(super) type Seen = BTreeSet<(String, Labels)>;
+pub(crate) type Seen = BTreeSet<(String, Labels)>;
 
 /// A line, and its words.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct RowText<'a> {
-    pub(super) line: &'a [u8],
-    pub(super) words: &'a [Word<'a>],
+pub(crate) struct RowText<'a> {
+    pub(crate) line: &'a [u8],
+    pub(crate) words: &'a [Word<'a>],
 }
 
 /// A word of a line.
 #[derive(Debug)]
-pub(super) struct Word<'a> {
-    pub(super) bytes: &'a [u8],
+pub(crate) struct Word<'a> {
+    pub(crate) bytes: &'a [u8],
     end: usize,
 }
 
 impl Word<'_> {
-    pub(super) fn has_name(&self, name: &str) -> bool {
+    pub(crate) fn has_name(&self, name: &str) -> bool {
         self.bytes.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
     }
 }
 
-pub(super) fn words(line: &[u8]) -> Vec<Word<'_>> {
+pub(crate) fn words(line: &[u8]) -> Vec<Word<'_>> {
     let mut words = Vec::new();
     let mut rest = line;
     while let Some((word, behind)) = next_word(rest) {
@@ -41,17 +41,17 @@ pub(super) fn words(line: &[u8]) -> Vec<Word<'_>> {
 }
 
 /// The place of a wanted row's values in a line.
-pub(super) struct Place {
+pub(crate) struct Place {
     /// The end of what identifies the line.
-    pub(super) key_end: usize,
+    pub(crate) key_end: usize,
     /// The first word behind the key.
-    pub(super) first_word: usize,
-    pub(super) label: Option<(String, String)>,
-    pub(super) instance: Option<Box<str>>,
+    pub(crate) first_word: usize,
+    pub(crate) label: Option<(String, String)>,
+    pub(crate) instance: Option<Box<str>>,
 }
 
 /// Returns the place of the values in a line, if it is the wanted row.
-pub(super) fn place(form: Form, words: &[Word<'_>], want: &Wanted) -> Option<Place> {
+pub(crate) fn place(form: Form, words: &[Word<'_>], want: &Wanted) -> Option<Place> {
     let key_word = match form {
         Form::Values => {
             return (want.field.row == Row::Only).then_some(Place {
@@ -105,7 +105,7 @@ pub(super) fn place(form: Form, words: &[Word<'_>], want: &Wanted) -> Option<Pla
 }
 
 /// Returns the next word of a line and the rest; none at the line's end.
-pub(super) fn next_word(line: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(crate) fn next_word(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let start = line.iter().position(|byte| !matches!(byte, b' ' | b'\t'))?;
     let line = line.get(start..)?;
     let end = line.iter().position(|byte| matches!(byte, b' ' | b'\t' | b'\n')).unwrap_or(line.len());
@@ -113,6 +113,6 @@ pub(super) fn next_word(line: &[u8]) -> Option<(&[u8], &[u8])> {
     (!word.is_empty()).then_some((word, rest))
 }
 
-pub(super) fn count_words(line: &[u8]) -> usize {
+pub(crate) fn count_words(line: &[u8]) -> usize {
     std::iter::successors(next_word(line), |(_, behind)| next_word(behind)).count()
 }

@@ -15,13 +15,13 @@ const SOFTWARE_EVENTS: usize = 32;
 
 /// An event by the two numbers that the kernel knows it by: `type` and `config` of `perf_event_attr`.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Config {
-    pub(super) kind: u32,
-    pub(super) config: u64,
+pub(crate) struct Config {
+    pub(crate) kind: u32,
+    pub(crate) config: u64,
 }
 
 /// Divides events into the groups in which they are counted: software events together, hardware events in fours.
-pub(super) fn groups(wanted: &[Definition]) -> Vec<Vec<Definition>> {
+pub(crate) fn groups(wanted: &[Definition]) -> Vec<Vec<Definition>> {
     let is_software =
         |definition: &&Definition| matches!(event(definition), Some(Event::Software(_) | Event::Tracepoint));
     let is_hardware = |definition: &&Definition| {
@@ -33,7 +33,7 @@ pub(super) fn groups(wanted: &[Definition]) -> Vec<Vec<Definition>> {
     chunks.map(<[Definition]>::to_vec).collect()
 }
 
-pub(super) fn event(definition: &Definition) -> Option<Event> {
+pub(crate) fn event(definition: &Definition) -> Option<Event> {
     definition.metric.origins.iter().find_map(|origin| match origin {
         catalogue::Origin::Perf(event) => Some(*event),
         catalogue::Origin::Text { .. } | catalogue::Origin::Source(_) => None,
@@ -41,7 +41,7 @@ pub(super) fn event(definition: &Definition) -> Option<Event> {
 }
 
 /// Returns the two numbers of an event, or the reason why it has none here.
-pub(super) fn config(definition: &Definition, tracefs: &Path) -> Result<Config, String> {
+pub(crate) fn config(definition: &Definition, tracefs: &Path) -> Result<Config, String> {
     let instance = definition.instance.as_deref().unwrap_or_default();
     match event(definition) {
         Some(Event::Hardware(config)) => Ok(Config { kind: 0, config }),
@@ -76,7 +76,7 @@ fn tracefs_error(path: &Path, error: &io::Error) -> String {
 }
 
 /// Returns the meaning of an error of perf_event_open, as perf_event_open(2) explains it, with the remedy.
-pub(super) fn meaning(error: &io::Error) -> String {
+pub(crate) fn meaning(error: &io::Error) -> String {
     let meaning = match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOENT | Errno::NODEV | Errno::OPNOTSUPP | Errno::INVAL) => {
             "this machine does not have the event"

@@ -1,4 +1,4 @@
-//! The kind of perf events: one group per CPU, one `read` per group, summed over the CPUs.
+//! perf events: one group per CPU, one `read` per group, summed over the CPUs.
 //!
 //! Source: perf_event_open(2), `PERF_FORMAT_GROUP`.
 
@@ -10,71 +10,18 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::Path;
 
 use polymeter_proto::catalogue::perf::Event;
-use polymeter_proto::catalogue::{self, Definition, PERF_KIND};
+use polymeter_proto::catalogue::{self, Definition};
 use polymeter_proto::series::Labels;
 use rustix::io::Errno;
 
 use super::outcome::Outcome;
 use super::reading::Reading;
-use super::registry::{Lane, OpenRequest, Opening, SourceKind};
 use super::slot::{Slot, Unavailable};
-use super::source::Source;
-use super::target::Target;
-use events::{config, event, groups, meaning};
+use events::{config, event, meaning};
 use open::{Group, Opener};
 
+pub(crate) use events::groups;
 pub use open::PerfTarget;
-
-/// perf events of jobs.
-pub(super) struct PerfKind;
-
-impl SourceKind for PerfKind {
-    fn name(&self) -> &'static str {
-        PERF_KIND
-    }
-
-    fn lane(&self) -> Lane {
-        Lane::Fast
-    }
-
-    fn fields(&self) -> Vec<&'static str> {
-        Vec::new()
-    }
-
-    fn open(&self, request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
-        let host = request.host;
-        let target = match request.target {
-            Target::Cgroups(cgroups) => {
-                cgroups.perf_directory(host.mounts).map(|path| PerfTarget::Cgroup(path.to_owned()))
-            }
-            Target::Processes(root) => Some(PerfTarget::Process(*root)),
-            Target::Node(_) => return,
-        };
-        let mut descriptors = 0;
-        for (number, group) in groups(&request.wanted).into_iter().enumerate() {
-            let Some(target) = &target else {
-                let reason =
-                    "the job has no cgroup of version 2 nor of the perf_event controller, which perf needs";
-                opening.unavailable_all(&group, reason);
-                continue;
-            };
-            let needed =
-                group.len() * if matches!(target, PerfTarget::Process(_)) { 1 } else { host.cpus.len() };
-            if descriptors + needed > host.perf_descriptors {
-                let reason = "the job's budget of perf descriptors is used up; raise perf_fd_limit, or LimitNOFILE where \
-                              that is less, or sample fewer events";
-                opening.unavailable_all(&group, reason);
-                continue;
-            }
-            let (source, missing) = PerfSource::open(target, &group, host.cpus, &host.mounts.tracefs);
-            missing.into_iter().for_each(|missing| opening.unavailable(missing.definition, missing.reason));
-            if let Some(source) = source {
-                descriptors += source.descriptors();
-                opening.push(format!("perf/{}", host.first_perf_group + number), Source::Perf(source));
-            }
-        }
-    }
-}
 
 /// Events that are counted together, so that their ratios mean something.
 #[derive(Debug)]

@@ -21,25 +21,25 @@ pub enum PerfTarget {
 
 /// The events that one `read` gives.
 #[derive(Debug)]
-pub(super) struct Group {
-    pub(super) leader: Counter,
+pub(crate) struct Group {
+    pub(crate) leader: Counter,
     /// Held open: an event that is closed leaves its group.
-    pub(super) _members: Vec<Counter>,
+    pub(crate) _members: Vec<Counter>,
     /// The event's position, where it is the only one: inherited events cannot be read as groups.
-    pub(super) single: Option<usize>,
+    pub(crate) single: Option<usize>,
 }
 
 /// Opens events of one target.
-pub(super) struct Opener<'a> {
-    pub(super) target: &'a PerfTarget,
-    pub(super) cgroup: Option<File>,
+pub(crate) struct Opener<'a> {
+    pub(crate) target: &'a PerfTarget,
+    pub(crate) cgroup: Option<File>,
     /// True where the kernel itself may not be counted: kernel.perf_event_paranoid is 2 or more for this user.
-    pub(super) user_only: bool,
+    pub(crate) user_only: bool,
 }
 
 impl Opener<'_> {
     /// Opens an event for trial, which also finds out whether the kernel may be counted.
-    pub(super) fn probe(&mut self, config: Config, cpus: &[usize]) -> io::Result<()> {
+    pub(crate) fn probe(&mut self, config: Config, cpus: &[usize]) -> io::Result<()> {
         let cpu = cpus.first().copied();
         match self.open_one(config, cpu, None) {
             Err(error) if error.raw_os_error() == Some(libc::EACCES) && !self.user_only => {
@@ -50,7 +50,7 @@ impl Opener<'_> {
         }
     }
 
-    pub(super) fn open_all(&self, events: &[(Definition, Config)], cpus: &[usize]) -> io::Result<Vec<Group>> {
+    pub(crate) fn open_all(&self, events: &[(Definition, Config)], cpus: &[usize]) -> io::Result<Vec<Group>> {
         if matches!(self.target, PerfTarget::Process(_)) {
             let single = |(position, (_, config)): (usize, &(Definition, Config))| {
                 let leader = self.open_one(*config, None, None)?;

@@ -20,7 +20,7 @@ const fn own(
     Metric::new(name, unit, kind, Scope::Agent, origins, help)
 }
 
-pub(in crate::catalogue) static METRICS: &[Metric] = &[
+pub(crate) static METRICS: &[Metric] = &[
     own(
         "agent.cpu.time",
         Nanoseconds,

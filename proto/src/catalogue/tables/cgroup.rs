@@ -27,7 +27,7 @@ const US: u64 = 1_000;
 const LIMIT_PERIOD: Period = Period::HUNDRED_MILLISECONDS;
 
 /// CPU time and its throttling.
-pub(in crate::catalogue) static CPU: &[Metric] = &[
+pub(crate) static CPU: &[Metric] = &[
     Metric::counter(
         "cpu.usage",
         Nanoseconds,
@@ -163,7 +163,7 @@ const fn else_of_processes(field: &'static str) -> Origin {
 const INTEGER: Scale = Scale::Times(1);
 
 /// I/O by device, processes, huge pages.
-pub(in crate::catalogue) static OTHER: &[Metric] = &[
+pub(crate) static OTHER: &[Metric] = &[
     Metric::counter(
         "io.read.bytes",
         Bytes,
@@ -285,7 +285,7 @@ const fn share(name: &'static str, origins: &'static [Origin], help: &'static st
 }
 
 /// Pressure stall information, `Documentation/accounting/psi.rst`; on version 2 only.
-pub(in crate::catalogue) static PRESSURE: &[Metric] = &[
+pub(crate) static PRESSURE: &[Metric] = &[
     stalled(
         "pressure.cpu.some.total",
         &[V2_PRESSURE_CPU.named(Row::Key("some"), "total", Scale::Times(US))],

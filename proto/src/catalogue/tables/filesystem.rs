@@ -9,7 +9,7 @@ const fn statvfs(field: &'static str, place: &'static str) -> Origin {
 }
 
 /// The node's file systems.
-pub(in crate::catalogue) static METRICS: &[Metric] = &[
+pub(crate) static METRICS: &[Metric] = &[
     Metric::gauge(
         "node.filesystem.size",
         Bytes,

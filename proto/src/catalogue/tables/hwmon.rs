@@ -8,7 +8,7 @@ static TEMPERATURE: TextFile =
     TextFile::sys("class/hwmon/hwmon*/temp*_input", Form::Values).labelled(&["hwmon", "sensor"]).blocking();
 
 /// The node's sensors.
-pub(in crate::catalogue) static METRICS: &[Metric] = &[Metric::gauge(
+pub(crate) static METRICS: &[Metric] = &[Metric::gauge(
     "node.hwmon.temperature",
     Celsius,
     // In thousandths of a degree.

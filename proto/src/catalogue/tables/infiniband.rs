@@ -23,7 +23,7 @@ static LINK_DOWNED: TextFile = counter_file("class/infiniband/*/ports/*/counters
 const FOUR_OCTETS: Scale = Scale::Times(4);
 
 /// The node's ports.
-pub(in crate::catalogue) static METRICS: &[Metric] = &[
+pub(crate) static METRICS: &[Metric] = &[
     Metric::counter(
         "node.infiniband.receive.bytes",
         Bytes,

@@ -17,7 +17,7 @@ static V1_STAT: TextFile = TextFile::v1("memory", "memory.stat", Form::Keyed).up
 static V2_STAT: TextFile = TextFile::v2("memory.stat", Form::Keyed).updated_every(FLUSH);
 
 /// The lines of memory.stat.
-pub(in crate::catalogue) static STAT: &[Metric] = &[
+pub(crate) static STAT: &[Metric] = &[
     Metric::gauge(
         "memory.anon",
         Bytes,
@@ -583,7 +583,7 @@ static V2_SWAP_EVENTS: TextFile = TextFile::v2("memory.swap.events", Form::Keyed
 static V2_ZSWAP_CURRENT: TextFile = TextFile::v2("memory.zswap.current", Form::Values);
 
 /// What a job uses, may use, and was refused.
-pub(in crate::catalogue) static USAGE: &[Metric] = &[
+pub(crate) static USAGE: &[Metric] = &[
     Metric::gauge(
         "memory.current",
         Bytes,

@@ -13,7 +13,7 @@ mod process;
 use super::metric::Metric;
 
 /// All tables, in the order of the documentation.
-pub(super) static ALL: &[&[Metric]] = &[
+pub(crate) static ALL: &[&[Metric]] = &[
     cgroup::CPU,
     memory::STAT,
     memory::USAGE,

@@ -66,7 +66,7 @@ const fn share(name: &'static str, origins: &'static [Origin], help: &'static st
 }
 
 /// The node's metrics.
-pub(in crate::catalogue) static METRICS: &[Metric] = &[
+pub(crate) static METRICS: &[Metric] = &[
     counter(
         "node.cpu.user",
         Nanoseconds,

@@ -20,7 +20,7 @@ const fn hardware(config: u64) -> Origin {
     Origin::Perf(Event::Hardware(config))
 }
 
-pub(in crate::catalogue) static METRICS: &[Metric] = &[
+pub(crate) static METRICS: &[Metric] = &[
     Metric::counter(
         "perf.cpu_clock",
         Nanoseconds,

@@ -15,7 +15,7 @@ const fn time(field: &'static str) -> Origin {
     Origin::lagging_source("processes", field, PLACE, TICK)
 }
 
-pub(in crate::catalogue) static METRICS: &[Metric] = &[
+pub(crate) static METRICS: &[Metric] = &[
     Metric::counter(
         "process.cpu.usage",
         Nanoseconds,

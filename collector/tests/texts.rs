@@ -1,0 +1,67 @@
+//! The texts of `polymeter-collector`, compared with `tests/snapshots`. `POLYMETER_BLESS=1` writes them.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a fault of a test is a failed test")]
+
+use std::fs;
+use std::process::{Command, Output};
+
+fn run(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_polymeter-collector"));
+    command.env_remove("JOURNAL_STREAM").env_remove("POLYMETER_LOG").env("COLUMNS", "100");
+    command.args(arguments).output().unwrap()
+}
+
+fn compare(name: &str, text: &[u8]) {
+    let text = String::from_utf8(text.to_vec()).unwrap();
+    polymeter_service::snapshot::compare(env!("CARGO_MANIFEST_DIR"), name, &text)
+        .unwrap_or_else(|difference| panic!("{difference}"));
+}
+
+#[test]
+fn help_is_as_in_the_snapshot() {
+    let output = run(&["--help"]);
+    assert_eq!(output.status.code(), Some(0));
+    compare("help", &output.stdout);
+}
+
+#[test]
+fn check_reports_all_faults_as_in_the_snapshot() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("collector.toml");
+    fs::write(
+        &path,
+        "listen = 'here'\nstores = 'sqlite:a.db'\nwriters = 0\ncommit_interval = '1 s'\ncommit_rows = true\n\
+         timescaledb = 'maybe'\ninsecure = 1\nmetrics = '127.0.0.1:1'\nmetrics_listen = 'here'\nlog_level = 'loud'\n\
+         auth = 'password'\ncontrol_listen = 'tcp://[::]:7718'\npending_requests_file = 'p'\nscheduler_user = ''\n\
+         session_timeout = '1y'\nkey = '/k'\n[clock]\nbeyond = 'apart'\nout_of_range = 'keep'\nmax_age = '0s'\n",
+    )
+    .unwrap();
+    let arguments = ["--check", "--store", "mysql:x", "--config", path.to_str().unwrap()];
+    let Output { status, stderr, .. } = run(&arguments);
+    assert_eq!(status.code(), Some(2));
+    let place = format!("{}/", directory.path().display());
+    let faults = String::from_utf8(stderr).unwrap().replace(&place, "");
+    compare("check", faults.as_bytes());
+    let valid = run(&["--check", "--store", "sqlite:x.db"]);
+    assert_eq!(valid.status.code(), Some(0));
+    compare("check-valid", &valid.stderr);
+}
+
+#[test]
+fn start_errors_are_as_in_the_snapshot() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().display().to_string();
+    let store = format!("sqlite:{place}/x.db");
+    let errors: Vec<String> = [
+        ["--listen", "ipc:///nowhere/at/all", "--store", &store],
+        ["--listen", "tcp://127.0.0.1:*", "--store", "sqlite:/nowhere/at/all.db"],
+    ]
+    .iter()
+    .map(|arguments| {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(3));
+        String::from_utf8(output.stderr).unwrap()
+    })
+    .collect();
+    compare("start-errors", errors.concat().replace(&place, "DIRECTORY").as_bytes());
+}

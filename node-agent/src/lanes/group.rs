@@ -1,0 +1,92 @@
+//! The parts of a source under sampling: its name, its groups of metrics, its cost, and values that users supply.
+
+use std::sync::Arc;
+
+use polymeter_proto::batch::{Batch, Job, Shape, ShapeIndex};
+use polymeter_proto::period::Period;
+use polymeter_proto::series::Identifier;
+
+/// The index of a source in the sampler; reused when the source is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SourceId(pub u32);
+
+/// The target and the name of a source, in tallies and status.
+#[derive(Debug, Clone)]
+pub struct SourceKey {
+    /// The job; none for the node's own.
+    pub job: Option<Arc<Job>>,
+    /// The name of the source: `v2/cpu.stat`, `perf/0`.
+    pub name: Identifier,
+}
+
+/// The cost of the reads of a source.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// The number of reads.
+    pub reads: u64,
+    /// The time that all reads took, in nanoseconds; in the slow lane the CPU time.
+    pub total_ns: u64,
+    /// The time that the slowest read took, in nanoseconds.
+    pub max_ns: u64,
+}
+
+impl Cost {
+    pub(crate) fn add_read(&mut self, took_ns: u64) {
+        self.reads += 1;
+        self.total_ns += took_ns;
+        self.max_ns = self.max_ns.max(took_ns);
+    }
+}
+
+/// The metrics of one source that are sampled at the same period.
+#[derive(Debug)]
+pub struct Group {
+    /// Their series.
+    pub(crate) shape: Arc<Shape>,
+    /// The slot of the reading that each column is.
+    pub(crate) slots: Vec<u32>,
+    /// True if the columns are the first slots, in their order.
+    pub(crate) is_in_order: bool,
+    /// The index of the shape in the batch with this number.
+    in_batch: Option<(u64, ShapeIndex)>,
+}
+
+impl Group {
+    /// Creates a group whose columns are the given slots.
+    pub fn new(shape: Arc<Shape>, slots: Vec<u32>) -> Self {
+        let is_in_order = (0..).zip(&slots).all(|(column, slot)| column == *slot);
+        Self { shape, slots, is_in_order, in_batch: None }
+    }
+
+    /// Returns the period at which it is sampled.
+    pub fn period(&self) -> Period {
+        self.shape.period
+    }
+
+    pub(crate) fn columns(&self) -> u64 {
+        self.slots.len() as u64
+    }
+
+    /// Returns the index of its shape in the batch with this number, and adds it there if need be.
+    pub(crate) fn index_in(&mut self, batch: &mut Batch, batch_number: u64) -> ShapeIndex {
+        let index = match self.in_batch {
+            Some((number, index)) if number == batch_number => index,
+            _ => batch.add_shape(&self.shape),
+        };
+        self.in_batch = Some((batch_number, index));
+        index
+    }
+}
+
+/// A value that a user supplied.
+#[derive(Debug)]
+pub struct UserValue {
+    /// The source that counts it.
+    pub source: SourceId,
+    /// Its series.
+    pub shape: Arc<Shape>,
+    /// The time at which it was supplied, in microseconds since the epoch.
+    pub time_us: i64,
+    /// The bits of the value.
+    pub bits: u64,
+}

@@ -1,0 +1,106 @@
+//! Recording: rows go to the current batch, counts to the sum of all tallies, and news of sources to the manager.
+
+use std::sync::Arc;
+
+use polymeter_proto::batch::Full;
+use polymeter_proto::ledger::Tally;
+
+use super::active_source::ActiveSource;
+use super::channels::{Channels, EventRecord, Notice, SampleBatch, SourceReport};
+use super::group::{SourceId, UserValue};
+
+/// A sample is late when it is read after this part of its period has passed since the deadline.
+pub(super) const LATE_PART: u64 = 10;
+
+/// The batch that is being filled, and its way to the sender.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    pub(super) channels: Arc<Channels>,
+    current: SampleBatch,
+    batch_number: u64,
+}
+
+impl Recorder {
+    pub(super) fn new(channels: Arc<Channels>) -> Self {
+        let current = channels.take_empty().unwrap_or_default();
+        Self { channels, current, batch_number: 1 }
+    }
+
+    /// Records the values of one group in the current batch, or in the next when that is full. Returns how many were present.
+    pub(super) fn record(
+        &mut self,
+        source: &mut ActiveSource,
+        group: usize,
+        deadline: Option<u64>,
+    ) -> Result<u64, Full> {
+        let recorded = source.record(group, deadline, &mut self.current.batch, self.batch_number);
+        if recorded.is_ok() || !self.hand_over() {
+            return recorded;
+        }
+        source.record(group, deadline, &mut self.current.batch, self.batch_number)
+    }
+
+    /// Records a value that a user supplied.
+    pub(super) fn record_user_value(
+        &mut self,
+        source: &mut ActiveSource,
+        value: &UserValue,
+    ) -> Result<u64, Full> {
+        let recorded = source.record_user_value(value, &mut self.current.batch, self.batch_number);
+        if recorded.is_ok() || !self.hand_over() {
+            return recorded;
+        }
+        source.record_user_value(value, &mut self.current.batch, self.batch_number)
+    }
+
+    /// Adds counts to the sum of all tallies.
+    pub(super) fn count(&mut self, counted: &Tally) {
+        self.current.sum.add(counted);
+    }
+
+    /// Returns the sum of all tallies since the beginning.
+    pub(super) const fn sum(&self) -> &Tally {
+        &self.current.sum
+    }
+
+    /// Appends an event.
+    pub(super) fn push_event(&mut self, record: EventRecord) {
+        self.current.events.push(record);
+    }
+
+    /// Appends the report of a source.
+    pub(super) fn push_report(&mut self, report: SourceReport) {
+        self.current.reports.push(report);
+    }
+
+    /// Returns true if no more events should be added before the batch is handed on.
+    pub(super) fn is_full_of_events(&self) -> bool {
+        self.current.is_full_of_events()
+    }
+
+    /// Hands the batch on, if there is anything in it. Returns false if it must stay, since all batches are with the sender.
+    pub(super) fn flush(&mut self) -> bool {
+        self.current.is_empty() || self.hand_over()
+    }
+
+    /// Gives the batch to the sender and takes an empty one; returns false when there is none, and the batch stays.
+    fn hand_over(&mut self) -> bool {
+        let Some(mut empty) = self.channels.take_empty() else { return false };
+        empty.sum = self.current.sum;
+        self.channels.hand_on(std::mem::replace(&mut self.current, empty));
+        self.batch_number += 1;
+        true
+    }
+
+    /// Tells the manager about a source that changed, ended or failed, once.
+    pub(super) fn report(&self, id: SourceId, source: &mut ActiveSource) {
+        if let Some(errno) = source.newly_failing() {
+            self.channels.notify(Notice::Failing(id, errno));
+        }
+        if !source.is_reported
+            && let Some(notice) = Notice::of(id, source.outcome())
+        {
+            source.is_reported = self.channels.notify(notice);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The subscriber that writes the lines, and its settings.
+
+use std::io::Write;
+use std::sync::{PoisonError, RwLock};
+
+use tracing::span::{Attributes, Id, Record as SpanRecord};
+use tracing::{Event, Metadata, Subscriber};
+
+use super::filter::{FILTER_VARIABLE, Filter, InvalidFilter};
+use super::format::{Format, Record, word};
+use super::syslog::{self, Severity};
+use crate::clock;
+
+/// The destination of the lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Destination {
+    /// Stderr, each line behind the program's name and the level.
+    Stderr,
+    /// Stderr, which the journal reads: each line behind its priority, see sd-daemon(3).
+    Journal,
+    /// The system's log.
+    Syslog,
+}
+
+#[derive(Debug)]
+struct Output {
+    filter: Filter,
+    format: Format,
+    destination: Destination,
+}
+
+/// The output in force; none before [`init`].
+static OUTPUT: RwLock<Option<Output>> = RwLock::new(None);
+
+/// Starts logging for `program`. The filter is taken from `POLYMETER_LOG`, or else logs `info` and above. A second call
+/// changes nothing.
+pub fn init(program: &'static str) {
+    let filter = filter_of_environment();
+    let usual = filter.as_ref().ok().and_then(Clone::clone).unwrap_or_default();
+    let destination = if stderr_is_journal() { Destination::Journal } else { Destination::Stderr };
+    let output = Output { filter: usual, format: Format::Text, destination };
+    OUTPUT.write().unwrap_or_else(PoisonError::into_inner).get_or_insert(output);
+    if tracing::subscriber::set_global_default(Logger { program }).is_ok()
+        && let Err(error) = filter
+    {
+        tracing::warn!(%error, "cannot use {FILTER_VARIABLE}");
+    }
+}
+
+/// Sets filter and format, at the start or while the program runs.
+pub fn configure(filter: Filter, format: Format) {
+    change(|output| (output.filter, output.format) = (filter, format));
+}
+
+/// Sends all further messages to the system's log instead of stderr.
+pub fn use_syslog() {
+    change(|output| output.destination = Destination::Syslog);
+}
+
+fn change(change: impl FnOnce(&mut Output)) {
+    if let Some(output) = OUTPUT.write().unwrap_or_else(PoisonError::into_inner).as_mut() {
+        change(output);
+    }
+    tracing::callsite::rebuild_interest_cache();
+}
+
+/// The filter that `POLYMETER_LOG` sets, if it is set.
+///
+/// # Errors
+/// When it is no filter.
+pub fn filter_of_environment() -> Result<Option<Filter>, InvalidFilter> {
+    let text = std::env::var(FILTER_VARIABLE).ok().filter(|text| !text.is_empty());
+    text.map(|text| text.parse()).transpose()
+}
+
+/// The filter in force: the command line's, else that of `POLYMETER_LOG`, else the configuration's.
+pub fn resolve_filter(command_line: Option<&Filter>, configuration: Filter) -> Filter {
+    command_line.cloned().or_else(|| filter_of_environment().ok().flatten()).unwrap_or(configuration)
+}
+
+/// Tells whether stderr is connected to the journal: `JOURNAL_STREAM` names the device and inode of its socket, see
+/// systemd.exec(5). A program that inherits the variable may have another stderr.
+fn stderr_is_journal() -> bool {
+    let Some(stream) = std::env::var("JOURNAL_STREAM").ok() else { return false };
+    rustix::fs::fstat(std::io::stderr())
+        .is_ok_and(|stat| stream == format!("{}:{}", stat.st_dev, stat.st_ino))
+}
+
+/// The subscriber that writes the lines.
+#[derive(Debug)]
+struct Logger {
+    program: &'static str,
+}
+
+impl Subscriber for Logger {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        let output = OUTPUT.read().unwrap_or_else(PoisonError::into_inner);
+        metadata.is_event() && output.as_ref().is_some_and(|output| output.filter.enables(metadata))
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut record = Record::default();
+        event.record(&mut record);
+        let metadata = event.metadata();
+        let (format, destination) = match OUTPUT.read().unwrap_or_else(PoisonError::into_inner).as_ref() {
+            Some(output) => (output.format, output.destination),
+            None => return,
+        };
+        let level = *metadata.level();
+        let text = match format {
+            Format::Text => record.to_text(),
+            Format::Json => record.to_json(self.program, level, metadata.target(), clock::realtime_us()),
+        };
+        let severity = Severity::from(level);
+        let line = match (destination, format) {
+            (Destination::Syslog, _) => return syslog::send(self.program, severity, &text),
+            (Destination::Journal, _) => format!("<{}>{text}\n", severity as u8),
+            (Destination::Stderr, Format::Text) => format!("{}: {}: {text}\n", self.program, word(level)),
+            (Destination::Stderr, Format::Json) => format!("{text}\n"),
+        };
+        // With stderr closed there is no place for a log.
+        std::io::stderr().lock().write_all(line.as_bytes()).ok();
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &SpanRecord<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
