@@ -14,7 +14,7 @@ TEST_PACKAGES := postgresql-15 python3 munge iproute2
 SLURM_PACKAGES := slurmctld slurmd slurm-client munge mpich libmpich-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build release test test-quick test-slurm test-oar test-qemu slurm-experiment lint doc book import-graph \
+.PHONY: help demo build release test test-quick test-slurm test-oar test-qemu slurm-experiment lint doc book import-graph client \
     quick-experiments fuzz check-nix deps test-deps slurm-deps clean
 
 help: ## List the targets
@@ -74,6 +74,10 @@ slurm-experiment: slurm-deps ## Measure the cost of a Slurm prolog and the cover
 lint: deps ## Check the format and run clippy
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy -p polymeter-cli --no-default-features --all-targets --locked -- -D warnings
+
+client: ## Build the command as a small client, without libzmq, SQLite and PostgreSQL
+	$(CARGO) build --release --locked -p polymeter-cli --no-default-features
 
 doc: deps ## Build the API documentation
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked

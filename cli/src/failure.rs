@@ -26,7 +26,7 @@ pub(crate) enum Failure {
     NotStarted {
         /// The cause.
         message: String,
-        /// Whether the program was not found.
+        /// True if the program was not found.
         not_found: bool,
     },
 }

@@ -25,7 +25,7 @@ pub(crate) struct JobChoice {
 }
 
 impl JobChoice {
-    /// Whether a job is chosen, and not the node.
+    /// Returns true if a job is chosen, and not the node.
     pub(crate) const fn is_job(&self) -> bool {
         !self.node
     }

@@ -82,7 +82,7 @@ impl RunArguments {
         self.json
     }
 
-    /// Whether a metric was named in full, and not chosen by a pattern.
+    /// Returns true if a metric was named in full, and not chosen by a pattern.
     fn names(&self, metric: &str) -> bool {
         self.metrics.iter().any(|text| text.split('=').next() == Some(metric))
     }
