@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 
-use polymeter_agent::control::{Answer, Status, Verb};
+use polymeter_proto::control::{Answer, FlushRequest, Request, StatusReport, StatusRequest};
 use polymeter_proto::wire::frame::Frame;
 use polymeter_proto::wire::message::ToAgent;
 
@@ -138,7 +138,7 @@ impl Line {
     ///
     /// # Errors
     /// When the connection ends, or the answer cannot be read.
-    pub fn ask(&mut self, verb: &Verb) -> Result<Answer, Box<dyn Error>> {
+    pub fn ask(&mut self, verb: &Request) -> Result<Answer, Box<dyn Error>> {
         let mut line = serde_json::to_vec(verb)?;
         line.push(b'\n');
         self.stream.write_all(&line)?;
@@ -150,15 +150,15 @@ impl Line {
     ///
     /// # Errors
     /// When it does not say.
-    pub fn status(&mut self) -> Result<Status, Box<dyn Error>> {
-        self.ask(&Verb::Flush)?;
+    pub fn status(&mut self) -> Result<StatusReport, Box<dyn Error>> {
+        self.ask(&Request::Flush(FlushRequest {}))?;
         // The sender pins the tallies up a moment after the flush.
         pause(50_000_000);
-        let answer = self.ask(&Verb::Status)?;
+        let answer = self.ask(&Request::Status(StatusRequest {}))?;
         let Answer::Status(status) = answer else {
             return Err(format!("the agent does not say how it goes: {answer:?}").into());
         };
-        Ok(*status)
+        Ok(status)
     }
 }
 

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::process::ExitCode;
 
-use polymeter_agent::control::{Answer, Refusal};
+use polymeter_proto::control::{Answer, Refusal};
 use polymeter_service::log::chain;
 
 /// The reason why a command failed. A message has the form `cannot VERB OBJECT: CAUSE; REMEDY`.
@@ -23,6 +23,7 @@ pub(crate) enum Failure {
     /// No agent runs there, or no collector is configured: exit status 3.
     NotRunning(String),
     /// The command of `polymeter run` did not start: exit status 127 if its program was not found, else 126, as in a shell.
+    #[cfg_attr(not(feature = "local"), expect(dead_code, reason = "only `run` starts a command"))]
     NotStarted {
         /// The cause.
         message: String,

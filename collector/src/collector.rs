@@ -12,8 +12,8 @@ use crate::agents::AgentDirectory;
 use crate::auth::{AuthHandler, AuthOptions, AuthorisedKeys, HandshakeFailure};
 use crate::clock_skew::ClockSkewLog;
 use crate::config::Config;
-use crate::control::outcome::Told;
-use crate::control::{self, Control, CoordinatorLinks, Open};
+use crate::control::outcome::OutcomeReport;
+use crate::control::{self, Control, CoordinatorLinks, Listeners};
 use crate::error::{StartError, ThreadPanicked};
 use crate::keys::KeyFiles;
 use crate::metrics::{self, Metrics};
@@ -58,8 +58,8 @@ impl Collector {
             || WriteMode { name: "none", reason: String::new() },
             |store| store.write_mode().clone(),
         );
-        let open = Open::doors(&config.control).map_err(StartError::Control)?;
-        let control_endpoints = open.places();
+        let listeners = Listeners::open(&config.control).map_err(StartError::Control)?;
+        let control_endpoints = listeners.addresses();
         let waker = Waker::new().map_err(StartError::Thread)?;
         let metrics = Arc::new(Metrics::new(write_mode.to_string()));
         metrics.refused_connections.create(HandshakeFailure::ALL.map(HandshakeFailure::as_str));
@@ -96,7 +96,7 @@ impl Collector {
         // From here on only the writers and control own senders of outgoing messages: the receiver ends when all of them are
         // gone.
         drop(shared.outgoing);
-        let control = Control::start(open, links, clock).map_err(StartError::Thread)?;
+        let control = Control::start(listeners, links, clock).map_err(StartError::Thread)?;
         let (control, agent_answers) = control.unzip();
         let receiver = Receiver {
             socket,
@@ -199,7 +199,7 @@ fn start_writers(
     metrics: &Metrics,
     waker: &Waker,
     shared: &Shared,
-    mut outcomes: Option<mpsc::Receiver<Told>>,
+    mut outcomes: Option<mpsc::Receiver<OutcomeReport>>,
 ) -> Result<(Vec<WriterQueueSender>, Vec<JoinHandle<Totals>>), StartError> {
     let clock_skew = ClockSkewLog::default();
     let (mut queues, mut writers) = (Vec::new(), Vec::new());

@@ -23,7 +23,7 @@ use tracing::{error, warn};
 use crate::agents::AgentDirectory;
 use crate::clock_skew::ClockSkewLog;
 use crate::config::Config;
-use crate::control::outcome::Told;
+use crate::control::outcome::OutcomeReport;
 use crate::ingest::{Ingest, Verdict, micros, session_of};
 use crate::messages::{Outgoing, Peer, ReceivedMessage};
 use crate::metrics::WriterMetrics;
@@ -49,7 +49,7 @@ pub(crate) struct Ways {
     /// The writer's metrics.
     pub(crate) metrics: WriterMetrics,
     /// How jobs ended, where this writer is the one to store that.
-    pub(crate) outcomes: Option<mpsc::Receiver<Told>>,
+    pub(crate) outcomes: Option<mpsc::Receiver<OutcomeReport>>,
     /// What may change while it works.
     pub(crate) settings: SharedSettings,
 }
@@ -87,7 +87,7 @@ pub(crate) struct Writer {
     /// The totals that the metrics have.
     published: Totals,
     metrics: WriterMetrics,
-    outcomes: Option<mpsc::Receiver<Told>>,
+    outcomes: Option<mpsc::Receiver<OutcomeReport>>,
     shared_settings: SharedSettings,
     /// Those in force.
     settings: Settings,
@@ -172,7 +172,7 @@ impl Writer {
 
     /// Stores how jobs ended. Who told of a job that is not stored yet tells again.
     fn tell_outcomes(&mut self) {
-        while let Some(Told { outcome, reply }) =
+        while let Some(OutcomeReport { outcome, reply }) =
             self.outcomes.as_ref().and_then(|outcomes| outcomes.try_recv().ok())
         {
             let is_told =

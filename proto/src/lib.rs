@@ -5,6 +5,7 @@
 
 pub mod batch;
 pub mod catalogue;
+pub mod control;
 pub mod endpoint;
 pub mod key;
 pub mod ledger;

@@ -8,11 +8,11 @@ use std::path::Path;
 
 use clap::Parser;
 use polymeter_agent::cgroups::Mounts;
-use polymeter_agent::control::{Answer, Lease, Status, Subject, Verb};
 use polymeter_benches::agent::{Line, Running};
 use polymeter_benches::failure::Failure;
 use polymeter_benches::job::{Job, pause};
 use polymeter_benches::table::{self, say, to_f64};
+use polymeter_proto::control::{Answer, LeaseAnswer, Request, ResetRequest, SetRequest, StatusReport};
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::period::Period;
 
@@ -82,14 +82,14 @@ fn name_end(name: &str) -> &str {
     name.rsplit_once('_').map_or("", |(_, end)| end)
 }
 
-fn subject(name: &str) -> Subject {
-    Subject { job: Some(name_end(name).to_owned()) }
+fn job(name: &str) -> Option<String> {
+    Some(name_end(name).to_owned())
 }
 
 fn set(line: &mut Line, name: &str, selectors: &[&str], period: &str) -> Result<Answer, Box<dyn Error>> {
     let plan = selectors.iter().map(|selector| ((*selector).to_owned(), period.to_owned())).collect();
-    let answer = line.ask(&Verb::Set(Lease { job: subject(name).job, plan, duration: None }))?;
-    if matches!(answer, Answer::Granted { .. }) {
+    let answer = line.ask(&Request::Set(SetRequest { job: job(name), plan, duration: None }))?;
+    if matches!(answer, Answer::Granted(_)) {
         Ok(answer)
     } else {
         Err(format!("not granted: {answer:?}").into())
@@ -97,7 +97,7 @@ fn set(line: &mut Line, name: &str, selectors: &[&str], period: &str) -> Result<
 }
 
 fn reset(line: &mut Line, name: &str) -> Result<(), Box<dyn Error>> {
-    line.ask(&Verb::Reset(subject(name)))?;
+    line.ask(&Request::Reset(ResetRequest { job: job(name) }))?;
     Ok(())
 }
 
@@ -233,7 +233,7 @@ fn pairs_for(line: &mut Line, name: &str, seconds: u64) -> Result<u64, Box<dyn E
 }
 
 /// What became of the job's samples.
-fn tally(status: &Status) -> Tally {
+fn tally(status: &StatusReport) -> Tally {
     let of_job = status.subjects.iter().filter(|subject| subject.job.is_some());
     let mut sum = Tally::default();
     of_job.flat_map(|subject| &subject.sources).for_each(|source| sum.add(&source.tally));
@@ -272,7 +272,10 @@ fn prediction(arguments: &Arguments, name: &str, scratch: &Path) -> Result<(), B
                     agent(scratch, name, "1s", "\"cpu.usage\" = \"1s\"\n\"memory.current\" = \"1s\"\n")?;
                 let mut line = running.connect()?;
                 pause(1_500_000_000);
-                let Answer::Granted { cost, .. } = set(&mut line, name, selectors, period)? else { continue };
+                let Answer::Granted(LeaseAnswer { cost, .. }) = set(&mut line, name, selectors, period)?
+                else {
+                    continue;
+                };
                 pause(500_000_000);
                 let (before, begin) = (running.cpu_s()?, polymeter_agent::clock::realtime_us());
                 pause(i64::try_from(arguments.seconds)? * 1_000_000_000);

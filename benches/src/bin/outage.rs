@@ -4,12 +4,12 @@
 //! `cargo run --release --bin outage -- [--quick] [--agents 100] [--outage 600]`. Needs root, for the job's cgroups, and
 //! PostgreSQL; the store grows by some 10 GB.
 
+use polymeter_proto::control::AgentCounts;
 use std::error::Error;
 use std::fs;
 use std::path::Path;
 
 use clap::Parser;
-use polymeter_agent::control::Counts;
 use polymeter_benches::agent::Agent;
 use polymeter_benches::clock::{SECOND_NS, now_ns, sleep_until};
 use polymeter_benches::collector::Collector;
@@ -129,7 +129,7 @@ impl Scene {
         for agent in &self.agents {
             counts.push(agent.connect()?.status()?.counts);
         }
-        let sum = |count: fn(&Counts) -> u64| counts.iter().map(count).sum::<u64>();
+        let sum = |count: fn(&AgentCounts) -> u64| counts.iter().map(count).sum::<u64>();
         let largest = counts.iter().map(|counts| counts.outbox_bytes).max().unwrap_or(0);
         self.most_outbox_bytes = self.most_outbox_bytes.max(largest);
         let cells = [

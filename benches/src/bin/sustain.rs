@@ -4,12 +4,12 @@
 //! `cargo run --release --bin sustain -- [--quick] [--minutes 60]`. Needs root, for the jobs' cgroups; the store grows by about
 //! 10 000 samples a second for each job.
 
+use polymeter_proto::control::AgentCounts;
 use std::collections::VecDeque;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
-use polymeter_agent::control::Counts;
 use polymeter_benches::agent::Agent;
 use polymeter_benches::clock::{SECOND_NS, now_ns, sleep_until};
 use polymeter_benches::collector::Collector;
@@ -178,7 +178,7 @@ impl Scene {
             cells.push(usage.descriptors.to_string());
             cells.push(format!("{:.1}", usage.cpu_s));
         }
-        let Counts { due, missed, late, absent, dropped, outbox_bytes, .. } = counts;
+        let AgentCounts { due, missed, late, absent, dropped, outbox_bytes, .. } = counts;
         cells.extend([due, missed, late, absent, dropped, outbox_bytes].map(|count| count.to_string()));
         say(&format!("| {} |", cells.join(" | ")));
         Ok((agent, collector))

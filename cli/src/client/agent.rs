@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use polymeter_agent::control::{Answer, Status, Verb};
+use polymeter_proto::control::{Answer, Request, StatusReport};
 use polymeter_service::log::chain;
 
 use crate::failure::Failure;
@@ -29,18 +29,18 @@ pub(crate) struct AgentOptions {
 }
 
 /// Sends a request and reads the answer.
-pub(crate) fn ask(socket: &Path, verb: &Verb) -> Result<Answer, Failure> {
+pub(crate) fn ask(socket: &Path, verb: &Request) -> Result<Answer, Failure> {
     ask_within(socket, verb, TIMEOUT)
 }
 
 /// Sends a request and reads the answer, which must arrive within `timeout`.
-pub(crate) fn ask_within(socket: &Path, verb: &Verb, timeout: Duration) -> Result<Answer, Failure> {
+pub(crate) fn ask_within(socket: &Path, verb: &Request, timeout: Duration) -> Result<Answer, Failure> {
     let stream = UnixStream::connect(socket).map_err(|error| unreachable(socket, &error))?;
     ask_on(stream, socket, verb, timeout)
 }
 
 /// Asks for the status of the agent, or for its jobs.
-pub(crate) fn ask_status(socket: &Path, verb: &Verb) -> Result<Box<Status>, Failure> {
+pub(crate) fn ask_status(socket: &Path, verb: &Request) -> Result<StatusReport, Failure> {
     let answer = ask(socket, verb)?;
     if let Answer::Status(status) = answer { Ok(status) } else { Err(unexpected(answer)) }
 }
@@ -49,7 +49,7 @@ pub(crate) fn ask_status(socket: &Path, verb: &Verb) -> Result<Box<Status>, Fail
 pub(super) fn ask_on(
     mut stream: UnixStream,
     socket: &Path,
-    verb: &Verb,
+    verb: &Request,
     timeout: Duration,
 ) -> Result<Answer, Failure> {
     let unreachable = |error| unreachable(socket, &error);
@@ -64,7 +64,7 @@ pub(super) fn ask_on(
 }
 
 /// Encodes a request as one line.
-pub(crate) fn request_line(verb: &Verb) -> Result<Vec<u8>, Failure> {
+pub(crate) fn request_line(verb: &Request) -> Result<Vec<u8>, Failure> {
     let mut line =
         serde_json::to_vec(verb).map_err(|error| Failure::because("cannot write the request", &error))?;
     line.push(b'\n');

@@ -7,9 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use polymeter_agent::control::{Refusal, Verb};
-use polymeter_collector::control::answer::{self, Answer, JobAnswer};
-use polymeter_collector::control::payload;
+use polymeter_proto::control::{CollectorAnswer, JobAnswer, Request, sign};
 
 use super::agent::{is_not_running, is_timeout};
 use super::configuration::{CollectorConfig, CollectorEndpoint};
@@ -54,26 +52,26 @@ impl Collector {
     }
 
     /// Sends a request to all nodes of the job that it is about.
-    pub(super) fn ask(&self, verb: &Verb) -> Result<JobAnswer, Failure> {
+    pub(super) fn ask(&self, verb: &Request) -> Result<JobAnswer, Failure> {
         let line = serde_json::to_string(verb)
             .map_err(|error| Failure::because("cannot write the request", &error))?;
         match self.answer(&line)? {
-            Answer::Nodes(answer) => Ok(answer),
-            Answer::Done {} => Err(unexpected()),
-            Answer::Refused(refusal) => Err(refused(refusal)),
+            CollectorAnswer::Nodes(answer) => Ok(answer),
+            CollectorAnswer::Done {} => Err(unexpected()),
+            CollectorAnswer::Refused(refusal) => Err(Failure::Refused(Box::new(refusal))),
         }
     }
 
     /// Sends something to be stored.
     pub(crate) fn send(&self, line: &str) -> Result<(), Failure> {
         match self.answer(line)? {
-            Answer::Done {} => Ok(()),
-            Answer::Nodes(_) => Err(unexpected()),
-            Answer::Refused(refusal) => Err(refused(refusal)),
+            CollectorAnswer::Done {} => Ok(()),
+            CollectorAnswer::Nodes(_) => Err(unexpected()),
+            CollectorAnswer::Refused(refusal) => Err(Failure::Refused(Box::new(refusal))),
         }
     }
 
-    fn answer(&self, line: &str) -> Result<Answer, Failure> {
+    fn answer(&self, line: &str) -> Result<CollectorAnswer, Failure> {
         let answer = match &self.config.endpoint {
             CollectorEndpoint::Socket(path) => ask_socket(path, line),
             CollectorEndpoint::Tcp(address) => self.ask_tcp(address, line),
@@ -96,7 +94,7 @@ impl Collector {
         stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
         let mut read = BufReader::new(stream.try_clone()?);
         let greeting = read_greeting(&mut read)?;
-        let signed = payload::sign(&greeting, line).ok_or_else(|| io::Error::other(NOT_A_COLLECTOR))?;
+        let signed = sign(&greeting, line).ok_or_else(|| io::Error::other(NOT_A_COLLECTOR))?;
         let credential = munge::credential(self.config.munge_socket.as_deref(), &signed)?;
         stream.write_all(&credential)?;
         stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
@@ -107,12 +105,6 @@ impl Collector {
 fn unexpected() -> Failure {
     let message = "cannot use the collector's answer: it does not fit the request; check that collector and command have the same version";
     Failure::Failed(message.to_owned())
-}
-
-/// The failure for a refusal by the collector.
-fn refused(refusal: answer::Refusal) -> Failure {
-    let answer::Refusal { code, field, message } = refusal;
-    Failure::Refused(Box::new(Refusal::new(&code, field.as_deref(), &message)))
 }
 
 fn ask_socket(path: &Path, line: &str) -> io::Result<String> {

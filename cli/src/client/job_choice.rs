@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use polymeter_agent::control::{SubjectStatus, Verb};
+use polymeter_proto::control::{JobsRequest, Request, SubjectStatus};
 use polymeter_service::cgroup_mounts::Mounts;
 
 use super::agent::ask_status;
@@ -40,7 +40,7 @@ impl JobChoice {
         if let Some(job) = self.job.clone().or_else(of_scheduler) {
             return Ok(Some(job));
         }
-        let status = ask_status(socket, &Verb::Jobs).map_err(|failure| match failure {
+        let status = ask_status(socket, &Request::Jobs(JobsRequest {})).map_err(|failure| match failure {
             Failure::Unreachable(cause) | Failure::NotRunning(cause) => Failure::Unreachable(format!(
                 "cannot determine the job: {cause}, or name the job with --job ID"
             )),

@@ -3,8 +3,7 @@
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use polymeter_agent::control::{Answer, Verb};
-use polymeter_collector::control::answer::JobAnswer;
+use polymeter_proto::control::{Answer, JobAnswer, Request};
 
 use super::agent::{self, SOCKET, TIMEOUT};
 use super::collector::Collector;
@@ -48,7 +47,7 @@ impl ControlTarget {
     }
 
     /// Sends a request that is about a job or about this node.
-    pub(crate) fn ask(&self, verb: &Verb, is_about_job: bool) -> Result<TargetAnswer, Failure> {
+    pub(crate) fn ask(&self, verb: &Request, is_about_job: bool) -> Result<TargetAnswer, Failure> {
         let collector = || Collector::find(self.collector.as_ref(), self.munge_socket.as_deref());
         if self.collector.is_some()
             && let Some(collector) = collector()?
@@ -72,7 +71,7 @@ impl ControlTarget {
     }
 
     /// Asks this node's agent. The inner error means that no agent runs here.
-    fn ask_agent(&self, verb: &Verb) -> Result<Result<Answer, Failure>, Failure> {
+    fn ask_agent(&self, verb: &Request) -> Result<Result<Answer, Failure>, Failure> {
         let socket = self.socket();
         let unreachable = |error: &std::io::Error| {
             agent::unreachable_with(socket, error, ", or ask all nodes of a job with --collector")

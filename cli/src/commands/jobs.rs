@@ -1,6 +1,6 @@
 //! `polymeter jobs`: the jobs that this node's agent tracks.
 
-use polymeter_agent::control::{SubjectStatus, Verb};
+use polymeter_proto::control::{JobsRequest, Request, SubjectStatus};
 use polymeter_proto::ledger::Tally;
 
 use crate::client::agent::{AgentOptions, ask_status};
@@ -21,7 +21,7 @@ impl JobsArguments {
 }
 
 pub(crate) fn execute(arguments: &JobsArguments) -> Result<(), Failure> {
-    let mut status = ask_status(&arguments.agent.socket, &Verb::Jobs)?;
+    let mut status = ask_status(&arguments.agent.socket, &Request::Jobs(JobsRequest {}))?;
     status.subjects.retain(|subject| subject.job.is_some());
     if arguments.is_json() {
         terminal::print_json(&status.subjects)
@@ -64,7 +64,7 @@ mod tests {
     fn jobs_are_laid_out_as_recorded() {
         let tally = json!({"due": 12, "taken": 11, "late": 0, "missed": 1, "absent": 0, "dropped": 0});
         let source =
-            json!({"name": "v2/cpu.stat", "tally": tally, "reads": 11, "read_mean_ns": 1, "read_most_ns": 2});
+            json!({"name": "v2/cpu.stat", "tally": tally, "reads": 11, "read_mean_ns": 1, "read_max_ns": 2});
         let job = |id: &str, user: Option<&str>, uid: Option<u32>| json!({"job": id, "uid": uid, "user": user, "started_us": 1, "sources": [source, source], "unavailable": []});
         let jobs =
             json!([job("42", Some("zoe"), Some(1000)), job("43", None, Some(1001)), job("44", None, None)]);

@@ -1,6 +1,6 @@
 //! `polymeter mark`: records an instant or a phase in a job's data.
 
-use polymeter_agent::control::{Answer, Mark, Verb};
+use polymeter_proto::control::{Answer, MarkRequest, Request};
 use polymeter_proto::ledger::MarkKind;
 
 use crate::client::agent::unexpected;
@@ -43,7 +43,7 @@ pub(crate) fn execute(arguments: &MarkArguments) -> Result<(), Failure> {
         (_, true) => MarkKind::End,
         _ => MarkKind::Instant,
     };
-    let verb = Verb::Mark(Mark {
+    let verb = Request::Mark(MarkRequest {
         job: arguments.job.id(arguments.target.socket())?,
         name: arguments.name.clone(),
         kind: Some(kind.as_str().to_owned()),

@@ -1,6 +1,6 @@
 //! `polymeter plan`: the sampled metrics of a job, their periods and the reasons.
 
-use polymeter_agent::control::{Answer, Subject, Verb};
+use polymeter_proto::control::{Answer, PlanAnswer, PlanRequest, Request};
 use polymeter_service::clock;
 
 use crate::client::agent::unexpected;
@@ -27,12 +27,12 @@ impl PlanArguments {
 }
 
 pub(crate) fn execute(arguments: &PlanArguments) -> Result<(), Failure> {
-    let verb = Verb::Plan(Subject { job: arguments.job.id(arguments.target.socket())? });
+    let verb = Request::Plan(PlanRequest { job: arguments.job.id(arguments.target.socket())? });
     let answer = match arguments.target.ask(&verb, arguments.job.is_job())? {
         TargetAnswer::Nodes(answer) => return nodes::print(&answer, arguments.is_json()),
         TargetAnswer::Agent(answer) => answer,
     };
-    let Answer::Plan { plan, refused, .. } = &answer else { return Err(unexpected(answer)) };
+    let Answer::Plan(PlanAnswer { plan, refused, .. }) = &answer else { return Err(unexpected(answer)) };
     if arguments.is_json() {
         terminal::print_json(&answer)
     } else {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use polymeter_agent::control::{Answer, Push, Verb};
+use polymeter_proto::control::{Answer, PushRequest, Request};
 
 use crate::client::agent::{AgentOptions, ask, unexpected};
 use crate::client::job_choice::JobChoice;
@@ -46,14 +46,14 @@ pub(crate) fn execute(arguments: &PushArguments) -> Result<(), Failure> {
     })?;
     let labels: Result<BTreeMap<String, String>, Failure> =
         arguments.labels.iter().map(|label| pair(label, "rank=3")).collect();
-    let push = Push {
+    let push = PushRequest {
         labels: labels?,
         job: arguments.job.id(&arguments.agent.socket)?,
         metric,
         value,
         unit: arguments.unit.clone(),
     };
-    match ask(&arguments.agent.socket, &Verb::Push(push))? {
+    match ask(&arguments.agent.socket, &Request::Push(push))? {
         // Success is silent: scripts push in loops.
         Answer::Done {} if !arguments.is_json() => Ok(()),
         answer @ Answer::Done {} => terminal::print_json(&answer),

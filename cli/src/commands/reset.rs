@@ -1,6 +1,6 @@
 //! `polymeter reset`: ends the user's changes to a job's periods.
 
-use polymeter_agent::control::{Answer, Subject, Verb};
+use polymeter_proto::control::{Answer, Request, ResetAnswer, ResetRequest};
 
 use crate::client::agent::unexpected;
 use crate::client::job_choice::JobChoice;
@@ -25,12 +25,12 @@ impl ResetArguments {
 }
 
 pub(crate) fn execute(arguments: &ResetArguments) -> Result<(), Failure> {
-    let verb = Verb::Reset(Subject { job: arguments.job.id(arguments.target.socket())? });
+    let verb = Request::Reset(ResetRequest { job: arguments.job.id(arguments.target.socket())? });
     let answer = match arguments.target.ask(&verb, arguments.job.is_job())? {
         TargetAnswer::Nodes(answer) => return nodes::print(&answer, arguments.is_json()),
         TargetAnswer::Agent(answer) => answer,
     };
-    let Answer::Reset { ended } = &answer else { return Err(unexpected(answer)) };
+    let Answer::Reset(ResetAnswer { ended }) = &answer else { return Err(unexpected(answer)) };
     if arguments.is_json() {
         terminal::print_json(&answer)
     } else {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use polymeter_agent::control::{Answer, Lease, Verb};
+use polymeter_proto::control::{Answer, LeaseAnswer, Request, SetRequest};
 use polymeter_service::clock;
 
 use crate::client::agent::unexpected;
@@ -56,12 +56,12 @@ impl SetArguments {
 pub(crate) fn execute(arguments: &SetArguments) -> Result<(), Failure> {
     let plan = arguments.plan()?;
     let job = arguments.job.id(arguments.target.socket())?;
-    let verb = Verb::Set(Lease { job, plan, duration: arguments.duration.clone() });
+    let verb = Request::Set(SetRequest { job, plan, duration: arguments.duration.clone() });
     let answer = match arguments.target.ask(&verb, arguments.job.is_job())? {
         TargetAnswer::Nodes(answer) => return nodes::print(&answer, arguments.is_json()),
         TargetAnswer::Agent(answer) => answer,
     };
-    let Answer::Granted { metrics, unavailable, cost, until_us } = &answer else {
+    let Answer::Granted(LeaseAnswer { metrics, unavailable, cost, until_us }) = &answer else {
         return Err(unexpected(answer));
     };
     if arguments.is_json() {

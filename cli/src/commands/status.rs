@@ -1,6 +1,6 @@
 //! `polymeter status`: the status of this node's agent.
 
-use polymeter_agent::control::{Status, SubjectStatus, Verb};
+use polymeter_proto::control::{Request, StatusReport, StatusRequest, SubjectStatus};
 
 use crate::client::agent::{AgentOptions, ask_status};
 use crate::control_view::unavailable::{by_reason, named};
@@ -21,7 +21,7 @@ impl StatusArguments {
 }
 
 pub(crate) fn execute(arguments: &StatusArguments) -> Result<(), Failure> {
-    let status = ask_status(&arguments.agent.socket, &Verb::Status)?;
+    let status = ask_status(&arguments.agent.socket, &Request::Status(StatusRequest {}))?;
     if arguments.is_json() {
         return terminal::print_json(&status);
     }
@@ -29,7 +29,7 @@ pub(crate) fn execute(arguments: &StatusArguments) -> Result<(), Failure> {
 }
 
 /// Lays out the status.
-fn text(status: &Status, limit: Option<usize>) -> String {
+fn text(status: &StatusReport, limit: Option<usize>) -> String {
     let mut text = summary(status);
     text.push('\n');
     text.push_str(&table_within(&source_rows(&status.subjects), limit));
@@ -42,7 +42,7 @@ fn text(status: &Status, limit: Option<usize>) -> String {
 }
 
 /// The lines about the agent as a whole.
-fn summary(status: &Status) -> String {
+fn summary(status: &StatusReport) -> String {
     let counts = &status.counts;
     let refused = match counts.refused {
         0 => String::new(),
@@ -80,7 +80,7 @@ fn summary(status: &Status) -> String {
 }
 
 /// The state of the connection to the collector, and the data that waits for it.
-fn collector_text(status: &Status) -> Option<String> {
+fn collector_text(status: &StatusReport) -> Option<String> {
     let collector = status.collector.as_ref()?;
     let age = |us: i64| {
         let age_us = u64::try_from(collector.now_us.saturating_sub(us)).unwrap_or(0);
@@ -97,7 +97,7 @@ fn collector_text(status: &Status) -> Option<String> {
 }
 
 /// The number of jobs that are not tracked, if there are any.
-fn untracked_jobs(status: &Status) -> Option<String> {
+fn untracked_jobs(status: &StatusReport) -> Option<String> {
     let counts = &status.counts;
     (counts.jobs_left_out > 0).then(|| {
         format!(
@@ -132,7 +132,7 @@ fn source_rows(subjects: &[SubjectStatus]) -> Vec<Vec<String>> {
             let tally = &source.tally;
             let counts = [tally.due, tally.taken, tally.late, tally.missed, tally.absent, tally.dropped]
                 .map(|count| count.to_string());
-            let costs = [source.read_mean_ns, source.read_most_ns].map(units::duration);
+            let costs = [source.read_mean_ns, source.read_max_ns].map(units::duration);
             let names = [target.clone(), source.name.clone()];
             rows.push(names.into_iter().chain(counts).chain(costs).collect());
         }
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn a_status_is_laid_out_as_recorded() {
         let tally = json!({"due": 1200, "taken": 1187, "late": 3, "missed": 10, "absent": 3, "dropped": 2});
-        let source = |name: &str| json!({"name": name, "tally": tally, "reads": 1187, "read_mean_ns": 2150, "read_most_ns": 90_400});
+        let source = |name: &str| json!({"name": name, "tally": tally, "reads": 1187, "read_mean_ns": 2150, "read_max_ns": 90_400});
         let no_file = "/sys/fs/cgroup/job_42/cpu.pressure: No such file or directory";
         let status = json!({
             "version": 1,
@@ -184,7 +184,7 @@ mod tests {
                  "unavailable": [["cpu.pressure.some.total", no_file], ["cpu.pressure.full.total", no_file]]},
             ],
         });
-        let status: Status = serde_json::from_value(status).unwrap();
+        let status: StatusReport = serde_json::from_value(status).unwrap();
         snapshot::check("status", &text(&status, None));
         snapshot::check("status-80-columns", &text(&status, Some(80)));
     }

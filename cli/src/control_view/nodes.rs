@@ -1,7 +1,6 @@
 //! The answers of the nodes of a job as text.
 
-use polymeter_agent::control::Answer;
-use polymeter_collector::control::answer::{JobAnswer, NodeAnswer};
+use polymeter_proto::control::{Answer, JobAnswer, LeaseAnswer, NodeAnswer, PlanAnswer, ResetAnswer};
 use polymeter_service::clock;
 
 use super::plan::{cost_text, plan_text};
@@ -51,7 +50,7 @@ fn text(answers: &[(&NodeAnswer, Parsed)], now_us: i64, limit: Option<usize>) ->
     let mut plans = String::new();
     let mut rows = Vec::new();
     for (node, answer) in answers {
-        if let Some(Ok(Answer::Plan { plan, refused, .. })) = answer {
+        if let Some(Ok(Answer::Plan(PlanAnswer { plan, refused, .. }))) = answer {
             plans.push_str(&format!("node {}\n", printable_name(&node.node)));
             plans.push_str(&plan_text(plan, refused, now_us, limit));
         } else {
@@ -73,7 +72,7 @@ fn result(node: &NodeAnswer, answer: &Parsed, now_us: i64) -> (String, String) {
                 "cannot read its answer; check that its agent has the version of this command".to_owned(),
             ),
         },
-        Some(Ok(Answer::Granted { metrics, cost, until_us, .. })) => {
+        Some(Ok(Answer::Granted(LeaseAnswer { metrics, cost, until_us, .. }))) => {
             let named = metrics.iter().take(NAMED).map(|(metric, period)| format!("{metric} {period}"));
             let more = metrics.len().saturating_sub(NAMED);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
@@ -87,18 +86,18 @@ fn result(node: &NodeAnswer, answer: &Parsed, now_us: i64) -> (String, String) {
                 ),
             )
         }
-        Some(Ok(Answer::Reset { ended })) => ("done", format!("{ended} leases ended")),
+        Some(Ok(Answer::Reset(ResetAnswer { ended }))) => ("done", format!("{ended} leases ended")),
         Some(Ok(Answer::Refused(refusal))) => ("refused", refusal.message.to_string()),
         Some(Ok(
             Answer::Status(_)
-            | Answer::Plan { .. }
-            | Answer::Metrics { .. }
-            | Answer::Registered { .. }
-            | Answer::Samples { .. }
-            | Answer::Progress { .. }
-            | Answer::Lagged { .. }
-            | Answer::Ended {}
-            | Answer::Started { .. }
+            | Answer::Plan(_)
+            | Answer::Metrics(_)
+            | Answer::Registered(_)
+            | Answer::Samples(_)
+            | Answer::Progress(_)
+            | Answer::Lagged(_)
+            | Answer::Ended(_)
+            | Answer::Started(_)
             | Answer::Done {},
         )) => ("done", String::new()),
     };

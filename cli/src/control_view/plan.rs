@@ -1,6 +1,6 @@
 //! The plan of a job or a node as text, and the predicted cost of sampling. Pure.
 
-use polymeter_agent::control::{PlanLine, Predicted, RefusedLine};
+use polymeter_proto::control::{PlanLine, PredictedCost, RefusedLine};
 
 use crate::output::table::{head, table_within};
 use crate::output::units;
@@ -30,12 +30,12 @@ pub(crate) fn plan_text(
 
 /// Formats the reason for a metric's period: the layer of the plan, and the owner of a lease.
 pub(crate) fn reason(line: &PlanLine) -> String {
-    let actor = line.by.as_ref().map_or_else(String::new, |actor| format!(" of {actor}"));
+    let actor = line.actor.as_ref().map_or_else(String::new, |actor| format!(" of {actor}"));
     format!("{}{actor}", line.cause)
 }
 
 /// Formats the predicted cost of sampling a job.
-pub(crate) fn cost_text(cost: &Predicted) -> String {
+pub(crate) fn cost_text(cost: &PredictedCost) -> String {
     let samples = units::number(cost.samples_per_s);
     format!("{:.2} % of a CPU, {samples} samples/s, {:.0} bytes/s", cost.cpu_percent, cost.bytes_per_s)
 }
@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn a_plan_is_laid_out_as_recorded() {
         let plan = serde_json::json!([
-            {"metric": "cpu.usage", "period": "10ms", "cause": "lease", "by": "uid 1000", "until_us": 600_000_000},
+            {"metric": "cpu.usage", "period": "10ms", "cause": "lease", "actor": "uid 1000", "until_us": 600_000_000},
             {"metric": "memory.current", "period": "1s", "cause": "baseline"},
             {"metric": "perf.instructions", "period": "100ms", "cause": "registration"},
         ]);

@@ -1,4 +1,4 @@
-//! How many may stand at a door, in all and of each user.
+//! The limits of connections at one listener, in all and per user.
 
 use std::collections::HashMap;
 use std::io;
@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use crate::limits;
 
-/// How long to wait when there are no descriptors for another connection: until some connection ends.
+/// The wait where there are no descriptors for another connection, until some connection ends.
 const NO_DESCRIPTORS: Duration = Duration::from_millis(100);
 
-/// The connections at one door.
+/// The connections of one listener.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionLimits {
     all: Arc<()>,
     users: HashMap<u32, Weak<()>>,
 }
 
-/// One connection's permit, until it is dropped.
+/// One permit; dropping it returns it.
 #[derive(Debug)]
 pub(super) struct ConnectionPermit {
     _all: Arc<()>,
@@ -25,7 +25,7 @@ pub(super) struct ConnectionPermit {
 }
 
 impl ConnectionLimits {
-    /// A permit for a connection of user `uid`; none where there are too many.
+    /// Takes a permit for a connection of user `uid`. Returns none where there are too many.
     pub(super) fn acquire(&mut self, uid: u32) -> Option<ConnectionPermit> {
         if Arc::strong_count(&self.all) > limits::CONTROL_CONNECTIONS {
             return None;
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_user_does_not_keep_the_others_out() {
+    fn one_user_cannot_use_up_the_connections_of_others() {
         let mut limits_by_user = ConnectionLimits::default();
         let permits: Vec<_> = (0..100).filter_map(|_| limits_by_user.acquire(1000)).collect();
         assert_eq!(permits.len(), limits::CONTROL_PER_USER);

@@ -1,10 +1,13 @@
-//! Where requests about jobs are answered, whichever door they came through: finds the job's nodes, checks the right, asks
-//! all agents with one common time, and gathers what they say.
+//! The execution of requests about whole jobs: finds the job's nodes, checks the user's rights, sends the request to all
+//! agents with one common time, and gathers their answers.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use polymeter_proto::control::{
+    CollectorAnswer, JobAnswer, NodeAnswer, Refusal, Remote, RoutedRequest, StateRequest,
+};
 use polymeter_proto::series::{Identifier, SessionId};
 use polymeter_proto::wire::control::ControlLine;
 use polymeter_proto::wire::message::ToAgent;
@@ -12,62 +15,59 @@ use serde_json::Value;
 use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::CoordinatorLinks;
-use super::answer::{Answer, Budget, JobAnswer, NodeAnswer, Refusal};
-use super::outcome::{self, OutcomeSender, Told};
+use super::answer_budget::AnswerBudget;
+use super::links::CoordinatorLinks;
+use super::outcome::{OutcomeReport, OutcomeSender, outcome_of};
 use super::pending_file::{self, PendingFile};
-use super::pending_requests::{Again, Passed, PendingRequests};
-use super::request::{self, Kind, Request};
-use polymeter_service::clock::Clock;
-
+use super::pending_requests::{PendingRequests, Resend, SentRequest};
 use crate::agents::{AgentDirectory, AgentInfo, JobNode};
 use crate::limits;
 use crate::messages::{AgentAnswer, Outgoing, Peer};
 use crate::queues::OutgoingSender;
-use polymeter_store::accepted::JobOutcome;
+use polymeter_service::clock::Clock;
 
-/// Root, on this machine or by its credential.
+/// The numeric id of root, on this machine or by its credential.
 const ROOT: u32 = 0;
 
-/// The coordinator. One for all doors.
+/// The coordinator, shared by all listeners.
 #[derive(Debug)]
 pub(super) struct Coordinator {
     directory: AgentDirectory,
     receiver: OutgoingSender,
     clock: Clock,
     outcomes: OutcomeSender,
-    /// Where what is pending outlives this process; none where it does not.
+    /// The file in which pending requests outlive this process; none where they do not.
     pending_file: Option<PendingFile>,
-    /// The user who may tell how jobs ended, beside root.
+    /// The user that may report final states of jobs, beside root.
     scheduler_uid: Option<u32>,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// The number of the next question to an agent.
-    next_ask: u64,
-    /// Questions that may still be answered.
-    open: HashMap<u64, Open>,
-    /// Requests that are being answered, by user.
+    /// The number of the latest request to an agent.
+    latest: u64,
+    /// Requests to agents that may still be answered.
+    open: HashMap<u64, OpenRequest>,
+    /// Users' requests that are being executed, by user.
     busy: HashMap<u32, usize>,
-    /// Whose turn it is to change how a job is sampled. One after the other: else an agent that is told late of one
-    /// change could hear of it behind the next.
+    /// The turns of requests that change how a job is sampled. One after the other: else an agent could receive a late
+    /// request behind the next one.
     turns: HashMap<Identifier, Weak<AsyncMutex<()>>>,
     pending: PendingRequests,
 }
 
-/// A question to an agent.
+/// A request to an agent.
 #[derive(Debug)]
-struct Open {
+struct OpenRequest {
     peer: Peer,
     session: SessionId,
-    /// Where the answer goes, and which of the places that were asked it is of.
+    /// The receiver of the answer, and the position of the agent's node in it.
     reply: mpsc::Sender<(usize, ControlLine)>,
-    place: usize,
+    position: usize,
 }
 
-/// One request that is being answered; makes room when it is dropped.
+/// One request that is being executed; dropping it makes room for another.
 struct Busy<'a>(&'a Coordinator, u32);
 
 impl Drop for Busy<'_> {
@@ -84,40 +84,40 @@ impl Drop for Busy<'_> {
 
 impl Coordinator {
     pub(super) fn new(
-        others: CoordinatorLinks,
+        links: CoordinatorLinks,
         clock: Clock,
         pending_file: Option<PendingFile>,
         scheduler_uid: Option<u32>,
     ) -> Self {
-        let CoordinatorLinks { directory, receiver, outcomes } = others;
+        let CoordinatorLinks { directory, receiver, outcomes } = links;
         let pending = pending_file.as_ref().map(PendingFile::read).unwrap_or_default();
         let state = Mutex::new(State { pending, ..State::default() });
         Self { directory, receiver, clock, outcomes, pending_file, scheduler_uid, state }
     }
 
-    /// The answer to one line from user `uid`.
-    pub(super) async fn answer(self: &Arc<Self>, uid: u32, line: &[u8]) -> Answer {
-        if let Some(outcome) = outcome::parse(line) {
-            let told = self.tell(uid, outcome).await;
-            return told.map_or_else(Answer::Refused, |()| Answer::Done {});
+    /// Executes the request of user `uid` in `line`.
+    pub(super) async fn answer(self: &Arc<Self>, uid: u32, line: &[u8]) -> CollectorAnswer {
+        if let Some(request) = StateRequest::parse(line) {
+            let stored = self.store_state(uid, request).await;
+            return stored.map_or_else(CollectorAnswer::Refused, |()| CollectorAnswer::Done {});
         }
-        self.ask(uid, line).await.map_or_else(Answer::Refused, Answer::Nodes)
+        self.ask(uid, line).await.map_or_else(CollectorAnswer::Refused, CollectorAnswer::Nodes)
     }
 
-    /// Has a writer store how a job ended.
-    async fn tell(&self, uid: u32, outcome: Result<JobOutcome, Refusal>) -> Result<(), Refusal> {
-        // First, so that nobody else learns anything from what follows.
+    /// Has a writer store the final state of a job.
+    async fn store_state(&self, uid: u32, request: Result<StateRequest, Refusal>) -> Result<(), Refusal> {
+        // First: other users learn nothing from what follows.
         if uid != ROOT && self.scheduler_uid != Some(uid) {
-            let message = "only root and the configured `scheduler_user` may tell the state of a job";
+            let message = "only root and the configured `scheduler_user` may report the state of a job";
             return Err(Refusal::new("forbidden", Some("verb"), message));
         }
-        let outcome = outcome?;
+        let outcome = outcome_of(&request?)?;
         let _busy = self.begin(uid)?;
         let unknown = format!("unknown job {}: the store has none of this id yet", outcome.job_id);
-        let (reply, told) = oneshot::channel();
+        let (reply, stored) = oneshot::channel();
         let busy = |_| Refusal::new("busy", None, "too many states wait to be stored; try again in a moment");
-        self.outcomes.try_send(Told { outcome, reply }).map_err(busy)?;
-        match timeout(limits::OUTCOME_WITHIN, told).await {
+        self.outcomes.try_send(OutcomeReport { outcome, reply }).map_err(busy)?;
+        match timeout(limits::OUTCOME_WITHIN, stored).await {
             Ok(Ok(true)) => Ok(()),
             Ok(_) => Err(Refusal::new("unknown_job", Some("job"), &unknown)),
             Err(_) => Err(Refusal::new("busy", None, "the store does not answer; try again in a moment")),
@@ -125,24 +125,25 @@ impl Coordinator {
     }
 
     async fn ask(self: &Arc<Self>, uid: u32, line: &[u8]) -> Result<JobAnswer, Refusal> {
-        let Request { job, kind, line } = request::parse(line)?;
+        let request = RoutedRequest::parse(line)?;
         let _busy = self.begin(uid)?;
-        let places = permitted(uid, &job, self.directory.nodes_of(&job))?;
-        if kind == Kind::Once {
-            let answers = self.ask_all(&places, uid, self.clock.now().wall_us, &line).await;
-            return Ok(gathered(&job, None, &places, answers));
+        let nodes = permitted(uid, &request.job, self.directory.nodes_of(&request.job))?;
+        if request.remote == Remote::Immediate {
+            let answers = self.ask_all(&nodes, uid, self.clock.now().wall_us, &request.line).await;
+            return Ok(gathered(&request.job, None, &nodes, answers));
         }
-        let turn = self.turn(&job);
+        let turn = self.turn(&request.job);
         let _turn = turn.lock().await;
         let at_us = self.clock.now().wall_us + limits::EFFECT_AFTER_US;
-        let answers = self.ask_all(&places, uid, at_us, &line).await;
-        let told = places.iter().zip(&answers).filter(|(_, answer)| answer.as_ref().is_some_and(is_final));
-        let told = told.map(|(place, _)| place.session).collect();
-        let until_us = lease_end(&kind, at_us, &answers);
-        self.remember(Passed { job: job.clone(), kind, uid, at_us, line, until_us, told }, &places);
-        // Before anybody hears that it will reach those who are away.
-        self.keep().await;
-        Ok(gathered(&job, Some(at_us), &places, answers))
+        let answers = self.ask_all(&nodes, uid, at_us, &request.line).await;
+        let answered = nodes.iter().zip(&answers).filter(|(_, answer)| answer.as_ref().is_some_and(is_final));
+        let answered = answered.map(|(node, _)| node.session).collect();
+        let until_us = lease_end(&request, at_us, &answers);
+        let job = request.job.clone();
+        self.add_pending(SentRequest { request, uid, at_us, until_us, answered }, &nodes);
+        // Before the user reads that nodes which are away will receive it.
+        self.write_pending().await;
+        Ok(gathered(&job, Some(at_us), &nodes, answers))
     }
 
     fn turn(&self, job: &Identifier) -> Arc<AsyncMutex<()>> {
@@ -160,148 +161,150 @@ impl Coordinator {
             return Err(Refusal::new(
                 "busy",
                 None,
-                "too many of your requests wait for answers; try again in a moment",
+                "too many requests of this user wait for answers; try again in a moment",
             ));
         }
         *busy += 1;
         Ok(Busy(self, uid))
     }
 
-    /// Asks the agents at all places, and gives what each said in time.
+    /// Sends the request to the agents of all nodes, and returns the answers that arrive in time.
     async fn ask_all(
         &self,
-        places: &[JobNode],
+        nodes: &[JobNode],
         uid: u32,
         at_us: i64,
         line: &ControlLine,
     ) -> Vec<Option<Value>> {
-        let (reply, mut replies) = mpsc::channel(places.len().max(1));
-        let asks: Vec<u64> =
-            (0..).zip(places).map(|(number, place)| self.open(number, place, &reply)).collect();
+        let (reply, mut replies) = mpsc::channel(nodes.len().max(1));
+        let numbers: Vec<u64> =
+            (0..).zip(nodes).map(|(position, node)| self.open(position, node, &reply)).collect();
         drop(reply);
-        for (ask, place) in asks.iter().zip(places) {
-            let (session, ask, line) = (place.session, *ask, line.clone());
+        for (number, node) in numbers.iter().zip(nodes) {
+            let (session, ask, line) = (node.session, *number, line.clone());
             let message = ToAgent::Ask { session, ask, uid, at_us, line };
-            self.receiver.send(Outgoing::Message(place.peer.clone(), message));
+            self.receiver.send(Outgoing::Message(node.peer.clone(), message));
         }
         let ahead_us = u64::try_from(at_us.saturating_sub(self.clock.now().wall_us)).unwrap_or(0);
         let patience = Duration::from_micros(ahead_us) + limits::ANSWERS_WITHIN;
-        let mut answers = vec![None; places.len()];
-        let mut budget = Budget::new(limits::JOB_ANSWER_BYTES);
+        let mut answers = vec![None; nodes.len()];
+        let mut budget = AnswerBudget::new(limits::JOB_ANSWER_BYTES);
         let gather = async {
-            while let Some((number, line)) = replies.recv().await {
-                if let Some(place) = answers.get_mut(number) {
-                    *place = Some(budget.take(&line));
+            while let Some((position, line)) = replies.recv().await {
+                if let Some(answer) = answers.get_mut(position) {
+                    *answer = Some(budget.take(&line));
                 }
             }
         };
-        // Whoever has not answered by then has no answer; all that came is kept.
+        // After that time, the answers that have arrived are returned.
         timeout(patience, gather).await.ok();
         let mut state = self.lock();
-        asks.iter().for_each(|ask| drop(state.open.remove(ask)));
+        numbers.iter().for_each(|number| drop(state.open.remove(number)));
         answers
     }
 
-    fn open(&self, number: usize, place: &JobNode, reply: &mpsc::Sender<(usize, ControlLine)>) -> u64 {
+    fn open(&self, position: usize, node: &JobNode, reply: &mpsc::Sender<(usize, ControlLine)>) -> u64 {
         let mut state = self.lock();
-        state.next_ask += 1;
-        let ask = state.next_ask;
-        let (peer, session) = (place.peer.clone(), place.session);
-        state.open.insert(ask, Open { peer, session, reply: reply.clone(), place: number });
-        ask
+        state.latest += 1;
+        let number = state.latest;
+        let (peer, session) = (node.peer.clone(), node.session);
+        state.open.insert(number, OpenRequest { peer, session, reply: reply.clone(), position });
+        number
     }
 
-    /// Takes an agent's answer. One to what was not asked, or was asked of somebody else, is nobody's.
-    pub(super) fn hear(&self, AgentAnswer { peer, session, ask, line }: AgentAnswer) {
+    /// Takes an agent's answer. One to a request that was not sent to this agent is ignored.
+    pub(super) fn take_answer(&self, AgentAnswer { peer, session, ask, line }: AgentAnswer) {
         let mut state = self.lock();
         let fits = state.open.get(&ask).is_some_and(|open| open.peer == peer && open.session == session);
         if let Some(open) = fits.then(|| state.open.remove(&ask)).flatten() {
-            // There is a place in the queue for each question.
-            open.reply.try_send((open.place, line)).ok();
+            // The queue has room for every answer.
+            open.reply.try_send((open.position, line)).ok();
         }
     }
 
-    fn remember(self: &Arc<Self>, passed: Passed, asked: &[JobNode]) {
-        let job = passed.job.clone();
+    fn add_pending(self: &Arc<Self>, sent: SentRequest, asked: &[JobNode]) {
+        let job = sent.request.job.clone();
         let now_us = self.clock.now().wall_us;
-        self.lock().pending.add(passed, now_us);
-        // Agents that came while the others were being asked.
-        let asked: HashSet<_> = asked.iter().map(|place| place.session).collect();
-        let came = |place: &JobNode| !asked.contains(&place.session);
-        for place in self.directory.nodes_of(&job).into_iter().filter(came) {
-            self.catch_up(job.clone(), place);
+        self.lock().pending.add(sent, now_us);
+        // Agents that connected while the others were asked.
+        let asked: HashSet<_> = asked.iter().map(|node| node.session).collect();
+        let is_new = |node: &JobNode| !asked.contains(&node.session);
+        for node in self.directory.nodes_of(&job).into_iter().filter(is_new) {
+            self.catch_up(job.clone(), node);
         }
     }
 
-    /// Writes down what is pending, where it is to outlive this process.
-    async fn keep(&self) {
+    /// Writes the pending requests into their file, where there is one.
+    async fn write_pending(&self) {
         if let Some(pending_file) = &self.pending_file {
             pending_file.write(|| pending_file::text(&self.lock().pending)).await;
         }
     }
 
-    /// Tells sessions that have come, or come again, what they missed.
-    pub(super) fn welcome(self: &Arc<Self>, news: Vec<AgentInfo>) {
-        for presence in news {
-            for (job, owner_uid) in presence.jobs {
-                let (node, session, peer) = (presence.node.clone(), presence.session, presence.peer.clone());
+    /// Sends pending requests to sessions that have connected.
+    pub(super) fn sessions_connected(self: &Arc<Self>, sessions: Vec<AgentInfo>) {
+        for agent in sessions {
+            for (job, owner_uid) in agent.jobs {
+                let (node, session, peer) = (agent.node.clone(), agent.session, agent.peer.clone());
                 self.catch_up(job, JobNode { node, session, peer, owner_uid });
             }
         }
     }
 
-    fn catch_up(self: &Arc<Self>, job: Identifier, place: JobNode) {
-        if self.missed(&job, &place).is_empty() {
+    fn catch_up(self: &Arc<Self>, job: Identifier, node: JobNode) {
+        if self.unanswered(&job, &node).is_empty() {
             return;
         }
         let coordinator = Arc::clone(self);
         tokio::spawn(async move {
             let turn = coordinator.turn(&job);
             let _turn = turn.lock().await;
-            for again in coordinator.missed(&job, &place) {
-                let at = std::slice::from_ref(&place);
-                let answers = coordinator.ask_all(at, again.uid, again.at_us, &again.line).await;
+            for resend in coordinator.unanswered(&job, &node) {
+                let nodes = std::slice::from_ref(&node);
+                let answers = coordinator.ask_all(nodes, resend.uid, resend.at_us, &resend.line).await;
                 if !answers.iter().flatten().any(is_final) {
-                    // It has gone again. When it comes back it is told again.
+                    // The agent is away again. It receives the request when it returns.
                     return;
                 }
-                coordinator.lock().pending.told(again.number, place.session);
+                coordinator.lock().pending.answered(resend.number, node.session);
             }
-            coordinator.keep().await;
+            coordinator.write_pending().await;
         });
     }
 
-    /// What a place has to be told.
-    fn missed(&self, job: &Identifier, place: &JobNode) -> Vec<Again> {
+    /// The pending requests for a node.
+    fn unanswered(&self, job: &Identifier, node: &JobNode) -> Vec<Resend> {
         let now_us = self.clock.now().wall_us;
-        let mut missed = self.lock().pending.missed(job, place.session, now_us);
-        missed.retain(|again| may(again.uid, place));
-        missed
+        let mut unanswered = self.lock().pending.unanswered(job, node.session, now_us);
+        unanswered.retain(|resend| may(resend.uid, node));
+        unanswered
     }
 
-    /// What has changed in the directory; waits until something may have.
-    pub(super) async fn news(&self) -> Vec<AgentInfo> {
+    /// Waits until sessions have connected or changed their jobs, and returns them.
+    pub(super) async fn changed_sessions(&self) -> Vec<AgentInfo> {
         self.directory.changed().await;
         self.directory.take_changes()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nobody leaves it half changed.
+        // It is consistent at every point where a panic could happen.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// When the leases of a request end: as the agents say, or where none could say anything, as was asked.
-fn lease_end(kind: &Kind, at_us: i64, answers: &[Option<Value>]) -> Option<i64> {
-    let Kind::Set { lasts_us, .. } = kind else { return None };
-    let mut said = answers.iter().flatten().peekable();
-    if said.peek().is_none() {
-        return lasts_us.map(|lasts_us| at_us.saturating_add_unsigned(lasts_us));
+/// The end of a request's leases, as the agents answered; where none answered, as it was requested.
+fn lease_end(request: &RoutedRequest, at_us: i64, answers: &[Option<Value>]) -> Option<i64> {
+    if request.remote != Remote::GrantsLeases {
+        return None;
     }
-    said.filter_map(|answer| answer.get("until_us")?.as_i64()).max()
+    let mut answers = answers.iter().flatten().peekable();
+    if answers.peek().is_none() {
+        return request.duration_us.map(|duration_us| at_us.saturating_add_unsigned(duration_us));
+    }
+    answers.filter_map(|answer| answer.get("until_us")?.as_i64()).max()
 }
 
-/// Whether the agent has heard and judged the request, and need not hear it again.
+/// True if the agent has executed or refused the request, and need not receive it again.
 fn is_final(answer: &Value) -> bool {
     !matches!(answer.get("code").and_then(Value::as_str), Some("busy" | "stopping"))
 }
@@ -309,25 +312,25 @@ fn is_final(answer: &Value) -> bool {
 fn gathered(
     job: &Identifier,
     at_us: Option<i64>,
-    places: &[JobNode],
+    nodes: &[JobNode],
     answers: Vec<Option<Value>>,
 ) -> JobAnswer {
-    let nodes = places.iter().zip(answers);
-    let nodes = nodes.map(|(place, answer)| NodeAnswer { node: place.node.to_string(), answer });
+    let nodes = nodes.iter().zip(answers);
+    let nodes = nodes.map(|(node, answer)| NodeAnswer { node: node.node.to_string(), answer });
     JobAnswer { job: job.to_string(), at_us, nodes: nodes.collect() }
 }
 
-/// Root may ask about everything, a job's owner about her job; each node says who that is, and is believed for itself.
-fn may(uid: u32, place: &JobNode) -> bool {
-    uid == ROOT || place.owner_uid == Some(uid)
+/// True if the user may send requests about the job to this node: root, and the owner that this node reports.
+fn may(uid: u32, node: &JobNode) -> bool {
+    uid == ROOT || node.owner_uid == Some(uid)
 }
 
-/// The nodes of a job that a user may ask. A job of others is answered as one that does not exist, in code, text and
-/// fields: else the answer would reveal which ids are in use.
-fn permitted(uid: u32, job: &Identifier, places: Vec<JobNode>) -> Result<Vec<JobNode>, Refusal> {
-    let mine: Vec<JobNode> = places.into_iter().filter(|place| may(uid, place)).collect();
-    if !mine.is_empty() {
-        return Ok(mine);
+/// The nodes of a job to which a user may send requests. Another user's job is refused as one that does not exist, in code,
+/// text and fields: else the answer would reveal which ids are in use.
+fn permitted(uid: u32, job: &Identifier, nodes: Vec<JobNode>) -> Result<Vec<JobNode>, Refusal> {
+    let permitted: Vec<JobNode> = nodes.into_iter().filter(|node| may(uid, node)).collect();
+    if !permitted.is_empty() {
+        return Ok(permitted);
     }
     let message = if uid == ROOT {
         format!("unknown job {job}: no agent connected to this collector tracks it")
@@ -349,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn each_node_says_for_itself_who_owns_the_job() {
+    fn each_node_reports_the_owner_of_its_job() {
         let job = Identifier::try_from("7").unwrap();
         let places = || vec![place("n1", Some(1000)), place("n2", Some(1001)), place("n3", None)];
         let nodes = |uid| {
@@ -368,14 +371,21 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_ends_when_the_agents_say() {
-        let set = |lasts_us| Kind::Set { selectors: Vec::new(), lasts_us };
+    fn a_lease_ends_as_the_agents_answer() {
+        let request = |remote, duration_us| RoutedRequest {
+            job: "7".try_into().unwrap(),
+            remote,
+            selectors: Vec::new(),
+            duration_us,
+            line: "{}".try_into().unwrap(),
+        };
+        let set = |duration_us| request(Remote::GrantsLeases, duration_us);
         let granted = |until_us| Some(json!({"answer": "granted", "until_us": until_us}));
         let refused = Some(json!({"answer": "refused", "code": "longest_lease"}));
         assert_eq!(lease_end(&set(None), 5, &[None, granted(100), granted(101)]), Some(101));
         assert_eq!(lease_end(&set(Some(10)), 5, &[refused, None]), None);
         assert_eq!(lease_end(&set(Some(10)), 5, &[None, None]), Some(15));
         assert_eq!(lease_end(&set(None), 5, &[None]), None);
-        assert_eq!(lease_end(&Kind::Reset, 5, &[granted(100)]), None);
+        assert_eq!(lease_end(&request(Remote::EndsLeases, None), 5, &[granted(100)]), None);
     }
 }

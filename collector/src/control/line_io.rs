@@ -2,14 +2,14 @@
 
 use std::io;
 
+use polymeter_proto::control::Refusal;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::answer::Refusal;
 use crate::limits;
 
-/// The next line without its newline, of at most `limit` bytes; none at the end of the stream, and a refusal for what
-/// is no whole line.
+/// Reads the next line without its newline, of at most `limit` bytes. Returns none at the end of the stream, and a refusal
+/// for a line that is too long, too late or incomplete.
 pub(super) async fn read(
     stream: &mut (impl AsyncBufRead + Unpin),
     limit: u64,
@@ -17,22 +17,22 @@ pub(super) async fn read(
     let mut line = Vec::new();
     let mut limited = stream.take(limit);
     let Ok(read) = timeout(limits::CONTROL_SILENCE, limited.read_until(b'\n', &mut line)).await else {
-        return Ok(Err(Refusal::new("timeout", None, "nothing came for 30 s")));
+        return Ok(Err(Refusal::new("timeout", None, "no complete line within 30 s")));
     };
     let read = read? as u64;
     Ok(match line.pop() {
         None => Ok(None),
         Some(b'\n') => Ok(Some(line)),
         Some(_) if read == limit => {
-            Err(Refusal::new("too_long", None, &format!("a request has at most {limit} bytes")))
+            Err(Refusal::new("too_long", None, &format!("the request is longer than {limit} bytes")))
         }
         Some(_) => {
-            Err(Refusal::new("incomplete", None, "the line has no end; every request ends with a newline"))
+            Err(Refusal::new("incomplete", None, "the line has no newline; every request ends with one"))
         }
     })
 }
 
-/// Writes a line. Who does not read is not waited for.
+/// Writes a line. A client that does not read it for too long ends the connection.
 pub(super) async fn write(stream: &mut (impl AsyncWrite + Unpin), line: &[u8]) -> io::Result<()> {
     timeout(limits::CONTROL_SILENCE, stream.write_all(line)).await?
 }
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_whole_and_bounded() {
+    fn refuses_long_and_incomplete_lines() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let mut stream = &b"one\n\nthree is too long\n"[..];

@@ -1,25 +1,25 @@
-//! Control of whole jobs: what users ask here reaches all agents of a job, and the answer says what each of them says.
+//! Control of whole jobs: a user's request reaches all agents of a job, and the answer holds the answer of each.
 //!
 //! ```text
-//! users --local, network--> coordinator --answers--> receiver --ROUTER--> agents
-//!                            ^                    |
-//!                            +------ heard -------+
+//! users --unix_listener, munge_listener--> coordinator --answers--> receiver --ROUTER--> agents
+//!                                             ^                        |
+//!                                             +------- answers --------+
 //! ```
 //!
-//! Who asks is said by the kernel on this machine, and by munged for others. A thread of its own, so that nobody who asks
-//! delays a sample.
+//! The kernel authenticates users of this machine, munged those of others. Control has a thread of its own, so that no
+//! request delays a sample.
 
-pub mod answer;
+mod answer_budget;
 mod connection_limits;
 mod coordinator;
 mod line_io;
+mod links;
 pub mod munge;
 mod munge_listener;
+mod nonce;
 pub(crate) mod outcome;
-pub mod payload;
 mod pending_file;
 mod pending_requests;
-mod request;
 mod unix_listener;
 
 use std::io;
@@ -29,95 +29,81 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
+use polymeter_proto::control::{Refusal, RoutedRequest};
 use tokio::sync::{mpsc, oneshot};
+use tracing::{error, warn};
 
-use self::answer::Refusal;
 use self::coordinator::Coordinator;
+pub(crate) use self::links::CoordinatorLinks;
 use self::munge::Unmunge;
-use self::outcome::OutcomeSender;
 use self::pending_file::PendingFile;
 #[cfg(fuzzing)]
 pub use self::pending_file::requests;
-use polymeter_service::clock::Clock;
-use tracing::{error, warn};
-
-use crate::agents::AgentDirectory;
 use crate::limits;
 use crate::messages::AgentAnswer;
-use crate::queues::OutgoingSender;
+use polymeter_service::clock::Clock;
 
-/// Whether a line is a request that would be passed on to agents; what they make of it is another matter.
+/// Parses a line as a request for agents, which they may still refuse.
 ///
 /// # Errors
-/// What is wrong with it.
+/// When it is not a request that is passed on.
 pub fn check(line: &[u8]) -> Result<(), Refusal> {
-    request::parse(line).map(drop)
+    RoutedRequest::parse(line).map(drop)
 }
 
-/// Where users ask.
+/// The configuration of control.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ControlConfig {
-    /// The Unix socket for this machine; none for no such door.
+    /// The Unix socket for this machine; none for no such listener.
     pub socket: Option<PathBuf>,
-    /// The door for other machines; none for no such door.
+    /// The listener for other machines; none for no such listener.
     pub network: Option<NetworkConfig>,
     /// The file for requests that agents have not received yet; none if they are lost when the collector stops.
     pub pending_requests_file: Option<PathBuf>,
-    /// The user who may tell how jobs ended, beside root.
+    /// The user that may report final states of jobs, beside root.
     pub scheduler_user: Option<String>,
 }
 
-/// The door for other machines.
+/// The listener for other machines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NetworkConfig {
-    /// Where it is: HOST:PORT.
+    /// Its address: HOST:PORT.
     pub address: String,
-    /// How its requests are checked.
+    /// The decoder of its credentials.
     pub unmunge: Unmunge,
 }
 
-/// An endpoint for users that cannot be opened.
+/// A listener that cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen for users at {place}, which `control_socket` or `control_listen` sets")]
 pub struct ListenError {
-    /// The path or address.
+    /// Its path or address.
     pub place: String,
-    /// The reason.
+    /// The cause.
     pub source: io::Error,
 }
 
-/// The doors, opened.
+/// The open listeners.
 #[derive(Debug, Default)]
-pub(crate) struct Open {
+pub(crate) struct Listeners {
     local: Option<UnixListener>,
     network: Option<(TcpListener, Unmunge)>,
     requests: Option<PathBuf>,
     scheduler_uid: Option<u32>,
 }
 
-/// The rest of the collector, as control knows it.
-#[derive(Debug)]
-pub(crate) struct CoordinatorLinks {
-    /// Which agent tracks which job.
-    pub(crate) directory: AgentDirectory,
-    /// What agents are to hear.
-    pub(crate) receiver: OutgoingSender,
-    /// How jobs ended.
-    pub(crate) outcomes: OutcomeSender,
-}
-
-/// The numeric id of a user. One that this machine does not know may nothing.
+/// The numeric id of a user. One that this machine does not know has no rights.
 fn uid_of(name: &str) -> Option<u32> {
     let found = nix::unistd::User::from_name(name).ok().flatten().map(|user| user.uid.as_raw());
     if found.is_none() {
-        warn!(error = "this machine has no such user", user = name, "cannot use `scheduler_user`");
+        warn!(user = %name, "unknown `scheduler_user` on this machine");
     }
     found
 }
 
-impl Open {
+impl Listeners {
     /// Opens what is configured.
-    pub(crate) fn doors(config: &ControlConfig) -> Result<Self, ListenError> {
+    pub(crate) fn open(config: &ControlConfig) -> Result<Self, ListenError> {
         let local = config.socket.as_ref().map(|path| {
             unix_listener::listen(path)
                 .map_err(|source| ListenError { place: path.display().to_string(), source })
@@ -133,8 +119,8 @@ impl Open {
         Ok(Self { local: local.transpose()?, network: network.transpose()?, requests, scheduler_uid })
     }
 
-    /// Where users ask: paths, and addresses with their real ports.
-    pub(crate) fn places(&self) -> Vec<String> {
+    /// The paths and addresses of the listeners, with their real ports.
+    pub(crate) fn addresses(&self) -> Vec<String> {
         let local = self.local.as_ref().and_then(|listener| listener.local_addr().ok());
         let local = local.and_then(|address| Some(address.as_pathname()?.display().to_string()));
         let network = self.network.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
@@ -146,68 +132,76 @@ impl Open {
     }
 }
 
-/// Control's thread, at work until [`Control::stop`].
+/// Control's thread, which runs until [`Control::stop`].
 #[derive(Debug)]
 pub(crate) struct Control {
     thread: JoinHandle<()>,
     stop: oneshot::Sender<()>,
 }
 
-/// Control, and where the receiver hands it what agents answer.
+/// Control, and the queue of agents' answers to it.
 pub(crate) type Started = (Control, mpsc::Sender<AgentAnswer>);
 
 impl Control {
-    /// Starts the thread; none where there is no door.
-    pub(crate) fn start(doors: Open, others: CoordinatorLinks, clock: Clock) -> io::Result<Option<Started>> {
-        if doors.is_empty() {
+    /// Starts the thread. Returns none where there is no listener.
+    pub(crate) fn start(
+        listeners: Listeners,
+        links: CoordinatorLinks,
+        clock: Clock,
+    ) -> io::Result<Option<Started>> {
+        if listeners.is_empty() {
             return Ok(None);
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel();
-        let (heard, hears) = mpsc::channel(limits::CONTROL_ANSWERS);
-        let pending_file = doors.requests.clone().map(PendingFile::at);
-        let coordinator = Arc::new(Coordinator::new(others, clock, pending_file, doors.scheduler_uid));
+        let (answers, received) = mpsc::channel(limits::CONTROL_ANSWERS);
+        let pending_file = listeners.requests.clone().map(PendingFile::at);
+        let coordinator = Arc::new(Coordinator::new(links, clock, pending_file, listeners.scheduler_uid));
         let work = move || {
             runtime.block_on(async {
                 tokio::select! {
-                    () = serve(doors, coordinator, hears) => {}
-                    // Either way: whoever holds the other end wishes the stop, or has gone.
+                    () = serve(listeners, coordinator, received) => {}
+                    // Either a wish to stop, or its sender has gone.
                     _ = stopped => {}
                 }
             });
         };
         let thread = Builder::new().name("control".to_owned()).spawn(work)?;
-        Ok(Some((Self { thread, stop }, heard)))
+        Ok(Some((Self { thread, stop }, answers)))
     }
 
-    /// Ends the thread; says whether it ended well.
+    /// Ends the thread. Returns false if it panicked.
     pub(crate) fn stop(self) -> bool {
-        // A thread that has ended needs no call.
+        // A thread that has ended cannot receive it.
         self.stop.send(()).ok();
         self.thread.join().is_ok()
     }
 }
 
-async fn serve(doors: Open, coordinator: Arc<Coordinator>, mut hears: mpsc::Receiver<AgentAnswer>) {
-    if let Some(listener) = doors.local {
+async fn serve(
+    listeners: Listeners,
+    coordinator: Arc<Coordinator>,
+    mut answers: mpsc::Receiver<AgentAnswer>,
+) {
+    if let Some(listener) = listeners.local {
         tokio::spawn(guard(unix_listener::serve(listener, Arc::clone(&coordinator))));
     }
-    if let Some((listener, unmunge)) = doors.network {
+    if let Some((listener, unmunge)) = listeners.network {
         tokio::spawn(guard(munge_listener::serve(listener, unmunge, Arc::clone(&coordinator))));
     }
     loop {
         tokio::select! {
-            heard = hears.recv() => match heard {
-                Some(heard) => coordinator.hear(heard),
+            answer = answers.recv() => match answer {
+                Some(answer) => coordinator.take_answer(answer),
                 None => return,
             },
-            news = coordinator.news() => coordinator.welcome(news),
+            sessions = coordinator.changed_sessions() => coordinator.sessions_connected(sessions),
         }
     }
 }
 
-async fn guard(door: impl Future<Output = io::Result<()>>) {
-    if let Err(error) = door.await {
+async fn guard(listener: impl Future<Output = io::Result<()>>) {
+    if let Err(error) = listener.await {
         error!(%error, "control listener stopped");
     }
 }

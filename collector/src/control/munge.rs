@@ -1,49 +1,50 @@
-//! Who sent a request from another machine, as munged says.
+//! The user of a request from another machine, as munged authenticates it.
 //!
-//! The `unmunge` command is used and not libmunge: it needs no foreign code in this process, and a request of a person
-//! can wait the few milliseconds of a process. It gets the credential on its standard input, runs without a shell and
-//! without an environment, is ended when it takes too long, and is read no further than a request can be long.
+//! The `unmunge` command is used and not libmunge: it needs no foreign code in this process, and a user's request can wait
+//! the few milliseconds of a process. It gets the credential on its standard input, runs without a shell and without an
+//! environment, is ended when it takes too long, and is read no further than a request can be long.
 
 use std::io;
 use std::path::PathBuf;
 use std::process::Stdio;
 
+use polymeter_proto::control::Refusal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
-
-use super::answer::Refusal;
-use polymeter_service::printable::printable;
 use tracing::warn;
 
 use crate::limits;
 
-/// How credentials are decoded.
+/// The decoder of credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unmunge {
     /// The `unmunge` command.
     pub program: PathBuf,
-    /// The socket of munged; none for where it usually is.
+    /// The socket of munged; none for the default.
     pub socket: Option<PathBuf>,
 }
 
-/// What a valid credential says.
+/// A valid credential.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Credential {
-    /// Who made it.
+    /// The numeric id of the user that made it.
     pub(super) uid: u32,
-    /// What was signed.
+    /// The signed text.
     pub(super) payload: Vec<u8>,
 }
 
 /// Bytes that `unmunge` writes in front of the payload.
 const HEAD_BYTES: u64 = 1024;
 
-/// Bytes of a complaint of `unmunge`.
-const COMPLAINT_BYTES: u64 = 1024;
+/// Bytes of an error message of `unmunge`.
+const ERROR_BYTES: u64 = 1024;
 
 impl Unmunge {
-    /// What a credential says, if munged finds that it is genuine, fresh, and seen for the first time.
+    /// Decodes a credential.
+    ///
+    /// # Errors
+    /// When munged does not find it genuine, fresh, and seen for the first time.
     pub(super) async fn decode(&self, credential: &[u8]) -> Result<Credential, Refusal> {
         let mut command = Command::new(&self.program);
         command.args(["--numeric", "--keys=STATUS,UID"]).env_clear().kill_on_drop(true);
@@ -52,69 +53,67 @@ impl Unmunge {
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let away = |error: io::Error| {
-            warn!(%error, path = %self.program.display(), remedy = "set `unmunge_path`", "cannot run unmunge");
+            warn!(%error, path = %self.program.display(), "cannot run unmunge");
             Refusal::new("munge", None, "the collector cannot check credentials now; tell its administrator")
         };
         let child = command.spawn().map_err(away)?;
         match timeout(limits::UNMUNGE_WITHIN, run(child, credential)).await {
             Err(_) => Err(away(io::ErrorKind::TimedOut.into())),
             Ok(Err(error)) => Err(away(error)),
-            Ok(Ok(said)) => interpret(said),
+            Ok(Ok(output)) => interpret(output),
         }
     }
 }
 
-/// What the command wrote, and its exit status.
+/// The output of the command, and its exit status.
 #[derive(Debug)]
-struct Said {
+struct Output {
     status: Option<i32>,
     output: Vec<u8>,
-    complaint: Vec<u8>,
+    error: Vec<u8>,
 }
 
-async fn run(mut child: Child, credential: &[u8]) -> io::Result<Said> {
-    let (input, output, complaint) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let (Some(mut input), Some(output), Some(complaint)) = (input, output, complaint) else {
+async fn run(mut child: Child, credential: &[u8]) -> io::Result<Output> {
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let (Some(mut stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
         return Err(io::ErrorKind::BrokenPipe.into());
     };
-    let give = async {
-        // One that has seen enough, and ended, is judged by its status.
-        input.write_all(credential).await.ok();
-        drop(input);
+    let write = async {
+        // A command that has read enough and ended is judged by its status.
+        stdin.write_all(credential).await.ok();
+        drop(stdin);
     };
-    let (mut said, mut complained) = (Vec::new(), Vec::new());
-    let (mut output, mut complaint) =
-        (output.take(limits::REQUEST_BYTES + HEAD_BYTES), complaint.take(COMPLAINT_BYTES));
-    let (_, read, heard) =
-        tokio::join!(give, output.read_to_end(&mut said), complaint.read_to_end(&mut complained));
-    read.and(heard)?;
-    // What is longer than a request is not read to its end, and the command is not waited for.
-    drop((output, complaint));
+    let (mut output, mut error) = (Vec::new(), Vec::new());
+    let (mut stdout, mut stderr) =
+        (stdout.take(limits::REQUEST_BYTES + HEAD_BYTES), stderr.take(ERROR_BYTES));
+    let (_, output_read, error_read) =
+        tokio::join!(write, stdout.read_to_end(&mut output), stderr.read_to_end(&mut error));
+    output_read.and(error_read)?;
+    // An output longer than a request is not read to its end, and the command is not waited for.
+    drop((stdout, stderr));
     let status = child.wait().await?.code();
-    Ok(Said { status, output: said, complaint: complained })
+    Ok(Output { status, output, error })
 }
 
 /// The exit status of `unmunge` is the number of munge's error.
-fn interpret(said: Said) -> Result<Credential, Refusal> {
+fn interpret(output: Output) -> Result<Credential, Refusal> {
     let refuse = |code, message: &str| Err(Refusal::new(code, None, message));
-    match said.status {
-        Some(0) => parse(&said.output).map_or_else(
-            || refuse("munge", "unmunge says what cannot be read; is it of another version?"),
-            Ok,
-        ),
-        Some(15) => refuse("expired", "Expired credential: was it made long ago, or do the clocks differ?"),
-        Some(16) => refuse("rewound", "Rewound credential: it is from the future; do the clocks differ?"),
-        Some(17) => refuse("replayed", "Replayed credential: it was used before"),
+    match output.status {
+        Some(0) => parse(&output.output)
+            .map_or_else(|| refuse("munge", "cannot parse the output of unmunge; check its version"), Ok),
+        Some(15) => refuse("expired", "expired credential: it was made too long ago; compare the clocks"),
+        Some(16) => refuse("rewound", "rewound credential: it is from the future; compare the clocks"),
+        Some(17) => refuse("replayed", "replayed credential: it was used before"),
         _ => {
-            let complaint = String::from_utf8_lossy(&said.complaint);
-            let complaint = printable(complaint.trim(), 200);
-            refuse("credential", &format!("munge does not accept the credential: {complaint}"))
+            let message = String::from_utf8_lossy(&output.error);
+            let message = message.trim();
+            refuse("credential", &format!("munge does not accept the credential: {message}"))
         }
     }
 }
 
-/// What `unmunge` writes for a valid credential: lines of keys and values, an empty line, and the payload. The payload
-/// comes last, so that nothing in it can be taken for munge's word.
+/// Parses the output of `unmunge` for a valid credential: lines of keys and values, an empty line, and the payload. The payload
+/// comes last, so that nothing in it can be taken for a key.
 fn parse(output: &[u8]) -> Option<Credential> {
     let end = output.windows(2).position(|pair| pair == b"\n\n")?;
     let (head, rest) = output.split_at_checked(end)?;
@@ -131,7 +130,7 @@ fn parse(output: &[u8]) -> Option<Credential> {
     (status? == 0).then_some(Credential { uid: uid?, payload })
 }
 
-/// For the fuzzer: who signed what, as `unmunge` says in this output.
+/// For the fuzzer: the user and the signed text in an output of `unmunge`.
 #[cfg(fuzzing)]
 pub fn signed(output: &[u8]) -> Option<(u32, Vec<u8>)> {
     parse(output).map(|Credential { uid, payload }| (uid, payload))
@@ -142,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_payload_cannot_say_who_made_it() {
+    fn the_payload_cannot_change_the_user() {
         let output = b"STATUS:          0\nUID:             1000\n\nUID: 0\n\nSTATUS: 0\n";
         let payload = b"UID: 0\n\nSTATUS: 0\n".to_vec();
         assert_eq!(parse(output), Some(Credential { uid: 1000, payload }));
@@ -169,12 +168,12 @@ mod tests {
     fn an_exit_status_is_a_reason() {
         let refused = |status| {
             let said =
-                Said { status, output: b"STATUS: 0\nUID: 0\n\n".to_vec(), complaint: b"no \x1b[m".to_vec() };
+                Output { status, output: b"STATUS: 0\nUID: 0\n\n".to_vec(), error: b"no \x1b[m".to_vec() };
             interpret(said).unwrap_err()
         };
         for (status, code) in [(15, "expired"), (16, "rewound"), (17, "replayed"), (6, "credential")] {
             assert_eq!(refused(Some(status)).code, code);
         }
-        assert_eq!(refused(None).message, "munge does not accept the credential: no ?[m");
+        assert_eq!(refused(None).message.as_str(), "munge does not accept the credential: no ?[m");
     }
 }

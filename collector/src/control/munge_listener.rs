@@ -1,28 +1,27 @@
-//! The door for other machines: TCP, where each request is signed by its user's munged.
+//! The listener for other machines: TCP, where the user's munged signs each request.
 //!
 //! The collector begins with a nonce. The request is the payload of a MUNGE credential, behind a fixed text and the nonce,
-//! so that a credential that was made for something else, for another collector, or that somebody has overheard is of no
-//! use here. One request per connection.
+//! so that a credential that was made for another purpose, for another collector, or that was overheard is not accepted.
+//! One request per connection.
 
 use std::io;
 use std::net::TcpListener as StdListener;
 use std::sync::Arc;
 
+use polymeter_proto::control::{CollectorAnswer, Refusal, greeting, signed_request};
 use tokio::io::BufReader;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tracing::info;
 
-use super::answer::{Answer, Refusal};
 use super::connection_limits::accept;
 use super::coordinator::Coordinator;
 use super::line_io;
 use super::munge::Unmunge;
-use super::payload;
-use tracing::info;
-
+use super::nonce::nonce;
 use crate::limits;
 
-/// Opens the door at `address`, which is HOST:PORT.
+/// Listens at `address`, which is HOST:PORT.
 pub(super) fn listen(address: &str) -> io::Result<StdListener> {
     let listener = StdListener::bind(address)?;
     listener.set_nonblocking(true)?;
@@ -58,24 +57,24 @@ async fn serve_connection(
     coordinator: &Arc<Coordinator>,
 ) -> io::Result<()> {
     let (read, mut write) = stream.into_split();
-    let nonce = payload::nonce()?;
-    line_io::write(&mut write, payload::greeting(&nonce).as_bytes()).await?;
+    let nonce = nonce()?;
+    line_io::write(&mut write, greeting(&nonce).as_bytes()).await?;
     let answer = match line_io::read(&mut BufReader::new(read), limits::CREDENTIAL_BYTES).await? {
         Ok(None) => return Ok(()),
-        Err(refusal) => Answer::Refused(refusal),
-        Ok(Some(credential)) => match check(&credential, &nonce, unmunge, unmunges).await {
+        Err(refusal) => CollectorAnswer::Refused(refusal),
+        Ok(Some(credential)) => match authenticate(&credential, &nonce, unmunge, unmunges).await {
             Ok((uid, request)) => coordinator.answer(uid, &request).await,
             Err(refusal) => {
-                info!(reason = %refusal.message, "refused a request");
-                Answer::Refused(refusal)
+                info!(error = %refusal.message, "cannot accept a request");
+                CollectorAnswer::Refused(refusal)
             }
         },
     };
-    line_io::write(&mut write, &answer.line()).await
+    line_io::write(&mut write, &answer.to_line()).await
 }
 
-/// Who asks, and what.
-async fn check(
+/// The user and the request in a credential.
+async fn authenticate(
     credential: &[u8],
     nonce: &str,
     unmunge: &Unmunge,
@@ -83,8 +82,8 @@ async fn check(
 ) -> Result<(u32, Vec<u8>), Refusal> {
     let _permit = unmunges.acquire().await;
     let credential = unmunge.decode(credential).await?;
-    let request = payload::request(&credential.payload, nonce).ok_or_else(|| {
-        let message = "the credential was made for something else, or for another connection";
+    let request = signed_request(&credential.payload, nonce).ok_or_else(|| {
+        let message = "the credential was made for another purpose, or for another connection";
         Refusal::new("credential", None, message)
     })?;
     Ok((credential.uid, request.to_vec()))

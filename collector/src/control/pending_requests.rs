@@ -1,19 +1,19 @@
-//! Requests that must reach agents that were away, while they matter. Pure: no I/O and no clock.
+//! Requests that agents which are away must still receive, while they have an effect. Pure: no I/O and no clock.
 //!
-//! An agent that is told something twice does it once more with the same end, so that it is better told twice than never.
+//! Requests are idempotent: an agent that receives one twice grants the same lease once more, with the same end.
 
 use std::collections::HashSet;
 
+use polymeter_proto::control::{Remote, RoutedRequest};
 use polymeter_proto::series::{Identifier, SessionId};
 use polymeter_proto::wire::control::ControlLine;
 
-use super::request::Kind;
 use crate::limits;
 
-/// A request as it is sent once more.
+/// A request as it is sent again.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Again {
-    /// To know it by when it has been answered.
+pub(super) struct Resend {
+    /// Identifies the request when it has been answered.
     pub(super) number: u64,
     pub(super) uid: u32,
     pub(super) at_us: i64,
@@ -22,108 +22,114 @@ pub(super) struct Again {
 
 /// A request whose effect lasts.
 #[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) again: Again,
-    pub(super) job: Identifier,
-    pub(super) kind: Kind,
+pub(super) struct PendingRequest {
+    pub(super) number: u64,
+    pub(super) request: RoutedRequest,
+    /// The numeric id of the user.
+    pub(super) uid: u32,
+    /// The common time at which it takes effect, in microseconds since the epoch.
+    pub(super) at_us: i64,
+    /// The end of its effect, in microseconds since the epoch.
     pub(super) until_us: i64,
     /// The sessions that have answered.
-    pub(super) told: HashSet<SessionId>,
+    pub(super) answered: HashSet<SessionId>,
 }
 
-/// What is pending, the oldest first.
+/// All pending requests, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct PendingRequests {
-    entries: Vec<Entry>,
+    requests: Vec<PendingRequest>,
     bytes: usize,
     next: u64,
 }
 
-/// A request that was passed on.
+/// A request that was sent to agents.
 #[derive(Debug)]
-pub(super) struct Passed {
-    pub(super) job: Identifier,
-    pub(super) kind: Kind,
+pub(super) struct SentRequest {
+    pub(super) request: RoutedRequest,
     pub(super) uid: u32,
     pub(super) at_us: i64,
-    pub(super) line: ControlLine,
-    /// When its leases end, as the agents say.
+    /// The end of its leases, as the agents answered.
     pub(super) until_us: Option<i64>,
     /// The sessions that have answered.
-    pub(super) told: HashSet<SessionId>,
+    pub(super) answered: HashSet<SessionId>,
 }
 
 impl PendingRequests {
-    /// Remembers a request that was passed on, in place of those that it replaces.
-    pub(super) fn add(&mut self, passed: Passed, now_us: i64) {
-        self.forget(|entry| entry.until_us <= now_us);
-        let until_us = match &passed.kind {
-            Kind::Once => None,
-            Kind::Set { selectors, .. } => {
-                let replaced = |kind: &Kind| match kind {
-                    Kind::Set { selectors: of, .. } => of.iter().all(|selector| selectors.contains(selector)),
-                    Kind::Once | Kind::Reset => false,
+    /// Adds a request that was sent, and removes those that it replaces.
+    pub(super) fn add(&mut self, sent: SentRequest, now_us: i64) {
+        self.remove(|pending| pending.until_us <= now_us);
+        let SentRequest { request, uid, at_us, until_us, answered } = sent;
+        let until_us = match request.remote {
+            Remote::Refused | Remote::Immediate => None,
+            Remote::GrantsLeases => {
+                let is_replaced = |pending: &RoutedRequest| {
+                    pending.remote == Remote::GrantsLeases
+                        && pending.selectors.iter().all(|selector| request.selectors.contains(selector))
                 };
-                self.forget(|entry| {
-                    entry.job == passed.job && entry.again.uid == passed.uid && replaced(&entry.kind)
+                self.remove(|pending| {
+                    pending.request.job == request.job && pending.uid == uid && is_replaced(&pending.request)
                 });
-                passed.until_us
+                until_us
             }
-            // As long as a lease would last that it ends: an agent that was away may have it. Root ends all leases.
-            Kind::Reset => self.forget(|entry| {
-                entry.job == passed.job && (passed.uid == 0 || entry.again.uid == passed.uid)
-            }),
+            // As long as the leases that it ends: an agent that was away may have them. Root ends all leases.
+            Remote::EndsLeases => {
+                self.remove(|pending| pending.request.job == request.job && (uid == 0 || pending.uid == uid))
+            }
         };
         let Some(until_us) = until_us.filter(|until_us| *until_us > now_us) else { return };
-        let Passed { job, kind, uid, at_us, line, told, .. } = passed;
-        let again = Again { number: 0, uid, at_us, line };
-        self.restore(Entry { again, job, kind, until_us, told });
+        self.restore(PendingRequest { number: 0, request, uid, at_us, until_us, answered });
     }
 
-    /// What is pending, the oldest first.
-    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.entries.iter()
+    /// All pending requests, the oldest first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &PendingRequest> {
+        self.requests.iter()
     }
 
-    /// Remembers behind all others what another life did. It gets a number of its own.
-    pub(super) fn restore(&mut self, mut entry: Entry) {
+    /// Adds a request behind all others, with a number of its own.
+    pub(super) fn restore(&mut self, mut pending: PendingRequest) {
         self.next += 1;
-        entry.again.number = self.next;
-        self.bytes += entry.again.line.as_str().len();
-        self.entries.push(entry);
-        while self.entries.len() > limits::REMEMBERED || self.bytes > limits::REMEMBERED_BYTES {
-            let Some(first) = self.entries.iter().map(|entry| entry.until_us).min() else { break };
-            self.forget(|entry| entry.until_us == first);
+        pending.number = self.next;
+        self.bytes += pending.request.line.as_str().len();
+        self.requests.push(pending);
+        while self.requests.len() > limits::REMEMBERED || self.bytes > limits::REMEMBERED_BYTES {
+            let Some(first) = self.requests.iter().map(|pending| pending.until_us).min() else { break };
+            self.remove(|pending| pending.until_us == first);
         }
     }
 
-    /// What a session that follows the job has to be told, in the order in which it was asked.
-    pub(super) fn missed(&self, job: &Identifier, session: SessionId, now_us: i64) -> Vec<Again> {
-        let missed = self
-            .entries
-            .iter()
-            .filter(|entry| entry.job == *job && entry.until_us > now_us && !entry.told.contains(&session));
-        missed.map(|entry| entry.again.clone()).collect()
+    /// The requests that a session which tracks the job has not answered, in the order in which they were sent.
+    pub(super) fn unanswered(&self, job: &Identifier, session: SessionId, now_us: i64) -> Vec<Resend> {
+        let unanswered = self.requests.iter().filter(|pending| {
+            pending.request.job == *job && pending.until_us > now_us && !pending.answered.contains(&session)
+        });
+        let resend = |pending: &PendingRequest| Resend {
+            number: pending.number,
+            uid: pending.uid,
+            at_us: pending.at_us,
+            line: pending.request.line.clone(),
+        };
+        unanswered.map(resend).collect()
     }
 
-    /// Notes that a session has answered.
-    pub(super) fn told(&mut self, number: u64, session: SessionId) {
-        let entry = self.entries.iter_mut().find(|entry| entry.again.number == number);
-        if let Some(entry) = entry.filter(|entry| entry.told.len() < limits::NODES) {
-            entry.told.insert(session);
+    /// Records that a session has answered.
+    pub(super) fn answered(&mut self, number: u64, session: SessionId) {
+        let pending = self.requests.iter_mut().find(|pending| pending.number == number);
+        if let Some(pending) = pending.filter(|pending| pending.answered.len() < limits::NODES) {
+            pending.answered.insert(session);
         }
     }
 
-    /// Forgets entries, and says when the last of them would have ended.
-    fn forget(&mut self, which: impl Fn(&Entry) -> bool) -> Option<i64> {
+    /// Removes requests, and returns the last end among them.
+    fn remove(&mut self, which: impl Fn(&PendingRequest) -> bool) -> Option<i64> {
         let (mut last, mut freed) = (None, 0);
-        self.entries.retain(|entry| {
-            let forget = which(entry);
-            if forget {
-                last = last.max(Some(entry.until_us));
-                freed += entry.again.line.as_str().len();
+        self.requests.retain(|pending| {
+            let remove = which(pending);
+            if remove {
+                last = last.max(Some(pending.until_us));
+                freed += pending.request.line.as_str().len();
             }
-            !forget
+            !remove
         });
         self.bytes -= freed;
         last
@@ -137,70 +143,72 @@ mod tests {
     const ADA: u32 = 1000;
     const BOB: u32 = 1001;
 
-    fn said(kind: &Kind) -> String {
-        match kind {
-            Kind::Once => "once".to_owned(),
-            Kind::Set { selectors, .. } => selectors.join(" "),
-            Kind::Reset => "reset".to_owned(),
-        }
-    }
-
-    fn passed(job: &str, uid: u32, kind: Kind, until_us: i64, told: &[u64]) -> Passed {
-        Passed {
-            job: job.try_into().unwrap(),
-            line: said(&kind).try_into().unwrap(),
-            kind,
+    /// A request whose line is `line`, for which the selectors of a `set` stand here.
+    fn sent(job: &str, uid: u32, remote: Remote, line: &str, until_us: i64, answered: &[u64]) -> SentRequest {
+        let is_set = remote == Remote::GrantsLeases;
+        SentRequest {
+            request: RoutedRequest {
+                job: job.try_into().unwrap(),
+                remote,
+                selectors: is_set.then(|| line.to_owned()).into_iter().collect(),
+                duration_us: None,
+                line: line.try_into().unwrap(),
+            },
             uid,
             at_us: 7,
             until_us: Some(until_us),
-            told: told.iter().copied().map(SessionId).collect(),
+            answered: answered.iter().copied().map(SessionId).collect(),
         }
     }
 
-    fn set(job: &str, uid: u32, selector: &str, until_us: i64, told: &[u64]) -> Passed {
-        passed(job, uid, Kind::Set { selectors: vec![selector.to_owned()], lasts_us: None }, until_us, told)
+    fn set(job: &str, uid: u32, selector: &str, until_us: i64, answered: &[u64]) -> SentRequest {
+        sent(job, uid, Remote::GrantsLeases, selector, until_us, answered)
+    }
+
+    fn reset(job: &str, uid: u32, answered: &[u64]) -> SentRequest {
+        sent(job, uid, Remote::EndsLeases, "reset", 0, answered)
     }
 
     fn lines(pending: &PendingRequests, session: u64, now_us: i64) -> Vec<String> {
-        let missed = pending.missed(&"7".try_into().unwrap(), SessionId(session), now_us);
-        missed.into_iter().map(|again| again.line.as_str().to_owned()).collect()
+        let unanswered = pending.unanswered(&"7".try_into().unwrap(), SessionId(session), now_us);
+        unanswered.into_iter().map(|resend| resend.line.as_str().to_owned()).collect()
     }
 
     #[test]
-    fn who_was_away_is_told_while_the_lease_lasts() {
+    fn sends_requests_again_while_the_lease_lasts() {
         let mut pending = PendingRequests::default();
         pending.add(set("7", ADA, "cpu.*", 100, &[1]), 0);
         pending.add(set("8", ADA, "cpu.*", 100, &[]), 0);
         assert_eq!(lines(&pending, 1, 50), [""; 0], "it has answered");
         assert_eq!(lines(&pending, 2, 50), ["cpu.*"]);
         assert_eq!(lines(&pending, 2, 100), [""; 0], "the lease has ended");
-        let again = pending.missed(&"7".try_into().unwrap(), SessionId(2), 50).remove(0);
-        assert_eq!((again.uid, again.at_us), (ADA, 7));
-        pending.told(again.number, SessionId(2));
+        let resend = pending.unanswered(&"7".try_into().unwrap(), SessionId(2), 50).remove(0);
+        assert_eq!((resend.uid, resend.at_us), (ADA, 7));
+        pending.answered(resend.number, SessionId(2));
         assert_eq!(lines(&pending, 2, 50), [""; 0]);
     }
 
     #[test]
-    fn a_later_request_takes_the_place_of_an_earlier_one() {
+    fn a_later_request_replaces_an_earlier_one() {
         let mut pending = PendingRequests::default();
         pending.add(set("7", ADA, "cpu.*", 100, &[1]), 0);
         pending.add(set("7", ADA, "memory.*", 100, &[1]), 0);
         pending.add(set("7", ADA, "cpu.*", 90, &[]), 0);
         pending.add(set("7", BOB, "cpu.*", 120, &[]), 0);
         assert_eq!(lines(&pending, 1, 50), ["cpu.*", "cpu.*"]);
-        pending.add(passed("7", ADA, Kind::Reset, 0, &[1]), 0);
-        assert_eq!(lines(&pending, 2, 50), ["cpu.*", "reset"], "Bob's is not Ada's to end");
-        assert_eq!(lines(&pending, 2, 101), ["cpu.*"], "what Ada had has ended by itself");
-        pending.add(passed("7", 0, Kind::Reset, 0, &[1]), 0);
+        pending.add(reset("7", ADA, &[1]), 0);
+        assert_eq!(lines(&pending, 2, 50), ["cpu.*", "reset"], "Ada cannot end Bob's lease");
+        assert_eq!(lines(&pending, 2, 101), ["cpu.*"], "Ada's leases have ended");
+        pending.add(reset("7", 0, &[1]), 0);
         assert_eq!(lines(&pending, 2, 50), ["reset"]);
         assert_eq!(lines(&pending, 2, 120), [""; 0]);
-        pending.add(passed("7", 0, Kind::Reset, 0, &[]), 130);
-        assert!(pending.entries.is_empty(), "there is nothing to end");
+        pending.add(reset("7", 0, &[]), 130);
+        assert!(pending.requests.is_empty(), "there is nothing to end");
         assert_eq!(pending.bytes, 0);
     }
 
     #[test]
-    fn the_memory_is_bounded_and_what_ends_first_goes() {
+    fn is_bounded_and_removes_the_request_that_ends_first() {
         let mut pending = PendingRequests::default();
         for number in 0..=limits::REMEMBERED {
             let until_us = 1000 + i64::try_from(number).unwrap();

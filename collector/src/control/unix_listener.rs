@@ -1,4 +1,4 @@
-//! The door on this machine: a Unix socket, where the kernel says who asks.
+//! The listener for this machine: a Unix socket, on which the kernel identifies the client.
 
 use std::fs;
 use std::io;
@@ -7,10 +7,10 @@ use std::os::unix::net::{UnixListener as StdListener, UnixStream as StdStream};
 use std::path::Path;
 use std::sync::Arc;
 
+use polymeter_proto::control::{CollectorAnswer, Refusal};
 use tokio::io::BufReader;
 use tokio::net::{UnixListener, UnixStream};
 
-use super::answer::{Answer, Refusal};
 use super::connection_limits::{ConnectionLimits, accept};
 use super::coordinator::Coordinator;
 use super::line_io;
@@ -47,19 +47,19 @@ pub(super) async fn serve(listener: StdListener, coordinator: Arc<Coordinator>) 
             // A client that goes away in the middle has no use for an error.
             match permit {
                 Some(_permit) => serve_connection(stream, uid, &coordinator).await.ok(),
-                None => turn_away(stream).await.ok(),
+                None => refuse(stream).await.ok(),
             };
         });
     }
 }
 
-async fn turn_away(mut stream: UnixStream) -> io::Result<()> {
-    let busy = Refusal::new("busy", None, "too many connections of yours; try again in a moment");
-    line_io::write(&mut stream, &Answer::Refused(busy).line()).await
+async fn refuse(mut stream: UnixStream) -> io::Result<()> {
+    let busy = Refusal::new("busy", None, "too many connections of this user; try again in a moment");
+    line_io::write(&mut stream, &CollectorAnswer::Refused(busy).to_line()).await
 }
 
 async fn serve_connection(stream: UnixStream, uid: u32, coordinator: &Arc<Coordinator>) -> io::Result<()> {
-    // The collector's own user is as good as root.
+    // The collector's own user has the rights of root.
     let uid = if uid == rustix::process::geteuid().as_raw() { 0 } else { uid };
     let (read, mut write) = stream.into_split();
     let mut lines = BufReader::new(read);
@@ -67,9 +67,11 @@ async fn serve_connection(stream: UnixStream, uid: u32, coordinator: &Arc<Coordi
         match line_io::read(&mut lines, limits::REQUEST_BYTES).await? {
             Ok(None) => return Ok(()),
             Ok(Some(request)) => {
-                line_io::write(&mut write, &coordinator.answer(uid, &request).await.line()).await?
+                line_io::write(&mut write, &coordinator.answer(uid, &request).await.to_line()).await?
             }
-            Err(refusal) => return line_io::write(&mut write, &Answer::Refused(refusal).line()).await,
+            Err(refusal) => {
+                return line_io::write(&mut write, &CollectorAnswer::Refused(refusal).to_line()).await;
+            }
         }
     }
 }

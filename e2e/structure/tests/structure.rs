@@ -19,11 +19,8 @@ const CIRCLES: &[(&str, &str)] = &[
     ("benches/src/bin/ingest", "bare main"),
     ("benches/src/bin/scale", "collected main report scraped"),
     ("benches/src/bin/wire", "compressor main"),
-    ("collector/src/control", "coordinator mod munge_listener unix_listener"),
     ("collector/src/metrics", "mod writer"),
     ("collector/src/writer", "mod persist"),
-    ("node-agent/src/control", "mod request_handler watch_stream"),
-    ("node-agent/src/control", "scheduler_hooks verb"),
     ("node-agent/src/delivery/session", "mod spooling"),
     ("service/src/log", "format mod syslog"),
     (

@@ -292,7 +292,7 @@ fn governor_slows_and_restores_leases() {
     // Root's wishes are not held against the limits beforehand, so that this takes more than one percent.
     let wish = json!({"verb": "set", "job": "x", "plan": {"cpu.*": "1ms", "memory.*": "1ms"}});
     assert_eq!(scene.agent.ask(&wish)["answer"], "granted");
-    let asked = || scene.plan_line("cpu.user")["asked"].clone();
+    let asked = || scene.plan_line("cpu.user")["requested"].clone();
     wait_until("the leases are stretched", || asked() == "1ms");
     let stretched = scene.plan_line("cpu.user")["period"].clone();
     assert!(stretched != "1ms", "{stretched}");

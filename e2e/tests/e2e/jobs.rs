@@ -183,7 +183,7 @@ fn job_is_tracked_when_its_cgroups_appear() {
     };
     wait_until("the job's owner has what she wished", || line()["period"] == "20ms");
     assert_eq!(
-        (line()["cause"].clone(), line()["by"].clone()),
+        (line()["cause"].clone(), line()["actor"].clone()),
         (json!("lease"), json!(format!("uid {OWNER}")))
     );
     drop(sleeper);

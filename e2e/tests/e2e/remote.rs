@@ -7,13 +7,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use polymeter_collector::control::payload;
 use polymeter_e2e::cgroup::{Job, TestCgroups};
 use polymeter_e2e::daemons::{Agent, Daemon, Plan, ask, collector_with};
 use polymeter_e2e::munge::Munged;
 use polymeter_e2e::tests;
 use polymeter_e2e::workload::Sleeper;
 use polymeter_e2e::{Need, TestEnvironment, pause, program, require, stored, wait_until};
+use polymeter_proto::control::sign;
 use rustix::process::Signal;
 use rustix::thread::{Gid, Uid};
 use serde_json::{Value, json};
@@ -317,7 +317,7 @@ fn knock(address: &str, line: &str, credential: impl FnOnce(&str) -> String) -> 
     let mut read = BufReader::new(stream.try_clone().unwrap());
     let mut greeting = String::new();
     read.read_line(&mut greeting).unwrap();
-    let sent = credential(&payload::sign(&greeting, line).unwrap());
+    let sent = credential(&sign(&greeting, line).unwrap());
     stream.write_all(sent.as_bytes()).unwrap();
     let mut answer = String::new();
     read.read_line(&mut answer).unwrap();
@@ -365,7 +365,7 @@ fn munge_authenticates_remote_users() {
     });
     assert_eq!(expired["code"], "expired", "{expired}");
     let elsewhere = knock(address, line, |_| {
-        munge(&[], &payload::sign("{\"polymeter_control\":1,\"nonce\":\"00\"}", line).unwrap())
+        munge(&[], &sign("{\"polymeter_control\":1,\"nonce\":\"00\"}", line).unwrap())
     });
     assert_eq!(elsewhere["code"], "credential", "made for another connection: {elsewhere}");
     assert_eq!(knock(address, line, |_| munge(&[], line))["code"], "credential", "made for something else");

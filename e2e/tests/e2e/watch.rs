@@ -81,7 +81,7 @@ fn watch_streams_samples_as_they_are_taken() {
     scene.granted(OWNER, &["pids.current=20ms"]);
     let plan = watcher.next_of("plan");
     let line = plan["plan"].as_array().unwrap().iter().find(|line| line["metric"] == "pids.current").unwrap();
-    assert_eq!((&line["period"], &line["by"]), (&"20ms".into(), &"uid 64001".into()));
+    assert_eq!((&line["period"], &line["actor"]), (&"20ms".into(), &"uid 64001".into()));
     // A second sees what is sampled as well; who goes takes no part of it along.
     let mut second =
         Watcher::begin(&scene.agent.socket, &json!({"verb": "watch", "job": "x", "metrics": ["cpu.usage"]}));
@@ -129,7 +129,7 @@ fn watch_is_limited_to_own_jobs_and_minimum_periods() {
     }
     let fifth = scene.user(OWNER, "watch", &["--job", "x"]);
     assert_eq!(fifth.status.code(), Some(1));
-    assert!(String::from_utf8(fifth.stderr).unwrap().contains("too many are watching"));
+    assert!(String::from_utf8(fifth.stderr).unwrap().contains("too many streams"));
     let root = scene.user(0, "watch", &["--job", "x", "--count", "1"]);
     assert_eq!(root.status.code(), Some(0), "nobody shuts root out");
     for watcher in &mut watchers {

@@ -1,193 +1,215 @@
-//! `watch`: what is sampled, shown line by line as it goes into frames.
+//! The execution of `watch`: samples, line by line, while they go into frames.
 //!
-//! What is written is charged like any request: who watches more than her allowance is worth sees less of it, and is
-//! told how much passed by.
+//! Its CPU time is charged like that of any request. A client that watches more than its quota allows loses samples, and is
+//! told how many.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
+use polymeter_proto::control::{
+    Answer, EndedLine, LaggedLine, PlanAnswer, ProgressLine, Refusal, SamplesLine, WatchRequest,
+};
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::series::{Identifier, Unit};
 use tokio::io::AsyncWriteExt;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::answer::Answer;
 use super::client_quota::{ClientQuota, QuotaPermit};
+use super::lines::write_lines;
 use super::request_handler::{Denied, RequestHandler};
-use super::verb::Watch;
-use super::write_lines;
+use super::verbs::Execute;
+use super::verbs::plan::plan_of;
 use crate::clock;
 use crate::delivery::tap::{Excerpt, WatchReceiver};
-use crate::request::SourceView;
+use crate::request::{ManagerRequest, SourceView};
 
-/// How often is told how sampling goes, and the plan where it has changed.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The interval of the lines on progress, and of looking for a change of the plan.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Shows what is wanted until the job or the principal goes, and returns the last answer.
+/// Streams samples until the job ends or the client goes, and returns the last answer.
 pub(super) async fn stream(
     handler: &RequestHandler<'_>,
     permit: &QuotaPermit<'_>,
     watchers: &ClientQuota,
-    wanted: Watch,
+    request: WatchRequest,
     write: &mut (impl AsyncWriteExt + Unpin),
 ) -> io::Result<Answer> {
-    // Until the watcher's permit is given up, which is when she goes.
-    let (job, watching, _watcher) = match handler.watch(wanted, watchers).await {
+    // The permit is held for as long as the stream lasts.
+    let (mut stream, _watcher) = match begin(handler, watchers, request).await {
         Ok(begun) => begun,
-        Err(refusal) => return Ok(Answer::refused(refusal)),
+        Err(refusal) => return Ok(Answer::Refused(refusal)),
     };
-    let mut stream = WatchStream { handler, job, watching, progress: Progress::begin(), plan: None };
     // The plan before the first sample.
     let mut lines = Vec::new();
-    let mut is_there = match stream.look(&mut lines).await {
-        Ok(there) => there,
-        Err(refused) => return Ok(refused),
+    let mut is_tracked = match stream.add_progress(&mut lines).await {
+        Ok(is_tracked) => is_tracked,
+        Err(refusal) => return Ok(Answer::Refused(refusal)),
     };
     write_lines(write, &lines).await?;
-    let mut looks = tokio::time::interval_at(Instant::now() + LOOK_EVERY, LOOK_EVERY);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut ticks = tokio::time::interval_at(Instant::now() + PROGRESS_INTERVAL, PROGRESS_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let seen = tokio::select! {
-            shown = stream.watching.next() => Seen::Samples(shown),
-            _ = looks.tick(), if is_there => Seen::Time,
+        let due = tokio::select! {
+            samples = stream.samples.next() => Due::Samples(samples),
+            _ = ticks.tick(), if is_tracked => Due::Progress,
         };
         permit.throttle().await;
         let mut lines = Vec::new();
-        stream.passed_by(&mut lines);
-        match seen {
-            Seen::Samples(None) => {
+        stream.add_lagged(&mut lines);
+        match due {
+            Due::Samples(None) => {
                 write_lines(write, &lines).await?;
-                return Ok(Answer::Ended {});
+                return Ok(Answer::Ended(EndedLine {}));
             }
-            Seen::Samples(Some(excerpts)) => {
+            Due::Samples(Some(excerpts)) => {
                 let began_ns = clock::thread_cpu_ns();
-                excerpts.iter().filter_map(samples).for_each(|samples| lines.extend(samples.line()));
+                let samples = excerpts.iter().filter_map(samples_line);
+                samples.for_each(|samples| lines.extend(Answer::Samples(samples).to_line()));
                 permit.charge(clock::thread_cpu_ns().saturating_sub(began_ns));
             }
-            // A job that is not there any more has samples on their way yet.
-            Seen::Time => match stream.look(&mut lines).await {
-                Ok(there) => is_there = there,
-                Err(refused) => return Ok(refused),
+            // Samples of a job that is not tracked any more may still be on their way.
+            Due::Progress => match stream.add_progress(&mut lines).await {
+                Ok(still_tracked) => is_tracked = still_tracked,
+                Err(refusal) => return Ok(Answer::Refused(refusal)),
             },
         }
         write_lines(write, &lines).await?;
     }
 }
 
-/// What there is to be shown.
-enum Seen {
+/// The next thing to be written.
+enum Due {
     Samples(Option<Vec<Excerpt>>),
-    Time,
+    Progress,
 }
 
-/// What one watcher is shown.
+/// Begins a stream if the client's quota allows one more.
+async fn begin<'a>(
+    handler: &'a RequestHandler<'a>,
+    watchers: &'a ClientQuota,
+    request: WatchRequest,
+) -> Result<(WatchStream<'a>, QuotaPermit<'a>), Refusal> {
+    let (job, selectors) = request.parse(handler.principal)?;
+    // Before the permit: the answer for an unknown job must not depend on permits.
+    handler.view_one(job.as_ref()).await?;
+    let permit = watchers.acquire(handler.principal).ok_or_else(|| {
+        Refusal::new("busy", None, "too many streams; end one, or watch more metrics in one")
+    })?;
+    let request = |reply| ManagerRequest::Watch(handler.principal, job.clone(), selectors, reply);
+    let samples = handler.ask(request).await?.map_err(|error| handler.denied(job.as_ref(), error))?;
+    Ok((WatchStream { handler, job, samples, progress: Progress::begin(), plan: None }, permit))
+}
+
+/// One stream.
 struct WatchStream<'a> {
     handler: &'a RequestHandler<'a>,
     job: Option<Identifier>,
-    watching: WatchReceiver,
+    samples: WatchReceiver,
     progress: Progress,
-    /// The plan as it was last told.
-    plan: Option<Answer>,
+    /// The plan that was written last.
+    plan: Option<PlanAnswer>,
 }
 
 impl WatchStream<'_> {
-    /// A word on what passed by, where something did.
-    fn passed_by(&self, lines: &mut Vec<u8>) {
-        let samples = self.watching.passed_by();
+    /// Adds a line on lost samples, where there are any.
+    fn add_lagged(&self, lines: &mut Vec<u8>) {
+        let samples = self.samples.take_lagged();
         if samples > 0 {
-            lines.extend(Answer::Lagged { samples }.line());
+            lines.extend(Answer::Lagged(LaggedLine { samples }).to_line());
         }
     }
 
-    /// How it goes, and the plan where it is another than was told. False when the job is there no more.
-    async fn look(&mut self, lines: &mut Vec<u8>) -> Result<bool, Answer> {
-        let view = match self.handler.look(&self.job).await {
+    /// Adds the plan, where it has changed, and the progress. Returns false when the job is not tracked any more.
+    async fn add_progress(&mut self, lines: &mut Vec<u8>) -> Result<bool, Refusal> {
+        let view = match self.handler.view_one(self.job.as_ref()).await {
             Ok(view) => view,
             Err(Denied::Unknown(_)) => return Ok(false),
-            // Another configuration may hide what was shown before.
-            Err(Denied::Refused(refusal)) => return Err(Answer::refused(refusal)),
+            // Another configuration may hide what was visible before.
+            Err(Denied::Refused(refusal)) => return Err(refusal),
         };
-        let plan = Answer::plan(&view);
+        let plan = plan_of(&view);
         if self.plan.as_ref() != Some(&plan) {
-            lines.extend(plan.line());
+            lines.extend(Answer::Plan(plan.clone()).to_line());
             self.plan = Some(plan);
         }
-        lines.extend(self.progress.go_on(&view.sources).map(|progress| progress.line()).unwrap_or_default());
+        if let Some(progress) = self.progress.update(&view.sources) {
+            lines.extend(Answer::Progress(progress).to_line());
+        }
         Ok(true)
     }
 }
 
-/// What came of one series.
-fn samples(excerpt: &Excerpt) -> Option<Answer> {
+/// The samples of one series.
+fn samples_line(excerpt: &Excerpt) -> Option<SamplesLine> {
     let column = excerpt.series()?;
     let descriptor = &column.metric.1;
-    let given = descriptor.unit == Unit::Labelled;
-    let unit = if given { column.labels.get("unit") } else { Some(descriptor.unit.as_str()) };
+    let is_user_supplied = descriptor.unit == Unit::Labelled;
+    let unit = if is_user_supplied { column.labels.get("unit") } else { Some(descriptor.unit.as_str()) };
     let number = |value: &f64| Some(*value).filter(|value| value.is_finite());
-    Some(Answer::Samples {
+    Some(SamplesLine {
         metric: descriptor.name.as_str().to_owned(),
         labels: column.labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
         unit: unit.map(str::to_owned),
         kind: descriptor.kind.as_str().to_owned(),
-        period: (!given).then(|| excerpt.shape().period.to_string()),
+        period: (!is_user_supplied).then(|| excerpt.shape().period.to_string()),
         times_us: excerpt.times_us.clone(),
         values: excerpt.values.iter().map(number).collect(),
     })
 }
 
-/// With three digits behind the point: more would only be noise.
+/// Rounds to three decimals: more would only be noise.
 fn thousandths(number: f64) -> f64 {
     (number * 1e3).round() / 1e3
 }
 
-/// How sampling has gone since the watching began.
+/// The progress of sampling since the stream began.
 #[derive(Debug)]
 struct Progress {
     began_ns: u64,
-    /// When was looked last, and the CPU time of the agent then.
-    looked: (u64, u64),
-    /// The tallies of all sources as they were then; none before the first look.
-    before: Option<BTreeMap<String, Tally>>,
+    /// The time of the last update, and the CPU time of the agent then.
+    updated: (u64, u64),
+    /// The tallies of all sources at the last update; none before the first.
+    tallies: Option<BTreeMap<String, Tally>>,
     since: Tally,
 }
 
 impl Progress {
     fn begin() -> Self {
         let now_ns = clock::monotonic_ns();
-        let looked = (now_ns, clock::process_cpu_ns());
-        Self { began_ns: now_ns, looked, before: None, since: Tally::default() }
+        let updated = (now_ns, clock::process_cpu_ns());
+        Self { began_ns: now_ns, updated, tallies: None, since: Tally::default() }
     }
 
-    /// What is told now; nothing at the first look, which has nothing to compare with.
-    fn go_on(&mut self, sources: &[SourceView]) -> Option<Answer> {
-        let is_first = self.before.is_none();
+    /// Adds the counts since the last update. Returns none at the first, which has nothing to compare with.
+    fn update(&mut self, sources: &[SourceView]) -> Option<ProgressLine> {
+        let is_first = self.tallies.is_none();
         let now = (clock::monotonic_ns(), clock::process_cpu_ns());
-        let before = std::mem::replace(&mut self.looked, now);
+        let before = std::mem::replace(&mut self.updated, now);
         let seconds =
             |from_ns: u64, to_ns: u64| Duration::from_nanos(to_ns.saturating_sub(from_ns)).as_secs_f64();
         let wall_s = seconds(before.0, now.0);
         let cpu_percent = if wall_s > 0.0 { 100.0 * seconds(before.1, now.1) / wall_s } else { 0.0 };
         self.add(sources);
-        (!is_first).then(|| Answer::Progress {
+        (!is_first).then(|| ProgressLine {
             seconds: thousandths(seconds(self.began_ns, now.0)),
             tally: self.since,
             cpu_percent: thousandths(cpu_percent),
         })
     }
 
-    /// Adds what has come since the last look. What was before the first does not count.
+    /// Adds the counts since the last update; those before the first do not count.
     fn add(&mut self, sources: &[SourceView]) {
         let now: BTreeMap<String, Tally> =
             sources.iter().map(|source| (source.name.clone(), source.tally)).collect();
-        if let Some(before) = &self.before {
+        if let Some(before) = &self.tallies {
             for (name, tally) in &now {
-                // A tally that fell is that of another source of the same name.
+                // A tally that fell belongs to another source of the same name.
                 let before = before.get(name).filter(|before| before.due <= tally.due);
                 self.since.add(&before.map_or(*tally, |before| tally.since(before)));
             }
         }
-        self.before = Some(now);
+        self.tallies = Some(now);
     }
 }
 
@@ -201,13 +223,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_before_the_watching_does_not_count() {
+    fn counts_since_the_stream_began() {
         let mut progress = Progress::begin();
         progress.add(&[source("a", 100, 50), source("b", 10, 0)]);
         assert_eq!(progress.since, Tally::default());
         progress.add(&[source("a", 130, 51), source("new", 5, 0)]);
         assert_eq!((progress.since.due, progress.since.missed), (35, 1));
         progress.add(&[source("a", 2, 0), source("new", 5, 0)]);
-        assert_eq!((progress.since.due, progress.since.missed), (37, 1), "a source of that name came anew");
+        assert_eq!((progress.since.due, progress.since.missed), (37, 1), "another source of that name");
     }
 }

@@ -49,7 +49,7 @@ impl Excerpt {
 #[derive(Debug, Default)]
 struct Way {
     waiting: AtomicUsize,
-    passed_by: AtomicU64,
+    lagged: AtomicU64,
 }
 
 /// One who watches, as the sender sees her.
@@ -93,11 +93,11 @@ impl Watcher {
         let mut excerpts = self.excerpts(batch);
         let waiting = self.way.waiting.load(Acquire);
         let mut room = SAMPLES_WAITING.saturating_sub(waiting);
-        let mut passed_by = 0;
+        let mut lagged = 0;
         excerpts.retain(|excerpt| {
             let fits = room.checked_sub(excerpt.values.len());
             room = fits.unwrap_or(room);
-            passed_by += if fits.is_some() { 0 } else { excerpt.values.len() };
+            lagged += if fits.is_some() { 0 } else { excerpt.values.len() };
             fits.is_some()
         });
         let handed_on: usize = excerpts.iter().map(|excerpt| excerpt.values.len()).sum();
@@ -106,10 +106,10 @@ impl Watcher {
             self.way.waiting.fetch_add(handed_on, AcqRel);
             if self.shown.try_send(excerpts).is_err() {
                 self.way.waiting.fetch_sub(handed_on, AcqRel);
-                passed_by += handed_on;
+                lagged += handed_on;
             }
         }
-        self.way.passed_by.fetch_add(passed_by as u64, Relaxed);
+        self.way.lagged.fetch_add(lagged as u64, Relaxed);
     }
 
     /// What she wants of a batch, series by series.
@@ -209,8 +209,8 @@ impl WatchReceiver {
     }
 
     /// How many samples have passed by since the last time that this was asked.
-    pub fn passed_by(&self) -> u64 {
-        self.way.passed_by.swap(0, Relaxed)
+    pub fn take_lagged(&self) -> u64 {
+        self.way.lagged.swap(0, Relaxed)
     }
 }
 
@@ -317,12 +317,12 @@ mod tests {
         let batch = batch(&[shape(1, &["a.x"])], 30_000);
         (0..4).for_each(|_| tap.show(&batch));
         assert_eq!(seen(&mut watching).len(), 2);
-        assert_eq!((watching.passed_by(), watching.passed_by()), (60_000, 0));
+        assert_eq!((watching.take_lagged(), watching.take_lagged()), (60_000, 0));
         let small = self::batch(&[shape(1, &["a.x"])], 1);
         let mut watching = tap.watch(Some(JobHandle(1)), Vec::new());
         (0..100).for_each(|_| tap.show(&small));
         assert_eq!(seen(&mut watching).len(), BATCHES_WAITING);
-        assert_eq!(watching.passed_by(), 100 - BATCHES_WAITING as u64);
+        assert_eq!(watching.take_lagged(), 100 - BATCHES_WAITING as u64);
     }
 
     #[test]
@@ -335,7 +335,7 @@ mod tests {
             tap.show(&batch);
             assert_eq!(runtime.block_on(watching.next()).unwrap().len(), 1);
         }
-        assert_eq!(watching.passed_by(), 0);
+        assert_eq!(watching.take_lagged(), 0);
     }
 
     #[test]

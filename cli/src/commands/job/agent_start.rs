@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use polymeter_agent::control::{Answer, Verb};
+use polymeter_proto::control::{Answer, Request};
 use polymeter_service::log::Severity;
 use rustix::fs::{FlockOperation, flock};
 
@@ -51,7 +51,7 @@ enum Attempt {
 }
 
 /// Sends a request to the agent at `socket`.
-fn attempt(socket: &Path, verb: &Verb) -> Result<Attempt, Failure> {
+fn attempt(socket: &Path, verb: &Request) -> Result<Attempt, Failure> {
     match ask_within(socket, verb, TIMEOUT) {
         Ok(Answer::Refused(refusal)) if refusal.code == "stopping" => {
             Ok(Attempt::NotRunning(Failure::Failed(refusal.message.into())))
@@ -63,7 +63,7 @@ fn attempt(socket: &Path, verb: &Verb) -> Result<Attempt, Failure> {
 }
 
 /// Sends a request to the running agent at `socket`.
-pub(super) fn ask_running(socket: &Path, verb: &Verb) -> Result<Answer, Failure> {
+pub(super) fn ask_running(socket: &Path, verb: &Request) -> Result<Answer, Failure> {
     match attempt(socket, verb)? {
         Attempt::Answered(answer) => Ok(answer),
         Attempt::NotRunning(failure) => Err(failure),
@@ -71,7 +71,7 @@ pub(super) fn ask_running(socket: &Path, verb: &Verb) -> Result<Answer, Failure>
 }
 
 /// Sends a request to the agent at `socket`; starts one if none runs.
-pub(super) fn ask_or_start(socket: &Path, verb: &Verb, options: &StartOptions) -> Result<Answer, Failure> {
+pub(super) fn ask_or_start(socket: &Path, verb: &Request, options: &StartOptions) -> Result<Answer, Failure> {
     match attempt(socket, verb)? {
         Attempt::Answered(answer) => return Ok(answer),
         Attempt::NotRunning(failure) if options.no_agent => return Err(failure),

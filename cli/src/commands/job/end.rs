@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use polymeter_agent::control::{Answer, End, Verb};
+use polymeter_proto::control::{Answer, EndRequest, Request};
 
 use super::agent_start;
 use super::environment::{ProcessEnvironment, SchedulerEnvironment, job_id};
@@ -56,13 +56,13 @@ struct EndDescription {
 
 pub(super) fn execute(arguments: &EndArguments) -> Result<ExitCode, Failure> {
     let end = arguments.end.end(&ProcessEnvironment)?;
-    let answer = agent_start::ask_running(&arguments.socket, &Verb::End(end))?;
+    let answer = agent_start::ask_running(&arguments.socket, &Request::End(end))?;
     if matches!(answer, Answer::Done {}) { Ok(ExitCode::SUCCESS) } else { Err(unexpected(answer)) }
 }
 
 impl EndDescription {
     /// Returns the announcement of the end.
-    fn end(&self, environment: &impl SchedulerEnvironment) -> Result<End, Failure> {
+    fn end(&self, environment: &impl SchedulerEnvironment) -> Result<EndRequest, Failure> {
         let status = environment.get("SLURM_JOB_EXIT_CODE2");
         let (code, signal) = status.as_deref().and_then(|status| status.split_once(':')).unzip();
         let number = |text: Option<&str>| text.and_then(|text| text.parse::<u32>().ok());
@@ -71,7 +71,7 @@ impl EndDescription {
         let (code, signal) = (number(code).filter(|_| is_known), number(signal).filter(|_| is_known));
         let (exit_code, exit_signal) = (self.exit_code.or(code), self.exit_signal.or(signal));
         let out_of_memory = (exit_signal == Some(OUT_OF_MEMORY.0)).then(|| OUT_OF_MEMORY.1.to_owned());
-        Ok(End {
+        Ok(EndRequest {
             job: job_id(self.job.as_ref(), environment)?,
             state: self.state.clone().or(out_of_memory),
             exit_code,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use polymeter_agent::control::{Answer, Start, Verb};
+use polymeter_proto::control::{Answer, Request, StartRequest, StartedAnswer};
 use polymeter_proto::series::{Identifier, InvalidIdentifier};
 use polymeter_proto::text::Text;
 use polymeter_service::log::Severity;
@@ -90,9 +90,9 @@ pub(super) fn execute(arguments: &StartArguments) -> Result<ExitCode, Failure> {
     let (start, ignored) = arguments.job.start(&ProcessEnvironment)?;
     ignored.iter().for_each(|warning| report(Severity::Warning, warning));
     let job = start.job.clone();
-    let verb = Verb::Start(Box::new(start));
+    let verb = Request::Start(start);
     let answer = agent_start::ask_or_start(&arguments.socket, &verb, &arguments.agent)?;
-    let Answer::Started { refused, .. } = answer else { return Err(unexpected(answer)) };
+    let Answer::Started(StartedAnswer { refused, .. }) = answer else { return Err(unexpected(answer)) };
     let Some(refusal) = refused else { return Ok(ExitCode::SUCCESS) };
     let message = format!("cannot grant the sampling request of job {job}: {}", refusal.message);
     report(Severity::Warning, &message);
@@ -102,7 +102,7 @@ pub(super) fn execute(arguments: &StartArguments) -> Result<ExitCode, Failure> {
 impl JobDescription {
     /// Returns the announcement of the job, and a warning for each variable that is ignored because it is not a valid name:
     /// the job is tracked nevertheless.
-    fn start(&self, environment: &impl SchedulerEnvironment) -> Result<(Start, Vec<String>), Failure> {
+    fn start(&self, environment: &impl SchedulerEnvironment) -> Result<(StartRequest, Vec<String>), Failure> {
         let mut warnings = Vec::new();
         let mut variable = |names: &[&str]| {
             let (name, text) = names.iter().find_map(|name| Some((*name, environment.get(name)?)))?;
@@ -121,7 +121,7 @@ impl JobDescription {
                 Ok(request) => (request.unwrap_or_default(), None),
                 Err(error) => (SamplingRequest::default(), Some(error)),
             };
-        let start = Start {
+        let start = StartRequest {
             job: job_id(self.job.as_ref(), environment)?,
             alias: self.alias.clone().or_else(|| variable(&["SLURM_JOB_SLUID"])),
             cluster: self.cluster.clone().or_else(|| variable(&["SLURM_CLUSTER_NAME"])),

@@ -1,6 +1,6 @@
 //! `polymeter metrics --job` and `--node`: the availability and read cost of metrics.
 
-use polymeter_agent::control::{Answer, MetricLine, Subject, Verb};
+use polymeter_proto::control::{Answer, MetricLine, MetricsAnswer, MetricsRequest, Request};
 use polymeter_proto::name::Selector;
 
 use crate::client::agent::{AgentOptions, ask, unexpected};
@@ -10,8 +10,8 @@ use crate::output::{terminal, units};
 
 /// Prints the selected metrics of a job, or of the node if there is no job.
 pub(super) fn execute(agent: &AgentOptions, job: Option<String>, selector: &Selector) -> Result<(), Failure> {
-    let answer = ask(&agent.socket, &Verb::Metrics(Subject { job }))?;
-    let Answer::Metrics { mut metrics } = answer else { return Err(unexpected(answer)) };
+    let answer = ask(&agent.socket, &Request::Metrics(MetricsRequest { job }))?;
+    let Answer::Metrics(MetricsAnswer { mut metrics }) = answer else { return Err(unexpected(answer)) };
     metrics.retain(|line| selector.matches(&line.metric));
     if metrics.is_empty() {
         return Err(Failure::Failed(format!(
@@ -19,7 +19,7 @@ pub(super) fn execute(agent: &AgentOptions, job: Option<String>, selector: &Sele
         )));
     }
     if agent.json {
-        terminal::print_json(&Answer::Metrics { metrics })
+        terminal::print_json(&Answer::Metrics(MetricsAnswer { metrics }))
     } else {
         terminal::print(&text(&metrics, terminal::width_limit(&std::io::stdout())))
     }

@@ -27,11 +27,10 @@ use polymeter_store::reader::Reader;
 
 use crate::failure::{ErrorFormat, Failure};
 use crate::output::printable::printable_json;
-use crate::output::table::LABEL;
 use crate::output::terminal;
 use crate::report::gather::gather;
 use crate::report::model::KernelTotals;
-use crate::report::render::{self, Detail};
+use crate::report::render::{self, Detail, LABEL};
 use cgroup::RunCgroup;
 use destination::{ReportDestination, SampleFile};
 use signals::CaughtSignals;

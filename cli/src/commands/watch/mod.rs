@@ -9,7 +9,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use polymeter_agent::control::{Answer, Watch};
+use polymeter_proto::control::{Answer, WatchRequest};
 use polymeter_proto::name::Selector;
 use polymeter_proto::period::Period;
 
@@ -72,7 +72,7 @@ pub(crate) fn execute(arguments: &WatchArguments) -> Result<ExitCode, Failure> {
 
 async fn watch(arguments: &WatchArguments, job: Option<String>) -> Result<ExitCode, Failure> {
     let metrics = arguments.selectors.iter().map(ToString::to_string).collect();
-    let request = Watch { job: job.clone(), metrics };
+    let request = WatchRequest { job: job.clone(), metrics };
     let mut stream = WatchStream::open(&arguments.agent.socket, request).await?;
     let first = stream.next().await?;
     // A refusal is reported before the screen changes.

@@ -1,6 +1,6 @@
 //! Samples as lines of text or JSON, for files, pipes and programs.
 
-use polymeter_agent::control::Answer;
+use polymeter_proto::control::{Answer, LaggedLine, SamplesLine};
 
 use super::stream::{WatchLine, WatchStream};
 use crate::failure::Failure;
@@ -28,7 +28,7 @@ pub(super) async fn print(
         if let Answer::Refused(refusal) = line.answer {
             return Err(Failure::Refused(Box::new(refusal)));
         }
-        if let Answer::Lagged { samples } = line.answer {
+        if let Answer::Lagged(LaggedLine { samples }) = line.answer {
             terminal::print_error(&format!(
                 "polymeter: {samples} samples are not shown: the output is read too slowly\n"
             ));
@@ -45,7 +45,7 @@ pub(super) async fn print(
         if left == 0 {
             return Ok(());
         }
-        if matches!(line.answer, Answer::Ended {}) {
+        if matches!(line.answer, Answer::Ended(_)) {
             terminal::print_error("polymeter: the job has ended\n");
             return Ok(());
         }
@@ -55,12 +55,14 @@ pub(super) async fn print(
 
 /// Returns the number of samples in an answer.
 fn samples(answer: &Answer) -> u64 {
-    if let Answer::Samples { values, .. } = answer { values.len() as u64 } else { 0 }
+    if let Answer::Samples(SamplesLine { values, .. }) = answer { values.len() as u64 } else { 0 }
 }
 
 /// Formats a line for each of at most `limit` samples: seconds since the epoch, series, value, and unit if there is one.
 fn text(answer: &Answer, limit: u64) -> String {
-    let Answer::Samples { metric, labels, unit, times_us, values, .. } = answer else { return String::new() };
+    let Answer::Samples(SamplesLine { metric, labels, unit, times_us, values, .. }) = answer else {
+        return String::new();
+    };
     let labels: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
     let series = format!("{metric}{labels}");

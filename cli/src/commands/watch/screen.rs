@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use polymeter_agent::control::{Answer, Verb};
+use polymeter_proto::control::{Answer, Request};
 use polymeter_service::clock;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::Show;
@@ -81,7 +81,7 @@ pub(super) async fn show(
 }
 
 /// Sends a request on a connection of its own.
-fn send(socket: PathBuf, verb: Verb) -> JoinHandle<Result<Answer, Failure>> {
+fn send(socket: PathBuf, verb: Request) -> JoinHandle<Result<Answer, Failure>> {
     tokio::task::spawn_blocking(move || ask(&socket, &verb))
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use polymeter_agent::control::{Answer, Verb, Watch};
+use polymeter_proto::control::{Answer, Request, WatchRequest};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 
@@ -36,9 +36,9 @@ pub(super) struct WatchStream {
 
 impl WatchStream {
     /// Sends the request to the agent at `socket`.
-    pub(super) async fn open(socket: &Path, watch: Watch) -> Result<Self, Failure> {
+    pub(super) async fn open(socket: &Path, watch: WatchRequest) -> Result<Self, Failure> {
         let failed = |error| unreachable(socket, &error);
-        let line = request_line(&Verb::Watch(watch))?;
+        let line = request_line(&Request::Watch(watch))?;
         let mut stream = UnixStream::connect(socket).await.map_err(failed)?;
         stream.write_all(&line).await.map_err(failed)?;
         Ok(Self { socket: socket.to_owned(), stream: BufReader::new(stream), partial: Vec::new() })

@@ -1,7 +1,8 @@
 //! The events of a job as tables: marks, changes of the plan and refused requests.
 
 use super::detail::Detail;
-use crate::output::table::{head, indented_table_within};
+use super::paragraph::indented_table_within;
+use crate::output::table::head;
 use crate::report::model::{MarkedInstant, Phase, PlanChange, RefusedRequest, Report};
 
 /// Lays out the events; empty if there are none.

@@ -1,6 +1,6 @@
 //! Draws the view. The selected row is visible in a terminal of any size.
 
-use polymeter_agent::control::PlanLine;
+use polymeter_proto::control::PlanLine;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
@@ -189,7 +189,7 @@ impl View {
 fn reason(line: &PlanLine, now_us: Option<i64>) -> String {
     let ends = line.until_us.zip(now_us).map(|(until_us, now_us)| units::remaining(now_us, until_us));
     let ends = ends.map_or_else(String::new, |time| format!(", ends in {time}"));
-    let requested = line.asked.as_ref().filter(|_| now_us.is_some());
+    let requested = line.requested.as_ref().filter(|_| now_us.is_some());
     let requested =
         requested.map_or_else(String::new, |period| format!(", lengthened by the governor from {period}"));
     printable(&format!("{}{ends}{requested}", plan::reason(line))).into_owned()

@@ -1,6 +1,8 @@
 //! The effects of keys, and of the agent's replies to the requests that they cause.
 
-use polymeter_agent::control::{Answer, Lease, PlanLine, Refusal, Subject, Verb};
+use polymeter_proto::control::{
+    Answer, LeaseAnswer, PlanLine, Refusal, Request, ResetAnswer, ResetRequest, SetRequest,
+};
 use polymeter_proto::period::Period;
 use ratatui::crossterm::event::{KeyCode, KeyEvent};
 
@@ -63,7 +65,7 @@ impl View {
             KeyAction::Last => self.select(|_| usize::MAX),
             KeyAction::ShorterPeriod => return self.change_period(period_steps::shorter),
             KeyAction::LongerPeriod => return self.change_period(period_steps::longer),
-            KeyAction::Reset => return self.ask(Verb::Reset(Subject { job: self.job.clone() })),
+            KeyAction::Reset => return self.ask(Request::Reset(ResetRequest { job: self.job.clone() })),
         }
         ViewAction::None
     }
@@ -82,10 +84,10 @@ impl View {
             return ViewAction::None;
         };
         let plan = [(metric, requested.to_string())].into();
-        self.ask(Verb::Set(Lease { job: self.job.clone(), plan, duration: Some(LEASE.to_owned()) }))
+        self.ask(Request::Set(SetRequest { job: self.job.clone(), plan, duration: Some(LEASE.to_owned()) }))
     }
 
-    fn ask(&mut self, verb: Verb) -> ViewAction {
+    fn ask(&mut self, verb: Request) -> ViewAction {
         if self.pending.is_some() {
             "the agent has not answered yet".clone_into(&mut self.message);
             return ViewAction::None;
@@ -102,15 +104,16 @@ impl View {
     pub(in crate::commands::watch) fn handle_reply(&mut self, reply: Result<Answer, String>) -> ViewAction {
         let request = self.pending.take();
         match (reply, request) {
-            (Ok(answer @ Answer::Granted { .. }), Some(Verb::Set(lease))) => {
+            (Ok(answer @ Answer::Granted(_)), Some(Request::Set(lease))) => {
                 self.handle_grant(answer, &lease);
             }
-            (Ok(Answer::Reset { ended }), _) => self.message = format!("{ended} leases ended"),
-            (Ok(Answer::Refused(Refusal { code, instead: Some(instead), .. })), Some(Verb::Set(lease)))
-                if code == "longest_lease" && lease.duration.as_deref() == Some(LEASE) =>
-            {
+            (Ok(Answer::Reset(ResetAnswer { ended })), _) => self.message = format!("{ended} leases ended"),
+            (
+                Ok(Answer::Refused(Refusal { code, instead: Some(instead), .. })),
+                Some(Request::Set(lease)),
+            ) if code == "longest_lease" && lease.duration.as_deref() == Some(LEASE) => {
                 // Repeats the request with the longest duration that is allowed.
-                return self.ask(Verb::Set(Lease { duration: Some(instead), ..lease }));
+                return self.ask(Request::Set(SetRequest { duration: Some(instead), ..lease }));
             }
             (Ok(Answer::Refused(refusal)), _) => self.message = format!("refused: {}", refusal.message),
             (Ok(_), _) => {
@@ -121,8 +124,8 @@ impl View {
         ViewAction::None
     }
 
-    fn handle_grant(&mut self, answer: Answer, lease: &Lease) {
-        let Answer::Granted { metrics, cost, until_us, .. } = answer else { return };
+    fn handle_grant(&mut self, answer: Answer, lease: &SetRequest) {
+        let Answer::Granted(LeaseAnswer { metrics, cost, until_us, .. }) = answer else { return };
         self.message = match (metrics.iter().next(), lease.plan.values().next()) {
             (Some((metric, period)), Some(requested)) if period != requested => {
                 format!("{metric} stays at {period}: another lease or the baseline requires it")

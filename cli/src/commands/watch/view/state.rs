@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use polymeter_agent::control::{Answer, PlanLine, Verb};
+use polymeter_proto::control::{
+    Answer, LaggedLine, PlanAnswer, PlanLine, ProgressLine, Request, SamplesLine,
+};
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::name::Selector;
 
@@ -25,7 +27,7 @@ pub(in crate::commands::watch) enum ViewAction {
     /// Stop the process until it is continued.
     Suspend,
     /// Send a request to the agent, and pass the answer to the view.
-    Ask(Box<Verb>),
+    Ask(Box<Request>),
 }
 
 /// The meaning of keys.
@@ -59,7 +61,7 @@ pub(in crate::commands::watch) struct View {
     pub(super) mode: Mode,
     pub(super) message: String,
     /// The request that has no answer yet.
-    pub(super) pending: Option<Verb>,
+    pub(super) pending: Option<Request>,
     pub(super) has_ended: bool,
     pub(super) now_us: i64,
 }
@@ -115,7 +117,7 @@ impl View {
     /// Processes an answer on the watch stream.
     pub(in crate::commands::watch) fn handle_answer(&mut self, answer: Answer) {
         match answer {
-            Answer::Samples { metric, labels, unit, kind, period, times_us, values } => {
+            Answer::Samples(SamplesLine { metric, labels, unit, kind, period, times_us, values }) => {
                 let labels: Vec<_> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
                 let key = (metric, labels.join(","));
                 if self.series.len() >= SERIES_MAX && !self.series.contains_key(&key) {
@@ -130,7 +132,7 @@ impl View {
                     }
                 }
             }
-            Answer::Plan { plan, .. } => {
+            Answer::Plan(PlanAnswer { plan, .. }) => {
                 let is_selected = |line: &PlanLine| {
                     self.selectors.is_empty()
                         || self.selectors.iter().any(|selector| selector.matches(&line.metric))
@@ -139,22 +141,22 @@ impl View {
                 self.plan = lines.map(|line| (line.metric.clone(), line)).collect();
                 self.remove_old_series();
             }
-            Answer::Progress { seconds, tally, cpu_percent } => {
+            Answer::Progress(ProgressLine { seconds, tally, cpu_percent }) => {
                 self.progress = Some(Progress { seconds, tally, cpu_percent });
                 self.remove_old_series();
             }
-            Answer::Lagged { samples } => self.not_shown += samples,
-            Answer::Ended {} => {
+            Answer::Lagged(LaggedLine { samples }) => self.not_shown += samples,
+            Answer::Ended(_) => {
                 self.has_ended = true;
                 "the job has ended".clone_into(&mut self.message);
             }
             // Not sent on a watch stream by an agent of this version.
             Answer::Status(_)
-            | Answer::Registered { .. }
-            | Answer::Started { .. }
-            | Answer::Granted { .. }
-            | Answer::Metrics { .. }
-            | Answer::Reset { .. }
+            | Answer::Registered(_)
+            | Answer::Started(_)
+            | Answer::Granted(_)
+            | Answer::Metrics(_)
+            | Answer::Reset(_)
             | Answer::Done {}
             | Answer::Refused(_) => {}
         }

@@ -4,7 +4,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use serde_json::{Value, json};
 
-use polymeter_agent::control::{Lease, Subject, Verb};
+use polymeter_proto::control::{Request, ResetRequest, SetRequest};
 use ratatui::crossterm::event::{KeyCode, KeyEvent};
 
 use super::input::LEASE;
@@ -33,7 +33,7 @@ fn plan(metric: &str, period: &str) -> Value {
 fn view() -> View {
     let mut view = View::new(Some("4711".to_owned()), Vec::new());
     view.tick(NOW_US);
-    let lease = json!({"metric": "memory.current", "period": "1s", "cause": "lease", "by": "uid 1000",
+    let lease = json!({"metric": "memory.current", "period": "1s", "cause": "lease", "actor": "uid 1000",
         "until_us": NOW_US + 540_000_000});
     let plan =
         [plan("cpu.usage", "1s"), plan("cpu.usage.per_cpu", "1s"), plan("pids.current", "1min"), lease];
@@ -67,7 +67,7 @@ fn letter(view: &mut View, letter: char) -> ViewAction {
 }
 
 fn set(metric: &str, period: &str, duration: &str) -> ViewAction {
-    ViewAction::Ask(Box::new(Verb::Set(Lease {
+    ViewAction::Ask(Box::new(Request::Set(SetRequest {
         job: Some("4711".to_owned()),
         plan: [(metric.to_owned(), period.to_owned())].into(),
         duration: Some(duration.to_owned()),
@@ -193,7 +193,7 @@ fn keys_change_periods_and_the_answer_is_shown() {
     );
     assert_eq!(
         letter(&mut view, 'r'),
-        ViewAction::Ask(Box::new(Verb::Reset(Subject { job: Some("4711".to_owned()) })))
+        ViewAction::Ask(Box::new(Request::Reset(ResetRequest { job: Some("4711".to_owned()) })))
     );
     view.handle_reply(Ok(serde_json::from_value(json!({"answer": "reset", "ended": 2})).unwrap()));
     assert_eq!(drawn(&view, 80, 24)[23], "2 leases ended");

@@ -1,0 +1,20 @@
+//! The parts of the agent, beside the manager, that answers need.
+
+use std::sync::Arc;
+
+use polymeter_proto::series::SessionId;
+use tokio::sync::watch;
+
+use crate::counters::Counters;
+use crate::user_database::Rights;
+
+/// The parts of the agent, beside the manager, that answers need.
+#[derive(Debug, Clone)]
+pub(crate) struct Context {
+    pub(crate) session: SessionId,
+    /// The endpoint of the collector.
+    pub(crate) collector: Arc<str>,
+    pub(crate) counters: Arc<Counters>,
+    /// The rights of users; another configuration may change them.
+    pub(crate) rights: watch::Receiver<Rights>,
+}

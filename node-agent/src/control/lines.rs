@@ -1,0 +1,56 @@
+//! Lines of the control socket, within bounds of length and time.
+
+use std::io;
+use std::time::Duration;
+
+use polymeter_proto::control::{Answer, Refusal};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
+
+/// Bytes of one request.
+pub(super) const LINE_BYTES: u64 = 64 * 1024;
+
+/// The longest time without a complete line, and the longest time in which answers may remain unread.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// Reads one line. Returns none at the end of the stream.
+///
+/// # Errors
+/// When the stream has a fault. The inner error is the refusal of a line that is too long, too late or incomplete.
+pub(super) async fn read_line(
+    lines: &mut (impl AsyncBufRead + Unpin),
+) -> io::Result<Result<Option<Vec<u8>>, Refusal>> {
+    let mut line = Vec::new();
+    let mut limited = lines.take(LINE_BYTES);
+    let Ok(read) = tokio::time::timeout(SILENCE, limited.read_until(b'\n', &mut line)).await else {
+        return Ok(Err(Refusal::new("timeout", None, "no complete line within 30 s")));
+    };
+    let read = read?;
+    Ok(match line.last() {
+        None => Ok(None),
+        Some(b'\n') => Ok(Some(line)),
+        Some(_) if read as u64 == LINE_BYTES => Err(too_long()),
+        Some(_) => {
+            Err(Refusal::new("incomplete", None, "the line has no newline; every request ends with one"))
+        }
+    })
+}
+
+/// The refusal of a line that is too long.
+pub(super) fn too_long() -> Refusal {
+    Refusal::new("too_long", None, &format!("the request is longer than {LINE_BYTES} bytes"))
+}
+
+/// Writes one answer.
+pub(super) async fn write_answer(
+    write: &mut (impl AsyncWriteExt + Unpin),
+    answer: &Answer,
+) -> io::Result<()> {
+    write_lines(write, &answer.to_line()).await
+}
+
+/// Writes lines. A client that does not read them for too long ends the connection.
+pub(super) async fn write_lines(write: &mut (impl AsyncWriteExt + Unpin), lines: &[u8]) -> io::Result<()> {
+    tokio::time::timeout(SILENCE, write.write_all(lines))
+        .await
+        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}

@@ -1,0 +1,114 @@
+//! The connections of the control socket.
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use polymeter_proto::control::{Answer, Refusal, Request};
+use tokio::io::BufReader;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::client_quota::{CONNECTIONS, ClientQuota, QuotaPermit, WATCHERS};
+use super::context::Context;
+use super::lines::{read_line, write_answer};
+use super::request_handler::RequestHandler;
+use super::{verbs, watch_stream};
+use crate::clock;
+use crate::request::ManagerRequest;
+
+/// The interval at which a fault of accepting connections is logged again.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The wait after a fault of accepting connections: there are no descriptors until some connection ends.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
+
+/// The limits of all clients.
+#[derive(Debug)]
+struct Quotas {
+    connections: ClientQuota,
+    watchers: ClientQuota,
+}
+
+/// Serves connections until the runtime ends.
+pub(crate) async fn serve(
+    listener: (UnixListener, File),
+    requests: mpsc::Sender<ManagerRequest>,
+    context: Context,
+) {
+    // The lock is released when this ends, together with the socket.
+    let (listener, _lock) = listener;
+    let quotas =
+        Arc::new(Quotas { connections: ClientQuota::new(CONNECTIONS), watchers: ClientQuota::new(WATCHERS) });
+    let mut logged_at: Option<Instant> = None;
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let (requests, context, quotas) = (requests.clone(), context.clone(), Arc::clone(&quotas));
+                tokio::spawn(async move {
+                    // A client that goes away in the middle has no use for an error.
+                    accept(stream, &requests, &context, &quotas).await.ok();
+                });
+            }
+            Err(error) => {
+                if logged_at.is_none_or(|at| at.elapsed() >= LOG_INTERVAL) {
+                    warn!(%error, "cannot accept a connection to the control socket");
+                    logged_at = Some(Instant::now());
+                }
+                tokio::time::sleep(RETRY_AFTER).await;
+            }
+        }
+    }
+}
+
+/// Identifies the client, and serves the connection if its quota allows one more.
+async fn accept(
+    mut stream: UnixStream,
+    requests: &mpsc::Sender<ManagerRequest>,
+    context: &Context,
+    quotas: &Quotas,
+) -> io::Result<()> {
+    let peer = stream.peer_cred()?;
+    let principal = context.rights.borrow().principal(&stream, peer.uid(), peer.gid())?;
+    let Some(permit) = quotas.connections.acquire(principal) else {
+        let message = "too many connections; close some, or send several requests over one";
+        return write_answer(&mut stream, &Answer::Refused(Refusal::new("busy", None, message))).await;
+    };
+    let handler = RequestHandler::new(principal, requests, context);
+    serve_connection(stream, &handler, &permit, &quotas.watchers).await
+}
+
+/// Reads requests and writes answers until the client closes the connection or is silent for too long.
+async fn serve_connection(
+    stream: UnixStream,
+    handler: &RequestHandler<'_>,
+    permit: &QuotaPermit<'_>,
+    watchers: &ClientQuota,
+) -> io::Result<()> {
+    let (read, mut write) = stream.into_split();
+    let mut lines = BufReader::new(read);
+    loop {
+        let line = match read_line(&mut lines).await? {
+            Ok(Some(line)) => line,
+            Ok(None) => return Ok(()),
+            Err(refusal) => return write_answer(&mut write, &Answer::Refused(refusal)).await,
+        };
+        permit.throttle().await;
+        let began_ns = clock::thread_cpu_ns();
+        let answer = match Request::parse(&line) {
+            // A stream is charged while it runs.
+            Ok(Request::Watch(request)) => {
+                let last = watch_stream::stream(handler, permit, watchers, request, &mut write).await?;
+                write_answer(&mut write, &last).await?;
+                continue;
+            }
+            Ok(request) => verbs::execute(request, handler).await,
+            Err(refusal) => Answer::Refused(refusal),
+        };
+        write_answer(&mut write, &answer).await?;
+        permit.charge(clock::thread_cpu_ns().saturating_sub(began_ns));
+    }
+}

@@ -1,0 +1,21 @@
+//! The refusals of user-supplied data, for `mark` and `push`.
+
+use polymeter_proto::control::Refusal;
+use polymeter_proto::series::Identifier;
+
+use crate::control::request_handler::RequestHandler;
+use crate::request::AnnotateError;
+
+/// The refusal of a mark or value.
+pub(super) fn refuse(
+    handler: &RequestHandler<'_>,
+    job: Option<&Identifier>,
+    error: AnnotateError,
+) -> Refusal {
+    let (code, field) = match error {
+        AnnotateError::Access(error) => return handler.denied(job, error),
+        AnnotateError::TooManySeries(_) => ("too_many", Some("labels")),
+        AnnotateError::TooFast { .. } => ("too_fast", None),
+    };
+    Refusal::new(code, field, &error.to_string())
+}

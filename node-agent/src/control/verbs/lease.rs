@@ -1,0 +1,46 @@
+//! The refusals of leases, for `set` and `start`.
+
+use polymeter_proto::control::{PredictedCost, Refusal, UnavailableGroup};
+use polymeter_proto::series::Identifier;
+
+use crate::control::request_handler::RequestHandler;
+use crate::request::{Cost, LeaseError};
+
+/// The refusal of a lease.
+pub(super) fn refuse(handler: &RequestHandler<'_>, job: Option<&Identifier>, error: &LeaseError) -> Refusal {
+    let (code, field) = match error {
+        LeaseError::Access(error) => return handler.denied(job, *error),
+        LeaseError::NothingChosen { .. } | LeaseError::Unavailable(_) => ("unavailable", Some("plan")),
+        LeaseError::TooShort { .. } => ("shortest_period", Some("plan")),
+        LeaseError::TooLong { .. } => ("longest_lease", Some("for")),
+        LeaseError::Expired => ("expired", None),
+        LeaseError::TooMany(_) => ("too_many", None),
+        LeaseError::OverBudget { limit, .. } => (*limit, Some("plan")),
+    };
+    let mut refusal = Refusal::new(code, field, &error.to_string());
+    match error {
+        LeaseError::OverBudget { cost, instead, .. } => {
+            refusal.cost = Some(Box::new(predicted(*cost)));
+            refusal.instead = instead.map(|period| period.to_string());
+        }
+        LeaseError::TooShort { shortest, .. } => refusal.instead = Some(shortest.to_string()),
+        LeaseError::TooLong { longest } => refusal.instead = Some(longest.to_string()),
+        LeaseError::Unavailable(unavailable) => {
+            refusal.unavailable = Some(UnavailableGroup::by_reason(unavailable).into());
+        }
+        LeaseError::Access(_)
+        | LeaseError::NothingChosen { .. }
+        | LeaseError::TooMany(_)
+        | LeaseError::Expired => {}
+    }
+    refusal
+}
+
+/// A predicted cost, as answers state it.
+pub(super) const fn predicted(cost: Cost) -> PredictedCost {
+    PredictedCost {
+        cpu_percent: cost.cpu_percent,
+        samples_per_s: cost.samples_per_s,
+        bytes_per_s: cost.bytes_per_s,
+    }
+}

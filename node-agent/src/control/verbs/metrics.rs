@@ -1,0 +1,44 @@
+//! `metrics`: the catalogue, as a job or the node has it.
+
+use polymeter_proto::catalogue;
+use polymeter_proto::control::{
+    Answer, MetricLine, MetricsAnswer, MetricsRequest, Refusal, optional_identifier,
+};
+use polymeter_proto::series::Identifier;
+
+use super::Execute;
+use crate::control::request_handler::RequestHandler;
+use crate::principal::Principal;
+use crate::request::{Availability, ManagerRequest, MetricView};
+
+impl Execute for MetricsRequest {
+    type Spec = Option<Identifier>;
+
+    fn parse(self, _: Principal) -> Result<Self::Spec, Refusal> {
+        optional_identifier("job", self.job.as_deref())
+    }
+
+    async fn execute(job: Self::Spec, handler: &RequestHandler<'_>) -> Result<Answer, Refusal> {
+        let request = |reply| ManagerRequest::Metrics(handler.principal, job.clone(), reply);
+        let metrics = handler.ask(request).await?.map_err(|error| handler.denied(job.as_ref(), error))?;
+        Ok(Answer::Metrics(MetricsAnswer { metrics: metrics.into_iter().map(line).collect() }))
+    }
+}
+
+fn line(view: MetricView) -> MetricLine {
+    let definition = catalogue::find(&view.name);
+    let (reason, source, read_ns) = match view.availability {
+        Availability::From { source, read_ns } => (None, Some(source), Some(read_ns.round())),
+        Availability::NotNow => (Some("its source has no such line at the moment".to_owned()), None, None),
+        Availability::No(reason) => (Some(reason), None, None),
+    };
+    MetricLine {
+        unit: definition.map(|definition| definition.metric.unit.as_str().to_owned()),
+        metric: view.name,
+        available: reason.is_none(),
+        reason,
+        source,
+        read_ns,
+        period: view.period.map(|period| period.to_string()),
+    }
+}

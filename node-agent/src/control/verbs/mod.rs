@@ -1,0 +1,81 @@
+//! The execution of verbs, one file each. `polymeter_proto::control` declares their fields, answers and rights; a verb that
+//! is registered there and has no file here does not compile.
+
+mod annotation;
+mod end;
+mod flush;
+mod jobs;
+mod lease;
+mod mark;
+mod metrics;
+pub(super) mod plan;
+mod push;
+mod register;
+mod reset;
+mod rules;
+mod set;
+mod start;
+mod status;
+mod unregister;
+pub(super) mod watch;
+
+use polymeter_proto::control::{Access, Answer, Refusal, Request, Verb};
+
+use super::request_handler::RequestHandler;
+use crate::principal::Principal;
+
+/// The execution of a request.
+pub(super) trait Execute: Verb {
+    /// The meaning of its fields.
+    type Spec;
+
+    /// Parses its fields.
+    ///
+    /// # Errors
+    /// When a field is invalid; the refusal names it.
+    fn parse(self, principal: Principal) -> Result<Self::Spec, Refusal>;
+
+    /// Executes it.
+    ///
+    /// # Errors
+    /// When it is refused.
+    fn execute(
+        spec: Self::Spec,
+        handler: &RequestHandler<'_>,
+    ) -> impl Future<Output = Result<Answer, Refusal>> + Send;
+}
+
+macro_rules! dispatch {
+    ($($module:ident: $variant:ident($request:ident) $(=> $($answer:ident($body:ident)),+)?;)*) => {
+        /// Executes a request, if its verb is allowed for the principal.
+        pub(crate) async fn execute(request: Request, handler: &RequestHandler<'_>) -> Answer {
+            let executed = match request {
+                $(Request::$variant(request) => run(request, handler).await,)*
+            };
+            executed.unwrap_or_else(Answer::Refused)
+        }
+
+        /// Parses the fields of a request, without executing it.
+        ///
+        /// # Errors
+        /// When a field is invalid; the refusal names it.
+        pub(crate) fn check(request: Request, principal: Principal) -> Result<(), Refusal> {
+            match request {
+                $(Request::$variant(request) => request.parse(principal).map(drop),)*
+            }
+        }
+    };
+}
+
+polymeter_proto::for_each_verb!(dispatch);
+
+async fn run<R: Execute>(request: R, handler: &RequestHandler<'_>) -> Result<Answer, Refusal> {
+    if R::ACCESS == Access::Administrator && !handler.principal.administrator {
+        let message = "only administrators may do that: root, the agent's user, and `administrators` of the configuration";
+        return Err(Refusal::new("forbidden", None, message));
+    }
+    R::execute(request.parse(handler.principal)?, handler).await
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,46 @@
+//! `plan`: the metrics that are sampled, with their periods.
+
+use polymeter_proto::control::{
+    Answer, PlanAnswer, PlanLine, PlanRequest, Refusal, RefusedLine, optional_identifier,
+};
+use polymeter_proto::series::Identifier;
+
+use super::Execute;
+use crate::control::request_handler::RequestHandler;
+use crate::plan::InForce;
+use crate::principal::Principal;
+use crate::request::{JobView, RefusedRequest};
+
+impl Execute for PlanRequest {
+    type Spec = Option<Identifier>;
+
+    fn parse(self, _: Principal) -> Result<Self::Spec, Refusal> {
+        optional_identifier("job", self.job.as_deref())
+    }
+
+    async fn execute(job: Self::Spec, handler: &RequestHandler<'_>) -> Result<Answer, Refusal> {
+        Ok(Answer::Plan(plan_of(&handler.view_one(job.as_ref()).await?)))
+    }
+}
+
+/// The plan in force of a job or the node.
+pub(crate) fn plan_of(view: &JobView) -> PlanAnswer {
+    let line = |(metric, in_force): &(String, InForce)| PlanLine {
+        metric: metric.clone(),
+        period: in_force.period.to_string(),
+        cause: in_force.cause.as_str().to_owned(),
+        actor: in_force.by.as_ref().map(ToString::to_string),
+        until_us: in_force.until_us,
+        requested: in_force.asked.map(|period| period.to_string()),
+    };
+    let refused = |refused: &RefusedRequest| RefusedLine {
+        request: refused.request.to_string(),
+        period: refused.period.map(|period| period.to_string()),
+        reason: refused.reason.to_string(),
+    };
+    PlanAnswer {
+        plan: view.plan.iter().map(line).collect(),
+        unavailable: view.unavailable.clone(),
+        refused: view.refused.iter().map(refused).collect(),
+    }
+}

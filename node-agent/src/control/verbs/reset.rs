@@ -1,0 +1,23 @@
+//! `reset`: the end of leases.
+
+use polymeter_proto::control::{Answer, Refusal, ResetAnswer, ResetRequest, optional_identifier};
+use polymeter_proto::series::Identifier;
+
+use super::Execute;
+use crate::control::request_handler::RequestHandler;
+use crate::principal::Principal;
+use crate::request::ManagerRequest;
+
+impl Execute for ResetRequest {
+    type Spec = Option<Identifier>;
+
+    fn parse(self, _: Principal) -> Result<Self::Spec, Refusal> {
+        optional_identifier("job", self.job.as_deref())
+    }
+
+    async fn execute(job: Self::Spec, handler: &RequestHandler<'_>) -> Result<Answer, Refusal> {
+        let request = |reply| ManagerRequest::Reset(handler.principal, job.clone(), reply);
+        let ended = handler.ask(request).await?.map_err(|error| handler.denied(job.as_ref(), error))?;
+        Ok(Answer::Reset(ResetAnswer { ended }))
+    }
+}

@@ -1,0 +1,39 @@
+//! `set`: a lease.
+
+use polymeter_proto::control::{
+    Answer, LeaseAnswer, Refusal, SetRequest, duration_us, invalid, optional_identifier,
+};
+
+use super::rules::leased_metrics;
+use super::{Execute, lease};
+use crate::control::request_handler::RequestHandler;
+use crate::principal::Principal;
+use crate::request::{LeaseRequest, ManagerRequest};
+
+impl Execute for SetRequest {
+    type Spec = LeaseRequest;
+
+    fn parse(self, principal: Principal) -> Result<LeaseRequest, Refusal> {
+        let job_id = optional_identifier("job", self.job.as_deref())?;
+        let metrics = leased_metrics(&self.plan)?;
+        if metrics.is_empty() {
+            return Err(invalid("plan", &"no metric selected; write \"plan\": {\"cpu.*\": \"10ms\"}"));
+        }
+        let duration_us = duration_us("for", self.duration.as_deref())?;
+        Ok(LeaseRequest { principal, job_id, metrics, since_us: None, duration_us })
+    }
+
+    async fn execute(request: LeaseRequest, handler: &RequestHandler<'_>) -> Result<Answer, Refusal> {
+        let request = LeaseRequest { since_us: handler.since_us, ..request };
+        let job = request.job_id.clone();
+        let granted = handler.ask(|reply| ManagerRequest::Set(Box::new(request), reply)).await?;
+        let grant = granted.map_err(|error| lease::refuse(handler, job.as_ref(), &error))?;
+        let metrics = grant.metrics.into_iter().map(|(metric, period)| (metric, period.to_string()));
+        Ok(Answer::Granted(LeaseAnswer {
+            metrics: metrics.collect(),
+            unavailable: grant.unavailable,
+            cost: lease::predicted(grant.cost),
+            until_us: grant.until_us,
+        }))
+    }
+}

@@ -1,0 +1,77 @@
+//! `start`: the announcement of a job by the scheduler's prolog.
+
+use polymeter_proto::control::{
+    Answer, Refusal, StartRequest, StartedAnswer, duration_us, identifier, invalid, optional_identifier,
+};
+use polymeter_proto::ledger::JobFacts;
+use polymeter_proto::text::Text;
+
+use super::rules::leased_metrics;
+use super::{Execute, lease, register};
+use crate::control::request_handler::RequestHandler;
+use crate::principal::Principal;
+use crate::request::{LeaseGrant, ManagerRequest, RefusedRequest, SamplingRequest, StartSpec};
+
+impl Execute for StartRequest {
+    /// The job, and the refusal of a sampling request that cannot be parsed: it refuses nothing else.
+    type Spec = (StartSpec, Option<Refusal>);
+
+    fn parse(self, _: Principal) -> Result<Self::Spec, Refusal> {
+        let (sampling, refusal) = match sampling(&self) {
+            Ok(sampling) => (sampling, None),
+            Err(refusal) => (None, Some(refusal)),
+        };
+        let refusal = refusal.or_else(|| Some(invalid("request", self.request_error.as_ref()?)));
+        let refused = refusal.as_ref().map(|refusal| RefusedRequest {
+            request: as_written(&self),
+            period: None,
+            reason: refusal.message.clone(),
+        });
+        let optional = |field: &str, text: &Option<String>| optional_identifier(field, text.as_deref());
+        let start = StartSpec {
+            job_id: identifier("job", &self.job)?,
+            alias: optional("alias", &self.alias)?,
+            cluster: optional("cluster", &self.cluster)?,
+            owner_uid: self.uid,
+            owner: optional("user", &self.user)?,
+            sampling,
+            refused,
+            facts: JobFacts {
+                account: optional("account", &self.account)?,
+                queue: optional("queue", &self.queue)?,
+                nodes: optional("nodes", &self.nodes)?,
+                cores: self.cores,
+                ..JobFacts::default()
+            },
+        };
+        Ok((start, refusal))
+    }
+
+    async fn execute((start, refused): Self::Spec, handler: &RequestHandler<'_>) -> Result<Answer, Refusal> {
+        let job = start.job_id.clone();
+        let started = handler.ask(|reply| ManagerRequest::Start(Box::new(start), reply)).await?;
+        let (granted, refused) = match started.map_err(|error| register::refuse(&error))? {
+            None => (None, refused),
+            Some(Ok(granted)) => (Some(granted), refused),
+            Some(Err(error)) => (None, Some(lease::refuse(handler, Some(&job), &error))),
+        };
+        let periods = |granted: LeaseGrant| {
+            granted.metrics.into_iter().map(|(metric, period)| (metric, period.to_string())).collect()
+        };
+        Ok(Answer::Started(StartedAnswer { granted: granted.map(periods), refused: refused.map(Box::new) }))
+    }
+}
+
+fn sampling(start: &StartRequest) -> Result<Option<SamplingRequest>, Refusal> {
+    if start.plan.is_empty() {
+        return Ok(None);
+    }
+    let duration_us = duration_us("for", start.duration.as_deref())?;
+    Ok(Some(SamplingRequest { metrics: leased_metrics(&start.plan)?, duration_us }))
+}
+
+/// The sampling request as the owner wrote it.
+fn as_written(start: &StartRequest) -> Text {
+    let pairs = start.plan.iter().map(|(selector, period)| format!("{selector}={period}"));
+    start.request.as_deref().map_or_else(|| Text::of(&pairs.collect::<Vec<_>>().join(", ")), Text::of)
+}

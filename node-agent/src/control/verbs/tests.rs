@@ -1,0 +1,179 @@
+//! Every verb, against a manager that denies all access.
+
+use std::sync::Arc;
+
+use polymeter_proto::control::VERBS;
+use polymeter_proto::series::SessionId;
+use polymeter_proto::text::Unprintable;
+use proptest::prelude::*;
+use tokio::sync::{mpsc, watch};
+
+use super::*;
+use crate::control::context::Context;
+use crate::counters::Counters;
+use crate::request::{AccessError, AnnotateError, LeaseError, ManagerRequest};
+use crate::user_database::Rights;
+
+const USER: Principal = Principal { uid: 1000, administrator: false };
+const ROOT: Principal = Principal { uid: 0, administrator: true };
+
+fn checked(line: &str) -> Result<(), Refusal> {
+    check(Request::parse(line.as_bytes())?, USER)
+}
+
+fn fault(line: &str) -> (String, Option<String>) {
+    let refusal = checked(line).unwrap_err();
+    (refusal.code, refusal.field)
+}
+
+/// Answers one request of the manager as if access to every job were denied with `error`.
+fn deny(request: ManagerRequest, error: AccessError) {
+    match request {
+        ManagerRequest::View(reply) => drop(reply.send(crate::request::View::default())),
+        ManagerRequest::Unregister(_, reply) => drop(reply.send(false)),
+        ManagerRequest::Set(_, reply) => drop(reply.send(Err(LeaseError::Access(error)))),
+        ManagerRequest::Reset(_, _, reply) => drop(reply.send(Err(error))),
+        ManagerRequest::Mark(_, reply) => drop(reply.send(Err(AnnotateError::Access(error)))),
+        ManagerRequest::Push(_, reply) => drop(reply.send(Err(AnnotateError::Access(error)))),
+        ManagerRequest::Metrics(_, _, reply) => drop(reply.send(Err(error))),
+        ManagerRequest::ViewOne(_, _, reply) => drop(reply.send(Err(error))),
+        ManagerRequest::Watch(_, _, _, reply) => drop(reply.send(Err(error))),
+        other => panic!("not expected: {other:?}"),
+    }
+}
+
+/// The answer of a verb's example to `principal`.
+fn answer(example: &str, principal: Principal, error: AccessError) -> Answer {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let (_told, rights) = watch::channel(Rights::default());
+    let context = Context {
+        session: SessionId(1),
+        collector: "tcp://c:1".into(),
+        counters: Arc::new(Counters::default()),
+        rights,
+    };
+    runtime.block_on(async {
+        let (requests, mut received) = mpsc::channel(1);
+        tokio::spawn(async move {
+            while let Some(request) = received.recv().await {
+                deny(request, error);
+            }
+        });
+        let handler = RequestHandler::new(principal, &requests, &context);
+        execute(Request::parse(example.as_bytes()).unwrap(), &handler).await
+    })
+}
+
+#[test]
+fn every_example_is_valid() {
+    for verb in VERBS {
+        assert_eq!(checked(verb.example), Ok(()), "{}", verb.name);
+    }
+}
+
+#[test]
+fn no_verb_reveals_a_job_to_a_user_that_must_not_see_it() {
+    for verb in VERBS {
+        let hidden = answer(verb.example, USER, AccessError::Hidden);
+        let mut unknown = answer(verb.example, USER, AccessError::Unknown);
+        if let (Answer::Status(hidden), Answer::Status(unknown)) = (&hidden, &mut unknown) {
+            // The time and the CPU time go on between both.
+            unknown.counts = hidden.counts.clone();
+            unknown.collector.clone_from(&hidden.collector);
+        }
+        assert_eq!(hidden, unknown, "{}", verb.name);
+        if verb.access == Access::Administrator {
+            let Answer::Refused(refusal) = &hidden else { panic!("{} is executed", verb.name) };
+            assert_eq!(refusal.code, "forbidden", "{}", verb.name);
+        }
+    }
+    let plan = r#"{"verb":"plan","job":"4242"}"#;
+    assert_ne!(answer(plan, ROOT, AccessError::Unknown), answer(plan, USER, AccessError::Unknown));
+}
+
+#[test]
+fn refusals_name_the_field() {
+    for (line, field) in [
+        ("{\"verb\":\"plan\",\"job\":\"\"}", "job"),
+        ("{\"verb\":\"set\",\"job\":\"1\"}", "plan"),
+        ("{\"verb\":\"set\",\"job\":\"1\",\"plan\":{}}", "plan"),
+        ("{\"verb\":\"set\",\"job\":\"1\",\"plan\":{\"cpu.*\":\"off\"}}", "plan"),
+        ("{\"verb\":\"set\",\"job\":\"1\",\"plan\":{\"cpu.*\":\"10ms\"},\"for\":\"ever\"}", "for"),
+        ("{\"verb\":\"mark\",\"job\":\"1\",\"name\":\"<b>\"}", "name"),
+        ("{\"verb\":\"mark\",\"job\":\"1\",\"name\":\"x\",\"kind\":\"middle\"}", "kind"),
+        ("{\"verb\":\"push\",\"metric\":\"Loss!\",\"value\":1}", "metric"),
+        ("{\"verb\":\"push\",\"metric\":\"loss\",\"value\":1,\"labels\":{\"unit\":\"x\"}}", "labels"),
+        ("{\"verb\":\"push\",\"metric\":\"loss\",\"value\":1,\"labels\":{\"a\":\"\\n\"}}", "labels"),
+        ("{\"verb\":\"watch\",\"job\":\"\"}", "job"),
+        ("{\"verb\":\"watch\",\"metrics\":[\"cpu.[ab]\"]}", "metrics"),
+        ("{\"verb\":\"register\",\"job\":\"1\",\"cgroups\":[\"../x\"]}", "cgroups"),
+        ("{\"verb\":\"register\",\"job\":\"1\",\"cgroups\":[\"/sys/../etc\"]}", "cgroups"),
+        ("{\"verb\":\"register\",\"job\":\"1\",\"plan\":{\"cpu.usge\":\"1s\"}}", "plan"),
+        ("{\"verb\":\"register\",\"job\":\"1\",\"plan\":{\"cpu.*\":\"1us\"}}", "plan"),
+        ("{\"verb\":\"start\",\"job\":\"<b>\"}", "job"),
+    ] {
+        assert_eq!(fault(line), ("invalid".to_owned(), Some(field.to_owned())), "{line}");
+    }
+}
+
+/// The meaning of a line.
+macro_rules! parsed {
+    ($line:expr, $variant:ident) => {
+        match Request::parse($line.as_bytes()) {
+            Ok(Request::$variant(request)) => request.parse(USER).unwrap(),
+            other => panic!("{} is {other:?}", $line),
+        }
+    };
+}
+
+#[test]
+fn fields_have_their_meaning() {
+    let line =
+        r#"{"verb":"register","job":"42","uid":7,"cgroups":["/sys/fs/cgroup/x"],"plan":{"cpu.*":"10ms"}}"#;
+    let job = parsed!(line, Register);
+    assert_eq!((job.job_id.as_str(), job.owner_uid), ("42", Some(7)));
+    let line =
+        r#"{"verb":"push","job":"42","metric":"loss","value":0.5,"unit":"nats","labels":{"rank":"3"}}"#;
+    let pushed = parsed!(line, Push);
+    assert_eq!((pushed.metric.as_str(), pushed.value), ("user.loss", 0.5));
+    assert_eq!(pushed.labels.to_string(), "rank=3,unit=nats");
+    let line = r#"{"verb":"start","job":"42","uid":7,"user":"zoe","plan":{"cpu.*":"10ms"},"for":"1h"}"#;
+    let (start, refused) = parsed!(line, Start);
+    assert_eq!((start.job_id.as_str(), start.owner_uid, refused), ("42", Some(7), None));
+    assert_eq!(start.sampling.unwrap().duration_us, Some(3_600_000_000));
+}
+
+#[test]
+fn an_invalid_sampling_request_refuses_nothing_else() {
+    for plan in [
+        r#""plan":{"cpu.usge":"10ms"}"#,
+        r#""plan":{"cpu.*":"soon"}"#,
+        r#""plan":{"cpu.*":"off"}"#,
+        r#""plan":{"cpu.*":"1s"},"for":"ever""#,
+    ] {
+        let (start, refused) = parsed!(format!(r#"{{"verb":"start","job":"42",{plan}}}"#), Start);
+        assert_eq!((start.sampling, refused.unwrap().code.as_str()), (None, "invalid"), "{plan}");
+        let kept = start.refused.unwrap();
+        assert!(kept.request.as_str().starts_with("cpu."), "{kept:?}");
+    }
+    let line = r#"{"verb":"start","job":"42","request":"faster","request_error":"no period"}"#;
+    let (start, refused) = parsed!(line, Start);
+    let kept = start.refused.unwrap();
+    assert_eq!((kept.request.as_str(), kept.reason.as_str()), ("faster", "no period"));
+    assert_eq!(refused.unwrap().field.as_deref(), Some("request"));
+}
+
+proptest! {
+    #[test]
+    fn names_and_refusals_are_printable(name in any::<String>(), hostile in "[\u{200b}-\u{202e}\u{feff}a-z ]{0,8}") {
+        let is_printable = |text: &str| text.chars().all(|c| Unprintable::of(c).is_none());
+        for name in [name, hostile] {
+            let line = serde_json::json!({"verb": "mark", "job": name, "name": name}).to_string();
+            let Ok(Request::Mark(mark)) = Request::parse(line.as_bytes()) else { panic!("{line}") };
+            match mark.parse(USER) {
+                Ok(mark) => prop_assert!(is_printable(mark.name.as_str()) && !name.trim().is_empty()),
+                Err(refusal) => prop_assert!(is_printable(refusal.message.as_str())),
+            }
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! The collector's part of the control language: requests about whole jobs, their answers, and the signed form in which
+//! they arrive over TCP.
+
+use std::collections::BTreeMap;
+
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::fields::{self, Fields, identifier, invalid};
+use super::refusal::Refusal;
+use super::registry::VERBS;
+use super::verb::Remote;
+use crate::ledger::JobFacts;
+use crate::period::Period;
+use crate::series::Identifier;
+use crate::wire::control::ControlLine;
+
+/// The verb of [`StateRequest`].
+const STATE: &str = "state";
+
+/// An answer of the collector.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub enum CollectorAnswer {
+    /// The agents of the job were asked.
+    Nodes(JobAnswer),
+    /// The request was executed by the collector itself.
+    Done {},
+    /// The request is not granted, and no agent was asked.
+    Refused(Refusal),
+}
+
+/// The answers of a job's nodes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JobAnswer {
+    /// The job.
+    pub job: String,
+    /// The common time at which the request takes effect, in microseconds since the epoch; none for at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_us: Option<i64>,
+    /// The nodes, sorted by name.
+    pub nodes: Vec<NodeAnswer>,
+}
+
+/// The answer of one node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NodeAnswer {
+    /// The node.
+    pub node: String,
+    /// The answer of its agent, in the form of the control socket; none where none arrived in time.
+    pub answer: Option<Value>,
+}
+
+impl CollectorAnswer {
+    /// The answer as one line, with its newline.
+    pub fn to_line(&self) -> Vec<u8> {
+        // Plain data into memory: it cannot fail.
+        let mut line = serde_json::to_vec(self).unwrap_or_default();
+        line.push(b'\n');
+        line
+    }
+}
+
+/// A request for the nodes of a job: the fields that the collector needs. The agents check the rest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RoutedRequest {
+    /// The job.
+    pub job: Identifier,
+    /// The treatment of the verb.
+    pub remote: Remote,
+    /// The selectors of a lease.
+    pub selectors: Vec<String>,
+    /// The duration of a lease, in microseconds, where the request has one.
+    pub duration_us: Option<u64>,
+    /// The request, as it is passed on.
+    pub line: ControlLine,
+}
+
+/// The fields of a request that the collector reads; agents refuse those that they do not know.
+#[derive(Debug, Default, Deserialize)]
+struct RoutedFields {
+    job: Option<String>,
+    #[serde(default)]
+    plan: BTreeMap<String, IgnoredAny>,
+    #[serde(rename = "for")]
+    duration: Option<String>,
+}
+
+impl RoutedRequest {
+    /// Parses one line.
+    ///
+    /// # Errors
+    /// When it is not a request that the collector passes on.
+    pub fn parse(line: &[u8]) -> Result<Self, Refusal> {
+        let malformed = |error: &dyn std::fmt::Display| Refusal::new("malformed", None, &error.to_string());
+        let text = std::str::from_utf8(line.trim_ascii()).map_err(|error| malformed(&error))?;
+        let mut parsed = Fields::parse(text.as_bytes())?;
+        let verb = parsed.take_verb()?;
+        let info = VERBS.iter().find(|info| info.name == verb);
+        let remotes = VERBS.iter().filter(|info| info.remote != Remote::Refused).map(|info| info.name);
+        let remote = match info.map(|info| info.remote) {
+            None => return Err(fields::unknown_verb(&verb, remotes)),
+            Some(Remote::Refused) => {
+                let remotes = remotes.collect::<Vec<_>>().join(", ");
+                let message = format!(
+                    "cannot send `{verb}` through the collector, only {remotes}; send it on the node"
+                );
+                return Err(invalid("verb", &message));
+            }
+            Some(remote) => remote,
+        };
+        let RoutedFields { job, plan, duration } = parsed.into_request()?;
+        let job =
+            job.ok_or_else(|| invalid("job", &"missing field; metrics of a node are changed on the node"))?;
+        Ok(Self {
+            job: identifier("job", &job)?,
+            remote,
+            selectors: plan.into_keys().collect(),
+            // An invalid duration is refused by the agents.
+            duration_us: duration.and_then(|text| text.parse().ok()).map(Period::as_micros),
+            line: ControlLine::try_from(text).map_err(|error| malformed(&error))?,
+        })
+    }
+}
+
+/// The final state of a job, from the scheduler's controller: `{"verb": "state", "job": "4242", "state": "TIMEOUT"}`. The
+/// collector executes it itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StateRequest {
+    /// The job's id.
+    pub job: String,
+    /// The cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// The scheduler's word for the final state.
+    pub state: String,
+    /// The exit status of its script.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<u32>,
+    /// The signal that ended its script.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_signal: Option<u32>,
+}
+
+impl StateRequest {
+    /// Parses one line. Returns none where its verb is another one.
+    pub fn parse(line: &[u8]) -> Option<Result<Self, Refusal>> {
+        let mut fields = Fields::parse(line).ok()?;
+        (fields.take_verb().ok()? == STATE).then(|| fields.into_request())
+    }
+
+    /// The request as one line, without a newline.
+    pub fn to_line(&self) -> String {
+        /// The request with its verb.
+        #[derive(Serialize)]
+        struct Tagged<'a> {
+            verb: &'static str,
+            #[serde(flatten)]
+            request: &'a StateRequest,
+        }
+        // Plain data into memory: it cannot fail.
+        serde_json::to_string(&Tagged { verb: STATE, request: self }).unwrap_or_default()
+    }
+
+    /// The job, its cluster, and the facts.
+    ///
+    /// # Errors
+    /// When a text must not be a name.
+    pub fn facts(&self) -> Result<(Identifier, Option<Identifier>, JobFacts), Refusal> {
+        let (exit_code, exit_signal) = (self.exit_code, self.exit_signal);
+        let state = Some(identifier("state", &self.state)?);
+        let facts = JobFacts { state, exit_code, exit_signal, ..JobFacts::default() };
+        Ok((
+            identifier("job", &self.job)?,
+            fields::optional_identifier("cluster", self.cluster.as_deref())?,
+            facts,
+        ))
+    }
+}
+
+/// The fixed text in front of a signed request, so that a signature that was made for another purpose is not accepted.
+const CONTEXT: &str = "polymeter control 1";
+
+/// The first line of the collector.
+#[derive(Debug, Deserialize)]
+struct Greeting {
+    polymeter_control: u32,
+    nonce: String,
+}
+
+/// The first line of the collector on a connection, with its newline.
+pub fn greeting(nonce: &str) -> String {
+    format!("{{\"polymeter_control\":1,\"nonce\":\"{nonce}\"}}\n")
+}
+
+/// The text that a user's credential must sign for the request `line`, given the collector's first line. Returns none where
+/// that is not of this version.
+pub fn sign(greeting: &str, line: &str) -> Option<String> {
+    let greeting: Greeting = serde_json::from_str(greeting).ok()?;
+    (greeting.polymeter_control == 1).then(|| format!("{CONTEXT} {}\n{line}", greeting.nonce))
+}
+
+/// The request in a signed text. Returns none where it was signed for another purpose or connection.
+pub fn signed_request<'a>(payload: &'a [u8], nonce: &str) -> Option<&'a [u8]> {
+    payload.strip_prefix(format!("{CONTEXT} {nonce}\n").as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn passes_requests_on_unchanged() {
+        let line = r#"{"verb":"set","job":"7","plan":{"cpu.*":"10ms"},"for":"1min","new":[1]}"#;
+        let refused = RoutedRequest::parse(line.as_bytes());
+        assert_eq!(
+            refused.as_ref().map(|request| request.line.as_str()),
+            Ok(line),
+            "agents know more fields"
+        );
+        let request = RoutedRequest::parse(format!("{line}\r\n").as_bytes()).unwrap();
+        assert_eq!((request.job.as_str(), request.line.as_str()), ("7", line));
+        assert_eq!((request.selectors, request.duration_us), (vec!["cpu.*".to_owned()], Some(60_000_000)));
+        assert_eq!(request.remote, Remote::GrantsLeases);
+        let remote = |line: &[u8]| RoutedRequest::parse(line).unwrap().remote;
+        assert_eq!(remote(br#"{"verb":"plan","job":"7"}"#), Remote::Immediate);
+        assert_eq!(remote(br#"{"verb":"mark","job":"7","name":"x"}"#), Remote::Immediate);
+        assert_eq!(remote(br#"{"verb":"reset","job":"7"}"#), Remote::EndsLeases);
+    }
+
+    #[test]
+    fn refuses_what_it_cannot_pass_on_with_the_field() {
+        for (line, code, field) in [
+            (&b"hello"[..], "malformed", None),
+            (b"\xff", "malformed", None),
+            (b"[]", "malformed", None),
+            (b"{}", "invalid", Some("verb")),
+            (br#"{"verb":7}"#, "invalid", Some("verb")),
+            (br#"{"verb":"flush"}"#, "invalid", Some("verb")),
+            (br#"{"verb":"sett","job":"7"}"#, "invalid", Some("verb")),
+            (br#"{"verb":"set","plan":{}}"#, "invalid", Some("job")),
+            (br#"{"verb":"set","job":7}"#, "invalid", Some("job")),
+            (br#"{"verb":"set","job":"a\u0007b"}"#, "invalid", Some("job")),
+            (b"{\"verb\":\"plan\",\n\"job\":\"7\"}", "malformed", None),
+        ] {
+            let refusal = RoutedRequest::parse(line).unwrap_err();
+            assert_eq!((refusal.code.as_str(), refusal.field.as_deref()), (code, field), "{refusal:?}");
+        }
+        let deep = "[".repeat(100_000);
+        assert_eq!(RoutedRequest::parse(deep.as_bytes()).unwrap_err().code, "malformed");
+    }
+
+    #[test]
+    fn a_final_state_has_a_job_and_a_state() {
+        let line = br#"{"verb":"state","job":"42","cluster":"lab","state":"TIMEOUT","exit_code":0,"exit_signal":15}"#;
+        let request = StateRequest::parse(line).unwrap().unwrap();
+        assert_eq!(request.to_line().as_bytes(), line);
+        let (job, cluster, facts) = request.facts().unwrap();
+        assert_eq!((job.as_str(), cluster.unwrap().as_str()), ("42", "lab"));
+        assert_eq!(facts.state.unwrap().as_str(), "TIMEOUT");
+        assert_eq!((facts.exit_code, facts.exit_signal), (Some(0), Some(15)));
+    }
+
+    #[test]
+    fn refuses_invalid_final_states_and_leaves_other_requests_alone() {
+        for line in [&b"hello"[..], b"{}", br#"{"verb":7}"#, br#"{"verb":"set","job":"42"}"#] {
+            assert!(StateRequest::parse(line).is_none(), "{}", String::from_utf8_lossy(line));
+        }
+        for (line, field) in [
+            (&br#"{"verb":"state"}"#[..], "job"),
+            (br#"{"verb":"state","job":"42"}"#, "state"),
+            (br#"{"verb":"state","job":"","state":"FAILED"}"#, "job"),
+            (br#"{"verb":"state","job":"42","state":"\u202e"}"#, "state"),
+            (br#"{"verb":"state","job":"42","state":"FAILED","exit_code":-1}"#, "exit_code"),
+            (br#"{"verb":"state","job":"42","state":"FAILED","exitcode":1}"#, "exitcode"),
+        ] {
+            let parsed = StateRequest::parse(line).unwrap();
+            let refusal = parsed.and_then(|request| request.facts()).unwrap_err();
+            assert_eq!((refusal.code.as_str(), refusal.field.as_deref()), ("invalid", Some(field)));
+        }
+    }
+
+    #[test]
+    fn a_signature_is_for_one_connection() {
+        let signed = sign(&greeting("one"), "{}").unwrap();
+        assert_eq!(signed_request(signed.as_bytes(), "one"), Some(&b"{}"[..]));
+        assert_eq!(signed_request(signed.as_bytes(), "other"), None);
+        assert_eq!(signed_request(b"{}", "one"), None);
+        assert_eq!(sign("{\"polymeter_control\":2,\"nonce\":\"0\"}", "{}"), None);
+        assert_eq!(sign("SSH-2.0", "{}"), None);
+    }
+
+    #[test]
+    fn answers_round_trip() {
+        let nodes = vec![
+            NodeAnswer { node: "n1".into(), answer: Some(json!({"answer": "reset", "ended": 1})) },
+            NodeAnswer { node: "n2".into(), answer: None },
+        ];
+        let answer = CollectorAnswer::Nodes(JobAnswer { job: "7".into(), at_us: Some(9), nodes });
+        let line = String::from_utf8(answer.to_line()).unwrap();
+        assert_eq!(
+            line,
+            "{\"answer\":\"nodes\",\"job\":\"7\",\"at_us\":9,\"nodes\":[{\"node\":\"n1\",\"answer\":{\"answer\":\"reset\",\"ended\":1}},{\"node\":\"n2\",\"answer\":null}]}\n"
+        );
+        assert_eq!(serde_json::from_str::<CollectorAnswer>(&line).unwrap(), answer);
+    }
+}

@@ -1,0 +1,222 @@
+//! Parsing of a request: one JSON object becomes the struct of its verb, and a refusal names the field at fault.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::value::MapDeserializer;
+use serde::de::{self, DeserializeOwned, IntoDeserializer, Visitor};
+use serde::{Deserializer, forward_to_deserialize_any};
+use serde_json::{Map, Value};
+
+use super::refusal::Refusal;
+use crate::name::Selector;
+use crate::period::Period;
+use crate::series::Identifier;
+
+/// Entries of one list or object in a request. The length of a line bounds them too; this bounds their cost.
+const ENTRIES: usize = 1024;
+
+/// Characters of an unknown name that a refusal repeats.
+const SHOWN_CHARACTERS: usize = 64;
+
+/// The fields of one request.
+#[derive(Debug)]
+pub(super) struct Fields(Map<String, Value>);
+
+impl Fields {
+    /// Parses the object that `line` holds.
+    pub(super) fn parse(line: &[u8]) -> Result<Self, Refusal> {
+        let value: Value = serde_json::from_slice(line)
+            .map_err(|error| Refusal::new("malformed", None, &format!("invalid JSON: {error}")))?;
+        let Value::Object(mut fields) = value else {
+            let message = "a request is a JSON object, such as {\"verb\": \"status\"}";
+            return Err(Refusal::new("malformed", None, message));
+        };
+        // null means the same as leaving the field out.
+        fields.retain(|_, value| !value.is_null());
+        Ok(Self(fields))
+    }
+
+    /// Takes the field `verb`.
+    pub(super) fn take_verb(&mut self) -> Result<String, Refusal> {
+        match self.0.remove("verb") {
+            Some(Value::String(verb)) => Ok(verb),
+            Some(_) => Err(invalid("verb", &"expected a string, such as \"status\"")),
+            None => Err(invalid("verb", &"missing field; write \"verb\": \"status\"")),
+        }
+    }
+
+    /// Deserializes the fields. An unknown field is refused, so that a misspelt one does no silent harm.
+    pub(super) fn into_request<T: DeserializeOwned>(self) -> Result<T, Refusal> {
+        for (name, value) in &self.0 {
+            let entries = value.as_array().map(Vec::len).or_else(|| value.as_object().map(Map::len));
+            if entries.is_some_and(|entries| entries > ENTRIES) {
+                return Err(invalid(name, &format!("more than {ENTRIES} entries")));
+            }
+        }
+        let fields = self.0.into_iter().map(|(name, value)| (name.clone(), Field { name, value }));
+        T::deserialize(MapDeserializer::new(fields)).map_err(FieldError::into_refusal)
+    }
+}
+
+/// One field, whose name every error carries.
+struct Field {
+    name: String,
+    value: Value,
+}
+
+/// The reason why a request cannot be deserialized.
+#[derive(Debug)]
+struct FieldError {
+    field: Option<String>,
+    message: String,
+}
+
+impl FieldError {
+    fn into_refusal(self) -> Refusal {
+        let field = self.field.map(|field| shown(&field));
+        Refusal::new("invalid", field.as_deref(), &self.message)
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for FieldError {}
+
+impl de::Error for FieldError {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        Self { field: None, message: message.to_string() }
+    }
+
+    fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
+        let advice = match (nearest(field, expected.iter().copied()), expected) {
+            (Some(near), _) => format!("did you mean `{near}`?"),
+            (None, []) => "this verb has no fields".to_owned(),
+            (None, fields) => format!("the fields are: {}", fields.join(", ")),
+        };
+        Self { field: Some(field.to_owned()), message: format!("unknown field; {advice}") }
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Self { field: Some(field.to_owned()), message: "missing field".to_owned() }
+    }
+}
+
+impl<'de> IntoDeserializer<'de, FieldError> for Field {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+impl<'de> Deserializer<'de> for Field {
+    type Error = FieldError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldError> {
+        let Self { name, value } = self;
+        value
+            .deserialize_any(visitor)
+            .map_err(|error| FieldError { field: Some(name), message: error.to_string() })
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldError> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, FieldError> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, FieldError> {
+        let Self { name: field, value } = self;
+        value
+            .deserialize_enum(name, variants, visitor)
+            .map_err(|error| FieldError { field: Some(field), message: error.to_string() })
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
+        tuple_struct map struct identifier ignored_any
+    }
+}
+
+/// The refusal of a verb that is not among `known`.
+pub(super) fn unknown_verb<'a>(verb: &str, known: impl Iterator<Item = &'a str> + Clone) -> Refusal {
+    let advice = match nearest(verb, known.clone()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("the verbs are: {}", known.collect::<Vec<_>>().join(", ")),
+    };
+    invalid("verb", &format!("unknown verb `{}`; {advice}", shown(verb)))
+}
+
+/// The known name nearest to an unknown one, where few of its characters differ.
+fn nearest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let unknown = shown(unknown);
+    let measured = known.map(|name| (strsim::damerau_levenshtein(&unknown, name), name));
+    let nearest = measured.min_by_key(|(distance, _)| *distance);
+    nearest.filter(|(distance, name)| *distance <= (name.len() / 3).max(1)).map(|(_, name)| name)
+}
+
+fn shown(name: &str) -> String {
+    name.chars().take(SHOWN_CHARACTERS).collect()
+}
+
+/// The refusal of a value that a field must not have.
+pub fn invalid(field: &str, error: &dyn fmt::Display) -> Refusal {
+    Refusal::new("invalid", Some(field), &error.to_string())
+}
+
+/// Parses the text of a field as a name.
+///
+/// # Errors
+/// When the text must not be a name.
+pub fn identifier(field: &str, text: &str) -> Result<Identifier, Refusal> {
+    Identifier::try_from(text).map_err(|error| invalid(field, &error))
+}
+
+/// Parses the text of an optional field as a name.
+///
+/// # Errors
+/// When the text must not be a name.
+pub fn optional_identifier(field: &str, text: Option<&str>) -> Result<Option<Identifier>, Refusal> {
+    text.map(|text| identifier(field, text)).transpose()
+}
+
+/// Parses the text of an optional field as a duration, and returns it in microseconds.
+///
+/// # Errors
+/// When the text is not a duration.
+pub fn duration_us(field: &str, text: Option<&str>) -> Result<Option<u64>, Refusal> {
+    let duration = text.map(str::parse::<Period>).transpose().map_err(|error| invalid(field, &error))?;
+    Ok(duration.map(Period::as_micros))
+}
+
+/// Parses the texts of a field as selectors, at most `limit`.
+///
+/// # Errors
+/// When a text is not a selector, or there are too many.
+pub fn selectors(field: &str, texts: &[String], limit: usize) -> Result<Vec<Selector>, Refusal> {
+    if texts.len() > limit {
+        return Err(invalid(field, &format!("more than {limit} selectors")));
+    }
+    let parse =
+        |text: &String| text.parse().map_err(|error: crate::name::InvalidName| invalid(field, &error));
+    texts.iter().map(parse).collect()
+}
+
+/// Selectors and periods as a request has them: `{"cpu.*": "10ms"}`.
+pub type PlanFields = BTreeMap<String, String>;

@@ -1,0 +1,20 @@
+//! The control language: requests and answers as lines of JSON, which the agent's control socket, the collector and the
+//! `polymeter` command share. No I/O.
+//!
+//! Each file of `verbs/` declares one verb: its name, its fields, its answers, the principals that may use it, and its
+//! treatment when it arrives through the collector. [`for_each_verb!`](crate::for_each_verb) lists them all.
+
+mod collector;
+mod fields;
+mod refusal;
+mod registry;
+mod verb;
+mod verbs;
+
+pub use self::collector::{
+    CollectorAnswer, JobAnswer, NodeAnswer, RoutedRequest, StateRequest, greeting, sign, signed_request,
+};
+pub use self::fields::{PlanFields, duration_us, identifier, invalid, optional_identifier, selectors};
+pub use self::refusal::{PredictedCost, Refusal, UnavailableGroup};
+pub use self::registry::*;
+pub use self::verb::{Access, Remote, Verb, VerbInfo};

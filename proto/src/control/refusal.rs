@@ -1,0 +1,103 @@
+//! The refusal of a request.
+
+use serde::{Deserialize, Serialize};
+
+use crate::text::Text;
+
+/// Metrics that are listed per reason; further ones are counted.
+const LISTED: usize = 3;
+
+/// A request that is not granted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// A word for programs: `invalid`, `forbidden`, `unknown_job`, ...
+    pub code: String,
+    /// The field at fault.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// A sentence for people, never empty.
+    pub message: Text,
+    /// The unavailable metrics, where that is the reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unavailable: Option<Box<[UnavailableGroup]>>,
+    /// The predicted cost, where that is the reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Box<PredictedCost>>,
+    /// The period or duration that would be granted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instead: Option<String>,
+}
+
+impl Refusal {
+    /// A refusal with a word for programs, the field at fault, and a sentence for people.
+    pub fn new(code: &str, field: Option<&str>, message: &str) -> Self {
+        Self {
+            code: code.to_owned(),
+            field: field.map(|field| Text::of(field).into()),
+            message: Text::of(message),
+            unavailable: None,
+            cost: None,
+            instead: None,
+        }
+    }
+}
+
+/// The predicted cost of all sampling of a job.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct PredictedCost {
+    /// CPU time, in percent of one CPU.
+    pub cpu_percent: f64,
+    /// Samples per second.
+    pub samples_per_s: f64,
+    /// Bytes per second on the wire.
+    pub bytes_per_s: f64,
+}
+
+/// Metrics that are unavailable for one reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnavailableGroup {
+    /// The reason.
+    pub reason: Text,
+    /// The metrics.
+    pub metrics: Vec<String>,
+}
+
+impl UnavailableGroup {
+    /// Groups unavailable metrics, each with its reason, in the order of first occurrence of the reasons.
+    pub fn by_reason(unavailable: &[(String, String)]) -> Vec<Self> {
+        let mut groups: Vec<(&str, Vec<String>)> = Vec::new();
+        for (metric, reason) in unavailable {
+            match groups.iter_mut().find(|(known, _)| known == reason) {
+                Some((_, metrics)) => metrics.push(metric.clone()),
+                None => groups.push((reason, vec![metric.clone()])),
+            }
+        }
+        groups.into_iter().map(|(reason, metrics)| Self { reason: Text::of(reason), metrics }).collect()
+    }
+
+    /// The first metrics, and the number of the others: `cpu.user, cpu.system, cpu.usage and 4 more`.
+    pub fn summary(&self) -> String {
+        let listed = self.metrics.iter().take(LISTED).map(String::as_str).collect::<Vec<_>>().join(", ");
+        match self.metrics.len().saturating_sub(LISTED) {
+            0 => listed,
+            more => format!("{listed} and {more} more"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_metrics_by_reason() {
+        let unavailable = |metric: String, reason: &str| (metric, reason.to_owned());
+        let mut all: Vec<_> =
+            (0..70).map(|number| unavailable(format!("perf.m{number}"), "no counter")).collect();
+        all.push(unavailable("cpu.usage".to_owned(), "no cgroup"));
+        let groups = UnavailableGroup::by_reason(&all);
+        let texts = groups.iter().map(|group| format!("{}: {}", group.summary(), group.reason));
+        let expected = ["perf.m0, perf.m1, perf.m2 and 67 more: no counter", "cpu.usage: no cgroup"];
+        assert_eq!(texts.collect::<Vec<_>>(), expected);
+    }
+}

@@ -1,0 +1,86 @@
+//! The properties of a verb, which its file declares.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// The principals that may use a verb.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Every principal; the answer covers what the principal may see.
+    Viewer,
+    /// The owner of the job, and administrators; for the node administrators alone.
+    Owner,
+    /// Administrators.
+    Administrator,
+}
+
+impl Access {
+    /// The access rule as the reference states it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Viewer => "everybody, for the jobs that the user may see",
+            Self::Owner => "the job's owner; for the node, administrators",
+            Self::Administrator => "administrators",
+        }
+    }
+}
+
+/// The treatment of a verb that arrives through the collector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remote {
+    /// It is refused: the verb is for the control socket of the node.
+    Refused,
+    /// All nodes of the job execute it at once. Its effect ends with the answer.
+    Immediate,
+    /// All nodes of the job grant leases at one common time. Nodes that are away learn of it when they return.
+    GrantsLeases,
+    /// All nodes of the job end leases at one common time. Nodes that are away learn of it when they return.
+    EndsLeases,
+}
+
+impl Remote {
+    /// The treatment as the reference states it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Refused => "no",
+            Self::Immediate => "all nodes of the job",
+            Self::GrantsLeases | Self::EndsLeases => "all nodes of the job, at one common time",
+        }
+    }
+}
+
+/// A request of the control language: a struct whose fields are those of the JSON object, without `verb`.
+pub trait Verb: Serialize + DeserializeOwned {
+    /// The value of the field `verb`.
+    const NAME: &'static str;
+    /// One line for the reference, beginning with a verb.
+    const HELP: &'static str;
+    /// The principals that may use it.
+    const ACCESS: Access;
+    /// The treatment of a request through the collector.
+    const REMOTE: Remote;
+    /// A valid request, which names the job `4242` where the verb has a field `job`.
+    const EXAMPLE: &'static str;
+}
+
+/// The properties of one verb, for lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VerbInfo {
+    /// The value of the field `verb`.
+    pub name: &'static str,
+    /// One line for the reference.
+    pub help: &'static str,
+    /// The principals that may use it.
+    pub access: Access,
+    /// The treatment of a request through the collector.
+    pub remote: Remote,
+    /// A valid request.
+    pub example: &'static str,
+}
+
+impl VerbInfo {
+    /// The properties of `V`.
+    pub const fn of<V: Verb>() -> Self {
+        Self { name: V::NAME, help: V::HELP, access: V::ACCESS, remote: V::REMOTE, example: V::EXAMPLE }
+    }
+}

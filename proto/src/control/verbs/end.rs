@@ -1,0 +1,31 @@
+//! `end`: the end of a job, from the scheduler's epilog.
+
+use serde::{Deserialize, Serialize};
+
+use crate::control::verb::{Access, Remote, Verb};
+
+/// The fields of `end`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EndRequest {
+    /// The job's id.
+    pub job: String,
+    /// The scheduler's word for the final state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// The exit status of its script.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<u32>,
+    /// The signal that ended its script.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_signal: Option<u32>,
+}
+
+impl Verb for EndRequest {
+    const NAME: &'static str = "end";
+    const HELP: &'static str =
+        "records the end of a job; where its cgroups still exist, the job is sampled once more";
+    const ACCESS: Access = Access::Administrator;
+    const REMOTE: Remote = Remote::Refused;
+    const EXAMPLE: &'static str = r#"{"verb":"end","job":"4242","state":"COMPLETED","exit_code":0}"#;
+}

@@ -1,0 +1,18 @@
+//! `flush`: the samples taken so far, sent at once.
+
+use serde::{Deserialize, Serialize};
+
+use crate::control::verb::{Access, Remote, Verb};
+
+/// The fields of `flush`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlushRequest {}
+
+impl Verb for FlushRequest {
+    const NAME: &'static str = "flush";
+    const HELP: &'static str = "sends the samples taken so far; the answer does not wait for the collector";
+    const ACCESS: Access = Access::Administrator;
+    const REMOTE: Remote = Remote::Refused;
+    const EXAMPLE: &'static str = r#"{"verb":"flush"}"#;
+}

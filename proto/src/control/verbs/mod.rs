@@ -1,0 +1,39 @@
+//! The verbs, one file each. A new verb is a file here, its module below, and its line in [`for_each_verb!`].
+
+pub(super) mod end;
+pub(super) mod flush;
+pub(super) mod jobs;
+pub(super) mod mark;
+pub(super) mod metrics;
+pub(super) mod plan;
+pub(super) mod push;
+pub(super) mod register;
+pub(super) mod reset;
+pub(super) mod set;
+pub(super) mod start;
+pub(super) mod status;
+pub(super) mod unregister;
+pub(super) mod watch;
+
+/// Expands `$callback!` with one line per verb: its module, its variant in [`Request`], its struct, and its answers.
+#[macro_export]
+macro_rules! for_each_verb {
+    ($callback:ident) => {
+        $callback! {
+            status: Status(StatusRequest) => Status(StatusReport);
+            jobs: Jobs(JobsRequest);
+            metrics: Metrics(MetricsRequest) => Metrics(MetricsAnswer);
+            plan: Plan(PlanRequest) => Plan(PlanAnswer);
+            set: Set(SetRequest) => Granted(LeaseAnswer);
+            reset: Reset(ResetRequest) => Reset(ResetAnswer);
+            mark: Mark(MarkRequest);
+            push: Push(PushRequest);
+            watch: Watch(WatchRequest) => Samples(SamplesLine), Progress(ProgressLine), Lagged(LaggedLine), Ended(EndedLine);
+            register: Register(RegisterRequest) => Registered(RegisteredAnswer);
+            unregister: Unregister(UnregisterRequest);
+            start: Start(StartRequest) => Started(StartedAnswer);
+            end: End(EndRequest);
+            flush: Flush(FlushRequest);
+        }
+    };
+}

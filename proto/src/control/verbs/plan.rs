@@ -1,0 +1,66 @@
+//! `plan`: the metrics that are sampled, with their periods.
+
+use serde::{Deserialize, Serialize};
+
+use crate::control::verb::{Access, Remote, Verb};
+
+/// The fields of `plan`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanRequest {
+    /// The job's id; without it, the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+}
+
+impl Verb for PlanRequest {
+    const NAME: &'static str = "plan";
+    const HELP: &'static str = "shows what is sampled, at which period, and the cause of each period";
+    const ACCESS: Access = Access::Viewer;
+    const REMOTE: Remote = Remote::Immediate;
+    const EXAMPLE: &'static str = r#"{"verb":"plan","job":"4242"}"#;
+}
+
+/// The answer to `plan`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanAnswer {
+    /// The metrics that are sampled.
+    pub plan: Vec<PlanLine>,
+    /// Metrics that are requested and unavailable, with the reasons.
+    pub unavailable: Vec<(String, String)>,
+    /// The owner's requests at submission that are not granted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<RefusedLine>,
+}
+
+/// One metric of a plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanLine {
+    /// The metric.
+    pub metric: String,
+    /// The period in force.
+    pub period: String,
+    /// The cause of the period: `baseline`, `registration`, `lease`.
+    pub cause: String,
+    /// The holder of the lease.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actor: Option<String>,
+    /// The end of the lease, in microseconds since the epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_us: Option<i64>,
+    /// The period that the lease requests, where the governor has stretched it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requested: Option<String>,
+}
+
+/// A request at submission that is not granted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusedLine {
+    /// The selector, or the request as it was written where it cannot be parsed.
+    pub request: String,
+    /// The requested period, where it can be parsed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub period: Option<String>,
+    /// The reason of the refusal.
+    pub reason: String,
+}

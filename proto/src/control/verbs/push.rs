@@ -1,0 +1,35 @@
+//! `push`: a value of the user's own metric.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::control::verb::{Access, Remote, Verb};
+
+/// The fields of `push`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PushRequest {
+    /// The job's id; without it, the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+    /// The metric's name; in the data it begins with `user.`.
+    pub metric: String,
+    /// The value.
+    pub value: f64,
+    /// The unit, such as `images/s`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+    /// The labels that distinguish the series from others of the metric.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+}
+
+impl Verb for PushRequest {
+    const NAME: &'static str = "push";
+    const HELP: &'static str = "puts a value of the user's own metric into the data";
+    const ACCESS: Access = Access::Owner;
+    const REMOTE: Remote = Remote::Refused;
+    const EXAMPLE: &'static str =
+        r#"{"verb":"push","job":"4242","metric":"loss","value":0.25,"labels":{"rank":"3"}}"#;
+}

@@ -1,0 +1,29 @@
+//! `reset`: the end of the requester's leases on a job.
+
+use serde::{Deserialize, Serialize};
+
+use crate::control::verb::{Access, Remote, Verb};
+
+/// The fields of `reset`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ResetRequest {
+    /// The job's id; without it, the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+}
+
+impl Verb for ResetRequest {
+    const NAME: &'static str = "reset";
+    const HELP: &'static str = "ends the requester's leases; requested by an administrator, all leases";
+    const ACCESS: Access = Access::Owner;
+    const REMOTE: Remote = Remote::EndsLeases;
+    const EXAMPLE: &'static str = r#"{"verb":"reset","job":"4242"}"#;
+}
+
+/// The answer to `reset`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResetAnswer {
+    /// The number of leases that ended.
+    pub ended: usize,
+}

@@ -1,0 +1,74 @@
+//! `start`: the announcement of a job by the scheduler's prolog.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::control::fields::PlanFields;
+use crate::control::refusal::Refusal;
+use crate::control::verb::{Access, Remote, Verb};
+
+/// The fields of `start`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StartRequest {
+    /// The job's id.
+    pub job: String,
+    /// Another id, which its cgroups carry: Slurm's SLUID.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alias: Option<String>,
+    /// The cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    /// The owner's numeric id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+    /// The owner's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// The owner's sampling request: selectors and periods.
+    #[serde(default)]
+    pub plan: PlanFields,
+    /// Its duration; without it, the longest that is allowed.
+    #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
+    pub duration: Option<String>,
+    /// The request as the owner wrote it, where it cannot be parsed as a plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
+    /// The reason why it cannot be parsed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_error: Option<String>,
+    /// The account or project that the job is charged to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
+    /// The queue or partition that it was submitted to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    /// Its nodes, in the scheduler's notation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<String>,
+    /// The number of its cores on all nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cores: Option<u32>,
+}
+
+impl Verb for StartRequest {
+    const NAME: &'static str = "start";
+    const HELP: &'static str = "announces a job of the scheduler; it is tracked as soon as its cgroups exist";
+    const ACCESS: Access = Access::Administrator;
+    const REMOTE: Remote = Remote::Refused;
+    const EXAMPLE: &'static str =
+        r#"{"verb":"start","job":"4242","uid":1000,"plan":{"cpu.usage":"10ms"},"for":"1h"}"#;
+}
+
+/// The answer to `start`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StartedAnswer {
+    /// The effective periods of the owner's sampling request. None where the job's cgroups do not exist yet, or nothing was
+    /// requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub granted: Option<BTreeMap<String, String>>,
+    /// The refusal of the sampling request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<Box<Refusal>>,
+}

@@ -1,0 +1,72 @@
+//! `watch`: a stream of samples while they are taken. Its answer is many lines.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::control::verb::{Access, Remote, Verb};
+use crate::ledger::Tally;
+
+/// The fields of `watch`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WatchRequest {
+    /// The job's id; without it, the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+    /// Selectors of metrics; all metrics without any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<String>,
+}
+
+impl Verb for WatchRequest {
+    const NAME: &'static str = "watch";
+    const HELP: &'static str = "streams samples while they are taken, until the job ends";
+    const ACCESS: Access = Access::Viewer;
+    const REMOTE: Remote = Remote::Refused;
+    const EXAMPLE: &'static str = r#"{"verb":"watch","job":"4242","metrics":["cpu.*"]}"#;
+}
+
+/// The samples of one series since the last line of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SamplesLine {
+    /// The metric.
+    pub metric: String,
+    /// The labels of the series.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// The unit of the values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+    /// `counter` or `gauge`.
+    pub kind: String,
+    /// The sampling period; none for user-supplied values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub period: Option<String>,
+    /// The time of each value, in microseconds since the epoch.
+    pub times_us: Vec<i64>,
+    /// The values; null for one that is not a number.
+    pub values: Vec<Option<f64>>,
+}
+
+/// The progress of sampling, once a second.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct ProgressLine {
+    /// Seconds since the stream began.
+    pub seconds: f64,
+    /// The counts of the samples of all sources of the job since then.
+    pub tally: Tally,
+    /// Recent CPU time of the agent for all jobs and the node, in percent of one CPU.
+    pub cpu_percent: f64,
+}
+
+/// Samples that arrived faster than they were read, and are left out of the stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaggedLine {
+    /// Their number since the last such line.
+    pub samples: u64,
+}
+
+/// The last line: the job has ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndedLine {}
