@@ -70,11 +70,7 @@ impl Collector {
             .store
             .start_maintenance()
             .map_err(|source| StartError::Store { store: config.store.to_string(), source })?;
-        let server = config.metrics_listen.map(|address| {
-            metrics::Server::start(address, Arc::clone(&metrics))
-                .map_err(|source| StartError::Metrics { address, source })
-        });
-        let server = server.transpose()?;
+        let server = config.metrics_listen.map(|address| serve_metrics(address, &metrics)).transpose()?;
         let settings = SharedSettings::new(config);
         let (outgoing_sender, outgoing) = outgoing_queue(waker.clone());
         let (outcome_sender, outcomes) = control::outcome::queue();
@@ -181,6 +177,11 @@ impl Collector {
         }
         if panicked { Err(ThreadPanicked) } else { Ok(totals) }
     }
+}
+
+fn serve_metrics(address: SocketAddr, metrics: &Arc<Metrics>) -> Result<metrics::Server, StartError> {
+    metrics::Server::start(address, Arc::clone(metrics))
+        .map_err(|source| StartError::Metrics { address, source })
 }
 
 /// What all writers share.

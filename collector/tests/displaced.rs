@@ -23,6 +23,24 @@ use polymeter_proto::wire::message::ToAgent;
 use polymeter_store::reader::Reader;
 use rusqlite::Connection;
 
+polymeter_test_harness::tests![
+    a_deleted_store_is_made_anew,
+    a_deleted_database_takes_its_log_with_it,
+    a_moved_store_keeps_what_was_acknowledged,
+    an_older_copy_is_gone_on_with,
+    a_store_that_went_back_is_noticed_in_the_same_file,
+    a_deleted_log_loses_nothing,
+    a_truncated_log_is_no_place_for_more,
+    an_emptied_database_is_made_anew,
+    a_store_cut_in_two_takes_no_more,
+    a_new_store_is_its_owners_alone,
+    what_another_program_may_do_is_no_fault
+];
+
+fn main() -> std::process::ExitCode {
+    polymeter_test_harness::run(&[TESTS])
+}
+
 /// Frames before the fault and behind it.
 const FRAMES: i64 = 5;
 /// Samples of one frame.
@@ -55,7 +73,7 @@ fn send(agent: &mut Agent, begin_us: i64, seeds: std::ops::Range<i64>) {
 /// Stores frames, has `fault` happen to the store, and stores more. Returns the site and how many samples of the first half
 /// are at the path afterwards; those of the second half must all be.
 fn strike(fault: impl FnOnce(&Path)) -> (Site, i64) {
-    let site = Site::new("displaced", Kind::Sqlite).unwrap();
+    let site = Site::new(Kind::Sqlite);
     let (path, begin_us) = (path(&site), now_us());
     let collector = site.collector();
     let mut agent = Agent::to(&site.context, &collector, "n1", 5);
@@ -78,7 +96,6 @@ fn strike(fault: impl FnOnce(&Path)) -> (Site, i64) {
     (site, first)
 }
 
-#[test]
 fn a_deleted_store_is_made_anew() {
     let (site, first) = strike(|path| {
         for suffix in ["", "-wal", "-shm"] {
@@ -90,13 +107,11 @@ fn a_deleted_store_is_made_anew() {
     assert_eq!(mode & 0o777, 0o600);
 }
 
-#[test]
 fn a_deleted_database_takes_its_log_with_it() {
     let (_site, first) = strike(|path| fs::remove_file(path).unwrap());
     assert_eq!(first, 0);
 }
 
-#[test]
 fn a_moved_store_keeps_what_was_acknowledged() {
     let (site, first) = strike(|path| fs::rename(path, suffixed(path, ".moved")).unwrap());
     assert_eq!(first, 0);
@@ -106,7 +121,6 @@ fn a_moved_store_keeps_what_was_acknowledged() {
     assert_eq!(number(&moved, check), 1);
 }
 
-#[test]
 fn an_older_copy_is_gone_on_with() {
     let (_site, first) = strike(|path| {
         let copy = suffixed(path, ".copy");
@@ -120,7 +134,6 @@ fn an_older_copy_is_gone_on_with() {
     assert_eq!(first, 0);
 }
 
-#[test]
 fn a_store_that_went_back_is_noticed_in_the_same_file() {
     let (_site, first) = strike(|path| {
         let connection = Connection::open(path).unwrap();
@@ -129,7 +142,6 @@ fn a_store_that_went_back_is_noticed_in_the_same_file() {
     assert_eq!(first, 0);
 }
 
-#[test]
 fn a_deleted_log_loses_nothing() {
     let (_site, first) = strike(|path| {
         fs::remove_file(suffixed(path, "-wal")).unwrap();
@@ -137,7 +149,6 @@ fn a_deleted_log_loses_nothing() {
     assert_eq!(first, FRAMES * SAMPLES);
 }
 
-#[test]
 fn a_truncated_log_is_no_place_for_more() {
     strike(|path| truncate(&suffixed(path, "-wal"), 0));
     strike(|path| {
@@ -147,7 +158,6 @@ fn a_truncated_log_is_no_place_for_more() {
     });
 }
 
-#[test]
 fn an_emptied_database_is_made_anew() {
     let (_site, first) = strike(|path| {
         checkpoint(path);
@@ -159,9 +169,8 @@ fn an_emptied_database_is_made_anew() {
     assert_eq!(first, FRAMES * SAMPLES);
 }
 
-#[test]
 fn a_store_cut_in_two_takes_no_more() {
-    let site = Site::new("displaced", Kind::Sqlite).unwrap();
+    let site = Site::new(Kind::Sqlite);
     let (path, begin_us) = (path(&site), now_us());
     let collector = site.collector();
     let mut agent = Agent::to(&site.context, &collector, "n1", 5);
@@ -189,9 +198,8 @@ fn checkpoint(path: &Path) {
     assert_eq!(busy, 0);
 }
 
-#[test]
 fn a_new_store_is_its_owners_alone() {
-    let site = Site::new("displaced", Kind::Sqlite).unwrap();
+    let site = Site::new(Kind::Sqlite);
     let path = path(&site);
     let mode = |suffix: &str| fs::metadata(suffixed(&path, suffix)).unwrap().permissions().mode() & 0o777;
     let collector = site.collector();
@@ -214,7 +222,6 @@ fn truncate(path: &Path, bytes: u64) {
     OpenOptions::new().write(true).open(path).unwrap().set_len(bytes).unwrap();
 }
 
-#[test]
 fn what_another_program_may_do_is_no_fault() {
     let (_site, first) = strike(|path| {
         Connection::open(path).unwrap().execute_batch("VACUUM").unwrap();

@@ -23,6 +23,17 @@ use polymeter_collector::config::Config;
 use polymeter_collector::ingest::{OutOfRangePolicy, TimeRange};
 use polymeter_proto::wire::message::{Lost, SkipReason, ToCollector};
 
+polymeter_test_harness::tests![
+    counts_stored_lost_and_refused_data,
+    counts_samples_of_a_skewed_clock,
+    reports_an_unreachable_store,
+    invalid_and_silent_clients_do_no_harm
+];
+
+fn main() -> std::process::ExitCode {
+    polymeter_test_harness::run(&[TESTS])
+}
+
 /// Sends a request and reads the answer to its end: status line, heads, body.
 fn ask(address: SocketAddr, request: &[u8]) -> (String, String, String) {
     let mut stream = TcpStream::connect(address).unwrap();
@@ -191,9 +202,8 @@ fn start(site: &Site) -> Collector {
     Collector::start(&config, &site.context).unwrap()
 }
 
-#[test]
 fn counts_stored_lost_and_refused_data() {
-    let site = Site::new("metrics", Kind::Sqlite).unwrap();
+    let site = Site::new(Kind::Sqlite);
     let collector = start(&site);
     let first = page(&collector);
     assert_eq!((first.value("stored_samples_total"), first.value("store_up{writer=\"0\"}")), (0.0, 1.0));
@@ -242,13 +252,12 @@ fn counts_stored_lost_and_refused_data() {
     collector.stop().unwrap();
 }
 
-#[test]
 fn counts_samples_of_a_skewed_clock() {
     for (out_of_range, counted) in [
         (OutOfRangePolicy::Reject, "lost_samples_total{reason=\"clock\"}"),
         (OutOfRangePolicy::Quarantine, "quarantined_samples_total"),
     ] {
-        let site = Site::new("far_off", Kind::Sqlite).unwrap();
+        let site = Site::new(Kind::Sqlite);
         let clock = TimeRange { out_of_range, ..TimeRange::default() };
         let config = Config { metrics_listen: Some("127.0.0.1:0".parse().unwrap()), clock, ..site.config() };
         let collector = Collector::start(&config, &site.context).unwrap();
@@ -263,9 +272,8 @@ fn counts_samples_of_a_skewed_clock() {
     }
 }
 
-#[test]
 fn reports_an_unreachable_store() {
-    let Some(mut site) = Site::new("reports_an_unreachable_store", Kind::Postgres) else { return };
+    let mut site = Site::new(Kind::Postgres);
     let collector = start(&site);
     let mut agent = Agent::to(&site.context, &collector, "n1", 2);
     site.server.as_mut().unwrap().stop();
@@ -285,9 +293,8 @@ fn reports_an_unreachable_store() {
     collector.stop().unwrap();
 }
 
-#[test]
 fn invalid_and_silent_clients_do_no_harm() {
-    let site = Site::new("invalid_clients", Kind::Sqlite).unwrap();
+    let site = Site::new(Kind::Sqlite);
     let collector = start(&site);
     let address = collector.metrics().unwrap();
     // More clients than are served at once: the next one waits until their timeout.

@@ -24,8 +24,25 @@ use polymeter_proto::wire::message::ToAgent;
 use polymeter_store::reader::SeriesScope;
 use polymeter_store::{StoreError, TimescaleMode};
 
-fn site(test: &str, kind: Kind) -> Option<Site> {
-    Site::new(test, kind)
+polymeter_test_harness::tests![
+    a_server_that_goes_away_and_comes_back_has_everything_once,
+    a_stop_without_a_server_acknowledges_nothing_and_the_agent_has_it_all,
+    who_loses_in_a_deadlock_tries_again,
+    two_collectors_share_a_database,
+    views_on_postgresql,
+    views_on_timescaledb,
+    closed_partitions_get_their_index,
+    rows_are_compressed_as_they_arrive,
+    old_chunks_are_compressed_though_the_scheduler_fails,
+    timescaledb_can_be_left_unused,
+    timescaledb_can_be_required,
+    a_hypertable_is_not_written_without_its_library,
+    a_frame_that_the_store_refuses_keeps_no_other_out,
+    an_exhausted_sequence_costs_no_sample
+];
+
+fn main() -> std::process::ExitCode {
+    polymeter_test_harness::run(&[TESTS])
 }
 
 fn server(site: &mut Site) -> &mut Server {
@@ -42,9 +59,8 @@ fn assert_counts(site: &Site, node: &str, count: u64) {
     assert_eq!(series.iter().map(|series| series.count).collect::<Vec<_>>(), [count; 3], "{node}");
 }
 
-#[test]
 fn a_server_that_goes_away_and_comes_back_has_everything_once() {
-    let Some(mut site) = site("a_server_that_goes_away", Kind::Postgres) else { return };
+    let mut site = Site::new(Kind::Postgres);
     let begin_us = now_us();
     let collector = site.collector();
     let mut agents: Vec<_> = (0..4)
@@ -65,9 +81,8 @@ fn a_server_that_goes_away_and_comes_back_has_everything_once() {
     (0..4).for_each(|number| assert_counts(&site, &format!("n{number}"), 60));
 }
 
-#[test]
 fn a_stop_without_a_server_acknowledges_nothing_and_the_agent_has_it_all() {
-    let Some(mut site) = site("a_stop_without_a_server", Kind::Postgres) else { return };
+    let mut site = Site::new(Kind::Postgres);
     let begin_us = now_us();
     let collector = site.collector();
     let mut agent = Agent::to(&site.context, &collector, "n1", 1);
@@ -85,7 +100,6 @@ fn a_stop_without_a_server_acknowledges_nothing_and_the_agent_has_it_all() {
     assert_counts(&site, "n1", 10);
 }
 
-#[test]
 fn who_loses_in_a_deadlock_tries_again() {
     /// Locks what the collector writes second, waits until it waits for that, and then wants what it wrote first. The
     /// collector is the one whom the server tells: the other would look for a deadlock after an hour only.
@@ -98,7 +112,7 @@ fn who_loses_in_a_deadlock_tries_again() {
         LOCK TABLE session IN ACCESS EXCLUSIVE MODE; COMMIT;";
     const IS_LOCKED: &str = "SELECT EXISTS (SELECT FROM pg_locks WHERE granted
         AND relation = 'samples'::regclass AND mode = 'AccessExclusiveLock')";
-    let Some(mut site) = site("who_loses_in_a_deadlock_tries_again", Kind::Postgres) else { return };
+    let mut site = Site::new(Kind::Postgres);
     let begin_us = now_us();
     let collector = site.collector();
     let mut agent = Agent::to(&site.context, &collector, "n1", 1);
@@ -117,9 +131,8 @@ fn who_loses_in_a_deadlock_tries_again() {
     assert_counts(&site, "n1", 2);
 }
 
-#[test]
 fn two_collectors_share_a_database() {
-    let Some(site) = site("two_collectors_share_a_database", Kind::Postgres) else { return };
+    let site = Site::new(Kind::Postgres);
     let begin_us = now_us();
     let config = |number| Config { listen: format!("inproc://collector{number}"), ..site.config() };
     // Both make the schema at once.
@@ -147,41 +160,45 @@ fn two_collectors_share_a_database() {
     assert_eq!(site.reader().jobs().unwrap().len(), 1);
 }
 
-#[test]
-fn views_speak_the_language_of_the_field() {
-    for kind in [Kind::Postgres, Kind::Timescale] {
-        let Some(mut site) = site("views_speak_the_language_of_the_field", kind) else { continue };
-        let begin_us = now_us();
-        let collector = site.collector();
-        let mut agent = Agent::to(&site.context, &collector, "n1", 1);
-        let job = job(1, "4711", begin_us + 2_000_000);
-        for seed in 0..4 {
-            let (time_us, row) = (begin_us + seed * 1_000_000, values(seed).0);
-            let of_job = shape(2, Some(&job));
-            let rows = [(&shape(1, None), time_us, row.as_slice()), (&of_job, time_us, row.as_slice())];
-            let sequence = agent.frame(if seed < 2 { &rows[..1] } else { &rows }, &[], &[]);
-            agent.send(sequence);
-        }
-        agent.settle();
-        collector.stop().unwrap();
-        let server = server(&mut site);
-        assert_eq!(
-            server.query("SELECT count(*) FROM metrics WHERE device_id = 'n1' AND metric_id = 'cpu.usage'"),
-            "6"
-        );
-        assert_eq!(server.query("SELECT count(*) FROM metrics WHERE labels ->> 'job_id' = '4711'"), "6");
-        // The job's own series, and the node's since the job began.
-        assert_eq!(server.query("SELECT count(*), min(value) FROM metrics_by_job WHERE job_id = '4711' AND metric_id = 'cpu.usage'"), "4|2000006");
-        assert_eq!(
-            server.query("SELECT DISTINCT labels FROM metrics_by_job WHERE metric_id = 'node.load1'"),
-            r#"{"cpu": "3", "node": "a=b"}"#
-        );
-    }
+fn views_on_postgresql() {
+    views_are_those_of_kwollect(Kind::Postgres);
 }
 
-#[test]
+fn views_on_timescaledb() {
+    views_are_those_of_kwollect(Kind::Timescale);
+}
+
+fn views_are_those_of_kwollect(kind: Kind) {
+    let mut site = Site::new(kind);
+    let begin_us = now_us();
+    let collector = site.collector();
+    let mut agent = Agent::to(&site.context, &collector, "n1", 1);
+    let job = job(1, "4711", begin_us + 2_000_000);
+    for seed in 0..4 {
+        let (time_us, row) = (begin_us + seed * 1_000_000, values(seed).0);
+        let of_job = shape(2, Some(&job));
+        let rows = [(&shape(1, None), time_us, row.as_slice()), (&of_job, time_us, row.as_slice())];
+        let sequence = agent.frame(if seed < 2 { &rows[..1] } else { &rows }, &[], &[]);
+        agent.send(sequence);
+    }
+    agent.settle();
+    collector.stop().unwrap();
+    let server = server(&mut site);
+    assert_eq!(
+        server.query("SELECT count(*) FROM metrics WHERE device_id = 'n1' AND metric_id = 'cpu.usage'"),
+        "6"
+    );
+    assert_eq!(server.query("SELECT count(*) FROM metrics WHERE labels ->> 'job_id' = '4711'"), "6");
+    // The job's own series, and the node's since the job began.
+    assert_eq!(server.query("SELECT count(*), min(value) FROM metrics_by_job WHERE job_id = '4711' AND metric_id = 'cpu.usage'"), "4|2000006");
+    assert_eq!(
+        server.query("SELECT DISTINCT labels FROM metrics_by_job WHERE metric_id = 'node.load1'"),
+        r#"{"cpu": "3", "node": "a=b"}"#
+    );
+}
+
 fn closed_partitions_get_their_index() {
-    let Some(mut site) = site("closed_partitions_get_their_index", Kind::Postgres) else { return };
+    let mut site = Site::new(Kind::Postgres);
     let collector = site.collector();
     let mut agent = Agent::to(&site.context, &collector, "n1", 1);
     tick(&mut agent, now_us() - 5 * 86_400 * 1_000_000, 0);
@@ -199,9 +216,8 @@ fn closed_partitions_get_their_index() {
     assert!(open.parse::<u32>().unwrap() >= 3, "{open}");
 }
 
-#[test]
 fn rows_are_compressed_as_they_arrive() {
-    let Some(mut site) = site("rows_are_compressed_as_they_arrive", Kind::Timescale) else { return };
+    let mut site = Site::new(Kind::Timescale);
     let collector = site.collector();
     assert_eq!(
         collector.write_mode().name,
@@ -220,9 +236,8 @@ fn rows_are_compressed_as_they_arrive() {
     assert_eq!(server.query(chunks), "t");
 }
 
-#[test]
 fn old_chunks_are_compressed_though_the_scheduler_fails() {
-    let Some(mut site) = site("old_chunks_are_compressed", Kind::Timescale) else { return };
+    let mut site = Site::new(Kind::Timescale);
     site.collector().stop().unwrap();
     let server = server(&mut site);
     let policy = "FROM timescaledb_information.job_stats JOIN timescaledb_information.jobs USING (job_id)
@@ -240,36 +255,35 @@ fn old_chunks_are_compressed_though_the_scheduler_fails() {
         let compressed = "SELECT bool_and(is_compressed) FROM timescaledb_information.chunks WHERE hypertable_name = 'samples'";
         wait_until("the chunk is compressed", || site.server.as_ref().unwrap().query(compressed) == "t");
     } else {
-        println!("SKIPPED old_chunks_are_compressed: the server's scheduler works: {status}");
+        polymeter_test_harness::skip("scheduler", &format!("the server's scheduler works: {status}"));
     }
     collector.stop().unwrap();
 }
 
-#[test]
-fn timescaledb_can_be_left_and_can_be_missed() {
-    if let Some(site) = site("timescaledb_can_be_left", Kind::Timescale) {
-        let off = Config { timescaledb: TimescaleMode::Off, ..site.config() };
-        let collector = Collector::start(&off, &site.context).unwrap();
-        assert_eq!(collector.write_mode().name, "PostgreSQL with a partition per day");
-        collector.stop().unwrap();
-        // The table is as it was made, whatever is wanted later.
-        let auto = Config { timescaledb: TimescaleMode::Auto, ..site.config() };
-        let collector = Collector::start(&auto, &site.context).unwrap();
-        assert_eq!(collector.write_mode().name, "PostgreSQL with a partition per day");
-        assert!(collector.write_mode().reason.contains("before"), "{}", collector.write_mode());
-        collector.stop().unwrap();
-    }
-    if let Some(site) = site("timescaledb_can_be_missed", Kind::Postgres) {
-        let required = Config { timescaledb: TimescaleMode::Require, ..site.config() };
-        let error = Collector::start(&required, &site.context).unwrap_err();
-        let StartError::Store { source: StoreError::Unusable(why), .. } = &error else { panic!("{error:?}") };
-        assert!(why.contains("cannot use TimescaleDB, which is required"), "{why}");
-    }
+fn timescaledb_can_be_left_unused() {
+    let site = Site::new(Kind::Timescale);
+    let off = Config { timescaledb: TimescaleMode::Off, ..site.config() };
+    let collector = Collector::start(&off, &site.context).unwrap();
+    assert_eq!(collector.write_mode().name, "PostgreSQL with a partition per day");
+    collector.stop().unwrap();
+    // The table is as it was made, whatever is wanted later.
+    let auto = Config { timescaledb: TimescaleMode::Auto, ..site.config() };
+    let collector = Collector::start(&auto, &site.context).unwrap();
+    assert_eq!(collector.write_mode().name, "PostgreSQL with a partition per day");
+    assert!(collector.write_mode().reason.contains("before"), "{}", collector.write_mode());
+    collector.stop().unwrap();
 }
 
-#[test]
+fn timescaledb_can_be_required() {
+    let site = Site::new(Kind::Postgres);
+    let required = Config { timescaledb: TimescaleMode::Require, ..site.config() };
+    let error = Collector::start(&required, &site.context).unwrap_err();
+    let StartError::Store { source: StoreError::Unusable(why), .. } = &error else { panic!("{error:?}") };
+    assert!(why.contains("cannot use TimescaleDB, which is required"), "{why}");
+}
+
 fn a_hypertable_is_not_written_without_its_library() {
-    let Some(mut site) = site("a_hypertable_without_its_library", Kind::Timescale) else { return };
+    let mut site = Site::new(Kind::Timescale);
     site.collector().stop().unwrap();
     let server = server(&mut site);
     server.stop();
@@ -281,9 +295,8 @@ fn a_hypertable_is_not_written_without_its_library() {
     assert!(why.contains("shared_preload_libraries"), "{why}");
 }
 
-#[test]
 fn a_frame_that_the_store_refuses_keeps_no_other_out() {
-    let Some(mut site) = site("a_frame_that_the_store_refuses", Kind::Postgres) else { return };
+    let mut site = Site::new(Kind::Postgres);
     let begin_us = now_us();
     site.collector().stop().unwrap();
     // What an administrator may add to the database.
@@ -308,9 +321,8 @@ fn a_frame_that_the_store_refuses_keeps_no_other_out() {
     assert_eq!(losses.iter().map(|loss| loss.samples).sum::<u64>(), 9);
 }
 
-#[test]
 fn an_exhausted_sequence_costs_no_sample() {
-    let Some(mut site) = site("an_exhausted_sequence_costs_no_sample", Kind::Postgres) else { return };
+    let mut site = Site::new(Kind::Postgres);
     let begin_us = now_us();
     site.collector().stop().unwrap();
     for table in ["series_series_id", "job_job_key", "ledger_ledger_id"] {

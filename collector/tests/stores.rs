@@ -545,7 +545,7 @@ fn make_store_of_version(site: &mut Site, version: usize) {
 
 fn older_schemas_are_brought_up_to_date(site: &mut Site) {
     for version in 1..=5 {
-        let mut site = Site::new("older_schemas_are_brought_up_to_date", site.kind).unwrap();
+        let mut site = Site::new(site.kind);
         make_store_of_version(&mut site, version);
         let found = i32::try_from(version).unwrap();
         let Err(StoreError::OlderSchema { found: of }) = Reader::open(&site.url()) else {

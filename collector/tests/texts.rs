@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a fault of a test is a failed test")]
 
 use std::fs;
+use std::io::{Read, Seek};
+use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Output};
 
 fn run(arguments: &[&str]) -> Output {
@@ -64,4 +66,51 @@ fn start_errors_are_as_in_the_snapshot() {
     })
     .collect();
     compare("start-errors", errors.concat().replace(&place, "DIRECTORY").as_bytes());
+}
+
+/// The stderr of a successful check with further variables, written to a file so that its device and inode are known.
+fn log_of_check(variables: &[(&str, &str)], more: &[&str]) -> String {
+    let mut file = tempfile::tempfile().unwrap();
+    let metadata = file.metadata().unwrap();
+    let stream = format!("{}:{}", metadata.dev(), metadata.ino());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_polymeter-collector"));
+    command.env_remove("JOURNAL_STREAM").env_remove("POLYMETER_LOG").args([
+        "--check",
+        "--store",
+        "sqlite:x.db",
+    ]);
+    for (name, value) in variables {
+        command.env(name, value.replace("THIS", &stream));
+    }
+    assert!(command.args(more).stderr(file.try_clone().unwrap()).status().unwrap().success());
+    let mut text = String::new();
+    file.rewind().unwrap();
+    file.read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn journal_gets_priorities() {
+    assert!(log_of_check(&[("JOURNAL_STREAM", "THIS")], &[]).starts_with("<6>the configuration is valid"));
+    // The variable of a parent process whose stderr was another one.
+    let other = log_of_check(&[("JOURNAL_STREAM", "1:1")], &[]);
+    assert!(other.starts_with("polymeter-collector: info: the configuration is valid"), "{other}");
+}
+
+#[test]
+fn filter_comes_from_the_variable_or_the_option() {
+    assert_eq!(log_of_check(&[("POLYMETER_LOG", "warn")], &[]), "");
+    assert_eq!(log_of_check(&[], &["--log", "off"]), "");
+    assert!(!log_of_check(&[("POLYMETER_LOG", "warn")], &["--log", "info"]).is_empty());
+    let invalid = log_of_check(&[("POLYMETER_LOG", "loud")], &[]);
+    assert!(invalid.contains("warning: cannot use POLYMETER_LOG: unknown log level `loud`"), "{invalid}");
+}
+
+#[test]
+fn json_lines_have_level_target_and_message() {
+    let line = log_of_check(&[], &["--log-format", "json"]);
+    let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!((&value["level"], &value["program"]), (&"info".into(), &"polymeter-collector".into()));
+    assert!(value["message"].as_str().unwrap().starts_with("the configuration is valid"), "{line}");
+    assert_eq!(value["target"], "polymeter_collector");
 }

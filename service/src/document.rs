@@ -221,14 +221,13 @@ impl<'i> Section<'i> {
     pub fn section(&mut self, key: &'static str, reporter: &mut Reporter<'_>) -> Option<Section<'i>> {
         let value = self.take(key)?;
         let span = value.span();
-        match value.into_inner() {
-            DeValue::Table(table) => Some(Self::new(key, table)),
-            other => {
-                let found = type_name(&other);
-                reporter.fault(&span, format_args!("`{key}`: expected a section [{key}], found {found}"));
-                None
-            }
+        let value = value.into_inner();
+        let found = type_name(&value);
+        if let DeValue::Table(table) = value {
+            return Some(Self::new(key, table));
         }
+        reporter.fault(&span, format_args!("`{key}`: expected a section [{key}], found {found}"));
+        None
     }
 
     /// Takes a list of strings, each with its position.

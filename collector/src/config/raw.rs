@@ -95,6 +95,7 @@ impl RawConfig {
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse()
-        .map_err(|_| format!("invalid address `{text}`: expected ADDRESS:PORT, such as \"127.0.0.1:9717\""))
+    text.parse().map_err(|_invalid| {
+        format!("invalid address `{text}`: expected ADDRESS:PORT, such as \"127.0.0.1:9717\"")
+    })
 }

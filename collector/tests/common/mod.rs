@@ -49,20 +49,18 @@ pub struct Site {
 }
 
 impl Site {
-    /// None, and a line that says so, where the machine lacks what it takes.
-    pub fn new(test: &str, kind: Kind) -> Option<Self> {
+    /// Skips the running test where the machine lacks the server.
+    pub fn new(kind: Kind) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let server = match kind {
             Kind::Sqlite => None,
-            Kind::Postgres | Kind::Timescale => match Server::start(kind == Kind::Timescale) {
-                Ok(server) => Some(server),
-                Err(why) => {
-                    skip(test, if kind == Kind::Postgres { "postgres" } else { "timescaledb" }, &why);
-                    return None;
-                }
-            },
+            Kind::Postgres | Kind::Timescale => {
+                let need = if kind == Kind::Postgres { "postgres" } else { "timescaledb" };
+                let server = Server::start(kind == Kind::Timescale);
+                Some(server.unwrap_or_else(|reason| polymeter_test_harness::skip(need, &reason)))
+            }
         };
-        Some(Self { kind, directory, server, context: zmq::Context::new() })
+        Self { kind, directory, server, context: zmq::Context::new() }
     }
 
     pub fn url(&self) -> StoreUrl {
@@ -114,24 +112,24 @@ impl Site {
     }
 }
 
-fn skip(test: &str, what: &str, why: &str) {
-    let required = std::env::var("POLYMETER_REQUIRE").unwrap_or_default();
-    assert!(!required.split(',').any(|required| required == what), "{what} is required, but {why}");
-    println!("SKIPPED {test}: {why}");
-}
-
 /// Makes a test of each scenario on each kind of store.
 #[macro_export]
 macro_rules! scenarios {
-    ($($(#[$attribute:meta])* $scenario:ident),* $(,)?) => {
-        mod sqlite { $($(#[$attribute])* #[test] fn $scenario() { $crate::run(concat!("sqlite::", stringify!($scenario)), $crate::common::Kind::Sqlite, $crate::$scenario); })* }
-        mod postgres { $($(#[$attribute])* #[test] fn $scenario() { $crate::run(concat!("postgres::", stringify!($scenario)), $crate::common::Kind::Postgres, $crate::$scenario); })* }
-        mod timescaledb { $($(#[$attribute])* #[test] fn $scenario() { $crate::run(concat!("timescaledb::", stringify!($scenario)), $crate::common::Kind::Timescale, $crate::$scenario); })* }
+    ($($scenario:ident),* $(,)?) => {
+        const TESTS: &[polymeter_test_harness::Test] = &[
+            $($crate::scenarios!(@one "sqlite", Sqlite, $scenario),)*
+            $($crate::scenarios!(@one "postgres", Postgres, $scenario),)*
+            $($crate::scenarios!(@one "timescaledb", Timescale, $scenario),)*
+        ];
 
-        fn run(test: &str, kind: common::Kind, scenario: fn(&mut common::Site)) {
-            if let Some(mut site) = common::Site::new(test, kind) {
-                scenario(&mut site);
-            }
+        fn main() -> std::process::ExitCode {
+            polymeter_test_harness::run(&[TESTS])
         }
+    };
+    (@one $store:literal, $kind:ident, $scenario:ident) => {
+        polymeter_test_harness::Test::new(
+            concat!(module_path!(), "::", $store, "::", stringify!($scenario)),
+            || $scenario(&mut $crate::common::Site::new($crate::common::Kind::$kind)),
+        )
     };
 }

@@ -23,11 +23,6 @@ const CIRCLES: &[(&str, &str)] = &[
     ("collector/src/writer", "mod persist"),
     ("node-agent/src/delivery/session", "mod spooling"),
     ("service/src/log", "format mod syslog"),
-    (
-        "store/src",
-        "diagnosis error job_rows lib postgres rows session_rows sqlite sqlite_jobs sqlite_sessions timescale url",
-    ),
-    ("store/src/sqlite", "files mod"),
 ];
 
 /// Imports against the direction that are there still: a file, and the module that it imports.

@@ -285,7 +285,7 @@ fn deleted_store_is_not_acknowledged() {
     assert_eq!(reasons, ["store_replaced"]);
     let said = running.terminate();
     let why =
-        format!("error: cannot acknowledge what was written to {}: the file was deleted", store.display());
+        format!("error: cannot acknowledge the samples written to {}: the file was deleted", store.display());
     assert!(said.contains(&why), "{said}");
     agent.daemon.terminate();
 }
