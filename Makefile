@@ -43,6 +43,7 @@ test: test-deps ## Run all tests that this machine can run, and list the others
 
 test-quick: deps ## Run the tests that need neither root nor servers, nor the built programs
 	$(CARGO) test --workspace --locked --lib --bins
+	$(CARGO) test -p polymeter-cli --locked --no-default-features --test texts
 	$(CARGO) test --workspace --locked --test structure --test documents --test golden --test frames
 
 # A cluster of two nodes on this machine, as root, with cgroups of version 1.
