@@ -1,9 +1,9 @@
-//! What the agent counts of itself, for everybody to read without a lock.
+//! The agent's own counters, which all threads read without a lock.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 
-/// Totals since the agent began. The sampler and the sender write, each its own; everybody reads.
+/// Totals since the agent began. The sampler and the sender write, each its own; all threads read.
 #[derive(Debug, Default)]
 #[expect(
     missing_docs,
@@ -31,19 +31,19 @@ pub struct Counters {
     pub collector: CollectorState,
 }
 
-/// Whether there is a connection to the collector. Times are in microseconds since the epoch; 0 for never.
+/// The state of the connection to the collector. Times are in microseconds since the epoch; 0 for never.
 #[derive(Debug, Default)]
 pub struct CollectorState {
-    /// Whether there is one now.
+    /// True while there is a connection.
     pub is_connected: AtomicBool,
-    /// Since when that is so.
+    /// The time since which that is so.
     pub since_us: AtomicI64,
-    /// When something was acknowledged last.
+    /// The time of the last acknowledgement.
     pub acknowledged_us: AtomicI64,
 }
 
 impl CollectorState {
-    /// Notes whether there is a connection, and when that became so.
+    /// Notes the state of the connection, and the time at which it changed.
     pub(crate) fn changed(&self, is_connected: bool, now_us: i64) {
         let before = self.is_connected.swap(is_connected, Relaxed);
         if before != is_connected || self.since_us.load(Relaxed) == 0 {
@@ -53,7 +53,7 @@ impl CollectorState {
 }
 
 impl Counters {
-    /// Samples that were read and found no room on the way to the collector: in the batch, or in the outbox.
+    /// Returns the number of samples that were read and dropped for want of room: in the batch, or in the outbox.
     pub fn all_dropped(&self) -> u64 {
         self.dropped.load(Relaxed) + self.outbox_dropped.load(Relaxed)
     }

@@ -1,4 +1,4 @@
-//! What is asked of the kernel for the whole process or thread, and the system calls that no safe crate offers: apart
+//! Settings of the kernel for the process or a thread, and the system calls that no safe crate offers: apart
 //! from the perf events' descriptors, only this module uses `unsafe`.
 
 use std::io;
@@ -27,7 +27,7 @@ pub fn set_fifo_priority(priority: u8) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Tells glibc to keep few arenas and to give memory back early: the agent has few threads and small buffers.
+/// Sets glibc to few arenas and to give memory back early: the agent has few threads and small buffers.
 pub fn keep_memory_small() {
     #[expect(unsafe_code, reason = "no safe crate has mallopt")]
     // SAFETY: mallopt only sets parameters of the allocator, and is called before other threads exist.
@@ -38,7 +38,7 @@ pub fn keep_memory_small() {
     }
 }
 
-/// Lets this process open as many descriptors as it may: perf events take one for each event and CPU.
+/// Raises the limit of descriptors to the hard limit: perf events take one for each event and CPU.
 pub fn raise_descriptor_limit() {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     // A limit cannot be refused that is not above the hard one.
@@ -49,14 +49,14 @@ pub fn raise_descriptor_limit() {
     .ok();
 }
 
-/// How many descriptors this process may have open.
+/// Returns the number of descriptors that this process may have open.
 pub(crate) fn descriptor_limit() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
-/// How many descriptors this process has open. From Linux 6.2 on that is the size of the directory of them. On older kernels they
-/// are counted, which takes longer the more there are: only so often.
+/// Returns the number of descriptors that this process has open. From Linux 6.2 on that is the size of their directory. On older
+/// kernels they are counted at most every 200 ms, since that takes longer the more there are.
 pub(crate) fn open_descriptors() -> usize {
     const OPEN: &str = "/proc/self/fd";
     const COUNT_AGAIN_NS: u64 = 200_000_000;
@@ -74,7 +74,7 @@ pub(crate) fn open_descriptors() -> usize {
     COUNTED.load(Relaxed)
 }
 
-/// Has every descriptor but stdin, stdout and stderr closed in the programs that this one starts. `close_range` would be one
+/// Sets every descriptor but stdin, stdout and stderr to be closed in the programs that this one starts. `close_range` would be one
 /// call, and is not in the kernels of many clusters.
 pub(crate) fn close_inherited_on_exec() {
     let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
@@ -91,14 +91,14 @@ pub(crate) fn close_inherited_on_exec() {
 /// The option of asm-generic/socket.h, which the libc crate does not have.
 const SO_PEERGROUPS: libc::c_int = 59;
 
-/// The most supplementary groups that a process has on Linux, `NGROUPS_MAX` of limits.h.
+/// The largest number of supplementary groups of a process on Linux, `NGROUPS_MAX` of limits.h.
 const GROUPS_MOST: usize = 65_536;
 
 /// The supplementary groups of the process at the other end of a Unix socket when it connected: `SO_PEERGROUPS`,
 /// since Linux 4.13.
 ///
 /// # Errors
-/// When the kernel does not say, or says more than there can be.
+/// If the kernel does not tell, or tells more than there can be.
 pub(crate) fn peer_groups(socket: impl AsFd) -> io::Result<Vec<u32>> {
     let mut groups = vec![0_u32; 64];
     loop {
@@ -121,7 +121,7 @@ pub(crate) fn peer_groups(socket: impl AsFd) -> io::Result<Vec<u32>> {
             return Ok(groups);
         }
         let error = io::Error::last_os_error();
-        // The kernel says how long the buffer must be, once.
+        // The kernel tells once how long the buffer must be.
         if error.raw_os_error() != Some(libc::ERANGE) || needed <= groups.len() || needed > GROUPS_MOST {
             return Err(error);
         }
@@ -129,10 +129,10 @@ pub(crate) fn peer_groups(socket: impl AsFd) -> io::Result<Vec<u32>> {
     }
 }
 
-/// Lets tokio wait on a descriptor.
+/// Registers a descriptor with tokio, to wait on it.
 ///
 /// # Errors
-/// Outside of a runtime with I/O, or when epoll does not take such a descriptor.
+/// Outside of a runtime with I/O, or if epoll does not accept such a descriptor.
 pub(crate) fn async_descriptor(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     #[expect(
         unsafe_code,

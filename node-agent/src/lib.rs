@@ -26,12 +26,14 @@ mod lifecycle;
 pub mod plan;
 pub mod principal;
 pub mod request;
+mod rights;
+#[cfg(test)]
+mod simulation;
 pub mod sources;
 mod start_error;
 pub mod stats_cache;
 mod supervisor;
 mod targets;
-mod user_database;
 
 pub use polymeter_service::clock;
 

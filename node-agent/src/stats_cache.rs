@@ -1,4 +1,4 @@
-//! The board on which the sender pins what the sampler reported, for whoever asks.
+//! The cache of the sampler's newest reports, which the sender fills and the control requests read.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,24 +8,24 @@ use polymeter_proto::series::JobHandle;
 
 use crate::lanes::{Cost, SourceReport};
 
-/// What is known of each source, by its job and name.
+/// The newest report of each source, by its job and name.
 type Reports = BTreeMap<(Option<JobHandle>, String), SourceStats>;
 
 /// The newest report of a source.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct SourceStats {
-    /// What became of its samples.
+    /// The counts of its samples.
     pub tally: Tally,
-    /// What its reads cost since it was opened.
+    /// The cost of its reads since it was opened.
     pub cost: Cost,
-    /// The mean time of a read of late, in nanoseconds; 0 before the first.
+    /// The recent mean time of a read, in nanoseconds; 0 before the first.
     pub recent_ns: f64,
 }
 
 impl SourceStats {
-    /// What the next report makes of this one: half of what is recent is what came since, so that a file that becomes
-    /// slow is noticed within a few seconds, and one slow read is not much.
-    fn go_on(&self, report: &SourceReport) -> Self {
+    /// Returns the statistics after the next report. The reads since the last report are half of the recent mean, so that a file
+    /// that becomes slow is noticed within a few seconds, and one slow read changes little.
+    fn updated(&self, report: &SourceReport) -> Self {
         let reads = report.cost.reads.saturating_sub(self.cost.reads);
         let took_ns = report.cost.total_ns.saturating_sub(self.cost.total_ns);
         let since = took_ns.checked_div(reads).and_then(|mean_ns| u32::try_from(mean_ns).ok()).map(f64::from);
@@ -45,25 +45,25 @@ pub struct StatsCache {
 }
 
 impl StatsCache {
-    /// Pins new reports over the old ones, and takes down those of sources that are gone.
+    /// Replaces reports by newer ones, and removes those of sources that are closed.
     pub fn update(&self, reports: &[SourceReport]) {
-        let mut pinned = lock(&self.reports);
+        let mut stats = lock(&self.reports);
         for report in reports {
             let key = (report.key.job.as_ref().map(|job| job.handle), report.key.name.as_str().to_owned());
             if report.last {
-                pinned.remove(&key);
+                stats.remove(&key);
             } else {
-                let before = pinned.entry(key).or_default();
-                *before = before.go_on(report);
+                let before = stats.entry(key).or_default();
+                *before = before.updated(report);
             }
         }
     }
 
-    /// The newest reports of one job, or of the node.
+    /// Returns the newest reports of one job, or of the node.
     pub fn of(&self, job: Option<JobHandle>) -> Vec<(String, SourceStats)> {
-        let pinned = lock(&self.reports);
-        let of_job = pinned.iter().filter(|((of, _), _)| *of == job);
-        of_job.map(|((_, name), pinned)| (name.clone(), *pinned)).collect()
+        let stats = lock(&self.reports);
+        let of_job = stats.iter().filter(|((of, _), _)| *of == job);
+        of_job.map(|((_, name), stats)| (name.clone(), *stats)).collect()
     }
 
     /// The mean time of a read of late, in nanoseconds, of all sources that were read, by job and source.
@@ -76,7 +76,7 @@ impl StatsCache {
     }
 }
 
-/// What a panic left behind is still the best that is known.
+/// Locks a mutex. Data that a panic left behind are still the newest.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! What the sampler does at every tick takes no memory once its buffers have grown.
+//! The sampler allocates nothing at a tick once its buffers have grown.
 
 #![allow(clippy::unwrap_used, reason = "clippy does not know that this is a test")]
 
@@ -7,12 +7,21 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use polymeter_agent::lanes::Schedule;
-use polymeter_agent::sources::{Outcome, ReadBuffer, Reading, TextFileSource, Wanted};
+use std::time::Duration;
+
+use polymeter_agent::counters::Counters;
+use polymeter_agent::lanes::{
+    ActiveSource, Channels, Command, Group, Sampler, Schedule, SourceId, SourceKey,
+};
+use polymeter_agent::sources::reader_thread::ThreadedSource;
+use polymeter_agent::sources::{
+    CustomSource, Outcome, ReadBuffer, Reading, Slot, Source, TextFileSource, Wanted,
+};
 use polymeter_proto::batch::{Batch, Column, Instant, Shape};
 use polymeter_proto::catalogue::{self, Definition, Form, Origin};
 use polymeter_proto::period::Period;
-use polymeter_proto::series::{MetricId, SeriesId, ShapeId};
+use polymeter_proto::series::{Labels, MetricId, SeriesId, ShapeId};
+use polymeter_service::clock;
 
 /// The system's allocator, counting.
 struct Counting;
@@ -104,4 +113,64 @@ fn a_tick_takes_no_memory() {
         tick(number, &mut batch, index);
     }
     assert_eq!(ALLOCATIONS.load(Relaxed) - before, 0, "allocations in 100 ticks");
+    both_lanes_take_no_memory();
+}
+
+/// A source of one value that takes no memory.
+#[derive(Debug)]
+struct Constant(Vec<Slot>);
+
+impl CustomSource for Constant {
+    fn slots(&self) -> &[Slot] {
+        &self.0
+    }
+
+    fn read(&mut self, reading: &mut Reading) -> Outcome {
+        reading.set(0, 1);
+        Outcome::Read
+    }
+}
+
+/// A source of this number under sampling every millisecond.
+fn active(number: u32, slots: &[Slot], source: Source) -> Box<ActiveSource> {
+    let column = |slot: &Slot| Column {
+        series: SeriesId(number),
+        metric: (MetricId(0), slot.definition.descriptor().unwrap()),
+        labels: slot.labels.clone(),
+    };
+    let (columns, source_name) = (slots.iter().map(column).collect(), "test".try_into().unwrap());
+    let id = ShapeId(number);
+    let shape = Shape { id, job: None, source: source_name, period: Period::MILLISECOND, columns };
+    let key = SourceKey { job: None, name: "test".try_into().unwrap() };
+    Box::new(ActiveSource::new(Arc::new(key), source, vec![Group::new(Arc::new(shape), vec![0])]))
+}
+
+/// The sampler reads a source of the fast lane, and has a thread read one of the slow lane.
+fn both_lanes_take_no_memory() {
+    let definition = catalogue::find("node.filesystem.size").unwrap();
+    let slots = vec![Slot { definition, labels: Labels::default() }];
+    let threaded = ThreadedSource::start("test", Box::new(Constant(slots.clone()))).unwrap();
+    let channels = Arc::new(Channels::new().unwrap());
+    let counters = Arc::new(Counters::default());
+    let sampler = Sampler::new(Arc::clone(&channels), Arc::clone(&counters), Period::HOUR);
+    let thread = std::thread::spawn(|| sampler.run());
+    for (number, source) in
+        [(0, Source::Custom(Box::new(Constant(slots.clone())))), (1, Source::Threaded(threaded))]
+    {
+        channels.command(Command::Add(SourceId(number), active(number, &slots, source))).unwrap();
+    }
+    let wait_until_taken = |taken: u64| {
+        let until_ns = clock::monotonic_ns() + 30_000_000_000;
+        while counters.taken.load(Relaxed) < taken {
+            assert!(clock::monotonic_ns() < until_ns, "{counters:?}");
+            clock::sleep(Duration::from_millis(1));
+        }
+    };
+    wait_until_taken(200);
+    let before = ALLOCATIONS.load(Relaxed);
+    wait_until_taken(600);
+    let allocations = ALLOCATIONS.load(Relaxed) - before;
+    channels.command(Command::Stop).unwrap();
+    thread.join().unwrap();
+    assert_eq!(allocations, 0, "allocations in some 200 reads of each lane");
 }

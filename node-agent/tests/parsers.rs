@@ -17,7 +17,7 @@ use proptest::sample::Index;
 
 use fixtures::{Fixture, present, read};
 
-/// How many values each set of fixtures had when it was taken in. A test that compares fewer has lost some.
+/// The number of values of each set of fixtures when it was added. A test that compares fewer has lost some.
 const VALUES: [(&str, usize); 16] = [
     ("sysfs", 24),
     ("v1-6.1", 432),
@@ -37,7 +37,7 @@ const VALUES: [(&str, usize); 16] = [
     ("v2-6.12-nocontrollers", 28),
 ];
 
-/// What a job's cgroup has on version 1 and on version 2, under one name.
+/// The metrics that a job's cgroup has on version 1 and on version 2.
 const ON_BOTH: [&str; 44] = [
     "cpu.burst.time",
     "cpu.bursts",
@@ -113,7 +113,7 @@ fn every_value_is_what_a_naive_parser_finds() {
 }
 
 #[test]
-fn a_limit_that_does_not_exist_is_absent() {
+fn a_missing_limit_is_absent() {
     for (path, name) in [
         ("v1-6.1-empty/v1/memory/memory.limit_in_bytes", "memory.limit{}"),
         ("v1-6.1-empty/v1/hugetlb/hugetlb.2MB.limit_in_bytes", "hugetlb.limit{size=2MB}"),
@@ -166,7 +166,7 @@ fn names(sets: [&str; 2], hierarchy: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn what_means_the_same_has_the_same_name() {
+fn equal_metrics_have_the_same_name() {
     let (v1, v2) = (names(["v1-6.1", "v1-6.18"], "/v1/"), names(["v2-6.1", "v2-6.12"], "/v2/"));
     assert_eq!(v1.intersection(&v2).collect::<Vec<_>>(), ON_BOTH);
     for only_v1 in
@@ -180,7 +180,7 @@ fn what_means_the_same_has_the_same_name() {
 }
 
 #[test]
-fn both_hierarchies_of_a_hybrid_machine_say_the_same() {
+fn both_hierarchies_of_a_hybrid_machine_agree() {
     let v1 = fixtures::find("v1-6.18/v1/cpuacct/cpuacct.usage").parsed()["cpu.usage{}"].unwrap();
     let v2 = fixtures::find("v1-6.18-unified/v2/cpu.stat").parsed()["cpu.usage{}"].unwrap();
     assert_eq!(v1 / 1_000, v2 / 1_000, "{v1} ns and {v2} ns were taken at the same time");
@@ -264,7 +264,7 @@ fn lines_may_come_go_and_move() {
 }
 
 #[test]
-fn a_text_that_is_cut_off_gives_no_wrong_value() {
+fn a_text_that_is_cut_off_has_no_wrong_value() {
     for fixture in fixtures::all() {
         assert!(
             fixture.text.is_empty() || fixture.text.ends_with('\n'),
@@ -290,7 +290,7 @@ fn a_text_that_is_cut_off_gives_no_wrong_value() {
 }
 
 #[test]
-fn what_is_no_number_is_no_value() {
+fn refuses_text_that_is_no_number() {
     let fixture = fixtures::find("v2-6.12/v2/memory.current");
     for text in ["garbage\n", "-1\n", "1.5\n", "\n", " \n", "18446744073709551616\n", "\u{fffd}\n"] {
         let (values, fit) = read(&mut fixture.layout(), text.as_bytes());

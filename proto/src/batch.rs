@@ -14,7 +14,7 @@ use crate::series::{
 pub struct Job {
     /// Its id within the session.
     pub handle: JobHandle,
-    /// What it is.
+    /// Its descriptor.
     pub descriptor: JobDescriptor,
 }
 
@@ -54,7 +54,7 @@ impl Shape {
     }
 }
 
-/// When a row's values were read.
+/// The time at which a row's values were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instant {
     /// The deadline that was kept: its number on the grid of the period. None for a reading out of turn, such as a
@@ -105,7 +105,7 @@ impl Recorded<'_> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Full;
 
-/// Where a shape stands in one batch; valid until that batch is cleared.
+/// The index of a shape in one batch; valid until that batch is cleared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShapeIndex(u32);
 
@@ -174,17 +174,17 @@ impl Batch {
         }
     }
 
-    /// Whether there is nothing to send.
+    /// Returns true if there is nothing to send.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// How many samples it holds; an absent value is none.
+    /// Returns the number of samples; an absent value is none.
     pub fn samples(&self) -> usize {
         self.values.len() - self.absent.len()
     }
 
-    /// How many samples it holds of each of [`Batch::shapes`].
+    /// Returns the number of samples of each of [`Batch::shapes`].
     pub fn samples_by_shape(&self) -> Vec<u64> {
         let mut samples = vec![0_u64; self.shapes.len()];
         for row in &self.rows {
@@ -213,7 +213,7 @@ impl Batch {
         &self.shapes
     }
 
-    /// What it holds, row by row in the order in which it was recorded.
+    /// Returns its rows in the order in which they were recorded.
     pub fn recorded(&self) -> impl Iterator<Item = Recorded<'_>> {
         let mut absent_left = self.absent.as_slice();
         (0..).zip(&self.rows).map(move |(number, row): (u32, &Row)| {

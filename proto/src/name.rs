@@ -14,34 +14,37 @@ use crate::text::describe;
 #[serde(try_from = "String", into = "String")]
 pub struct MetricName(Cow<'static, str>);
 
-/// Why a text is no name or no selector.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The reason why a text is not a name or a selector.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidName {
-    /// Nothing at all, or an empty word between two dots.
+    /// It is empty, or has an empty word between two dots.
+    #[error("a name has words of a-z, 0-9 and _, joined by single dots")]
     Empty,
-    /// Longer than [`limits::NAME_BYTES`].
+    /// It is longer than [`limits::NAME_BYTES`].
+    #[error("a name has at most {} bytes", limits::NAME_BYTES)]
     TooLong,
-    /// A character that names do not have.
+    /// It has a character that names do not have.
+    #[error("it has {}; a name has only a-z, 0-9, _ and dots", describe(*.0))]
     Character(char),
 }
 
 impl MetricName {
-    /// A name from the catalogue, whose test proves that all its names are valid.
+    /// Creates a name of the catalogue, whose test proves that all its names are valid.
     pub(crate) const fn from_catalogue(name: &'static str) -> Self {
         Self(Cow::Borrowed(name))
     }
 
-    /// A name from anywhere.
+    /// Creates a name from any text.
     ///
     /// # Errors
-    /// When the text is empty, too long, or has a character outside of `a-z 0-9 _ .`.
+    /// If the text is empty, too long, or has a character outside of `a-z 0-9 _ .`.
     pub fn new(name: impl Into<Cow<'static, str>>) -> Result<Self, InvalidName> {
         let name = name.into();
         check(&name, |c| c == '_')?;
         Ok(Self(name))
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -89,35 +92,23 @@ impl fmt::Debug for MetricName {
     }
 }
 
-impl fmt::Display for InvalidName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => f.write_str("a name has words of a-z, 0-9 and _, joined by single dots"),
-            Self::TooLong => write!(f, "a name has at most {} bytes", limits::NAME_BYTES),
-            Self::Character(c) => write!(f, "it has {}; a name has only a-z, 0-9, _ and dots", describe(*c)),
-        }
-    }
-}
-
-impl std::error::Error for InvalidName {}
-
 /// A glob over metric names: `*` stands for any text, dots included, and `?` for one character.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Selector(String);
 
 impl Selector {
-    /// The pattern as text.
+    /// Returns the pattern as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether the pattern has no wildcard, and so names one metric.
+    /// Returns true if the pattern has no wildcard, and so names one metric.
     pub fn is_exact(&self) -> bool {
         !self.0.contains(['*', '?'])
     }
 
-    /// Whether the pattern selects `name`. Takes at most pattern length x name length steps, whatever the pattern.
+    /// Returns true if the pattern selects `name`. Takes at most pattern length x name length steps, whatever the pattern.
     pub fn matches(&self, name: &str) -> bool {
         let (pattern, name) = (self.0.as_bytes(), name.as_bytes());
         let (mut p, mut n) = (0, 0);

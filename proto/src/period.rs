@@ -14,8 +14,11 @@ pub struct Period {
     micros: u64,
 }
 
-/// A text or number that is no period.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A text or number that is not a period.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "invalid period `{given}`: expected a whole number of us, ms, s, min, h or d, from 100us to 1d, such as 10ms or 5min"
+)]
 pub struct InvalidPeriod {
     given: String,
 }
@@ -48,7 +51,7 @@ impl Period {
     /// One hour.
     pub const HOUR: Self = Self { micros: 3_600_000_000 };
 
-    /// A period of `micros` microseconds.
+    /// Creates a period of `micros` microseconds.
     ///
     /// # Errors
     /// Outside of [`Period::MIN`]..=[`Period::MAX`].
@@ -61,12 +64,12 @@ impl Period {
         }
     }
 
-    /// The period in microseconds.
+    /// Returns the period in microseconds.
     pub const fn as_micros(self) -> u64 {
         self.micros
     }
 
-    /// The period in nanoseconds; at most 8.64e13, far from overflow.
+    /// Returns the period in nanoseconds; at most 8.64e13, far from overflow.
     pub const fn as_nanos(self) -> u64 {
         self.micros * 1_000
     }
@@ -113,18 +116,6 @@ impl From<Period> for u64 {
         period.micros
     }
 }
-
-impl fmt::Display for InvalidPeriod {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "invalid period `{}`: expected a whole number of us, ms, s, min, h or d, from 100us to 1d, such as 10ms or 5min",
-            self.given
-        )
-    }
-}
-
-impl std::error::Error for InvalidPeriod {}
 
 #[cfg(test)]
 mod tests {

@@ -24,13 +24,13 @@ impl JobCgroups {
         if mounts.v2.as_deref() == Some(root) {
             self.v2 = Some(path.clone());
         }
-        for (controller, _) in mounts.v1.iter().filter(|(_, place)| *place == root) {
+        for (controller, _) in mounts.v1.iter().filter(|(_, directory)| *directory == root) {
             self.v1.insert(controller.clone(), path.clone());
         }
         self.inodes.insert(path, inode);
     }
 
-    /// Adds a directory that somebody named, in whatever hierarchy it lies.
+    /// Adds a directory that a user named, in whatever hierarchy it lies.
     pub fn add(&mut self, mounts: &Mounts, path: &Path) {
         if mounts.v2.as_ref().is_some_and(|root| path.starts_with(root))
             && !mounts.v1.values().any(|root| path.starts_with(root))
@@ -44,12 +44,12 @@ impl JobCgroups {
         }
     }
 
-    /// Whether one of these directories was made anew since `earlier`: another job has the path now.
+    /// Returns whether one of these directories was made anew since `earlier`: another job has the path now.
     pub fn replaces(&self, earlier: &Self) -> bool {
         self.inodes.iter().any(|(path, inode)| earlier.inodes.get(path).is_some_and(|before| before != inode))
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
         self.v2.is_none() && self.v1.is_empty()
     }
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_made_anew_is_another_job() {
+    fn recreated_directory_is_another_job() {
         let job = |inodes: &[(&str, u64)]| JobCgroups {
             inodes: inodes.iter().map(|(path, inode)| (PathBuf::from(path), *inode)).collect(),
             ..JobCgroups::default()

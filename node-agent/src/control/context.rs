@@ -6,7 +6,7 @@ use polymeter_proto::series::SessionId;
 use tokio::sync::watch;
 
 use crate::counters::Counters;
-use crate::user_database::Rights;
+use crate::rights::Rights;
 
 /// The parts of the agent, beside the manager, that answers need.
 #[derive(Debug, Clone)]

@@ -66,7 +66,7 @@ impl<'a> RequestHandler<'a> {
     pub(super) async fn view(&self) -> Result<View, Refusal> {
         let mut view = self.ask(ManagerRequest::View).await?;
         let rights = self.context.rights.borrow();
-        view.subjects.retain(|subject| rights.may_look(self.principal, subject.owner_uid));
+        view.subjects.retain(|subject| rights.can_see(self.principal, subject.owner_uid));
         Ok(view)
     }
 

@@ -1,20 +1,20 @@
-//! When what is due: pure arithmetic on a grid, without a clock.
+//! The schedule of deadlines: pure arithmetic on a grid, without a clock.
 //!
-//! Time here is grid time: nanoseconds that go on evenly as the monotonic clock does, set to the wall clock once at the
+//! Time here is grid time: nanoseconds that advance as the monotonic clock does, set to the wall clock once at the
 //! start. A deadline is a whole multiple of its period in grid time, so that all metrics of one period, on all nodes
 //! whose clocks agree, are due together, and periods that divide one another share their wake-ups.
 
 use polymeter_proto::period::Period;
 
-/// Entries by period. `T` is whatever the caller wants back when it is due.
+/// Entries by period. `T` is the item that the caller gets back when it is due.
 #[derive(Debug)]
 pub struct Schedule<T> {
-    lanes: Vec<Lane<T>>,
+    periods: Vec<PeriodEntries<T>>,
 }
 
-/// All entries of one period: they are due together for ever.
+/// All entries of one period: they are always due together.
 #[derive(Debug)]
-struct Lane<T> {
+struct PeriodEntries<T> {
     period_ns: u64,
     next_ns: u64,
     entries: Vec<Entry<T>>,
@@ -30,20 +30,19 @@ struct Entry<T> {
 /// An entry whose deadline has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Due<T> {
-    /// What is due.
+    /// The item.
     pub item: T,
     /// The deadline's number on the grid of its period.
     pub deadline: u64,
-    /// How long ago it was, in nanoseconds.
+    /// The time since the deadline, in nanoseconds.
     pub lateness_ns: u64,
-    /// How many earlier deadlines had already been followed by the next when this was asked: they are missed, and
-    /// nobody makes up for them.
+    /// The number of earlier deadlines that were already followed by the next: they are missed, and never made up for.
     pub missed: u64,
 }
 
 impl<T> Default for Schedule<T> {
     fn default() -> Self {
-        Self { lanes: Vec::new() }
+        Self { periods: Vec::new() }
     }
 }
 
@@ -53,49 +52,49 @@ impl<T: Copy + PartialEq> Schedule<T> {
         let period_ns = period.as_nanos();
         let since_ns = (now_ns / period_ns + 1) * period_ns;
         let entry = Entry { item, since_ns };
-        match self.lanes.iter_mut().find(|lane| lane.period_ns == period_ns) {
-            Some(lane) => lane.entries.push(entry),
-            None => self.lanes.push(Lane { period_ns, next_ns: since_ns, entries: vec![entry] }),
+        match self.periods.iter_mut().find(|of_period| of_period.period_ns == period_ns) {
+            Some(of_period) => of_period.entries.push(entry),
+            None => self.periods.push(PeriodEntries { period_ns, next_ns: since_ns, entries: vec![entry] }),
         }
     }
 
-    /// Removes every entry of which `gone` says so.
+    /// Removes every entry whose item `gone` accepts.
     pub fn remove(&mut self, gone: impl Fn(&T) -> bool) {
-        for lane in &mut self.lanes {
-            lane.entries.retain(|entry| !gone(&entry.item));
+        for of_period in &mut self.periods {
+            of_period.entries.retain(|entry| !gone(&entry.item));
         }
-        self.lanes.retain(|lane| !lane.entries.is_empty());
+        self.periods.retain(|of_period| !of_period.entries.is_empty());
     }
 
-    /// The next deadline, if there is any entry.
+    /// Returns the next deadline, if there is any entry.
     pub fn next_ns(&self) -> Option<u64> {
-        self.lanes.iter().map(|lane| lane.next_ns).min()
+        self.periods.iter().map(|of_period| of_period.next_ns).min()
     }
 
     /// Appends to `due` everything whose deadline is not after `now_ns`, and goes on to the next deadlines.
     ///
     /// An entry appears at most once: of several deadlines that have passed only the last is kept.
     pub fn take_due(&mut self, now_ns: u64, due: &mut Vec<Due<T>>) {
-        for lane in self.lanes.iter_mut().filter(|lane| lane.next_ns <= now_ns) {
-            let deadline = now_ns / lane.period_ns;
-            let deadline_ns = deadline * lane.period_ns;
+        for of_period in self.periods.iter_mut().filter(|of_period| of_period.next_ns <= now_ns) {
+            let deadline = now_ns / of_period.period_ns;
+            let deadline_ns = deadline * of_period.period_ns;
             let lateness_ns = now_ns - deadline_ns;
-            for entry in lane.entries.iter().filter(|entry| entry.since_ns <= deadline_ns) {
-                let missed = (deadline_ns - entry.since_ns.max(lane.next_ns)) / lane.period_ns;
+            for entry in of_period.entries.iter().filter(|entry| entry.since_ns <= deadline_ns) {
+                let missed = (deadline_ns - entry.since_ns.max(of_period.next_ns)) / of_period.period_ns;
                 due.push(Due { item: entry.item, deadline, lateness_ns, missed });
             }
-            lane.next_ns = deadline_ns + lane.period_ns;
+            of_period.next_ns = deadline_ns + of_period.period_ns;
         }
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
-        self.lanes.iter().map(|lane| lane.entries.len()).sum()
+        self.periods.iter().map(|of_period| of_period.entries.len()).sum()
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no entries.
     pub fn is_empty(&self) -> bool {
-        self.lanes.is_empty()
+        self.periods.is_empty()
     }
 }
 
@@ -140,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_missed_is_counted_and_not_made_up_for() {
+    fn missed_deadlines_are_counted_and_not_made_up_for() {
         let mut schedule = Schedule::default();
         schedule.insert('a', period("1ms"), 0);
         let due = take(&mut schedule, 5 * MS + 1);
@@ -150,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_missed_nothing_before_it_came() {
+    fn a_new_entry_has_missed_nothing_before() {
         let mut schedule = Schedule::default();
         schedule.insert('a', period("1ms"), 0);
         schedule.insert('b', period("1ms"), 7 * MS + 1);
@@ -162,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_does_not_move_the_others() {
+    fn a_change_does_not_move_other_entries() {
         let mut schedule = Schedule::default();
         schedule.insert('a', period("1ms"), 0);
         schedule.insert('b', period("1s"), 0);
@@ -177,7 +176,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whenever the sampler looks, each deadline since the beginning is taken once or missed once.
+        /// At any time, each deadline since the beginning was taken once or missed once.
         #[test]
         fn every_deadline_is_taken_or_missed(steps in prop::collection::vec(1_u64..5_000_000, 1..200), period_us in 100_u64..5_000, start in 0_u64..1_000_000_000_000) {
             let mut schedule = Schedule::default();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use polymeter_proto::batch::{Column, Job, Shape};
 use polymeter_proto::catalogue;
@@ -12,6 +12,7 @@ use polymeter_proto::period::Period;
 use polymeter_proto::series::{Identifier, JobDescriptor, JobHandle, Labels, MetricId, SeriesId, ShapeId};
 
 use super::*;
+use crate::clock;
 use crate::counters::Counters;
 use crate::kernel;
 use crate::sources::reader_thread::ThreadedSource;
@@ -52,7 +53,7 @@ impl CustomSource for CountingSource {
 
     fn read(&mut self, reading: &mut Reading) -> Outcome {
         self.gate.pass();
-        std::thread::sleep(self.takes);
+        clock::sleep(self.takes);
         self.reads += 1;
         reading.set(0, self.reads);
         Outcome::Read
@@ -144,10 +145,10 @@ impl Running {
 
     /// Takes in the batches that come within `duration`.
     fn receive(&mut self, duration: Duration) {
-        let until = Instant::now() + duration;
-        while Instant::now() < until && !self.thread.is_finished() {
+        let until_ns = clock::monotonic_ns() + u64::try_from(duration.as_nanos()).unwrap();
+        while clock::monotonic_ns() < until_ns && !self.thread.is_finished() {
             self.take_batches();
-            std::thread::sleep(Duration::from_millis(2));
+            clock::sleep(Duration::from_millis(2));
         }
         self.take_batches();
     }
@@ -179,13 +180,13 @@ impl Running {
 
     /// Stops the sampler. Returns everything that it has handed on, and the time that it took to stop.
     fn stop(mut self) -> (Received, Duration) {
-        let began = Instant::now();
+        let began_ns = clock::monotonic_ns();
         self.command(Command::Stop);
         while !self.thread.is_finished() {
             self.take_batches();
-            std::thread::sleep(Duration::from_millis(1));
+            clock::sleep(Duration::from_millis(1));
         }
-        let took = began.elapsed();
+        let took = Duration::from_nanos(clock::monotonic_ns() - began_ns);
         self.take_batches();
         for (name, tally) in &self.received.tallies {
             assert_eq!(tally.due, tally.taken + tally.missed + tally.absent, "{name}: {tally:?}");

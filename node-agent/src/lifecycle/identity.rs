@@ -12,7 +12,7 @@ use polymeter_proto::series::Identifier;
 
 use crate::cgroups::JobCgroups;
 use crate::sources::process_sum::listed;
-use crate::user_database;
+use polymeter_service::users;
 
 /// How long a name service may take. One that is slower knows nobody, this time.
 const NAME_SERVICE: Duration = Duration::from_secs(2);
@@ -40,13 +40,13 @@ pub(crate) async fn owner_uid(uid: Option<u32>, name: Option<&Identifier>) -> Op
 
 /// The numeric id of a user's name. The name service is asked on a thread of its own, since it may not answer.
 async fn uid_of(name: String) -> Option<u32> {
-    let asked = tokio::task::spawn_blocking(move || user_database::uid_of(&name));
+    let asked = tokio::task::spawn_blocking(move || users::uid_of(&name));
     tokio::time::timeout(NAME_SERVICE, asked).await.ok()?.ok()?
 }
 
 /// The name of a user, likewise.
 pub(crate) async fn name_of(uid: u32) -> Option<Identifier> {
-    let asked = tokio::task::spawn_blocking(move || user_database::name_of(uid));
+    let asked = tokio::task::spawn_blocking(move || users::name_of(uid));
     let name = tokio::time::timeout(NAME_SERVICE, asked).await.ok()?.ok()??;
     Identifier::try_from(name).ok()
 }

@@ -1,6 +1,6 @@
-//! What a set of processes has used together: a sum that does not decrease when processes end. Pure.
+//! The resources that a set of processes has used together: a sum that does not decrease when processes end. Pure.
 //!
-//! The kernel adds what a process has used to its parent's account when the parent waits for it (`wait_task_zombie`,
+//! The kernel adds the use of a process to its parent's account when the parent waits for it (`wait_task_zombie`,
 //! kernel/exit.c): CPU time and faults to `cutime` and the like, which are apart, and I/O to the parent's own. It does not where
 //! the parent ignores its children, has ended before, or is not of the set. So what an ended process had used is kept here,
 //! less what its parent's account has grown by.
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// The quantities that are counted.
 pub(super) const AMOUNTS: usize = 6;
 
-/// How many generations of a family may end between two readings. Beyond that what they had used is kept here.
+/// The largest number of generations of a family that may end between two readings. The use of further ones is kept here.
 const GENERATIONS: usize = 64;
 
 /// An amount of each quantity.
@@ -43,22 +43,22 @@ impl Amounts {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Process {
     pub(super) parent: u32,
-    /// When it started: another process may get its number later.
+    /// The time at which it started: another process may get its number later.
     pub(super) started: u64,
-    /// What it has used, with the children that it has waited for.
+    /// Its use, with that of the children that it has waited for.
     pub(super) total: Amounts,
-    /// The part of that in which children show when they are waited for.
+    /// The part of that to which the kernel adds the use of children when they are waited for.
     pub(super) waited: Amounts,
 }
 
-/// A process, and what its account of children was before any child was seen to be there.
+/// A process, with its account of children before any child was seen.
 #[derive(Debug, Clone, Copy)]
 struct Known {
     process: Process,
     base: Amounts,
 }
 
-/// The accounts of the processes that are there, and of those that have ended.
+/// The accounts of running processes, and of those that have ended.
 #[derive(Debug, Default)]
 pub(super) struct Accounts {
     known: BTreeMap<u32, Known>,
@@ -66,18 +66,18 @@ pub(super) struct Accounts {
 }
 
 impl Accounts {
-    /// The processes that were there at the last reading.
+    /// Returns the processes of the last reading.
     pub(super) fn processes(&self) -> impl Iterator<Item = (u32, &Process)> {
         self.known.iter().map(|(pid, known)| (*pid, &known.process))
     }
 
-    /// A process that was there at the last reading.
+    /// Returns a process of the last reading.
     pub(super) fn process(&self, pid: u32) -> Option<&Process> {
         self.known.get(&pid).map(|known| &known.process)
     }
 
-    /// Takes in a reading of all processes, parents before their children, and says what all have used so far. A process whose
-    /// child has ended is read again by `reread`: only then its account has surely got what it will get.
+    /// Takes in a reading of all processes, parents before their children, and returns the use of all so far. A process whose
+    /// child has ended is read again by `reread`: only then its account is sure to be complete.
     pub(super) fn update(
         &mut self,
         found: BTreeMap<u32, Process>,
@@ -100,7 +100,7 @@ impl Accounts {
             let former = before.get(&pid).map(|known| known.base).unwrap_or_default();
             let Some(known) = self.known.get_mut(&pid) else { continue };
             if let Some(process) = reread(pid).filter(|process| process.started == known.process.started) {
-                // What cannot be read any more is as it was.
+                // An account that cannot be read any more stays as it was.
                 known.process.total.raise_to(&process.total);
                 known.process.waited.raise_to(&process.waited);
             }
@@ -112,7 +112,7 @@ impl Accounts {
     }
 }
 
-/// The nearest ancestor of a process that is still there, which may have waited for it.
+/// Returns the nearest ancestor of a process that still runs, which may have waited for it.
 fn heir(known: &BTreeMap<u32, Known>, pid: u32, is_there: impl Fn(u32, &Known) -> bool) -> Option<u32> {
     let parent = |pid: &u32| known.get(pid).map(|known| known.process.parent);
     let ancestors = std::iter::successors(parent(&pid), parent).take(GENERATIONS);
@@ -127,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    /// A family of processes as the kernel keeps its accounts: CPU time apart, as the first amount, and I/O, as the last.
+    /// A family of processes with the accounts that the kernel keeps: CPU time apart, as the first amount, and I/O, as the last.
     #[derive(Debug, Default, Clone)]
     struct Family {
         alive: BTreeMap<u32, Process>,
@@ -167,13 +167,13 @@ mod tests {
                     parent.waited.0[quantity] += process.total.0[quantity];
                 }
             }
-            // Orphans go to somebody who is not of the family.
+            // Orphans go to a process outside of the family.
             self.alive.values_mut().filter(|child| child.parent == pid).for_each(|child| child.parent = 1);
         }
     }
 
     #[test]
-    fn a_child_counts_once_whether_it_is_waited_for_or_not() {
+    fn children_count_once() {
         for is_waited_for in [true, false] {
             let mut family = Family { next: 9, ..Family::default() };
             family.fork(1);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_is_waited_for_while_the_processes_are_read_counts_once() {
+    fn children_that_are_waited_for_during_a_reading_count_once() {
         let mut family = Family { next: 9, ..Family::default() };
         family.fork(1);
         family.fork(10);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn another_process_with_the_same_number_is_another() {
+    fn a_reused_number_is_another_process() {
         let process = |started, cpu| Process {
             parent: 1,
             started,
@@ -227,7 +227,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_sequence_of_forks_and_exits_makes_a_sum_decrease_or_count_anything_twice(
+        fn sums_never_decrease_and_count_once(
             steps in prop::collection::vec((0_u8..6, any::<usize>(), 0..1_000_u64), 1..80)
         ) {
             let mut family = Family { next: 9, ..Family::default() };

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn follows_this_process_and_sees_its_end() {
+    fn reads_this_process_and_reports_an_ended_one() {
         let mut here = ProcessSumSource::of_tree(Path::new("/proc"), std::process::id());
         assert!(read(&mut here, "process.count") >= 1);
         assert!(read(&mut here, "process.memory.resident") > 100_000);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_orphan_had_used_stays_when_it_ends() {
+    fn the_use_of_an_orphan_stays_when_it_ends() {
         let directory = tempfile::tempdir().unwrap();
         let fifo = |name: &str| {
             let path = directory.path().join(name);
@@ -261,7 +261,7 @@ mod tests {
         };
         let (leaf, middle) = (fifo("leaf"), fifo("middle"));
         let file = directory.path().join("file");
-        // The middle one ends first, so that the leaf's parent is nobody of the tree.
+        // The middle one ends first, so that the leaf's parent is outside of the tree.
         let (file, leaf_go, middle_go) = (file.display(), leaf.display(), middle.display());
         let of_leaf = format!(
             "dd if=/dev/zero of={file} bs=1M count=3 conv=fsync 2>&-; echo ready; read x <{leaf_go}; :"
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn io_that_may_not_be_read_is_absent_and_not_0() {
+    fn io_that_may_not_be_read_is_absent() {
         let directory = tempfile::tempdir().unwrap();
         let (proc, job) = (directory.path().join("proc"), directory.path().join("job"));
         fs::create_dir_all(&job).unwrap();
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn the_processes_of_a_cgroup_take_turns_and_what_they_wrote_stays() {
+    fn processes_of_a_cgroup_take_turns() {
         let directory = tempfile::tempdir().unwrap();
         let (proc, job) = (directory.path().join("proc"), directory.path().join("job"));
         fs::create_dir_all(job.join("step_0")).unwrap();

@@ -1,4 +1,4 @@
-//! Where the text of a kernel file is read to.
+//! The buffer for the text of kernel files.
 
 /// Memory for the text of one file at a time. One serves all files that a thread reads, so that it stays in the nearest
 /// cache however many there are.
@@ -8,7 +8,7 @@ pub struct ReadBuffer {
 }
 
 impl ReadBuffer {
-    /// The first `len` bytes. Allocates only when more are wanted than ever before.
+    /// Returns the first `len` bytes. Allocates only when more are wanted than ever before.
     pub(crate) fn room(&mut self, len: usize) -> &mut [u8] {
         if self.bytes.len() < len {
             self.bytes.resize(len, 0);

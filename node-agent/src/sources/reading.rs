@@ -3,14 +3,14 @@
 /// One value for each slot of a source, or none where it is absent.
 #[derive(Debug, Default, Clone)]
 pub struct Reading {
-    /// The bits of the values, as the slots' metrics define them. Those of absent ones mean nothing.
+    /// The bits of the values, by the types of the slots' metrics. The bits of absent values have no meaning.
     bits: Vec<u64>,
     is_present: Vec<bool>,
     present: usize,
 }
 
 impl Reading {
-    /// A reading of `slots` absent values.
+    /// Creates a reading of `slots` absent values.
     pub fn absent(slots: usize) -> Self {
         Self { bits: vec![0; slots], is_present: vec![false; slots], present: 0 }
     }
@@ -30,28 +30,28 @@ impl Reading {
         }
     }
 
-    /// The bits of the value of a slot.
+    /// Returns the bits of the value of a slot, if it is present.
     pub fn get(&self, slot: u32) -> Option<u64> {
         let slot = slot as usize;
         self.bits.get(slot).copied().filter(|_| self.is_present.get(slot) == Some(&true))
     }
 
-    /// The values of all slots, one after the other.
+    /// Returns the values of all slots, one after the other.
     pub fn iter(&self) -> impl Iterator<Item = Option<u64>> {
         self.bits.iter().zip(&self.is_present).map(|(bits, is_present)| is_present.then_some(*bits))
     }
 
-    /// The bits of all values, if none is absent.
+    /// Returns the bits of all values, if none is absent.
     pub fn whole(&self) -> Option<&[u64]> {
         (self.present == self.bits.len()).then_some(&*self.bits)
     }
 
-    /// How many slots it has.
+    /// Returns the number of slots.
     pub fn len(&self) -> usize {
         self.bits.len()
     }
 
-    /// Whether it has no slots.
+    /// Returns true if it has no slots.
     pub fn is_empty(&self) -> bool {
         self.bits.is_empty()
     }
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_there_from_when_they_are_set_until_all_are_cleared() {
+    fn values_are_present_until_all_are_cleared() {
         let mut reading = Reading::absent(2);
         assert_eq!((reading.get(0), reading.whole()), (None, None));
         reading.set(1, 7);

@@ -200,7 +200,7 @@ fn push_file(file: &'static TextFile, found: &Match, source: TextFileSource, ope
 }
 
 /// Returns the directory to which the paths of a hierarchy are relative for a target.
-fn directory<'a>(request: &'a OpenRequest<'_>, hierarchy: Hierarchy) -> Option<PathBuf> {
+fn directory(request: &OpenRequest<'_>, hierarchy: Hierarchy) -> Option<PathBuf> {
     let mounts = request.host.mounts;
     match (request.target, hierarchy) {
         (Target::Node(_), Hierarchy::Proc) => Some(mounts.proc.clone()),

@@ -188,8 +188,8 @@ pub fn pattern_match<'a>(pattern: &str, component: &'a str) -> Option<Option<&'a
     };
     let value = component.strip_prefix(before)?.strip_suffix(after)?;
     // `hugetlb.2MB.rsvd.current` is no file of `hugetlb.*.current`, while the device `0000:00:1f.2` is one of `*`.
-    let is_value = !value.is_empty() && !(pattern.contains('.') && value.contains('.'));
-    is_value.then_some(Some(value))
+    let is_other_file = pattern.contains('.') && value.contains('.');
+    (!value.is_empty() && !is_other_file).then_some(Some(value))
 }
 
 /// One line for each CPU.

@@ -39,7 +39,7 @@ impl Labels {
     /// Creates labels from keys and values in any order.
     ///
     /// # Errors
-    /// When there are too many, one is too long or has a character that is not allowed, or a key comes twice.
+    /// If there are too many, one is too long or has a character that is not allowed, or a key comes twice.
     pub fn new(mut pairs: Vec<(String, String)>) -> Result<Self, InvalidIdentifier> {
         if pairs.len() > limits::LABELS {
             return Err(InvalidIdentifier::TooManyLabels);

@@ -12,7 +12,7 @@ use super::*;
 use crate::control::context::Context;
 use crate::counters::Counters;
 use crate::request::{AccessError, AnnotateError, LeaseError, ManagerRequest};
-use crate::user_database::Rights;
+use crate::rights::Rights;
 
 const USER: Principal = Principal { uid: 1000, administrator: false };
 const ROOT: Principal = Principal { uid: 0, administrator: true };

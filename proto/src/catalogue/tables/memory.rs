@@ -582,7 +582,7 @@ static V2_SWAP_MAX: TextFile = TextFile::v2("memory.swap.max", Form::Values);
 static V2_SWAP_EVENTS: TextFile = TextFile::v2("memory.swap.events", Form::Keyed);
 static V2_ZSWAP_CURRENT: TextFile = TextFile::v2("memory.zswap.current", Form::Values);
 
-/// What a job uses, may use, and was refused.
+/// Usage, limits, and refused requests.
 pub(crate) static USAGE: &[Metric] = &[
     Metric::gauge(
         "memory.current",

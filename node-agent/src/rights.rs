@@ -1,16 +1,16 @@
-//! Who people are: names and numbers of users and groups, as the system knows them (`nsswitch.conf`), and what the
-//! configuration says of them.
+//! The rights that the configuration grants to users and groups.
 
 use std::io;
 use std::os::fd::AsFd;
 
-use nix::unistd::{Group, User};
+use polymeter_service::users::{gid_of, uid_of};
+use tracing::warn;
 
 use crate::config::{Config, JobVisibility};
 use crate::kernel;
 use crate::principal::Principal;
 
-/// What the configuration grants to whom, in numbers.
+/// The rights of the configuration, by numeric ids.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Rights {
     administrators: Vec<u32>,
@@ -19,7 +19,7 @@ pub(crate) struct Rights {
 }
 
 impl Rights {
-    /// Looks the names of the configuration up. One that nobody has is said, and grants nothing to anybody.
+    /// Looks up the names of the configuration. An unknown name is logged, and grants nothing.
     pub(crate) fn of(config: &Config) -> Self {
         let mut rights = Self { job_visibility: config.job_visibility, ..Self::default() };
         for name in &config.administrators {
@@ -28,16 +28,13 @@ impl Rights {
                 None => uid_of(name).map(|uid| rights.administrators.push(uid)),
             };
             if found.is_none() {
-                tracing::warn!(
-                    error = "this system does not know the name",
-                    "cannot use `{name}` of `administrators`"
-                );
+                warn!(name, "unknown administrator: this system has no such user or group");
             }
         }
         rights
     }
 
-    /// Who is at the other end of a connection: the kernel says so, unix(7).
+    /// Returns the principal at the other end of a connection, as the kernel tells, unix(7).
     pub(crate) fn principal(&self, peer: impl AsFd, uid: u32, gid: u32) -> io::Result<Principal> {
         let own = uid == rustix::process::geteuid().as_raw();
         let in_group = |groups: &[u32]| groups.iter().any(|gid| self.administrating_groups.contains(gid));
@@ -48,30 +45,16 @@ impl Rights {
         Ok(Principal { uid, administrator })
     }
 
-    /// Who asks on another machine. It says no groups, and the agent's own user there need not be the agent's.
+    /// Returns the principal of a request from another machine, which tells no groups, and on which the agent's own user may be
+    /// another.
     pub(crate) fn remote_principal(&self, uid: u32) -> Principal {
         Principal { uid, administrator: uid == 0 || self.administrators.contains(&uid) }
     }
 
-    /// Whether this person may look at what belongs to `owner`.
-    pub(crate) fn may_look(&self, principal: Principal, owner: Option<u32>) -> bool {
+    /// Returns true if the principal may see a job of `owner`.
+    pub(crate) fn can_see(&self, principal: Principal, owner: Option<u32>) -> bool {
         self.job_visibility == JobVisibility::All || principal.can_access(owner)
     }
-}
-
-/// The numeric id of a user. Asks the system's name service, which may take its time.
-pub(crate) fn uid_of(user: &str) -> Option<u32> {
-    // A name service that does not answer knows nobody.
-    User::from_name(user).ok().flatten().map(|user| user.uid.as_raw())
-}
-
-/// The name of a user. Asks the system's name service, which may take its time.
-pub(crate) fn name_of(uid: u32) -> Option<String> {
-    User::from_uid(nix::unistd::Uid::from_raw(uid)).ok().flatten().map(|user| user.name)
-}
-
-fn gid_of(group: &str) -> Option<u32> {
-    Group::from_name(group).ok().flatten().map(|group| group.gid.as_raw())
 }
 
 #[cfg(test)]
@@ -81,9 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_is_known_and_nobody_else_is_taken_for_an_administrator() {
-        assert_eq!((uid_of("root"), gid_of("root")), (Some(0), Some(0)));
-        assert_eq!(uid_of("no.such user"), None);
+    fn only_root_and_the_configured_are_administrators() {
         let (one, _other) = UnixStream::pair().unwrap();
         let config =
             Config { administrators: vec!["@root".to_owned(), "daemon".to_owned()], ..Config::default() };
@@ -95,9 +76,9 @@ mod tests {
         let stranger = Rights::default().principal(&one, 54_321, 54_321).unwrap();
         let own = rustix::process::geteuid().as_raw() == 54_321;
         assert!(own || !stranger.administrator);
-        assert!(!Rights::default().may_look(stranger, Some(1)));
+        assert!(!Rights::default().can_see(stranger, Some(1)));
         assert!(
-            Rights { job_visibility: JobVisibility::All, ..Rights::default() }.may_look(stranger, Some(1))
+            Rights { job_visibility: JobVisibility::All, ..Rights::default() }.can_see(stranger, Some(1))
         );
     }
 
