@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use polymeter_proto::ledger::{Event, JobTold};
+use polymeter_proto::ledger::{Event, JobFactsUpdate};
 use polymeter_proto::series::{JobHandle, SessionId};
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::Frame;
@@ -247,10 +247,12 @@ impl SessionState {
 
 const fn ended_job(event: &Event) -> Option<JobHandle> {
     match event {
-        Event::JobEnded { job, .. } | Event::JobTold(JobTold { job, is_over: true, .. }) => Some(*job),
+        Event::JobEnded { job, .. } | Event::JobFacts(JobFactsUpdate { job, is_over: true, .. }) => {
+            Some(*job)
+        }
         Event::PlanChange(_)
         | Event::Mark(_)
-        | Event::JobTold(_)
+        | Event::JobFacts(_)
         | Event::JobOwner(_)
         | Event::RequestRefused(_)
         | Event::SessionEnded { .. } => None,

@@ -89,7 +89,7 @@ impl Ingest {
         let id = session_of(&message);
         let entries = match &message {
             ToCollector::Dictionary { entries, .. } => entries.as_slice(),
-            ToCollector::Skipped { .. } | ToCollector::Answered { .. } => &[],
+            ToCollector::Skipped { .. } | ToCollector::Answer { .. } => &[],
         };
         if let Some(refusal) = self.refuse_node(id, peer, entries) {
             return Verdict::Refused(refusal);
@@ -107,7 +107,7 @@ impl Ingest {
                 state.skip(id, (first, last), SkippedSamples { reason, span_us, lost }, now)
             }
             // The receiver passes it to control.
-            ToCollector::Answered { .. } => Verdict::Nothing,
+            ToCollector::Answer { .. } => Verdict::Nothing,
         });
         self.bound_memory(id);
         verdict
@@ -181,6 +181,6 @@ pub const fn session_of(message: &ToCollector) -> SessionId {
     match message {
         ToCollector::Dictionary { session, .. }
         | ToCollector::Skipped { session, .. }
-        | ToCollector::Answered { session, .. } => *session,
+        | ToCollector::Answer { session, .. } => *session,
     }
 }
