@@ -86,7 +86,7 @@ impl Dictionary {
     }
 
     /// Whether the session or its jobs have changed since the last call.
-    pub(super) const fn take_news(&mut self) -> bool {
+    pub(super) const fn take_changes(&mut self) -> bool {
         std::mem::replace(&mut self.news, false)
     }
 
@@ -288,7 +288,7 @@ impl Dictionary {
                     let job = mark.job.map(|handle| self.job(handle)).transpose()?;
                     accepted.marks.push((job, mark));
                 }
-                Event::JobTold(told) => accepted.job_facts.push((self.job(told.job)?, told.facts)),
+                Event::JobFacts(told) => accepted.job_facts.push((self.job(told.job)?, told.facts)),
                 Event::SessionEnded { at_us } => accepted.session_end_us = Some(at_us),
                 Event::JobOwner(owner) => accepted.job_owners.push((self.job(owner.job)?, owner)),
                 Event::RequestRefused(refused) => {

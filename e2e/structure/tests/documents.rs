@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use polymeter_structure::{shown, workspace};
+use polymeter_structure::{crates, shown, workspace};
 
 /// Directories without documents of this project.
 const LEFT_OUT: [&str; 5] = ["target", ".git", "results", "fixtures", "corpus"];
@@ -118,6 +118,28 @@ fn links_and_anchors_resolve() {
     assert!(wrong.is_empty(), "links that lead nowhere:\n{}", wrong.join("\n"));
 }
 
+/// Documents for developers, whose code spans name files of the tree.
+const MAPS: [&str; 3] = ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/explanation/decisions.md"];
+
+#[test]
+fn named_files_exist() {
+    let mut wrong = Vec::new();
+    for document in MAPS {
+        let text = fs::read_to_string(workspace().join(document)).unwrap();
+        for (number, line) in (1..).zip(text.lines()) {
+            for span in line.split('`').skip(1).step_by(2) {
+                let is_path = !span.contains([' ', '*', '=', ':', '…'])
+                    && !span.contains(|c: char| c.is_ascii_uppercase())
+                    && crates().iter().any(|directory| span.starts_with(&format!("{}/", shown(directory))));
+                if is_path && !workspace().join(span).exists() {
+                    wrong.push(format!("{document}:{number}: {span}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "files that are not there:\n{}", wrong.join("\n"));
+}
+
 #[test]
 fn the_summary_lists_every_page_of_the_book() {
     let book = workspace().join("docs");
@@ -160,7 +182,13 @@ const REPLACED: &[(&str, &str)] = &[
 ];
 
 /// Where old words may stand: the end of a file's path. Histories name what was renamed.
-const HISTORIES: [&str; 3] = ["CHANGELOG.md", "docs/reference/sql.md", "config/raw.rs"];
+const HISTORIES: [&str; 5] = [
+    "CHANGELOG.md",
+    "docs/reference/sql.md",
+    "config/raw.rs",
+    "reference/control.md",
+    "reference/protocol.md",
+];
 
 /// Returns the replaced words in a line of prose.
 fn replaced(line: &str) -> Vec<String> {

@@ -1,104 +1,10 @@
-//! Where cgroups are mounted, and where one job's cgroups are.
+//! The cgroups of one job.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
 use polymeter_proto::catalogue::Hierarchy;
-use procfs::FromBufRead;
-use procfs::process::{MountInfo, MountInfos};
-
-/// The controllers of version 1 that hold metrics.
-const CONTROLLERS: [&str; 7] = ["memory", "cpu", "cpuacct", "blkio", "pids", "hugetlb", "perf_event"];
-
-/// The mounts of cgroups on this machine.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Mounts {
-    /// The root directory of the machine.
-    pub root: PathBuf,
-    /// The unified hierarchy.
-    pub v2: Option<PathBuf>,
-    /// The hierarchies of version 1, by controller.
-    pub v1: BTreeMap<String, PathBuf>,
-    /// Where tracefs is, or would be.
-    pub tracefs: PathBuf,
-    /// Where procfs is.
-    pub proc: PathBuf,
-}
-
-impl Mounts {
-    /// Reads the mounts of the machine whose root directory is `root`.
-    ///
-    /// # Errors
-    /// When `/proc/self/mountinfo` below it cannot be read.
-    pub fn read(root: &Path) -> io::Result<Self> {
-        let mut mounts = Self {
-            root: root.to_owned(),
-            tracefs: root.join("sys/kernel/tracing"),
-            proc: root.join("proc"),
-            ..Self::default()
-        };
-        for info in &mount_infos(root)? {
-            let place = place(root, info);
-            match info.fs_type.as_str() {
-                // The first mount wins: later ones are often bind mounts for containers.
-                "cgroup2" if mounts.v2.is_none() => mounts.v2 = Some(place),
-                "cgroup" => {
-                    for controller in
-                        CONTROLLERS.iter().filter(|controller| info.super_options.contains_key(**controller))
-                    {
-                        mounts.v1.entry((*controller).to_owned()).or_insert_with(|| place.clone());
-                    }
-                }
-                "tracefs" => mounts.tracefs = place,
-                _ => {}
-            }
-        }
-        Ok(mounts)
-    }
-
-    /// Returns the directory of sysfs.
-    pub fn sys(&self) -> PathBuf {
-        self.root.join("sys")
-    }
-
-    /// The roots in which a job's cgroup may lie, each once.
-    pub fn roots(&self) -> Vec<&Path> {
-        let mut roots: Vec<&Path> = self.v2.iter().chain(self.v1.values()).map(PathBuf::as_path).collect();
-        roots.sort_unstable();
-        roots.dedup();
-        roots
-    }
-
-    /// Whether a job's cgroup on version 2 can be used for perf: `perf_event` is not taken by version 1.
-    pub fn perf_follows_v2(&self) -> bool {
-        !self.v1.contains_key("perf_event")
-    }
-}
-
-/// The roots of all cgroup hierarchies, also of those that hold no metrics.
-///
-/// # Errors
-/// When `/proc/self/mountinfo` below `root` cannot be read.
-pub fn all_roots(root: &Path) -> io::Result<Vec<PathBuf>> {
-    let infos = mount_infos(root)?;
-    let cgroups = infos.0.iter().filter(|info| matches!(info.fs_type.as_str(), "cgroup" | "cgroup2"));
-    Ok(cgroups.map(|info| place(root, info)).collect())
-}
-
-fn mount_infos(root: &Path) -> io::Result<MountInfos> {
-    let path = root.join("proc/self/mountinfo");
-    let file = File::open(&path)
-        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
-    MountInfos::from_buf_read(BufReader::new(file))
-        .map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
-}
-
-/// Where a mount is below `root`.
-fn place(root: &Path, info: &MountInfo) -> PathBuf {
-    root.join(info.mount_point.strip_prefix("/").unwrap_or(&info.mount_point))
-}
+use polymeter_service::cgroup_mounts::Mounts;
 
 /// The cgroups of one job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -118,13 +24,13 @@ impl JobCgroups {
         if mounts.v2.as_deref() == Some(root) {
             self.v2 = Some(path.clone());
         }
-        for (controller, _) in mounts.v1.iter().filter(|(_, place)| *place == root) {
+        for (controller, _) in mounts.v1.iter().filter(|(_, directory)| *directory == root) {
             self.v1.insert(controller.clone(), path.clone());
         }
         self.inodes.insert(path, inode);
     }
 
-    /// Adds a directory that somebody named, in whatever hierarchy it lies.
+    /// Adds a directory that a user named, in whatever hierarchy it lies.
     pub fn add(&mut self, mounts: &Mounts, path: &Path) {
         if mounts.v2.as_ref().is_some_and(|root| path.starts_with(root))
             && !mounts.v1.values().any(|root| path.starts_with(root))
@@ -138,12 +44,12 @@ impl JobCgroups {
         }
     }
 
-    /// Whether one of these directories was made anew since `earlier`: another job has the path now.
+    /// Returns whether one of these directories was made anew since `earlier`: another job has the path now.
     pub fn replaces(&self, earlier: &Self) -> bool {
         self.inodes.iter().any(|(path, inode)| earlier.inodes.get(path).is_some_and(|before| before != inode))
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
         self.v2.is_none() && self.v1.is_empty()
     }
@@ -189,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_made_anew_is_another_job() {
+    fn recreated_directory_is_another_job() {
         let job = |inodes: &[(&str, u64)]| JobCgroups {
             inodes: inodes.iter().map(|(path, inode)| (PathBuf::from(path), *inode)).collect(),
             ..JobCgroups::default()

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use polymeter_proto::batch::Job;
-use polymeter_proto::ledger::{Event, JobFacts, JobTold, RequestRefused};
+use polymeter_proto::ledger::{Event, JobFacts, JobFactsUpdate, RequestRefused};
 use polymeter_proto::series::Identifier;
 
 use super::announced_jobs::AnnouncedJobs;
-use super::event::LifecycleEffect;
+use super::event::{LifecycleEffect, LifecycleTask};
 use super::refused_requests::{refuse_all, refused_by};
 use crate::lanes::EventRecord;
 use crate::principal::Principal;
@@ -50,7 +50,7 @@ pub(super) fn request_lease(
             let principal = Principal { uid, administrator: false };
             let key = Some(job_id.clone());
             let request = LeaseRequest { principal, job_id: key, metrics, since_us: None, duration_us };
-            out.push(LifecycleEffect::RequestLease(request, job_id.clone(), reply));
+            out.push(LifecycleTask::RequestLease(request, job_id.clone(), reply).into());
         }
         (_, _, Some(reply)) => out.push(LifecycleEffect::AnswerAnnouncement(reply, Ok(None))),
         (_, _, None) => {}
@@ -122,7 +122,7 @@ pub(super) fn scheduler_ended(
 
 fn record_facts_of(job: Arc<Job>, facts: JobFacts, is_over: bool, out: &mut Vec<LifecycleEffect>) {
     if !facts.is_empty() {
-        let event = Event::JobTold(JobTold { job: job.handle, is_over, facts });
+        let event = Event::JobFacts(JobFactsUpdate { job: job.handle, is_over, facts });
         out.push(LifecycleEffect::Record(EventRecord { job: Some(job), event }));
     }
 }

@@ -13,7 +13,7 @@ use polymeter_benches::table::to_f64;
 use polymeter_proto::series::Number;
 use polymeter_proto::wire::frame::Frame;
 
-use crate::Taken;
+use crate::taken::Taken;
 
 /// Rows of one transaction: as many as the collector's are by default.
 const TRANSACTION_ROWS: usize = 50_000;

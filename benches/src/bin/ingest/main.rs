@@ -5,6 +5,7 @@
 //! left out.
 
 mod bare;
+mod taken;
 
 use std::error::Error;
 use std::path::Path;
@@ -22,6 +23,8 @@ use polymeter_proto::period::Period;
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::frame::Encoder;
 use polymeter_proto::wire::message::ToAgent;
+
+use self::taken::Taken;
 
 #[derive(Debug, Parser)]
 struct Arguments {
@@ -50,30 +53,6 @@ const PATIENCE_S: u64 = 600;
 
 /// After what silence an agent sends again what is not acknowledged, in milliseconds.
 const AGAIN_MS: i64 = 10_000;
-
-/// What one run took, or several together.
-#[derive(Debug, Default, Clone, Copy)]
-struct Taken {
-    samples: u64,
-    seconds: f64,
-    collector_cpu_s: f64,
-    server_cpu_s: f64,
-    bytes: u64,
-}
-
-impl Taken {
-    fn add(&mut self, other: Self) {
-        self.samples += other.samples;
-        self.seconds += other.seconds;
-        self.collector_cpu_s += other.collector_cpu_s;
-        self.server_cpu_s += other.server_cpu_s;
-        self.bytes += other.bytes;
-    }
-
-    fn per_second(&self) -> f64 {
-        to_f64(self.samples) / self.seconds
-    }
-}
 
 fn main() -> Result<(), Failure> {
     let mut arguments = Arguments::parse();

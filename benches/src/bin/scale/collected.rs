@@ -8,7 +8,7 @@ use polymeter_benches::process::Usage;
 use polymeter_benches::store::{Kind, Store};
 use polymeter_benches::table::to_f64;
 
-use crate::Arguments;
+use crate::arguments::Arguments;
 use crate::fleet::{Fleet, Summary};
 use crate::part::Part;
 

@@ -3,7 +3,7 @@
 use polymeter_benches::store::Kind;
 use polymeter_benches::table::{self, say, to_f64};
 
-use crate::Arguments;
+use crate::arguments::Arguments;
 use crate::collected::Collected;
 use crate::prometheus::Block;
 use crate::scraped::Scraped;

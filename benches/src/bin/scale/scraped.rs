@@ -9,7 +9,7 @@ use polymeter_benches::process::Usage;
 use polymeter_benches::recording::RECORDED;
 use polymeter_benches::table::to_f64;
 
-use crate::Arguments;
+use crate::arguments::Arguments;
 use crate::exporters::{self, Exporters, Served};
 use crate::fleet::node;
 use crate::page::Page;

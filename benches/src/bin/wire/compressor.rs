@@ -58,11 +58,11 @@ impl Compressor {
             }
             compressed.push((bytes, frame.len()));
         }
-        let there_s = super::cpu_s(|| {
+        let there_s = crate::timing::cpu_s(|| {
             // What fails has failed above.
             frames.iter().for_each(|frame| drop(std::hint::black_box((self.compress)(frame))));
         });
-        let back_s = super::cpu_s(|| {
+        let back_s = crate::timing::cpu_s(|| {
             for (bytes, len) in &compressed {
                 drop(std::hint::black_box((self.decompress)(bytes, *len)));
             }

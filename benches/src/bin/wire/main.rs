@@ -4,6 +4,7 @@
 //! top of the frames would save, and cost.
 
 mod compressor;
+mod timing;
 
 use std::path::Path;
 
@@ -12,10 +13,8 @@ use polymeter_benches::recording::{self, RECORDED};
 use polymeter_benches::table::{self, say, to_f64};
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::frame::{Encoder, Extras, Frame};
-use rustix::time::{ClockId, clock_gettime};
 
-/// How often everything is encoded and decoded, to have something to measure.
-const ROUNDS: u32 = 20;
+use self::timing::cpu_s;
 
 fn main() -> Result<(), Failure> {
     table::machine();
@@ -79,16 +78,4 @@ fn main() -> Result<(), Failure> {
         table::table(&compressor::HEAD, &compressed);
     }
     Ok(())
-}
-
-/// CPU seconds of one round.
-fn cpu_s(mut round: impl FnMut()) -> f64 {
-    let now = || {
-        let time = clock_gettime(ClockId::ThreadCPUTime);
-        std::time::Duration::try_from(time).map_or(0.0, |time| time.as_secs_f64())
-    };
-    round();
-    let begin = now();
-    (0..ROUNDS).for_each(|_| round());
-    (now() - begin) / f64::from(ROUNDS)
 }
