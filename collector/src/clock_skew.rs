@@ -106,7 +106,7 @@ mod tests {
             "they are 400 d in the past (at most 366 d); 6 samples are rejected and counted as lost"
         );
         assert!(
-            remedy.starts_with("set the clock") && remedy.ends_with("raise `max_age` in [clock]"),
+            remedy.starts_with("correct the clock") && remedy.ends_with("raise `max_age` in [clock]"),
             "{remedy}"
         );
         let range = TimeRange { out_of_range: OutOfRangePolicy::Quarantine, ..TimeRange::default() };

@@ -68,7 +68,7 @@ fn refusals_suggest_the_nearest_name() {
         message(br#"{"verb":"xyzzy"}"#).starts_with("unknown verb `xyzzy`; the verbs are: status, jobs, ")
     );
     assert_eq!(message(br#"{"verb":"plan","jbo":"1"}"#), "unknown field; did you mean `job`?");
-    assert_eq!(message(br#"{"verb":"flush","qqq":"1"}"#), "unknown field; this verb has no fields");
+    assert_eq!(message(br#"{"verb":"flush","qqq":"1"}"#), "unknown field; this verb takes no fields");
     assert_eq!(message(br#"{"verb":"mark","zzz":"1"}"#), "unknown field; the fields are: job, name, kind");
     assert_eq!(message(br#"{"verb":"plan","job":7}"#), "invalid type: integer `7`, expected a string");
 }

@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn what_others_can_change_is_not_to_be_trusted() {
         assert_eq!((intact(7, 0o644, 7), intact(0, 0o40_755, 7)), (Ok(()), Ok(())));
-        assert_eq!(intact(7, 0o664, 7).unwrap_err(), "others can change it; type: chmod go-w /k");
+        assert_eq!(intact(7, 0o664, 7).unwrap_err(), "other users can change it; type: chmod go-w /k");
         assert!(intact(7, 0o646, 7).is_err() && intact(8, 0o644, 7).is_err());
     }
 }

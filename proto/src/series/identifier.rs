@@ -138,12 +138,12 @@ mod tests {
         let refused = |text: &str| Identifier::try_from(text).unwrap_err().to_string();
         assert_eq!(
             refused("a\u{202e}b"),
-            "it has the character U+202E, a character that changes the text direction"
+            "it contains the character U+202E, a character that changes the text direction"
         );
-        assert_eq!(refused("a\u{200b}"), "it has the character U+200B, an invisible character");
-        assert_eq!(refused("a\u{2028}"), "it has the character U+2028, a line or paragraph separator");
-        assert_eq!(refused("a\n"), "it has the character U+000A, a control character");
-        assert_eq!(refused("<b>"), "it has the character '<' (U+003C)");
+        assert_eq!(refused("a\u{200b}"), "it contains the character U+200B, an invisible character");
+        assert_eq!(refused("a\u{2028}"), "it contains the character U+2028, a line or paragraph separator");
+        assert_eq!(refused("a\n"), "it contains the character U+000A, a control character");
+        assert_eq!(refused("<b>"), "it contains the character '<' (U+003C)");
         for blank in [" ", "\u{3000}\u{a0} "] {
             assert_eq!(refused(blank), "it is blank");
         }
