@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use polymeter_proto::key::KeyPair;
 use polymeter_service::clock::Clock;
-use polymeter_store::{Maintenance, OpenOptions, Store, WriteMode};
+use polymeter_store::{Maintenance, OpenOptions, Store, StoreError, WriteMode};
 
 use crate::agents::AgentDirectory;
 use crate::auth::{AuthHandler, AuthOptions, AuthorisedKeys, HandshakeFailure};
@@ -21,9 +21,10 @@ use crate::queues::{OutgoingSender, WriterQueueSender, outgoing_queue, writer_qu
 use crate::receiver::{self, Receiver};
 use crate::settings::{self, SharedSettings};
 use crate::shutdown::Shutdown;
+use crate::sinks::{self, SinkThreads, Sinks};
 use crate::thread::spawn;
 use crate::waker::Waker;
-use crate::writer::{Totals, Ways, Writer};
+use crate::writer::{Totals, Writer, WriterLinks};
 
 /// A running collector, until [`Collector::stop`].
 #[derive(Debug)]
@@ -37,6 +38,8 @@ pub struct Collector {
     receiver: JoinHandle<u64>,
     writers: Vec<JoinHandle<Totals>>,
     maintenance: Option<Maintenance>,
+    sinks: Sinks,
+    sink_threads: SinkThreads,
     control: Option<Control>,
     /// Dropped after the receiver, whose socket it guards.
     auth: Option<AuthHandler>,
@@ -66,11 +69,10 @@ impl Collector {
         // The order matters: if a later step fails, what was created last is dropped first.
         let Listening { auth, authorised, endpoint, socket } =
             listen(config, context, key_pair.as_ref(), (&metrics, clock))?;
-        let maintenance = config
-            .store
-            .start_maintenance()
-            .map_err(|source| StartError::Store { store: config.store.to_string(), source })?;
+        let maintenance = config.store.start_maintenance().map_err(|source| store_error(config, source))?;
         let server = config.metrics_listen.map(|address| serve_metrics(address, &metrics)).transpose()?;
+        let (sinks, sink_threads) =
+            sinks::start(&config.sinks, &metrics, clock).map_err(StartError::Thread)?;
         let settings = SharedSettings::new(config);
         let (outgoing_sender, outgoing) = outgoing_queue(waker.clone());
         let (outcome_sender, outcomes) = control::outcome::queue();
@@ -80,6 +82,7 @@ impl Collector {
             outgoing: outgoing_sender.clone(),
             directory: AgentDirectory::default(),
             settings: settings.clone(),
+            sinks: sinks.clone(),
             shutdown: shutdown.clone(),
             clock,
         };
@@ -91,7 +94,7 @@ impl Collector {
         };
         // From here on only the writers and control own senders of outgoing messages: the receiver ends when all of them are
         // gone.
-        drop(shared.outgoing);
+        drop((shared.outgoing, shared.sinks));
         let control = Control::start(listeners, links, clock).map_err(StartError::Thread)?;
         let (control, agent_answers) = control.unzip();
         let receiver = Receiver {
@@ -116,6 +119,8 @@ impl Collector {
             receiver,
             writers,
             maintenance,
+            sinks,
+            sink_threads,
             control,
             auth,
             metrics: server,
@@ -145,9 +150,10 @@ impl Collector {
     }
 
     /// Applies the part of `config` that can change while the collector runs: `commit_interval`, `commit_rows`,
-    /// `session_timeout` and `[clock]`. Returns the other keys whose values have changed: they require a restart.
+    /// `session_timeout` and `[clock]`. Sinks open their outputs again. Returns the other keys whose values have changed: they require a restart.
     pub fn reload(&self, config: &Config) -> Vec<&'static str> {
         self.settings.set(config);
+        self.sinks.reopen();
         settings::fixed_changes(&self.config, config)
     }
 
@@ -172,6 +178,9 @@ impl Collector {
             Err(_) => panicked = true,
         }
         drop((self.auth, self.metrics));
+        // The writers are gone, so that these were the last senders of rows.
+        drop(self.sinks);
+        self.sink_threads.stop(self.clock);
         if let Some(maintenance) = self.maintenance {
             panicked |= maintenance.stop().is_err();
         }
@@ -189,6 +198,7 @@ struct Shared {
     outgoing: OutgoingSender,
     directory: AgentDirectory,
     settings: SharedSettings,
+    sinks: Sinks,
     shutdown: Shutdown,
     clock: Clock,
 }
@@ -208,7 +218,7 @@ fn start_writers(
         let metrics = metrics.writer(number);
         let (sender, queue) = writer_queue(waker.clone(), metrics.queue.clone());
         queues.push(sender);
-        let ways = Ways {
+        let links = WriterLinks {
             queue,
             outgoing: shared.outgoing.clone(),
             directory: shared.directory.clone(),
@@ -217,9 +227,10 @@ fn start_writers(
             // The first writer stores how jobs ended.
             outcomes: outcomes.take(),
             settings: shared.settings.clone(),
+            sinks: shared.sinks.clone(),
         };
         let writer =
-            Writer::new(config.clone(), shared.clock, shared.shutdown.clone(), ways, store, number == 0);
+            Writer::new(config.clone(), shared.clock, shared.shutdown.clone(), links, store, number == 0);
         writers.push(spawn("writer", move || writer.run()).map_err(StartError::Thread)?);
     }
     Ok((queues, writers))
@@ -266,5 +277,9 @@ fn open_stores(config: &Config) -> Result<Vec<Store>, StartError> {
     let open =
         |_| Store::open(&config.store, &OpenOptions { timescale: config.timescaledb, may_create: true });
     let stores = (0..writers).map(open).collect::<Result<_, _>>();
-    stores.map_err(|source| StartError::Store { store: config.store.to_string(), source })
+    stores.map_err(|source| store_error(config, source))
+}
+
+fn store_error(config: &Config, source: StoreError) -> StartError {
+    StartError::Store { store: config.store.to_string(), source }
 }

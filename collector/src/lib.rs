@@ -32,6 +32,7 @@ mod receiver;
 pub mod refusal;
 mod settings;
 mod shutdown;
+pub mod sinks;
 mod thread;
 mod waker;
 mod writer;

@@ -218,3 +218,18 @@ pub const HTTP_CONNECTIONS: usize = 8;
 
 /// The timeout of one request and its answer, so that a silent client holds no connection.
 pub const HTTP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The most transactions that wait for one sink. Further ones are dropped: at the default commit interval a minute.
+pub const SINK_BATCHES: usize = 64;
+
+/// The most rows that wait for one sink, about 32 MB. A single transaction may exceed it.
+pub const SINK_ROWS: u64 = 2_000_000;
+
+/// The longest time that a stopping collector waits for all sinks together. Rows that are queued then are dropped.
+pub const SINK_STOP: Duration = Duration::from_secs(2);
+
+/// The interval of log messages about the same problem of a sink.
+pub const SINK_LOG_EVERY: Duration = Duration::from_secs(60);
+
+/// The most messages about one sink in an interval.
+pub const SINK_LOG_LINES: u32 = 4;

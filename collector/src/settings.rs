@@ -62,6 +62,7 @@ pub(crate) fn fixed_changes(running: &Config, wanted: &Config) -> Vec<&'static s
         metrics_listen,
         log_level: _,
         log_format: _,
+        sinks,
     } = wanted;
     let key = |of: &Config| of.keys.as_ref().map(|keys| keys.key.clone());
     let agents = |of: &Config| of.keys.as_ref().map(|keys| keys.authorised_agents.clone());
@@ -78,6 +79,7 @@ pub(crate) fn fixed_changes(running: &Config, wanted: &Config) -> Vec<&'static s
         ("key", key(wanted) != key(running)),
         ("authorised_agents", keys.is_some() && agents(wanted) != agents(running)),
         ("bind_node_to_key", *bind_node_to_key != running.bind_node_to_key),
+        ("sinks", *sinks != running.sinks),
         ("metrics_listen", *metrics_listen != running.metrics_listen),
     ];
     changes.into_iter().filter(|(_, is_changed)| *is_changed).map(|(key, _)| key).collect()

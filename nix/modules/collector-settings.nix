@@ -35,6 +35,8 @@ in
     "off"
     "require"
   ]) "auto" "Use TimescaleDB if the PostgreSQL server has it.";
+  sinks = optional (types.listOf types.str) [ "jsonl:/var/log/polymeter/samples.jsonl" ]
+    "Further outputs of stored rows: jsonl:PATH for JSON lines to a file, a FIFO or a Unix socket.";
   writers = optional (types.ints.between 1 64) 2 "The number of connections that write in parallel.";
   session_timeout = optional reach "5min" "The silence after which an agent's session and its jobs count as ended.";
   commit_interval = optional period "1s" "The longest time that samples wait for a commit.";

@@ -12,6 +12,7 @@ use polymeter_proto::period::Period;
 use polymeter_proto::series::{Identifier, SessionDescriptor, SessionId};
 use rustix::thread::set_current_timer_slack;
 use tokio::sync::{mpsc, watch};
+use tracing::info;
 
 use crate::admission::MIN_DESCRIPTORS;
 use crate::cgroups::Mounts;
@@ -19,7 +20,7 @@ use crate::clock;
 use crate::config::Config;
 use crate::control;
 use crate::counters::Counters;
-use crate::delivery::remote_requests::{self, RemoteRequestReceiver};
+use crate::delivery::remote_requests::{self, RemoteRequestReceiver, RemoteRequestSender};
 use crate::delivery::sender::{self, ConnectError, Ending, Sender, Settings, Stopped};
 use crate::delivery::spool_manager::SpoolConfig;
 use crate::delivery::tap::Tap;
@@ -34,7 +35,7 @@ use crate::start_error::StartError;
 use crate::stats_cache::StatsCache;
 use crate::supervisor::{Shared, Supervisor, waitable};
 
-/// Requests that may wait for the manager.
+/// Requests that may wait for the supervisor.
 const REQUESTS: usize = 64;
 
 /// A running agent.
@@ -61,40 +62,19 @@ impl Agent {
         if limit < MIN_DESCRIPTORS {
             return Err(StartError::Descriptors(limit));
         }
-        let session =
-            sender::new_session().map_err(|error| StartError::System("no random numbers", error))?;
-        let mounts = Mounts::read(&config.root)
-            .map_err(|error| StartError::System("cannot find the cgroup hierarchies", error))?;
-        let cpus =
-            online_cpus(&config.root).map_err(|error| StartError::System("cannot find the CPUs", error))?;
-        let channels =
-            Arc::new(Channels::new().map_err(|error| StartError::System("cannot make an eventfd", error))?);
-        let (rights, told_rights) = watch::channel(Rights::of(&config));
-        let (counters, stats_cache) = (Arc::new(Counters::default()), Arc::new(StatsCache::default()));
-        let (remote_requests, remote_receiver) = remote_requests::channel(Arc::clone(&channels));
-        let tap = Arc::new(Tap::default());
-        let keys = config.keys.as_ref().map(KeyFiles::read).transpose().map_err(StartError::Keys)?;
-        let settings = Settings {
-            collector: config.collector.clone(),
-            keys,
-            session,
-            descriptor: descriptor(&config)?,
-            outbox_bytes: config.outbox_bytes,
-            spool: config.spool.clone().map(|directory| SpoolConfig { directory, bytes: config.spool_bytes }),
-            remote_requests,
-            tap: Arc::clone(&tap),
+        let session = sender::new_session().map_err(system("cannot get random numbers"))?;
+        let mounts = Mounts::read(&config.root).map_err(system("cannot find the cgroup hierarchies"))?;
+        let cpus = online_cpus(&config.root).map_err(system("cannot find the CPUs"))?;
+        let shared = Shared {
+            channels: Arc::new(Channels::new().map_err(system("cannot create an eventfd"))?),
+            counters: Arc::new(Counters::default()),
+            stats_cache: Arc::new(StatsCache::default()),
+            tap: Arc::new(Tap::default()),
         };
-        let sender = Sender::connect(
-            context,
-            settings,
-            Arc::clone(&channels),
-            Arc::clone(&counters),
-            Arc::clone(&stats_cache),
-        )
-        .map_err(|error| match error {
-            ConnectError::Socket(error) => StartError::Collector(config.collector.clone(), error),
-            ConnectError::Spool(error) => StartError::Spool(error),
-        })?;
+        let (channels, counters) = (Arc::clone(&shared.channels), Arc::clone(&shared.counters));
+        let (rights, told_rights) = watch::channel(Rights::of(&config));
+        let (remote_requests, remote_receiver) = remote_requests::channel(Arc::clone(&channels));
+        let sender = connect(context, &config, session, &shared, remote_requests)?;
         let listener = open_socket(&config)?;
         let (requests, received) = mpsc::channel(REQUESTS);
         let ending = Arc::new(Ending::default());
@@ -106,13 +86,11 @@ impl Agent {
         let sampler = spawn("sampler", move || sample(for_sampler, counted, flush, priority))?;
         let wanted = Arc::clone(&ending);
         let sender = spawn("sender", move || sender.run(&wanted))?;
-        let shared =
-            Shared { channels: Arc::clone(&channels), counters: Arc::clone(&counters), stats_cache, tap };
         let supervisor = Supervisor::new(config, mounts, cpus, shared, rights);
-        let for_watcher = Arc::clone(&channels);
-        let exit_watcher = supervisor.exit_watcher();
-        let exit_watcher = exit_watcher
-            .map(|watcher| spawn("exit watcher", move || watch_exits(&watcher, &for_watcher, priority)));
+        let exit_watcher = supervisor.exit_watcher().map(|watcher| {
+            let channels = Arc::clone(&channels);
+            spawn("exit watcher", move || watch_exits(&watcher, &channels, priority))
+        });
         let exit_watcher = exit_watcher.transpose()?;
         let context = control::Context {
             session,
@@ -120,14 +98,13 @@ impl Agent {
             counters: Arc::clone(&counters),
             rights: told_rights,
         };
-        let (requests_in, channels_in) = (requests.clone(), Arc::clone(&channels));
         let endpoints = ControlEndpoints {
             listener,
             remote_requests: remote_receiver,
             remote_control,
-            requests: requests_in,
+            requests: requests.clone(),
             context,
-            channels: channels_in,
+            channels: Arc::clone(&channels),
         };
         let (ready, is_ready) = sync_channel(1);
         let supervisor = spawn("supervisor", move || supervise(supervisor, received, endpoints, &ready))?;
@@ -137,25 +114,25 @@ impl Agent {
             Ok(()) => Ok(agent),
             Err(error) => {
                 agent.abandon();
-                Err(StartError::System("cannot manage jobs and serve the control socket", error))
+                Err(StartError::System("cannot track jobs and serve the control socket", error))
             }
         }
     }
 
-    /// Follows a job. Returns the metrics that cannot be had, with the reasons.
+    /// Tracks a job. Returns the metrics that are not available, with the reasons.
     ///
     /// # Errors
-    /// When the job cannot be followed.
+    /// When the job cannot be tracked.
     pub fn register(&self, spec: JobSpec) -> Result<Vec<(String, String)>, RegisterError> {
         self.ask(|reply| ManagerRequest::Register(Box::new(spec), reply)).unwrap_or(Ok(Vec::new()))
     }
 
-    /// Takes the last reading of a registered job and lets it go. Says whether there was one.
+    /// Takes the final sample of a registered job and tracks it no more. Returns whether there was one.
     pub fn unregister(&self, job_id: Identifier) -> bool {
         self.ask(|reply| ManagerRequest::Unregister(job_id, reply)).unwrap_or(false)
     }
 
-    /// What is followed, and how it goes.
+    /// Returns the state of the node and of all tracked jobs.
     pub fn view(&self) -> View {
         self.ask(ManagerRequest::View).unwrap_or_default()
     }
@@ -188,7 +165,7 @@ impl Agent {
         answer.blocking_recv().ok()
     }
 
-    /// Ends the threads of an agent without a manager, which would tell the others.
+    /// Ends the threads of an agent without a supervisor, which would tell the others.
     fn abandon(self) {
         drop(self.channels.command(Command::Stop));
         self.ending.wanted.store(true, Release);
@@ -209,7 +186,39 @@ impl Agent {
     }
 }
 
-/// The control socket, where there is to be one.
+/// An error of the system that keeps an agent from starting.
+fn system(doing: &'static str) -> impl Fn(io::Error) -> StartError {
+    move |error| StartError::System(doing, error)
+}
+
+/// Connects the sender to the collector.
+fn connect(
+    context: &zmq::Context,
+    config: &Config,
+    session: SessionId,
+    shared: &Shared,
+    remote_requests: RemoteRequestSender,
+) -> Result<Sender, StartError> {
+    let keys = config.keys.as_ref().map(KeyFiles::read).transpose().map_err(StartError::Keys)?;
+    let settings = Settings {
+        collector: config.collector.clone(),
+        keys,
+        session,
+        descriptor: descriptor(config)?,
+        outbox_bytes: config.outbox_bytes,
+        spool: config.spool.clone().map(|directory| SpoolConfig { directory, bytes: config.spool_bytes }),
+        remote_requests,
+        tap: Arc::clone(&shared.tap),
+    };
+    let Shared { channels, counters, stats_cache, .. } = shared;
+    Sender::connect(context, settings, Arc::clone(channels), Arc::clone(counters), Arc::clone(stats_cache))
+        .map_err(|error| match error {
+            ConnectError::Socket(error) => StartError::Collector(config.collector.clone(), error),
+            ConnectError::Spool(error) => StartError::Spool(error),
+        })
+}
+
+/// Opens the control socket, where one is wanted.
 fn open_socket(config: &Config) -> Result<Option<control::Listener>, StartError> {
     let open = |path: &std::path::PathBuf| {
         control::Listener::open(path).map_err(|error| StartError::Control(path.clone(), error))
@@ -246,7 +255,7 @@ fn sample(channels: Arc<Channels>, counters: Arc<Counters>, flush: Period, prior
     match priority.map(kernel::set_fifo_priority) {
         None => {}
         Some(Ok(())) => channels.set_realtime_thread(rustix::thread::gettid()),
-        Some(Err(error)) => tracing::info!(
+        Some(Err(error)) => info!(
             %error,
             remedy = "on a busy node deadlines below 10 ms will be missed and counted",
             "cannot sample with real-time priority"
@@ -260,7 +269,7 @@ fn watch_exits(watcher: &ExitWatcher, channels: &Channels, priority: Option<u8>)
     if priority.is_none_or(|priority| kernel::set_fifo_priority(priority).is_err()) {
         raise_priority();
     }
-    // Where too many commands wait, the manager's own must do.
+    // Where too many commands wait, the supervisor's own must do.
     watcher.run(|job| drop(channels.command(Command::ReadJob(job))));
 }
 
@@ -271,20 +280,20 @@ fn raise_priority() {
     rustix::process::setpriority_process(None, NICE).ok();
 }
 
-/// Where users' requests come in, and what answering them needs.
+/// The sources of users' requests, and what answering them needs.
 struct ControlEndpoints {
     /// The control socket.
     listener: Option<control::Listener>,
-    /// What comes through the collector.
+    /// The requests that come through the collector.
     remote_requests: RemoteRequestReceiver,
-    /// Whether it is wanted.
+    /// True if those are answered.
     remote_control: bool,
     requests: mpsc::Sender<ManagerRequest>,
     context: control::Context,
     channels: Arc<Channels>,
 }
 
-/// Manages until the end. Says first whether it can: with too few descriptors, nothing else would say so.
+/// Runs the supervisor until the end. Reports first whether it can run: with too few descriptors, nothing else would.
 fn supervise(
     supervisor: Supervisor,
     received: mpsc::Receiver<ManagerRequest>,
@@ -311,7 +320,7 @@ async fn supervised(
     let notices = waitable(endpoints.channels.notices_event().as_fd())?;
     let listener = endpoints.listener.map(control::Listener::wait_on).transpose()?;
     ready.send(Ok(())).ok();
-    // Both end with the runtime, when the manager has ended.
+    // Both end with the runtime, when the supervisor has ended.
     let (asking, context) = (endpoints.requests.clone(), endpoints.context.clone());
     tokio::spawn(control::remote::serve(
         endpoints.remote_requests,

@@ -27,6 +27,8 @@ pub mod plan;
 pub mod principal;
 pub mod request;
 mod rights;
+#[cfg(test)]
+mod simulation;
 pub mod sources;
 mod start_error;
 pub mod stats_cache;

@@ -1,4 +1,4 @@
-//! The plan: which metric is sampled at which period, computed from layers. Pure.
+//! The plan: the period of each metric, computed from layers. Pure.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,16 @@ use polymeter_proto::series::Identifier;
 use crate::cgroups::StepLevel;
 use crate::principal::Principal;
 
-/// One wish: these metrics, at this period.
+/// A rule: these metrics are sampled at this period.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// Which metrics.
+    /// The metrics.
     pub selector: Selector,
-    /// At which period; none switches them off.
+    /// The period; none switches them off.
     pub period: Option<Period>,
 }
 
-/// The wishes of one party. For each metric the most specific rule counts: its name before a glob, a glob with more
+/// The rules of one origin. For each metric the most specific rule counts: its name before a glob, a glob with more
 /// letters before one with fewer, and of equal ones the last.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Layer {
@@ -33,7 +33,7 @@ impl Layer {
         Self { rules }
     }
 
-    /// Whether it wishes nothing.
+    /// Returns whether it has no rules.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
@@ -55,68 +55,68 @@ fn specificity(selector: &Selector) -> (bool, usize) {
     (selector.is_exact(), letters)
 }
 
-/// The most that leases are stretched: from 100 µs to some minutes, where nothing is left to be saved.
-pub const STRETCH_MOST: u8 = 22;
+/// The greatest stretch of leases: from 100 µs to some minutes, where nothing is left to be saved.
+pub const MAX_STRETCH: u8 = 22;
 
-/// A user's temporary wish.
+/// A user's temporary change of the plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
-    /// Which metrics.
+    /// The metrics.
     pub selector: Selector,
-    /// At which period at the longest.
+    /// The longest period at which they are sampled.
     pub period: Period,
     /// Who wants it.
     pub principal: Principal,
-    /// When it ends by itself, in microseconds since the epoch: what people are told.
+    /// The time at which it ends, in microseconds since the epoch, for answers and data.
     pub until_us: i64,
-    /// When it ends by itself on the monotonic clock, in nanoseconds: what counts, since the wall clock may be set.
+    /// The time at which it ends on the monotonic clock, in nanoseconds, which counts: the wall clock may be set.
     pub ends_ns: u64,
 }
 
-/// The period of a metric, and because of what.
+/// The period of a metric, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InForce {
     /// The period.
     pub period: Period,
     /// The layer whose period it is.
     pub cause: Cause,
-    /// Whose lease it is, where it is one.
+    /// The user whose lease it is.
     pub by: Option<Identifier>,
-    /// When that lease ends, in microseconds since the epoch.
+    /// The time at which that lease ends, in microseconds since the epoch.
     pub until_us: Option<i64>,
-    /// The period that the lease asks for, where the governor has stretched it.
+    /// The period that the lease requests, where the governor has slowed it.
     pub asked: Option<Period>,
 }
 
-/// What is sampled of one job, or of the node.
+/// The plan of one job, or of the node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// The administrator's standing wishes, which are guaranteed.
+    /// The administrator's baseline, which is guaranteed.
     pub baseline: Layer,
-    /// What the job asked for when it was registered.
+    /// The rules that came with the registration of the job.
     pub registration: Layer,
-    /// The administrator's standing wishes for each step of a job.
+    /// The baseline of each step of a job.
     pub steps: Layer,
-    /// The administrator's standing wishes for each task of a step.
+    /// The baseline of each task of a step.
     pub tasks: Layer,
-    /// Users' temporary wishes.
+    /// Users' temporary changes.
     pub leases: Vec<Lease>,
-    /// How often the governor has doubled the periods of the leases.
+    /// The number of times that the governor has doubled the periods of the leases.
     pub stretch: u8,
 }
 
 impl Plan {
-    /// Whether steps or tasks are sampled.
+    /// Returns whether steps or tasks are sampled.
     pub fn wants_steps(&self) -> bool {
         !self.steps.is_empty() || !self.tasks.is_empty()
     }
 
-    /// The period of a metric of a part of a job, which knows no leases.
+    /// The period of a metric of a step or task, to which leases do not apply.
     pub fn step_period(&self, kind: StepLevel, name: &str) -> Option<Period> {
         self.step_layer(kind).period(name)
     }
 
-    /// Everything that is sampled of a part of a job.
+    /// The metrics that are sampled of a step or task.
     pub fn step_definitions(&self, kind: StepLevel) -> Vec<Definition> {
         let plan = Self { baseline: self.step_layer(kind).clone(), ..Self::default() };
         let mut definitions = plan.definitions(Scope::Job);
@@ -131,7 +131,7 @@ impl Plan {
         }
     }
 
-    /// The effective period of a metric, the shortest of the layers, and whose it is.
+    /// The effective period of a metric, which is the shortest of all layers, and its layer.
     pub fn period(&self, name: &str) -> Option<(Period, Cause)> {
         let baseline = self.baseline.period(name).map(|period| (period, Cause::Baseline));
         let registration = self.registration.period(name).map(|period| (period, Cause::Registration));
@@ -139,7 +139,7 @@ impl Plan {
         baseline.into_iter().chain(registration).chain(lease).min_by_key(|(period, _)| *period)
     }
 
-    /// The effective period of a metric, with all that is known of why.
+    /// The effective period of a metric, with the reason.
     pub fn in_force(&self, name: &str) -> Option<InForce> {
         let (period, cause) = self.period(name)?;
         let lease = self.lease(name).filter(|_| cause == Cause::Lease);
@@ -152,9 +152,9 @@ impl Plan {
         })
     }
 
-    /// The period that a lease for `period` has once the governor has had its say; at the longest a day.
+    /// The period of a lease for `period` that the governor has slowed; at the longest a day.
     fn stretched(&self, period: Period) -> Period {
-        let micros = period.as_micros().saturating_mul(1 << self.stretch.min(STRETCH_MOST));
+        let micros = period.as_micros().saturating_mul(1 << self.stretch.min(MAX_STRETCH));
         Period::from_micros(micros).unwrap_or(Period::MAX)
     }
 
@@ -164,7 +164,7 @@ impl Plan {
         fitting.min_by_key(|lease| (lease.period, std::cmp::Reverse(lease.until_us)))
     }
 
-    /// Everything of one scope that is sampled; whole families stand for their instances.
+    /// The metrics of one scope that are sampled; whole families stand for their instances.
     pub fn definitions(&self, scope: Scope) -> Vec<Definition> {
         let rules =
             self.baseline.rules.iter().chain(&self.registration.rules).filter(|rule| rule.period.is_some());
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_specific_rule_counts_in_any_order() {
+    fn most_specific_rule_counts_in_any_order() {
         for rules in [
             [("cpu.usage", "1s"), ("cpu.*", "10ms"), ("*", "5s")],
             [("*", "5s"), ("cpu.*", "10ms"), ("cpu.usage", "1s")],
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shortest_layer_is_in_force_and_the_baseline_is_guaranteed() {
+    fn shortest_period_of_all_layers_is_in_force() {
         let plan = Plan {
             leases: Vec::new(),
             baseline: layer(&[("cpu.*", "1s")]),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_shortens_and_never_lengthens() {
+    fn lease_shortens_periods_and_never_lengthens_them() {
         let lease = |selector: &str, text: &str, until_us| Lease {
             selector: selector.parse().unwrap(),
             period: text.parse().unwrap(),
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn the_governor_stretches_leases_and_nothing_else() {
+    fn governor_slows_leases_only() {
         let principal = Principal { uid: 7, administrator: false };
         let lease = |selector: &str| Lease {
             selector: selector.parse().unwrap(),
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_have_plans_of_their_own() {
+    fn steps_have_plans_of_their_own() {
         let plan = Plan {
             baseline: layer(&[("cpu.*", "1s")]),
             steps: layer(&[("*", "10s"), ("cpu.user", "off")]),

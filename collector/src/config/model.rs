@@ -10,6 +10,7 @@ use crate::control::ControlConfig;
 use crate::ingest::TimeRange;
 use crate::keys::KeyFiles;
 use crate::limits;
+use crate::sinks::SinkUrl;
 
 /// The endpoint for agents if none is configured.
 pub const DEFAULT_LISTEN: &str = "tcp://127.0.0.1:7717";
@@ -47,6 +48,8 @@ pub struct Config {
     pub bind_node_to_key: bool,
     /// The address of the collector's own metrics; none if they are not served.
     pub metrics_listen: Option<SocketAddr>,
+    /// The sinks of committed rows.
+    pub sinks: Vec<SinkUrl>,
     /// The events that are logged.
     pub log_level: log::Filter,
     /// The form of log lines.
@@ -69,6 +72,7 @@ impl Config {
             keys: None,
             bind_node_to_key: true,
             metrics_listen: None,
+            sinks: Vec::new(),
             log_level: log::Filter::default(),
             log_format: log::Format::default(),
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use polymeter_proto::period::Period;
-use polymeter_service::document::{Faults, Reporter, read_text};
+use polymeter_service::document::{Faults, Reporter, Section, read_text};
 use polymeter_service::log;
 use polymeter_store::{StoreUrl, TimescaleMode};
 
@@ -13,6 +13,7 @@ use super::clock::{CoarseDuration, RawClock};
 use super::control::RawControl;
 use super::endpoint::Endpoint;
 use super::security::RawSecurity;
+use crate::sinks::SinkUrl;
 
 /// The most writers; more connections do not make one server faster.
 const WRITERS_MAX: u64 = 64;
@@ -34,6 +35,7 @@ pub(super) struct RawConfig {
     pub(super) control: RawControl,
     pub(super) security: RawSecurity,
     pub(super) metrics_listen: Option<SocketAddr>,
+    pub(super) sinks: Vec<SinkUrl>,
     pub(super) log_level: Option<log::Filter>,
     pub(super) log_format: Option<log::Format>,
 }
@@ -83,6 +85,7 @@ impl RawConfig {
             clock: RawClock::take(&mut root, reporter_ref),
             control: RawControl::take(&mut root, reporter_ref),
             metrics_listen: root.parse("metrics_listen", reporter_ref, address),
+            sinks: sinks(&mut root, reporter_ref),
             log_level: root.parse("log_level", reporter_ref, str::parse),
             log_format: root.parse("log_format", reporter_ref, str::parse),
         };
@@ -98,4 +101,19 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_invalid| {
         format!("invalid address `{text}`: expected ADDRESS:PORT, such as \"127.0.0.1:9717\"")
     })
+}
+
+/// The sinks. The same one twice would write each row twice.
+fn sinks(root: &mut Section<'_>, reporter: &mut Reporter<'_>) -> Vec<SinkUrl> {
+    let mut sinks: Vec<SinkUrl> = Vec::new();
+    for (text, span) in root.strings("sinks", reporter).unwrap_or_default() {
+        match text.parse() {
+            Ok(sink) if sinks.contains(&sink) => {
+                reporter.fault(&span, format_args!("`sinks`: `{sink}` is there twice"));
+            }
+            Ok(sink) => sinks.push(sink),
+            Err(reason) => reporter.fault(&span, format_args!("`sinks`: {reason}")),
+        }
+    }
+    sinks
 }

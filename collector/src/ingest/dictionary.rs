@@ -86,7 +86,7 @@ impl Dictionary {
     }
 
     /// Whether the session or its jobs have changed since the last call.
-    pub(super) const fn take_news(&mut self) -> bool {
+    pub(super) const fn take_changes(&mut self) -> bool {
         std::mem::replace(&mut self.news, false)
     }
 

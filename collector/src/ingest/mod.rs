@@ -141,7 +141,7 @@ impl Ingest {
     }
 
     /// What the session that spoke last says of itself, where that is new.
-    pub fn take_news(&mut self) -> Option<AgentInfo> {
+    pub fn take_changes(&mut self) -> Option<AgentInfo> {
         self.news.take()
     }
 
@@ -232,7 +232,7 @@ impl Ingest {
         if state.is_stranger() {
             self.strangers_bytes += bytes;
             self.strangers += 1;
-        } else if state.dictionary.take_news() || moved || was_stranger {
+        } else if state.dictionary.take_changes() || moved || was_stranger {
             // Of a session that has sent nothing to be stored, nobody need know.
             self.news = state.presence(id);
         }

@@ -362,19 +362,19 @@ fn who_speaks_and_which_jobs_it_follows_is_told_when_it_changes() {
     let jobs = |presence: &AgentInfo| -> Vec<String> {
         presence.jobs.iter().map(|(job, _)| job.to_string()).collect()
     };
-    let news = ingest.take_news().unwrap();
+    let news = ingest.take_changes().unwrap();
     assert_eq!((news.session, news.node.as_str(), jobs(&news)), (SESSION, "n1", Vec::new()));
     let of_job = frame(2, &shape(2, Some(5)), &[NOW_US], &mut announced, &[]);
     accepted(ingest.frame(&peer(), of_job, at(0)));
-    assert_eq!(jobs(&ingest.take_news().unwrap()), ["1"]);
+    assert_eq!(jobs(&ingest.take_changes().unwrap()), ["1"]);
     accepted(ingest.frame(&peer(), frame(3, &shape(1, None), &[NOW_US], &mut announced, &[]), at(0)));
-    assert_eq!(ingest.take_news(), None);
+    assert_eq!(ingest.take_changes(), None);
     let elsewhere = Peer::from(b"elsewhere".as_slice());
     let ends = [Event::JobEnded { job: JobHandle(5), at_us: NOW_US }];
     assert!(matches!(ingest.frame(&elsewhere, frames[0].clone(), at(0)), Verdict::Repeated(_)));
-    assert_eq!(ingest.take_news().unwrap().peer, elsewhere, "it has connected anew");
+    assert_eq!(ingest.take_changes().unwrap().peer, elsewhere, "it has connected anew");
     accepted(ingest.frame(&elsewhere, frame(4, &shape(1, None), &[NOW_US], &mut announced, &ends), at(0)));
-    assert_eq!(jobs(&ingest.take_news().unwrap()), [""; 0]);
+    assert_eq!(jobs(&ingest.take_changes().unwrap()), [""; 0]);
 }
 
 #[test]

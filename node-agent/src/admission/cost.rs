@@ -1,17 +1,17 @@
-//! What sampling costs, predicted from what one read of each source costs. Pure.
+//! The cost of sampling, predicted from the cost of one read of each source. Pure.
 //!
 //! The constants were fitted to one machine; `cargo run --release --bin control` holds the prediction against what is
-//! measured. The machine's calibration scales them, and what the governor learns corrects the rest.
+//! measured. The machine's calibration scales them, and the governor's knowledge corrects the rest.
 
 use polymeter_proto::period::Period;
 
 use crate::request::Cost;
 
-/// What a read is assumed to take before it has been measured, in nanoseconds.
+/// The assumed time of a read that was not measured, in nanoseconds.
 const READ_NS: f64 = 5_000.0;
-/// What a read costs beside its own time, in nanoseconds: finding its groups, dating it, recording the row.
+/// The cost of a read beside its own time, in nanoseconds: finding its groups, dating it, recording the row.
 const ROW_NS: f64 = 300.0;
-/// What a wake-up and the first use of caches cost beside the reads, in nanoseconds, by the period in microseconds: the
+/// The cost of a wake-up and of the first use of caches beside the reads, in nanoseconds, by the period in microseconds: the
 /// longer the sleep, the more is cold.
 const WAKE_NS: [(f64, f64); 5] = [
     (100.0, 4_000.0),
@@ -20,30 +20,30 @@ const WAKE_NS: [(f64, f64); 5] = [
     (100_000.0, 45_000.0),
     (1_000_000.0, 120_000.0),
 ];
-/// How many times what it takes when it is read over and over a read takes at a period, in microseconds. What is beyond
-/// once is what a slow machine multiplies.
+/// The time of a read at a period, in microseconds, as a multiple of its time when it is read over and over. A slow machine
+/// multiplies what exceeds 1.
 const COLD: [(f64, f64); 4] = [(100.0, 1.1), (1_000.0, 1.4), (10_000.0, 2.4), (100_000.0, 4.0)];
-/// What a value costs from its text to the wire, in nanoseconds.
+/// The cost of a value from its text to the wire, in nanoseconds.
 const VALUE_NS: f64 = 40.0;
-/// What a value takes on the wire, in bytes, at the rates at which that matters.
+/// The size of a value on the wire, in bytes, at the rates at which that matters.
 const VALUE_BYTES: f64 = 0.5;
 
-/// What is known of how long a read of a source takes, in nanoseconds.
+/// The known time of a read of a source, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum ReadCost {
-    /// It was measured at the period that is asked about.
+    /// Measured at the period in question.
     Measured(f64),
-    /// It was measured reading over and over.
+    /// Measured by reading over and over.
     Warm(f64),
-    /// Nothing.
+    /// Not measured.
     Unknown,
 }
 
-/// How many times as long as the constants here say things take that are done every so many microseconds: points of a
-/// curve.
+/// The slowness of the machine: by the period in microseconds, the time that things take as a multiple of the constants here;
+/// points of a curve.
 pub(super) type Slowness = [(f64, f64); 2];
 
-/// Adds up what sources cost.
+/// The sum of the costs of sources.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sum {
     machine: Slowness,
@@ -53,13 +53,12 @@ pub(super) struct Sum {
 }
 
 impl Sum {
-    /// Nothing yet, on a machine that is as slow as this.
+    /// An empty sum, on a machine of this slowness.
     pub(super) const fn on(machine: Slowness) -> Self {
         Self { machine, ns_per_s: 0.0, samples_per_s: 0.0, wakes_per_s: 0.0 }
     }
 
-    /// A source whose metrics have these periods. Periods that divide one another share reads, as all that people
-    /// write do.
+    /// Adds a source whose metrics have these periods. Periods that divide one another share reads, as usual ones do.
     pub(super) fn add(&mut self, periods: &[Period], read: ReadCost) {
         let per_second = |period: &Period| 1e6 / micros(*period);
         let Some(fastest) = periods.iter().min() else { return };
@@ -75,7 +74,7 @@ impl Sum {
         self.wakes_per_s = self.wakes_per_s.max(per_second(fastest));
     }
 
-    /// The cost of all that was added, where it was learnt that all takes `learnt` times as long as that.
+    /// Returns the cost of all sources, multiplied by `learnt`.
     pub(super) fn cost(&self, learnt: f64) -> Cost {
         let wake_ns = if self.wakes_per_s > 0.0 {
             let period_us = 1e6 / self.wakes_per_s;
@@ -116,7 +115,7 @@ mod tests {
     const REFERENCE: Slowness = [(1_000.0, 1.0), (10_000.0, 1.0)];
 
     #[test]
-    fn reads_are_shared_and_values_are_not() {
+    fn sources_share_reads_but_not_values() {
         let mut sum = Sum::on(REFERENCE);
         sum.add(&[Period::MILLISECOND, Period::SECOND], ReadCost::Measured(10_000.0));
         let cost = sum.cost(1.0);
@@ -125,7 +124,7 @@ mod tests {
         let expected = (1000.0 * (10_000.0 + ROW_NS + wake_ns) + 1001.0 * VALUE_NS) / 1e7;
         assert!((cost.cpu_percent - expected).abs() < 0.001, "{cost:?}");
         assert!((sum.cost(2.0).cpu_percent - 2.0 * expected).abs() < 0.001);
-        // Another source at the same period wakes nobody up.
+        // Another source at the same period causes no wake-up.
         sum.add(&[Period::MILLISECOND], ReadCost::Measured(0.0));
         let more = sum.cost(1.0).cpu_percent - cost.cpu_percent;
         assert!((more - (ROW_NS + VALUE_NS) * 1000.0 / 1e7).abs() < 1e-6, "{more}");
@@ -133,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_seldom_is_cold() {
+    fn rare_reads_are_cold() {
         let cost = |period: &str| {
             let mut sum = Sum::on(REFERENCE);
             sum.add(&[period.parse().unwrap()], ReadCost::Warm(1_000.0));
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_machine_does_not_slow_what_was_measured_on_it() {
+    fn slowness_does_not_apply_to_measured_reads() {
         let cost = |machine: Slowness, read: ReadCost| {
             let mut sum = Sum::on(machine);
             sum.add(&[Period::MILLISECOND], read);
@@ -161,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn curves_go_through_their_points() {
+    fn curves_pass_through_their_points() {
         let curve = [(1.0, 10.0), (100.0, 20.0), (1000.0, 50.0)];
         for (at, value) in
             [(0.1, 10.0), (1.0, 10.0), (10.0, 15.0), (100.0, 20.0), (1000.0, 50.0), (1e9, 50.0)]

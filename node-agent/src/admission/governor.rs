@@ -1,22 +1,21 @@
-//! The governor: when measuring takes more of the CPU than it may, leases are stretched by powers of two, and they
-//! recover when there is room again. Pure: it is told what was used, and says what to do.
+//! The governor: when sampling takes more of the CPU than it may, leases are slowed by powers of two, and recover when there is
+//! room again. Pure: it takes the used CPU time, and returns the next step.
 
-use crate::plan::STRETCH_MOST;
+use crate::plan::MAX_STRETCH;
 
-/// What must remain free of a budget before a lease is given back half of what was taken from it, so that it does not
-/// go to and fro.
+/// The part of a budget that may be used before a lease recovers by one step, so that it does not oscillate.
 const ROOM: f64 = 0.8;
 
-/// How far the real cost may be taken to be from the predicted one.
+/// The bounds of the real cost as a multiple of the predicted one.
 const SLOWNESS: (f64, f64) = (0.25, 16.0);
 
-/// Below this, in percent of a CPU, what was used says nothing of how well it was predicted.
+/// The least predicted cost, in percent of a CPU, from which the governor learns.
 const TELLING_PERCENT: f64 = 0.5;
 
-/// How much of what is known of the slowness is what came last.
+/// The weight of the newest measurement.
 const NEWEST: f64 = 0.3;
 
-/// What the leases of one target cost.
+/// The cost of the leases of one target.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Load {
     /// Percent of a CPU for all of it, as predicted without slowness.
@@ -25,20 +24,20 @@ pub(super) struct Load {
     pub(super) relaxed_percent: f64,
     /// The same without its leases.
     pub(super) baseline_percent: f64,
-    /// How often its leases have been stretched.
+    /// The number of times that its leases were stretched.
     pub(super) stretch: u8,
-    /// Whether any of its leases is an ordinary user's: administrators' are not held against the job's budget.
+    /// True if any of its leases is an ordinary user's: administrators' do not count against the job's budget.
     pub(super) is_user: bool,
 }
 
-/// What must not be exceeded, in percent of a CPU.
+/// The budgets, in percent of a CPU.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Budgets {
     pub(super) node_percent: f64,
     pub(super) job_percent: f64,
 }
 
-/// What is to be done about one target.
+/// A step for one target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// Double the periods of its leases.
@@ -47,7 +46,7 @@ pub(super) enum Step {
     Relax(usize),
 }
 
-/// What was learnt of the machine.
+/// The governor's knowledge of the machine.
 #[derive(Debug)]
 pub(super) struct Governor {
     slowness: f64,
@@ -60,12 +59,12 @@ impl Default for Governor {
 }
 
 impl Governor {
-    /// How many times the predicted cost the real one is.
+    /// The real cost as a multiple of the predicted one.
     pub(super) const fn slowness(&self) -> f64 {
         self.slowness
     }
 
-    /// Learns from what was really used, in percent of a CPU, where `predicted` was expected without slowness.
+    /// Learns from the CPU time used, in percent of a CPU, where `predicted_percent` was predicted without slowness.
     pub(super) fn learn(&mut self, used_percent: f64, predicted_percent: f64) {
         if predicted_percent >= TELLING_PERCENT {
             let now = (used_percent / predicted_percent).clamp(SLOWNESS.0, SLOWNESS.1);
@@ -75,10 +74,10 @@ impl Governor {
 
     /// The next step, if one is needed: one at a time, so that its effect is seen before the next.
     pub(super) fn step(&self, used_percent: f64, budgets: Budgets, loads: &[Load]) -> Option<Step> {
-        let may_stretch = |load: &Load| load.stretch < STRETCH_MOST && load.percent > load.baseline_percent;
+        let may_stretch = |load: &Load| load.stretch < MAX_STRETCH && load.percent > load.baseline_percent;
         let of_leases = |load: &Load| load.percent - load.baseline_percent;
-        // Users' leases go before administrators', and of those the dearest.
-        let dearest = |wanted: &dyn Fn(&Load) -> bool| {
+        // Users' leases go before administrators', and of those the most expensive.
+        let most_expensive = |wanted: &dyn Fn(&Load) -> bool| {
             let candidates = loads.iter().enumerate().filter(|(_, load)| may_stretch(load) && wanted(load));
             candidates
                 .max_by(|(_, a), (_, b)| {
@@ -89,12 +88,12 @@ impl Governor {
                 .map(|(position, _)| position)
         };
         if used_percent > budgets.node_percent
-            && let Some(position) = dearest(&|_| true)
+            && let Some(position) = most_expensive(&|_| true)
         {
             return Some(Step::Stretch(position));
         }
         let over = |load: &Load| load.is_user && load.percent * self.slowness > budgets.job_percent;
-        if let Some(position) = dearest(&over) {
+        if let Some(position) = most_expensive(&over) {
             return Some(Step::Stretch(position));
         }
         let fits = |load: &Load| {
@@ -129,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_done_where_nothing_is_wrong() {
+    fn stays_at_rest_within_the_budgets() {
         let governor = Governor::default();
         assert_eq!(governor.step(8.0, BUDGETS, &[load(4.0, 0, true), load(3.0, 0, true)]), None);
         assert_eq!(governor.step(99.0, BUDGETS, &[]), None, "the baseline is never touched");
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dearest_of_the_users_goes_first() {
+    fn most_expensive_lease_of_users_is_slowed_first() {
         let governor = Governor::default();
         let loads = [load(3.0, 0, true), load(4.0, 0, true), load(18.0, 0, false)];
         assert_eq!(governor.step(25.0, BUDGETS, &loads), Some(Step::Stretch(1)));
@@ -147,10 +146,10 @@ mod tests {
         assert_eq!(governor.step(10.0, BUDGETS, &[load(9.0, 0, false)]), None);
     }
 
-    /// Whatever the machine's real slowness, it comes to rest within the budgets, does not go to and fro, and recovers
+    /// Whatever the machine's real slowness, the governor comes to rest within the budgets, does not oscillate, and recovers
     /// when the machine does.
     #[test]
-    fn it_settles_and_recovers() {
+    fn settles_and_recovers() {
         for real in [0.5, 1.0, 3.0, 10.0] {
             let mut governor = Governor::default();
             let mut stretch = [0_u8; 2];
@@ -169,7 +168,7 @@ mod tests {
                 }
                 steps_late
             };
-            assert_eq!(run(real, 100, &mut stretch), 0, "to and fro at {real}: {stretch:?}");
+            assert_eq!(run(real, 100, &mut stretch), 0, "oscillates at {real}: {stretch:?}");
             for (lease, stretch) in [4.0, 3.0].into_iter().zip(stretch) {
                 assert!(load(lease, stretch, true).percent * real <= 5.0 * 1.01, "{real}: {stretch}");
             }
@@ -179,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn slowness_is_learnt_from_what_tells_something() {
+    fn learns_the_slowness_from_significant_costs() {
         let mut governor = Governor::default();
         governor.learn(0.3, 0.01);
         assert!((governor.slowness() - 1.0).abs() < 1e-9);

@@ -48,6 +48,12 @@ impl Admission {
         Self { pricing: Pricing::new(limits), stage: None, waiting: VecDeque::new() }
     }
 
+    /// The predicted cost of sampling a target by a plan.
+    #[cfg(test)]
+    pub(crate) fn predicted(&self, target: &TrackedTarget, plan: &Plan) -> crate::request::Cost {
+        self.pricing.cost(target, plan)
+    }
+
     /// The time at which the next lease ends, on the monotonic clock.
     pub(crate) fn next_expiry_ns(targets: &Targets) -> Option<u64> {
         targets.iter().flat_map(|(_, target)| &target.plan.leases).map(|lease| lease.ends_ns).min()

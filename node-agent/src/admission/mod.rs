@@ -13,5 +13,7 @@ mod share;
 
 pub(crate) use calibration::{Exercise, ExerciseTimes, LONG, ROUNDS, SHORT};
 pub(crate) use capacity::{Capacity, CgroupOwner, Descriptors, JOBS, MIN_DESCRIPTORS};
+#[cfg(test)]
+pub(crate) use event::ReadTimes;
 pub(crate) use event::{AdmissionEffect, AdmissionEvent, LeaseOrigin, OpenReason};
 pub(crate) use machine::Admission;

@@ -1,15 +1,16 @@
-//! Which jobs are followed where there are more than can be: every owner has the same share, so that one who makes thousands of
-//! cgroups takes no other's place. Pure.
+//! The shares of owners where there are more jobs than can be tracked: every owner has the same share, so that thousands of
+//! cgroups of one owner take no other's place. Pure.
 
 use std::collections::BTreeMap;
 
-/// How many jobs of each owner fit into `room` if all owners have the same share. What an owner does not need is the others'.
+/// The number of jobs of each owner that fit into `room` if all owners have the same share. The others get what an owner does
+/// not need.
 pub(super) fn shares<O: Ord + Clone>(wanted: &BTreeMap<O, usize>, room: usize) -> BTreeMap<O, usize> {
     let mut by_need: Vec<(&O, usize)> = wanted.iter().map(|(owner, jobs)| (owner, *jobs)).collect();
     by_need.sort_by_key(|(_, jobs)| *jobs);
     let (mut left, mut owners) = (room, by_need.len());
     let share = |(owner, jobs): (&O, usize)| {
-        // Rounded up, so that no place stays free; whoever wants least is asked first.
+        // Rounded up, so that no place stays free; the owner with the fewest jobs comes first.
         let share = jobs.min(left.div_ceil(owners.max(1)));
         left -= share.min(left);
         owners -= 1;
@@ -18,18 +19,18 @@ pub(super) fn shares<O: Ord + Clone>(wanted: &BTreeMap<O, usize>, room: usize) -
     by_need.into_iter().map(share).collect()
 }
 
-/// A job that might be followed.
+/// A job that might be tracked.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Candidate<O, J> {
-    /// Whether it is not followed yet: who is followed stays.
+    /// True if it is not tracked yet: a tracked job stays.
     pub(super) is_new: bool,
-    /// Which it is.
+    /// The job.
     pub(super) job: J,
-    /// Whose it is.
+    /// The owner.
     pub(super) owner: O,
 }
 
-/// The candidates that are not followed.
+/// Returns the candidates that are left out.
 pub(super) fn left_out<O: Ord + Clone, J: Ord>(mut candidates: Vec<Candidate<O, J>>, room: usize) -> Vec<J> {
     if candidates.len() <= room {
         return Vec::new();
@@ -54,14 +55,14 @@ mod tests {
 
     use super::*;
 
-    fn candidates(owners: &[(u32, usize)], followed: usize) -> Vec<Candidate<u32, usize>> {
+    fn candidates(owners: &[(u32, usize)], tracked: usize) -> Vec<Candidate<u32, usize>> {
         let jobs = owners.iter().flat_map(|(owner, jobs)| std::iter::repeat_n(*owner, *jobs));
-        jobs.enumerate().map(|(job, owner)| Candidate { is_new: job >= followed, job, owner }).collect()
+        jobs.enumerate().map(|(job, owner)| Candidate { is_new: job >= tracked, job, owner }).collect()
     }
 
     #[test]
-    fn nobody_takes_the_place_of_a_job_of_somebody_else() {
-        // 6,500 of one owner, of which as many are followed as there is room for, and one of another that comes later.
+    fn jobs_of_one_owner_take_no_place_of_another() {
+        // 6,500 of one owner, of which as many are tracked as there is room for, and one of another that comes later.
         let left_out = left_out(candidates(&[(1, 6_500), (2, 1)], 4_096), 4_096);
         assert!(!left_out.contains(&6_500), "the honest job");
         assert_eq!(left_out.len(), 6_501 - 4_096);
@@ -69,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_does_not_need_is_the_others() {
+    fn unused_shares_go_to_the_others() {
         let wanted = BTreeMap::from([("a", 2), ("b", 10), ("c", 90)]);
         assert_eq!(shares(&wanted, 30), BTreeMap::from([("a", 2), ("b", 10), ("c", 18)]));
         assert_eq!(shares(&wanted, 200), wanted);

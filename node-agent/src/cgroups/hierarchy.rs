@@ -1,4 +1,4 @@
-//! Where cgroups are mounted, and where one job's cgroups are.
+//! The cgroup hierarchies: their mounts, and the directories of one job in them.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,9 +21,9 @@ pub struct Mounts {
     pub v2: Option<PathBuf>,
     /// The hierarchies of version 1, by controller.
     pub v1: BTreeMap<String, PathBuf>,
-    /// Where tracefs is, or would be.
+    /// The directory of tracefs, mounted or not.
     pub tracefs: PathBuf,
-    /// Where procfs is.
+    /// The directory of procfs.
     pub proc: PathBuf,
 }
 
@@ -40,18 +40,18 @@ impl Mounts {
             ..Self::default()
         };
         for info in &mount_infos(root)? {
-            let place = place(root, info);
+            let directory = directory(root, info);
             match info.fs_type.as_str() {
                 // The first mount wins: later ones are often bind mounts for containers.
-                "cgroup2" if mounts.v2.is_none() => mounts.v2 = Some(place),
+                "cgroup2" if mounts.v2.is_none() => mounts.v2 = Some(directory),
                 "cgroup" => {
                     for controller in
                         CONTROLLERS.iter().filter(|controller| info.super_options.contains_key(**controller))
                     {
-                        mounts.v1.entry((*controller).to_owned()).or_insert_with(|| place.clone());
+                        mounts.v1.entry((*controller).to_owned()).or_insert_with(|| directory.clone());
                     }
                 }
-                "tracefs" => mounts.tracefs = place,
+                "tracefs" => mounts.tracefs = directory,
                 _ => {}
             }
         }
@@ -71,7 +71,7 @@ impl Mounts {
         roots
     }
 
-    /// Whether a job's cgroup on version 2 can be used for perf: `perf_event` is not taken by version 1.
+    /// Returns whether perf counts by cgroups of version 2: `perf_event` is not taken by version 1.
     pub fn perf_follows_v2(&self) -> bool {
         !self.v1.contains_key("perf_event")
     }
@@ -84,7 +84,7 @@ impl Mounts {
 pub fn all_roots(root: &Path) -> io::Result<Vec<PathBuf>> {
     let infos = mount_infos(root)?;
     let cgroups = infos.0.iter().filter(|info| matches!(info.fs_type.as_str(), "cgroup" | "cgroup2"));
-    Ok(cgroups.map(|info| place(root, info)).collect())
+    Ok(cgroups.map(|info| directory(root, info)).collect())
 }
 
 fn mount_infos(root: &Path) -> io::Result<MountInfos> {
@@ -95,8 +95,8 @@ fn mount_infos(root: &Path) -> io::Result<MountInfos> {
         .map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
 }
 
-/// Where a mount is below `root`.
-fn place(root: &Path, info: &MountInfo) -> PathBuf {
+/// The directory of a mount below `root`.
+fn directory(root: &Path, info: &MountInfo) -> PathBuf {
     root.join(info.mount_point.strip_prefix("/").unwrap_or(&info.mount_point))
 }
 
@@ -118,13 +118,13 @@ impl JobCgroups {
         if mounts.v2.as_deref() == Some(root) {
             self.v2 = Some(path.clone());
         }
-        for (controller, _) in mounts.v1.iter().filter(|(_, place)| *place == root) {
+        for (controller, _) in mounts.v1.iter().filter(|(_, directory)| *directory == root) {
             self.v1.insert(controller.clone(), path.clone());
         }
         self.inodes.insert(path, inode);
     }
 
-    /// Adds a directory that somebody named, in whatever hierarchy it lies.
+    /// Adds a directory that a user named, in whatever hierarchy it lies.
     pub fn add(&mut self, mounts: &Mounts, path: &Path) {
         if mounts.v2.as_ref().is_some_and(|root| path.starts_with(root))
             && !mounts.v1.values().any(|root| path.starts_with(root))
@@ -138,12 +138,12 @@ impl JobCgroups {
         }
     }
 
-    /// Whether one of these directories was made anew since `earlier`: another job has the path now.
+    /// Returns whether one of these directories was made anew since `earlier`: another job has the path now.
     pub fn replaces(&self, earlier: &Self) -> bool {
         self.inodes.iter().any(|(path, inode)| earlier.inodes.get(path).is_some_and(|before| before != inode))
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
         self.v2.is_none() && self.v1.is_empty()
     }
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_made_anew_is_another_job() {
+    fn recreated_directory_is_another_job() {
         let job = |inodes: &[(&str, u64)]| JobCgroups {
             inodes: inodes.iter().map(|(path, inode)| (PathBuf::from(path), *inode)).collect(),
             ..JobCgroups::default()

@@ -1,16 +1,15 @@
 //! Patterns of job cgroups: `slurm*/uid_{uid}/job_{job}`, `*.slice/*slurmstepd.scope/{sluid}`.
 
-use std::fmt;
 use std::str::FromStr;
 
-/// What a pattern can capture: the job's id, the same where it is a number or a SLUID of Slurm, and its owner.
+/// The captures of patterns: the job's id, the same where it is a number or a SLUID of Slurm, and its owner.
 const CAPTURES: [&str; 5] = ["job", "number", "sluid", "uid", "user"];
 
 /// The digits of a SLUID behind its `s`: Crockford's base 32 in capitals, `src/common/sluid.h` of Slurm.
 const SLUID_DIGITS: &[u8] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 const SLUID_LENGTH: usize = 14;
 
-/// Whether a name has the form of a SLUID, by which Slurm names jobs' cgroups from 26.05 on.
+/// Returns whether a name has the form of a SLUID, by which Slurm names jobs' cgroups from 26.05 on.
 pub fn is_sluid(name: &str) -> bool {
     let digits = name.strip_prefix('s').unwrap_or_default();
     name.len() == SLUID_LENGTH && digits.bytes().all(|digit| SLUID_DIGITS.contains(&digit))
@@ -31,24 +30,17 @@ enum Token {
     Capture(&'static str),
 }
 
-/// Why a text is no pattern.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The reason for which a text is no pattern.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct InvalidPattern(String);
 
-impl fmt::Display for InvalidPattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for InvalidPattern {}
-
-/// What a path told of its job.
+/// The captures of one path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Captured {
     /// The job's id, or what stands for it.
     pub job: Option<String>,
-    /// Whether that is a SLUID, which people do not know the job by.
+    /// True if that is a SLUID, by which users do not know the job.
     pub is_sluid: bool,
     /// The owner's numeric id.
     pub uid: Option<u32>,
@@ -75,7 +67,7 @@ impl Captured {
 }
 
 impl Pattern {
-    /// How many directories deep the job's cgroup lies.
+    /// The depth of the job's cgroup, in directories.
     pub fn depth(&self) -> usize {
         self.parts.len()
     }
@@ -85,7 +77,7 @@ impl Pattern {
         &self.text
     }
 
-    /// What the name of a directory at `depth` (from 0) tells; none if the pattern does not allow it there.
+    /// The captures of the name of a directory at `depth` (from 0); none if the pattern does not match it.
     pub fn matches_part(&self, depth: usize, name: &str, so_far: &Captured) -> Option<Captured> {
         let mut captured = so_far.clone();
         matches(self.parts.get(depth)?, name, &mut captured).then_some(captured)
@@ -208,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sluid_is_told_from_what_stands_beside_it() {
+    fn sluids_are_distinguished_from_other_names() {
         let pattern = "*.slice/*slurmstepd.scope/{sluid}";
         let of = |name: &str| capture(pattern, &format!("system.slice/n1_slurmstepd.scope/{name}"));
         let found = of("s5K1KKYAYG5D00").unwrap();
@@ -227,14 +219,14 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_no_job() {
+    fn other_paths_are_no_jobs() {
         assert_eq!(capture("slurm/uid_{uid}/job_{job}", "slurm/uid_x/job_1"), None);
         assert_eq!(capture("slurm/uid_{uid}/job_{job}", "slurm/uid_1/job_"), None);
         assert_eq!(capture("slurm/uid_{uid}/job_{job}", "slurm_n/uid_1/job_1"), None);
     }
 
     #[test]
-    fn bad_patterns_say_what_is_missing() {
+    fn invalid_patterns_are_refused_with_the_reason() {
         for (pattern, word) in [
             ("", "empty"),
             ("a/b", "{job} exactly once"),

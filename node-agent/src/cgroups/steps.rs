@@ -1,4 +1,4 @@
-//! The parts of a job that a scheduler gives cgroups of their own: Slurm's steps, and the tasks of each.
+//! Steps and tasks: the steps of a job to which Slurm gives cgroups of their own.
 //!
 //! Version 1 has `job_J/step_S/task_T`, version 2 `job_J/step_S/user/task_T`
 //! (<https://slurm.schedmd.com/cgroup_v2.html>).
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::hierarchy::JobCgroups;
 
-/// How many parts of a job are known at a time. Each is read as often as the plan says.
+/// Steps and tasks of a job that are known at a time. Each is read at the periods of the plan.
 const STEPS_LIMIT: usize = 256;
 
 const STEP: &str = "step";
@@ -17,7 +17,7 @@ const TASK: &str = "task";
 /// The directory of version 2 between a step and its tasks.
 const USER: &str = "user";
 
-/// What a part is.
+/// The level of a part of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StepLevel {
     /// A step of a job.
@@ -29,54 +29,54 @@ pub enum StepLevel {
 /// A step, or a task of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// Which of both.
+    /// Step or task.
     pub level: StepLevel,
-    /// `step_0`, `step_0/task_1`.
+    /// The name: `step_0`, `step_0/task_1`.
     pub name: String,
-    /// `step`, and of a task `task`, as the scheduler numbers or calls them.
+    /// The labels: `step`, and of a task `task`, with the scheduler's number or name.
     pub labels: Vec<(String, String)>,
-    /// Its directories.
+    /// The directories.
     pub cgroups: JobCgroups,
 }
 
-/// The names of the parts that a job has had so far: at most [`SeenSteps::LIMIT`], since each leaves its tallies and series
-/// behind until the job ends, and whoever may run a job may run many steps.
+/// The names of the steps and tasks that a job has had so far: at most [`SeenSteps::LIMIT`], since each leaves its tallies and
+/// series behind until the job ends, and a user may run many steps.
 #[derive(Debug, Default)]
 pub struct SeenSteps(BTreeSet<String>);
 
-/// Whether a part may be followed.
+/// The answer to whether a step or task may be sampled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepAdmission {
-    /// It may, as one more or once more.
+    /// Sampled, as one more or once more.
     Admitted,
-    /// It may, and has taken the last place.
+    /// Sampled, and the last that may be.
     Last,
-    /// It may not: there is no place left.
+    /// Not sampled: the job has had too many.
     Refused,
 }
 
 impl SeenSteps {
-    /// How many parts of one job are followed in all.
+    /// Steps and tasks of one job that are sampled in all.
     pub const LIMIT: usize = 1024;
 
-    /// Puts a part on the roll, unless it is there.
-    pub fn admit(&mut self, part: &str) -> StepAdmission {
-        if self.0.contains(part) {
+    /// Takes a place for a step or task, unless it has one.
+    pub fn admit(&mut self, step: &str) -> StepAdmission {
+        if self.0.contains(step) {
             return StepAdmission::Admitted;
         }
         if self.0.len() >= Self::LIMIT {
             return StepAdmission::Refused;
         }
-        self.0.insert(part.to_owned());
+        self.0.insert(step.to_owned());
         if self.0.len() == Self::LIMIT { StepAdmission::Last } else { StepAdmission::Admitted }
     }
 }
 
-/// The parts of a job that are there now, by name. Names are taken as they are: whoever makes series of them checks them.
+/// Returns the steps and tasks that a job has now, by name. The names are not checked.
 pub fn find(job: &JobCgroups) -> BTreeMap<String, Step> {
-    let mut parts: BTreeMap<String, Step> = BTreeMap::new();
-    let v1 = job.v1.iter().map(|(controller, path)| (Some(controller.as_str()), path));
-    for (controller, top) in v1.chain(job.v2.iter().map(|path| (None, path))) {
+    let mut steps: BTreeMap<String, Step> = BTreeMap::new();
+    let v1 = job.v1.iter().map(|(contseener, path)| (Some(contseener.as_str()), path));
+    for (contseener, top) in v1.chain(job.v2.iter().map(|path| (None, path))) {
         for (step, path) in below(top, STEP) {
             let labels = vec![(STEP.to_owned(), step.clone())];
             let name = format!("{STEP}_{step}");
@@ -84,15 +84,15 @@ pub fn find(job: &JobCgroups) -> BTreeMap<String, Step> {
             for (task, path) in tasks {
                 let mut labels = labels.clone();
                 labels.push((TASK.to_owned(), task.clone()));
-                add(&mut parts, StepLevel::Task, format!("{name}/{TASK}_{task}"), labels, controller, path);
+                add(&mut steps, StepLevel::Task, format!("{name}/{TASK}_{task}"), labels, contseener, path);
             }
-            add(&mut parts, StepLevel::Step, name, labels, controller, path);
+            add(&mut steps, StepLevel::Step, name, labels, contseener, path);
         }
     }
-    parts
+    steps
 }
 
-/// The directories `KIND_NAME` in a directory: each name, and where it is.
+/// The directories `KIND_NAME` in a directory: each name with its path.
 fn below(directory: &Path, kind: &str) -> Vec<(String, PathBuf)> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
@@ -104,21 +104,21 @@ fn below(directory: &Path, kind: &str) -> Vec<(String, PathBuf)> {
 }
 
 fn add(
-    parts: &mut BTreeMap<String, Step>,
+    steps: &mut BTreeMap<String, Step>,
     level: StepLevel,
     name: String,
     labels: Vec<(String, String)>,
-    controller: Option<&str>,
+    contseener: Option<&str>,
     path: PathBuf,
 ) {
-    if parts.len() >= STEPS_LIMIT && !parts.contains_key(&name) {
+    if steps.len() >= STEPS_LIMIT && !steps.contains_key(&name) {
         return;
     }
     let new = || Step { level, name: name.clone(), labels, cgroups: JobCgroups::default() };
-    let part = parts.entry(name.clone()).or_insert_with(new);
-    match controller {
-        None => part.cgroups.v2 = Some(path),
-        Some(controller) => drop(part.cgroups.v1.insert(controller.to_owned(), path)),
+    let step = steps.entry(name.clone()).or_insert_with(new);
+    match contseener {
+        None => step.cgroups.v2 = Some(path),
+        Some(contseener) => drop(step.cgroups.v1.insert(contseener.to_owned(), path)),
     }
 }
 
@@ -128,24 +128,24 @@ mod tests {
 
     use super::*;
 
-    fn labels(part: &Step) -> Vec<(&str, &str)> {
-        part.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
+    fn labels(step: &Step) -> Vec<(&str, &str)> {
+        step.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
     }
 
     #[test]
-    fn a_job_has_so_many_parts_in_all_and_each_as_often_as_it_comes() {
-        let mut roll = SeenSteps::default();
+    fn number_of_sampled_steps_is_bounded_and_a_step_may_return() {
+        let mut seen = SeenSteps::default();
         let admitted =
-            (1..SeenSteps::LIMIT).all(|step| roll.admit(&format!("step_{step}")) == StepAdmission::Admitted);
+            (1..SeenSteps::LIMIT).all(|step| seen.admit(&format!("step_{step}")) == StepAdmission::Admitted);
         assert!(admitted);
-        assert_eq!(roll.admit("step_0"), StepAdmission::Last);
-        assert_eq!(roll.admit("step_batch"), StepAdmission::Refused);
-        assert_eq!(roll.admit("step_0"), StepAdmission::Admitted, "one that comes again takes no place");
-        assert_eq!(roll.admit("step_batch"), StepAdmission::Refused);
+        assert_eq!(seen.admit("step_0"), StepAdmission::Last);
+        assert_eq!(seen.admit("step_batch"), StepAdmission::Refused);
+        assert_eq!(seen.admit("step_0"), StepAdmission::Admitted, "a step that returns takes no place");
+        assert_eq!(seen.admit("step_batch"), StepAdmission::Refused);
     }
 
     #[test]
-    fn both_versions_have_steps_and_tasks() {
+    fn finds_steps_and_tasks_in_both_versions() {
         let directory = tempfile::tempdir().unwrap();
         let make = |path: &str| fs::create_dir_all(directory.path().join(path)).unwrap();
         make("memory/step_batch/task_0");
@@ -159,21 +159,21 @@ mod tests {
         let place = |name: &str| directory.path().join(name);
         let v1 = ["memory", "cpuacct"].map(|name| (name.to_owned(), place(name)));
         let job = JobCgroups { v2: Some(place("v2")), v1: v1.into(), ..JobCgroups::default() };
-        let parts = find(&job);
-        let names: Vec<&str> = parts.keys().map(String::as_str).collect();
+        let steps = find(&job);
+        let names: Vec<&str> = steps.keys().map(String::as_str).collect();
         assert_eq!(names, ["step_0", "step_0/task_3", "step_batch", "step_batch/task_0", "step_extern"]);
-        assert_eq!(labels(&parts["step_0/task_3"]), [("step", "0"), ("task", "3")]);
-        assert_eq!(parts["step_0/task_3"].cgroups.v2, Some(place("v2/step_0/user/task_3")));
+        assert_eq!(labels(&steps["step_0/task_3"]), [("step", "0"), ("task", "3")]);
+        assert_eq!(steps["step_0/task_3"].cgroups.v2, Some(place("v2/step_0/user/task_3")));
         assert_eq!(
-            (labels(&parts["step_batch"]), parts["step_batch"].level),
+            (labels(&steps["step_batch"]), steps["step_batch"].level),
             (vec![("step", "batch")], StepLevel::Step)
         );
-        assert_eq!(parts["step_batch"].cgroups.v1.len(), 2, "both controllers' directories are the step's");
-        assert_eq!(parts["step_batch/task_0"].cgroups.v1.len(), 1);
+        assert_eq!(steps["step_batch"].cgroups.v1.len(), 2, "both contseeners' directories are the step's");
+        assert_eq!(steps["step_batch/task_0"].cgroups.v1.len(), 1);
     }
 
     #[test]
-    fn the_number_of_parts_is_bounded() {
+    fn number_of_found_steps_is_bounded() {
         let directory = tempfile::tempdir().unwrap();
         for step in 0..STEPS_LIMIT + 10 {
             fs::create_dir_all(directory.path().join(format!("step_{step}/task_0"))).unwrap();

@@ -1,4 +1,4 @@
-//! Which job cgroups exist: a walk along the patterns, and inotify to know when to walk again.
+//! Discovery: finds the cgroups of jobs by a walk along the patterns, and by inotify, which says when to walk again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -15,10 +15,10 @@ use crate::cgroups::{Captured, JobCgroups, Mounts, Pattern};
 /// Directories that are watched. Beyond that the rescan finds what comes.
 const WATCHES: usize = 16 * 1024;
 
-/// Jobs that are found at once: more than are followed, so that it can be chosen among all owners'.
+/// Jobs that are found at once: more than are tracked, so that the choice is among all owners' jobs.
 const FOUND: usize = 4 * JOBS;
 
-/// A pattern of which the parts so far fit.
+/// A pattern whose components match so far.
 struct Begun<'a> {
     pattern: &'a Pattern,
     captured: Captured,
@@ -28,16 +28,16 @@ struct Begun<'a> {
 struct Walk<'a> {
     root: &'a Path,
     found: &'a mut BTreeMap<PathBuf, FoundJob>,
-    /// The directories in which something may appear.
+    /// The directories in which jobs may appear.
     seen: &'a mut BTreeSet<PathBuf>,
-    /// How many jobs were found of each owner that a path names.
+    /// The number of jobs that were found of each owner whom a path names.
     owners: &'a mut BTreeMap<(Option<u32>, Option<String>), usize>,
-    /// Jobs that were not noted, because there are too many.
+    /// The number of jobs that were left out, because there are too many.
     passed_over: &'a mut usize,
 }
 
 impl Walk<'_> {
-    /// Whether a job is noted: of one owner not more than would be followed.
+    /// Returns whether a job is taken: of one owner not more than would be tracked.
     fn takes(&mut self, relative: &Path, captured: &Captured) -> bool {
         if self.found.contains_key(relative) {
             return true;
@@ -51,7 +51,7 @@ impl Walk<'_> {
     }
 }
 
-/// Walks and watches.
+/// Finds the cgroups of jobs.
 #[derive(Debug)]
 pub(crate) struct Discovery {
     mounts: Mounts,
@@ -63,7 +63,7 @@ pub(crate) struct Discovery {
 }
 
 impl Discovery {
-    /// Looks for `patterns` below `mounts`. Without inotify, only the rescan finds jobs.
+    /// Discovers jobs by `patterns` below `mounts`. Without inotify, only the rescan finds jobs.
     pub(crate) fn new(mounts: Mounts, patterns: Vec<Pattern>) -> (Self, Option<io::Error>) {
         let (inotify, error) = match Inotify::init() {
             Ok(inotify) => (Some(inotify), None),
@@ -87,7 +87,7 @@ impl Discovery {
         self.inotify.as_ref().map(AsFd::as_fd)
     }
 
-    /// Reads what inotify has to say, and says whether a walk is due. An overflow of its queue means that events were
+    /// Reads the events of inotify. Returns whether a walk is due. An overflow of its queue means that events were
     /// lost: the walk that follows makes up for them.
     pub(crate) fn changed(&mut self) -> bool {
         let Some(inotify) = &mut self.inotify else { return false };
@@ -96,7 +96,7 @@ impl Discovery {
             let mut any = false;
             for event in events {
                 any = true;
-                // The end of a watch is told of where it was asked for, too.
+                // The end of a watch is an event also where it was requested.
                 changed |= !event.mask.contains(EventMask::IGNORED);
             }
             if !any {
@@ -106,12 +106,12 @@ impl Discovery {
         changed
     }
 
-    /// How many directories of jobs the last walk has seen and not given, because there are too many: a job may have several.
+    /// The number of directories of jobs that the last walk has left out, because there are too many: a job may have several.
     pub(crate) const fn passed_over(&self) -> usize {
         self.passed_over
     }
 
-    /// All jobs that exist now, by their relative path. Watches every directory in which a job or a part of its path
+    /// Returns all jobs that exist now, by their relative path. Watches every directory in which a job or a part of its path
     /// may appear.
     pub(crate) fn walk(&mut self) -> BTreeMap<PathBuf, FoundJob> {
         let mut found = BTreeMap::new();
@@ -130,10 +130,10 @@ impl Discovery {
         found
     }
 
-    /// Looks through one directory for all patterns whose first parts its path fits.
+    /// Walks through one directory for all patterns whose first components its path matches.
     fn descend(&mut self, walk: &mut Walk<'_>, relative: &Path, begun: &[Begun<'_>], depth: usize) {
         let directory = walk.root.join(relative);
-        // Watched before it is read: what appears in between is seen twice, and not never.
+        // Watched before it is read, so that nothing that appears in between is missed.
         self.watch(&directory);
         let entries = std::fs::read_dir(&directory);
         walk.seen.insert(directory);
@@ -181,7 +181,7 @@ impl Discovery {
         if known != Some(&watch)
             && let Some(former) = self.watched.insert(directory.to_owned(), watch)
         {
-            // Where the kernel has ended it already, there is nothing to be done.
+            // An error means that the kernel has ended it already.
             inotify.watches().remove(former).ok();
         }
     }
@@ -223,14 +223,14 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_was_made_anew_is_watched_anew() {
+    fn recreated_directory_is_watched_again() {
         let (root, mounts) = machine();
         let (mut discovery, _) = Discovery::new(mounts, vec!["slurm/uid_{uid}/job_{job}".parse().unwrap()]);
         let user = root.path().join("sys/fs/cgroup/memory/slurm/uid_7");
         fs::create_dir_all(user.join("job_1")).unwrap();
         assert_eq!(discovery.walk().len(), 1);
         fs::remove_dir_all(&user).unwrap();
-        // Seen to go or not, it is made again before anybody looks.
+        // It is made again before the next walk.
         fs::create_dir_all(&user).unwrap();
         assert!(discovery.walk().is_empty());
         while discovery.changed() {}
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layouts_of_slurm_are_known() {
+    fn finds_the_layouts_of_slurm() {
         let job = |id: &str, uid| (id.to_owned(), uid, None);
         for place in ["slurm", "slurm_n17"] {
             let extern_step = format!("{place}/uid_1000/job_42/step_extern/task_0");
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layouts_of_oar_are_known() {
+    fn finds_the_layouts_of_oar() {
         let zoe = |uid, user: Option<&str>| vec![("7".to_owned(), uid, user.map(str::to_owned))];
         // Without a memory controller, which OAR leaves off.
         assert_eq!(found_by_default("cpu,cpuacct", &["oar/zoe_7"]), zoe(None, Some("zoe")));
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_systemd_makes_is_no_job() {
+    fn cgroups_of_systemd_are_no_jobs() {
         let places = [
             "user.slice/user-1000.slice/session-3.scope",
             "user.slice/user-1000.slice/user@1000.service/app.slice",
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_is_found_with_all_its_cgroups_and_seen_to_go() {
+    fn job_is_found_with_all_its_cgroups_until_they_go() {
         let (root, mounts) = machine();
         let (mut discovery, error) =
             Discovery::new(mounts, vec!["slurm/uid_{uid}/job_{job}".parse().unwrap()]);

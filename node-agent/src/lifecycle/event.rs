@@ -17,6 +17,19 @@ use crate::request::{
 use crate::sources::Target;
 use crate::targets::{TargetKey, TrackedTarget};
 
+/// The registration of a job.
+#[derive(Debug)]
+pub(crate) struct Registration {
+    /// The job. Its owner's numeric id was looked up.
+    pub(crate) spec: JobSpec,
+    /// The cgroups or the process that it consists of.
+    pub(crate) target: Result<Target, RegisterError>,
+    /// The descriptors that jobs may need.
+    pub(crate) descriptors: Descriptors,
+    /// The place for the answer.
+    pub(crate) reply: RegistrationReply,
+}
+
 /// An event that concerns the life cycle of jobs.
 #[derive(Debug)]
 pub(crate) enum LifecycleEvent {
@@ -44,17 +57,8 @@ pub(crate) enum LifecycleEvent {
         /// The owner's numeric id by the name service, where that was needed.
         owner_uid: Option<u32>,
     },
-    /// A job is registered. Its owner's numeric id was looked up.
-    JobRegistered {
-        /// The job.
-        spec: Box<JobSpec>,
-        /// What it consists of.
-        target: Result<Target, RegisterError>,
-        /// The descriptors that jobs may need.
-        descriptors: Descriptors,
-        /// The place for the answer.
-        reply: RegistrationReply,
-    },
+    /// A job is registered.
+    JobRegistered(Box<Registration>),
     /// A registered job must be let go.
     JobUnregistered(Identifier, Reply<bool>),
     /// A scheduler announces a job that starts on this node. Its owner's numeric id was looked up.
@@ -68,8 +72,6 @@ pub(crate) enum LifecycleEvent {
     },
     /// A scheduler says that a job has ended.
     SchedulerEnded(Identifier, Box<JobFacts>, Reply<()>),
-    /// Something happened in these jobs; true where a process or a cgroup has ended.
-    ExitsSeen(BTreeMap<Identifier, bool>),
     /// There is time for a rescan of a job in which something happened.
     NextRescan,
     /// There is time for rescans of jobs in which too much happened to rescan each time.
@@ -106,29 +108,18 @@ pub(crate) enum OwnerHint {
     Processes,
 }
 
-/// An effect of the life cycle of jobs.
+/// An effect of the life cycle of jobs from which events come.
 #[derive(Debug)]
-pub(crate) enum LifecycleEffect {
-    /// Open all files of a target, which is new or has changed.
+pub(crate) enum LifecycleTask {
+    /// Open all files of a target, which is new or has changed. Admission hears of it.
     OpenSources(TargetKey),
-    /// Close the sources of a target that is tracked no more.
-    CloseSources(Box<TrackedTarget>),
-    /// Read all of a job out of turn: a part of it has ended.
-    ReadJob(JobHandle),
-    /// Read all of a job for the last time.
-    FinalSample(JobHandle),
-    /// Put an event into the data.
-    Record(EventRecord),
     /// Watch the processes and cgroups that a job has now. Answered by [`LifecycleEvent::ExitsWatched`].
     WatchExits(TargetKey),
-    /// Watch a job no more.
-    UnwatchExits(Identifier),
-    /// Let sources that are sums over cgroups find those that a job has now.
+    /// Let sources that are sums over cgroups find those that a job has now. Answered by [`LifecycleEvent::RescanIncomplete`]
+    /// where there are more.
     ScanCgroups(TargetKey),
-    /// Open and close the sources of the steps and tasks that a job has now.
-    UpdateSteps(TargetKey),
-    /// Read the jobs of which a part has ended meanwhile: to open a job's files takes about as long as a scheduler takes to
-    /// remove another's cgroups.
+    /// Read the jobs of which a part has ended meanwhile, and rescan them: to open a job's files takes about as long as a
+    /// scheduler takes to remove another's cgroups. Answered by [`LifecycleEvent::NextRescan`] for each.
     HandleExits,
     /// Find out the number of a job from its processes, and its owner's numeric id from the name service. Answered by
     /// [`LifecycleEvent::JobDiscovered`].
@@ -140,10 +131,35 @@ pub(crate) enum LifecycleEffect {
         /// The owner's name, where the numeric id is wanted.
         owner: Option<Identifier>,
     },
-    /// JobVisibility up the owner of a job. Answered by [`LifecycleEvent::OwnerLookedUp`].
+    /// Look up the owner of a job. Answered by [`LifecycleEvent::OwnerLookedUp`].
     LookUpOwner(TargetKey, OwnerHint),
     /// Request the lease that the owner of a job wanted at submission. Answered by [`LifecycleEvent::SubmissionAnswered`].
     RequestLease(LeaseRequest, Identifier, Option<AnnouncementReply>),
+}
+
+impl From<LifecycleTask> for LifecycleEffect {
+    fn from(task: LifecycleTask) -> Self {
+        Self::Task(task)
+    }
+}
+
+/// An effect of the life cycle of jobs.
+#[derive(Debug)]
+pub(crate) enum LifecycleEffect {
+    /// Do something from which events come.
+    Task(LifecycleTask),
+    /// Close the sources of a target that is tracked no more.
+    CloseSources(Box<TrackedTarget>),
+    /// Read all of a job out of turn: a part of it has ended.
+    ReadJob(JobHandle),
+    /// Read all of a job for the last time.
+    FinalSample(JobHandle),
+    /// Put an event into the data.
+    Record(EventRecord),
+    /// Watch a job no more.
+    UnwatchExits(Identifier),
+    /// Open and close the sources of the steps and tasks that a job has now.
+    UpdateSteps(TargetKey),
     /// Answer a registration when the first reading of the job was taken.
     AnswerRegistration(RegistrationReply, Result<Identifier, RegisterError>),
     /// Answer an unregistration.

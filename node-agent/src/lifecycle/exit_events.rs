@@ -1,10 +1,11 @@
-//! When a part of a job ends: seen while its cgroups still exist, which a scheduler removes some milliseconds later.
+//! Exit events: the ends of jobs' processes and cgroups, seen while the cgroups still exist, which a scheduler removes some
+//! milliseconds later.
 //!
 //! Version 2 has a file that changes when the last process of a cgroup goes. Version 1 has none: there the first process of
 //! each cgroup of the job is watched by a pidfd, which is the step's or the task's leader, and when it ends the next. Where
 //! neither tells, the removal of a step's cgroup does, for that of the job's own comes after it.
 //!
-//! What is seen here is read when the manager comes to it, which may be too late. The lookout is told of the same ends, and has
+//! A job is read when the supervisor comes to these events, which may be too late. The exit watcher sees the same ends, and has
 //! the job read at once.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +36,7 @@ const WATCHES: usize = 6 * 1024;
 /// Processes of one job that are watched; each takes a descriptor.
 const LEADERS: usize = 16;
 
-/// Cgroups of version 2 of one job of whose ends the lookout is told; each takes a descriptor.
+/// Cgroups of version 2 of one job that the exit watcher watches; each takes a descriptor.
 const URGENT: usize = 64;
 
 /// Bytes of a list of processes that are looked at: only the first of them is wanted.
@@ -50,7 +51,7 @@ const ENTRIES: [&str; 3] = ["cgroup.procs", "tasks", "cgroup.threads"];
 /// The event of inotify among those of the processes.
 const INOTIFY: u64 = 0;
 
-/// How many times in a row events are fetched: whoever makes more meanwhile is not waited for.
+/// How many times in a row events are fetched: a user who causes more meanwhile does not hold up the supervisor.
 const ROUNDS: usize = 64;
 
 /// Watches for the ends of the parts of all jobs.
@@ -66,16 +67,16 @@ pub(crate) struct ExitEvents {
     buffer: Vec<u8>,
 }
 
-/// What is watched of one job.
+/// The watches of one job.
 #[derive(Debug, Default)]
 struct WatchedJob {
     watched: BTreeMap<Watched, WatchDescriptor>,
     leaders: BTreeMap<u64, Leader>,
-    /// The files of version 2 of which the lookout is told, by their cgroups. Closing one ends that.
+    /// The files of version 2 that the exit watcher watches, by their cgroups. Closing one ends that.
     urgent: BTreeMap<PathBuf, File>,
 }
 
-/// What a watch is on.
+/// The object of a watch.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Watched {
     /// A cgroup, in which others are made and removed, and which processes enter.
@@ -93,7 +94,7 @@ struct Leader {
 }
 
 impl ExitEvents {
-    /// Watches nothing yet. Without inotify only processes that are there when a job is looked at are known.
+    /// Watches nothing yet. Without inotify only processes that exist when a job is rescanned are known.
     ///
     /// # Errors
     /// When no descriptor can be had.
@@ -120,47 +121,47 @@ impl ExitEvents {
         self.epoll.as_fd()
     }
 
-    /// What sees the same ends at once.
+    /// The exit watcher, which sees the same ends at once.
     pub(crate) const fn exit_watcher(&self) -> &Arc<ExitWatcher> {
         &self.exit_watcher
     }
 
-    /// Looks through a job's cgroups, and watches what is new there. Says whether something ended meanwhile. The lookout
+    /// Walks through a job's cgroups, and watches what is new there. Returns whether something has ended meanwhile. The exit watcher
     /// knows the job by its handle.
     pub(crate) fn watch(&mut self, job: &Identifier, handle: JobHandle, cgroups: &JobCgroups) -> bool {
-        let mut of_job = self.jobs.remove(job).unwrap_or_default();
-        let former = std::mem::take(&mut of_job.watched);
+        let mut watched_job = self.jobs.remove(job).unwrap_or_default();
+        let former = std::mem::take(&mut watched_job.watched);
         if let Some(v2) = cgroups.directory(Hierarchy::V2) {
-            let directories = self.watch_tree(job, &mut of_job, v2);
+            let directories = self.watch_tree(job, &mut watched_job, v2);
             // One that was removed and made again is another.
-            of_job.urgent.retain(|directory, file| is_of(file, directory));
+            watched_job.urgent.retain(|directory, file| is_of(file, directory));
             for directory in directories {
-                self.watch_path(job, &mut of_job, Watched::Events(directory.join(EVENTS)));
-                self.make_urgent(&mut of_job, handle, directory);
+                self.watch_path(job, &mut watched_job, Watched::Events(directory.join(EVENTS)));
+                self.watch_urgently(&mut watched_job, handle, directory);
             }
         }
         let mut ended = false;
         let v1 = cgroups.of_processes_v1();
-        for directory in v1.map(|v1| self.watch_tree(job, &mut of_job, v1)).unwrap_or_default() {
+        for directory in v1.map(|v1| self.watch_tree(job, &mut watched_job, v1)).unwrap_or_default() {
             if let Some(first) = first_process(&directory) {
-                ended |= self.watch_process(job, handle, &mut of_job, first) == Err(Errno::SRCH);
+                ended |= self.watch_process(job, handle, &mut watched_job, first) == Err(Errno::SRCH);
             }
         }
         // What was not seen again is gone, of which the kernel does not tell where it is a cgroup.
         for (watched, watch) in former {
-            if of_job.watched.get(&watched) != Some(&watch) {
+            if watched_job.watched.get(&watched) != Some(&watch) {
                 self.unwatch(watch);
             }
         }
-        self.jobs.insert(job.clone(), of_job);
+        self.jobs.insert(job.clone(), watched_job);
         ended
     }
 
     /// Forgets a job that is gone.
     pub(crate) fn forget(&mut self, job: &Identifier) {
-        let Some(of_job) = self.jobs.remove(job) else { return };
-        of_job.watched.into_values().for_each(|watch| self.unwatch(watch));
-        of_job.leaders.keys().for_each(|id| drop(self.leaders.remove(id)));
+        let Some(watched_job) = self.jobs.remove(job) else { return };
+        watched_job.watched.into_values().for_each(|watch| self.unwatch(watch));
+        watched_job.leaders.keys().for_each(|id| drop(self.leaders.remove(id)));
     }
 
     fn unwatch(&mut self, watch: WatchDescriptor) {
@@ -187,7 +188,7 @@ impl ExitEvents {
                         *happened.entry(job).or_default() |= ended;
                     }
                 } else if let Some(job) = self.leaders.remove(&id) {
-                    self.jobs.get_mut(&job).and_then(|of_job| of_job.leaders.remove(&id));
+                    self.jobs.get_mut(&job).and_then(|watched_job| watched_job.leaders.remove(&id));
                     happened.insert(job, true);
                 }
             }
@@ -195,7 +196,7 @@ impl ExitEvents {
         happened
     }
 
-    /// What is ready, without waiting; the rest stays ready.
+    /// The descriptors that are ready, without waiting; the rest stays ready.
     fn ready(&self) -> Vec<u64> {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -212,9 +213,9 @@ impl ExitEvents {
             if event.mask.contains(EventMask::IGNORED) {
                 let gone = self.watches.remove(&event.wd);
                 if let Some((job, watched)) = gone
-                    && let Some(of_job) = self.jobs.get_mut(&job)
+                    && let Some(watched_job) = self.jobs.get_mut(&job)
                 {
-                    of_job.watched.remove(&watched);
+                    watched_job.watched.remove(&watched);
                 }
                 continue;
             }
@@ -231,13 +232,13 @@ impl ExitEvents {
         changes
     }
 
-    /// Watches a cgroup and all below it, and says which those are.
-    fn watch_tree(&mut self, job: &Identifier, of_job: &mut WatchedJob, top: &Path) -> Vec<PathBuf> {
+    /// Watches a cgroup and all below it. Returns those.
+    fn watch_tree(&mut self, job: &Identifier, watched_job: &mut WatchedJob, top: &Path) -> Vec<PathBuf> {
         let (mut found, mut next) = (vec![top.to_owned()], 0);
         while let Some(directory) = found.get(next).cloned() {
             next += 1;
             // Watched before it is read: what appears in between is seen twice, and not never.
-            self.watch_path(job, of_job, Watched::Directory(directory.clone()));
+            self.watch_path(job, watched_job, Watched::Directory(directory.clone()));
             let entries = std::fs::read_dir(&directory).into_iter().flatten().flatten();
             let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
             let room = DIRECTORIES.saturating_sub(found.len());
@@ -246,9 +247,9 @@ impl ExitEvents {
         found
     }
 
-    fn watch_path(&mut self, job: &Identifier, of_job: &mut WatchedJob, wanted: Watched) {
+    fn watch_path(&mut self, job: &Identifier, watched_job: &mut WatchedJob, wanted: Watched) {
         let Some(inotify) = &self.inotify else { return };
-        if self.watches.len() >= WATCHES || of_job.watched.contains_key(&wanted) {
+        if self.watches.len() >= WATCHES || watched_job.watched.contains_key(&wanted) {
             return;
         }
         let (path, mask) = match &wanted {
@@ -260,20 +261,20 @@ impl ExitEvents {
         // What went meanwhile needs no watch.
         if let Ok(watch) = inotify.watches().add(path, mask) {
             self.watches.insert(watch.clone(), (job.clone(), wanted.clone()));
-            of_job.watched.insert(wanted, watch);
+            watched_job.watched.insert(wanted, watch);
         }
     }
 
-    /// Tells the lookout of a cgroup of version 2, unless that is done already or the job has too many.
-    fn make_urgent(&self, of_job: &mut WatchedJob, handle: JobHandle, directory: PathBuf) {
-        if of_job.urgent.contains_key(&directory) || of_job.urgent.len() >= URGENT {
+    /// Lets the exit watcher watch a cgroup of version 2, unless it does already or the job has too many.
+    fn watch_urgently(&self, watched_job: &mut WatchedJob, handle: JobHandle, directory: PathBuf) {
+        if watched_job.urgent.contains_key(&directory) || watched_job.urgent.len() >= URGENT {
             return;
         }
         // Without it the end is seen by inotify.
         if let Ok(events) = File::open(directory.join(EVENTS))
             && self.exit_watcher.add_events(&events, handle).is_ok()
         {
-            of_job.urgent.insert(directory, events);
+            watched_job.urgent.insert(directory, events);
         }
     }
 
@@ -282,11 +283,11 @@ impl ExitEvents {
         &mut self,
         job: &Identifier,
         handle: JobHandle,
-        of_job: &mut WatchedJob,
+        watched_job: &mut WatchedJob,
         pid: Pid,
     ) -> Result<(), Errno> {
-        let is_known = of_job.leaders.values().any(|leader| leader.pid == pid);
-        if is_known || of_job.leaders.len() >= LEADERS {
+        let is_known = watched_job.leaders.values().any(|leader| leader.pid == pid);
+        if is_known || watched_job.leaders.len() >= LEADERS {
             return Ok(());
         }
         let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
@@ -295,12 +296,12 @@ impl ExitEvents {
         self.exit_watcher.add_process(&pidfd, handle)?;
         self.next_leader += 1;
         self.leaders.insert(id, job.clone());
-        of_job.leaders.insert(id, Leader { pid, _pidfd: pidfd });
+        watched_job.leaders.insert(id, Leader { pid, _pidfd: pidfd });
         Ok(())
     }
 }
 
-/// Whether a file of `cgroup.events` is that of the cgroup that has this directory now.
+/// Returns whether a file of `cgroup.events` is that of the cgroup that has this directory now.
 fn is_of(file: &File, directory: &Path) -> bool {
     let now = std::fs::metadata(directory.join(EVENTS)).map(|now| now.ino());
     now.is_ok_and(|now| file.metadata().is_ok_and(|file| file.ino() == now))
@@ -345,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_process_of_a_cgroup_of_version_1_is_watched_and_then_the_next() {
+    fn first_process_of_a_version_1_cgroup_is_watched_and_then_the_next() {
         let directory = tempfile::tempdir().unwrap();
         let step = directory.path().join("step_0");
         let cgroups = JobCgroups {
@@ -375,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cgroup_of_version_2_tells_by_itself() {
+    fn end_of_a_version_2_cgroup_is_seen_by_its_events_file() {
         let directory = tempfile::tempdir().unwrap();
         let events = directory.path().join("cgroup.events");
         fs::write(&events, "populated 1\nfrozen 0\n").unwrap();
@@ -388,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cgroup_that_was_made_again_is_another() {
+    fn recreated_cgroup_is_another() {
         let directory = tempfile::tempdir().unwrap();
         let events = directory.path().join(EVENTS);
         fs::write(&events, "populated 1\n").unwrap();
@@ -401,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_job_may_take_is_bounded() {
+    fn watches_of_one_job_are_bounded() {
         let directory = tempfile::tempdir().unwrap();
         for step in 0..DIRECTORIES + 50 {
             fs::create_dir(directory.path().join(step.to_string())).unwrap();

@@ -1,4 +1,5 @@
-//! Sees first that a process or a cgroup of a job has ended, and does nothing else: for a thread with the sampler's priority.
+//! The exit watcher: sees at once that a process or a cgroup of a job has ended, on a thread with the sampler's priority, and has
+//! the job read.
 //!
 //! Slurm removes a job's cgroups half a millisecond after its last process, in a daemon that the kernel wakes on the same CPU
 //! in the same moment. Of two ordinary threads either may come first, however nice the one is: under autogroups a nice value
@@ -18,20 +19,20 @@ use crate::event_fd::EventFd;
 use polymeter_service::token_bucket::TokenBucket;
 
 /// How often it has a job read: per second in the long run, and at once. What ends meanwhile is seen together. All jobs of a node
-/// may end at once; and who may make cgroups of version 2 may empty them as often as she likes.
+/// may end at once; and who may make cgroups of version 2 may empty them at will.
 const READS: (u32, u32) = (200, 1000);
 
-/// What is fetched at once.
+/// Events that are fetched at once.
 const EVENTS: usize = 64;
 
-/// The event of the bell among those of the jobs, whose handles have 32 bits.
-const BELL: u64 = u64::MAX;
+/// The event that stops the watcher, among those of the jobs, whose handles have 32 bits.
+const STOP: u64 = u64::MAX;
 
-/// Waits for ends in one thread, and takes what it is to wait for from others.
+/// Waits for ends in one thread, and takes descriptors to wait for from others.
 #[derive(Debug)]
 pub(crate) struct ExitWatcher {
     epoll: OwnedFd,
-    bell: EventFd,
+    stop_event: EventFd,
 }
 
 impl ExitWatcher {
@@ -41,9 +42,9 @@ impl ExitWatcher {
     /// When no descriptor can be had.
     pub(crate) fn new() -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let bell = EventFd::new()?;
-        epoll::add(&epoll, &bell, epoll::EventData::new_u64(BELL), epoll::EventFlags::IN)?;
-        Ok(Self { epoll, bell })
+        let stop_event = EventFd::new()?;
+        epoll::add(&epoll, &stop_event, epoll::EventData::new_u64(STOP), epoll::EventFlags::IN)?;
+        Ok(Self { epoll, stop_event })
     }
 
     /// Waits for the end of a process, until its pidfd is closed.
@@ -51,7 +52,7 @@ impl ExitWatcher {
     /// # Errors
     /// When the kernel has no memory for it.
     pub(crate) fn add_process(&self, pidfd: impl AsFd, job: JobHandle) -> Result<(), Errno> {
-        // Once: the kernel tells of the end, and again when somebody has waited for the process.
+        // Once: the kernel tells of the end, and again when its parent has waited for it.
         self.add(pidfd, job, epoll::EventFlags::IN | epoll::EventFlags::ONESHOT)
     }
 
@@ -61,9 +62,9 @@ impl ExitWatcher {
     /// # Errors
     /// When the kernel has no memory for it, or the file is not a cgroup's.
     pub(crate) fn add_events(&self, file: impl AsFd, job: JobHandle) -> Result<(), Errno> {
-        // What was never read has changed, to the kernel (kernfs_generic_poll, fs/kernfs/file.c).
+        // To the kernel, a file that was never read has changed (kernfs_generic_poll, fs/kernfs/file.c).
         pread(&file, &mut [0_u8; 64], 0)?;
-        // Each change once, though nobody reads the file.
+        // Each change once, though the file is not read.
         self.add(file, job, epoll::EventFlags::PRI | epoll::EventFlags::ET)
     }
 
@@ -101,7 +102,7 @@ impl ExitWatcher {
 
     /// Lets [`Self::run`] return.
     pub(crate) fn stop(&self) {
-        self.bell.notify();
+        self.stop_event.notify();
     }
 }
 
@@ -116,51 +117,51 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_process_is_told_once_and_with_its_job() {
-        let lookout = ExitWatcher::new().unwrap();
+    fn end_of_a_process_is_reported_once_with_its_job() {
+        let watcher = ExitWatcher::new().unwrap();
         let mut sleepers = [1, 2].map(|job| {
             let process = Command::new("sleep").arg("600").spawn().unwrap();
             let pid = Pid::from_raw(process.id().try_into().unwrap()).unwrap();
             let pidfd = pidfd_open(pid, PidfdFlags::empty()).unwrap();
-            lookout.add_process(&pidfd, JobHandle(job)).unwrap();
+            watcher.add_process(&pidfd, JobHandle(job)).unwrap();
             (process, pidfd)
         });
         let (ended, seen) = mpsc::sync_channel(8);
         let told: Vec<JobHandle> = std::thread::scope(|scope| {
-            scope.spawn(|| lookout.run(|job| ended.send(job).unwrap()));
+            scope.spawn(|| watcher.run(|job| ended.send(job).unwrap()));
             let mut told = Vec::new();
             for (process, _pidfd) in &mut sleepers {
                 process.kill().unwrap();
                 told.extend(seen.recv());
                 process.wait().unwrap();
             }
-            lookout.stop();
+            watcher.stop();
             told
         });
         assert_eq!(told, [JobHandle(1), JobHandle(2)]);
-        assert!(seen.try_recv().is_err(), "it was told of an end that there was not");
+        assert!(seen.try_recv().is_err(), "an end was reported that there was not");
     }
 
     #[test]
-    fn what_ends_together_is_one_reading_of_each_job() {
-        let lookout = ExitWatcher::new().unwrap();
+    fn ends_at_once_are_one_reading_of_each_job() {
+        let watcher = ExitWatcher::new().unwrap();
         let ended = [7, 3, 7, 5, 3].map(|job| {
             let descriptor = EventFd::new().unwrap();
             descriptor.notify();
-            lookout.add_process(&descriptor, JobHandle(job)).unwrap();
+            watcher.add_process(&descriptor, JobHandle(job)).unwrap();
             descriptor
         });
-        lookout.stop();
+        watcher.stop();
         let mut told = Vec::new();
-        lookout.run(|job| told.push(job.0));
+        watcher.run(|job| told.push(job.0));
         assert_eq!(told, [3, 5, 7]);
         drop(ended);
     }
 
     #[test]
-    fn what_tells_no_ends_is_refused() {
-        let lookout = ExitWatcher::new().unwrap();
+    fn ordinary_files_cannot_be_watched() {
+        let watcher = ExitWatcher::new().unwrap();
         let file = File::open("/proc/self/exe").unwrap();
-        assert_eq!(lookout.add_events(&file, JobHandle(1)), Err(Errno::PERM));
+        assert_eq!(watcher.add_events(&file, JobHandle(1)), Err(Errno::PERM));
     }
 }

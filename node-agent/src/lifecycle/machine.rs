@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use polymeter_proto::ledger::Event;
-use polymeter_proto::series::{Identifier, JobDescriptor};
+use polymeter_proto::series::{Identifier, JobDescriptor, JobHandle};
 
 use super::announced_jobs::AnnouncedJobs;
-use super::event::{LifecycleEffect, LifecycleEvent};
+use super::event::{LifecycleEffect, LifecycleEvent, LifecycleTask, Registration};
 use super::found_job::FoundJob;
 use super::rescans::{self, PendingRescans};
 use super::sluids::{SluidMeaning, Sluids};
@@ -16,7 +16,7 @@ use crate::admission::{Capacity, Descriptors};
 use crate::cgroups::JobCgroups;
 use crate::lanes::EventRecord;
 use crate::plan::Plan;
-use crate::request::{AnnouncementReply, JobSpec, RegisterError, RegistrationReply, StartSpec};
+use crate::request::{AnnouncementReply, RegisterError, StartSpec};
 use crate::sources::Target;
 use crate::targets::{JobHandles, Now, TargetKey, Targets, TrackedTarget};
 
@@ -69,7 +69,7 @@ impl Lifecycle {
             LifecycleEvent::Started => {
                 let plan = Plan { baseline: self.standing.baseline.clone(), ..Plan::default() };
                 targets.insert(None, TrackedTarget::new(None, self.node.clone(), plan, None));
-                out.push(LifecycleEffect::OpenSources(None));
+                out.push(LifecycleTask::OpenSources(None).into());
             }
             LifecycleEvent::NodeSampled(descriptors) => self.capacity = Capacity::new(descriptors.open),
             LifecycleEvent::Walked { found, vanished, passed_over, descriptors } => {
@@ -79,8 +79,8 @@ impl Lifecycle {
             LifecycleEvent::JobDiscovered { found, number, owner_uid } => {
                 self.identified(targets, found, number, owner_uid, now, out);
             }
-            LifecycleEvent::JobRegistered { spec, target, descriptors, reply } => {
-                self.register(targets, *spec, target, descriptors, reply, now, out);
+            LifecycleEvent::JobRegistered(registration) => {
+                self.register(targets, *registration, now, out);
             }
             LifecycleEvent::JobUnregistered(job_id, reply) => {
                 let is_known = targets.job(&job_id).is_some_and(|target| target.found_at.is_none());
@@ -96,7 +96,6 @@ impl Lifecycle {
                 submissions::scheduler_ended(&mut self.announced, targets, &job_id, *facts, out);
                 out.push(LifecycleEffect::AnswerEnd(reply));
             }
-            LifecycleEvent::ExitsSeen(exits) => self.pending_rescans.exits_seen(targets, exits, now, out),
             LifecycleEvent::NextRescan => self.pending_rescans.next(targets, out),
             LifecycleEvent::MissedRescans => rescans::missed(targets, out),
             LifecycleEvent::ExitsWatched(key, is_missed) => {
@@ -122,6 +121,17 @@ impl Lifecycle {
                 (self.cluster, self.standing) = (cluster, standing);
             }
         }
+    }
+
+    /// Takes note of the jobs in which something happened, to be rescanned; true where a process or a cgroup has ended. Returns
+    /// those that must be read at once, before anything else is done.
+    pub(crate) fn exits_seen(
+        &mut self,
+        targets: &mut Targets,
+        exits: BTreeMap<Identifier, bool>,
+        now: Now,
+    ) -> Vec<JobHandle> {
+        self.pending_rescans.exits_seen(targets, exits, now)
     }
 
     /// Returns whether jobs are to be rescanned because something happened in them.
@@ -201,7 +211,7 @@ impl Lifecycle {
                 let uid = found.captured.uid.or(metadata.and_then(|metadata| metadata.owner_uid));
                 let owner = metadata.and_then(|metadata| metadata.owner.clone()).or(named_owner(&found));
                 let owner = owner.filter(|_| uid.is_none());
-                out.push(LifecycleEffect::IdentifyJob { found, needs_number: job_id.is_none(), owner });
+                out.push(LifecycleTask::IdentifyJob { found, needs_number: job_id.is_none(), owner }.into());
             }
         }
     }
@@ -236,7 +246,7 @@ impl Lifecycle {
             self.end(targets, &key, now, out);
             let (is_sluid, owner) = (found.captured.is_sluid, named_owner(&found));
             let needs_number = is_sluid && self.known_id(&found).is_none();
-            out.push(LifecycleEffect::IdentifyJob { found, needs_number, owner });
+            out.push(LifecycleTask::IdentifyJob { found, needs_number, owner }.into());
         } else if *cgroups != found.cgroups {
             // The scheduler makes the cgroups of the controllers one after the other, and removes them so. What goes needs
             // no reopening.
@@ -244,9 +254,9 @@ impl Lifecycle {
             *cgroups = found.cgroups;
             if has_grown {
                 reopen(targets, key.clone(), out);
-                out.push(LifecycleEffect::WatchExits(key));
+                out.push(LifecycleTask::WatchExits(key).into());
                 submissions::request_lease(&self.announced, targets, job_id, None, out);
-                out.push(LifecycleEffect::HandleExits);
+                out.push(LifecycleTask::HandleExits.into());
             }
         }
     }
@@ -289,7 +299,7 @@ impl Lifecycle {
         self.track(targets, descriptor, target, self.standing.clone(), Some(found.relative), out);
         submissions::record_facts(&mut self.announced, targets, &job_id, now, out);
         submissions::request_lease(&self.announced, targets, &job_id, None, out);
-        out.push(LifecycleEffect::HandleExits);
+        out.push(LifecycleTask::HandleExits.into());
     }
 
     /// The id of a job that was found; none while it is not known.
@@ -333,21 +343,13 @@ impl Lifecycle {
         let key = Some(descriptor.job_id.clone());
         let job = self.handles.assign(descriptor);
         targets.insert(key.clone(), TrackedTarget::new(Some(job), target, plan, found_at));
-        out.push(LifecycleEffect::OpenSources(key.clone()));
-        out.push(LifecycleEffect::WatchExits(key));
+        out.push(LifecycleTask::OpenSources(key.clone()).into());
+        out.push(LifecycleTask::WatchExits(key).into());
     }
 
     /// Tracks a job that is registered, if there is room.
-    fn register(
-        &mut self,
-        targets: &mut Targets,
-        spec: JobSpec,
-        target: Result<Target, RegisterError>,
-        descriptors: Descriptors,
-        reply: RegistrationReply,
-        now: Now,
-        out: &mut Effects,
-    ) {
+    fn register(&mut self, targets: &mut Targets, registration: Registration, now: Now, out: &mut Effects) {
+        let Registration { spec, target, descriptors, reply } = registration;
         let job_id = spec.job_id.clone();
         let admitted = if targets.job(&job_id).is_some() {
             Err(RegisterError::Known)
@@ -442,6 +444,6 @@ fn reopen(targets: &mut Targets, key: TargetKey, out: &mut Effects) {
     if let Some(target) = targets.get_mut(&key) {
         target.sources.cancel_reopen();
         target.findings.forget();
-        out.push(LifecycleEffect::OpenSources(key));
+        out.push(LifecycleTask::OpenSources(key).into());
     }
 }

@@ -15,6 +15,6 @@ mod rescans;
 mod sluids;
 mod submissions;
 
-pub(crate) use event::{LifecycleEffect, LifecycleEvent, OwnerHint};
+pub(crate) use event::{LifecycleEffect, LifecycleEvent, LifecycleTask, OwnerHint, Registration};
 pub(crate) use found_job::FoundJob;
 pub(crate) use machine::Lifecycle;

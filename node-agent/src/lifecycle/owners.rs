@@ -3,7 +3,7 @@
 use polymeter_proto::ledger::{Event, JobOwner};
 use polymeter_proto::series::Identifier;
 
-use super::event::{LifecycleEffect, OwnerHint};
+use super::event::{LifecycleEffect, LifecycleTask, OwnerHint};
 use crate::lanes::EventRecord;
 use crate::targets::{Now, TargetKey, Targets};
 
@@ -19,8 +19,8 @@ pub(super) fn look_up(targets: &Targets, now: Now, out: &mut Vec<LifecycleEffect
         match name {
             // A name that was told is believed, and the processes of other users do not make the job theirs.
             Some(_) if was_asked => {}
-            Some(name) => out.push(LifecycleEffect::LookUpOwner(key.clone(), OwnerHint::Name(name))),
-            None => out.push(LifecycleEffect::LookUpOwner(key.clone(), OwnerHint::Processes)),
+            Some(name) => out.push(LifecycleTask::LookUpOwner(key.clone(), OwnerHint::Name(name)).into()),
+            None => out.push(LifecycleTask::LookUpOwner(key.clone(), OwnerHint::Processes).into()),
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use polymeter_proto::series::Identifier;
+use polymeter_proto::series::{Identifier, JobHandle};
 
-use super::event::LifecycleEffect;
+use super::event::{LifecycleEffect, LifecycleTask};
 use crate::targets::{Now, TargetKey, Targets};
 
 /// The jobs that are to be rescanned because something happened in them; true where the job is still to be read.
@@ -16,14 +16,15 @@ impl PendingRescans {
         self.0.is_empty()
     }
 
-    /// Has the jobs read of which a part has ended, and rescans them later.
+    /// Takes note of the jobs in which something happened; true where a process or a cgroup has ended. Returns those that must
+    /// be read at once.
     pub(super) fn exits_seen(
         &mut self,
         targets: &mut Targets,
         exits: BTreeMap<Identifier, bool>,
         now: Now,
-        out: &mut Vec<LifecycleEffect>,
-    ) {
+    ) -> Vec<JobHandle> {
+        let mut urgent = Vec::new();
         for (job_id, is_ended) in exits {
             let key = Some(job_id);
             let Some(target) = targets.get_mut(&key) else {
@@ -34,11 +35,10 @@ impl PendingRescans {
             if !target.rescans.try_take(now.monotonic_ns) {
                 continue;
             }
-            if is_ended {
-                out.extend(target.handle().map(LifecycleEffect::ReadJob));
-            }
+            urgent.extend(target.handle().filter(|_| is_ended));
             self.0.entry(key).or_default();
         }
+        urgent
     }
 
     /// Rescans one job.
@@ -48,7 +48,7 @@ impl PendingRescans {
         if is_unread {
             out.extend(target.handle().map(LifecycleEffect::ReadJob));
         }
-        out.push(LifecycleEffect::WatchExits(key));
+        out.push(LifecycleTask::WatchExits(key).into());
     }
 }
 
@@ -56,7 +56,7 @@ impl PendingRescans {
 pub(super) fn missed(targets: &mut Targets, out: &mut Vec<LifecycleEffect>) {
     for (key, target) in targets.iter_mut() {
         if target.rescans.take_missed() {
-            out.push(LifecycleEffect::WatchExits(key.clone()));
+            out.push(LifecycleTask::WatchExits(key.clone()).into());
         }
     }
 }
@@ -72,6 +72,6 @@ pub(super) fn exits_watched(
     if is_missed {
         out.extend(target.handle().map(LifecycleEffect::ReadJob));
     }
-    out.push(LifecycleEffect::ScanCgroups(key.clone()));
+    out.push(LifecycleTask::ScanCgroups(key.clone()).into());
     out.push(LifecycleEffect::UpdateSteps(key));
 }

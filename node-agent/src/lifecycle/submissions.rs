@@ -8,7 +8,7 @@ use polymeter_proto::ledger::{Event, JobFacts, JobTold, RequestRefused};
 use polymeter_proto::series::Identifier;
 
 use super::announced_jobs::AnnouncedJobs;
-use super::event::LifecycleEffect;
+use super::event::{LifecycleEffect, LifecycleTask};
 use super::refused_requests::{refuse_all, refused_by};
 use crate::lanes::EventRecord;
 use crate::principal::Principal;
@@ -50,7 +50,7 @@ pub(super) fn request_lease(
             let principal = Principal { uid, administrator: false };
             let key = Some(job_id.clone());
             let request = LeaseRequest { principal, job_id: key, metrics, since_us: None, duration_us };
-            out.push(LifecycleEffect::RequestLease(request, job_id.clone(), reply));
+            out.push(LifecycleTask::RequestLease(request, job_id.clone(), reply).into());
         }
         (_, _, Some(reply)) => out.push(LifecycleEffect::AnswerAnnouncement(reply, Ok(None))),
         (_, _, None) => {}

@@ -11,7 +11,7 @@ use tracing::{info, warn};
 use super::edge::{Edge, now};
 use crate::admission::{Admission, AdmissionEffect, AdmissionEvent, LeaseOrigin, OpenReason};
 use crate::lanes::{ActiveSource, Command, EventRecord, SourceId, SourceKey, UserValue};
-use crate::lifecycle::{Lifecycle, LifecycleEffect, LifecycleEvent};
+use crate::lifecycle::{Lifecycle, LifecycleEffect, LifecycleEvent, LifecycleTask};
 use crate::request::{AccessError, AnnotateError, PushSpec};
 use crate::sources::Source;
 use crate::targets::{Access, SourceChanges, SourceOwner, TargetKey, Targets, USER_SUPPLIED};
@@ -59,7 +59,7 @@ impl Dispatcher {
 
     /// Reads the jobs of which a part has ended, and rescans them.
     pub(super) async fn handle_exits(&mut self) {
-        self.effects.push_back(AnyEffect::Lifecycle(LifecycleEffect::HandleExits));
+        self.effects.push_back(AnyEffect::Lifecycle(LifecycleTask::HandleExits.into()));
         self.apply_all().await;
     }
 
@@ -128,54 +128,8 @@ impl Dispatcher {
 
     /// Applies an effect of the life cycle of jobs. Returns the event that comes of it.
     async fn apply_lifecycle(&mut self, effect: LifecycleEffect) -> Option<AnyEvent> {
-        let event = match effect {
-            LifecycleEffect::OpenSources(key) => {
-                self.open_sources(&key, true).await;
-                let event = AdmissionEvent::SourcesOpened(key, OpenReason::Files);
-                return Some(AnyEvent::Admission(event));
-            }
-            LifecycleEffect::WatchExits(key) => {
-                let target = self.targets.get(&key)?;
-                let is_missed = self.edge.watch_exits(&key, target);
-                LifecycleEvent::ExitsWatched(key, is_missed)
-            }
-            LifecycleEffect::ScanCgroups(key) => {
-                let target = self.targets.get_mut(&key)?;
-                let is_incomplete = self.edge.scan_cgroups(&key, target);
-                is_incomplete.then_some(LifecycleEvent::RescanIncomplete(key))?
-            }
-            LifecycleEffect::HandleExits => {
-                self.read_exits().await;
-                if !self.lifecycle.has_pending_rescans() {
-                    return None;
-                }
-                self.effects.push_front(AnyEffect::Lifecycle(LifecycleEffect::HandleExits));
-                LifecycleEvent::NextRescan
-            }
-            LifecycleEffect::IdentifyJob { found, needs_number, owner } => {
-                self.edge.identify(found, needs_number, owner).await
-            }
-            LifecycleEffect::LookUpOwner(key, hint) => {
-                let target = self.targets.get(&key);
-                self.edge.look_up_owner(key.clone(), target, hint).await
-            }
-            LifecycleEffect::RequestLease(request, job_id, reply) => {
-                let origin = LeaseOrigin::Submission(job_id, reply);
-                let read_times = self.edge.shared.stats_cache.read_times();
-                let event = AdmissionEvent::LeaseRequested(request, origin, read_times);
-                return Some(AnyEvent::Admission(event));
-            }
-            other => {
-                self.apply_last(other).await;
-                return None;
-            }
-        };
-        Some(AnyEvent::Lifecycle(event))
-    }
-
-    /// Applies an effect of the life cycle of jobs of which nothing comes.
-    async fn apply_last(&mut self, effect: LifecycleEffect) {
         match effect {
+            LifecycleEffect::Task(task) => return self.apply_task(task).await,
             LifecycleEffect::CloseSources(target) => {
                 for command in target.sources.close() {
                     self.edge.command(command).await;
@@ -208,14 +162,51 @@ impl Dispatcher {
             LifecycleEffect::ReportLeftOut(jobs, descriptors) => self.edge.count_left_out(jobs, descriptors),
             LifecycleEffect::LogInfo(message) => info!("{message}"),
             LifecycleEffect::LogWarning(message) => warn!("{message}"),
-            LifecycleEffect::OpenSources(_)
-            | LifecycleEffect::WatchExits(_)
-            | LifecycleEffect::ScanCgroups(_)
-            | LifecycleEffect::HandleExits
-            | LifecycleEffect::IdentifyJob { .. }
-            | LifecycleEffect::LookUpOwner(..)
-            | LifecycleEffect::RequestLease(..) => {}
         }
+        None
+    }
+
+    /// Does something for the life cycle of jobs. Returns the event that comes of it.
+    async fn apply_task(&mut self, task: LifecycleTask) -> Option<AnyEvent> {
+        let event = match task {
+            LifecycleTask::OpenSources(key) => {
+                self.open_sources(&key, true).await;
+                let event = AdmissionEvent::SourcesOpened(key, OpenReason::Files);
+                return Some(AnyEvent::Admission(event));
+            }
+            LifecycleTask::WatchExits(key) => {
+                let target = self.targets.get(&key)?;
+                let is_missed = self.edge.watch_exits(&key, target);
+                LifecycleEvent::ExitsWatched(key, is_missed)
+            }
+            LifecycleTask::ScanCgroups(key) => {
+                let target = self.targets.get_mut(&key)?;
+                let is_incomplete = self.edge.scan_cgroups(&key, target);
+                is_incomplete.then_some(LifecycleEvent::RescanIncomplete(key))?
+            }
+            LifecycleTask::HandleExits => {
+                self.read_exits().await;
+                if !self.lifecycle.has_pending_rescans() {
+                    return None;
+                }
+                self.effects.push_front(AnyEffect::Lifecycle(LifecycleTask::HandleExits.into()));
+                LifecycleEvent::NextRescan
+            }
+            LifecycleTask::IdentifyJob { found, needs_number, owner } => {
+                self.edge.identify(found, needs_number, owner).await
+            }
+            LifecycleTask::LookUpOwner(key, hint) => {
+                let target = self.targets.get(&key);
+                self.edge.look_up_owner(key.clone(), target, hint).await
+            }
+            LifecycleTask::RequestLease(request, job_id, reply) => {
+                let origin = LeaseOrigin::Submission(job_id, reply);
+                let read_times = self.edge.shared.stats_cache.read_times();
+                let event = AdmissionEvent::LeaseRequested(request, origin, read_times);
+                return Some(AnyEvent::Admission(event));
+            }
+        };
+        Some(AnyEvent::Lifecycle(event))
     }
 
     /// Has the jobs read of which a part has ended, and leaves the rest for later. To open the files of one job takes about as
@@ -225,14 +216,8 @@ impl Dispatcher {
         if exits.is_empty() {
             return;
         }
-        let mut effects = Vec::new();
-        let event = LifecycleEvent::ExitsSeen(exits);
-        self.lifecycle.handle(&mut self.targets, event, now(), &mut effects);
-        for effect in effects {
-            match effect {
-                LifecycleEffect::ReadJob(job) => self.edge.command(Command::ReadJob(job)).await,
-                later => self.effects.push_front(AnyEffect::Lifecycle(later)),
-            }
+        for job in self.lifecycle.exits_seen(&mut self.targets, exits, now()) {
+            self.edge.command(Command::ReadJob(job)).await;
         }
     }
 

@@ -1,8 +1,8 @@
-//! Where the sampler's thread runs: on a CPU where nobody works, or else on each for a moment in turn.
+//! The placement of the sampler's thread: on a CPU that is idle, or else on each CPU for a moment in turn.
 //!
 //! The kernel moves a thread of real-time priority only out of the way of another (`select_task_rq_rt`,
-//! kernel/sched/rt.c). Woken a thousand times a second it interrupts the same CPU each time, also while others have nothing to
-//! do; of a parallel job that is always the same rank, and all others wait for it.
+//! kernel/sched/rt.c). A thread that is woken a thousand times a second interrupts the same CPU each time, also while others
+//! are idle; of a parallel job that is always the same rank, and all others wait for it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,13 +12,15 @@ use std::time::Duration;
 use rustix::io;
 use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 
-use crate::clock;
+use polymeter_service::clock;
+use tracing::info;
+
 use crate::lanes::Channels;
 
-/// How often a sampler that takes much is looked at, and moved where no CPU is free.
+/// How often a sampler that takes much is measured, and moved where no CPU is free.
 const DENSE: Duration = Duration::from_millis(250);
 
-/// How often any other is looked at.
+/// How often any other sampler is measured.
 const SPARSE: Duration = Duration::from_secs(2);
 
 /// The part of a CPU from which on a sampler is worth a place.
@@ -27,16 +29,16 @@ const SOME: f64 = 0.002;
 /// The part of a CPU from which on it takes much: less than that is not worth looking more often.
 const MUCH: f64 = 0.01;
 
-/// A CPU that had nothing to do for this part of the time is one where nobody works.
+/// A CPU that was idle for this part of the time is free.
 const FREE: f64 = 0.5;
 
 /// Decides on which CPU the sampler's thread is woken.
 #[derive(Debug)]
 pub(super) struct Placement {
     channels: Arc<Channels>,
-    /// The CPUs on which the agent may run, as whoever started it has decided.
+    /// The CPUs on which the agent was started.
     allowed: Vec<usize>,
-    /// Where the thread was put.
+    /// The CPU on which the thread was put.
     placed: Option<usize>,
     next_ns: Option<u64>,
     looked_ns: u64,
@@ -44,7 +46,7 @@ pub(super) struct Placement {
     ticks: BTreeMap<usize, Ticks>,
 }
 
-/// What a CPU has done since the machine began.
+/// The time of a CPU since the machine was booted, in ticks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Ticks {
     idle: u64,
@@ -52,7 +54,7 @@ struct Ticks {
 }
 
 impl Placement {
-    /// Of the sampler on the other side of `channels`, should the kernel leave its thread where it is.
+    /// The placement of the sampler behind these channels, should the kernel leave its thread where it is.
     pub(super) fn new(channels: Arc<Channels>) -> Self {
         let allowed = sched_getaffinity(None).map(|set| members(&set)).unwrap_or_default();
         // Where there is no choice, there is nothing to do.
@@ -61,13 +63,13 @@ impl Placement {
         Self { channels, allowed, placed: None, next_ns, looked_ns, used_ns: 0, ticks: BTreeMap::new() }
     }
 
-    /// When to look next; never, where somebody else has decided.
+    /// The time of the next measurement; none where another program has placed the thread.
     pub(super) const fn next_ns(&self) -> Option<u64> {
         self.next_ns
     }
 
-    /// Looks at what the thread takes, and puts it elsewhere if that is better.
-    pub(super) fn look(&mut self) {
+    /// Measures the thread, and puts it on another CPU if that is better.
+    pub(super) fn adjust(&mut self) {
         let now_ns = clock::monotonic_ns();
         let Some(thread) = self.channels.realtime_thread() else {
             self.next_ns = Some(now_ns + nanos(SPARSE));
@@ -77,19 +79,19 @@ impl Placement {
         let part = part(used_ns.saturating_sub(self.used_ns), now_ns.saturating_sub(self.looked_ns));
         (self.used_ns, self.looked_ns) = (used_ns, now_ns);
         if !self.is_where_it_was_put(thread) {
-            tracing::info!("another program has set the CPUs of the sampler, which stays there");
+            info!("another program has placed the sampler's thread: it stays there");
             self.next_ns = None;
             return;
         }
         let put = if part < SOME { self.let_go(thread) } else { self.put(thread) };
         if let Err(error) = &put {
-            tracing::info!(%error, remedy = "it stays where it is", "cannot move the sampler to another CPU");
+            info!(%error, "cannot put the sampler's thread on another CPU: it stays where it is");
         }
         let pause = if part < MUCH { SPARSE } else { DENSE };
         self.next_ns = put.is_ok().then(|| now_ns + nanos(pause));
     }
 
-    /// Whether nobody else has decided where the thread runs.
+    /// Returns whether no other program has placed the thread.
     fn is_where_it_was_put(&self, thread: Pid) -> bool {
         let allowed = sched_getaffinity(Some(thread)).map(|set| members(&set));
         allowed.is_ok_and(|cpus| self.placed.map_or(cpus == self.allowed, |cpu| cpus == [cpu]))
@@ -101,9 +103,9 @@ impl Placement {
         self.placed.take().map_or(Ok(()), |_| sched_setaffinity(Some(thread), &set_of(&self.allowed)))
     }
 
-    /// Puts it where it is best, as far as is known what each CPU did since the last look.
+    /// Puts it on the best CPU, as far as is known what each CPU did since the last measurement.
     fn put(&mut self, thread: Pid) -> io::Result<()> {
-        // Where it cannot be read nothing is known, and nothing is done.
+        // Where it cannot be read, nothing is known and nothing is done.
         let text = fs::read_to_string("/proc/stat").unwrap_or_default();
         let now: BTreeMap<usize, Ticks> =
             ticks(&text).filter(|(cpu, _)| self.allowed.binary_search(cpu).is_ok()).collect();
@@ -125,8 +127,8 @@ impl Placement {
     }
 }
 
-/// The CPU for a thread that is at `placed`, of those of which is known for what part of the time they were idle: where it
-/// is, if nobody works there; else the freest, if nobody works there; else the next.
+/// The CPU for a thread that is at `placed`, of those with the part of the time for which they were idle: the same, if it is
+/// free; else the freest, if that is free; else the next.
 fn choose(placed: Option<usize>, idle: &[(usize, f64)]) -> Option<usize> {
     let is_free = |(_, part): &&(usize, f64)| *part >= FREE;
     let here = idle.iter().find(|(cpu, _)| Some(*cpu) == placed).filter(is_free);
@@ -155,7 +157,7 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// How long a thread of this process has run, in nanoseconds: the first word of its schedstat (sched-stats.rst). 0 where the
+/// The time that a thread of this process has run, in nanoseconds: the first word of its schedstat (sched-stats.rst). 0 where the
 /// kernel does not say.
 fn ran_ns(thread: Pid) -> u64 {
     let path = format!("/proc/self/task/{}/schedstat", thread.as_raw_nonzero());
@@ -178,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_stays_where_nobody_works_and_goes_round_where_all_do() {
+    fn thread_stays_on_a_free_cpu_and_rotates_among_busy_ones() {
         assert_eq!(choose(None, &[]), None);
         assert_eq!(choose(None, &[(0, 0.1), (1, 0.9), (2, 0.8)]), Some(1), "the freest");
         assert_eq!(choose(Some(2), &[(0, 0.1), (1, 0.9), (2, 0.6)]), Some(2), "where it is");
@@ -195,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_is_what_waits_for_disks_too() {
+    fn waiting_for_disks_is_idle_time() {
         let text =
             "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 1 2 3 40 5 6 7 8 9 10\ncpu12 1 0 0 1 0 0 0 0 0 0\nintr 5\n";
         let found: Vec<_> = ticks(text).collect();

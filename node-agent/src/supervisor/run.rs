@@ -24,7 +24,7 @@ use crate::config::Config;
 use crate::lanes::{Command, EventRecord, Notice, SourceId};
 use crate::lifecycle::exit_events::ExitEvents;
 use crate::lifecycle::exit_watcher::ExitWatcher;
-use crate::lifecycle::{Lifecycle, LifecycleEvent, identity};
+use crate::lifecycle::{Lifecycle, LifecycleEvent, Registration, identity};
 use crate::plan::Plan;
 use crate::request::{AccessError, AnnotateError, JobSpec, ManagerRequest, MarkSpec, StartSpec};
 use crate::rights::Rights;
@@ -150,7 +150,7 @@ impl Supervisor {
                 Some(times) = calibrations.recv() => {
                     self.core.admission(AdmissionEvent::Calibrated(times)).await;
                 }
-                () = until(self.placement.next_ns()) => self.placement.look(),
+                () = until(self.placement.next_ns()) => self.placement.adjust(),
                 _ = waits.flush_for_watch.tick(), if self.core.edge.shared.tap.is_watched() => {
                     self.core.edge.command(Command::FlushForWatch).await;
                 }
@@ -340,10 +340,9 @@ impl Supervisor {
             ManagerRequest::Register(spec, reply) => {
                 let owner_uid = identity::owner_uid(spec.owner_uid, spec.owner.as_ref()).await;
                 let target = self.core.edge.registered_target(&spec);
-                let spec = Box::new(JobSpec { owner_uid, ..*spec });
-                let descriptors = self.core.edge.descriptors();
-                let event = LifecycleEvent::JobRegistered { spec, target, descriptors, reply };
-                self.core.lifecycle(event).await;
+                let (spec, descriptors) = (JobSpec { owner_uid, ..*spec }, self.core.edge.descriptors());
+                let registration = Registration { spec, target, descriptors, reply };
+                self.core.lifecycle(LifecycleEvent::JobRegistered(Box::new(registration))).await;
             }
             ManagerRequest::Unregister(job_id, reply) => {
                 self.core.lifecycle(LifecycleEvent::JobUnregistered(job_id, reply)).await;

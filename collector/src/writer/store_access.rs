@@ -1,36 +1,36 @@
-//! A writer and its store, which may be away for a while, or come back as another one.
+//! A writer's access to its store, which may be away for a while, or come back as another one.
 
-use super::Writer;
 use polymeter_service::log::chain;
+use polymeter_store::{OpenOptions, Store, StoreError};
 use tracing::{error, info, warn};
 
+use super::state::Writer;
 use crate::limits;
-use polymeter_store::{OpenOptions, Store, StoreError};
 
-/// Why something is not in the store.
+/// The reason for which data are not in the store.
 pub(super) enum NotStored {
     /// The collector stops, and the store did not come back in time.
     GivenUp,
-    /// The store does not take these data, and never will.
+    /// The store refuses these data, and always will.
     Refused(StoreError),
-    /// The store is not what it was: nothing counts that was remembered of it.
+    /// The store lacks data that it had: nothing that was remembered of it is valid.
     StoreLost,
 }
 
 impl Writer {
-    /// Whether what was committed can still be acknowledged.
+    /// Returns true if committed frames can still be acknowledged.
     pub(super) fn is_store_there(&mut self) -> bool {
         match self.persist(Store::check) {
             Ok(()) => true,
             Err(NotStored::StoreLost) => {
-                self.begin_anew();
+                self.reset();
                 false
             }
             Err(NotStored::GivenUp | NotStored::Refused(_)) => false,
         }
     }
 
-    /// Does `operation`, however long the store is away; but not much longer than a stop may take.
+    /// Runs `operation`, and repeats it while the store is away, but not much longer than a shutdown may take.
     pub(super) fn persist<T>(
         &mut self,
         operation: impl Fn(&mut Store) -> Result<T, StoreError>,
@@ -44,8 +44,9 @@ impl Writer {
                     if let Some(since) = away_since {
                         let now = self.clock.now().since_start;
                         let away = now.saturating_sub(since);
-                        // Nobody was silent: nothing could be stored of anybody.
-                        self.next_look = self.next_look.map(|_| now + self.settings.session_timeout);
+                        // The agents were not silent: nothing could be stored.
+                        self.next_silence_check =
+                            self.next_silence_check.map(|_| now + self.settings.session_timeout);
                         info!(
                             "the store answers again after {:.1} s; the collector lost nothing",
                             away.as_secs_f64()
@@ -104,7 +105,10 @@ impl Writer {
         Ok(value)
     }
 
-    /// Opens the store again. Where that is another one, nothing counts that was remembered.
+    /// Opens the store again.
+    ///
+    /// # Errors
+    /// Also where it is another one, so that nothing that was remembered is valid.
     fn reconnect(&mut self) -> Result<Store, StoreError> {
         let now = self.clock.now().since_start;
         let patience_over =

@@ -1,0 +1,101 @@
+//! The kinds of sinks, which the scheme of a URL selects.
+
+use std::fmt;
+use std::str::FromStr;
+
+use polymeter_proto::text::Text;
+
+use super::jsonl::JsonLines;
+use super::sink::Sink;
+
+/// A kind of sink.
+struct SinkKind {
+    /// The scheme of its URLs.
+    scheme: &'static str,
+    /// The form of its URLs, for messages.
+    form: &'static str,
+    /// Checks the part of a URL behind the scheme. Nothing is opened.
+    check: fn(&str) -> Result<(), String>,
+    /// Returns a sink for the part of a URL behind the scheme. Nothing is opened: that may take time, and is left to the
+    /// sink's thread.
+    create: fn(&str) -> Box<dyn Sink>,
+}
+
+/// The kinds of sinks. A new one is a file and a line here.
+static KINDS: [SinkKind; 1] = [SinkKind {
+    scheme: "jsonl",
+    form: "jsonl:PATH",
+    check: JsonLines::check,
+    create: |path| Box::new(JsonLines::new(path)),
+}];
+
+/// The URL of a sink, such as `jsonl:/var/log/polymeter/samples.jsonl`.
+#[derive(Clone)]
+pub struct SinkUrl {
+    kind: &'static SinkKind,
+    place: String,
+}
+
+impl FromStr for SinkUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let forms = || KINDS.iter().map(|kind| kind.form).collect::<Vec<_>>().join(", ");
+        let parts = text.split_once(':');
+        let found =
+            parts.and_then(|(scheme, place)| Some((KINDS.iter().find(|kind| kind.scheme == scheme)?, place)));
+        let Some((kind, place)) = found else {
+            return Err(format!("unknown kind of sink `{}`: expected {}", Text::of(text), forms()));
+        };
+        (kind.check)(place).map_err(|reason| format!("{reason}: expected {}", kind.form))?;
+        Ok(Self { kind, place: place.to_owned() })
+    }
+}
+
+impl SinkUrl {
+    /// Returns the sink. Nothing is opened yet.
+    pub(super) fn create(&self) -> Box<dyn Sink> {
+        (self.kind.create)(&self.place)
+    }
+}
+
+impl fmt::Display for SinkUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.kind.scheme, self.place)
+    }
+}
+
+impl fmt::Debug for SinkUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SinkUrl({self})")
+    }
+}
+
+impl PartialEq for SinkUrl {
+    fn eq(&self, other: &Self) -> bool {
+        (self.kind.scheme, &self.place) == (other.kind.scheme, &other.place)
+    }
+}
+
+impl Eq for SinkUrl {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_urls_and_names_the_forms_of_others() {
+        let url: SinkUrl = "jsonl:/run/samples.jsonl".parse().unwrap();
+        assert_eq!(url.to_string(), "jsonl:/run/samples.jsonl");
+        for (text, part) in [
+            ("", "unknown kind of sink"),
+            ("/run/samples", "unknown kind of sink"),
+            ("kafka:x", "unknown kind of sink `kafka:x`"),
+            ("jsonl:", "not absolute"),
+            ("jsonl:samples", "not absolute"),
+        ] {
+            let error = text.parse::<SinkUrl>().unwrap_err();
+            assert!(error.contains(part) && error.contains("jsonl:PATH"), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The interface of a sink.
+
+use polymeter_store::accepted::{Accepted, SeriesRecord};
+
+/// A best-effort output of committed rows. It runs on a thread of its own, and may wait.
+pub(crate) trait Sink: Send {
+    /// Writes rows. After an error they are not offered again.
+    ///
+    /// # Errors
+    /// When not all rows were written.
+    fn accept(&mut self, rows: &AcceptedRows) -> Result<(), SinkError>;
+
+    /// Opens the output again, after it was moved for rotation. A sink without a file has nothing to do.
+    fn reopen(&mut self) {}
+}
+
+/// An error of a sink: the cause, and the remedy if there is one, as in "no such file; create the directory".
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct SinkError(pub(crate) String);
+
+impl From<std::io::Error> for SinkError {
+    fn from(error: std::io::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// The rows of one transaction, which all sinks share.
+#[derive(Debug)]
+pub(crate) struct AcceptedRows {
+    frames: Vec<Accepted>,
+    count: u64,
+}
+
+impl AcceptedRows {
+    pub(crate) fn new(frames: Vec<Accepted>) -> Self {
+        let count = frames.iter().map(|frame| frame.rows() as u64).sum();
+        Self { frames, count }
+    }
+
+    /// The number of rows.
+    pub(crate) const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Returns each series with its samples: times in microseconds since the epoch, and values. Samples in quarantine are not
+    /// among them.
+    pub(crate) fn series(&self) -> impl Iterator<Item = (&SeriesRecord, impl Iterator<Item = (i64, f64)>)> {
+        let blocks = self.frames.iter().flat_map(|frame| &frame.samples);
+        blocks.flat_map(|block| block.iter()).map(|(series, samples)| (&**series, samples))
+    }
+}

@@ -1,0 +1,150 @@
+//! Transactions: frames are gathered, committed, acknowledged, and then offered to the sinks.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use polymeter_service::log::chain;
+use polymeter_store::accepted::{Accepted, LossReason};
+use tracing::warn;
+
+use super::state::Writer;
+use super::store_access::NotStored;
+use crate::limits;
+use crate::messages::Outgoing;
+
+/// The form in which a frame was stored on its own.
+enum StoredAs {
+    /// As it is.
+    Frame,
+    /// As a loss, since the store refuses its content.
+    Loss,
+}
+
+impl Writer {
+    /// Returns the time for which the gathered frames may still wait for others; none where there are none.
+    pub(super) fn time_to_commit(&self) -> Option<Duration> {
+        let waited = || self.clock.now().since_start.saturating_sub(self.gathered_since);
+        (!self.gathered.is_empty()).then(|| self.settings.commit_interval.saturating_sub(waited()))
+    }
+
+    /// Returns true if the gathered frames must be committed now.
+    pub(super) fn is_commit_due(&self) -> bool {
+        self.rows >= self.settings.commit_rows
+            || self.gathered.len() >= limits::COMMIT_FRAMES
+            || self.time_to_commit() == Some(Duration::ZERO)
+    }
+
+    /// Adds a frame to the next transaction.
+    pub(super) fn gather(&mut self, accepted: Accepted) {
+        if self.gathered.is_empty() {
+            self.gathered_since = self.clock.now().since_start;
+        }
+        if accepted.out_of_range.is_some() {
+            self.clock_skew.report(&accepted, self.settings.clock, self.clock.now().since_start);
+        }
+        self.rows += accepted.rows() + accepted.rows_quarantined();
+        self.gathered.push(accepted);
+    }
+
+    /// Commits the gathered frames and acknowledges them.
+    pub(super) fn commit(&mut self) {
+        let frames = std::mem::take(&mut self.gathered);
+        self.rows = 0;
+        if frames.is_empty() {
+            return;
+        }
+        match self.store_all(&frames) {
+            // Only now, so that no sink ever shows a row that the store does not have.
+            Ok(()) => self.sinks.offer(frames, self.clock.now().since_start),
+            Err(NotStored::Refused(_)) => self.commit_one_by_one(frames),
+            Err(NotStored::GivenUp) => self.give_up(frames.len()),
+            Err(NotStored::StoreLost) => self.reset(),
+        }
+    }
+
+    /// Forgets everything that was remembered of a store that is gone, ids included. Agents keep frames that were not
+    /// acknowledged, and report the others as acknowledged: those count as lost where the store does not have them.
+    pub(super) fn reset(&mut self) {
+        self.gathered.clear();
+        self.rows = 0;
+        self.ingest.forget_all();
+    }
+
+    /// Commits each frame on its own, so that one that the store refuses does not stop the others; that one is stored as a
+    /// loss. Where even that is refused, no later frame of the session may be stored: the session begins again where the store
+    /// ends.
+    fn commit_one_by_one(&mut self, frames: Vec<Accepted>) {
+        let mut stuck = HashSet::new();
+        let mut stored = Vec::new();
+        for frame in frames {
+            let session = frame.session.id;
+            if self.given_up {
+                self.totals.given_up += 1;
+                continue;
+            }
+            if stuck.contains(&session) {
+                continue;
+            }
+            match self.commit_alone(&frame) {
+                Ok(Some(StoredAs::Frame)) => stored.push(frame),
+                Ok(Some(StoredAs::Loss)) => {}
+                Ok(None) => {
+                    stuck.insert(session);
+                    self.ingest.forget(session);
+                }
+                Err(NotStored::StoreLost) => {
+                    // The other frames have ids of the store that is gone.
+                    self.reset();
+                    break;
+                }
+                Err(NotStored::GivenUp | NotStored::Refused(_)) => self.give_up(1),
+            }
+        }
+        self.sinks.offer(stored, self.clock.now().since_start);
+    }
+
+    /// Stores a frame, or else its content as a loss, or else a loss without its source; none if the store refuses all of them.
+    fn commit_alone(&mut self, frame: &Accepted) -> Result<Option<StoredAs>, NotStored> {
+        let losses =
+            [frame.as_loss(LossReason::StoreRefused), frame.as_unattributed_loss(LossReason::StoreRefused)];
+        let attempts = std::iter::once((frame, StoredAs::Frame));
+        for (attempt, form) in attempts.chain(losses.iter().map(|loss| (loss, StoredAs::Loss))) {
+            match self.store_all(std::slice::from_ref(attempt)) {
+                Ok(()) => return Ok(Some(form)),
+                Err(NotStored::Refused(error)) => warn!(
+                    error = %chain(&error),
+                    session = %frame.session.id,
+                    frame = frame.sequence,
+                    "cannot store a frame"
+                ),
+                Err(not_stored) => return Err(not_stored),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Leaves frames to their agents, since the time for a shutdown is over.
+    fn give_up(&mut self, frames: usize) {
+        self.given_up = true;
+        self.totals.given_up += frames as u64;
+    }
+
+    /// Commits frames in one transaction, and acknowledges them.
+    fn store_all(&mut self, frames: &[Accepted]) -> Result<(), NotStored> {
+        let begun = self.clock.now().since_start;
+        let committed = self.persist(|store| store.commit(frames))?;
+        let duration = self.clock.now().since_start.saturating_sub(begun);
+        self.metrics.commit_duration.observe(duration.as_secs_f64());
+        self.totals.frames += frames.len() as u64 - committed.repeated;
+        self.totals.samples += committed.rows;
+        self.totals.quarantined += committed.quarantined;
+        self.totals.repeated += committed.repeated;
+        frames.iter().flat_map(|frame| &frame.losses).for_each(|loss| self.totals.losses.count(loss));
+        for (session, through) in committed.through {
+            if let Some((peer, ack)) = self.ingest.committed(session, through) {
+                self.outgoing.send(Outgoing::Message(peer, ack));
+            }
+        }
+        Ok(())
+    }
+}

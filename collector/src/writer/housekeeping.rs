@@ -1,0 +1,77 @@
+//! The work of a writer beside messages: silent sessions, outcomes of jobs, memory, and the time of the next of them.
+
+use std::time::Duration;
+
+use polymeter_service::log::chain;
+use tracing::{error, warn};
+
+use super::state::Writer;
+use crate::control::outcome::OutcomeReport;
+use crate::ingest::micros;
+use crate::{limits, memory};
+
+impl Writer {
+    /// Stores outcomes of jobs. The outcome of a job that is not stored yet is reported again.
+    pub(super) fn store_outcomes(&mut self) {
+        while let Some(OutcomeReport { outcome, reply }) =
+            self.outcomes.as_ref().and_then(|outcomes| outcomes.try_recv().ok())
+        {
+            let is_stored =
+                !self.given_up && matches!(self.persist(|store| store.store_outcome(&outcome)), Ok(true));
+            // A reporter that does not wait any more reports again.
+            reply.send(is_stored).ok();
+        }
+    }
+
+    /// Forgets, from time to time, sessions that sent nothing that can be stored, and returns memory.
+    pub(super) fn clean_up(&mut self) {
+        let now = self.clock.now();
+        if now.since_start.saturating_sub(self.cleaned_at) < limits::TIDY_EVERY {
+            return;
+        }
+        self.cleaned_at = now.since_start;
+        self.ingest.forget_silent_strangers(now);
+        self.freed_bytes += self.ingest.take_freed();
+        self.queue.tidy(now.since_start);
+        if self.freed_bytes >= limits::TRIM_BYTES {
+            memory::trim();
+            self.freed_bytes = 0;
+        }
+    }
+
+    /// Returns the time to wait for a message.
+    pub(super) fn next_wake(&self) -> Option<Duration> {
+        let now = self.clock.now().since_start;
+        let until_silence_check = self.next_silence_check.map(|check| check.saturating_sub(now));
+        let until_outcomes = self.outcomes.is_some().then_some(limits::OUTCOMES_EVERY);
+        let is_unclean = self.ingest.has_strangers() || self.freed_bytes >= limits::TRIM_BYTES;
+        let until_clean_up = is_unclean.then_some(limits::TIDY_EVERY);
+        self.time_to_commit()
+            .into_iter()
+            .chain(until_silence_check)
+            .chain(until_outcomes)
+            .chain(until_clean_up)
+            .min()
+    }
+
+    /// Ends, from time to time, the sessions that have been silent for too long.
+    pub(super) fn end_silent_sessions(&mut self) {
+        let now = self.clock.now();
+        if self.next_silence_check.is_none_or(|check| now.since_start < check) || self.store.is_none() {
+            return;
+        }
+        let session_timeout = self.settings.session_timeout;
+        self.next_silence_check = Some(now.since_start + session_timeout.min(limits::SILENCE_LOOK));
+        let cutoff_us = now.wall_us.saturating_sub(micros(session_timeout));
+        match self.attempt(|store| store.end_silent(cutoff_us, now.wall_us)) {
+            Ok(()) => {}
+            Err(error) if error.is_loss() => {
+                error!("{}", chain(&error));
+                self.reset();
+            }
+            Err(error) => {
+                warn!(error = %chain(&error), remedy = "trying again", "cannot end silent sessions");
+            }
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! The edge of the simulation: a sampler that keeps sources, and files that have some metrics and lack others. It checks what
+//! no state machine may do: use the id of a source that is being closed, close a source twice, or tell the data of a plan that
+//! was not in force.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+
+use polymeter_proto::catalogue::Definition;
+use polymeter_proto::ledger::{Cause, Event, PlanChange};
+use polymeter_proto::period::Period;
+use polymeter_proto::series::{JobHandle, Labels};
+
+use crate::lanes::{ActiveSource, Command, EventRecord, SourceId};
+use crate::request::Availability;
+use crate::sources::{CustomSource, Opened, Outcome, Reading, Slot, Source, Unavailable};
+use crate::targets::{SessionIds, SourceChanges, SourceOwner, TargetKey, TrackedTarget};
+
+/// A source that counts how many of its kind are open.
+#[derive(Debug)]
+struct CountedSource {
+    slots: Vec<Slot>,
+    is_lasting: bool,
+    open: Arc<AtomicUsize>,
+}
+
+impl Drop for CountedSource {
+    fn drop(&mut self) {
+        self.open.fetch_sub(1, Relaxed);
+    }
+}
+
+impl CustomSource for CountedSource {
+    fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    fn read(&mut self, reading: &mut Reading) -> Outcome {
+        reading.clear();
+        Outcome::Read
+    }
+
+    fn is_lasting(&self) -> bool {
+        self.is_lasting
+    }
+}
+
+/// The sampler and the data.
+#[derive(Debug, Default)]
+pub(super) struct SimulatedEdge {
+    pub(super) ids: SessionIds,
+    /// Metrics that no file has.
+    pub(super) missing: BTreeSet<&'static str>,
+    sampled: BTreeMap<SourceId, Box<ActiveSource>>,
+    /// Sources that the sampler has removed and not given back.
+    removed: BTreeMap<SourceId, Box<ActiveSource>>,
+    /// The sources that are open, dormant ones included.
+    open: Arc<AtomicUsize>,
+    /// The period of each metric that the data were told.
+    recorded: BTreeMap<(Option<JobHandle>, String), Period>,
+    /// The jobs that have had their final sample.
+    finals: BTreeSet<JobHandle>,
+    ended: BTreeSet<JobHandle>,
+}
+
+impl SimulatedEdge {
+    /// Opens the sources that a target wants.
+    pub(super) fn open_sources(&mut self, key: &TargetKey, target: &mut TrackedTarget, is_anew: bool) {
+        if let Some(handle) = target.handle() {
+            assert!(!self.finals.contains(&handle), "sources of {key:?} are opened after its final sample");
+        }
+        let wanted = target.sources.wanted(target.definitions(), None, is_anew);
+        let (opened, unavailable) = self.open(target, &wanted.definitions);
+        let owner = SourceOwner { key, job: target.job.as_ref(), plan: &target.plan };
+        let changes = target.sources.commit(&mut self.ids, owner, wanted, opened, unavailable);
+        self.apply(changes);
+    }
+
+    /// Opens metrics of a target for trial.
+    pub(super) fn probe(
+        &self,
+        target: &TrackedTarget,
+        definitions: &[Definition],
+    ) -> BTreeMap<String, Availability> {
+        let (opened, unavailable) = self.open(target, definitions);
+        let slots = opened.iter().flat_map(|opened| {
+            let from = Availability::From { source: opened.name.clone(), read_ns: 4_000.0 };
+            opened.source.slots().iter().map(move |slot| (slot.definition.name(), from.clone()))
+        });
+        let missing = unavailable.into_iter();
+        let missing = missing.map(|missing| (missing.definition.name(), Availability::No(missing.reason)));
+        slots.chain(missing).collect()
+    }
+
+    /// One source for all metrics whose names begin with the same word.
+    fn open(&self, target: &TrackedTarget, definitions: &[Definition]) -> (Vec<Opened>, Vec<Unavailable>) {
+        let (mut by_source, mut unavailable) = (BTreeMap::<String, Vec<Slot>>::new(), Vec::new());
+        for definition in definitions {
+            let name = definition.name();
+            let word = name.split('.').next().unwrap_or_default();
+            let source = match word {
+                "perf" => format!("perf/{}", target.sources.next_perf_group()),
+                word => format!("v2/{word}"),
+            };
+            if self.missing.contains(name.as_str()) {
+                let reason = "the kernel lacks it".to_owned();
+                unavailable.push(Unavailable { definition: definition.clone(), reason });
+            } else {
+                let slot = Slot { definition: definition.clone(), labels: Labels::default() };
+                by_source.entry(source).or_default().push(slot);
+            }
+        }
+        let opened = by_source.into_iter().map(|(name, slots)| {
+            self.open.fetch_add(1, Relaxed);
+            let is_lasting = name.starts_with("perf");
+            let source = CountedSource { slots, is_lasting, open: Arc::clone(&self.open) };
+            Opened { name, source: Source::Custom(Box::new(source)), step: None, below: None }
+        });
+        (opened.collect(), unavailable)
+    }
+
+    fn apply(&mut self, changes: SourceChanges) {
+        changes.commands.into_iter().for_each(|command| self.command(command));
+        assert!(
+            changes.first_reading.iter().all(|id| self.sampled.contains_key(id)),
+            "a first reading of nothing"
+        );
+    }
+
+    /// Takes a command as the sampler does.
+    pub(super) fn command(&mut self, command: Command) {
+        match command {
+            Command::Exchange { removed, added } => {
+                removed.into_iter().for_each(|id| self.remove(id));
+                for (id, source) in added {
+                    assert!(!self.removed.contains_key(&id), "{id:?} is used again before it was given back");
+                    self.sampled.insert(id, source);
+                }
+            }
+            Command::Remove(id) => self.remove(id),
+            Command::Regroup(id, _) => assert!(self.sampled.contains_key(&id), "{id:?} is not sampled"),
+            Command::Add(..)
+            | Command::ReadNow(_)
+            | Command::ReadJob(_)
+            | Command::RecordUserValue(_)
+            | Command::RecordEvent(_)
+            | Command::Confirm(_)
+            | Command::Flush
+            | Command::FlushForWatch
+            | Command::Stop => panic!("unexpected {command:?}"),
+        }
+    }
+
+    fn remove(&mut self, id: SourceId) {
+        let source = self.sampled.remove(&id);
+        let source = source.unwrap_or_else(|| panic!("{id:?} is closed twice, or was never open"));
+        assert!(self.removed.insert(id, source).is_none());
+    }
+
+    /// The sampler gives back the sources that it has removed.
+    pub(super) fn give_back(&mut self) {
+        for (id, source) in std::mem::take(&mut self.removed) {
+            drop(source);
+            self.ids.sources.release(id);
+        }
+    }
+
+    /// Takes the final sample of a job.
+    pub(super) fn final_sample(&mut self, job: JobHandle) {
+        assert!(!self.ended.contains(&job), "a final sample after the end");
+        assert!(self.finals.insert(job), "{job:?} has a second final sample");
+    }
+
+    /// Puts an event into the data.
+    pub(super) fn record(&mut self, record: &EventRecord) {
+        if let Event::JobEnded { job, .. } = record.event {
+            assert!(self.finals.contains(&job), "{job:?} ended without a final sample");
+            assert!(self.ended.insert(job), "{job:?} ended twice");
+            self.recorded.retain(|(of, _), _| *of != Some(job));
+        }
+    }
+
+    /// Puts a change of the plan into the data.
+    pub(super) fn record_plan_change(&mut self, change: &PlanChange) {
+        let key = (change.job, change.metric.as_str().to_owned());
+        assert_eq!(self.recorded.get(&key).copied(), change.old, "{change:?}");
+        assert_ne!(change.old, change.new, "a change that is none: {change:?}");
+        assert!(
+            change.cause != Cause::Lease || (change.by.is_some() && change.until_us.is_some()),
+            "{change:?}"
+        );
+        match change.new {
+            Some(period) => drop(self.recorded.insert(key, period)),
+            None => drop(self.recorded.remove(&key)),
+        }
+    }
+
+    /// Checks that the data know the plan of a target, and that its sources are the sampler's.
+    pub(super) fn check(&self, target: &TrackedTarget) {
+        for (metric, in_force) in target.plan_in_force() {
+            let recorded = self.recorded.get(&(target.handle(), metric.clone()));
+            assert_eq!(recorded, Some(&in_force.period), "{metric} of {:?}", target.handle());
+        }
+        for (name, source) in target.sources.open() {
+            assert!(self.sampled.contains_key(&source.id), "{name} is not sampled");
+        }
+    }
+
+    /// Checks that every source that was opened was closed, apart from `left` ones.
+    pub(super) fn check_closed(&mut self, left: usize) {
+        self.give_back();
+        assert_eq!((self.sampled.len(), self.open.load(Relaxed)), (left, left), "sources are left open");
+        assert_eq!(self.ids.sources.len(), left);
+    }
+
+    /// The handles of the jobs that have ended.
+    pub(super) const fn ended(&self) -> &BTreeSet<JobHandle> {
+        &self.ended
+    }
+}
