@@ -137,7 +137,7 @@ impl Dictionary {
     fn add_session(&mut self, id: SessionId, descriptor: SessionDescriptor) -> Result<bool, Fault> {
         match &self.session {
             Some(known) if known.descriptor == descriptor => Ok(false),
-            Some(_) => Err(Fault::Contradiction("the session introduces itself again as somebody else")),
+            Some(_) => Err(Fault::Contradiction("the session announces another identity than before")),
             None => {
                 self.session = Some(Arc::new(SessionRecord { id, descriptor }));
                 self.news = true;
