@@ -164,7 +164,7 @@ impl MockAgent {
             }
             ToAgent::Refused { reason, .. } => Err(reason.clone()),
             // Nobody asks here.
-            ToAgent::Ask { .. } => Ok(Vec::new()),
+            ToAgent::Request { .. } => Ok(Vec::new()),
         }
     }
 
@@ -196,7 +196,7 @@ pub const fn session_of(answer: &ToAgent) -> Option<SessionId> {
         ToAgent::Ack { session, .. }
         | ToAgent::Resend { session, .. }
         | ToAgent::NeedDictionary { session }
-        | ToAgent::Ask { session, .. } => Some(*session),
+        | ToAgent::Request { session, .. } => Some(*session),
         ToAgent::Refused { .. } => None,
     }
 }

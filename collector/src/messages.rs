@@ -51,7 +51,7 @@ pub(crate) struct AgentAnswer {
     pub(crate) peer: Peer,
     pub(crate) session: SessionId,
     /// The number of the request.
-    pub(crate) ask: u64,
+    pub(crate) request: u64,
     pub(crate) line: ControlLine,
 }
 

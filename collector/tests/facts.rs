@@ -23,7 +23,7 @@ use common::agent::{Agent, job, shape, values};
 use common::{Site, now_us};
 use polymeter_collector::{Collector, Config};
 use polymeter_proto::batch::Job;
-use polymeter_proto::ledger::{Event, JobFacts, JobOwner, JobTold, RequestRefused};
+use polymeter_proto::ledger::{Event, JobFacts, JobFactsUpdate, JobOwner, RequestRefused};
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{JobDescriptor, JobHandle};
 use polymeter_store::reader::{JobRow, SeriesScope};
@@ -109,7 +109,7 @@ fn the_controllers_word_on_a_jobs_end_is_the_last(site: &mut Site) {
     let told = |exit_code, exit_signal| {
         let facts =
             JobFacts { exit_code: Some(exit_code), exit_signal: Some(exit_signal), ..JobFacts::default() };
-        Event::JobTold(JobTold { job: JobHandle(1), is_over: false, facts })
+        Event::JobFacts(JobFactsUpdate { job: JobHandle(1), is_over: false, facts })
     };
     let job = job(1, "7", now_us());
     agent.frame(&[(&shape(1, Some(&job)), now_us(), &values(1).0)], &[], &[told(1, 0)]);

@@ -22,7 +22,7 @@ use common::{Site, now_us, wait_until};
 use polymeter_collector::ingest::{OutOfRangePolicy, TimeRange};
 use polymeter_collector::{Collector, Config, StartError};
 use polymeter_proto::batch::Shape;
-use polymeter_proto::ledger::{Cause, Event, JobFacts, JobTold, LedgerEntry, PlanChange, Tally};
+use polymeter_proto::ledger::{Cause, Event, JobFacts, JobFactsUpdate, LedgerEntry, PlanChange, Tally};
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{JobHandle, SessionId};
@@ -85,7 +85,7 @@ fn the_job(site: &Site) -> JobRow {
 }
 
 fn what_the_scheduler_told() -> [Event; 2] {
-    let told = |is_over, facts| Event::JobTold(JobTold { job: JobHandle(1), is_over, facts });
+    let told = |is_over, facts| Event::JobFacts(JobFactsUpdate { job: JobHandle(1), is_over, facts });
     let begun = JobFacts {
         account: Some("physics".try_into().unwrap()),
         cores: Some(256),

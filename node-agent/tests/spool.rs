@@ -95,7 +95,7 @@ fn replayed(spool: &Spool, delivery: &mut DeliverySession) -> Vec<String> {
                 ToCollector::Skipped { first, last, reason, .. } => {
                     sent.push(format!("{first}-{last} {reason:?}"))
                 }
-                other @ (ToCollector::Dictionary { .. } | ToCollector::Answered { .. }) => {
+                other @ (ToCollector::Dictionary { .. } | ToCollector::Answer { .. }) => {
                     panic!("{other:?}")
                 }
             },

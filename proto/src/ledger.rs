@@ -1,4 +1,4 @@
-//! What became of every sample that was due, and the events that explain the data.
+//! The ledger of samples: counts of every sample that was due, and the events that explain the data.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,17 +11,17 @@ use crate::text::Text;
 /// or repeated entry does no harm.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// Whose samples had a deadline.
+    /// Samples that had a deadline.
     pub due: u64,
-    /// Which were read, late ones included.
+    /// Samples that were read, late ones included.
     pub taken: u64,
-    /// Which were read later than a tenth of their period after the deadline.
+    /// Samples that were read later than a tenth of their period after the deadline.
     pub late: u64,
-    /// Which were never read, because the next deadline had passed already.
+    /// Samples that were never read, because the next deadline had passed already.
     pub missed: u64,
-    /// Which the source did not have when it was read: the file was gone, or had no such line.
+    /// Samples that the source did not have when it was read: the file was gone, or had no such line.
     pub absent: u64,
-    /// Which were read, and found no room on the way to the outbox.
+    /// Samples that were read, and found no room on the way to the outbox.
     pub dropped: u64,
 }
 
@@ -36,7 +36,7 @@ impl Tally {
         self.dropped += other.dropped;
     }
 
-    /// What has been counted since an earlier tally of the same source.
+    /// The counts since an earlier tally of the same source.
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {
             due: self.due.saturating_sub(earlier.due),
@@ -52,7 +52,7 @@ impl Tally {
 /// The tally of one source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LedgerEntry {
-    /// Whose source it is; none for the node's own.
+    /// The job of the source; none for the node's own.
     pub job: Option<JobHandle>,
     /// The source: a file's name such as `memory.stat`, or `perf.software`.
     pub source: Identifier,
@@ -60,41 +60,41 @@ pub struct LedgerEntry {
     pub tally: Tally,
 }
 
-/// Something that happened, and that whoever reads the data must know.
+/// An event that explains the data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
-    /// From `at_us` on a metric is sampled at another period.
+    /// A metric is sampled at another period.
     PlanChange(PlanChange),
-    /// A job's last sample has been taken.
+    /// The last sample of a job has been taken.
     JobEnded {
-        /// Which.
+        /// The job.
         job: JobHandle,
-        /// When, in microseconds since the epoch.
+        /// The time, in microseconds since the epoch.
         at_us: i64,
     },
-    /// Somebody marked an instant, or the begin or end of a phase.
+    /// A user marked an instant, or the begin or end of a phase.
     Mark(Mark),
-    /// The scheduler told something of a job.
-    JobTold(JobTold),
+    /// The scheduler reported facts of a job.
+    JobFacts(JobFactsUpdate),
     /// The owner of a job became known after the job was announced.
     JobOwner(JobOwner),
-    /// What was requested when a job was submitted is not granted.
+    /// A sampling request at submission is not granted.
     RequestRefused(RequestRefused),
     /// The agent stopped in order: nothing was sampled and not sent. A session without it ended in an unknown state.
     SessionEnded {
-        /// When, in microseconds since the epoch.
+        /// The time, in microseconds since the epoch.
         at_us: i64,
     },
 }
 
 impl Event {
-    /// The job that it is about; none for the node.
+    /// The job of the event; none for the node.
     pub const fn job(&self) -> Option<JobHandle> {
         match self {
             Self::PlanChange(change) => change.job,
             Self::JobEnded { job, .. } => Some(*job),
             Self::Mark(mark) => mark.job,
-            Self::JobTold(told) => Some(told.job),
+            Self::JobFacts(told) => Some(told.job),
             Self::JobOwner(owner) => Some(owner.job),
             Self::RequestRefused(refused) => Some(refused.job),
             Self::SessionEnded { .. } => None,
@@ -102,8 +102,8 @@ impl Event {
     }
 }
 
-/// The owner of a job, learnt after the job was announced: from its processes, from its owner's name, or from a prolog that
-/// came late. It adds to what is known and never replaces it.
+/// The owner of a job, which became known after the job was announced: from its processes, from the owner's name, or from a
+/// late prolog. It adds to the known owner and never replaces it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobOwner {
     /// The job.
@@ -114,46 +114,46 @@ pub struct JobOwner {
     pub name: Option<Identifier>,
 }
 
-/// A request at submission that is not granted.
+/// A sampling request at submission that is not granted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestRefused {
-    /// When it was refused, in microseconds since the epoch.
+    /// The time of the refusal, in microseconds since the epoch.
     pub at_us: i64,
     /// The job.
     pub job: JobHandle,
-    /// The selector, or the request as it was written where it cannot be read.
+    /// The selector, or the request as it was written where it cannot be parsed.
     pub request: Text,
-    /// The period that was asked for, where it can be read.
+    /// The requested period, where it can be parsed.
     pub period: Option<Period>,
-    /// The user whose request it is, where that is known.
+    /// The user of the request, where it is known.
     pub by: Option<Identifier>,
-    /// Why it is refused.
+    /// The reason of the refusal.
     pub reason: Text,
 }
 
-/// What a scheduler told of a job, when it began there or ended.
+/// Facts that a scheduler reported when a job began or ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct JobTold {
-    /// Which.
+pub struct JobFactsUpdate {
+    /// The job.
     pub job: JobHandle,
-    /// Whether nothing more will be told of it: it has ended before this.
+    /// True if no later event is about the job: it had ended before.
     pub is_over: bool,
-    /// What was told.
+    /// The facts.
     pub facts: JobFacts,
 }
 
-/// What only a scheduler knows of a job; each where it is known. What is told later adds to what was told before.
+/// Facts of a job that only its scheduler knows; each where it is known. Later facts add to earlier ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobFacts {
     /// The account or project that it is charged to.
     pub account: Option<Identifier>,
     /// The queue or partition that it was submitted to.
     pub queue: Option<Identifier>,
-    /// Its nodes, as the scheduler writes them: `n[1-4]`.
+    /// Its nodes, in the scheduler's notation: `n[1-4]`.
     pub nodes: Option<Identifier>,
-    /// How many cores it has on all of its nodes.
+    /// The number of its cores on all nodes.
     pub cores: Option<u32>,
-    /// How it ended, in the scheduler's word: `COMPLETED`.
+    /// The scheduler's word for the final state: `COMPLETED`.
     pub state: Option<Identifier>,
     /// The exit status of its script.
     pub exit_code: Option<u32>,
@@ -162,31 +162,31 @@ pub struct JobFacts {
 }
 
 impl JobFacts {
-    /// Whether nothing is known.
+    /// True if no fact is known.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// An instant that somebody named.
+/// A named instant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
-    /// When, in microseconds since the epoch.
+    /// The time, in microseconds since the epoch.
     pub at_us: i64,
-    /// Whose job; none for the node.
+    /// The job; none for the node.
     pub job: Option<JobHandle>,
-    /// What is marked.
+    /// The name of the instant or phase.
     pub name: Identifier,
-    /// Whether it is an instant of its own, or an end of a phase.
+    /// An instant, or the begin or end of a phase.
     pub kind: MarkKind,
-    /// Who marked it.
+    /// The user that marked it.
     pub by: Option<Identifier>,
 }
 
-/// What a mark stands for.
+/// The meaning of a mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MarkKind {
-    /// Something happened.
+    /// An instant.
     Instant,
     /// A phase of this name began.
     Begin,
@@ -204,49 +204,49 @@ impl MarkKind {
         }
     }
 
-    /// The kind that is called so.
+    /// The kind of this name.
     pub fn of(text: &str) -> Option<Self> {
         [Self::Instant, Self::Begin, Self::End].into_iter().find(|kind| kind.as_str() == text)
     }
 }
 
-/// A change of what is sampled.
+/// A change of the plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanChange {
-    /// When it takes effect, in microseconds since the epoch.
+    /// The time at which it takes effect, in microseconds since the epoch.
     pub at_us: i64,
-    /// The job whose metric it is; none for the node's own.
+    /// The job of the metric; none for the node's own.
     pub job: Option<JobHandle>,
     /// The metric.
     pub metric: MetricName,
-    /// The period until then; none where it was not sampled.
+    /// The period before; none where it was not sampled.
     pub old: Option<Period>,
-    /// The period from then on; none where it is not sampled any more.
+    /// The period after; none where it is not sampled any more.
     pub new: Option<Period>,
-    /// Why.
+    /// The cause.
     pub cause: Cause,
-    /// Who wanted it, where a person did.
+    /// The user that requested it, if a user did.
     pub by: Option<Identifier>,
-    /// When it ends by itself, in microseconds since the epoch.
+    /// The time at which it ends, in microseconds since the epoch.
     pub until_us: Option<i64>,
 }
 
-/// Why the plan changed.
+/// The cause of a change of the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cause {
     /// The administrator's baseline.
     Baseline,
-    /// What the job asked for when it was registered.
+    /// The request at the job's registration.
     Registration,
     /// The job has ended.
     JobEnd,
-    /// The configuration was read again.
+    /// The configuration was reloaded.
     Reload,
-    /// A user's temporary change.
+    /// A user's lease.
     Lease,
-    /// A user's temporary change ended: by its time, or because she took it back.
+    /// A user's lease ended: it expired, or was reset.
     LeaseEnd,
-    /// Measuring took more of the CPU than it may: leases were stretched, or are so no more.
+    /// The governor stretched leases because sampling exceeded its CPU budget, or restored them.
     Governor,
 }
 

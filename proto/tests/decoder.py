@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Says as JSON what a frame or message of Polymeter's protocol, version 1, holds.
+"""Says as JSON what a frame or message of Polymeter's protocol, version 2, holds.
 
     decoder.py FILE              a frame, or a message to the collector; `-` reads the standard input
     decoder.py --to-agent FILE   a message to an agent
@@ -248,7 +248,7 @@ EVENT = enum(
                        until_us=option(i64)),
     job_ended=record(job=u32, at_us=i64),
     mark=record(at_us=i64, job=option(u32), name=text, kind=one_of("instant", "begin", "end"), by=option(text)),
-    job_told=record(job=u32, is_over=boolean, account=option(text), queue=option(text), nodes=option(text),
+    job_facts=record(job=u32, is_over=boolean, account=option(text), queue=option(text), nodes=option(text),
                     cores=option(u32), state=option(text), exit_code=option(u32), exit_signal=option(u32)),
     job_owner=record(job=u32, uid=option(u32), name=option(text)),
     request_refused=record(at_us=i64, job=u32, request=text, period_us=option(u64), by=option(text), reason=text),
@@ -258,12 +258,12 @@ TO_COLLECTOR = enum(
     skipped=record(session=session_id, first=u64, last=u64,
                    reason=one_of("outbox_full", "already_acknowledged", "refused", "damaged"), span_us=pair(i64),
                    lost=some(record(job=option(u32), source=text, samples=u64))),
-    answered=record(session=session_id, ask=u64, line=line))
+    answer=record(session=session_id, request=u64, line=line))
 TO_AGENT = enum(
     ack=record(session=session_id, through=u64), resend=record(**{"session": session_id, "from": u64}),
     need_dictionary=record(session=session_id),
     refused=record(reason=text, versions=pair(u8), frame=option(record(session=session_id, sequence=u64))),
-    ask=record(session=session_id, ask=u64, uid=u32, at_us=i64, line=line))
+    request=record(session=session_id, request=u64, uid=u32, at_us=i64, line=line))
 
 
 def whole(data, of):
@@ -275,7 +275,7 @@ def whole(data, of):
 
 def decode(data, is_to_agent):
     need(data[:3] in (b"PLM", b"PLC"), "these are no bytes of this protocol")
-    need(data[3:4] == b"\x01", "another version of the protocol")
+    need(data[3:4] == b"\x02", "another version of the protocol")
     if data[:3] == b"PLM":
         return frame(data)
     need(len(data) <= MIB, "a message is too long")

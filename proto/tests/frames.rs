@@ -129,16 +129,16 @@ fn damage_is_seen() {
     let mut longer = bytes.clone();
     longer.push(0);
     assert!(Frame::decode(&longer).is_err());
-    let mut newer = bytes;
-    newer[3] = 2;
-    assert_eq!(Frame::decode(&newer), Err(DecodeError::Version { found: 2 }));
+    let mut older = bytes;
+    older[3] = 1;
+    assert_eq!(Frame::decode(&older), Err(DecodeError::Version { found: 1 }));
     assert_eq!(Frame::decode(b"GET / HTTP/1.1\r\n\r\n"), Err(DecodeError::Magic));
     assert!(matches!(Frame::decode(&vec![0; limits::FRAME_BYTES + 1]), Err(DecodeError::Limit { .. })));
 }
 
 /// A frame whose body is `sections`, with a right checksum.
 fn frame_of(sections: &[u8]) -> Vec<u8> {
-    let mut bytes = b"PLM\x01\x01\0\0\0\0\0\0\0\x01\0".to_vec();
+    let mut bytes = b"PLM\x02\x01\0\0\0\0\0\0\0\x01\0".to_vec();
     bytes.extend_from_slice(sections);
     bytes.extend_from_slice(&crc32fast::hash(&bytes).to_le_bytes());
     bytes

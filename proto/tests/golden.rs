@@ -1,4 +1,4 @@
-//! Frames and messages of protocol version 1, kept as files: what was understood once must be understood for ever.
+//! Frames and messages of protocol version 2, kept as files: what was understood once must be understood for ever.
 //!
 //! `golden/NAME.bin` holds the bytes, `golden/NAME.json` what they say. The bytes are built from fixed data and must be
 //! equal, byte for byte; `POLYMETER_BLESS=1` writes the files anew, for whoever changes the encoding on purpose.
@@ -21,7 +21,8 @@ use common::{Wire, batch_of, shape};
 use json::Json;
 use polymeter_proto::batch::{Batch, Column, Instant, Job, Shape};
 use polymeter_proto::ledger::{
-    Cause, Event, JobFacts, JobOwner, JobTold, LedgerEntry, Mark, MarkKind, PlanChange, RequestRefused, Tally,
+    Cause, Event, JobFacts, JobFactsUpdate, JobOwner, LedgerEntry, Mark, MarkKind, PlanChange,
+    RequestRefused, Tally,
 };
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
@@ -298,7 +299,7 @@ fn events() -> Vec<Event> {
             kind: MarkKind::Begin,
             by: Some("uid 1000".try_into().unwrap()),
         }),
-        Event::JobTold(JobTold {
+        Event::JobFacts(JobFactsUpdate {
             job: JobHandle(1),
             is_over: false,
             facts: JobFacts {
@@ -309,7 +310,7 @@ fn events() -> Vec<Event> {
                 ..JobFacts::default()
             },
         }),
-        Event::JobTold(JobTold {
+        Event::JobFacts(JobFactsUpdate {
             job: JobHandle(1),
             is_over: true,
             facts: JobFacts {
@@ -477,7 +478,7 @@ fn messages() -> Vec<Golden> {
         to_agent(
             "message_refused",
             ToAgent::Refused {
-                reason: "version 9 of the protocol is not spoken here".into(),
+                reason: "protocol version 9 is not supported: this program supports version 2".into(),
                 versions: (1, 255),
                 frame: None,
             },
@@ -491,14 +492,18 @@ fn messages() -> Vec<Golden> {
             },
         ),
         to_collector(
-            "message_answered",
-            ToCollector::Answered { session: SESSION, ask: 7, line: control_line("{answer:reset,ended:1}") },
+            "message_answer",
+            ToCollector::Answer {
+                session: SESSION,
+                request: 7,
+                line: control_line("{answer:reset,ended:1}"),
+            },
         ),
         to_agent(
-            "message_ask",
-            ToAgent::Ask {
+            "message_request",
+            ToAgent::Request {
                 session: SESSION,
-                ask: 7,
+                request: 7,
                 uid: 100_000,
                 at_us: T0,
                 line: control_line("{verb:reset,job:4711}"),
@@ -574,7 +579,7 @@ const EXAMPLES: [(&str, &str); 18] = [
     ("out_of_turn", "00 | 00 | 03 00 f1 2e 8b 2f"),
     (
         "one_tick",
-        "50 4c 4d 01 | ed fe 00 00 00 00 00 00 | 01 | 9c 80 af a2 db ff ad 06 | 06 | 02 | 01 | \
+        "50 4c 4d 02 | ed fe 00 00 00 00 00 00 | 01 | 9c 80 af a2 db ff ad 06 | 06 | 02 | 01 | \
          00 | 01 09",
     ),
     (
@@ -585,14 +590,14 @@ const EXAMPLES: [(&str, &str); 18] = [
          00 01 00 | 03 01 01 | 01 01 00 | 04 01 | 0b 6d 65 6d 6f 72 79 2e 73 74 61 74 | 01 01",
     ),
     ("partial", "fd 02"),
-    ("message_ack", "50 4c 43 01 00 fb ed fe fd ff ff ff ff ff ff ff ff"),
+    ("message_ack", "50 4c 43 02 00 fb ed fe fd ff ff ff ff ff ff ff ff"),
     (
-        "message_ask",
-        "50 4c 43 01  04  fb ed fe  07  fc a0 86 01 00  fd 00 c0 4b b4 fd b7 0c 00  15 7b 76 65 72 62 3a 72 65 73 65 74 2c 6a 6f 62 3a 34 37 31 31 7d",
+        "message_request",
+        "50 4c 43 02  04  fb ed fe  07  fc a0 86 01 00  fd 00 c0 4b b4 fd b7 0c 00  15 7b 76 65 72 62 3a 72 65 73 65 74 2c 6a 6f 62 3a 34 37 31 31 7d",
     ),
     (
         "message_skipped_outbox_full",
-        "50 4c 43 01  01  fb ed fe  02  fb 2c 01  00  fd 00 c0 4b b4 fd b7 0c 00  fd 80 44 6a b4 fd b7 0c 00 | \
+        "50 4c 43 02  01  fb ed fe  02  fb 2c 01  00  fd 00 c0 4b b4 fd b7 0c 00  fd 80 44 6a b4 fd b7 0c 00 | \
          02  01 01  0b 6d 65 6d 6f 72 79 2e 73 74 61 74  fc 70 11 01 00  00    09 70 72 6f 63 2f 73 74 61 74  05",
     ),
 ];
@@ -645,7 +650,7 @@ fn second_decoder_agrees() {
 
 /// A frame of these sections, with a right checksum.
 fn frame_of(sections: &[u8]) -> Vec<u8> {
-    let mut bytes = b"PLM\x01\x01\0\0\0\0\0\0\0\x01\0".to_vec();
+    let mut bytes = b"PLM\x02\x01\0\0\0\0\0\0\0\x01\0".to_vec();
     bytes.extend_from_slice(sections);
     bytes.extend_from_slice(&crc32fast::hash(&bytes).to_le_bytes());
     bytes
@@ -658,7 +663,7 @@ fn second_decoder_refuses_invalid_frames() {
         bytes[position] ^= 1;
         bytes
     };
-    let another_version = [b"PLM\x02", &good[4..]].concat();
+    let another_version = [b"PLM\x01", &good[4..]].concat();
     let trailing = [ToAgent::NeedDictionary { session: SESSION }.encode(), vec![0]].concat();
     let wrong = [
         ("damaged", Way::Frame, flipped(good.len() / 2), "the checksum is wrong"),
@@ -672,7 +677,7 @@ fn second_decoder_refuses_invalid_frames() {
         ("too many zeros", Way::Frame, frame_of(&[2, 1, 1, 1, 0, 0x08]), "more columns than its block"),
         ("too much memory", Way::Frame, frame_of(&[2, 0, 0x80, 0x20, 0x80, 0x80, 4]), "too many values"),
         ("a message and a byte", Way::ToAgent, trailing, "bytes behind the end"),
-        ("an unknown message", Way::ToCollector, b"PLC\x01\x03".to_vec(), "no variant"),
+        ("an unknown message", Way::ToCollector, b"PLC\x02\x03".to_vec(), "no variant"),
     ];
     for (name, way, bytes, why) in wrong {
         assert!(way == Way::ToAgent || Frame::decode(&bytes).is_err(), "{name}");

@@ -181,8 +181,8 @@ impl Coordinator {
             (0..).zip(nodes).map(|(position, node)| self.open(position, node, &reply)).collect();
         drop(reply);
         for (number, node) in numbers.iter().zip(nodes) {
-            let (session, ask, line) = (node.session, *number, line.clone());
-            let message = ToAgent::Ask { session, ask, uid, at_us, line };
+            let (session, request, line) = (node.session, *number, line.clone());
+            let message = ToAgent::Request { session, request, uid, at_us, line };
             self.receiver.send(Outgoing::Message(node.peer.clone(), message));
         }
         let ahead_us = u64::try_from(at_us.saturating_sub(self.clock.now().wall_us)).unwrap_or(0);
@@ -213,10 +213,10 @@ impl Coordinator {
     }
 
     /// Takes an agent's answer. One to a request that was not sent to this agent is ignored.
-    pub(super) fn take_answer(&self, AgentAnswer { peer, session, ask, line }: AgentAnswer) {
+    pub(super) fn take_answer(&self, AgentAnswer { peer, session, request, line }: AgentAnswer) {
         let mut state = self.lock();
-        let fits = state.open.get(&ask).is_some_and(|open| open.peer == peer && open.session == session);
-        if let Some(open) = fits.then(|| state.open.remove(&ask)).flatten() {
+        let fits = state.open.get(&request).is_some_and(|open| open.peer == peer && open.session == session);
+        if let Some(open) = fits.then(|| state.open.remove(&request)).flatten() {
             // The queue has room for every answer.
             open.reply.try_send((open.position, line)).ok();
         }

@@ -12,7 +12,7 @@ mod times;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use polymeter_proto::ledger::{Event, JobTold};
+use polymeter_proto::ledger::{Event, JobFactsUpdate};
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::Frame;
@@ -162,7 +162,7 @@ impl Ingest {
         let id = session_of(&message);
         let entries = match &message {
             ToCollector::Dictionary { entries, .. } => entries.as_slice(),
-            ToCollector::Skipped { .. } | ToCollector::Answered { .. } => &[],
+            ToCollector::Skipped { .. } | ToCollector::Answer { .. } => &[],
         };
         if let Some(refusal) = self.refuse_node(id, peer, entries) {
             return Verdict::Refused(refusal);
@@ -180,7 +180,7 @@ impl Ingest {
                 state.skip(id, (first, last), Skipped { reason, span_us, lost }, now)
             }
             // The receiver hands it to control.
-            ToCollector::Answered { .. } => Verdict::Nothing,
+            ToCollector::Answer { .. } => Verdict::Nothing,
         });
         self.bound_memory(id);
         verdict
@@ -254,7 +254,7 @@ pub const fn session_of(message: &ToCollector) -> SessionId {
     match message {
         ToCollector::Dictionary { session, .. }
         | ToCollector::Skipped { session, .. }
-        | ToCollector::Answered { session, .. } => *session,
+        | ToCollector::Answer { session, .. } => *session,
     }
 }
 
@@ -422,10 +422,12 @@ impl State {
 
 const fn ended_job(event: &Event) -> Option<polymeter_proto::series::JobHandle> {
     match event {
-        Event::JobEnded { job, .. } | Event::JobTold(JobTold { job, is_over: true, .. }) => Some(*job),
+        Event::JobEnded { job, .. } | Event::JobFacts(JobFactsUpdate { job, is_over: true, .. }) => {
+            Some(*job)
+        }
         Event::PlanChange(_)
         | Event::Mark(_)
-        | Event::JobTold(_)
+        | Event::JobFacts(_)
         | Event::JobOwner(_)
         | Event::RequestRefused(_)
         | Event::SessionEnded { .. } => None,

@@ -152,8 +152,8 @@ impl Receiver {
                     let message = ReceivedMessage { peer, bytes };
                     *held = self.distribute(self.writer_for(session), message, refusals);
                 }
-                Ok((Recipient::Control(session, ask, line), _)) => {
-                    let answer = AgentAnswer { peer, session, ask, line };
+                Ok((Recipient::Control(session, request, line), _)) => {
+                    let answer = AgentAnswer { peer, session, request, line };
                     if let Some(control) = &self.control {
                         // Without room the answer is dropped, and the user is told that the agent did not answer.
                         control.try_send(answer).ok();
@@ -252,7 +252,7 @@ fn peek(bytes: &[u8]) -> Result<Recipient, DecodeError> {
                 return Ok(Recipient::Writer(session));
             }
             Ok(match ToCollector::decode(bytes)? {
-                ToCollector::Answered { session, ask, line } => Recipient::Control(session, ask, line),
+                ToCollector::Answer { session, request, line } => Recipient::Control(session, request, line),
                 message @ (ToCollector::Dictionary { .. } | ToCollector::Skipped { .. }) => {
                     Recipient::Writer(session_of(&message))
                 }
@@ -285,16 +285,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn refuses_version_1_with_a_reason() {
+        let refused = peek(b"PLM\x01\x07\0\0\0\0\0\0\0").unwrap_err();
+        let reason = "protocol version 1 is not supported: this program supports version 2";
+        assert_eq!(refused.to_string(), reason);
+        assert_eq!(peek(b"PLC\x01\0\0"), Err(DecodeError::Version { found: 1 }));
+    }
+
+    #[test]
     fn only_messages_of_this_protocol_have_a_recipient() {
-        assert_eq!(peek(b"PLM\x01\x07\0\0\0\0\0\0\0"), Ok(Recipient::Writer(SessionId(7))));
-        assert_eq!(peek(b"PLM\x01\x07\0\0\0"), Err(DecodeError::Truncated));
-        assert_eq!(peek(b"PLM\x02\x07\0\0\0\0\0\0\0"), Err(DecodeError::Version { found: 2 }));
+        assert_eq!(peek(b"PLM\x02\x07\0\0\0\0\0\0\0"), Ok(Recipient::Writer(SessionId(7))));
+        assert_eq!(peek(b"PLM\x02\x07\0\0\0"), Err(DecodeError::Truncated));
+        assert_eq!(peek(b"PLM\x01\x07\0\0\0\0\0\0\0"), Err(DecodeError::Version { found: 1 }));
         assert_eq!(peek(b"GET / HTTP/1.1"), Err(DecodeError::Magic));
         assert_eq!(peek(b""), Err(DecodeError::Truncated));
         let message = ToCollector::Dictionary { session: SessionId(9), entries: Vec::new() };
         assert_eq!(peek(&message.encode()), Ok(Recipient::Writer(SessionId(9))));
         let line: ControlLine = "{}".try_into().unwrap();
-        let answer = ToCollector::Answered { session: SessionId(9), ask: 3, line: line.clone() };
+        let answer = ToCollector::Answer { session: SessionId(9), request: 3, line: line.clone() };
         assert_eq!(peek(&answer.encode()), Ok(Recipient::Control(SessionId(9), 3, line)));
     }
 }

@@ -153,7 +153,7 @@ impl Agent {
                 }
                 Some(ToAgent::Resend { from, .. }) => self.resend(from),
                 Some(ToAgent::Refused { reason, .. }) => panic!("refused: {reason}"),
-                Some(ToAgent::Ask { ask, .. }) => panic!("asked: {ask}"),
+                Some(ToAgent::Request { request, .. }) => panic!("request {request}"),
                 None => self.send_from(0),
             }
         }

@@ -105,7 +105,7 @@ fn forged_frames_are_refused() {
     for size in 0..300 {
         stranger.send(random.bytes(size), 0).unwrap();
     }
-    stranger.send_multipart([&b"PLM\x01"[..], &b"PLM\x01"[..], &[]], 0).unwrap();
+    stranger.send_multipart([&b"PLM\x02"[..], &b"PLM\x02"[..], &[]], 0).unwrap();
     for size in [1, 3, 4, 5, 16] {
         // Beyond 4 MiB the connection is closed, and the rest goes nowhere.
         giant.send(vec![b'P'; size << 20], 0).ok();

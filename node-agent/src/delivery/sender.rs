@@ -217,11 +217,11 @@ impl Sender {
 
     /// Sends the answers to users' requests; false when the socket has no room.
     fn send_answers(&mut self) -> bool {
-        while let Some((ask, line)) = self.remote_requests.next_answer() {
-            let message = ToCollector::Answered { session: self.session, ask, line };
+        while let Some((request, line)) = self.remote_requests.next_answer() {
+            let message = ToCollector::Answer { session: self.session, request, line };
             match (self.connection.socket().send(message.encode(), zmq::DONTWAIT), message) {
-                (Err(zmq::Error::EAGAIN), ToCollector::Answered { ask, line, .. }) => {
-                    self.remote_requests.hold((ask, line));
+                (Err(zmq::Error::EAGAIN), ToCollector::Answer { request, line, .. }) => {
+                    self.remote_requests.hold((request, line));
                     return false;
                 }
                 (Err(error), _) => warn!(%error, "cannot send an answer to the collector"),
@@ -234,10 +234,10 @@ impl Sender {
     fn receive_all(&mut self) {
         while let Ok(bytes) = self.connection.socket().recv_bytes(zmq::DONTWAIT) {
             match ToAgent::decode(&bytes) {
-                Ok(ToAgent::Ask { session, ask, uid, at_us, line }) => {
+                Ok(ToAgent::Request { session, request, uid, at_us, line }) => {
                     if session == self.session {
                         // Without room the collector takes the silence for no answer.
-                        self.remote_requests.offer(RemoteRequest { id: ask, uid, at_us, line });
+                        self.remote_requests.offer(RemoteRequest { id: request, uid, at_us, line });
                     }
                 }
                 Ok(message) => {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use polymeter_proto::batch::Job;
-use polymeter_proto::ledger::{Event, JobFacts, JobTold, RequestRefused};
+use polymeter_proto::ledger::{Event, JobFacts, JobFactsUpdate, RequestRefused};
 use polymeter_proto::series::Identifier;
 
 use super::announced_jobs::AnnouncedJobs;
@@ -122,7 +122,7 @@ pub(super) fn scheduler_ended(
 
 fn record_facts_of(job: Arc<Job>, facts: JobFacts, is_over: bool, out: &mut Vec<LifecycleEffect>) {
     if !facts.is_empty() {
-        let event = Event::JobTold(JobTold { job: job.handle, is_over, facts });
+        let event = Event::JobFacts(JobFactsUpdate { job: job.handle, is_over, facts });
         out.push(LifecycleEffect::Record(EventRecord { job: Some(job), event }));
     }
 }

@@ -1,67 +1,56 @@
 //! Varints, zigzag and a cursor that never reads past its end.
 
-use std::fmt;
+use super::VERSION;
 
-/// Why bytes cannot be decoded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The reason why bytes are refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// The bytes end in the middle of something.
+    /// The bytes end too early.
+    #[error("the bytes end too early")]
     Truncated,
-    /// They do not begin as a frame or a message of this protocol does.
+    /// The first bytes are not those of a frame or message.
+    #[error("not a frame or message of this protocol")]
     Magic,
-    /// They are of a version of the protocol that this program does not speak.
+    /// The version of the protocol is not supported.
+    #[error("protocol version {found} is not supported: this program supports version {VERSION}")]
     Version {
-        /// The version that the bytes name.
+        /// The version of the bytes.
         found: u8,
     },
-    /// The checksum does not fit: they were damaged on the way.
+    /// The checksum does not match: the bytes were damaged on the way.
+    #[error("the checksum does not match")]
     Checksum,
     /// A varint has more than 64 bits.
+    #[error("a varint has more than 64 bits")]
     Varint,
-    /// Something is larger than its limit.
+    /// A number is above its limit.
+    #[error("{found} {what} exceed the limit of {limit}")]
     Limit {
-        /// What it is.
+        /// The quantity.
         what: &'static str,
-        /// How large it says that it is.
+        /// Its value.
         found: u64,
-        /// How large it may be.
+        /// Its limit.
         limit: u64,
     },
-    /// A tag has a value without a meaning.
+    /// A tag has an undefined value.
+    #[error("{found} is not a valid {what}")]
     Tag {
-        /// What the tag is of.
+        /// The meaning of the tag.
         what: &'static str,
         /// Its value.
         found: u8,
     },
-    /// A part says something that cannot be.
+    /// Parts of the bytes contradict each other.
+    #[error("{0}")]
     Contradiction(&'static str),
-    /// Bytes follow the end of what they should be.
+    /// Bytes follow the end.
+    #[error("bytes follow the end")]
     Trailing,
     /// A serialised part (dictionary, ledger, events, message) is malformed.
+    #[error("a serialised part is malformed")]
     Serialised,
 }
-
-impl fmt::Display for DecodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Truncated => f.write_str("the bytes end too early"),
-            Self::Magic => f.write_str("these are no bytes of this protocol"),
-            Self::Version { found } => write!(f, "version {found} of the protocol is not spoken here"),
-            Self::Checksum => f.write_str("the checksum does not fit"),
-            Self::Varint => f.write_str("a varint has more than 64 bits"),
-            Self::Limit { what, found, limit } => {
-                write!(f, "{found} {what}, where at most {limit} are allowed")
-            }
-            Self::Tag { what, found } => write!(f, "{found} is no {what}"),
-            Self::Contradiction(what) => f.write_str(what),
-            Self::Trailing => f.write_str("bytes follow the end"),
-            Self::Serialised => f.write_str("a serialised part is malformed"),
-        }
-    }
-}
-
-impl std::error::Error for DecodeError {}
 
 /// Signed to unsigned, so that numbers near zero stay small: 0, -1, 1, -2 become 0, 1, 2, 3.
 pub(crate) const fn zigzag(value: i64) -> u64 {

@@ -1,4 +1,4 @@
-//! The messages beside the frames: what the collector answers, and what an agent says out of turn.
+//! The messages beside the frames, in both directions.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use super::{VERSION, envelope};
 use crate::limits;
 use crate::series::{Identifier, JobHandle, SessionId};
 
-/// How a message begins, so that it cannot be taken for a frame.
+/// The first bytes of a message, which distinguish it from a frame.
 pub const MAGIC: [u8; 3] = *b"PLC";
 
 /// From an agent to its collector.
@@ -18,104 +18,104 @@ pub const MAGIC: [u8; 3] = *b"PLC";
 pub enum ToCollector {
     /// The answer to [`ToAgent::NeedDictionary`]. Long dictionaries come in several messages; frames follow the last.
     Dictionary {
-        /// Whose dictionary.
+        /// The session of the dictionary.
         session: SessionId,
-        /// A part of it, in order.
+        /// A part of the dictionary, in order.
         entries: Vec<Entry>,
     },
-    /// Frames that will never come.
+    /// Frames that are never sent.
     Skipped {
-        /// Whose frames.
+        /// The session of the frames.
         session: SessionId,
         /// The first of them.
         first: u64,
         /// The last of them.
         last: u64,
-        /// Why they do not come.
+        /// The reason.
         reason: SkipReason,
-        /// When the oldest and the newest of the samples were taken, in microseconds since the epoch.
+        /// The times of the oldest and the newest sample, in microseconds since the epoch.
         span_us: (i64, i64),
-        /// The samples that they held. Each job and source is named once.
+        /// The samples that they held, one entry per job and source.
         lost: Vec<Lost>,
     },
-    /// The answer to [`ToAgent::Ask`].
-    Answered {
-        /// Whose answer.
+    /// The answer to [`ToAgent::Request`].
+    Answer {
+        /// The session that answers.
         session: SessionId,
-        /// The number that the request had.
-        ask: u64,
-        /// The answer, as the control socket would give it.
+        /// The number of the request.
+        request: u64,
+        /// The answer, in the form of the control socket.
         line: ControlLine,
     },
 }
 
-/// Samples of one source that will never come.
+/// Samples of one source that are lost.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost {
-    /// Whose source it is; none for the node's own.
+    /// The job of the source; none for the node's own.
     pub job: Option<JobHandle>,
-    /// The source, under the name that it has in tallies.
+    /// The source, under its name in tallies.
     pub source: Identifier,
-    /// How many.
+    /// The number of samples.
     pub samples: u64,
 }
 
-/// Why frames do not come.
+/// The reason why frames are not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SkipReason {
-    /// The outbox was full, and the oldest frames made room.
+    /// The outbox was full, and the oldest unsent frames were dropped.
     OutboxFull,
-    /// A collector acknowledged them before, and this one does not know of it.
+    /// They were acknowledged before, by a collector or store whose state was lost.
     AlreadyAcknowledged,
-    /// The collector refused the frame again and again, or there is no frame that would hold the samples.
+    /// The collector refused the frame repeatedly, or no frame can hold the samples.
     Refused,
-    /// They lay in the agent's spool, and are damaged. Nobody knows any more what they held.
+    /// They were damaged in the agent's spool; their contents are unknown.
     Damaged,
 }
 
 /// From the collector to an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToAgent {
-    /// All frames up to `through` are committed to the database, or will never be wanted again.
+    /// All frames up to `through` are committed to the database, or are not needed any more.
     Ack {
-        /// Whose frames.
+        /// The session of the frames.
         session: SessionId,
-        /// The newest of them.
+        /// The number of the newest frame.
         through: u64,
     },
-    /// A frame came out of order: send again, beginning with `from`.
+    /// A frame arrived out of order: send again, beginning with `from`.
     Resend {
-        /// Whose frames.
+        /// The session of the frames.
         session: SessionId,
-        /// The first one that is missing.
+        /// The number of the first missing frame.
         from: u64,
     },
-    /// A frame speaks of ids that the collector does not know.
+    /// A frame has ids that the collector does not know.
     NeedDictionary {
-        /// Whose ids.
+        /// The session of the ids.
         session: SessionId,
     },
-    /// What came cannot be used, and will be refused again.
+    /// A frame or message is refused, and would be refused again.
     Refused {
-        /// Why, for a person to read.
+        /// The reason, as a sentence for people.
         reason: String,
-        /// The versions of the protocol that would be understood, first and last.
+        /// The first and the last version of the protocol that the collector accepts.
         versions: (u8, u8),
-        /// The session and the number of the frame, as far as its first bytes can be believed; none where it was no
-        /// frame of a version that is understood.
+        /// The session and the number of the frame, as its first bytes state them; none where it is not a frame of an
+        /// accepted version.
         frame: Option<(SessionId, u64)>,
     },
-    /// A request of the control socket's language, which came to the collector and is for the agent to answer.
-    Ask {
-        /// Whose job it is about.
+    /// A control request for a job of this agent.
+    Request {
+        /// The session that tracks the job.
         session: SessionId,
-        /// A number of the collector's choice, which the answer repeats.
-        ask: u64,
-        /// Who asks, as the collector has checked: a numeric id of the cluster's users, 0 for root.
+        /// The collector's number of the request, which the answer repeats.
+        request: u64,
+        /// The numeric id of the user, as the collector has authenticated it; 0 for root.
         uid: u32,
-        /// When it takes effect, in microseconds since the epoch; what is past is done at once.
+        /// The time at which it takes effect, in microseconds since the epoch; a past time means at once.
         at_us: i64,
-        /// The request.
+        /// The request, in the form of the control socket.
         line: ControlLine,
     },
 }
@@ -135,15 +135,15 @@ impl ToCollector {
         }
     }
 
-    /// The message's bytes.
+    /// Encodes the message.
     pub fn encode(&self) -> Vec<u8> {
         encode(self)
     }
 
-    /// The message that `bytes` are.
+    /// Decodes a message.
     ///
     /// # Errors
-    /// When they are none of this version, or longer than [`limits::MESSAGE_BYTES`].
+    /// When the bytes are not a message of this version, or longer than [`limits::MESSAGE_BYTES`].
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         decode(bytes)
     }
@@ -153,23 +153,23 @@ impl ToCollector {
     /// # Errors
     /// When the bytes do not begin as such a message, or are too long for one.
     pub fn peek(bytes: &[u8]) -> Result<Option<SessionId>, DecodeError> {
-        /// The variant of [`Self::Answered`].
-        const ANSWERED: u32 = 2;
+        /// The variant of [`Self::Answer`].
+        const ANSWER: u32 = 2;
         let (variant, session): (u32, SessionId) = envelope::get_first(body(bytes)?)?;
-        Ok((variant != ANSWERED).then_some(session))
+        Ok((variant != ANSWER).then_some(session))
     }
 }
 
 impl ToAgent {
-    /// The message's bytes.
+    /// Encodes the message.
     pub fn encode(&self) -> Vec<u8> {
         encode(self)
     }
 
-    /// The message that `bytes` are.
+    /// Decodes a message.
     ///
     /// # Errors
-    /// When they are none of this version, or longer than [`limits::MESSAGE_BYTES`].
+    /// When the bytes are not a message of this version, or longer than [`limits::MESSAGE_BYTES`].
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         decode(bytes)
     }
@@ -186,7 +186,7 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     envelope::get(body(bytes)?)
 }
 
-/// What follows the head of a message of this version.
+/// The bytes behind the head of a message of this version.
 fn body(bytes: &[u8]) -> Result<&[u8], DecodeError> {
     if bytes.len() > limits::MESSAGE_BYTES {
         return Err(DecodeError::Limit {
@@ -220,7 +220,7 @@ mod tests {
             ToAgent::NeedDictionary { session },
             ToAgent::Refused { reason: "another version".into(), versions: (1, 1), frame: None },
             ToAgent::Refused { reason: "damaged".into(), versions: (1, 1), frame: Some((session, 9)) },
-            ToAgent::Ask { session, ask: 3, uid: u32::MAX, at_us: i64::MIN, line: line("{}") },
+            ToAgent::Request { session, request: 3, uid: u32::MAX, at_us: i64::MIN, line: line("{}") },
         ] {
             assert_eq!(ToAgent::decode(&message.encode()), Ok(message));
         }
@@ -231,9 +231,9 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_as_long_as_may_be_round_trips_and_a_longer_one_is_refused() {
+    fn refuses_answers_beyond_the_limit() {
         let long = "x".repeat(limits::CONTROL_LINE_BYTES);
-        let message = ToCollector::Answered { session: SessionId(7), ask: 9, line: line(&long) };
+        let message = ToCollector::Answer { session: SessionId(7), request: 9, line: line(&long) };
         let mut bytes = message.encode();
         assert_eq!(ToCollector::decode(&bytes), Ok(message));
         // The length is the marker of a 32-bit number and the number, in front of the text.
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_session_is_found_without_the_rest() {
+    fn peek_finds_the_session() {
         let session = SessionId(0x1234_5678_9abc);
         let skipped = ToCollector::Skipped {
             session,
@@ -259,13 +259,13 @@ mod tests {
             assert_eq!(ToCollector::peek(&bytes), Ok(Some(session)));
             assert_eq!(ToCollector::peek(&bytes[..5]), Err(DecodeError::Serialised));
         }
-        let answered = ToCollector::Answered { session, ask: 1, line: line("{}") };
+        let answered = ToCollector::Answer { session, request: 1, line: line("{}") };
         assert_eq!(ToCollector::peek(&answered.encode()), Ok(None));
-        assert_eq!(ToCollector::peek(b"PLC\x02\x00\x01"), Err(DecodeError::Version { found: 2 }));
+        assert_eq!(ToCollector::peek(b"PLC\x01\x00\x01"), Err(DecodeError::Version { found: 1 }));
     }
 
     #[test]
-    fn a_long_dictionary_is_divided() {
+    fn divides_a_long_dictionary() {
         let shape = |id| {
             let series = (0..2000).map(|series| SeriesId(1_000_000 + series)).collect();
             Entry::Shape(ShapeId(id), ShapeDescriptor { source: "a".try_into().unwrap(), series })
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_named() {
+    fn names_the_version_that_it_refuses() {
         let mut bytes = ToAgent::NeedDictionary { session: SessionId(1) }.encode();
         bytes[3] = 9;
         assert_eq!(ToAgent::decode(&bytes), Err(DecodeError::Version { found: 9 }));
@@ -293,9 +293,9 @@ mod tests {
     }
 
     #[test]
-    fn a_length_that_lies_takes_no_memory() {
+    fn a_false_length_takes_no_memory() {
         // A `Refused` whose text claims 2^40 bytes.
-        let mut bytes = b"PLC\x01\x03".to_vec();
+        let mut bytes = b"PLC\x02\x03".to_vec();
         bytes.extend_from_slice(&[253, 0, 0, 0, 0, 0, 1, 0, 0]);
         assert_eq!(ToAgent::decode(&bytes), Err(DecodeError::Serialised));
     }

@@ -12,5 +12,5 @@ pub mod message;
 
 pub use bytes::DecodeError;
 
-/// The versions of the protocol: 1, the first.
-pub const VERSION: u8 = 1;
+/// The version of the protocol. `docs/reference/protocol.md` lists all versions with what each changed.
+pub const VERSION: u8 = 2;

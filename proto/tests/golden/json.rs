@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use polymeter_proto::ledger::{Event, JobOwner, JobTold, LedgerEntry, Mark, PlanChange, RequestRefused};
+use polymeter_proto::ledger::{
+    Event, JobFactsUpdate, JobOwner, LedgerEntry, Mark, PlanChange, RequestRefused,
+};
 use polymeter_proto::series::{Identifier, JobHandle};
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::{Block, Frame};
@@ -278,8 +280,8 @@ fn of_event(event: &Event) -> Json {
             ("kind", text(kind.as_str())),
             ("by", of_name(by.as_ref())),
         ]),
-        Event::JobTold(JobTold { job, is_over, facts }) => object([
-            ("is", text("job_told")),
+        Event::JobFacts(JobFactsUpdate { job, is_over, facts }) => object([
+            ("is", text("job_facts")),
             ("job", job.0.into()),
             ("is_over", (*is_over).into()),
             ("account", of_name(facts.account.as_ref())),
@@ -342,10 +344,10 @@ pub(crate) fn of_message_to_collector(message: &ToCollector) -> Json {
                 }),
             ),
         ]),
-        ToCollector::Answered { session, ask, line } => object([
-            ("is", text("answered")),
+        ToCollector::Answer { session, request, line } => object([
+            ("is", text("answer")),
             ("session", text(session)),
-            ("ask", (*ask).into()),
+            ("request", (*request).into()),
             ("line", text(line.as_str())),
         ]),
     }
@@ -373,10 +375,10 @@ pub(crate) fn of_message_to_agent(message: &ToAgent) -> Json {
                 }),
             ),
         ]),
-        ToAgent::Ask { session, ask, uid, at_us, line } => object([
-            ("is", text("ask")),
+        ToAgent::Request { session, request, uid, at_us, line } => object([
+            ("is", text("request")),
             ("session", text(session)),
-            ("ask", (*ask).into()),
+            ("request", (*request).into()),
             ("uid", (*uid).into()),
             ("at_us", (*at_us).into()),
             ("line", text(line.as_str())),

@@ -9,7 +9,7 @@ mod spooling;
 use std::collections::VecDeque;
 
 use polymeter_proto::batch::Batch;
-use polymeter_proto::ledger::{Event, JobTold, LedgerEntry};
+use polymeter_proto::ledger::{Event, JobFactsUpdate, LedgerEntry};
 use polymeter_proto::series::{JobHandle, SessionDescriptor, SessionId};
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::{Encoder, Extras};
@@ -167,8 +167,10 @@ impl DeliverySession {
         bytes.shrink_to_fit();
         for told in &told {
             let is_spoken_of = |job: JobHandle| told.job.as_ref().is_some_and(|of| of.handle == job);
-            let is_end =
-                matches!(told.event, Event::JobEnded { .. } | Event::JobTold(JobTold { is_over: true, .. }));
+            let is_end = matches!(
+                told.event,
+                Event::JobEnded { .. } | Event::JobFacts(JobFactsUpdate { is_over: true, .. })
+            );
             let ends = self.retiring.iter().any(|(job, _)| is_spoken_of(*job));
             if let Some(job) = told.job.as_ref().filter(|_| is_end || ends) {
                 self.retire_after(job.handle, sequence);
@@ -267,7 +269,7 @@ impl DeliverySession {
             ToAgent::Ack { .. }
             | ToAgent::Resend { .. }
             | ToAgent::NeedDictionary { .. }
-            | ToAgent::Ask { .. } => {}
+            | ToAgent::Request { .. } => {}
         }
         SessionNotice::Ordinary
     }

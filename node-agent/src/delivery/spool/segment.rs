@@ -121,7 +121,7 @@ impl Segment {
                 let losses = LostSamples::of_lost(lost, span_us);
                 self.restored.push(Restored::Skipped(first, last, losses, reason));
             }
-            ToCollector::Dictionary { .. } | ToCollector::Skipped { .. } | ToCollector::Answered { .. } => {
+            ToCollector::Dictionary { .. } | ToCollector::Skipped { .. } | ToCollector::Answer { .. } => {
                 return None;
             }
         }
