@@ -14,7 +14,7 @@ TEST_PACKAGES := postgresql-15 python3 munge iproute2
 SLURM_PACKAGES := slurmctld slurmd slurm-client munge mpich libmpich-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build release test test-quick test-slurm test-oar test-qemu slurm-experiment lint doc book import-graph \
+.PHONY: help demo build release test test-quick test-slurm test-oar test-qemu slurm-experiment lint doc book import-graph client \
     quick-experiments fuzz check-nix deps test-deps slurm-deps clean
 
 help: ## List the targets
@@ -43,6 +43,7 @@ test: test-deps ## Run all tests that this machine can run, and list the others
 
 test-quick: deps ## Run the tests that need neither root nor servers, nor the built programs
 	$(CARGO) test --workspace --locked --lib --bins
+	$(CARGO) test -p polymeter-cli --locked --no-default-features --test texts
 	$(CARGO) test --workspace --locked --test structure --test documents --test golden --test frames
 
 # A cluster of two nodes on this machine, as root, with cgroups of version 1.
@@ -74,6 +75,10 @@ slurm-experiment: slurm-deps ## Measure the cost of a Slurm prolog and the cover
 lint: deps ## Check the format and run clippy
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy -p polymeter-cli --no-default-features --all-targets --locked -- -D warnings
+
+client: ## Build the command as a small client, without libzmq, SQLite and PostgreSQL
+	$(CARGO) build --release --locked -p polymeter-cli --no-default-features
 
 doc: deps ## Build the API documentation
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked

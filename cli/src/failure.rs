@@ -23,10 +23,11 @@ pub(crate) enum Failure {
     /// No agent runs there, or no collector is configured: exit status 3.
     NotRunning(String),
     /// The command of `polymeter run` did not start: exit status 127 if its program was not found, else 126, as in a shell.
+    #[cfg_attr(not(feature = "local"), expect(dead_code, reason = "only `run` starts a command"))]
     NotStarted {
         /// The cause.
         message: String,
-        /// Whether the program was not found.
+        /// True if the program was not found.
         not_found: bool,
     },
 }

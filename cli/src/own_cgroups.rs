@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
-use polymeter_agent::cgroups::Mounts;
+use polymeter_service::cgroup_mounts::Mounts;
 use procfs::{FromBufRead, ProcessCGroups};
 
 /// The cgroups of this process.

@@ -45,7 +45,7 @@ pub(crate) struct LocalVersion {
     schema: i32,
     /// The version of libzmq.
     zeromq: String,
-    /// Whether libzmq supports CURVE.
+    /// True if libzmq supports CURVE.
     curve: bool,
 }
 

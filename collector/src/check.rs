@@ -11,7 +11,7 @@ use polymeter_store::{FileProblem, StoreError, StoreUrl};
 use rustix::fs::{Access, access};
 
 use crate::config::Config;
-use crate::keys::KeyFiles;
+use crate::keys::CollectorKeyFiles;
 
 /// Returns what would keep this user from running the collector: unusable keys; and, if `as_user`, directories and a store
 /// that cannot be written.
@@ -34,7 +34,7 @@ pub fn faults(config: &Config, as_user: bool) -> Vec<String> {
 }
 
 /// Returns a message about the first authorised key that this user cannot read.
-fn unreadable_key(keys: &KeyFiles) -> Option<String> {
+fn unreadable_key(keys: &CollectorKeyFiles) -> Option<String> {
     let directory = &keys.authorised_agents;
     let cannot_read = |path: &Path, error: &dyn std::fmt::Display, mode: &str| {
         format!("cannot read {}: {error}; type: chmod {mode} {}", path.display(), path.display())

@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::control::outcome::OutcomeReport;
 use crate::control::{self, Control, CoordinatorLinks, Listeners};
 use crate::error::{StartError, ThreadPanicked};
-use crate::keys::KeyFiles;
+use crate::keys::CollectorKeyFiles;
 use crate::metrics::{self, Metrics};
 use crate::queues::{OutgoingSender, WriterQueueSender, outgoing_queue, writer_queue};
 use crate::receiver::{self, Receiver};
@@ -55,7 +55,8 @@ impl Collector {
     /// When the store or an endpoint cannot be opened. No thread is left running then.
     pub fn start(config: &Config, context: &zmq::Context) -> Result<Self, StartError> {
         let (clock, shutdown) = (Clock::start(), Shutdown::default());
-        let key_pair = config.keys.as_ref().map(KeyFiles::read).transpose().map_err(StartError::Keys)?;
+        let key_pair =
+            config.keys.as_ref().map(CollectorKeyFiles::read).transpose().map_err(StartError::Keys)?;
         let stores = open_stores(config)?;
         let write_mode = stores.first().map_or_else(
             || WriteMode { name: "none", reason: String::new() },

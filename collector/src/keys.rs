@@ -7,14 +7,14 @@ use polymeter_service::key_files::{KeysError, check_directory, read_key_pair, re
 
 /// The collector's key files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeyFiles {
+pub struct CollectorKeyFiles {
     /// The file with the collector's key pair.
     pub key: PathBuf,
     /// The directory with the public keys of the agents that may connect.
     pub authorised_agents: PathBuf,
 }
 
-impl KeyFiles {
+impl CollectorKeyFiles {
     /// Reads the collector's key pair, and checks the directory, but not the files in it.
     ///
     /// # Errors

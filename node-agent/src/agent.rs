@@ -25,7 +25,7 @@ use crate::delivery::sender::{self, ConnectError, Ending, Sender, Settings, Stop
 use crate::delivery::spool_manager::SpoolConfig;
 use crate::delivery::tap::Tap;
 use crate::kernel;
-use crate::keys::KeyFiles;
+use crate::keys::AgentKeyFiles;
 use crate::lanes::{Channels, Command, Sampler};
 use crate::lifecycle::exit_watcher::ExitWatcher;
 use crate::request::{JobSpec, ManagerRequest, RegisterError, View, ask};
@@ -199,7 +199,7 @@ fn connect(
     shared: &Shared,
     remote_requests: RemoteRequestSender,
 ) -> Result<Sender, StartError> {
-    let keys = config.keys.as_ref().map(KeyFiles::read).transpose().map_err(StartError::Keys)?;
+    let keys = config.keys.as_ref().map(AgentKeyFiles::read).transpose().map_err(StartError::Keys)?;
     let settings = Settings {
         collector: config.collector.clone(),
         keys,

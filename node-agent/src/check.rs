@@ -6,13 +6,13 @@ use polymeter_service::check::directory_fault;
 use polymeter_service::log::chain;
 
 use crate::config::Config;
-use crate::keys::KeyFiles;
+use crate::keys::AgentKeyFiles;
 
 /// Returns what would keep this user from running the agent: unusable keys and directories. Directories that do not exist
 /// are not checked: systemd creates a service's directories when it starts.
 pub fn faults(config: &Config) -> Vec<String> {
     let mut faults = Vec::new();
-    if let Some(Err(error)) = config.keys.as_ref().map(KeyFiles::read) {
+    if let Some(Err(error)) = config.keys.as_ref().map(AgentKeyFiles::read) {
         faults.push(format!("cannot use the keys: {}", chain(&error)));
     }
     let directories = [

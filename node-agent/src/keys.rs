@@ -7,7 +7,7 @@ use polymeter_service::key_files::{KeysError, read_key_pair, read_public_key, re
 
 /// The agent's key files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeyFiles {
+pub struct AgentKeyFiles {
     /// The file with the agent's key pair.
     pub key: PathBuf,
     /// The collector's public key, or the file that holds it.
@@ -46,7 +46,7 @@ pub struct Keys {
     pub collector: PublicKey,
 }
 
-impl KeyFiles {
+impl AgentKeyFiles {
     /// Reads the keys.
     ///
     /// # Errors

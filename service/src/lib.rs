@@ -2,6 +2,7 @@
 //!
 //! The invariant: nothing here knows an agent, a collector or a store.
 
+pub mod cgroup_mounts;
 pub mod check;
 pub mod clock;
 pub mod document;

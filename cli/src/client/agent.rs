@@ -90,12 +90,12 @@ pub(crate) fn unreadable(error: &(dyn std::error::Error + 'static)) -> Failure {
     ))
 }
 
-/// Whether a read or write timed out.
+/// Returns true if a read or write timed out.
 pub(super) fn is_timeout(error: &std::io::Error) -> bool {
     [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind())
 }
 
-/// Whether an error means that no agent listens.
+/// Returns true if an error means that no agent listens.
 pub(super) fn is_not_running(error: &std::io::Error) -> bool {
     let kinds = [
         ErrorKind::NotFound,

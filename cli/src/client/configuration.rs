@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use serde::Deserialize;
+use polymeter_service::document::{Faults, Reporter};
 
 use crate::failure::Failure;
 
@@ -54,12 +54,11 @@ impl fmt::Display for CollectorEndpoint {
     }
 }
 
-/// The keys of `client.toml`.
-#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawConfig {
+/// The contents of `client.toml`.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct ClientFile {
     /// The address of the collector.
-    collector: Option<String>,
+    collector: Option<CollectorEndpoint>,
     /// The socket of munged, if it is not munge's default.
     munge_socket: Option<PathBuf>,
 }
@@ -77,32 +76,39 @@ impl CollectorConfig {
         endpoint: Option<&CollectorEndpoint>,
         munge_socket: Option<&Path>,
     ) -> Result<Option<Self>, Failure> {
-        let config = read(Path::new(FILE))?;
-        let of_variable = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty());
-        let configured = of_variable.map(|text| (text, VARIABLE));
-        let configured = configured.or_else(|| config.collector.map(|text| (text, FILE)));
-        let endpoint = match (endpoint, configured) {
+        let file = read(Path::new(FILE))?;
+        let of_variable = || std::env::var(VARIABLE).ok().filter(|text| !text.is_empty());
+        let endpoint = match (endpoint, of_variable()) {
             (Some(endpoint), _) => Some(endpoint.clone()),
-            (None, Some((text, place))) => {
-                Some(text.parse().map_err(|error| Failure::Usage(format!("{place}: {error}")))?)
+            (None, Some(text)) => {
+                Some(text.parse().map_err(|error| Failure::Usage(format!("{VARIABLE}: {error}")))?)
             }
-            (None, None) => {
+            (None, None) => file.collector.or_else(|| {
                 Some(CollectorEndpoint::Socket(SOCKET.into())).filter(|_| Path::new(SOCKET).exists())
-            }
+            }),
         };
-        let munge_socket = munge_socket.map(Path::to_owned).or(config.munge_socket);
+        let munge_socket = munge_socket.map(Path::to_owned).or(file.munge_socket);
         Ok(endpoint.map(|endpoint| Self { endpoint, munge_socket }))
     }
 }
 
-fn read(path: &Path) -> Result<RawConfig, Failure> {
+/// Reads `client.toml`. A file that does not exist is empty.
+fn read(path: &Path) -> Result<ClientFile, Failure> {
     match std::fs::read_to_string(path) {
-        Ok(text) => {
-            toml::from_str(&text).map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(RawConfig::default()),
+        Ok(text) => parse(path, &text).map_err(|faults| Failure::Usage(faults.to_string())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ClientFile::default()),
         Err(error) => Err(Failure::Usage(format!("cannot read {}: {error}", path.display()))),
     }
+}
+
+/// Parses `client.toml`, and returns all its faults together.
+fn parse(path: &Path, text: &str) -> Result<ClientFile, Faults> {
+    let mut reporter = Reporter::new(path, text);
+    let mut root = reporter.root();
+    let collector = root.parse("collector", &mut reporter, CollectorEndpoint::from_str);
+    let munge_socket = root.parse("munge_socket", &mut reporter, PathBuf::from_str);
+    root.finish(&mut reporter);
+    reporter.into_faults().into_result(ClientFile { collector, munge_socket })
 }
 
 #[cfg(test)]
@@ -121,8 +127,20 @@ mod tests {
     #[test]
     fn the_example_configuration_is_valid() {
         let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/client.toml");
-        let config = read(&example).unwrap();
-        assert!(config.collector.unwrap().parse::<CollectorEndpoint>().is_ok());
-        assert_eq!(read(Path::new("/nowhere/client.toml")).unwrap(), RawConfig::default());
+        assert!(matches!(read(&example).unwrap().collector, Some(CollectorEndpoint::Tcp(_))));
+        assert_eq!(read(Path::new("/nowhere/client.toml")).unwrap(), ClientFile::default());
+    }
+
+    #[test]
+    fn all_faults_of_the_configuration_are_reported_with_their_lines() {
+        let text = "colector = \"tcp://head:7718\"\nmunge_socket = 7\ncollector = \"head\"\n";
+        let faults = parse(Path::new("client.toml"), text).unwrap_err().to_string();
+        for expected in [
+            "client.toml:1: unknown key `colector`; did you mean `collector`?",
+            "client.toml:2: `munge_socket`: expected a string",
+            "client.toml:3: `collector`: invalid collector address `head`",
+        ] {
+            assert!(faults.contains(expected), "no `{expected}` in:\n{faults}");
+        }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use polymeter_agent::cgroups::Mounts;
 use polymeter_proto::control::{JobsRequest, Request, SubjectStatus};
+use polymeter_service::cgroup_mounts::Mounts;
 
 use super::agent::ask_status;
 use crate::failure::Failure;
@@ -25,7 +25,7 @@ pub(crate) struct JobChoice {
 }
 
 impl JobChoice {
-    /// Whether a job is chosen, and not the node.
+    /// Returns true if a job is chosen, and not the node.
     pub(crate) const fn is_job(&self) -> bool {
         !self.node
     }

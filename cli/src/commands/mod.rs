@@ -164,7 +164,7 @@ impl Command {
     }
 }
 
-/// Whether wrong usage of `arguments` must not fail the scheduler's script that they come from; it is reported only.
+/// Returns true if wrong usage of `arguments` must not fail the scheduler's script that they come from; it is reported only.
 pub(crate) fn tolerates_wrong_usage(arguments: impl Iterator<Item = OsString>) -> bool {
     job::tolerates_wrong_usage(arguments)
 }

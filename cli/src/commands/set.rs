@@ -47,7 +47,7 @@ impl SetArguments {
         self.periods.iter().map(parts).collect()
     }
 
-    /// Whether a metric was named in full, and not chosen by a pattern.
+    /// Returns true if a metric was named in full, and not chosen by a pattern.
     fn names(&self, metric: &str) -> bool {
         self.periods.iter().any(|text| text.split('=').next() == Some(metric))
     }

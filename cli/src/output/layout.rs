@@ -57,6 +57,7 @@ pub(crate) fn without_middle(name: &str, columns: usize) -> String {
 
 /// Shortens names to at most `columns` each so that different names stay different: where leaving out the middle would
 /// make two names equal, their beginnings are left out instead.
+#[cfg(feature = "local")]
 pub(crate) fn distinct_names(names: &[String], columns: usize) -> Vec<String> {
     let short: Vec<String> = names.iter().map(|name| without_middle(name, columns)).collect();
     let is_ambiguous = |at: usize| {
@@ -105,6 +106,7 @@ pub(crate) fn wrapped(text: &str, columns: usize) -> Vec<String> {
 mod tests {
     use super::*;
 
+    #[cfg(feature = "local")]
     #[test]
     fn different_names_stay_different() {
         let names = ["cpu.usage{step=0}", "cpu.usage{step=1}", "cpu.usage{step=batch}", "cpu.user"]

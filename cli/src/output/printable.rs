@@ -34,6 +34,7 @@ pub(crate) fn printable_json(json: &str) -> Cow<'_, str> {
 
 /// Escapes a cell of a table for spreadsheets: an apostrophe is put in front of text that begins like a formula and is not a
 /// number.
+#[cfg(feature = "local")]
 pub(crate) fn spreadsheet_cell(text: &str) -> Cow<'_, str> {
     let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']) && text.parse::<f64>().is_err();
     let safe = printable(text);
@@ -54,7 +55,7 @@ fn escaped(text: &str, escape: impl Fn(char) -> Option<String>) -> Cow<'_, str> 
     Cow::Owned(safe)
 }
 
-/// Whether a character controls a terminal or the direction of text, ends a line, or is invisible.
+/// Returns true if a character controls a terminal or the direction of text, ends a line, or is invisible.
 fn is_invisible(character: char) -> bool {
     character.is_control()
         || matches!(
@@ -112,6 +113,7 @@ mod tests {
         assert_eq!(serde_json::from_str::<serde_json::Value>(&safe).unwrap(), value);
     }
 
+    #[cfg(feature = "local")]
     #[test]
     fn a_formula_becomes_text() {
         for (cell, safe) in [

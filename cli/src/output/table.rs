@@ -13,9 +13,6 @@ const CELL_MIN: usize = 6;
 /// The minimum width of a last column whose text is wrapped; a narrower one is shortened like any other.
 const TEXT_MIN: usize = 16;
 
-/// The width of the labels in front of the lines of a report.
-pub(crate) const LABEL: usize = 18;
-
 /// Lays out rows as a table that fits standard output.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
     table_within(rows, terminal::width_limit(&std::io::stdout()))
@@ -32,27 +29,6 @@ pub(crate) fn table_within(rows: &[Vec<String>], limit: Option<usize>) -> String
         narrow(&mut widths, limit.saturating_sub(GAP.len() * count.saturating_sub(1)));
     }
     rows.iter().map(|row| table_row(row, &widths)).collect()
-}
-
-/// Lays out rows as a table whose lines are indented.
-pub(crate) fn indented_table_within(rows: &[Vec<String>], limit: Option<usize>) -> String {
-    let text = table_within(rows, limit.map(|limit| limit.saturating_sub(GAP.len())));
-    text.lines().map(|line| format!("{GAP}{line}\n")).collect()
-}
-
-/// Lays out a labelled line of a report, wrapped where there is a limit.
-pub(crate) fn paragraph(label: &str, text: &str, limit: Option<usize>) -> String {
-    let text = printable(text);
-    let room = limit.map_or(usize::MAX, |limit| limit.saturating_sub(GAP.len() + LABEL).max(TEXT_MIN));
-    let lines = wrapped(&text, room).join(&format!("\n{GAP}{:LABEL$}", ""));
-    format!("{GAP}{label:LABEL$}{lines}\n")
-}
-
-/// Lays out a remark about the table above it, in parentheses, wrapped where there is a limit.
-pub(crate) fn remark(text: &str, limit: Option<usize>) -> String {
-    let text = printable(text);
-    let room = limit.map_or(usize::MAX, |limit| limit.saturating_sub(GAP.len() + 1).max(TEXT_MIN));
-    format!("{GAP}{}\n", wrapped(&format!("({text})"), room).join(&format!("\n{GAP} ")))
 }
 
 /// Returns the head of a table as a row.

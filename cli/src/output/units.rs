@@ -96,7 +96,7 @@ pub(crate) fn rate(metric: &str, unit: &str, per_second: f64) -> String {
     rate_in(rate_unit, per_second * factor)
 }
 
-/// Whether a counter of nanoseconds is CPU time, so that its rate is a number of cores.
+/// Returns true if a counter of nanoseconds is CPU time, so that its rate is a number of cores.
 pub(crate) fn is_cpu_time(metric: &str) -> bool {
     let of_cpu = metric.starts_with("cpu.") || metric.contains(".cpu.") || metric.ends_with("_clock");
     of_cpu && !metric.contains("pressure") && !metric.contains("throttled")

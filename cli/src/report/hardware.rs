@@ -15,7 +15,7 @@ const CPU_NS: f64 = 1e9;
 pub(super) struct Limit {
     /// The maximum increase per second, in the unit of the counter.
     pub(super) rate: f64,
-    /// Whether the hardware sets the limit, and not the number of cores that the scheduler assigned.
+    /// True if the hardware sets the limit, and not the number of cores that the scheduler assigned.
     pub(super) is_hard: bool,
 }
 

@@ -80,7 +80,7 @@ pub(crate) struct LossReport {
 }
 
 impl LossReport {
-    /// Whether it is an interval for which nothing is known.
+    /// Returns true if it is an interval for which nothing is known.
     pub(crate) fn is_gap(&self) -> bool {
         self.reason == "unknown"
     }
@@ -134,7 +134,7 @@ pub(crate) struct SeriesReport {
     /// The minimum length of the windows of a counter's rates, in seconds; none if each lies between two samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) window_s: Option<f64>,
-    /// Whether a rate exceeds the capacity of the node's CPUs even over the whole time, and was lowered to it.
+    /// True if a rate exceeds the capacity of the node's CPUs even over the whole time, and was lowered to it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_clamped: bool,
     pub(crate) samples: u64,
@@ -146,7 +146,7 @@ pub(crate) struct SeriesReport {
     pub(crate) max: Option<f64>,
     /// The total increase of a counter.
     pub(crate) growth: Option<f64>,
-    /// Whether it belongs to a step or a task, whose values are contained in the job's own.
+    /// True if it belongs to a step or a task, whose values are contained in the job's own.
     #[serde(skip)]
     pub(crate) is_of_step: bool,
     /// The values of a gauge, or the rates of a counter, by time in nanoseconds.
@@ -171,7 +171,7 @@ impl SeriesReport {
         }
     }
 
-    /// Whether its value changed, or it has too few samples to know.
+    /// Returns true if its value changed, or it has too few samples to know.
     pub(crate) fn has_changed(&self) -> bool {
         match self.growth {
             Some(growth) => growth != 0.0,
@@ -274,7 +274,7 @@ impl Report {
     }
 }
 
-/// Whether the kernel's total of CPU time exceeds that of the cgroup by more than rounding and the time before the command
+/// Returns true if the kernel's total of CPU time exceeds that of the cgroup by more than rounding and the time before the command
 /// entered the cgroup.
 fn exceeds(total_s: f64, counted_s: f64) -> bool {
     const ROUNDING: f64 = 1.05;

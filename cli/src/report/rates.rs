@@ -18,7 +18,7 @@ pub(super) struct Rates {
     pub(super) points: Vec<(i64, f64)>,
     /// The minimum length of a window, in nanoseconds; none if each lies between two samples.
     pub(super) window_ns: Option<i64>,
-    /// Whether a rate exceeded the limit even over all samples, and was lowered to it.
+    /// True if a rate exceeded the limit even over all samples, and was lowered to it.
     pub(super) is_clamped: bool,
 }
 

@@ -8,7 +8,7 @@ use super::model::SeriesReport;
 use super::rates::{self, Rates};
 use crate::output::units;
 
-/// Whether a series belongs to a step of the job or to a task of a step.
+/// Returns true if a series belongs to a step of the job or to a task of a step.
 fn is_of_step(row: &SeriesRow) -> bool {
     ["step", "task"].into_iter().any(|label| row.labels.get(label).is_some())
 }

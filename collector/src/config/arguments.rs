@@ -105,7 +105,7 @@ mod tests {
     use super::*;
     use crate::control::ControlConfig;
     use crate::ingest::{OutOfRangePolicy, TimeRange};
-    use crate::keys::KeyFiles;
+    use crate::keys::CollectorKeyFiles;
 
     fn resolve(arguments: &[&str]) -> Result<Config, String> {
         let arguments = std::iter::once(&"polymeter-collector").chain(arguments);
@@ -175,7 +175,7 @@ mod tests {
         assert!(resolve("", &["--listen", "tcp://*:7717"]).unwrap_err().starts_with("--listen: "));
         let keys = "key = '/k'\nauthorised_agents = '/a'\n";
         let config = resolve(&format!("{open}{keys}"), &[]).unwrap();
-        assert_eq!(config.keys, Some(KeyFiles { key: "/k".into(), authorised_agents: "/a".into() }));
+        assert_eq!(config.keys, Some(CollectorKeyFiles { key: "/k".into(), authorised_agents: "/a".into() }));
         assert!(config.bind_node_to_key);
         for alone in ["\nkey = '/k'\n", "\nauthorised_agents = '/a'\n"] {
             let fault = resolve(alone, &[]).unwrap_err();

@@ -8,7 +8,7 @@ use polymeter_store::{StoreUrl, TimescaleMode};
 
 use crate::control::ControlConfig;
 use crate::ingest::TimeRange;
-use crate::keys::KeyFiles;
+use crate::keys::CollectorKeyFiles;
 use crate::limits;
 use crate::sinks::SinkUrl;
 
@@ -43,7 +43,7 @@ pub struct Config {
     /// The endpoints for users who change the sampling of whole jobs.
     pub control: ControlConfig,
     /// The key files; none for connections without encryption.
-    pub keys: Option<KeyFiles>,
+    pub keys: Option<CollectorKeyFiles>,
     /// Restricts each agent to the node that its key is named after.
     pub bind_node_to_key: bool,
     /// The address of the collector's own metrics; none if they are not served.

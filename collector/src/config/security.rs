@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use polymeter_service::document::{Faults, Reporter, Section};
 
 use super::endpoint::Endpoint;
-use crate::keys::KeyFiles;
+use crate::keys::CollectorKeyFiles;
 
 /// The fault of a collector that other machines can reach, without keys.
 const UNPROTECTED: &str = "other machines can reach this address, and without keys nothing is encrypted and anyone can send; \
@@ -68,7 +68,7 @@ impl RawSecurity {
     }
 
     /// The key files, if both are set.
-    pub(super) fn resolve(self) -> Option<KeyFiles> {
-        Some(KeyFiles { key: self.key?, authorised_agents: self.authorised_agents? })
+    pub(super) fn resolve(self) -> Option<CollectorKeyFiles> {
+        Some(CollectorKeyFiles { key: self.key?, authorised_agents: self.authorised_agents? })
     }
 }

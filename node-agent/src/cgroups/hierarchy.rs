@@ -1,104 +1,10 @@
-//! The cgroup hierarchies: their mounts, and the directories of one job in them.
+//! The cgroups of one job.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
 use polymeter_proto::catalogue::Hierarchy;
-use procfs::FromBufRead;
-use procfs::process::{MountInfo, MountInfos};
-
-/// The controllers of version 1 that hold metrics.
-const CONTROLLERS: [&str; 7] = ["memory", "cpu", "cpuacct", "blkio", "pids", "hugetlb", "perf_event"];
-
-/// The mounts of cgroups on this machine.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Mounts {
-    /// The root directory of the machine.
-    pub root: PathBuf,
-    /// The unified hierarchy.
-    pub v2: Option<PathBuf>,
-    /// The hierarchies of version 1, by controller.
-    pub v1: BTreeMap<String, PathBuf>,
-    /// The directory of tracefs, mounted or not.
-    pub tracefs: PathBuf,
-    /// The directory of procfs.
-    pub proc: PathBuf,
-}
-
-impl Mounts {
-    /// Reads the mounts of the machine whose root directory is `root`.
-    ///
-    /// # Errors
-    /// When `/proc/self/mountinfo` below it cannot be read.
-    pub fn read(root: &Path) -> io::Result<Self> {
-        let mut mounts = Self {
-            root: root.to_owned(),
-            tracefs: root.join("sys/kernel/tracing"),
-            proc: root.join("proc"),
-            ..Self::default()
-        };
-        for info in &mount_infos(root)? {
-            let directory = directory(root, info);
-            match info.fs_type.as_str() {
-                // The first mount wins: later ones are often bind mounts for containers.
-                "cgroup2" if mounts.v2.is_none() => mounts.v2 = Some(directory),
-                "cgroup" => {
-                    for controller in
-                        CONTROLLERS.iter().filter(|controller| info.super_options.contains_key(**controller))
-                    {
-                        mounts.v1.entry((*controller).to_owned()).or_insert_with(|| directory.clone());
-                    }
-                }
-                "tracefs" => mounts.tracefs = directory,
-                _ => {}
-            }
-        }
-        Ok(mounts)
-    }
-
-    /// Returns the directory of sysfs.
-    pub fn sys(&self) -> PathBuf {
-        self.root.join("sys")
-    }
-
-    /// The roots in which a job's cgroup may lie, each once.
-    pub fn roots(&self) -> Vec<&Path> {
-        let mut roots: Vec<&Path> = self.v2.iter().chain(self.v1.values()).map(PathBuf::as_path).collect();
-        roots.sort_unstable();
-        roots.dedup();
-        roots
-    }
-
-    /// Returns whether perf counts by cgroups of version 2: `perf_event` is not taken by version 1.
-    pub fn perf_follows_v2(&self) -> bool {
-        !self.v1.contains_key("perf_event")
-    }
-}
-
-/// The roots of all cgroup hierarchies, also of those that hold no metrics.
-///
-/// # Errors
-/// When `/proc/self/mountinfo` below `root` cannot be read.
-pub fn all_roots(root: &Path) -> io::Result<Vec<PathBuf>> {
-    let infos = mount_infos(root)?;
-    let cgroups = infos.0.iter().filter(|info| matches!(info.fs_type.as_str(), "cgroup" | "cgroup2"));
-    Ok(cgroups.map(|info| directory(root, info)).collect())
-}
-
-fn mount_infos(root: &Path) -> io::Result<MountInfos> {
-    let path = root.join("proc/self/mountinfo");
-    let file = File::open(&path)
-        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
-    MountInfos::from_buf_read(BufReader::new(file))
-        .map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
-}
-
-/// The directory of a mount below `root`.
-fn directory(root: &Path, info: &MountInfo) -> PathBuf {
-    root.join(info.mount_point.strip_prefix("/").unwrap_or(&info.mount_point))
-}
+use polymeter_service::cgroup_mounts::Mounts;
 
 /// The cgroups of one job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -4,6 +4,7 @@ pub mod hierarchy;
 pub mod pattern;
 pub mod steps;
 
-pub use hierarchy::{JobCgroups, Mounts, all_roots};
+pub use hierarchy::JobCgroups;
 pub use pattern::{Captured, InvalidPattern, Pattern};
+pub use polymeter_service::cgroup_mounts::{Mounts, all_roots};
 pub use steps::{SeenSteps, Step, StepAdmission, StepLevel};

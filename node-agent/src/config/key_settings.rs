@@ -3,10 +3,10 @@
 use polymeter_service::document::{Reporter, Section};
 
 use super::values::absolute;
-use crate::keys::{CollectorKey, KeyFiles};
+use crate::keys::{AgentKeyFiles, CollectorKey};
 
 /// Takes `key` and `collector_key`: both or neither, since one alone encrypts nothing.
-pub(super) fn take(root: &mut Section<'_>, reporter: &mut Reporter<'_>) -> Option<KeyFiles> {
+pub(super) fn take(root: &mut Section<'_>, reporter: &mut Reporter<'_>) -> Option<AgentKeyFiles> {
     let alone = match (root.span("key"), root.span("collector_key")) {
         (Some(span), None) => Some((span, "`key`: requires `collector_key`, the collector's public key")),
         (None, Some(span)) => Some((span, "`collector_key`: requires `key`, the agent's own key file")),
@@ -17,7 +17,7 @@ pub(super) fn take(root: &mut Section<'_>, reporter: &mut Reporter<'_>) -> Optio
     }
     let key = root.parse("key", reporter, absolute);
     let collector = root.parse("collector_key", reporter, CollectorKey::parse);
-    Some(KeyFiles { key: key?, collector: collector? })
+    Some(AgentKeyFiles { key: key?, collector: collector? })
 }
 
 #[cfg(test)]
@@ -29,7 +29,7 @@ mod tests {
 
     const KEY: &str = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7";
 
-    fn parse(text: &str) -> Result<Option<KeyFiles>, String> {
+    fn parse(text: &str) -> Result<Option<AgentKeyFiles>, String> {
         let config = Config::parse(Path::new("agent.toml"), text);
         config.map(|config| config.keys).map_err(|faults| faults.to_string())
     }
@@ -37,7 +37,7 @@ mod tests {
     #[test]
     fn requires_both_keys_or_neither() {
         assert_eq!(parse(""), Ok(None));
-        let files = |collector| Ok(Some(KeyFiles { key: "/k".into(), collector }));
+        let files = |collector| Ok(Some(AgentKeyFiles { key: "/k".into(), collector }));
         let inline = parse(&format!("key = '/k'\ncollector_key = '{KEY}'\n"));
         assert_eq!(inline, files(CollectorKey::Key(KEY.parse().unwrap())));
         assert_eq!(parse("key = '/k'\ncollector_key = '/c'\n"), files(CollectorKey::File("/c".into())));

@@ -8,7 +8,7 @@ use polymeter_proto::series::Identifier;
 use polymeter_service::log;
 
 use crate::cgroups::Pattern;
-use crate::keys::KeyFiles;
+use crate::keys::AgentKeyFiles;
 use crate::plan::Layer;
 
 /// The path of the configuration file if the command line names none.
@@ -30,7 +30,7 @@ pub struct Config {
     /// The collector's ZeroMQ endpoint, to which frames are sent.
     pub collector: String,
     /// The key files; none for a connection without encryption.
-    pub keys: Option<KeyFiles>,
+    pub keys: Option<AgentKeyFiles>,
     /// The directory that contains `/sys` and `/proc`.
     pub root: PathBuf,
     /// The time between two sample batches that are sent.

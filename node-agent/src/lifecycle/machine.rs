@@ -10,8 +10,8 @@ use super::announced_jobs::AnnouncedJobs;
 use super::event::{LifecycleEffect, LifecycleEvent, LifecycleTask, Registration};
 use super::found_job::FoundJob;
 use super::rescans::{self, PendingRescans};
-use super::sluids::{SluidMeaning, Sluids};
-use super::{owners, submissions};
+use super::sluids::Sluids;
+use super::{job_ids, owners, room, submissions};
 use crate::admission::{Capacity, Descriptors};
 use crate::cgroups::JobCgroups;
 use crate::lanes::EventRecord;
@@ -73,7 +73,7 @@ impl Lifecycle {
             }
             LifecycleEvent::NodeSampled(descriptors) => self.capacity = Capacity::new(descriptors.open),
             LifecycleEvent::Walked { found, vanished, passed_over, descriptors } => {
-                let found = self.fit(targets, found, passed_over, descriptors, now, out);
+                let found = room::fit(&mut self.capacity, targets, found, passed_over, descriptors, now, out);
                 self.walked(targets, found, &vanished, now, out);
             }
             LifecycleEvent::JobDiscovered { found, number, owner_uid } => {
@@ -158,34 +158,6 @@ impl Lifecycle {
         now.monotonic_ns.saturating_sub(self.idle_since_ns) >= IDLE_NS
     }
 
-    /// Takes those out of the jobs that were found for which there is no room, and reports them.
-    fn fit(
-        &mut self,
-        targets: &Targets,
-        mut found: BTreeMap<PathBuf, FoundJob>,
-        passed_over: usize,
-        descriptors: Descriptors,
-        now: Now,
-        out: &mut Effects,
-    ) -> BTreeMap<PathBuf, FoundJob> {
-        let room = self.capacity.room(targets, descriptors);
-        let mut left_out = passed_over;
-        if found.len() > room {
-            let owners = found.iter().map(|(path, job)| (path.clone(), job.owner())).collect();
-            for path in Capacity::left_out(targets, owners, room) {
-                found.remove(&path);
-                left_out += 1;
-            }
-        }
-        out.push(LifecycleEffect::ReportLeftOut(left_out, descriptors));
-        match self.capacity.report(left_out, room, descriptors, now) {
-            Some((message, true)) => out.push(LifecycleEffect::LogWarning(message)),
-            Some((message, false)) => out.push(LifecycleEffect::LogInfo(message)),
-            None => {}
-        }
-        found
-    }
-
     /// Ends the jobs that are not found any more, and goes on with those that are.
     fn walked(
         &mut self,
@@ -202,7 +174,7 @@ impl Lifecycle {
             self.end(targets, key, now, out);
         }
         for found in found.into_values() {
-            let job_id = self.known_id(&found);
+            let job_id = job_ids::known(&self.announced, &self.sluids, &found);
             if let Some(job_id) = job_id.as_ref().filter(|job_id| targets.job(job_id).is_some()) {
                 self.found_again(targets, job_id, found, now, out);
             } else if found.name().is_some() {
@@ -214,16 +186,6 @@ impl Lifecycle {
                 out.push(LifecycleTask::IdentifyJob { found, needs_number: job_id.is_none(), owner }.into());
             }
         }
-    }
-
-    /// The id of a job that was found, where no process must be asked for it.
-    fn known_id(&self, found: &FoundJob) -> Option<Identifier> {
-        let name = found.name()?;
-        let announced = self.announced.id_of(name.clone());
-        if !found.captured.is_sluid || announced != name {
-            return Some(announced);
-        }
-        self.sluids.known(&name).cloned()
     }
 
     /// Goes on with a job that is tracked and was found again, perhaps with other cgroups.
@@ -245,7 +207,7 @@ impl Lifecycle {
             // It went and came again between two walks, as when a job is requeued.
             self.end(targets, &key, now, out);
             let (is_sluid, owner) = (found.captured.is_sluid, named_owner(&found));
-            let needs_number = is_sluid && self.known_id(&found).is_none();
+            let needs_number = is_sluid && job_ids::known(&self.announced, &self.sluids, &found).is_none();
             out.push(LifecycleTask::IdentifyJob { found, needs_number, owner }.into());
         } else if *cgroups != found.cgroups {
             // The scheduler makes the cgroups of the controllers one after the other, and removes them so. What goes needs
@@ -271,7 +233,8 @@ impl Lifecycle {
         now: Now,
         out: &mut Effects,
     ) {
-        let Some(job_id) = self.id_of(targets, &found, number, now, out) else { return };
+        let job_id = job_ids::resolve(&self.announced, &mut self.sluids, targets, &found, number, now, out);
+        let Some(job_id) = job_id else { return };
         if targets.job(&job_id).is_some() {
             // Another path has the same job.
             self.found_again(targets, &job_id, found, now, out);
@@ -300,34 +263,6 @@ impl Lifecycle {
         submissions::record_facts(&mut self.announced, targets, &job_id, now, out);
         submissions::request_lease(&self.announced, targets, &job_id, None, out);
         out.push(LifecycleTask::HandleExits.into());
-    }
-
-    /// The id of a job that was found; none while it is not known.
-    fn id_of(
-        &mut self,
-        targets: &Targets,
-        found: &FoundJob,
-        number: Option<Identifier>,
-        now: Now,
-        out: &mut Effects,
-    ) -> Option<Identifier> {
-        let name = found.name()?;
-        let announced = self.announced.id_of(name.clone());
-        if !found.captured.is_sluid || announced != name {
-            return Some(announced);
-        }
-        let number = number.filter(|job_id| targets.job(job_id).is_none());
-        match self.sluids.resolve(&name, &found.cgroups, number, now) {
-            SluidMeaning::Job(job_id) => Some(job_id),
-            SluidMeaning::Unknown => None,
-            SluidMeaning::GivenUp(sluid) => {
-                out.push(LifecycleEffect::LogWarning(format!(
-                    "cannot find the number of job {sluid}: no process of it has SLURM_JOB_ID; it is called by its SLUID; \
-                     set up the prolog, or CgroupJobIdPaths=yes in cgroup.conf"
-                )));
-                Some(sluid)
-            }
-        }
     }
 
     /// Tracks a job from now on.

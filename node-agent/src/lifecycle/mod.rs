@@ -8,10 +8,12 @@ pub(crate) mod exit_events;
 pub(crate) mod exit_watcher;
 mod found_job;
 pub(crate) mod identity;
+mod job_ids;
 mod machine;
 mod owners;
 mod refused_requests;
 mod rescans;
+mod room;
 mod sluids;
 mod submissions;
 

@@ -6,6 +6,7 @@ mod calibrator;
 mod cpu_meter;
 mod dispatcher;
 mod edge;
+mod notices;
 mod placement;
 mod probe;
 mod run;

@@ -6,22 +6,21 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use polymeter_proto::ledger::{Event, Mark};
-use polymeter_service::clock;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Interval;
-use tracing::{info, warn};
+use tracing::warn;
 
 use super::cpu_meter::CpuMeter;
 use super::dispatcher::Dispatcher;
 use super::edge::{Edge, Shared, lacks_owner_name, now};
 use super::placement::Placement;
 use super::wait::{every, readable, until, waitable};
-use super::{calibrator, view};
+use super::{calibrator, notices, view};
 use crate::admission::{Admission, AdmissionEvent, ExerciseTimes, LeaseOrigin};
 use crate::cgroups::Mounts;
 use crate::config::Config;
-use crate::lanes::{Command, EventRecord, Notice, SourceId};
+use crate::lanes::{Command, EventRecord};
 use crate::lifecycle::exit_events::ExitEvents;
 use crate::lifecycle::exit_watcher::ExitWatcher;
 use crate::lifecycle::{Lifecycle, LifecycleEvent, Registration, identity};
@@ -29,7 +28,7 @@ use crate::plan::Plan;
 use crate::request::{AccessError, AnnotateError, JobSpec, ManagerRequest, MarkSpec, StartSpec};
 use crate::rights::Rights;
 use crate::sources::Target;
-use crate::targets::{Access, Targets, TrackedTarget, describe};
+use crate::targets::{Access, Targets, TrackedTarget};
 
 /// How often the cost of sampling is measured. Long enough that one slow moment is none, short enough that no job suffers
 /// long.
@@ -126,7 +125,9 @@ impl Supervisor {
                         self.core.edge.shared.channels.notices_event().clear();
                         guard.clear_ready();
                     }
-                    self.handle_notices().await;
+                    if notices::handle(&mut self.core) {
+                        self.find_jobs().await;
+                    }
                 }
                 () = until(expiry_ns) => self.core.admission(AdmissionEvent::LeasesExpired).await,
                 () = until(numbers_ns) => self.look_for_numbers().await,
@@ -238,70 +239,6 @@ impl Supervisor {
         self.core.lifecycle(LifecycleEvent::ConfigReloaded(cluster, standing.clone())).await;
         self.core.admission(AdmissionEvent::ConfigReloaded(limits, standing)).await;
         self.find_jobs().await;
-    }
-
-    /// Handles what the sampler noticed.
-    async fn handle_notices(&mut self) {
-        let mut is_gone = false;
-        while let Some(notice) = self.core.edge.shared.channels.next_notice() {
-            match notice {
-                Notice::Removed(id, source) => {
-                    drop(source);
-                    self.core.edge.ids.sources.release(id);
-                }
-                Notice::Replaced(source) => drop(source),
-                Notice::Changed(id) => self.reopen_later(id, false),
-                Notice::Gone(id) => {
-                    is_gone = true;
-                    self.reopen_later(id, true);
-                }
-                Notice::Hung(id) => {
-                    if let Some(name) = self.target_of(id).and_then(|target| target.sources.set_hung(id)) {
-                        warn!("a read of {name} hangs: its samples are missed until it returns");
-                    }
-                }
-                Notice::Recovered(id) => {
-                    if let Some(name) = self.target_of(id).and_then(|target| target.sources.set_recovered(id))
-                    {
-                        info!("the read of {name} has returned: it is sampled again");
-                    }
-                }
-                Notice::Failing(id, errno) => {
-                    if let Some(name) = self.target_of(id).and_then(|target| target.sources.name(id)) {
-                        warn!("cannot read {name}: {errno}; its samples are absent until a read succeeds");
-                    }
-                }
-                Notice::Failed(id, errno) => {
-                    let name = self.core.edge.ids.sources.target(id).map_or_else(String::new, describe);
-                    warn!("cannot read a source of {name} any more: {errno}");
-                    if let Some(target) = self.target_of(id) {
-                        // Should it be a perf group, it is no longer worth keeping.
-                        target.sources.forget_perf();
-                    }
-                    self.reopen_later(id, true);
-                }
-            }
-        }
-        self.core.edge.count(&self.core.targets);
-        if is_gone {
-            self.find_jobs().await;
-        }
-    }
-
-    /// The target of a source, where it is still tracked.
-    fn target_of(&mut self, id: SourceId) -> Option<&mut TrackedTarget> {
-        let key = self.core.edge.ids.sources.target(id)?;
-        self.core.targets.get_mut(key)
-    }
-
-    /// Has the sources of a target opened anew, since one of them has changed, or has ended.
-    fn reopen_later(&mut self, id: SourceId, is_ended: bool) {
-        let Some(target) = self.target_of(id) else { return };
-        // The processes of a job without a cgroup do not come again, and their numbers may be others'.
-        if is_ended && target.cgroups().is_some() {
-            target.sources.end_lasting(id);
-        }
-        target.sources.reopen_later(clock::monotonic_ns());
     }
 
     /// Serves a request. A requester that waits for no answer any more needs none.

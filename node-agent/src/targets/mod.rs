@@ -2,6 +2,7 @@
 
 mod ids;
 mod key;
+mod open_source;
 mod registry;
 mod source_ids;
 mod source_set;
@@ -10,7 +11,7 @@ mod user_events;
 
 pub(crate) use ids::JobHandles;
 pub(crate) use key::{Access, Now, TargetKey, describe};
+pub(crate) use open_source::{SessionIds, SourceChanges, SourceOwner};
 pub(crate) use registry::Targets;
-pub(crate) use source_set::{SessionIds, SourceChanges, SourceOwner};
 pub(crate) use tracked_target::TrackedTarget;
 pub(crate) use user_events::USER_SUPPLIED;

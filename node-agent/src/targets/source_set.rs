@@ -5,60 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use polymeter_proto::batch::Job;
 use polymeter_proto::catalogue::Definition;
-use polymeter_proto::period::Period;
 use polymeter_proto::series::{Identifier, Labels};
 
-use super::ids::{Ids, SeriesIds};
-use super::key::TargetKey;
-use super::source_ids::SourceIds;
+use super::ids::SeriesIds;
+use super::open_source::{OpenSource, SessionIds, SourceChanges, SourceOwner};
 use crate::cgroups::{SeenSteps, Step, StepAdmission};
 use crate::lanes::{ActiveSource, Command, Group, SeriesProgress, SourceId, SourceKey};
-use crate::plan::Plan;
 use crate::sources::{Descendants, Opened, Slot, Source, Unavailable};
 
 /// How long after a change the sources of a target are opened anew at the earliest, in nanoseconds, so that a device that
 /// comes and goes all the time costs little.
 const REOPEN_AFTER_NS: u64 = 2_000_000_000;
-
-/// The ids of a session.
-#[derive(Debug, Default)]
-pub(crate) struct SessionIds {
-    pub(crate) series: Ids,
-    pub(crate) sources: SourceIds,
-}
-
-/// The target whose sources change, as far as its sources need it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct SourceOwner<'a> {
-    pub(crate) key: &'a TargetKey,
-    pub(crate) job: Option<&'a Arc<Job>>,
-    pub(crate) plan: &'a Plan,
-}
-
-/// A source that the sampler has.
-#[derive(Debug)]
-pub(crate) struct OpenSource {
-    pub(crate) id: SourceId,
-    pub(crate) slots: Vec<Slot>,
-    /// The step or task that it is of; none for the whole target.
-    pub(crate) step: Option<Arc<Step>>,
-    /// Whether it stays when files are opened anew: [`Source::is_lasting`].
-    is_lasting: bool,
-    /// The finder of cgroups that must be read with it.
-    below: Option<Descendants>,
-}
-
-impl OpenSource {
-    /// The period of one of its metrics in a plan.
-    pub(crate) fn period(&self, plan: &Plan, name: &str) -> Option<Period> {
-        match &self.step {
-            None => plan.period(name).map(|(period, _)| period),
-            Some(step) => plan.step_period(step.level, name),
-        }
-    }
-}
 
 /// The perf events that were opened, or found missing, on one cgroup. An event that is opened again counts from 0, so that
 /// this is done only for another cgroup; else only events that are new are opened.
@@ -78,15 +36,6 @@ pub(crate) struct WantedSources {
     new_perf: Vec<Definition>,
     files: Vec<Definition>,
     is_anew: bool,
-}
-
-/// The changes of sources that the sampler is told of.
-#[derive(Debug, Default)]
-pub(crate) struct SourceChanges {
-    /// The commands, in order.
-    pub(crate) commands: Vec<Command>,
-    /// The sources of a job whose first reading waits for no deadline.
-    pub(crate) first_reading: Vec<SourceId>,
 }
 
 /// The sources of one target.

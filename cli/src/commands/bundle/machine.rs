@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use polymeter_agent::cgroups::Mounts;
+use polymeter_service::cgroup_mounts::Mounts;
 use serde::Serialize;
 
 /// The machine on which a bundle is made. Unknown values are absent.

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use polymeter_agent::control::beside;
 use polymeter_proto::control::{Answer, Request};
 use polymeter_service::log::Severity;
 use rustix::fs::{FlockOperation, flock};
@@ -44,6 +43,7 @@ pub(crate) struct StartOptions {
 }
 
 /// The result of a request to an agent that may not run.
+#[expect(clippy::large_enum_variant, reason = "the command reads one answer")]
 enum Attempt {
     /// The agent answered.
     Answered(Answer),
@@ -88,7 +88,7 @@ pub(super) fn ask_or_start(socket: &Path, verb: &Request, options: &StartOptions
         .create(true)
         .truncate(false)
         .mode(0o600)
-        .open(beside(socket, "starting"))
+        .open(start_lock(socket))
         .map_err(cannot_start)?;
     // The holder of the lock waits no longer than an agent may take to be ready.
     flock(&lock, FlockOperation::LockExclusive).map_err(|errno| cannot_start(errno.into()))?;
@@ -97,6 +97,13 @@ pub(super) fn ask_or_start(socket: &Path, verb: &Request, options: &StartOptions
     }
     options.start(socket)?;
     ask_running(socket, verb)
+}
+
+/// Returns the file that is locked while an agent is started at `socket`.
+fn start_lock(socket: &Path) -> PathBuf {
+    let mut name = socket.as_os_str().to_owned();
+    name.push(".starting");
+    PathBuf::from(name)
 }
 
 impl StartOptions {

@@ -117,7 +117,7 @@ const fn is_v1(origin: &Origin) -> bool {
     matches!(origin, Origin::Text { file: TextFile { hierarchy: Hierarchy::V1(_), .. }, .. })
 }
 
-/// Where a metric comes from, in one phrase.
+/// Describes an origin of a metric.
 fn origin(origin: &Origin) -> String {
     match origin {
         Origin::Text { file, field } => place(file, field),

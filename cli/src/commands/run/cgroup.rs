@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use polymeter_agent::cgroups::Mounts;
+use polymeter_service::cgroup_mounts::Mounts;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::own_cgroups::OwnCgroups;
@@ -186,14 +186,14 @@ fn create(parent: &Path, name: &str, origin: &Path) -> Option<RunDirectory> {
     None
 }
 
-/// Whether `path` is the opened directory, and not a new one in its place.
+/// Returns true if `path` is the opened directory, and not a new one in its place.
 fn is_same_directory(path: &Path, opened: &File) -> bool {
     let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
     let current = fs::symlink_metadata(path).map(identity);
     current.is_ok_and(|current| opened.metadata().is_ok_and(|metadata| identity(metadata) == current))
 }
 
-/// Whether the process of the run `PID-SECONDS` exists. Earlier versions do not lock their directories.
+/// Returns true if the process of the run `PID-SECONDS` exists. Earlier versions do not lock their directories.
 fn is_running(proc: &Path, run: &str) -> bool {
     let pid = run.split('-').next().unwrap_or(run);
     // A zombie has no program.

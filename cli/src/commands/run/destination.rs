@@ -5,8 +5,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
-use crate::output::table::LABEL;
 use crate::output::terminal;
+use crate::report::render::LABEL;
 
 /// The destination of the report. Stdout belongs to the command.
 pub(super) enum ReportDestination {

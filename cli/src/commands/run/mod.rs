@@ -12,25 +12,25 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use polymeter_agent::Agent;
 use polymeter_agent::config::Config;
 use polymeter_agent::plan::Layer;
 use polymeter_agent::request::JobSpec;
 use polymeter_agent::sources::online_cpus;
-use polymeter_agent::{Agent, cgroups::Mounts};
 use polymeter_collector::Collector;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
+use polymeter_service::cgroup_mounts::Mounts;
 use polymeter_service::clock;
 use polymeter_store::StoreUrl;
 use polymeter_store::reader::Reader;
 
 use crate::failure::{ErrorFormat, Failure};
 use crate::output::printable::printable_json;
-use crate::output::table::LABEL;
 use crate::output::terminal;
 use crate::report::gather::gather;
 use crate::report::model::KernelTotals;
-use crate::report::render::{self, Detail};
+use crate::report::render::{self, Detail, LABEL};
 use cgroup::RunCgroup;
 use destination::{ReportDestination, SampleFile};
 use signals::CaughtSignals;
@@ -81,7 +81,7 @@ impl RunArguments {
         self.json
     }
 
-    /// Whether a metric was named in full, and not chosen by a pattern.
+    /// Returns true if a metric was named in full, and not chosen by a pattern.
     fn names(&self, metric: &str) -> bool {
         self.metrics.iter().any(|text| text.split('=').next() == Some(metric))
     }

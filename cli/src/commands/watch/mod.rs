@@ -49,7 +49,7 @@ impl WatchArguments {
         self.agent.json
     }
 
-    /// Whether lines are printed instead of the live view.
+    /// Returns true if lines are printed instead of the live view.
     fn prints_lines(&self) -> bool {
         let is_dumb = std::env::var_os("TERM").is_none_or(|terminal| terminal == "dumb");
         let is_requested = self.plain || self.is_json() || self.duration.is_some() || self.count.is_some();

@@ -1,7 +1,8 @@
 //! The completeness of a job's samples as text: the ledger, losses and the cost of the measurement.
 
+use super::paragraph::{LABEL, indented_table_within, paragraph};
 use crate::output::printable::{printable, printable_name};
-use crate::output::table::{LABEL, head, indented_table_within, paragraph};
+use crate::output::table::head;
 use crate::output::units;
 use crate::report::model::{LossReport, Report, SourceReport};
 

@@ -1,7 +1,8 @@
 //! The events of a job as tables: marks, changes of the plan and refused requests.
 
 use super::detail::Detail;
-use crate::output::table::{head, indented_table_within};
+use super::paragraph::indented_table_within;
+use crate::output::table::head;
 use crate::report::model::{MarkedInstant, Phase, PlanChange, RefusedRequest, Report};
 
 /// Lays out the events; empty if there are none.
@@ -54,13 +55,13 @@ fn mark_rows(report: &Report, has_several_nodes: bool) -> Vec<Vec<String>> {
     std::iter::once(head).chain(rows.into_iter().map(|(_, row)| row)).collect()
 }
 
-/// Whether a change is usual: sampling begins with the baseline or the submission's request, and ends with the job.
+/// Returns true if a change is usual: sampling begins with the baseline or the submission's request, and ends with the job.
 fn is_usual(change: &PlanChange) -> bool {
     let begins = change.old.is_none() && matches!(change.cause.as_str(), "baseline" | "registration");
     begins || change.cause == "job_end"
 }
 
-/// Whether two changes differ in the metric only.
+/// Returns true if two changes differ in the metric only.
 fn is_same_change(one: &PlanChange, other: &PlanChange) -> bool {
     (one.at_s - other.at_s).abs() < 1e-9
         && one.node == other.node

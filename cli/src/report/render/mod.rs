@@ -4,20 +4,21 @@ mod completeness;
 mod detail;
 mod events;
 mod outcome;
+mod paragraph;
 mod series;
 mod usage;
 
 use super::model::Report;
 use crate::output::printable::{printable, printable_lines, printable_name};
-use crate::output::table;
 pub(crate) use detail::Detail;
+pub(crate) use paragraph::LABEL;
 
 /// Writes a report as text of at most `limit` columns, if there is a limit.
 pub(crate) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> String {
     let mut text = headline(report);
     text.push_str(&usage::text(report));
     for note in &report.notes {
-        text.push_str(&table::paragraph("note", note, limit));
+        text.push_str(&paragraph::paragraph("note", note, limit));
     }
     text.push('\n');
     text.push_str(&series::text(report, detail, limit));
@@ -96,6 +97,7 @@ mod tests {
     }
 
     /// A report in which everything occurs.
+    #[expect(clippy::too_many_lines, reason = "a value with every field")]
     fn report() -> Report {
         let tally = Tally { due: 20, taken: 16, late: 1, missed: 2, absent: 2, dropped: 1 };
         let loss = |reason: &str, source: Option<&str>| LossReport {

@@ -1,6 +1,7 @@
 //! The series of a report as a table.
 
 use super::detail::Detail;
+use super::paragraph;
 use crate::output::chart::sparkline;
 use crate::output::layout::distinct_names;
 use crate::output::printable::printable;
@@ -26,9 +27,9 @@ pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> Str
     let chosen: Vec<&SeriesReport> =
         report.series.iter().filter(|series| detail == Detail::All || series.has_changed()).collect();
     let listed = chosen.get(..detail.lines_max().min(chosen.len())).unwrap_or_default();
-    let mut text = table::indented_table_within(&rows(report, listed, limit), limit);
+    let mut text = paragraph::indented_table_within(&rows(report, listed, limit), limit);
     for remark in remarks(listed) {
-        text.push_str(&table::remark(&remark, limit));
+        text.push_str(&paragraph::remark(&remark, limit));
     }
     let constant = report.series.len() - chosen.len();
     let hidden = chosen.len() - listed.len();
@@ -36,7 +37,7 @@ pub(super) fn text(report: &Report, detail: Detail, limit: Option<usize>) -> Str
         let left_out = format!(
             "{constant} constant series and {hidden} others are left out; `polymeter report --all` shows them"
         );
-        text.push_str(&table::remark(&left_out, limit));
+        text.push_str(&paragraph::remark(&left_out, limit));
     }
     text
 }

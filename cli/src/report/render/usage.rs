@@ -1,6 +1,6 @@
 //! The resource usage of a job as text. Pure.
 
-use crate::output::table::LABEL;
+use super::paragraph::LABEL;
 use crate::output::units;
 use crate::report::model::Report;
 

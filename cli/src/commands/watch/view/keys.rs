@@ -51,7 +51,7 @@ impl KeyAction {
     }
 }
 
-/// Whether a key is pressed and not released. Some terminals report both.
+/// Returns true if a key is pressed and not released. Some terminals report both.
 pub(super) fn is_press(key: KeyEvent) -> bool {
     key.kind != KeyEventKind::Release
 }

@@ -102,7 +102,7 @@ impl View {
         }
     }
 
-    /// Whether the job has ended, so that no more samples arrive.
+    /// Returns true if the job has ended, so that no more samples arrive.
     pub(in crate::commands::watch) const fn has_ended(&self) -> bool {
         self.has_ended
     }

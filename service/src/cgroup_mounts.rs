@@ -1,0 +1,138 @@
+//! The mounts of control groups.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufReader};
+use std::path::{Path, PathBuf};
+
+use procfs::FromBufRead;
+use procfs::process::{MountInfo, MountInfos};
+
+/// The controllers of version 1 that hold metrics.
+const CONTROLLERS: [&str; 7] = ["memory", "cpu", "cpuacct", "blkio", "pids", "hugetlb", "perf_event"];
+
+/// The mounts of cgroups on this machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Mounts {
+    /// The root directory of the machine.
+    pub root: PathBuf,
+    /// The unified hierarchy.
+    pub v2: Option<PathBuf>,
+    /// The hierarchies of version 1, by controller.
+    pub v1: BTreeMap<String, PathBuf>,
+    /// The directory of tracefs, mounted or not.
+    pub tracefs: PathBuf,
+    /// The directory of procfs.
+    pub proc: PathBuf,
+}
+
+impl Mounts {
+    /// Reads the mounts of the machine whose root directory is `root`.
+    ///
+    /// # Errors
+    /// When `/proc/self/mountinfo` below it cannot be read.
+    pub fn read(root: &Path) -> io::Result<Self> {
+        let mut mounts = Self {
+            root: root.to_owned(),
+            tracefs: root.join("sys/kernel/tracing"),
+            proc: root.join("proc"),
+            ..Self::default()
+        };
+        for info in &mount_infos(root)? {
+            let path = mount_path(root, info);
+            match info.fs_type.as_str() {
+                // The first mount wins: later ones are often bind mounts for containers.
+                "cgroup2" if mounts.v2.is_none() => mounts.v2 = Some(path),
+                "cgroup" => {
+                    for controller in
+                        CONTROLLERS.iter().filter(|controller| info.super_options.contains_key(**controller))
+                    {
+                        mounts.v1.entry((*controller).to_owned()).or_insert_with(|| path.clone());
+                    }
+                }
+                "tracefs" => mounts.tracefs = path,
+                _ => {}
+            }
+        }
+        Ok(mounts)
+    }
+
+    /// Returns the directory of sysfs.
+    pub fn sys(&self) -> PathBuf {
+        self.root.join("sys")
+    }
+
+    /// Returns the roots of the hierarchies that can contain a job's cgroup, each once.
+    pub fn roots(&self) -> Vec<&Path> {
+        let mut roots: Vec<&Path> = self.v2.iter().chain(self.v1.values()).map(PathBuf::as_path).collect();
+        roots.sort_unstable();
+        roots.dedup();
+        roots
+    }
+
+    /// Whether perf can use cgroups of version 2: `perf_event` is not mounted as version 1.
+    pub fn perf_follows_v2(&self) -> bool {
+        !self.v1.contains_key("perf_event")
+    }
+}
+
+/// Returns the roots of all cgroup hierarchies, including those without metrics.
+///
+/// # Errors
+/// When `/proc/self/mountinfo` below `root` cannot be read.
+pub fn all_roots(root: &Path) -> io::Result<Vec<PathBuf>> {
+    let infos = mount_infos(root)?;
+    let cgroups = infos.0.iter().filter(|info| matches!(info.fs_type.as_str(), "cgroup" | "cgroup2"));
+    Ok(cgroups.map(|info| mount_path(root, info)).collect())
+}
+
+fn mount_infos(root: &Path) -> io::Result<MountInfos> {
+    let path = root.join("proc/self/mountinfo");
+    let file = File::open(&path)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+    MountInfos::from_buf_read(BufReader::new(file))
+        .map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
+}
+
+/// Returns the path of a mount below `root`.
+fn mount_path(root: &Path, info: &MountInfo) -> PathBuf {
+    root.join(info.mount_point.strip_prefix("/").unwrap_or(&info.mount_point))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(mountinfo: &str) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("proc/self")).unwrap();
+        std::fs::write(root.path().join("proc/self/mountinfo"), mountinfo).unwrap();
+        root
+    }
+
+    #[test]
+    fn hybrid_mounts_are_found_by_controller() {
+        let root = machine(
+            "30 23 0:26 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n\
+             31 23 0:27 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n\
+             32 23 0:28 / /sys/fs/cgroup/net_cls rw - cgroup cgroup rw,net_cls\n\
+             33 23 0:29 / /mnt/trace rw - tracefs tracefs rw\n\
+             34 23 0:26 / /again rw - cgroup2 cgroup2 rw\n",
+        );
+        let mounts = Mounts::read(root.path()).unwrap();
+        let path = |path: &str| root.path().join(path);
+        assert_eq!(mounts.v2, Some(path("sys/fs/cgroup/unified")), "the first mount counts");
+        assert_eq!(mounts.v1["cpu"], path("sys/fs/cgroup/cpu,cpuacct"));
+        assert_eq!(mounts.v1.len(), 2, "net_cls has no metrics");
+        assert_eq!(mounts.roots().len(), 2, "cpu and cpuacct share a root");
+        assert!(mounts.perf_follows_v2());
+        assert_eq!((mounts.tracefs, mounts.proc), (path("mnt/trace"), path("proc")));
+        assert_eq!(all_roots(root.path()).unwrap().len(), 4);
+    }
+
+    #[test]
+    fn an_unreadable_mount_table_is_an_error_with_its_path() {
+        let error = Mounts::read(Path::new("/nowhere")).unwrap_err().to_string();
+        assert!(error.starts_with("/nowhere/proc/self/mountinfo: "), "{error}");
+    }
+}
