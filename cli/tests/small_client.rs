@@ -1,6 +1,8 @@
 //! The build without the feature `local` is a small client: it depends on no agent, no collector, no store and no C library of
 //! theirs.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 use std::process::Command;
 
 /// The crates that the small client must not contain.

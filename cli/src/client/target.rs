@@ -32,6 +32,7 @@ pub(crate) struct ControlTarget {
 }
 
 /// The answer of a control target.
+#[expect(clippy::large_enum_variant, reason = "the command reads one answer")]
 #[derive(Debug)]
 pub(crate) enum TargetAnswer {
     /// The answer of this node's agent.

@@ -53,12 +53,10 @@ pub(crate) fn execute(arguments: &PushArguments) -> Result<(), Failure> {
         value,
         unit: arguments.unit.clone(),
     };
-    match ask(&arguments.agent.socket, &Request::Push(push))? {
-        // Success is silent: scripts push in loops.
-        Answer::Done {} if !arguments.is_json() => Ok(()),
-        answer @ Answer::Done {} => terminal::print_json(&answer),
-        answer => Err(unexpected(answer)),
-    }
+    let answer = ask(&arguments.agent.socket, &Request::Push(push))?;
+    let Answer::Done {} = &answer else { return Err(unexpected(answer)) };
+    // Success is silent: scripts push in loops.
+    if arguments.is_json() { terminal::print_json(&answer) } else { Ok(()) }
 }
 
 fn pair(text: &str, example: &str) -> Result<(String, String), Failure> {

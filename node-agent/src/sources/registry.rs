@@ -7,17 +7,16 @@ use polymeter_proto::catalogue::Definition;
 use super::kind::{OpenRequest, Opening, SourceFactory, SourceKind};
 use super::slot::Unavailable;
 use super::target::{Opened, Target};
-use super::{agent_self, blocking_file, filesystem, perf_kind, process_kinds, text_file_kind};
 
-/// All kinds of sources. A metric with origins of several kinds comes from the first of these that has it.
+/// All kinds of sources, one line each. A metric with origins of several kinds comes from the first of these that has it.
 pub static KINDS: &[&dyn SourceKind] = &[
-    &text_file_kind::TextFileKind,
-    &blocking_file::BlockingFileKind,
-    &perf_kind::PerfKind,
-    &process_kinds::ProcessesKind,
-    &process_kinds::CgroupProcessesKind,
-    &filesystem::FilesystemKind,
-    &agent_self::AgentKind,
+    &super::text_file_kind::TextFileKind,
+    &super::blocking_file::BlockingFileKind,
+    &super::perf_kind::PerfKind,
+    &super::process_kinds::ProcessesKind,
+    &super::process_kinds::CgroupProcessesKind,
+    &super::filesystem::FilesystemKind,
+    &super::agent_self::AgentKind,
 ];
 
 impl SourceFactory<'_> {

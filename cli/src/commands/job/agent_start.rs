@@ -43,6 +43,7 @@ pub(crate) struct StartOptions {
 }
 
 /// The result of a request to an agent that may not run.
+#[expect(clippy::large_enum_variant, reason = "the command reads one answer")]
 enum Attempt {
     /// The agent answered.
     Answered(Answer),
