@@ -35,7 +35,7 @@ in
     checkConfig = lib.mkOption {
       type = lib.types.bool;
       default = true;
-      description = "Whether the agent checks its configuration while the system is built.";
+      description = "Check the configuration with the agent while the system is built.";
     };
 
     settings = lib.mkOption {

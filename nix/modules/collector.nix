@@ -33,26 +33,26 @@ in
     checkConfig = lib.mkOption {
       type = lib.types.bool;
       default = true;
-      description = "Whether the collector checks its configuration while the system is built.";
+      description = "Check the configuration with the collector while the system is built.";
     };
 
     openFirewall = lib.mkOption {
       type = lib.types.bool;
       default = false;
-      description = "Whether the ports of `settings.listen` and `settings.control_listen` are opened.";
+      description = "Open the ports of `settings.listen` and `settings.control_listen`.";
     };
 
     database = {
       createLocally = lib.mkOption {
         type = lib.types.bool;
         default = false;
-        description = "Whether this machine runs a PostgreSQL server with a database for the collector.";
+        description = "Run a PostgreSQL server with a database for the collector on this machine.";
       };
       timescaledb = lib.mkOption {
         type = lib.types.bool;
         default = true;
         description = ''
-          Whether that server has TimescaleDB. Its compression has the Timescale License, which nixpkgs counts as unfree:
+          Install TimescaleDB on that server. Its compression has the Timescale License, which nixpkgs counts as unfree:
           `nixpkgs.config.allowUnfreePredicate` must let `timescaledb` in.
         '';
       };
@@ -69,8 +69,8 @@ in
         commit_interval = "500ms";
       };
       description = ''
-        What stands in the collector's file. What is not said there is the collector's own default. The file is in the
-        store, which everybody can read: no password belongs in it.
+        The contents of the collector's configuration file. Keys that are left out have the collector's defaults. The file
+        is in the Nix store, which every user can read: it must not contain a password.
       '';
     };
   };

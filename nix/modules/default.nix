@@ -1,4 +1,4 @@
-# The flake's NixOS modules: each with this flake's package, where nobody says another.
+# The flake's NixOS modules: each uses this flake's package by default.
 { self }:
 
 let

@@ -1,4 +1,4 @@
-# What neither daemon needs, and so may not do. What each of them does need stands in its own module.
+# Rights that neither daemon needs. Those that one of them needs are granted in its own module.
 {
   NoNewPrivileges = true;
   LockPersonality = true;

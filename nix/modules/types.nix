@@ -1,5 +1,5 @@
-# The words of the configuration files as types. An option that is null does not stand in the file: then the program's own
-# default counts, so that no default is said twice.
+# The types of configuration keys. An option that is null is left out of the file; then the program's default applies, so
+# that no default is stated twice.
 { lib }:
 
 let
@@ -15,13 +15,13 @@ in
 {
   inherit optional;
 
-  # What polymeter-proto's Period reads.
+  # A period, as polymeter-proto parses it.
   period = types.strMatching "[0-9]+(us|ms|s|min|h|d)";
   periodOrOff = types.strMatching "off|[0-9]+(us|ms|s|min|h|d)";
   reach = types.strMatching "[0-9]+(s|min|h|d)";
   size = types.strMatching "[0-9]+(KiB|MiB|GiB)";
   endpoint = types.strMatching "(tcp|ipc)://.+";
-  # Texts, and not Nix's own paths: those would be copied into the store, which everybody can read.
+  # Strings instead of Nix paths: those would be copied into the Nix store, which every user can read.
   absolutePath = types.strMatching "/.*";
   pathOrOff = types.strMatching "off|/.*";
 }

@@ -84,14 +84,14 @@ impl fmt::Debug for SecretKey {
 /// A secret key and the public key that belongs to it.
 #[derive(Debug, Clone)]
 pub struct KeyPair {
-    /// The public key.
+    /// What others know.
     pub public: PublicKey,
-    /// The secret key.
+    /// What nobody else knows.
     pub secret: SecretKey,
 }
 
 impl KeyPair {
-    /// Creates the pair with these bytes, which must belong together.
+    /// The pair with these bytes, which must belong together.
     pub const fn new(public: [u8; KEY_BYTES], secret: [u8; KEY_BYTES]) -> Self {
         Self { public: PublicKey(public), secret: SecretKey(secret) }
     }
@@ -112,14 +112,14 @@ impl KeyPair {
     /// The text of the file with the pair of `name`.
     pub fn to_text(&self, name: &str) -> String {
         format!(
-            "# Polymeter: the key pair of {name}. A process that can read this file can pass for {name}.\n{PUBLIC} {}\n{SECRET} {}\n",
+            "# Polymeter: the key pair of {name}. Any reader of this file can pass for {name}.\n{PUBLIC} {}\n{SECRET} {}\n",
             self.public,
             z85::encode(&self.secret.0)
         )
     }
 }
 
-/// The fault of a text that should hold keys. It never has a word of the text, which may be secret.
+/// What is wrong with a text that should hold keys. It never has a word of the text, which may be secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyError {
     /// It is no key.
@@ -155,7 +155,7 @@ impl fmt::Display for KeyError {
 
 impl std::error::Error for KeyError {}
 
-/// The keys in the lines of a file.
+/// What the lines of a file say.
 #[derive(Default)]
 struct Lines {
     public: Option<[u8; KEY_BYTES]>,
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn files_round_trip() {
+    fn files_say_what_was_written() {
         let read = KeyPair::from_text(&pair().to_text("node17")).unwrap();
         assert_eq!((read.public, read.secret.0), (pair().public, pair().secret.0));
         assert_eq!(PublicKey::from_text(&pair().public.to_text("node17")), Ok(pair().public));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_other_texts() {
+    fn other_texts_are_refused() {
         let (public, both) = (pair().public.to_text("n"), pair().to_text("n"));
         assert_eq!(PublicKey::from_text(&both), Err(KeyError::SecretHere));
         assert_eq!(PublicKey::from_text(""), Err(KeyError::Missing("public")));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_in_no_debug_output_and_no_error() {
+    fn a_secret_is_in_no_debug_output_and_in_no_error() {
         let secret = z85::encode(&pair().secret.0);
         assert!(!format!("{:?}", pair()).contains(&secret));
         let broken = pair().to_text("n").replace("secret ", "sercet ");
