@@ -1,4 +1,4 @@
-//! What one session's ids mean, and frames turned from ids into meanings.
+//! The dictionary of one session: the records that its ids stand for.
 
 use std::collections::hash_map::Entry as Slot;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -6,43 +6,41 @@ use std::hash::Hash;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use polymeter_proto::catalogue::{self, Definition};
-use polymeter_proto::ledger::Event;
 use polymeter_proto::series::{
     Identifier, JobDescriptor, JobHandle, MetricDescriptor, MetricId, SeriesDescriptor, SeriesId,
     SessionDescriptor, SessionId, ShapeDescriptor, ShapeId,
 };
 use polymeter_proto::wire::dictionary::Entry;
-use polymeter_proto::wire::frame::{Block, Frame};
+use polymeter_proto::wire::frame::Block;
+use polymeter_store::accepted::{JobRecord, LedgerLine, SeriesRecord, SessionRecord};
 
+use super::cost::{ENTRY_BYTES, cost, job_cost, series_cost, shape_cost};
 use crate::limits;
-use polymeter_store::accepted::{
-    Accepted, JobRecord, LedgerLine, LossReason, LossRecord, SampleBlock, SeriesRecord, SessionRecord,
-};
 
-/// Jobs that have ended and are remembered, because their last tallies may follow their end.
+/// The number of ended jobs that are remembered, since their last tallies may follow their end.
 const ENDED_JOBS: usize = 256;
 
-/// Why a frame or an entry cannot be understood.
+/// The reason for which a frame or an entry cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// It refers to an id without a meaning; a dictionary may give one.
+    /// It refers to an unknown id, which a dictionary may announce.
     Unknown(&'static str),
-    /// It says something that cannot be, and no dictionary helps.
+    /// It contradicts itself or earlier entries, and no dictionary helps.
     Contradiction(&'static str),
     /// The session has announced more than [`limits::SESSION_DICTIONARY_BYTES`].
     Full,
 }
 
-/// What the columns of a block are.
+/// The columns of a block.
 #[derive(Debug)]
-struct Shape {
-    line: Arc<LedgerLine>,
-    columns: Vec<Arc<SeriesRecord>>,
+pub(super) struct Shape {
+    pub(super) line: Arc<LedgerLine>,
+    pub(super) columns: Vec<Arc<SeriesRecord>>,
 }
 
 impl Shape {
-    /// Checks that `block` can be one of this shape.
-    fn fits(&self, block: &Block) -> Result<(), Fault> {
+    /// Checks that `block` can have this shape.
+    pub(super) fn fits(&self, block: &Block) -> Result<(), Fault> {
         if self.columns.len() != block.shape_columns {
             return Err(Fault::Contradiction("a block has another number of columns than its shape"));
         }
@@ -58,39 +56,39 @@ impl Shape {
 pub(super) struct Dictionary {
     session: Option<Arc<SessionRecord>>,
     metrics: HashMap<MetricId, Arc<MetricDescriptor>>,
-    jobs: HashMap<JobHandle, Arc<JobRecord>>,
+    pub(super) jobs: HashMap<JobHandle, Arc<JobRecord>>,
     series: HashMap<SeriesId, Arc<SeriesRecord>>,
-    shapes: HashMap<ShapeId, Shape>,
+    pub(super) shapes: HashMap<ShapeId, Shape>,
     lines: HashMap<(Option<JobHandle>, Identifier), Arc<LedgerLine>>,
     /// The owners of jobs that were announced without one.
     owners: HashMap<JobHandle, u32>,
     ended: VecDeque<JobHandle>,
-    /// Whether the session or its jobs have changed since somebody looked.
-    news: bool,
-    /// About how much memory the entries take.
+    /// The session or its jobs have changed since the last [`Self::take_changes`].
+    has_changed: bool,
+    /// The approximate memory of the entries.
     bytes: usize,
 }
 
 impl Dictionary {
-    /// About how much memory it takes.
+    /// The approximate memory of the dictionary.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Who speaks.
+    /// Returns the session.
     ///
     /// # Errors
-    /// When nobody has said so yet.
+    /// When it was not announced yet.
     pub(super) fn session(&self) -> Result<&Arc<SessionRecord>, Fault> {
         self.session.as_ref().ok_or(Fault::Unknown("session"))
     }
 
-    /// Whether the session or its jobs have changed since the last call.
+    /// Returns true if the session or its jobs have changed since the last call.
     pub(super) const fn take_changes(&mut self) -> bool {
-        std::mem::replace(&mut self.news, false)
+        std::mem::replace(&mut self.has_changed, false)
     }
 
-    /// The jobs that have not ended, with the numeric ids of their owners where they are known.
+    /// Returns the jobs that have not ended, with the user ids of their owners where they are known.
     pub(super) fn running(&self) -> impl Iterator<Item = (&Identifier, Option<u32>)> {
         let running = self.jobs.iter().filter(|(handle, _)| !self.ended.contains(handle));
         running.map(|(handle, job)| {
@@ -104,16 +102,16 @@ impl Dictionary {
         let is_unknown = self.jobs.get(&job).is_some_and(|job| job.descriptor.owner_uid.is_none());
         if let (true, Some(uid), Slot::Vacant(place)) = (is_unknown, uid, self.owners.entry(job)) {
             place.insert(uid);
-            self.news = true;
+            self.has_changed = true;
         }
     }
 
-    /// Forgets everything, so that only what the agent still uses comes back.
+    /// Forgets everything, so that only entries that the agent still uses are announced again.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Learns one entry of session `id`. To hear the same twice is no fault.
+    /// Learns one entry of session `id`. Idempotent.
     pub(super) fn add(&mut self, id: SessionId, entry: Entry) -> Result<(), Fault> {
         let bytes = cost(&entry);
         if self.bytes + bytes > limits::SESSION_DICTIONARY_BYTES {
@@ -137,10 +135,10 @@ impl Dictionary {
     fn add_session(&mut self, id: SessionId, descriptor: SessionDescriptor) -> Result<bool, Fault> {
         match &self.session {
             Some(known) if known.descriptor == descriptor => Ok(false),
-            Some(_) => Err(Fault::Contradiction("the session introduces itself again as somebody else")),
+            Some(_) => Err(Fault::Contradiction("the session is announced again with another node")),
             None => {
                 self.session = Some(Arc::new(SessionRecord { id, descriptor }));
-                self.news = true;
+                self.has_changed = true;
                 Ok(true)
             }
         }
@@ -163,7 +161,7 @@ impl Dictionary {
         learn(&mut self.shapes, id, Shape { line, columns }, same, |new| new)
     }
 
-    /// The line of the ledger of one source.
+    /// Returns the line of the ledger of one source.
     ///
     /// # Errors
     /// When the session or the job is unknown, or there is no room for another line.
@@ -198,7 +196,7 @@ impl Dictionary {
             is_same_job(&known.descriptor, new)
         });
         let new = learn(&mut self.jobs, handle, descriptor, same, make)?;
-        self.news |= new;
+        self.has_changed |= new;
         self.learn_owner(handle, owner_uid);
         Ok(new)
     }
@@ -222,89 +220,9 @@ impl Dictionary {
         learn(&mut self.series, id, series, same, Arc::new)
     }
 
+    /// Returns a job.
     pub(super) fn job(&self, handle: JobHandle) -> Result<Arc<JobRecord>, Fault> {
         self.jobs.get(&handle).cloned().ok_or(Fault::Unknown("job"))
-    }
-
-    /// Whether all of `frame` can be understood, with the entries of its own dictionary learnt before.
-    pub(super) fn understands(&self, frame: &Frame) -> Result<(), Fault> {
-        self.session()?;
-        for block in &frame.blocks {
-            self.shapes.get(&block.shape).ok_or(Fault::Unknown("shape"))?.fits(block)?;
-        }
-        let of_tallies = frame.ledger.iter().filter_map(|entry| entry.job);
-        let of_events = frame.events.iter().filter_map(Event::job);
-        of_tallies.chain(of_events).try_for_each(|job| self.job(job).map(drop))
-    }
-
-    /// Takes out of `frame` what cannot be understood, although nobody explains it, and returns its samples as losses.
-    pub(super) fn reject_unknown(&mut self, frame: &mut Frame, received_us: i64) -> Vec<LossRecord> {
-        let is_known =
-            |block: &Block| self.shapes.get(&block.shape).is_some_and(|shape| shape.fits(block).is_ok());
-        let (known, unknown) = std::mem::take(&mut frame.blocks).into_iter().partition(is_known);
-        let unknown: Vec<Block> = unknown;
-        frame.blocks = known;
-        // A tally is repeated by the next one.
-        frame.ledger.retain(|entry| self.line(entry.job, entry.source.clone()).is_ok());
-        let is_known = |job: Option<JobHandle>| job.is_none_or(|job| self.jobs.contains_key(&job));
-        frame.events.retain(|event| is_known(event.job()));
-        unknown.iter().map(|block| self.loss(block, LossReason::UnknownId, received_us)).collect()
-    }
-
-    /// The samples of `block` as a loss, of the source that its shape names, if the shape is known. What has no time is
-    /// dated `received_us`.
-    pub(super) fn loss(&self, block: &Block, reason: LossReason, received_us: i64) -> LossRecord {
-        let shape = self.shapes.get(&block.shape);
-        let times = || block.times_us.iter().copied();
-        LossRecord {
-            line: shape.map(|shape| Arc::clone(&shape.line)),
-            samples: block.values.len() as u64,
-            reason,
-            span_us: times().min().zip(times().max()).unwrap_or((received_us, received_us)),
-        }
-    }
-
-    /// What `frame` means, with the entries of its own dictionary learnt before.
-    pub(super) fn resolve(&mut self, frame: Frame, received_us: i64) -> Result<Accepted, Fault> {
-        let mut accepted = Accepted::empty(Arc::clone(self.session()?), frame.sequence, received_us);
-        for block in frame.blocks {
-            let samples = self.resolve_block(block)?;
-            // Of a block whose columns were all absent only times are left, and nobody wants to keep them.
-            if !samples.series.is_empty() {
-                accepted.samples.push(samples);
-            }
-        }
-        for entry in frame.ledger {
-            accepted.tallies.push((self.line(entry.job, entry.source)?, entry.tally));
-        }
-        for event in frame.events {
-            match event {
-                Event::PlanChange(change) => {
-                    let job = change.job.map(|handle| self.job(handle)).transpose()?;
-                    accepted.plan_changes.push((job, change));
-                }
-                Event::JobEnded { job, at_us } => accepted.job_ends.push((self.job(job)?, at_us)),
-                Event::Mark(mark) => {
-                    let job = mark.job.map(|handle| self.job(handle)).transpose()?;
-                    accepted.marks.push((job, mark));
-                }
-                Event::JobFacts(told) => accepted.job_facts.push((self.job(told.job)?, told.facts)),
-                Event::SessionEnded { at_us } => accepted.session_end_us = Some(at_us),
-                Event::JobOwner(owner) => accepted.job_owners.push((self.job(owner.job)?, owner)),
-                Event::RequestRefused(refused) => {
-                    accepted.refused_requests.push((self.job(refused.job)?, refused));
-                }
-            }
-        }
-        Ok(accepted)
-    }
-
-    fn resolve_block(&self, block: Block) -> Result<SampleBlock, Fault> {
-        let shape = self.shapes.get(&block.shape).ok_or(Fault::Unknown("shape"))?;
-        shape.fits(&block)?;
-        let series = block.columns.iter().filter_map(|column| shape.columns.get(*column).cloned()).collect();
-        let line = Arc::clone(&shape.line);
-        Ok(SampleBlock { line, series, times_us: block.times_us, values: block.values })
     }
 
     /// Forgets the series and shapes of a job that has ended. The job itself is remembered a little longer.
@@ -324,7 +242,7 @@ impl Dictionary {
         });
         if !self.ended.contains(&handle) {
             self.ended.push_back(handle);
-            self.news = true;
+            self.has_changed = true;
         }
         if self.ended.len() > ENDED_JOBS
             && let Some(oldest) = self.ended.pop_front()
@@ -339,7 +257,7 @@ impl Dictionary {
     }
 }
 
-/// Whether two entries are of one job: they may differ in an owner that one of them does not have.
+/// Returns true if two entries are of one job: they may differ in an owner that one of them does not have.
 fn is_same_job(known: &JobDescriptor, new: &JobDescriptor) -> bool {
     let has_same_uid = known.owner_uid.zip(new.owner_uid).is_none_or(|(known, new)| known == new);
     let names = known.owner.as_ref().zip(new.owner.as_ref());
@@ -348,7 +266,7 @@ fn is_same_job(known: &JobDescriptor, new: &JobDescriptor) -> bool {
     has_same_owner && identity(known) == identity(new)
 }
 
-/// Puts `new` under `id` and says whether it was unknown before.
+/// Puts `new` under `id`. Returns true if it was unknown before.
 fn learn<K: Hash + Eq, N, V>(
     map: &mut HashMap<K, V>,
     id: K,
@@ -372,35 +290,7 @@ static CATALOGUE: LazyLock<HashSet<Arc<MetricDescriptor>>> = LazyLock::new(|| {
     metrics.filter_map(|metric| metric.descriptor()).map(Arc::new).collect()
 });
 
-/// A metric as the catalogue has it, or as this session alone.
+/// Returns the metric of the catalogue, or one of this session alone.
 fn shared(descriptor: MetricDescriptor) -> Arc<MetricDescriptor> {
     CATALOGUE.get(&descriptor).map_or_else(|| Arc::new(descriptor), Arc::clone)
-}
-
-/// About what an entry of a map takes, beside the text that differs much.
-const ENTRY_BYTES: usize = 256;
-
-fn cost(entry: &Entry) -> usize {
-    match entry {
-        Entry::Session(session) => {
-            ENTRY_BYTES + session.node.as_str().len() + session.agent_version.as_str().len()
-        }
-        Entry::Metric(_, metric) => ENTRY_BYTES + metric.name.as_str().len(),
-        Entry::Job(_, job) => job_cost(job),
-        Entry::Series(_, series) => series_cost(series.labels.iter()),
-        Entry::Shape(_, shape) => shape_cost(shape.series.len()),
-    }
-}
-
-fn job_cost(job: &JobDescriptor) -> usize {
-    let names = [Some(&job.job_id), job.cluster.as_ref(), job.owner.as_ref()];
-    ENTRY_BYTES + names.into_iter().flatten().map(|name| name.as_str().len()).sum::<usize>()
-}
-
-fn series_cost<'a>(labels: impl Iterator<Item = (&'a str, &'a str)>) -> usize {
-    ENTRY_BYTES + labels.map(|(key, value)| 2 * size_of::<String>() + key.len() + value.len()).sum::<usize>()
-}
-
-const fn shape_cost(columns: usize) -> usize {
-    ENTRY_BYTES + columns * size_of::<usize>()
 }

@@ -1,33 +1,34 @@
-//! What is forgotten, and when: all that sessions are remembered by is bounded.
+//! The bounds of the memory of sessions, and what is forgotten to keep them.
 
 use polymeter_proto::series::SessionId;
-
-use super::{Ingest, State};
-use crate::limits;
 use polymeter_service::clock::Now;
 
+use super::session::SessionState;
+use super::sessions::Ingest;
+use crate::limits;
+
 impl Ingest {
-    /// Forgets a session of which something cannot be stored. It begins again from what the store has.
+    /// Forgets a session of which a frame cannot be stored. It begins again where the store ends.
     pub fn forget(&mut self, session: SessionId) {
         if let Some(state) = self.sessions.remove(&session) {
             self.dictionary_bytes -= state.dictionary.bytes();
             self.freed_bytes += state.dictionary.bytes();
-            if state.is_stranger() {
-                self.strangers -= 1;
-                self.strangers_bytes -= state.dictionary.bytes();
+            if state.is_unproven() {
+                self.unproven -= 1;
+                self.unproven_bytes -= state.dictionary.bytes();
             }
         }
     }
 
-    /// Whether there are sessions of which nothing was ever accepted.
-    pub const fn has_strangers(&self) -> bool {
-        self.strangers > 0
+    /// Returns true if there are sessions of which no frame was ever accepted.
+    pub const fn has_unproven(&self) -> bool {
+        self.unproven > 0
     }
 
-    /// Forgets the sessions of which nothing was ever accepted and nothing was heard for a while.
-    pub fn forget_silent_strangers(&mut self, now: Now) {
-        let is_silent = |state: &State| {
-            state.is_stranger() && now.since_start.saturating_sub(state.heard) >= limits::STRANGER_SILENCE
+    /// Forgets the silent sessions of which no frame was ever accepted.
+    pub fn forget_silent_unproven(&mut self, now: Now) {
+        let is_silent = |state: &SessionState| {
+            state.is_unproven() && now.since_start.saturating_sub(state.heard) >= limits::STRANGER_SILENCE
         };
         let silent: Vec<_> =
             self.sessions.iter().filter(|(_, state)| is_silent(state)).map(|(session, _)| *session).collect();
@@ -37,38 +38,41 @@ impl Ingest {
         }
     }
 
-    /// How many bytes of dictionaries were freed since the last call.
+    /// Returns the bytes of dictionaries that were freed since the last call.
     pub const fn take_freed(&mut self) -> usize {
         std::mem::replace(&mut self.freed_bytes, 0)
     }
 
-    /// Forgets all sessions, because the store does not have what it had. Each begins again from what it has.
+    /// Forgets all sessions, since the store lacks data that it had. Each begins again where the store ends.
     pub fn forget_all(&mut self) {
         self.sessions.clear();
-        (self.dictionary_bytes, self.strangers, self.strangers_bytes) = (0, 0, 0);
-        self.news = None;
+        (self.dictionary_bytes, self.unproven, self.unproven_bytes) = (0, 0, 0);
+        self.changed_agent = None;
     }
 
-    pub(super) fn forget_quietest(&mut self, which: impl Fn(&State) -> bool) -> bool {
+    /// Forgets the session among `which` that was silent for longest and has no frames to commit. Returns false if there is
+    /// none.
+    pub(super) fn forget_most_silent(&mut self, which: impl Fn(&SessionState) -> bool) -> bool {
         let forgettable =
             self.sessions.iter().filter(|(_, state)| state.received == state.committed && which(state));
-        let Some(quietest) = forgettable.min_by_key(|(_, state)| state.heard).map(|(session, _)| *session)
+        let Some(most_silent) = forgettable.min_by_key(|(_, state)| state.heard).map(|(session, _)| *session)
         else {
             return false;
         };
-        self.forget(quietest);
+        self.forget(most_silent);
         true
     }
 
+    /// Forgets sessions until the dictionaries are within their bounds. `speaking` sent the last message.
     pub(super) fn bound_memory(&mut self, speaking: SessionId) {
         let Some(state) = self.sessions.get(&speaking) else { return };
         let (heard, bytes, peer) = (state.heard, state.dictionary.bytes(), state.peer.clone());
         while self.dictionary_bytes > limits::DICTIONARY_BYTES
-            && self.forget_quietest(|state| state.heard != heard)
+            && self.forget_most_silent(|state| state.heard != heard)
         {}
-        // The one that speaks may go, too: whoever it is has sent nothing to be stored.
-        while self.strangers_bytes > limits::STRANGERS_DICTIONARY_BYTES
-            && self.forget_quietest(State::is_stranger)
+        // The session that sent the last message may be forgotten, too: nothing of it is stored.
+        while self.unproven_bytes > limits::STRANGERS_DICTIONARY_BYTES
+            && self.forget_most_silent(SessionState::is_unproven)
         {}
         if bytes <= limits::SESSION_DICTIONARY_BYTES / limits::SESSIONS_PER_PEER {
             return;
@@ -78,7 +82,7 @@ impl Ingest {
             own.map(|state| state.dictionary.bytes()).sum::<usize>()
         };
         while of_peer(self) > limits::SESSION_DICTIONARY_BYTES
-            && self.forget_quietest(|state| state.peer == peer && state.heard != heard)
+            && self.forget_most_silent(|state| state.peer == peer && state.heard != heard)
         {}
     }
 }

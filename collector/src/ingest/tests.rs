@@ -1,18 +1,26 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use polymeter_proto::batch::{Batch, Column, Instant, Job, Shape};
-use polymeter_proto::ledger::LedgerEntry;
+use polymeter_proto::ledger::{Event, LedgerEntry};
 use polymeter_proto::name::MetricName;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{
     Identifier, JobDescriptor, JobHandle, Kind, Labels, MetricDescriptor, MetricId, Number, SeriesDescriptor,
-    SeriesId, SessionDescriptor, ShapeDescriptor, ShapeId, Unit,
+    SeriesId, SessionDescriptor, SessionId, ShapeDescriptor, ShapeId, Unit,
 };
-use polymeter_proto::wire::dictionary::Announced;
-use polymeter_proto::wire::frame::{Encoder, Extras};
+use polymeter_proto::wire::dictionary::{Announced, Entry};
+use polymeter_proto::wire::frame::{Encoder, Extras, Frame};
+use polymeter_proto::wire::message::{Lost, SkipReason, ToAgent, ToCollector};
+use polymeter_service::clock::Now;
+use polymeter_store::accepted::{Accepted, LossReason, LossRecord, OutOfRange};
 
-use super::*;
-use polymeter_store::accepted::OutOfRange;
+use super::session::RequestTimes;
+use super::{Ingest, OutOfRangePolicy, TimeRange, Verdict, times};
+use crate::agents::AgentInfo;
+use crate::limits;
+use crate::messages::Peer;
+use crate::refusal::RefusalKind;
 
 const SESSION: SessionId = SessionId(7);
 const NOW_US: i64 = 1_700_000_000_000_000;
@@ -116,7 +124,7 @@ fn rejected(verdict: Verdict) -> Accepted {
 }
 
 #[test]
-fn frames_in_order_are_accepted_and_repetitions_are_not() {
+fn accepts_frames_in_order_and_no_repetitions() {
     let (mut ingest, _, frames) = opened(0, 2);
     let first = accepted(ingest.frame(&peer(), frames[0].clone(), at(0)));
     assert_eq!((first.sequence, first.rows(), first.samples[0].iter().count()), (1, 1, 1));
@@ -131,7 +139,7 @@ fn frames_in_order_are_accepted_and_repetitions_are_not() {
 }
 
 #[test]
-fn a_collector_that_begins_within_a_session_asks_for_frames_and_for_the_dictionary() {
+fn restarted_collector_requests_frames_and_dictionary() {
     let (mut ingest, _, frames) = opened(1, 3);
     let verdict = ingest.frame(&peer(), frames[2].clone(), at(0));
     assert!(matches!(verdict, Verdict::Ask(ToAgent::Resend { from: 2, .. })), "{verdict:?}");
@@ -141,7 +149,7 @@ fn a_collector_that_begins_within_a_session_asks_for_frames_and_for_the_dictiona
 }
 
 #[test]
-fn a_gap_is_asked_for_once_a_second() {
+fn requests_a_gap_once_a_second() {
     let (mut ingest, _, frames) = opened(0, 4);
     let resend = |verdict| matches!(verdict, Verdict::Ask(ToAgent::Resend { session: SESSION, from: 1 }));
     assert!(resend(ingest.frame(&peer(), frames[1].clone(), at(0))));
@@ -154,7 +162,7 @@ fn a_gap_is_asked_for_once_a_second() {
 }
 
 #[test]
-fn unknown_ids_are_asked_for_and_then_understood() {
+fn requests_unknown_ids_and_then_accepts_the_frame() {
     let (mut ingest, announced, frames) = opened(1, 3);
     let ask = |verdict| matches!(verdict, Verdict::Ask(ToAgent::NeedDictionary { session: SESSION }));
     assert!(ask(ingest.frame(&peer(), frames[1].clone(), at(0))));
@@ -168,7 +176,7 @@ fn unknown_ids_are_asked_for_and_then_understood() {
 }
 
 #[test]
-fn ids_that_nobody_explains_are_a_loss_in_the_end() {
+fn ids_that_are_never_announced_become_a_loss() {
     let (mut ingest, _, frames) = opened(1, 2);
     for round in 0..u64::from(limits::DICTIONARIES_PER_FRAME) {
         let now = at(round * 2000);
@@ -194,7 +202,7 @@ fn ids_that_nobody_explains_are_a_loss_in_the_end() {
 }
 
 #[test]
-fn contradictions_are_a_loss_and_the_session_goes_on() {
+fn contradictions_are_a_loss_and_the_session_continues() {
     let (mut ingest, mut announced, frames) = opened(0, 1);
     accepted(ingest.frame(&peer(), frames[0].clone(), at(0)));
     let mut columns = frame(2, &shape(1, None), &[NOW_US], &mut announced, &[]);
@@ -208,7 +216,7 @@ fn contradictions_are_a_loss_and_the_session_goes_on() {
 }
 
 #[test]
-fn entries_that_refer_to_nothing_are_asked_for() {
+fn requests_the_dictionary_for_entries_with_unknown_references() {
     let (mut ingest, mut announced, frames) = opened(0, 1);
     accepted(ingest.frame(&peer(), frames[0].clone(), at(0)));
     let series = SeriesDescriptor { metric: MetricId(9), job: None, labels: Labels::default() };
@@ -216,7 +224,7 @@ fn entries_that_refer_to_nothing_are_asked_for() {
     for entry in [Entry::Series(SeriesId(9), series), Entry::Shape(ShapeId(9), shape_of_nothing)] {
         let mut next = frame(2, &shape(1, None), &[NOW_US], &mut announced, &[]);
         next.dictionary.push(entry);
-        ingest.sessions.get_mut(&SESSION).unwrap().asked = Asked::default();
+        ingest.sessions.get_mut(&SESSION).unwrap().requested = RequestTimes::default();
         assert!(matches!(ingest.frame(&peer(), next, at(0)), Verdict::Ask(ToAgent::NeedDictionary { .. })));
     }
 }
@@ -265,7 +273,7 @@ fn on_both_sides_of(range: TimeRange) -> [i64; 4] {
 }
 
 #[test]
-fn samples_of_impossible_times_are_counted() {
+fn samples_out_of_range_are_counted_as_lost() {
     let (mut ingest, mut announced, _) = opened(0, 0);
     let times = on_both_sides_of(TimeRange::default());
     let kept = accepted(ingest.frame(&peer(), frame(1, &shape(1, None), &times, &mut announced, &[]), at(0)));
@@ -280,7 +288,7 @@ fn samples_of_impossible_times_are_counted() {
 }
 
 #[test]
-fn samples_of_impossible_times_are_put_apart_where_that_is_wished() {
+fn samples_out_of_range_are_quarantined_if_configured() {
     let (max_age, max_skew) = (Duration::from_secs(3600), Duration::from_secs(60));
     let range = TimeRange { max_age, max_skew, out_of_range: OutOfRangePolicy::Quarantine };
     let (mut ingest, mut announced) = (Ingest::new(range), Announced::default());
@@ -308,7 +316,7 @@ fn samples_of_impossible_times_are_put_apart_where_that_is_wished() {
 }
 
 #[test]
-fn a_job_that_has_ended_is_forgotten_behind_its_frame() {
+fn an_ended_job_is_forgotten_after_its_frame() {
     let (mut ingest, mut announced, _) = opened(0, 0);
     let ended = [Event::JobEnded { job: JobHandle(3), at_us: NOW_US }];
     let last = accepted(ingest.frame(
@@ -332,7 +340,7 @@ fn a_job_that_has_ended_is_forgotten_behind_its_frame() {
 }
 
 #[test]
-fn sessions_of_one_peer_are_bounded_and_what_is_not_committed_stays() {
+fn sessions_of_a_peer_are_bounded_and_uncommitted_ones_stay() {
     let (mut ingest, _, frames) = opened(0, 1);
     accepted(ingest.frame(&peer(), frames[0].clone(), at(0)));
     for session in 100..200 {
@@ -347,7 +355,7 @@ fn sessions_of_one_peer_are_bounded_and_what_is_not_committed_stays() {
 }
 
 #[test]
-fn what_another_collector_stored_is_not_wanted_again() {
+fn frames_stored_by_another_collector_are_not_requested() {
     let (mut ingest, _, frames) = opened(0, 3);
     accepted(ingest.frame(&peer(), frames[0].clone(), at(0)));
     assert_eq!(ingest.committed(SESSION, 2), Some((peer(), ToAgent::Ack { session: SESSION, through: 2 })));
@@ -356,7 +364,7 @@ fn what_another_collector_stored_is_not_wanted_again() {
 }
 
 #[test]
-fn who_speaks_and_which_jobs_it_follows_is_told_when_it_changes() {
+fn changes_of_node_and_jobs_are_returned_once() {
     let (mut ingest, mut announced, frames) = opened(0, 1);
     accepted(ingest.frame(&peer(), frames[0].clone(), at(0)));
     let jobs = |presence: &AgentInfo| -> Vec<String> {
@@ -378,7 +386,7 @@ fn who_speaks_and_which_jobs_it_follows_is_told_when_it_changes() {
 }
 
 #[test]
-fn a_key_for_one_node_does_not_speak_for_another() {
+fn a_key_of_one_node_cannot_send_data_of_another() {
     let own = |node: &str| peer().bound_to(Some(Arc::new(node.try_into().unwrap())));
     let is_refused =
         |verdict| matches!(verdict, Verdict::Refused(refusal) if refusal.kind == RefusalKind::Node);

@@ -30,7 +30,7 @@ impl Writer {
             return;
         }
         self.cleaned_at = now.since_start;
-        self.ingest.forget_silent_strangers(now);
+        self.ingest.forget_silent_unproven(now);
         self.freed_bytes += self.ingest.take_freed();
         self.queue.tidy(now.since_start);
         if self.freed_bytes >= limits::TRIM_BYTES {
@@ -44,7 +44,7 @@ impl Writer {
         let now = self.clock.now().since_start;
         let until_silence_check = self.next_silence_check.map(|check| check.saturating_sub(now));
         let until_outcomes = self.outcomes.is_some().then_some(limits::OUTCOMES_EVERY);
-        let is_unclean = self.ingest.has_strangers() || self.freed_bytes >= limits::TRIM_BYTES;
+        let is_unclean = self.ingest.has_unproven() || self.freed_bytes >= limits::TRIM_BYTES;
         let until_clean_up = is_unclean.then_some(limits::TIDY_EVERY);
         self.time_to_commit()
             .into_iter()

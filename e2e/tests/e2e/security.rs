@@ -280,7 +280,7 @@ fn key_is_bound_to_its_node() {
     let agent = fort.agent("n9", Keys::Pair("n1", "collector"));
     fort.must_count(&collector, "messages", "node", 2);
     let said = collector.log();
-    assert_eq!(lines(&said, "an agent with the key of n1 speaks for n9"), 1, "{said}");
+    assert_eq!(lines(&said, "an agent with the key of n1 sends data of n9"), 1, "{said}");
     assert!(said.contains("bind_node_to_key = false"), "{said}");
     assert_eq!(fort.stored("n9"), 0);
     agent.end(Signal::KILL);

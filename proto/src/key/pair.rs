@@ -112,7 +112,7 @@ impl KeyPair {
     /// The text of the file with the pair of `name`.
     pub fn to_text(&self, name: &str) -> String {
         format!(
-            "# Polymeter: the key pair of {name}. Whoever can read this file can pass for {name}.\n{PUBLIC} {}\n{SECRET} {}\n",
+            "# Polymeter: the key pair of {name}. Any reader of this file can pass for {name}.\n{PUBLIC} {}\n{SECRET} {}\n",
             self.public,
             z85::encode(&self.secret.0)
         )

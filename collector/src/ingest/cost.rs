@@ -1,0 +1,33 @@
+//! The approximate memory of dictionary entries.
+
+use polymeter_proto::series::JobDescriptor;
+use polymeter_proto::wire::dictionary::Entry;
+
+/// The approximate memory of an entry of a map, without its text.
+pub(super) const ENTRY_BYTES: usize = 256;
+
+/// Returns the approximate memory of an entry.
+pub(super) fn cost(entry: &Entry) -> usize {
+    match entry {
+        Entry::Session(session) => {
+            ENTRY_BYTES + session.node.as_str().len() + session.agent_version.as_str().len()
+        }
+        Entry::Metric(_, metric) => ENTRY_BYTES + metric.name.as_str().len(),
+        Entry::Job(_, job) => job_cost(job),
+        Entry::Series(_, series) => series_cost(series.labels.iter()),
+        Entry::Shape(_, shape) => shape_cost(shape.series.len()),
+    }
+}
+
+pub(super) fn job_cost(job: &JobDescriptor) -> usize {
+    let names = [Some(&job.job_id), job.cluster.as_ref(), job.owner.as_ref()];
+    ENTRY_BYTES + names.into_iter().flatten().map(|name| name.as_str().len()).sum::<usize>()
+}
+
+pub(super) fn series_cost<'a>(labels: impl Iterator<Item = (&'a str, &'a str)>) -> usize {
+    ENTRY_BYTES + labels.map(|(key, value)| 2 * size_of::<String>() + key.len() + value.len()).sum::<usize>()
+}
+
+pub(super) const fn shape_cost(columns: usize) -> usize {
+    ENTRY_BYTES + columns * size_of::<usize>()
+}

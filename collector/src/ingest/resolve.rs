@@ -1,0 +1,93 @@
+//! Frames with their ids replaced by the records of a dictionary.
+
+use std::sync::Arc;
+
+use polymeter_proto::ledger::Event;
+use polymeter_proto::series::JobHandle;
+use polymeter_proto::wire::frame::{Block, Frame};
+use polymeter_store::accepted::{Accepted, LossReason, LossRecord, SampleBlock};
+
+use super::dictionary::{Dictionary, Fault};
+
+impl Dictionary {
+    /// Checks that all ids of `frame` are known. The entries of its own dictionary have been learnt.
+    pub(super) fn check(&self, frame: &Frame) -> Result<(), Fault> {
+        self.session()?;
+        for block in &frame.blocks {
+            self.shapes.get(&block.shape).ok_or(Fault::Unknown("shape"))?.fits(block)?;
+        }
+        let of_tallies = frame.ledger.iter().filter_map(|entry| entry.job);
+        let of_events = frame.events.iter().filter_map(Event::job);
+        of_tallies.chain(of_events).try_for_each(|job| self.job(job).map(drop))
+    }
+
+    /// Takes everything with unknown ids out of `frame`, and returns its samples as losses.
+    pub(super) fn reject_unknown(&mut self, frame: &mut Frame, received_us: i64) -> Vec<LossRecord> {
+        let is_known =
+            |block: &Block| self.shapes.get(&block.shape).is_some_and(|shape| shape.fits(block).is_ok());
+        let (known, unknown) = std::mem::take(&mut frame.blocks).into_iter().partition(is_known);
+        let unknown: Vec<Block> = unknown;
+        frame.blocks = known;
+        // A tally is repeated by the next one.
+        frame.ledger.retain(|entry| self.line(entry.job, entry.source.clone()).is_ok());
+        let is_known = |job: Option<JobHandle>| job.is_none_or(|job| self.jobs.contains_key(&job));
+        frame.events.retain(|event| is_known(event.job()));
+        unknown.iter().map(|block| self.loss(block, LossReason::UnknownId, received_us)).collect()
+    }
+
+    /// Returns the samples of `block` as a loss of the source of its shape, if the shape is known. Without times the loss has
+    /// the time `received_us`.
+    pub(super) fn loss(&self, block: &Block, reason: LossReason, received_us: i64) -> LossRecord {
+        let shape = self.shapes.get(&block.shape);
+        let times = || block.times_us.iter().copied();
+        LossRecord {
+            line: shape.map(|shape| Arc::clone(&shape.line)),
+            samples: block.values.len() as u64,
+            reason,
+            span_us: times().min().zip(times().max()).unwrap_or((received_us, received_us)),
+        }
+    }
+
+    /// Returns `frame` with its ids replaced by records. The entries of its own dictionary have been learnt.
+    pub(super) fn resolve(&mut self, frame: Frame, received_us: i64) -> Result<Accepted, Fault> {
+        let mut accepted = Accepted::empty(Arc::clone(self.session()?), frame.sequence, received_us);
+        for block in frame.blocks {
+            let samples = self.resolve_block(block)?;
+            // A block whose columns were all absent has only times.
+            if !samples.series.is_empty() {
+                accepted.samples.push(samples);
+            }
+        }
+        for entry in frame.ledger {
+            accepted.tallies.push((self.line(entry.job, entry.source)?, entry.tally));
+        }
+        for event in frame.events {
+            match event {
+                Event::PlanChange(change) => {
+                    let job = change.job.map(|handle| self.job(handle)).transpose()?;
+                    accepted.plan_changes.push((job, change));
+                }
+                Event::JobEnded { job, at_us } => accepted.job_ends.push((self.job(job)?, at_us)),
+                Event::Mark(mark) => {
+                    let job = mark.job.map(|handle| self.job(handle)).transpose()?;
+                    accepted.marks.push((job, mark));
+                }
+                Event::JobFacts(told) => accepted.job_facts.push((self.job(told.job)?, told.facts)),
+                Event::SessionEnded { at_us } => accepted.session_end_us = Some(at_us),
+                Event::JobOwner(owner) => accepted.job_owners.push((self.job(owner.job)?, owner)),
+                Event::RequestRefused(refused) => {
+                    accepted.refused_requests.push((self.job(refused.job)?, refused));
+                }
+            }
+        }
+        Ok(accepted)
+    }
+
+    fn resolve_block(&self, block: Block) -> Result<SampleBlock, Fault> {
+        let shape = self.shapes.get(&block.shape).ok_or(Fault::Unknown("shape"))?;
+        shape.fits(&block)?;
+        let series = block.columns.iter().filter_map(|column| shape.columns.get(*column).cloned()).collect();
+        let line = Arc::clone(&shape.line);
+        Ok(SampleBlock { line, series, times_us: block.times_us, values: block.values })
+    }
+}

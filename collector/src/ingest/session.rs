@@ -1,0 +1,260 @@
+//! The state of one session: the order of its frames, and the requests to its agent.
+
+use std::time::Duration;
+
+use polymeter_proto::ledger::{Event, JobFactsUpdate};
+use polymeter_proto::series::{JobHandle, SessionId};
+use polymeter_proto::wire::dictionary::Entry;
+use polymeter_proto::wire::frame::Frame;
+use polymeter_proto::wire::message::{Lost, ToAgent};
+use polymeter_service::clock::Now;
+use polymeter_store::accepted::{Accepted, LossReason, LossRecord};
+
+use super::dictionary::{Dictionary, Fault};
+use super::times::TimeRange;
+use super::verdict::Verdict;
+use crate::agents::AgentInfo;
+use crate::limits;
+use crate::messages::Peer;
+use crate::refusal::Refusal;
+
+/// The state of one session.
+#[derive(Debug)]
+pub(super) struct SessionState {
+    /// The connection of its agent.
+    pub(super) peer: Peer,
+    pub(super) dictionary: Dictionary,
+    /// The newest frame that was accepted, like all frames before it.
+    pub(super) received: u64,
+    /// The newest frame that is committed.
+    pub(super) committed: u64,
+    pub(super) requested: RequestTimes,
+    /// The number of requested dictionaries that arrived since a frame was accepted.
+    dictionaries: u32,
+    /// A dictionary was requested, and has not arrived.
+    dictionary_requested: bool,
+    /// The time of the agent's last message.
+    pub(super) heard: Duration,
+}
+
+/// The times of the last requests that were not answered. Frames and the dictionary have a time each: the first frame that is
+/// sent again may be the one that needs the dictionary.
+#[derive(Debug, Default)]
+pub(super) struct RequestTimes {
+    frames: Option<Duration>,
+    dictionary: Option<Duration>,
+}
+
+/// The samples that a Skipped reports as lost.
+#[derive(Debug)]
+pub(super) struct SkippedSamples {
+    pub(super) reason: LossReason,
+    pub(super) span_us: (i64, i64),
+    pub(super) lost: Vec<Lost>,
+}
+
+impl SessionState {
+    /// Returns the state of a session whose newest committed frame is `committed`, or 0.
+    pub(super) fn new(peer: &Peer, committed: u64, now: Now) -> Self {
+        Self {
+            peer: peer.clone(),
+            dictionary: Dictionary::default(),
+            received: committed,
+            committed,
+            requested: RequestTimes::default(),
+            dictionaries: 0,
+            dictionary_requested: false,
+            heard: now.since_start,
+        }
+    }
+
+    /// Returns true if no frame of the session was ever accepted, by this collector or another.
+    pub(super) const fn is_unproven(&self) -> bool {
+        self.received == 0
+    }
+
+    /// Returns the agent's node and jobs; none before it has announced its node.
+    pub(super) fn agent_info(&self, session: SessionId) -> Option<AgentInfo> {
+        let descriptor = &self.dictionary.session().ok()?.descriptor;
+        let jobs = self.dictionary.running().take(limits::JOBS);
+        Some(AgentInfo {
+            session,
+            peer: self.peer.clone(),
+            node: descriptor.node.clone(),
+            started_us: descriptor.started_us,
+            jobs: jobs.map(|(job_id, owner_uid)| (job_id.clone(), owner_uid)).collect(),
+        })
+    }
+
+    /// Applies a frame.
+    pub(super) fn frame(&mut self, mut frame: Frame, range: TimeRange, now: Now) -> Verdict {
+        let session = frame.session;
+        if frame.sequence <= self.received {
+            return self.repeated(session);
+        }
+        if frame.sequence > self.received + 1 {
+            return self.request(ToAgent::Resend { session, from: self.received + 1 }, now);
+        }
+        let sequence = frame.sequence;
+        let entries = std::mem::take(&mut frame.dictionary);
+        let learnt = entries.into_iter().try_for_each(|entry| self.dictionary.add(session, entry));
+        let mut losses = Vec::new();
+        let mut rejected = None;
+        match learnt.and_then(|()| self.dictionary.check(&frame)) {
+            Ok(()) => {}
+            Err(Fault::Contradiction(fault)) if self.dictionary.session().is_ok() => {
+                let loss = |block| self.dictionary.loss(block, LossReason::Contradiction, now.wall_us);
+                losses = frame.blocks.iter().map(loss).collect();
+                frame = Frame { blocks: Vec::new(), ledger: Vec::new(), events: Vec::new(), ..frame };
+                rejected = Some(fault);
+            }
+            Err(_) if self.dictionaries >= limits::DICTIONARIES_PER_FRAME => {
+                losses = self.dictionary.reject_unknown(&mut frame, now.wall_us);
+                rejected = Some("the agent does not announce some of its ids");
+            }
+            Err(fault) => return self.need_dictionary(fault, session, now),
+        }
+        let ended: Vec<_> = frame.events.iter().filter_map(ended_job).collect();
+        let mut accepted = match self.dictionary.resolve(frame, now.wall_us) {
+            Ok(accepted) => accepted,
+            // The agent has not announced its node.
+            Err(fault) => return self.need_dictionary(fault, session, now),
+        };
+        losses.into_iter().for_each(|loss| accepted.add_loss(loss));
+        range.enforce(&mut accepted, now.wall_us);
+        for (_, owner) in &accepted.job_owners {
+            self.dictionary.learn_owner(owner.job, owner.uid);
+        }
+        ended.into_iter().for_each(|job| self.dictionary.end_job(job));
+        self.advance(sequence);
+        match rejected {
+            None => Verdict::Accepted(accepted),
+            Some(reason) => Verdict::Rejected(accepted, reason),
+        }
+    }
+
+    /// Requests the dictionary, which may give the unknown ids a meaning.
+    fn need_dictionary(&mut self, fault: Fault, session: SessionId, now: Now) -> Verdict {
+        if fault == Fault::Full {
+            // The agent announces again what it still uses, and no more.
+            self.dictionary.clear();
+        }
+        self.dictionary_requested = true;
+        self.request(ToAgent::NeedDictionary { session }, now)
+    }
+
+    /// Learns the entries of a dictionary.
+    pub(super) fn learn(&mut self, session: SessionId, entries: Vec<Entry>) -> Verdict {
+        if std::mem::take(&mut self.dictionary_requested) {
+            self.dictionaries += 1;
+        }
+        let learnt = entries.into_iter().try_for_each(|entry| self.dictionary.add(session, entry));
+        match learnt {
+            // Entries that are unknown or have no room are noticed when a frame needs them.
+            Ok(()) | Err(Fault::Unknown(_) | Fault::Full) => Verdict::Nothing,
+            Err(Fault::Contradiction(what)) => Verdict::Refused(Refusal::contradiction(what)),
+        }
+    }
+
+    /// Skips the frames `first..=last`, which will never come.
+    pub(super) fn skip(
+        &mut self,
+        session: SessionId,
+        (first, last): (u64, u64),
+        lost: SkippedSamples,
+        now: Now,
+    ) -> Verdict {
+        if last > i64::MAX.cast_unsigned() || first > last {
+            let reason = format!("frames {first} to {last} cannot be skipped");
+            return Verdict::Refused(Refusal::contradiction(reason));
+        }
+        if last <= self.received {
+            return self.repeated(session);
+        }
+        if first > self.received + 1 {
+            return self.request(ToAgent::Resend { session, from: self.received + 1 }, now);
+        }
+        let gives_up = self.dictionaries >= limits::DICTIONARIES_PER_FRAME;
+        match self
+            .dictionary
+            .session()
+            .cloned()
+            .and_then(|known| Ok((known, self.losses(lost, gives_up, now.wall_us)?)))
+        {
+            Ok((known, losses)) => {
+                let mut accepted = Accepted::empty(known, last, now.wall_us);
+                accepted.follows = self.received;
+                losses.into_iter().for_each(|loss| accepted.add_loss(loss));
+                self.advance(last);
+                Verdict::Accepted(accepted)
+            }
+            Err(fault) => self.need_dictionary(fault, session, now),
+        }
+    }
+
+    /// Returns the losses of skipped frames. Those of a job that was not announced have no line of the ledger, when the session
+    /// `gives_up` waiting for it.
+    fn losses(
+        &mut self,
+        skipped: SkippedSamples,
+        gives_up: bool,
+        now_us: i64,
+    ) -> Result<Vec<LossRecord>, Fault> {
+        let reason = skipped.reason;
+        let loss = |Lost { job, source, samples }| {
+            let line = match self.dictionary.line(job, source) {
+                Err(_) if gives_up => None,
+                line => Some(line?),
+            };
+            Ok(LossRecord { line, samples, reason, span_us: skipped.span_us })
+        };
+        if reason.is_uncounted() {
+            let span_us = (now_us, now_us);
+            return Ok(vec![LossRecord { line: None, samples: 0, reason, span_us }]);
+        }
+        skipped.lost.into_iter().map(loss).collect()
+    }
+
+    fn advance(&mut self, sequence: u64) {
+        self.received = sequence;
+        self.requested = RequestTimes::default();
+        self.dictionaries = 0;
+        self.dictionary_requested = false;
+    }
+
+    fn repeated(&self, session: SessionId) -> Verdict {
+        let committed = (self.committed > 0).then_some(ToAgent::Ack { session, through: self.committed });
+        Verdict::Repeated(committed)
+    }
+
+    /// Requests something from the agent, unless the answer to the last request of the kind may still arrive.
+    fn request(&mut self, request: ToAgent, now: Now) -> Verdict {
+        let for_dictionary = matches!(request, ToAgent::NeedDictionary { .. });
+        let requested = if for_dictionary { self.requested.dictionary } else { self.requested.frames };
+        if requested
+            .is_some_and(|requested| now.since_start.saturating_sub(requested) < limits::REQUEST_AGAIN)
+        {
+            return Verdict::Nothing;
+        }
+        // After its dictionary the agent sends all frames again.
+        self.requested.frames = Some(now.since_start);
+        if for_dictionary {
+            self.requested.dictionary = self.requested.frames;
+        }
+        Verdict::Ask(request)
+    }
+}
+
+const fn ended_job(event: &Event) -> Option<JobHandle> {
+    match event {
+        Event::JobEnded { job, .. } | Event::JobFacts(JobFactsUpdate { job, is_over: true, .. }) => {
+            Some(*job)
+        }
+        Event::PlanChange(_)
+        | Event::Mark(_)
+        | Event::JobFacts(_)
+        | Event::JobOwner(_)
+        | Event::RequestRefused(_)
+        | Event::SessionEnded { .. } => None,
+    }
+}
