@@ -24,16 +24,16 @@ use polymeter_store::reader::Reader;
 use rusqlite::Connection;
 
 polymeter_test_harness::tests![
-    a_deleted_store_is_made_anew,
-    a_deleted_database_takes_its_log_with_it,
-    a_moved_store_keeps_what_was_acknowledged,
-    an_older_copy_is_gone_on_with,
-    a_store_that_went_back_is_noticed_in_the_same_file,
+    a_deleted_store_is_created_again,
+    the_log_of_a_deleted_database_is_removed,
+    a_moved_store_keeps_acknowledged_frames,
+    continues_with_an_older_copy,
+    notices_missing_frames_in_the_same_file,
     a_deleted_log_loses_nothing,
-    a_truncated_log_is_no_place_for_more,
-    an_emptied_database_is_made_anew,
-    a_store_cut_in_two_takes_no_more,
-    a_new_store_is_its_owners_alone,
+    a_truncated_log_is_not_written,
+    an_emptied_database_is_created_again,
+    a_truncated_store_is_not_written,
+    a_new_store_is_private,
     what_another_program_may_do_is_no_fault
 ];
 
@@ -96,7 +96,7 @@ fn strike(fault: impl FnOnce(&Path)) -> (Site, i64) {
     (site, first)
 }
 
-fn a_deleted_store_is_made_anew() {
+fn a_deleted_store_is_created_again() {
     let (site, first) = strike(|path| {
         for suffix in ["", "-wal", "-shm"] {
             fs::remove_file(suffixed(path, suffix)).unwrap();
@@ -107,12 +107,12 @@ fn a_deleted_store_is_made_anew() {
     assert_eq!(mode & 0o777, 0o600);
 }
 
-fn a_deleted_database_takes_its_log_with_it() {
+fn the_log_of_a_deleted_database_is_removed() {
     let (_site, first) = strike(|path| fs::remove_file(path).unwrap());
     assert_eq!(first, 0);
 }
 
-fn a_moved_store_keeps_what_was_acknowledged() {
+fn a_moved_store_keeps_acknowledged_frames() {
     let (site, first) = strike(|path| fs::rename(path, suffixed(path, ".moved")).unwrap());
     assert_eq!(first, 0);
     let moved = suffixed(&path(&site), ".moved");
@@ -121,7 +121,7 @@ fn a_moved_store_keeps_what_was_acknowledged() {
     assert_eq!(number(&moved, check), 1);
 }
 
-fn an_older_copy_is_gone_on_with() {
+fn continues_with_an_older_copy() {
     let (_site, first) = strike(|path| {
         let copy = suffixed(path, ".copy");
         // As it was before the last frame, in one file.
@@ -134,7 +134,7 @@ fn an_older_copy_is_gone_on_with() {
     assert_eq!(first, 0);
 }
 
-fn a_store_that_went_back_is_noticed_in_the_same_file() {
+fn notices_missing_frames_in_the_same_file() {
     let (_site, first) = strike(|path| {
         let connection = Connection::open(path).unwrap();
         connection.execute_batch("DELETE FROM samples; UPDATE session SET last_sequence = 2").unwrap();
@@ -149,7 +149,7 @@ fn a_deleted_log_loses_nothing() {
     assert_eq!(first, FRAMES * SAMPLES);
 }
 
-fn a_truncated_log_is_no_place_for_more() {
+fn a_truncated_log_is_not_written() {
     strike(|path| truncate(&suffixed(path, "-wal"), 0));
     strike(|path| {
         let log = suffixed(path, "-wal");
@@ -158,7 +158,7 @@ fn a_truncated_log_is_no_place_for_more() {
     });
 }
 
-fn an_emptied_database_is_made_anew() {
+fn an_emptied_database_is_created_again() {
     let (_site, first) = strike(|path| {
         checkpoint(path);
         truncate(path, 0);
@@ -169,7 +169,7 @@ fn an_emptied_database_is_made_anew() {
     assert_eq!(first, FRAMES * SAMPLES);
 }
 
-fn a_store_cut_in_two_takes_no_more() {
+fn a_truncated_store_is_not_written() {
     let site = Site::new(Kind::Sqlite);
     let (path, begin_us) = (path(&site), now_us());
     let collector = site.collector();
@@ -198,7 +198,7 @@ fn checkpoint(path: &Path) {
     assert_eq!(busy, 0);
 }
 
-fn a_new_store_is_its_owners_alone() {
+fn a_new_store_is_private() {
     let site = Site::new(Kind::Sqlite);
     let path = path(&site);
     let mode = |suffix: &str| fs::metadata(suffixed(&path, suffix)).unwrap().permissions().mode() & 0o777;

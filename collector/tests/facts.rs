@@ -29,10 +29,10 @@ use polymeter_proto::series::{JobDescriptor, JobHandle};
 use polymeter_store::reader::{JobRow, SeriesScope};
 
 scenarios! {
-    an_owner_that_is_learnt_is_stored_and_a_known_one_stays,
-    a_refused_request_stands_among_the_changes_of_plan,
-    the_controllers_word_on_a_jobs_end_is_the_last,
-    names_of_earlier_agents_block_no_session_and_lose_nothing,
+    stores_a_later_owner_and_keeps_a_known_one,
+    stores_refused_requests_with_actor_and_reason,
+    outcome_of_the_controller_is_final,
+    invalid_names_of_older_agents_lose_nothing,
 }
 
 fn the_job(site: &Site, job_id: &str) -> JobRow {
@@ -52,7 +52,7 @@ fn owner(job: u32, uid: Option<u32>, name: Option<&str>) -> Event {
     Event::JobOwner(JobOwner { job: JobHandle(job), uid, name })
 }
 
-fn an_owner_that_is_learnt_is_stored_and_a_known_one_stays(site: &mut Site) {
+fn stores_a_later_owner_and_keeps_a_known_one(site: &mut Site) {
     let collector = site.collector();
     let mut agent = Agent::to(&site.context, &collector, "n1", 1);
     let (mine, known) = (job_of_nobody(1, "1"), job(2, "2", now_us()));
@@ -70,7 +70,7 @@ fn an_owner_that_is_learnt_is_stored_and_a_known_one_stays(site: &mut Site) {
     assert_eq!((row.owner_uid, row.owner.as_deref()), (Some(1000), Some("ada")));
 }
 
-fn a_refused_request_stands_among_the_changes_of_plan(site: &mut Site) {
+fn stores_refused_requests_with_actor_and_reason(site: &mut Site) {
     let collector = site.collector();
     let mut agent = Agent::to(&site.context, &collector, "n1", 1);
     let job = job(1, "7", now_us());
@@ -99,7 +99,7 @@ fn a_refused_request_stands_among_the_changes_of_plan(site: &mut Site) {
     assert_eq!(reader.plan_changes(Some(key)).unwrap(), [], "nothing was changed");
 }
 
-fn the_controllers_word_on_a_jobs_end_is_the_last(site: &mut Site) {
+fn outcome_of_the_controller_is_final(site: &mut Site) {
     let directory = tempfile::tempdir().unwrap();
     let door = directory.path().join("control.sock");
     let mut config: Config = site.config();
@@ -162,7 +162,7 @@ fn made_hostile(frame: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn names_of_earlier_agents_block_no_session_and_lose_nothing(site: &mut Site) {
+fn invalid_names_of_older_agents_lose_nothing(site: &mut Site) {
     let collector = site.collector();
     let mut agent = Agent::to(&site.context, &collector, "nodeXXX", 1);
     let job = job(1, "aXXXb", now_us());

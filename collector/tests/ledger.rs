@@ -25,14 +25,14 @@ use polymeter_proto::series::JobHandle;
 use polymeter_store::reader::JobRow;
 
 scenarios! {
-    a_job_that_returns_has_a_line_for_each_life,
-    an_agent_that_is_killed_leaves_a_gap,
-    an_agent_that_stops_leaves_none,
-    a_silent_agent_ends_its_jobs_until_it_is_back,
-    owners_of_one_job_id_have_jobs_of_their_own,
-    a_job_has_ended_when_its_last_node_has,
-    lives_of_one_transaction_are_told_apart,
-    a_life_keeps_its_job_when_the_collector_restarts,
+    a_returning_job_has_a_line_for_each_handle,
+    a_killed_agent_leaves_a_loss,
+    a_stopped_agent_leaves_no_loss,
+    jobs_of_a_silent_agent_end_until_it_returns,
+    one_job_id_of_two_owners_is_two_jobs,
+    a_job_ends_with_its_last_node,
+    handles_of_one_transaction_are_distinguished,
+    a_handle_keeps_its_job_after_a_restart,
 }
 
 const SECOND_US: i64 = 1_000_000;
@@ -82,7 +82,7 @@ fn patient(site: &Site, session_timeout: Duration) -> Config {
     Config { session_timeout, ..site.config() }
 }
 
-fn a_job_that_returns_has_a_line_for_each_life(site: &mut Site) {
+fn a_returning_job_has_a_line_for_each_handle(site: &mut Site) {
     let begin_us = now_us();
     let collector = site.collector();
     let mut agent = Agent::to(&site.context, &collector, "n1", 1);
@@ -119,7 +119,7 @@ fn half_told(agent: &mut Agent, begin_us: i64) {
     tick(agent, &own, begin_us, 5);
 }
 
-fn an_agent_that_is_killed_leaves_a_gap(site: &mut Site) {
+fn a_killed_agent_leaves_a_loss(site: &mut Site) {
     let begin_us = now_us() - 60 * SECOND_US;
     let collector = site.collector();
     let mut killed = Agent::to(&site.context, &collector, "n1", 1);
@@ -146,7 +146,7 @@ fn an_agent_that_is_killed_leaves_a_gap(site: &mut Site) {
     collector.stop().unwrap();
 }
 
-fn an_agent_that_stops_leaves_none(site: &mut Site) {
+fn a_stopped_agent_leaves_no_loss(site: &mut Site) {
     let begin_us = now_us() - 60 * SECOND_US;
     let collector = site.collector();
     let mut stopped = Agent::to(&site.context, &collector, "n1", 1);
@@ -166,7 +166,7 @@ fn an_agent_that_stops_leaves_none(site: &mut Site) {
     assert_eq!(site.number("SELECT count(*) FROM session WHERE ended IS NULL"), 1);
 }
 
-fn a_silent_agent_ends_its_jobs_until_it_is_back(site: &mut Site) {
+fn jobs_of_a_silent_agent_end_until_it_returns(site: &mut Site) {
     let begin_us = now_us() - 60 * SECOND_US;
     let collector = Collector::start(&patient(site, Duration::from_secs(1)), &site.context).unwrap();
     let mut agent = Agent::to(&site.context, &collector, "n1", 1);
@@ -202,7 +202,7 @@ fn owned(handle: u32, uid: Option<u32>, started_us: i64) -> Arc<Job> {
     Arc::new(of)
 }
 
-fn owners_of_one_job_id_have_jobs_of_their_own(site: &mut Site) {
+fn one_job_id_of_two_owners_is_two_jobs(site: &mut Site) {
     let begin_us = now_us();
     let collector = site.collector();
     for (session, uid, row) in [(1, Some(1000), 1), (2, Some(2000), 2), (3, None, 3), (4, Some(1000), 4)] {
@@ -218,7 +218,7 @@ fn owners_of_one_job_id_have_jobs_of_their_own(site: &mut Site) {
     assert_balanced(site);
 }
 
-fn a_job_has_ended_when_its_last_node_has(site: &mut Site) {
+fn a_job_ends_with_its_last_node(site: &mut Site) {
     let begin_us = now_us();
     let collector = site.collector();
     let mut agents: Vec<_> = ["n1", "n2"]
@@ -239,7 +239,7 @@ fn a_job_has_ended_when_its_last_node_has(site: &mut Site) {
     collector.stop().unwrap();
 }
 
-fn lives_of_one_transaction_are_told_apart(site: &mut Site) {
+fn handles_of_one_transaction_are_distinguished(site: &mut Site) {
     let begin_us = now_us() - 3600 * SECOND_US;
     let listen = "inproc://collector".to_owned();
     let config = Config { listen, commit_interval: Duration::from_secs(3600), ..site.config() };
@@ -261,7 +261,7 @@ fn lives_of_one_transaction_are_told_apart(site: &mut Site) {
     assert_balanced(site);
 }
 
-fn a_life_keeps_its_job_when_the_collector_restarts(site: &mut Site) {
+fn a_handle_keeps_its_job_after_a_restart(site: &mut Site) {
     let begin_us = now_us() - 3600 * SECOND_US;
     let at = |seconds: i64| begin_us + seconds * SECOND_US;
     let collector = site.collector();

@@ -25,19 +25,19 @@ use polymeter_store::reader::SeriesScope;
 use polymeter_store::{StoreError, TimescaleMode};
 
 polymeter_test_harness::tests![
-    a_server_that_goes_away_and_comes_back_has_everything_once,
-    a_stop_without_a_server_acknowledges_nothing_and_the_agent_has_it_all,
-    who_loses_in_a_deadlock_tries_again,
+    a_restarted_server_has_each_frame_once,
+    stop_without_a_server_acknowledges_nothing,
+    a_deadlock_is_retried,
     two_collectors_share_a_database,
     views_on_postgresql,
     views_on_timescaledb,
     closed_partitions_get_their_index,
     rows_are_compressed_as_they_arrive,
-    old_chunks_are_compressed_though_the_scheduler_fails,
+    compresses_old_chunks_if_the_scheduler_fails,
     timescaledb_can_be_left_unused,
     timescaledb_can_be_required,
-    a_hypertable_is_not_written_without_its_library,
-    a_frame_that_the_store_refuses_keeps_no_other_out,
+    refuses_a_hypertable_without_timescaledb,
+    a_refused_frame_does_not_stop_others,
     an_exhausted_sequence_costs_no_sample
 ];
 
@@ -59,7 +59,7 @@ fn assert_counts(site: &Site, node: &str, count: u64) {
     assert_eq!(series.iter().map(|series| series.count).collect::<Vec<_>>(), [count; 3], "{node}");
 }
 
-fn a_server_that_goes_away_and_comes_back_has_everything_once() {
+fn a_restarted_server_has_each_frame_once() {
     let mut site = Site::new(Kind::Postgres);
     let begin_us = now_us();
     let collector = site.collector();
@@ -81,7 +81,7 @@ fn a_server_that_goes_away_and_comes_back_has_everything_once() {
     (0..4).for_each(|number| assert_counts(&site, &format!("n{number}"), 60));
 }
 
-fn a_stop_without_a_server_acknowledges_nothing_and_the_agent_has_it_all() {
+fn stop_without_a_server_acknowledges_nothing() {
     let mut site = Site::new(Kind::Postgres);
     let begin_us = now_us();
     let collector = site.collector();
@@ -100,7 +100,7 @@ fn a_stop_without_a_server_acknowledges_nothing_and_the_agent_has_it_all() {
     assert_counts(&site, "n1", 10);
 }
 
-fn who_loses_in_a_deadlock_tries_again() {
+fn a_deadlock_is_retried() {
     /// Locks what the collector writes second, waits until it waits for that, and then wants what it wrote first. The
     /// collector is the one whom the server tells: the other would look for a deadlock after an hour only.
     const OTHER: &str = "SET deadlock_timeout = '1h'; BEGIN; LOCK TABLE samples IN ACCESS EXCLUSIVE MODE;
@@ -236,7 +236,7 @@ fn rows_are_compressed_as_they_arrive() {
     assert_eq!(server.query(chunks), "t");
 }
 
-fn old_chunks_are_compressed_though_the_scheduler_fails() {
+fn compresses_old_chunks_if_the_scheduler_fails() {
     let mut site = Site::new(Kind::Timescale);
     site.collector().stop().unwrap();
     let server = server(&mut site);
@@ -282,7 +282,7 @@ fn timescaledb_can_be_required() {
     assert!(why.contains("cannot use TimescaleDB, which is required"), "{why}");
 }
 
-fn a_hypertable_is_not_written_without_its_library() {
+fn refuses_a_hypertable_without_timescaledb() {
     let mut site = Site::new(Kind::Timescale);
     site.collector().stop().unwrap();
     let server = server(&mut site);
@@ -295,7 +295,7 @@ fn a_hypertable_is_not_written_without_its_library() {
     assert!(why.contains("shared_preload_libraries"), "{why}");
 }
 
-fn a_frame_that_the_store_refuses_keeps_no_other_out() {
+fn a_refused_frame_does_not_stop_others() {
     let mut site = Site::new(Kind::Postgres);
     let begin_us = now_us();
     site.collector().stop().unwrap();

@@ -31,18 +31,18 @@ use polymeter_store::StoreError;
 use polymeter_store::reader::{JobRow, LedgerRow, Reader, SeriesScope};
 
 scenarios! {
-    what_is_sampled_is_what_is_read,
-    frames_that_come_twice_are_stored_once,
-    gaps_and_unknown_ids_are_asked_for,
+    reads_back_what_was_sampled,
+    repeated_frames_are_stored_once,
+    requests_gaps_and_unknown_ids,
     skipped_frames_are_a_loss,
-    a_collector_that_restarts_goes_on,
-    garbage_harms_nobody,
-    jobs_that_come_again_are_other_jobs,
-    impossible_times_are_counted,
-    a_clock_that_is_far_off_is_stored_apart,
-    a_stop_commits_what_lies_in_the_socket,
-    a_newer_schema_is_refused,
-    older_schemas_are_brought_up_to_date,
+    restarted_collector_continues,
+    invalid_messages_do_no_harm,
+    reused_job_ids_are_other_jobs,
+    samples_out_of_range_are_counted,
+    samples_out_of_range_are_quarantined,
+    stop_commits_messages_in_the_socket,
+    refuses_a_newer_schema,
+    migrates_older_schemas_with_data,
 }
 
 /// A frame of one row, `seed` seconds after `begin_us`.
@@ -116,7 +116,7 @@ fn assert_ledger(ledger: &[LedgerRow], told: Tally) {
     assert_eq!(of("stat"), [("n1", counted, 60), ("n2", counted, 60)]);
 }
 
-fn what_is_sampled_is_what_is_read(site: &mut Site) {
+fn reads_back_what_was_sampled(site: &mut Site) {
     let begin_us = now_us();
     let collector = site.collector();
     let tally = |due| Tally { due, taken: due - 1, late: 1, missed: 1, absent: 0, dropped: 0 };
@@ -184,7 +184,7 @@ fn what_is_sampled_is_what_is_read(site: &mut Site) {
     assert!(reader.losses(None).unwrap().is_empty());
 }
 
-fn frames_that_come_twice_are_stored_once(site: &mut Site) {
+fn repeated_frames_are_stored_once(site: &mut Site) {
     let begin_us = now_us();
     let collector = site.collector();
     let mut agent = Agent::to(&site.context, &collector, "n1", 1);
@@ -206,7 +206,7 @@ fn frames_that_come_twice_are_stored_once(site: &mut Site) {
     assert_ticks(site, SeriesScope::Node("n1"), begin_us, 0..30);
 }
 
-fn gaps_and_unknown_ids_are_asked_for(site: &mut Site) {
+fn requests_gaps_and_unknown_ids(site: &mut Site) {
     let (begin_us, session) = (now_us(), SessionId(5));
     let collector = site.collector();
     let mut agent = Agent::to(&site.context, &collector, "n1", 5);
@@ -276,7 +276,7 @@ fn skipped_frames_are_a_loss(site: &mut Site) {
     assert_eq!((losses[0].first_time_ns, losses[0].last_time_ns), (span_us.0 * 1000, span_us.1 * 1000));
 }
 
-fn a_collector_that_restarts_goes_on(site: &mut Site) {
+fn restarted_collector_continues(site: &mut Site) {
     let begin_us = now_us();
     let own = shape(1, None);
     let mut agent = Agent::new(&site.context, &site.config().listen, "n1", 7);
@@ -295,7 +295,7 @@ fn a_collector_that_restarts_goes_on(site: &mut Site) {
     assert!(site.reader().losses(None).unwrap().is_empty());
 }
 
-fn garbage_harms_nobody(site: &mut Site) {
+fn invalid_messages_do_no_harm(site: &mut Site) {
     let begin_us = now_us();
     let collector = site.collector();
     let own = shape(1, None);
@@ -316,11 +316,11 @@ fn garbage_harms_nobody(site: &mut Site) {
         hostile.send_bytes(&flipped);
         hostile.send_bytes(&good[..seed * good.len() / 20]);
         hostile.send_bytes(&other_version);
-        hostile.send_bytes(b"PLC\x01\xff\xff\xff");
+        hostile.send_bytes(b"PLC\x02\xff\xff\xff");
         hostile.send_bytes(b"GET / HTTP/1.1");
     }
     agent.settle();
-    let ToAgent::Refused { versions: (1, 1), reason, .. } = hostile.must_hear() else {
+    let ToAgent::Refused { versions: (2, 2), reason, .. } = hostile.must_hear() else {
         panic!("{:?}", hostile.heard)
     };
     assert!(!reason.is_empty());
@@ -332,7 +332,7 @@ fn garbage_harms_nobody(site: &mut Site) {
     assert_ticks(site, SeriesScope::Node("n1"), begin_us, 0..20);
 }
 
-fn jobs_that_come_again_are_other_jobs(site: &mut Site) {
+fn reused_job_ids_are_other_jobs(site: &mut Site) {
     let begin_us = now_us() - 3600 * 1_000_000;
     let collector = site.collector();
     for (session, node, started_s, ended_s) in
@@ -368,7 +368,7 @@ fn jobs_that_come_again_are_other_jobs(site: &mut Site) {
     assert_eq!(series.iter().map(|series| series.count).collect::<Vec<_>>(), [2, 2, 2]);
 }
 
-fn impossible_times_are_counted(site: &mut Site) {
+fn samples_out_of_range_are_counted(site: &mut Site) {
     let begin_us = now_us();
     let collector = site.collector();
     let own = shape(1, None);
@@ -412,7 +412,7 @@ fn send_from_a_wrong_clock(agent: &mut Agent, begin_us: i64) {
     agent.send_from(0);
 }
 
-fn a_clock_that_is_far_off_is_stored_apart(site: &mut Site) {
+fn samples_out_of_range_are_quarantined(site: &mut Site) {
     let begin_us = now_us();
     let collector = Collector::start(&quarantining(site), &site.context).unwrap();
     let mut agent = Agent::to(&site.context, &collector, "n1", 20);
@@ -543,7 +543,7 @@ fn make_store_of_version(site: &mut Site, version: usize) {
     }
 }
 
-fn older_schemas_are_brought_up_to_date(site: &mut Site) {
+fn migrates_older_schemas_with_data(site: &mut Site) {
     for version in 1..=5 {
         let mut site = Site::new(site.kind);
         make_store_of_version(&mut site, version);
@@ -594,7 +594,7 @@ fn older_schemas_are_brought_up_to_date(site: &mut Site) {
     }
 }
 
-fn a_stop_commits_what_lies_in_the_socket(site: &mut Site) {
+fn stop_commits_messages_in_the_socket(site: &mut Site) {
     let begin_us = now_us();
     let config = polymeter_collector::Config {
         listen: "inproc://collector".to_owned(),
@@ -613,7 +613,7 @@ fn a_stop_commits_what_lies_in_the_socket(site: &mut Site) {
     assert_ticks(site, SeriesScope::Node("n1"), begin_us, 0..50);
 }
 
-fn a_newer_schema_is_refused(site: &mut Site) {
+fn refuses_a_newer_schema(site: &mut Site) {
     site.collector().stop().unwrap();
     site.execute("INSERT INTO schema_version VALUES (99)");
     let error = polymeter_collector::Collector::start(&site.config(), &site.context).unwrap_err();

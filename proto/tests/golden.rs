@@ -35,6 +35,17 @@ use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::{Encoder, Extras, Frame};
 use polymeter_proto::wire::message::{Lost, SkipReason, ToAgent, ToCollector};
 
+polymeter_test_harness::tests![
+    golden_files_match_the_encoder_and_decode,
+    document_explains_the_golden_bytes,
+    second_decoder_agrees,
+    second_decoder_refuses_invalid_frames,
+];
+
+fn main() -> std::process::ExitCode {
+    polymeter_test_harness::run(&[TESTS])
+}
+
 const T0: i64 = 1_790_000_000_000_000;
 const SESSION: SessionId = SessionId(0xfeed);
 /// A session that needs all its 64 bits.
@@ -521,8 +532,7 @@ fn say(way: Way, bytes: &[u8]) -> Json {
     }
 }
 
-#[test]
-fn every_golden_file_is_what_the_encoder_makes_and_says_what_it_said() {
+fn golden_files_match_the_encoder_and_decode() {
     let bless = std::env::var("POLYMETER_BLESS").is_ok_and(|value| value == "1");
     for (name, way, bytes) in all() {
         let (kept, said) = (file(name, "bin"), file(name, "json"));
@@ -592,8 +602,7 @@ const EXAMPLES: [(&str, &str); 18] = [
     ),
 ];
 
-#[test]
-fn the_document_explains_the_bytes_of_the_golden_files() {
+fn document_explains_the_golden_bytes() {
     let document = fs::read_to_string(here().join("../../docs/reference/protocol.md")).unwrap();
     let golden = all();
     for (name, example) in EXAMPLES {
@@ -607,8 +616,8 @@ fn the_document_explains_the_bytes_of_the_golden_files() {
     }
 }
 
-/// What the decoder says of `bytes`; none where there is no python3.
-fn python(way: Way, bytes: &[u8]) -> Option<Output> {
+/// Runs the decoder on `bytes`. Skips the test where python3 is not installed.
+fn python(way: Way, bytes: &[u8]) -> Output {
     let direction = (way == Way::ToAgent).then_some("--to-agent");
     let child = Command::new("python3")
         .arg(here().join("decoder.py"))
@@ -619,27 +628,18 @@ fn python(way: Way, bytes: &[u8]) -> Option<Output> {
         .stderr(Stdio::piped())
         .spawn();
     let mut child = match child {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            polymeter_test_harness::skip("python3", "python3 is not installed")
+        }
         child => child.unwrap(),
     };
     child.stdin.take().unwrap().write_all(bytes).unwrap();
-    Some(child.wait_with_output().unwrap())
+    child.wait_with_output().unwrap()
 }
 
-/// Says that a test cannot run for want of python3, unless the environment requires it.
-#[expect(clippy::print_stdout, reason = "clippy does not know that this is a test")]
-fn skip(test: &str) {
-    let required = std::env::var("POLYMETER_REQUIRE").unwrap_or_default();
-    assert!(!required.split(',').any(|one| one.trim() == "python3"), "golden::{test}: no python3");
-    println!("SKIPPED golden::{test}: no python3");
-}
-
-#[test]
-fn a_decoder_written_from_the_document_says_the_same() {
+fn second_decoder_agrees() {
     for (name, way, bytes) in all() {
-        let Some(output) = python(way, &bytes) else {
-            return skip("a_decoder_written_from_the_document_says_the_same");
-        };
+        let output = python(way, &bytes);
         let (said, complaint) =
             (String::from_utf8(output.stdout).unwrap(), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "{name}: {complaint}");
@@ -656,8 +656,7 @@ fn frame_of(sections: &[u8]) -> Vec<u8> {
     bytes
 }
 
-#[test]
-fn a_decoder_written_from_the_document_refuses_what_is_wrong() {
+fn second_decoder_refuses_invalid_frames() {
     let good = several_blocks();
     let flipped = |position: usize| {
         let mut bytes = good.clone();
@@ -682,9 +681,7 @@ fn a_decoder_written_from_the_document_refuses_what_is_wrong() {
     ];
     for (name, way, bytes, why) in wrong {
         assert!(way == Way::ToAgent || Frame::decode(&bytes).is_err(), "{name}");
-        let Some(output) = python(way, &bytes) else {
-            return skip("a_decoder_written_from_the_document_refuses_what_is_wrong");
-        };
+        let output = python(way, &bytes);
         let complaint = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && complaint.starts_with("refused: "), "{name}: {complaint}");
         assert!(complaint.contains(why), "{name}: {complaint}");

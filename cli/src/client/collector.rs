@@ -192,7 +192,7 @@ mod tests {
     fn a_wrong_port_is_detected() {
         // The signature of ZMTP, which libzmq sends first.
         let zmtp = error_for_peer(b"\xff\0\0\0\0\0\0\0\x01\x7f");
-        assert!(zmtp.contains("port for agents") && zmtp.contains("`control`"), "{zmtp}");
+        assert!(zmtp.contains("port for agents") && zmtp.contains("`control_listen`"), "{zmtp}");
         for words in [b"HTTP/1.1 400 Bad Request\r\n".as_slice(), b"\x80\x81\n"] {
             let other = error_for_peer(words);
             assert!(other.contains("check the port"), "{other}");
