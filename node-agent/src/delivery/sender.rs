@@ -128,7 +128,7 @@ impl Sender {
         let mut give_up_at_ns = None;
         loop {
             let ends = ending.wanted.load(Acquire);
-            if self.connection.tend(clock::monotonic_ns()).connected {
+            if self.connection.poll_events(clock::monotonic_ns()).connected {
                 self.deliveries().for_each(DeliverySession::connected);
             }
             self.take_all();

@@ -14,7 +14,6 @@ macro_rules! declare {
         /// A request to an agent: `{"verb": "status"}`.
         #[derive(Debug, Clone, PartialEq, Serialize)]
         #[serde(tag = "verb", rename_all = "snake_case")]
-        #[expect(clippy::large_enum_variant, reason = "requests are parsed and executed one at a time")]
         pub enum Request {
             $(#[doc = concat!("The verb `", stringify!($module), "`.")] $variant($request),)*
         }

@@ -1,9 +1,10 @@
-//! The agent's side of the delivery protocol: a pure state machine. It is told what was flushed, what the collector
-//! said, that a connection came about and what time it is, and says what is to be sent.
+//! The agent's side of the delivery protocol: a pure state machine. Its inputs are sample batches, the collector's messages, new
+//! connections and the time; its outputs are frames and messages to be sent.
 //!
-//! Nothing is lost here without being counted: what the outbox has no room for, and what the collector refuses, leaves
-//! a note in its place in the sequence.
+//! Every loss is counted: frames for which the outbox has no room, and frames that the collector refuses, leave a note in their
+//! place in the sequence.
 
+mod spool_mode;
 mod spooling;
 
 use std::collections::VecDeque;
@@ -15,7 +16,7 @@ use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::{Encoder, Extras};
 use polymeter_proto::wire::message::{ToAgent, ToCollector};
 
-use self::spooling::Spooling;
+use self::spool_mode::SpoolMode;
 use crate::delivery::frame_builder::{FrameBuilder, FrameParts};
 use crate::delivery::frame_summary::FrameSummary;
 use crate::delivery::outbox::{Dropped, Outbox, Outgoing};
@@ -36,14 +37,14 @@ const HEARTBEAT_NS: u64 = 30_000_000_000;
 /// comes again; one that is refused for what it is would hold up all that is behind it for ever.
 pub const REFUSALS: u32 = 3;
 
-/// What is to be sent.
+/// The next thing to be sent.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NextSend<'a> {
     /// A frame.
     Frame(&'a [u8]),
     /// A message.
     Message(Vec<u8>),
-    /// Nothing, before this segment was [restored](DeliverySession::restored).
+    /// Nothing, until this segment is [restored](DeliverySession::restored).
     Restore(u64),
 }
 
@@ -58,39 +59,39 @@ impl NextSend<'_> {
     }
 }
 
-/// What of an answer the administrator should hear of.
+/// The result of a message of the collector, for the log.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SessionNotice {
-    /// Nothing.
+    /// Nothing to be logged.
     Ordinary,
-    /// The collector refuses what this agent sends, and has not said so since it last took something.
+    /// The collector refuses frames, for the first time since it accepted one.
     Refused {
         /// Why.
         reason: String,
-        /// The versions of the protocol that it speaks.
+        /// The first and the last version of the protocol that it accepts.
         versions: (u8, u8),
     },
     /// A frame was given up, and its samples are counted as lost.
     GivenUp {
         /// Its number.
         sequence: u64,
-        /// How many samples it held.
+        /// The number of its samples.
         samples: u64,
-        /// Why the collector refused it.
+        /// The reason of the refusal.
         reason: String,
     },
 }
 
-/// What became of samples and frames, since the beginning.
+/// Counts of samples and frames since the session began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DeliveryCounts {
     /// Frames that were acknowledged.
     pub frames_acknowledged: u64,
-    /// Samples that went because the outbox was full.
+    /// Samples that were dropped because the outbox was full.
     pub samples_dropped: u64,
     /// Samples of frames that were given up.
     pub samples_refused: u64,
-    /// Events that were in frames that went, and too many to be told again.
+    /// Events of lost frames that are too many to be sent again.
     pub events_dropped: u64,
 }
 
@@ -102,7 +103,7 @@ pub struct DeliverySession {
     outbox: Outbox,
     builder: FrameBuilder,
     encoder: Encoder,
-    /// Jobs that have ended, with the frame that says so.
+    /// Jobs that have ended, each with the last frame about it.
     retiring: Vec<(JobHandle, u64)>,
     /// Messages with the whole dictionary, which was asked for. They go before frames.
     dictionary: VecDeque<Vec<u8>>,
@@ -112,8 +113,8 @@ pub struct DeliverySession {
     refused: (u64, u32),
     complained: bool,
     counts: DeliveryCounts,
-    spooling: Spooling,
-    /// When the newest frame was made.
+    spool_mode: SpoolMode,
+    /// The time of the newest frame.
     framed_ns: u64,
     /// Since when nothing was acknowledged and something waits, or since when all that waited lay on the disk.
     quiet_since_ns: u64,
@@ -125,10 +126,10 @@ impl DeliverySession {
     /// A new session, with an outbox of `outbox_bytes`.
     pub fn new(session: SessionId, descriptor: SessionDescriptor, outbox_bytes: usize, now_ns: u64) -> Self {
         let (outbox, builder) = (Outbox::new(session, outbox_bytes), FrameBuilder::new(descriptor, now_ns));
-        Self::with(outbox, builder, outbox_bytes, now_ns, Spooling::Off)
+        Self::with(outbox, builder, outbox_bytes, now_ns, SpoolMode::Off)
     }
 
-    /// Takes what the sampler has flushed into the outbox.
+    /// Puts a sample batch into the outbox.
     pub fn take(&mut self, flushed: &SampleBatch, now_ns: u64) {
         let first = self.outbox.next_sequence();
         let is_owed = now_ns.saturating_sub(self.framed_ns) >= HEARTBEAT_NS;
@@ -142,7 +143,7 @@ impl DeliverySession {
         let last = self.outbox.next_sequence() - 1;
         self.builder.divided(first, last);
         revived.into_iter().for_each(|job| self.retire_after(job, last));
-        if self.spooling == Spooling::Off {
+        if self.spool_mode == SpoolMode::Off {
             self.make_room();
         }
     }
@@ -218,7 +219,7 @@ impl DeliverySession {
 
     /// What was in frames that went and must be told all the same is told in a later one.
     fn lost(&mut self, dropped: Dropped) {
-        if matches!(self.spooling, Spooling::Replay(_)) {
+        if matches!(self.spool_mode, SpoolMode::Replay(_)) {
             // Of an earlier life there are no later frames.
             self.counts.events_dropped += dropped.events.len() as u64;
             return;
@@ -249,7 +250,7 @@ impl DeliverySession {
         }
     }
 
-    /// Does what the collector says.
+    /// Handles a message of the collector.
     pub fn hear(&mut self, message: ToAgent, now_ns: u64) -> SessionNotice {
         match message {
             ToAgent::Ack { session, through } if session == self.session => {
@@ -328,7 +329,7 @@ impl DeliverySession {
         self.resend_at_ns = None;
     }
 
-    /// Sends everything again where the collector was silent for too long.
+    /// Sends everything again if the collector was silent for too long.
     pub fn passed(&mut self, now_ns: u64) {
         if self.resend_at_ns.is_some_and(|at_ns| now_ns >= at_ns) {
             self.outbox.resend_all();
@@ -350,27 +351,27 @@ impl DeliverySession {
         }
     }
 
-    /// Whether something must be told that is in no frame yet.
+    /// True if an event or tally is in no frame yet.
     pub fn has_untold(&self) -> bool {
         self.builder.has_untold()
     }
 
-    /// Whether everything is acknowledged.
+    /// True if everything is acknowledged.
     pub fn is_empty(&self) -> bool {
         self.outbox.is_empty()
     }
 
-    /// Whether all that is not acknowledged lies in the spool.
+    /// True if all frames without an acknowledgement are in the spool.
     pub fn is_spooled(&self) -> bool {
         self.outbox.is_spilled()
     }
 
-    /// Bytes of the frames that it holds.
+    /// Bytes of the frames in memory.
     pub const fn outbox_bytes(&self) -> usize {
         self.outbox.bytes()
     }
 
-    /// What became of samples and frames.
+    /// The counts of samples and frames.
     pub const fn counts(&self) -> DeliveryCounts {
         self.counts
     }

@@ -1,63 +1,50 @@
-//! A delivery and the spool: what goes to the disk and when, and how an earlier life's frames are sent. Still pure: whoever
-//! has the disk asks what to write, and says what became of it.
+//! The spool in the delivery protocol: what is written to the disk and when, and how the frames of an earlier process are sent.
+//! Pure: the spool manager asks what to write, and reports the result.
 
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::message::ToCollector;
 
+use super::spool_mode::SpoolMode;
 use super::{DeliveryCounts, DeliverySession, RESEND_NS};
 use crate::delivery::frame_builder::FrameBuilder;
 use crate::delivery::outbox::{Outbox, Outgoing, Spill};
 use crate::delivery::spool::segment::{self, Segment};
 use crate::delivery::spool::{Batch, SEGMENT_BYTES};
 
-/// How long something may wait in memory alone while nothing is acknowledged, in nanoseconds. It bounds what the death of
-/// the agent costs when the collector is away, and how often the disk is bothered.
+/// The longest time that frames wait in memory alone while nothing is acknowledged, in nanoseconds. It bounds the loss when the
+/// agent is killed while the collector is away, and the rate of writes to the disk.
 const SPILL_NS: u64 = 5_000_000_000;
 
-/// Whether and how a delivery uses the spool.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Spooling {
-    /// There is none.
-    Off,
-    /// What finds no room goes there.
-    On {
-        /// The segment that was written last, and the dictionary's version that it has.
-        written: Option<(u64, u64)>,
-    },
-    /// All comes from there: what an earlier life left, with the dictionary of what was read back of it.
-    Replay(Vec<Entry>),
-}
-
 impl DeliverySession {
-    /// What an earlier life of the agent left of a session: segments, each with its first and its last number.
+    /// The session of an earlier process, from its segments, each with its first and its last number.
     pub fn replay(session: SessionId, outbox_bytes: usize, segments: &[(u64, u64)], now_ns: u64) -> Self {
         let outbox = Outbox::of_segments(session, outbox_bytes, segments);
-        Self::with(outbox, FrameBuilder::default(), outbox_bytes, now_ns, Spooling::Replay(Vec::new()))
+        Self::with(outbox, FrameBuilder::default(), outbox_bytes, now_ns, SpoolMode::Replay(Vec::new()))
     }
 
-    /// From now on what finds no room is not dropped, but for [`DeliverySession::spill`] to give.
+    /// Uses the spool: frames without room are not dropped, but returned by [`DeliverySession::spill`].
     pub fn use_spool(&mut self) {
-        self.spooling = Spooling::On { written: None };
+        self.spool_mode = SpoolMode::On { written: None };
     }
 
     pub(super) fn all_entries(&self) -> Vec<Entry> {
-        match &self.spooling {
-            Spooling::Off | Spooling::On { .. } => self.builder.all_entries(),
-            Spooling::Replay(entries) => entries.clone(),
+        match &self.spool_mode {
+            SpoolMode::Off | SpoolMode::On { .. } => self.builder.all_entries(),
+            SpoolMode::Replay(entries) => entries.clone(),
         }
     }
 
-    /// When something must go to the disk for want of an answer.
+    /// The time at which frames are written to the disk because nothing was acknowledged.
     pub(super) fn spill_at_ns(&self) -> Option<u64> {
-        let waits = matches!(self.spooling, Spooling::On { .. }) && self.outbox.bytes() > 0;
+        let waits = matches!(self.spool_mode, SpoolMode::On { .. }) && self.outbox.bytes() > 0;
         waits.then_some(self.quiet_since_ns + SPILL_NS)
     }
 
-    /// What is to be written to the spool now, whose open segment is `open`: where the outbox is beyond its bound, where
-    /// nothing was acknowledged for long, or all where the agent `ends`.
+    /// The batch to be written to the spool now, whose open segment is `open`: if the outbox is above its limit, if nothing was
+    /// acknowledged for long, or everything if the agent `ends`.
     pub fn spill(&mut self, open: Option<u64>, ends: bool, now_ns: u64) -> Option<Batch> {
-        let Spooling::On { written } = &self.spooling else { return None };
+        let SpoolMode::On { written } = &self.spool_mode else { return None };
         let written = *written;
         let is_quiet = now_ns >= self.quiet_since_ns + SPILL_NS;
         if !(self.outbox.is_over() || is_quiet || ends) {
@@ -87,38 +74,38 @@ impl DeliverySession {
         Some(Batch { session: self.session, first, entries, continues, bytes })
     }
 
-    /// What [`DeliverySession::spill`] gave is in `segment`.
+    /// Records that the batch of [`DeliverySession::spill`] is in `segment`.
     pub fn spilled(&mut self, batch: &Batch, segment: u64) {
-        self.spooling = Spooling::On { written: Some((segment, self.builder.version())) };
+        self.spool_mode = SpoolMode::On { written: Some((segment, self.builder.version())) };
         self.outbox.spilled(batch.first, batch.entries, segment);
     }
 
-    /// What [`DeliverySession::spill`] gave could not be written: what has no room is dropped, and the disk left alone for a while.
+    /// Records that the batch could not be written: frames without room are dropped, and the disk is not tried for a while.
     pub fn not_spilled(&mut self, now_ns: u64) {
         self.quiet_since_ns = now_ns;
         self.make_room();
     }
 
-    /// What was read back of a segment. Returns how many frames are missing of it.
+    /// Takes the contents of a segment. Returns the number of its missing frames.
     pub fn restored(&mut self, segment: u64, read: Segment) -> u64 {
-        if let Spooling::Replay(entries) = &mut self.spooling {
+        if let SpoolMode::Replay(entries) = &mut self.spool_mode {
             // A segment says all that is needed from it on, and for what was not acknowledged before it, too.
             *entries = read.dictionary;
         }
         self.outbox.restored(segment, read.restored)
     }
 
-    /// Bytes after which a new segment should be begun. One is in memory as a whole when it is read back.
+    /// The size after which a new segment begins, in bytes. A segment is in memory as a whole when it is read back.
     pub fn segment_bytes(&self) -> usize {
         SEGMENT_BYTES.min(self.window_bytes / 2)
     }
 
-    /// Whose delivery it is.
+    /// The id of the session.
     pub const fn session(&self) -> SessionId {
         self.session
     }
 
-    /// The segments that nobody wants any more.
+    /// The segments that are not needed any more.
     pub fn released(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.released)
     }
@@ -128,7 +115,7 @@ impl DeliverySession {
         builder: FrameBuilder,
         outbox_bytes: usize,
         now_ns: u64,
-        spooling: Spooling,
+        spool_mode: SpoolMode,
     ) -> Self {
         Self {
             session: outbox.session(),
@@ -144,7 +131,7 @@ impl DeliverySession {
             refused: (0, 0),
             complained: false,
             counts: DeliveryCounts::default(),
-            spooling,
+            spool_mode,
             framed_ns: now_ns,
             quiet_since_ns: now_ns,
             released: Vec::new(),
