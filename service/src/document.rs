@@ -5,72 +5,15 @@ use std::fs::File;
 use std::io::Read;
 use std::ops::{Range, RangeInclusive};
 use std::path::Path;
-use std::str::FromStr;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::printable::printable;
+pub use crate::faults::{Fault, Faults};
 use crate::suggest::nearest;
 
 /// The largest configuration file that is read, in bytes.
 pub const DOCUMENT_BYTES_MAX: u64 = 1024 * 1024;
-
-/// The longest message of a fault, in characters.
-const MESSAGE_CHARS_MAX: usize = 2000;
-
-/// A fault of a configuration.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
-    /// The file and line, or the command-line option.
-    pub place: String,
-    /// The message.
-    pub message: String,
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.message)
-    }
-}
-
-/// All faults of a configuration, one per line when printed.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Faults(pub Vec<Fault>);
-
-impl fmt::Display for Faults {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines: Vec<String> = self.0.iter().map(ToString::to_string).collect();
-        f.write_str(&lines.join("\n"))
-    }
-}
-
-impl std::error::Error for Faults {}
-
-impl Faults {
-    /// Adds a fault at `place`, which is a file and line or a command-line option.
-    pub fn add(&mut self, place: impl Into<String>, message: impl fmt::Display) {
-        self.0
-            .push(Fault { place: place.into(), message: printable(&message.to_string(), MESSAGE_CHARS_MAX) });
-    }
-
-    /// Returns `value` if there is no fault.
-    ///
-    /// # Errors
-    /// All faults.
-    pub fn into_result<T>(self, value: T) -> Result<T, Self> {
-        if self.0.is_empty() { Ok(value) } else { Err(self) }
-    }
-
-    /// Parses the value of the command-line option `option`, if it is given.
-    pub fn parse_option<T: FromStr<Err: fmt::Display>>(
-        &mut self,
-        option: &str,
-        text: Option<&str>,
-    ) -> Option<T> {
-        text?.parse().map_err(|error| self.add(option, error)).ok()
-    }
-}
 
 /// The text of the configuration file at `path`.
 ///
@@ -122,8 +65,7 @@ impl<'a> Reporter<'a> {
     /// Adds a fault at `span`.
     pub fn fault(&mut self, span: &Span, message: impl fmt::Display) {
         let (line, place) = (self.line(span), self.place(span));
-        self.faults
-            .push((line, Fault { place, message: printable(&message.to_string(), MESSAGE_CHARS_MAX) }));
+        self.faults.push((line, Fault::new(place, message)));
     }
 
     /// The document's root table. Syntax errors become faults; what could be parsed is returned.
@@ -349,15 +291,5 @@ mod tests {
         assert!(read_text(&path).unwrap_err().to_string().contains("more than 1048576 bytes"));
         std::fs::write(&path, "a = 1").unwrap();
         assert_eq!(read_text(&path).unwrap(), "a = 1");
-    }
-
-    #[test]
-    fn options_are_places_of_faults() {
-        let mut faults = Faults::default();
-        assert_eq!(faults.parse_option::<u8>("--writers", Some("3")), Some(3));
-        assert_eq!(faults.parse_option::<u8>("--writers", None), None);
-        assert_eq!(faults.parse_option::<u8>("--writers", Some("x")), None);
-        assert!(faults.to_string().starts_with("--writers: "));
-        assert!(faults.into_result(()).is_err() && Faults::default().into_result(()).is_ok());
     }
 }

@@ -6,6 +6,7 @@ pub mod cgroup_mounts;
 pub mod check;
 pub mod clock;
 pub mod document;
+mod faults;
 pub mod key_files;
 pub mod log;
 pub mod log_throttle;
