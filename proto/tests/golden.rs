@@ -1,10 +1,15 @@
-//! Frames and messages of protocol version 2, kept as files: what was understood once must be understood for ever.
+//! Frames and messages of protocol version 2, kept as files: later revisions must decode them.
 //!
-//! `golden/NAME.bin` holds the bytes, `golden/NAME.json` what they say. The bytes are built from fixed data and must be
-//! equal, byte for byte; `POLYMETER_BLESS=1` writes the files anew, for whoever changes the encoding on purpose.
+//! `golden/NAME.bin` holds the bytes, `golden/NAME.json` their contents. The bytes are built from fixed data and must be
+//! equal, byte for byte; `POLYMETER_BLESS=1` writes the files anew after an intended change of the encoding.
 //! `decoder.py` was written from `docs/reference/protocol.md` alone and must say the same of each file.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "clippy does not know that this is a test")]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a fault of a test is a failed test"
+)]
 
 mod common;
 #[path = "golden/json.rs"]
@@ -436,8 +441,7 @@ fn control_line(text: &str) -> ControlLine {
     text.try_into().unwrap()
 }
 
-fn messages() -> Vec<Golden> {
-    let to_agent = |name, message: ToAgent| (name, Way::ToAgent, message.encode());
+fn messages_to_collector() -> Vec<Golden> {
     let to_collector = |name, message: ToCollector| (name, Way::ToCollector, message.encode());
     let lost = |job: Option<u32>, source: &str, samples| Lost {
         job: job.map(JobHandle),
@@ -472,6 +476,20 @@ fn messages() -> Vec<Golden> {
             skipped(SkipReason::Refused, vec![lost(None, "proc/stat", 1)], (T0, T0)),
         ),
         to_collector("message_skipped_damaged", skipped(SkipReason::Damaged, vec![], (0, 0))),
+        to_collector(
+            "message_answer",
+            ToCollector::Answer {
+                session: SESSION,
+                request: 7,
+                line: control_line("{answer:reset,ended:1}"),
+            },
+        ),
+    ]
+}
+
+fn messages_to_agent() -> Vec<Golden> {
+    let to_agent = |name, message: ToAgent| (name, Way::ToAgent, message.encode());
+    vec![
         to_agent("message_ack", ToAgent::Ack { session: SESSION, through: u64::MAX }),
         to_agent("message_resend", ToAgent::Resend { session: SESSION, from: 250 }),
         to_agent("message_need_dictionary", ToAgent::NeedDictionary { session: LARGE_SESSION }),
@@ -491,14 +509,6 @@ fn messages() -> Vec<Golden> {
                 frame: Some((LARGE_SESSION, 300)),
             },
         ),
-        to_collector(
-            "message_answer",
-            ToCollector::Answer {
-                session: SESSION,
-                request: 7,
-                line: control_line("{answer:reset,ended:1}"),
-            },
-        ),
         to_agent(
             "message_request",
             ToAgent::Request {
@@ -513,7 +523,7 @@ fn messages() -> Vec<Golden> {
 }
 
 fn all() -> Vec<Golden> {
-    [modes(), times(), extras(), messages()].concat()
+    [modes(), times(), extras(), messages_to_collector(), messages_to_agent()].concat()
 }
 
 fn here() -> PathBuf {

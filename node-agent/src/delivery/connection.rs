@@ -220,21 +220,27 @@ impl Connection {
     }
 }
 
-/// What an event's first part tells: its number and its value, as the machine writes them.
+/// Parses the first part of an event: its number and its value, in the machine's byte order.
 fn parse(part: &[u8]) -> Option<ConnectionEvent> {
     let (event, value) = part.split_first_chunk::<2>()?;
     let (event, value) = (u16::from_ne_bytes(*event), u32::from_ne_bytes(*value.first_chunk()?));
-    Some(match MONITORED.into_iter().find(|known| known.to_raw() == event)? {
-        SocketEvent::HANDSHAKE_SUCCEEDED => ConnectionEvent::Connected,
-        SocketEvent::DISCONNECTED => ConnectionEvent::Disconnected,
-        SocketEvent::HANDSHAKE_FAILED_AUTH => ConnectionEvent::Refused(RefusalCause::Key),
-        SocketEvent::HANDSHAKE_FAILED_PROTOCOL if value == MECHANISM_MISMATCH => {
-            ConnectionEvent::Refused(RefusalCause::Mechanism)
-        }
-        SocketEvent::HANDSHAKE_FAILED_PROTOCOL => ConnectionEvent::Refused(RefusalCause::Protocol),
-        SocketEvent::HANDSHAKE_FAILED_NO_DETAIL => ConnectionEvent::Refused(RefusalCause::Ended),
-        _ => return None,
-    })
+    let refused = |cause| Some(ConnectionEvent::Refused(cause));
+    let is = |known: SocketEvent| known.to_raw() == event;
+    if is(SocketEvent::HANDSHAKE_SUCCEEDED) {
+        Some(ConnectionEvent::Connected)
+    } else if is(SocketEvent::DISCONNECTED) {
+        Some(ConnectionEvent::Disconnected)
+    } else if is(SocketEvent::HANDSHAKE_FAILED_AUTH) {
+        refused(RefusalCause::Key)
+    } else if is(SocketEvent::HANDSHAKE_FAILED_PROTOCOL) && value == MECHANISM_MISMATCH {
+        refused(RefusalCause::Mechanism)
+    } else if is(SocketEvent::HANDSHAKE_FAILED_PROTOCOL) {
+        refused(RefusalCause::Protocol)
+    } else if is(SocketEvent::HANDSHAKE_FAILED_NO_DETAIL) {
+        refused(RefusalCause::Ended)
+    } else {
+        None
+    }
 }
 
 /// True if a monitor has reported its last event.

@@ -38,7 +38,12 @@ fn deny(request: ManagerRequest, error: AccessError) {
         ManagerRequest::Metrics(_, _, reply) => drop(reply.send(Err(error))),
         ManagerRequest::ViewOne(_, _, reply) => drop(reply.send(Err(error))),
         ManagerRequest::Watch(_, _, _, reply) => drop(reply.send(Err(error))),
-        other => panic!("not expected: {other:?}"),
+        other @ (ManagerRequest::Register(..)
+        | ManagerRequest::Start(..)
+        | ManagerRequest::End(..)
+        | ManagerRequest::Flush(_)
+        | ManagerRequest::Reload(_)
+        | ManagerRequest::Stop) => panic!("not expected: {other:?}"),
     }
 }
 
