@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a fault of a test is a failed test")]
 
 use std::fs;
-use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -79,9 +78,9 @@ fn a_sensor_that_does_not_answer_is_reported_and_affects_no_other() {
     // The sensor answers: what comes next is a plain file.
     let (fifo, plain) = (root.path().join(HUNG).join("temp1_input"), root.path().join("plain"));
     fs::write(&plain, "40000\n").unwrap();
-    let mut writer = fs::OpenOptions::new().write(true).open(&fifo).unwrap();
+    // A writer ends the blocked `open`. The agent cannot read a FIFO at an offset, and opens the file anew.
+    let writer = fs::OpenOptions::new().write(true).open(&fifo).unwrap();
     fs::rename(&plain, &fifo).unwrap();
-    writer.write_all(b"40000\n").unwrap();
     drop(writer);
     let node = wait_for(&agent, "recovery", |node| !is_reported(node) && source(node, HUNG).tally.taken > 5);
     let tally = source(&node, HUNG).tally;

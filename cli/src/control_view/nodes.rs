@@ -88,18 +88,8 @@ fn result(node: &NodeAnswer, answer: &Parsed, now_us: i64) -> (String, String) {
         }
         Some(Ok(Answer::Reset(ResetAnswer { ended }))) => ("done", format!("{ended} leases ended")),
         Some(Ok(Answer::Refused(refusal))) => ("refused", refusal.message.to_string()),
-        Some(Ok(
-            Answer::Status(_)
-            | Answer::Plan(_)
-            | Answer::Metrics(_)
-            | Answer::Registered(_)
-            | Answer::Samples(_)
-            | Answer::Progress(_)
-            | Answer::Lagged(_)
-            | Answer::Ended(_)
-            | Answer::Started(_)
-            | Answer::Done {},
-        )) => ("done", String::new()),
+        // Verbs whose answer has no details for a list of nodes.
+        Some(Ok(_)) => ("done", String::new()),
     };
     (result.to_owned(), detail)
 }

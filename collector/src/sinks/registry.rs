@@ -22,7 +22,7 @@ struct SinkKind {
 }
 
 /// The kinds of sinks. A new one is a file and a line here.
-static KINDS: [SinkKind; 1] = [SinkKind {
+static KINDS: &[SinkKind] = &[SinkKind {
     scheme: "jsonl",
     form: "jsonl:PATH",
     check: JsonLines::check,

@@ -6,6 +6,8 @@ use serde::de::DeserializeOwned;
 /// The principals that may use a verb.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
+    /// Every principal, for a verb that names no job.
+    Everybody,
     /// Every principal; the answer covers what the principal may see.
     Viewer,
     /// The owner of the job, and administrators; for the node administrators alone.
@@ -18,6 +20,7 @@ impl Access {
     /// The access rule as the reference states it.
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::Everybody => "everybody",
             Self::Viewer => "everybody, for the jobs that the user may see",
             Self::Owner => "the job's owner; for the node, administrators",
             Self::Administrator => "administrators",
