@@ -270,7 +270,7 @@ fn timescaledb_can_be_left_unused() {
     let auto = Config { timescaledb: TimescaleMode::Auto, ..site.config() };
     let collector = Collector::start(&auto, &site.context).unwrap();
     assert_eq!(collector.write_mode().name, "PostgreSQL with a partition per day");
-    assert!(collector.write_mode().reason.contains("before"), "{}", collector.write_mode());
+    assert!(collector.write_mode().reason.contains("without TimescaleDB"), "{}", collector.write_mode());
     collector.stop().unwrap();
 }
 
