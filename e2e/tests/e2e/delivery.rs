@@ -109,7 +109,7 @@ fn forged_frames_are_refused() {
     for size in [1, 3, 4, 5, 16] {
         // Beyond 4 MiB the connection is closed, and the rest goes nowhere.
         giant.send(vec![b'P'; size << 20], 0).ok();
-        let mut lying = b"PLC\x01\x00".to_vec();
+        let mut lying = b"PLC\x02\x00".to_vec();
         lying.resize(size << 18, 0xfd);
         forger.send(lying, 0).unwrap();
     }
