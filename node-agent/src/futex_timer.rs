@@ -28,8 +28,8 @@ impl FutexTimer {
         }
     }
 
-    /// Sleeps until the monotonic clock shows `deadline_ns`, or for ever where there is none. Returns at once if it was notified
-    /// since the last wait, and may return early for no reason.
+    /// Sleeps until the monotonic clock shows `deadline_ns`, or without a limit if it is none. Returns at once if it
+    /// was notified since the last wait; spurious wake-ups are possible.
     pub(crate) fn wait(&self, deadline_ns: Option<u64>) {
         let deadline = deadline_ns.map(Duration::from_nanos).and_then(|at| Timespec::try_from(at).ok());
         if self.notified.swap(0, Ordering::Acquire) == 0 {
@@ -79,9 +79,9 @@ mod tests {
             timer.wait(Some(deadline_ns));
             waits += 1;
         }
-        // It may end for no reason now and then; one that does not sleep ends many thousand times until then.
+        // Spurious wake-ups are rare; a timer that does not sleep would return many thousand times.
         assert!(waits < 1000, "{waits} waits until one deadline");
-        // What has passed is not waited for.
+        // A deadline in the past is not waited for.
         timer.wait(Some(0));
     }
 }
