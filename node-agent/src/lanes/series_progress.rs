@@ -19,11 +19,11 @@ use polymeter_proto::series::{Kind, Number};
 
 use crate::sources::{Reading, Slot};
 
-/// The last value of a series when its source was closed, for the source that gives it next. Only the sampler's thread writes and
-/// reads it; the manager merely keeps it.
+/// The last value of a series when its source was closed, for the next source of the series. Only the sampler's thread
+/// reads and writes it; the manager merely keeps it.
 #[derive(Debug, Default)]
 pub struct SeriesProgress {
-    /// The source that it was read from, as a hash of its name; 0 before the first reading.
+    /// The source of the last value, as a hash of its name; 0 before the first reading.
     origin: AtomicU64,
     raw: AtomicU64,
     offset: AtomicU64,
@@ -39,7 +39,7 @@ struct Counter {
     raw: u64,
     /// The count before that.
     offset: u64,
-    /// The last value that was given.
+    /// The last value that was returned.
     last: u64,
 }
 
@@ -48,12 +48,11 @@ struct Counter {
 pub(super) struct Counters {
     origin: u64,
     counters: Vec<Counter>,
-    /// One for each counter: apart, because no tick needs them.
+    /// The progress of each counter: apart, because no tick needs it.
     series: Vec<Arc<SeriesProgress>>,
 }
 
-/// Returns true if the values of a slot are a counter's. Where they are not integers, the kernel does not promise that they never
-/// decrease.
+/// True if the values of a slot are those of a counter. The kernel does not promise that non-integers never decrease.
 fn is_counter(slot: &Slot) -> bool {
     slot.definition.metric.kind == Kind::Counter && slot.definition.metric.number == Number::Unsigned
 }
@@ -101,7 +100,7 @@ impl Counters {
 }
 
 impl Counter {
-    /// Returns the counter before the first value that this source gives.
+    /// Returns the counter before the first value of this source.
     fn begin(self, value: u64, origin: u64, series: Option<&SeriesProgress>) -> Self {
         let begun = Self { is_begun: true, ..self };
         let Some(series) = series else { return begun };
@@ -215,7 +214,7 @@ mod tests {
         fn every_count_of_an_origin_counts_once(
             lives in prop::collection::vec((0..1_000_u64, prop::collection::vec(0..1_000_u64, 0..12)), 1..12)
         ) {
-            // Each origin has counted something before, and rises from then on: as perf events and cgroups do.
+            // Each origin has counted something before and rises from then on, as perf events and cgroups do.
             let series = Arc::new(SeriesProgress::default());
             let mut expected: Option<u64> = None;
             for (number, (first, steps)) in lives.into_iter().enumerate() {
