@@ -58,7 +58,8 @@ mod tests {
                     wakes.fetch_add(1, Ordering::Relaxed);
                 }
             });
-            // The first comes before the wait, or during it; the second when the first has ended a wait.
+            // The first notification arrives before the wait, or during it; the second after the first has ended a
+            // wait.
             timer.notify();
             while wakes.load(Ordering::Relaxed) == 0 || !asleep.load(Ordering::Relaxed) {
                 std::thread::yield_now();

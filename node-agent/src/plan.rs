@@ -94,7 +94,7 @@ pub struct InForce {
 pub struct Plan {
     /// The administrator's baseline, which is guaranteed.
     pub baseline: Layer,
-    /// The rules that came with the registration of the job.
+    /// The rules from the registration of the job.
     pub registration: Layer,
     /// The baseline of each step of a job.
     pub steps: Layer,

@@ -18,7 +18,7 @@ impl Principal {
         self.administrator || owner == Some(self.uid)
     }
 
-    /// Returns the user's name for the data.
+    /// Returns the name of the user in the data: `uid 1000`.
     pub fn name(self) -> Option<Identifier> {
         Identifier::try_from(format!("uid {}", self.uid)).ok()
     }

@@ -1,4 +1,4 @@
-//! Tests of the spool: all kept frames come back, whatever happens to the files; and the effects of disk faults.
+//! Tests of the spool: all kept frames are restored, even from damaged files; and the effects of disk faults.
 
 #![allow(
     clippy::indexing_slicing,

@@ -147,8 +147,8 @@ mod tests {
         assert_eq!(governor.step(10.0, BUDGETS, &[load(9.0, 0, false)]), None);
     }
 
-    /// Whatever the machine's real slowness, the governor comes to rest within the budgets, does not oscillate, and recovers
-    /// when the machine does.
+    /// The governor settles within the budgets at any slowness of the machine, does not oscillate, and recovers when
+    /// the machine does.
     #[test]
     fn settles_and_recovers() {
         for real in [0.5, 1.0, 3.0, 10.0] {

@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn jobs_of_one_owner_take_no_place_of_another() {
-        // One owner has 6,500 jobs, of which as many are tracked as there is room for; another has one that comes
+        // One owner has 6,500 jobs, of which as many are tracked as there is room for; another owner's job arrives
         // later.
         let left_out = left_out(candidates(&[(1, 6_500), (2, 1)], 4_096), 4_096);
         assert!(!left_out.contains(&6_500), "the honest job");

@@ -228,8 +228,8 @@ impl Sampler {
         }
     }
 
-    /// Returns the next command, unless there is no room for the event that it may add: then the manager waits, and sampling
-    /// goes on.
+    /// Returns the next command, unless there is no room for the event that it may add: then the manager waits, and
+    /// sampling continues.
     fn next_command(&mut self) -> Option<Command> {
         if self.recorder.is_full_of_events() {
             self.flush(false);

@@ -1,14 +1,16 @@
-//! Counters that never decrease, whatever happens to what they are read from.
+//! Counters that never decrease, even if their sources change.
 //!
-//! A series may be read from one source after the other: cgroups of version 2 come after those of version 1, a file is
-//! opened anew, a perf event is opened anew and counts from 0. What the series had come to is kept across that, and what the
-//! new source counts from its first reading on is added to it. Within a source a value may be lower than the one before, too:
+//! A series may be read from several sources in succession: cgroups of version 2 follow those of version 1, and a file
+//! or a perf event may be opened anew, after which the latter counts from 0. The last value of the series is kept, and
+//! the new source adds its counts from its first reading on. Within a source a value may be lower than the previous
+//! one, too:
 //!
-//! - By half or more: the counter began anew, as that of a network interface that was taken away and came again. What it had
-//!   counted before is kept.
-//! - By less: the kernel has read several CPUs' counts one after the other. The value stays until the counter has passed it.
+//! - By half or more: the counter began anew, like that of a network interface that was removed and added again. The
+//!   earlier count is kept.
+//! - By less: the kernel has read several CPUs' counts one after the other. The value stays until the counter has
+//!   passed it.
 //!
-//! A job that comes again is another job with series of its own, which begin where its cgroups do.
+//! A job that is tracked again is another job with series of its own, which begin with its cgroups.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;

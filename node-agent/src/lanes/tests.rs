@@ -107,7 +107,7 @@ fn active(
 #[derive(Debug, Default)]
 struct Received {
     tallies: BTreeMap<String, Tally>,
-    /// The sources whose last report has come.
+    /// The sources whose last report has arrived.
     ended: Vec<String>,
     /// The times and deadlines of the rows, by source.
     rows: BTreeMap<String, Vec<i64>>,

@@ -2,7 +2,7 @@
 //! priority, and makes the sampler read the job.
 //!
 //! Slurm removes a job's cgroups half a millisecond after its last process, in a daemon that the kernel wakes on the
-//! same CPU at the same moment. Of two ordinary threads either may run first, whatever their nice values: under
+//! same CPU at the same moment. Of two ordinary threads either may run first, regardless of their nice values: under
 //! autogroups a nice value counts among the threads of one session, sched(7).
 
 use std::io;

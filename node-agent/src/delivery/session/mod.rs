@@ -346,8 +346,8 @@ impl DeliverySession {
         self.resend_at_ns.into_iter().chain(spill_at_ns).min()
     }
 
-    /// Puts events and tallies of lost frames into a frame of their own, when the agent ends and no further samples
-    /// come.
+    /// Puts events and tallies of lost frames into a frame of their own, for the end of the agent, when no further
+    /// samples follow.
     pub fn tell_all(&mut self, now_ns: u64) {
         if self.builder.has_untold() && self.outbox.is_empty() {
             self.take(&SampleBatch::default(), now_ns);
