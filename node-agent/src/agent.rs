@@ -53,10 +53,10 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Starts the threads of an agent. The context is shared with the collector where both live in one process.
+    /// Starts the threads of an agent. The context is shared with the collector if both run in one process.
     ///
     /// # Errors
-    /// When something that it needs cannot be had; nothing runs then.
+    /// Returns an error if a resource that the agent needs is unavailable; then no thread runs.
     pub fn start(config: Config, context: &zmq::Context) -> Result<Self, StartError> {
         let limit = kernel::descriptor_limit();
         if limit < MIN_DESCRIPTORS {
@@ -122,12 +122,12 @@ impl Agent {
     /// Tracks a job. Returns the metrics that are not available, with the reasons.
     ///
     /// # Errors
-    /// When the job cannot be tracked.
+    /// Returns an error if the job cannot be tracked.
     pub fn register(&self, spec: JobSpec) -> Result<Vec<(String, String)>, RegisterError> {
         self.ask(|reply| ManagerRequest::Register(Box::new(spec), reply)).unwrap_or(Ok(Vec::new()))
     }
 
-    /// Takes the final sample of a registered job and tracks it no more. Returns whether there was one.
+    /// Takes the final sample of a registered job and stops tracking it. Returns false if there is no such job.
     pub fn unregister(&self, job_id: Identifier) -> bool {
         self.ask(|reply| ManagerRequest::Unregister(job_id, reply)).unwrap_or(false)
     }
@@ -143,18 +143,18 @@ impl Agent {
         self.requests.blocking_send(ManagerRequest::Reload(Box::new(config))).ok();
     }
 
-    /// Waits until the agent takes no more requests: it was started to end when it has nothing to do, and has nothing to
-    /// do. What it holds is still to be sent, by [`Agent::stop`].
+    /// Waits until the agent stops by itself: it was started with the option to exit when idle, and is idle.
+    /// [`Agent::stop`] sends the samples that it still holds.
     pub async fn idle(&self) {
         self.requests.closed().await;
     }
 
-    /// Totals of this agent.
+    /// Returns the totals of this agent.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// The session of this agent.
+    /// Returns the session of this agent.
     pub const fn session(&self) -> SessionId {
         self.session
     }
@@ -165,17 +165,17 @@ impl Agent {
         answer.blocking_recv().ok()
     }
 
-    /// Ends the threads of an agent without a supervisor, which would tell the others.
+    /// Ends the threads of an agent without a supervisor, which would otherwise end them.
     fn abandon(self) {
         drop(self.channels.command(Command::Stop));
         self.ending.wanted.store(true, Release);
         self.channels.full_event().notify();
     }
 
-    /// Takes no new samples, sends what there is, and waits for at most `patience` until it is acknowledged.
+    /// Stops sampling, sends the remaining samples, and waits for at most `patience` until they are acknowledged.
     pub fn stop(self, patience: Duration) -> Stopped {
         self.requests.blocking_send(ManagerRequest::Stop).ok();
-        // A thread that panicked has said so already; the others are still to be ended.
+        // A thread that panicked has logged that already; the others must still be ended.
         self.supervisor.join().ok();
         self.sampler.join().ok();
         self.exit_watcher.map(JoinHandle::join);
@@ -186,7 +186,7 @@ impl Agent {
     }
 }
 
-/// An error of the system that keeps an agent from starting.
+/// Returns a function that makes a start error of a system error.
 fn system(doing: &'static str) -> impl Fn(io::Error) -> StartError {
     move |error| StartError::System(doing, error)
 }
@@ -218,7 +218,7 @@ fn connect(
         })
 }
 
-/// Opens the control socket, where one is wanted.
+/// Opens the control socket, if it is configured.
 fn open_socket(config: &Config) -> Result<Option<control::Listener>, StartError> {
     let open = |path: &std::path::PathBuf| {
         control::Listener::open(path).map_err(|error| StartError::Control(path.clone(), error))
@@ -243,7 +243,7 @@ fn spawn<T: Send + 'static>(
     name: &str,
     run: impl FnOnce() -> T + Send + 'static,
 ) -> Result<JoinHandle<T>, StartError> {
-    /// No thread here recurses; the default of 8 MiB would only make the address space look large.
+    /// No thread here recurses; the default of 8 MiB would only inflate the address space.
     const STACK_BYTES: usize = 512 * 1024;
     let builder = std::thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES);
     builder.spawn(run).map_err(|error| StartError::System("cannot start a thread", error))
@@ -265,18 +265,19 @@ fn sample(channels: Arc<Channels>, counters: Arc<Counters>, flush: Period, prior
 }
 
 fn watch_exits(watcher: &ExitWatcher, channels: &Channels, priority: Option<u8>) {
-    // The sampler has said so, should it be refused.
+    // The sampler has logged it, should the priority be refused.
     if priority.is_none_or(|priority| kernel::set_fifo_priority(priority).is_err()) {
         raise_priority();
     }
-    // Where too many commands wait, the supervisor's own must do.
+    // If too many commands wait, the supervisor's own command has to do.
     watcher.run(|job| drop(channels.command(Command::ReadJob(job))));
 }
 
-/// Gives the calling thread a better priority among ordinary threads: what it waits for is gone some milliseconds later.
+/// Raises the calling thread's priority among ordinary threads: the cgroups that it reads are gone some milliseconds
+/// later.
 fn raise_priority() {
     const NICE: i32 = -10;
-    // Without the right to it, ends of jobs on a busy node may be seen too late.
+    // Without the right to it, ends of jobs on a busy node may be noticed too late.
     rustix::process::setpriority_process(None, NICE).ok();
 }
 
@@ -293,20 +294,20 @@ struct ControlEndpoints {
     channels: Arc<Channels>,
 }
 
-/// Runs the supervisor until the end. Reports first whether it can run: with too few descriptors, nothing else would.
+/// Runs the supervisor until the end. First reports whether it can run: it cannot with too few descriptors.
 fn supervise(
     supervisor: Supervisor,
     received: mpsc::Receiver<ManagerRequest>,
     endpoints: ControlEndpoints,
     ready: &SyncSender<io::Result<()>>,
 ) {
-    // It does little, and the cgroups of a short job must be opened soon.
+    // The supervisor uses little CPU time, and the cgroups of a short job must be opened soon.
     raise_priority();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
     let ended =
         runtime.and_then(|runtime| runtime.block_on(supervised(supervisor, received, endpoints, ready)));
     if let Err(error) = ended {
-        // It waits for this.
+        // `start` waits for this.
         ready.send(Err(error)).ok();
     }
 }

@@ -66,7 +66,7 @@ impl Arguments {
     /// Loads the configuration and applies the options that override it.
     ///
     /// # Errors
-    /// All faults of the configuration.
+    /// Returns all faults of the configuration.
     pub fn load(&self) -> Result<Config, Faults> {
         let mut config = match &self.config {
             Some(path) => Config::load(path)?,
@@ -88,7 +88,7 @@ impl Arguments {
     /// Starts the agent as another process, which outlives this one.
     ///
     /// # Errors
-    /// When it cannot be started, or exits before it is ready.
+    /// Returns an error if the agent cannot be started, or exits before it is ready.
     pub fn detach(&self) -> io::Result<()> {
         let arguments = std::env::args_os()
             .skip(1)

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 
-/// Totals since the agent began. The sampler and the sender write, each its own; all threads read.
+/// The totals since the agent began. The sampler and the sender each write their own; all threads read.
 #[derive(Debug, Default)]
 #[expect(
     missing_docs,
@@ -36,14 +36,14 @@ pub struct Counters {
 pub struct CollectorState {
     /// True while there is a connection.
     pub is_connected: AtomicBool,
-    /// The time since which that is so.
+    /// The time of the last change.
     pub since_us: AtomicI64,
     /// The time of the last acknowledgement.
     pub acknowledged_us: AtomicI64,
 }
 
 impl CollectorState {
-    /// Notes the state of the connection, and the time at which it changed.
+    /// Records the state of the connection, and the time at which it changed.
     pub(crate) fn changed(&self, is_connected: bool, now_us: i64) {
         let before = self.is_connected.swap(is_connected, Relaxed);
         if before != is_connected || self.since_us.load(Relaxed) == 0 {
@@ -53,7 +53,7 @@ impl CollectorState {
 }
 
 impl Counters {
-    /// Returns the number of samples that were read and dropped for want of room: in the batch, or in the outbox.
+    /// Returns the number of samples that were read and dropped for lack of room: in the batch, or in the outbox.
     pub fn all_dropped(&self) -> u64 {
         self.dropped.load(Relaxed) + self.outbox_dropped.load(Relaxed)
     }

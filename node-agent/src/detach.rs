@@ -1,8 +1,8 @@
-//! `--detach`: starts an agent that outlives the process that starts it. A job's prolog is such a process: its process group
-//! is killed when it returns, and its descriptors are read to their ends.
+//! `--detach`: starts an agent that outlives the process that starts it. A job's prolog is such a process: its process
+//! group is killed when it returns, and its output is read until all descriptors of it are closed.
 //!
-//! The program starts itself again and waits until that agent reports that it is ready. The agent makes itself independent
-//! before it does; therefore it cannot be killed together with the prolog once the prolog has returned.
+//! The program starts itself again and waits until that agent reports that it is ready. The agent makes itself
+//! independent before that; therefore it cannot be killed together with the prolog once the prolog has returned.
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -18,23 +18,23 @@ use crate::cgroups::all_roots;
 use crate::clock;
 use crate::kernel;
 
-/// The time within which an agent must be ready.
+/// The longest time until an agent must be ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The last line that an agent writes to its stdout: it is ready.
 const READY: &[u8] = b"ready\n";
 
-/// Starts this program again with `arguments` and returns when it is ready as an agent. Until then it logs to this process's
-/// stderr.
+/// Starts this program again with `arguments` and returns when it is ready as an agent. Until then it logs to this
+/// process's stderr.
 ///
 /// # Errors
-/// When it cannot be started, exits, or is not ready in time. No agent is left running then.
+/// Returns an error if it cannot be started, exits, or is not ready in time. Then no agent is left running.
 pub fn start(arguments: impl IntoIterator<Item = OsString>) -> io::Result<()> {
-    // The prolog may hold descriptors whose other ends are read until they are closed.
+    // The prolog may hold pipes whose readers wait until every copy is closed.
     kernel::close_inherited_on_exec();
     let mut child = Command::new(std::env::current_exe()?)
         .args(arguments)
-        // An epilog may look for a job's processes by their environment.
+        // An epilog may find a job's processes by their environment.
         .env_clear()
         .envs(std::env::var_os(FILTER_VARIABLE).map(|filter| (FILTER_VARIABLE, filter)))
         .current_dir("/")
@@ -76,10 +76,11 @@ fn wait_for(child: &mut Child) -> io::Result<()> {
     }
 }
 
-/// Makes this process independent of the one that started it: it gets a session of its own and leaves the job's cgroups.
+/// Makes this process independent of the one that started it: it gets a session of its own and leaves the job's
+/// cgroups.
 ///
 /// # Errors
-/// When no new session can be created.
+/// Returns an error if no new session can be created.
 pub fn leave(root: &Path) -> io::Result<()> {
     rustix::process::setsid()?;
     if let Err(error) = leave_cgroups(root) {
@@ -92,8 +93,8 @@ pub fn leave(root: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Moves this process into the root of every hierarchy, named ones included: a scheduler looks for a job's processes in all
-/// of them.
+/// Moves this process into the root of every hierarchy, including named ones: a scheduler looks for a job's processes
+/// in all of them.
 fn leave_cgroups(root: &Path) -> io::Result<()> {
     let mut failure = None;
     for place in all_roots(root)? {
@@ -109,12 +110,12 @@ fn leave_cgroups(root: &Path) -> io::Result<()> {
 /// Reports that the agent is ready, and closes the descriptors with which it was started.
 ///
 /// # Errors
-/// When `/dev/null` cannot be opened.
+/// Returns an error if `/dev/null` cannot be opened.
 pub fn report_ready() -> io::Result<()> {
     log::use_syslog();
     let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
     let mut stdout = io::stdout().lock();
-    // A starter that no longer waits need not know.
+    // A starter that no longer waits does not need it.
     stdout.write_all(READY).and_then(|()| stdout.flush()).ok();
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;

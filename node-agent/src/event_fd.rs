@@ -15,7 +15,7 @@ impl EventFd {
     /// Creates one without notifications.
     ///
     /// # Errors
-    /// If no descriptor is available.
+    /// Returns an error if no descriptor is available.
     pub fn new() -> io::Result<Self> {
         Ok(Self { event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
     }

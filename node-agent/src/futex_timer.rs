@@ -28,8 +28,8 @@ impl FutexTimer {
         }
     }
 
-    /// Sleeps until the monotonic clock shows `deadline_ns`, or for ever where there is none. Returns at once if it was notified
-    /// since the last wait, and may return early for no reason.
+    /// Sleeps until the monotonic clock shows `deadline_ns`, or without a limit if it is none. Returns at once if it
+    /// was notified since the last wait; spurious wake-ups are possible.
     pub(crate) fn wait(&self, deadline_ns: Option<u64>) {
         let deadline = deadline_ns.map(Duration::from_nanos).and_then(|at| Timespec::try_from(at).ok());
         if self.notified.swap(0, Ordering::Acquire) == 0 {
@@ -58,7 +58,8 @@ mod tests {
                     wakes.fetch_add(1, Ordering::Relaxed);
                 }
             });
-            // The first comes before the wait, or during it; the second when the first has ended a wait.
+            // The first notification arrives before the wait, or during it; the second after the first has ended a
+            // wait.
             timer.notify();
             while wakes.load(Ordering::Relaxed) == 0 || !asleep.load(Ordering::Relaxed) {
                 std::thread::yield_now();
@@ -79,9 +80,9 @@ mod tests {
             timer.wait(Some(deadline_ns));
             waits += 1;
         }
-        // It may end for no reason now and then; one that does not sleep ends many thousand times until then.
+        // Spurious wake-ups are rare; a timer that does not sleep would return many thousand times.
         assert!(waits < 1000, "{waits} waits until one deadline");
-        // What has passed is not waited for.
+        // A deadline in the past is not waited for.
         timer.wait(Some(0));
     }
 }

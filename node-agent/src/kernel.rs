@@ -1,5 +1,5 @@
-//! Settings of the kernel for the process or a thread, and the system calls that no safe crate offers: apart
-//! from the perf events' descriptors, only this module uses `unsafe`.
+//! Kernel settings for the process or a thread, and the system calls that no safe crate offers: apart from the perf
+//! events' descriptors, only this module uses `unsafe`.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -13,7 +13,7 @@ use crate::clock;
 /// Gives the calling thread the real-time policy `SCHED_FIFO` at `priority`, sched(7).
 ///
 /// # Errors
-/// `EPERM` without CAP_SYS_NICE or an RLIMIT_RTPRIO that allows it, or in a cgroup without a real-time budget.
+/// Returns `EPERM` without CAP_SYS_NICE or an RLIMIT_RTPRIO that allows it, or in a cgroup without a real-time budget.
 pub fn set_fifo_priority(priority: u8) -> io::Result<()> {
     // SAFETY: `sched_param` is plain integers, for which zero is a value.
     #[expect(unsafe_code, reason = "no safe crate has sched_setscheduler")]
@@ -41,7 +41,7 @@ pub fn keep_memory_small() {
 /// Raises the limit of descriptors to the hard limit: perf events take one for each event and CPU.
 pub fn raise_descriptor_limit() {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    // A limit cannot be refused that is not above the hard one.
+    // A limit that does not exceed the hard one cannot be refused.
     rustix::process::setrlimit(
         rustix::process::Resource::Nofile,
         rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum },
@@ -94,17 +94,17 @@ const SO_PEERGROUPS: libc::c_int = 59;
 /// The largest number of supplementary groups of a process on Linux, `NGROUPS_MAX` of limits.h.
 const GROUPS_MOST: usize = 65_536;
 
-/// The supplementary groups of the process at the other end of a Unix socket when it connected: `SO_PEERGROUPS`,
-/// since Linux 4.13.
+/// Returns the supplementary groups of the process at the other end of a Unix socket when it connected:
+/// `SO_PEERGROUPS`, since Linux 4.13.
 ///
 /// # Errors
-/// If the kernel does not tell, or tells more than there can be.
+/// Returns an error if the kernel does not state them, or states more than there can be.
 pub(crate) fn peer_groups(socket: impl AsFd) -> io::Result<Vec<u32>> {
     let mut groups = vec![0_u32; 64];
     loop {
         let mut bytes =
             libc::socklen_t::try_from(size_of_val(groups.as_slice())).map_err(io::Error::other)?;
-        // SAFETY: the buffer is as long as is said, and both outlive the call.
+        // SAFETY: the buffer has the stated length, and both outlive the call.
         #[expect(unsafe_code, reason = "no safe crate has SO_PEERGROUPS")]
         let result = unsafe {
             libc::getsockopt(
@@ -121,7 +121,7 @@ pub(crate) fn peer_groups(socket: impl AsFd) -> io::Result<Vec<u32>> {
             return Ok(groups);
         }
         let error = io::Error::last_os_error();
-        // The kernel tells once how long the buffer must be.
+        // On `ERANGE` the kernel states the required length.
         if error.raw_os_error() != Some(libc::ERANGE) || needed <= groups.len() || needed > GROUPS_MOST {
             return Err(error);
         }
@@ -132,7 +132,7 @@ pub(crate) fn peer_groups(socket: impl AsFd) -> io::Result<Vec<u32>> {
 /// Registers a descriptor with tokio, to wait on it.
 ///
 /// # Errors
-/// Outside of a runtime with I/O, or if epoll does not accept such a descriptor.
+/// Returns an error outside of a runtime with I/O, or if epoll does not accept such a descriptor.
 pub(crate) fn async_descriptor(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     #[expect(
         unsafe_code,

@@ -24,10 +24,11 @@ pub enum CollectorKey {
 }
 
 impl CollectorKey {
-    /// Parses a path, if the text begins with a slash, or a key. `polymeter keygen` makes no key that begins with a slash.
+    /// Parses a path, if the text begins with a slash, or a key. `polymeter keygen` makes no key that begins with a
+    /// slash.
     ///
     /// # Errors
-    /// When it is neither.
+    /// Returns an error if the text is neither.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.starts_with('/') {
             return Ok(Self::File(PathBuf::from(text)));
@@ -50,7 +51,8 @@ impl AgentKeyFiles {
     /// Reads the keys.
     ///
     /// # Errors
-    /// When a file cannot be read, is open to other users or holds something else, or when libzmq cannot encrypt.
+    /// Returns an error if a file cannot be read, is open to other users or contains no key, or if libzmq has no
+    /// encryption.
     pub fn read(&self) -> Result<Keys, KeysError> {
         require_curve(zmq::has("curve"))?;
         let own = read_key_pair(&self.key)?;

@@ -1,10 +1,9 @@
 //! Polymeter's node agent: samples the metrics of every job, each at its own period, and pushes them to a collector.
 //!
-//! The stages, in the order in which data passes them: [`sources`] read and parse,
-//! [`lanes`] read them at their deadlines and fill batches, [`delivery`] encodes them and keeps frames until they are acknowledged.
-//! Beside them the supervisor applies what state machines decide: which jobs are tracked (life cycle), and what is sampled of
-//! them at which period (admission, by the [`plan`]).
-//! [`Agent`] joins them all.
+//! The stages, in the order of the data flow: [`sources`] read and parse, [`lanes`] read them at their deadlines and
+//! fill batches, [`delivery`] encodes them and keeps frames until they are acknowledged. Beside them the supervisor
+//! applies the decisions of state machines: the tracked jobs (life cycle), and the period of each of their metrics
+//! (admission, by the [`plan`]). [`Agent`] joins them all.
 
 mod admission;
 mod agent;

@@ -16,16 +16,16 @@ use rustix::event::{Timespec, poll};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
-/// The time that a stopping agent waits for the collector's acknowledgements.
+/// The longest wait of a stopping agent for the collector's acknowledgements.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The same for an agent that exits because it is idle: everything was acknowledged a moment ago, and no user waits.
+/// The same for an agent that exits when idle: everything was acknowledged just before, and no user waits.
 const STOP_TIMEOUT_IDLE: Duration = Duration::from_secs(60);
 
-/// The same with a spool, which keeps what is not acknowledged: the next agent may need it soon.
+/// The same with a spool, which keeps the rest: the next agent may need it soon.
 const STOP_TIMEOUT_SPOOL: Duration = Duration::from_secs(2);
 
-/// The time that a detached agent waits for the spool while the agent before it is stopping.
+/// The longest wait of a detached agent for the spool, while the previous agent is stopping.
 const SPOOL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Exit status: the agent failed.
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     kernel::keep_memory_small();
     kernel::raise_descriptor_limit();
     let arguments = Arguments::parse();
-    // Before the configuration is read: the check includes whether that user can read it.
+    // Before the configuration is read, because the check includes that user's right to read it.
     if let Some(Err(error)) = arguments.user.as_deref().map(become_user) {
         error!("{error}");
         return ExitCode::from(EXIT_CONFIGURATION);
@@ -130,7 +130,7 @@ fn run(arguments: &Arguments, config: Config) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Starts the agent. If `waits_for_spool`, the agent before it may still be stopping, and its spool is waited for.
+/// Starts the agent. If `waits_for_spool`, the previous agent may still be stopping, and the start waits for its spool.
 fn start(config: &Config, context: &zmq::Context, waits_for_spool: bool) -> Result<Agent, StartError> {
     const PAUSE: Duration = Duration::from_millis(20);
     let mut left = if waits_for_spool { SPOOL_TIMEOUT } else { Duration::ZERO };

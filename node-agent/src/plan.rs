@@ -11,7 +11,7 @@ use polymeter_proto::series::Identifier;
 use crate::cgroups::StepLevel;
 use crate::principal::Principal;
 
-/// A rule: these metrics are sampled at this period.
+/// A rule: the period of the selected metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     /// The metrics.
@@ -20,7 +20,7 @@ pub struct Rule {
     pub period: Option<Period>,
 }
 
-/// The rules of one origin. For each metric the most specific rule counts: its name before a glob, a glob with more
+/// The rules of one origin. For each metric the most specific rule applies: its name before a glob, a glob with more
 /// letters before one with fewer, and of equal ones the last.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Layer {
@@ -28,7 +28,7 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// A layer of these rules.
+    /// Creates a layer of these rules.
     pub const fn new(rules: Vec<Rule>) -> Self {
         Self { rules }
     }
@@ -38,12 +38,12 @@ impl Layer {
         self.rules.is_empty()
     }
 
-    /// The rules.
+    /// Returns the rules.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
-    /// The period of the metric `name` in this layer; none where it is off or not mentioned.
+    /// Returns the period of the metric `name` in this layer; none if it is off or not mentioned.
     pub fn period(&self, name: &str) -> Option<Period> {
         let fitting = self.rules.iter().filter(|rule| rule.selector.matches(name));
         fitting.max_by_key(|rule| specificity(&rule.selector)).and_then(|rule| rule.period)
@@ -55,7 +55,7 @@ fn specificity(selector: &Selector) -> (bool, usize) {
     (selector.is_exact(), letters)
 }
 
-/// The greatest stretch of leases: from 100 µs to some minutes, where nothing is left to be saved.
+/// The greatest stretch of leases: it turns 100 µs into some minutes, beyond which there is nothing to save.
 pub const MAX_STRETCH: u8 = 22;
 
 /// A user's temporary change of the plan.
@@ -65,26 +65,27 @@ pub struct Lease {
     pub selector: Selector,
     /// The longest period at which they are sampled.
     pub period: Period,
-    /// Who wants it.
+    /// The principal that requested it.
     pub principal: Principal,
     /// The time at which it ends, in microseconds since the epoch, for answers and data.
     pub until_us: i64,
-    /// The time at which it ends on the monotonic clock, in nanoseconds, which counts: the wall clock may be set.
+    /// The time at which it ends on the monotonic clock, in nanoseconds. This one decides, because the wall clock may
+    /// be set.
     pub ends_ns: u64,
 }
 
-/// The period of a metric, with the reason.
+/// The period of a metric in force, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InForce {
     /// The period.
     pub period: Period,
-    /// The layer whose period it is.
+    /// The layer that determines the period.
     pub cause: Cause,
-    /// The user whose lease it is.
+    /// The user of the lease that determines it.
     pub by: Option<Identifier>,
     /// The time at which that lease ends, in microseconds since the epoch.
     pub until_us: Option<i64>,
-    /// The period that the lease requests, where the governor has slowed it.
+    /// The period that the lease requests, if the governor has slowed it.
     pub asked: Option<Period>,
 }
 
@@ -93,7 +94,7 @@ pub struct InForce {
 pub struct Plan {
     /// The administrator's baseline, which is guaranteed.
     pub baseline: Layer,
-    /// The rules that came with the registration of the job.
+    /// The rules from the registration of the job.
     pub registration: Layer,
     /// The baseline of each step of a job.
     pub steps: Layer,
@@ -111,12 +112,12 @@ impl Plan {
         !self.steps.is_empty() || !self.tasks.is_empty()
     }
 
-    /// The period of a metric of a step or task, to which leases do not apply.
+    /// Returns the period of a metric of a step or task, to which leases do not apply.
     pub fn step_period(&self, kind: StepLevel, name: &str) -> Option<Period> {
         self.step_layer(kind).period(name)
     }
 
-    /// The metrics that are sampled of a step or task.
+    /// Returns the metrics that are sampled of a step or task.
     pub fn step_definitions(&self, kind: StepLevel) -> Vec<Definition> {
         let plan = Self { baseline: self.step_layer(kind).clone(), ..Self::default() };
         let mut definitions = plan.definitions(Scope::Job);
@@ -131,7 +132,7 @@ impl Plan {
         }
     }
 
-    /// The effective period of a metric, which is the shortest of all layers, and its layer.
+    /// Returns the effective period of a metric, which is the shortest of all layers, and its layer.
     pub fn period(&self, name: &str) -> Option<(Period, Cause)> {
         let baseline = self.baseline.period(name).map(|period| (period, Cause::Baseline));
         let registration = self.registration.period(name).map(|period| (period, Cause::Registration));
@@ -139,7 +140,7 @@ impl Plan {
         baseline.into_iter().chain(registration).chain(lease).min_by_key(|(period, _)| *period)
     }
 
-    /// The effective period of a metric, with the reason.
+    /// Returns the effective period of a metric, with the reason.
     pub fn in_force(&self, name: &str) -> Option<InForce> {
         let (period, cause) = self.period(name)?;
         let lease = self.lease(name).filter(|_| cause == Cause::Lease);
@@ -152,19 +153,19 @@ impl Plan {
         })
     }
 
-    /// The period of a lease for `period` that the governor has slowed; at the longest a day.
+    /// Returns the period of a lease for `period` that the governor has slowed; at most a day.
     fn stretched(&self, period: Period) -> Period {
         let micros = period.as_micros().saturating_mul(1 << self.stretch.min(MAX_STRETCH));
         Period::from_micros(micros).unwrap_or(Period::MAX)
     }
 
-    /// The lease with the shortest period for a metric; of equal ones that which ends last.
+    /// Returns the lease with the shortest period for a metric; of equal ones the one that ends last.
     fn lease(&self, name: &str) -> Option<&Lease> {
         let fitting = self.leases.iter().filter(|lease| lease.selector.matches(name));
         fitting.min_by_key(|lease| (lease.period, std::cmp::Reverse(lease.until_us)))
     }
 
-    /// The metrics of one scope that are sampled; whole families stand for their instances.
+    /// Returns the metrics of one scope that are sampled; whole families stand for their instances.
     pub fn definitions(&self, scope: Scope) -> Vec<Definition> {
         let rules =
             self.baseline.rules.iter().chain(&self.registration.rules).filter(|rule| rule.period.is_some());
@@ -179,7 +180,7 @@ impl Plan {
             .filter(|(name, _)| self.period(name).is_some())
             .map(|(_, definition)| definition)
             .collect();
-        // What has a line of its own in the catalogue goes before the family of which it could be an instance.
+        // A metric with a line of its own in the catalogue precedes the family of which it could be an instance.
         definitions.sort_by_key(Definition::is_family);
         definitions
     }

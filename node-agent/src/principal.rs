@@ -1,23 +1,24 @@
-//! Who asks something of the agent, and what that person may.
+//! Principals: the requesters, and their rights.
 
 use polymeter_proto::series::Identifier;
 
-/// Who asks.
+/// The user that makes a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Principal {
     /// The numeric id.
     pub uid: u32,
-    /// Whether root, the agent's own user, or one whom the configuration names: all may be asked, and no limit binds.
+    /// True for root, the agent's own user and the configured administrators: all requests are allowed, and no limit
+    /// applies.
     pub administrator: bool,
 }
 
 impl Principal {
-    /// Whether this is somebody who may look at and change what belongs to `owner`.
+    /// True if the principal may see and change an object of `owner`.
     pub fn can_access(self, owner: Option<u32>) -> bool {
         self.administrator || owner == Some(self.uid)
     }
 
-    /// As whom the data name this person.
+    /// Returns the name of the user in the data: `uid 1000`.
     pub fn name(self) -> Option<Identifier> {
         Identifier::try_from(format!("uid {}", self.uid)).ok()
     }

@@ -28,7 +28,7 @@ pub struct JobSpec {
     pub owner: Option<Identifier>,
     /// Its cgroup directories, in any hierarchies.
     pub cgroups: Vec<PathBuf>,
-    /// Without cgroups: the process whose descendants are the job.
+    /// The process whose descendants are the job, if it has no cgroups.
     pub process: Option<u32>,
     /// Rules for metrics that are sampled beyond the baseline.
     pub sampling: Layer,
@@ -149,9 +149,10 @@ pub struct PushSpec {
 pub enum AccessError {
     /// No such job is tracked.
     Unknown,
-    /// The principal may not see the job. The answer must not differ from that for an unknown job: else it reveals ids.
+    /// The principal may not see the job. The answer must not differ from that for an unknown job: otherwise it reveals
+    /// ids.
     Hidden,
-    /// The principal may see the job, or asks for the node, and may not do that with it.
+    /// The principal may see the job, or asks for the node, but may not do this.
     Forbidden,
 }
 
@@ -173,7 +174,7 @@ pub enum AnnotateError {
     Access(AccessError),
     /// The job has as many user-supplied series as are allowed.
     TooManySeries(usize),
-    /// More arrived recently than is allowed.
+    /// Too many arrived recently.
     TooFast {
         /// The allowed rate in the long run, per second.
         per_second: u32,
@@ -413,25 +414,25 @@ pub enum ManagerRequest {
     Stop,
 }
 
-/// The place for one answer.
+/// The channel of one answer.
 pub type Reply<T> = oneshot::Sender<T>;
 
-/// The place for the answer to a registration: the unavailable metrics, with the reasons.
+/// The channel of the answer to a registration: the unavailable metrics, with the reasons.
 pub type RegistrationReply = Reply<Result<Vec<(String, String)>, RegisterError>>;
 
-/// The place for the answer to the announcement of a job.
+/// The channel of the answer to the announcement of a job.
 pub type AnnouncementReply = Reply<Result<Option<Result<LeaseGrant, LeaseError>>, RegisterError>>;
 
-/// The place for the answer to a lease request.
+/// The channel of the answer to a lease request.
 pub type LeaseReply = Reply<Result<LeaseGrant, LeaseError>>;
 
-/// The place for the answer to a request to end leases: their number.
+/// The channel of the answer to a request to end leases: their number.
 pub type ResetReply = Reply<Result<usize, AccessError>>;
 
-/// The place for the answer to a request for metrics.
+/// The channel of the answer to a request for metrics.
 pub type MetricsReply = Reply<Result<Vec<MetricView>, AccessError>>;
 
-/// A request with a place for its answer.
+/// Creates a request with the channel of its answer.
 pub(crate) fn ask<T>(
     make: impl FnOnce(oneshot::Sender<T>) -> ManagerRequest,
 ) -> (ManagerRequest, oneshot::Receiver<T>) {
@@ -455,7 +456,7 @@ pub struct JobView {
     pub owner_uid: Option<u32>,
     /// Its owner's name.
     pub owner: Option<Identifier>,
-    /// The time since which this node tracks it, in microseconds since the epoch.
+    /// The time at which this node began to track it, in microseconds since the epoch.
     pub started_us: Option<i64>,
     /// Its cgroup directories.
     pub cgroups: Vec<PathBuf>,
@@ -463,7 +464,7 @@ pub struct JobView {
     pub sources: Vec<SourceView>,
     /// Metrics that are unavailable, with the reasons.
     pub unavailable: Vec<(String, String)>,
-    /// The plan in force: each metric with its period and the cause of it.
+    /// The plan in force: each metric with its period and the cause.
     pub plan: Vec<(String, InForce)>,
     /// Sampling requests at submission that are not granted.
     pub refused: Vec<RefusedRequest>,

@@ -34,7 +34,7 @@ impl Rights {
         rights
     }
 
-    /// Returns the principal at the other end of a connection, as the kernel tells, unix(7).
+    /// Returns the principal at the other end of a connection, as the kernel identifies it, unix(7).
     pub(crate) fn principal(&self, peer: impl AsFd, uid: u32, gid: u32) -> io::Result<Principal> {
         let own = uid == rustix::process::geteuid().as_raw();
         let in_group = |groups: &[u32]| groups.iter().any(|gid| self.administrating_groups.contains(gid));
@@ -45,8 +45,8 @@ impl Rights {
         Ok(Principal { uid, administrator })
     }
 
-    /// Returns the principal of a request from another machine, which tells no groups, and on which the agent's own user may be
-    /// another.
+    /// Returns the principal of a request from another machine. It has no groups, and the agent's own user may be a
+    /// different one there.
     pub(crate) fn remote_principal(&self, uid: u32) -> Principal {
         Principal { uid, administrator: uid == 0 || self.administrators.contains(&uid) }
     }

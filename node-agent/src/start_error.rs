@@ -8,10 +8,10 @@ use polymeter_service::key_files::KeysError;
 use crate::admission::MIN_DESCRIPTORS;
 use crate::delivery::spool::SpoolError;
 
-/// The reason for which an agent does not start.
+/// The reason why an agent does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The machine lacks something that the agent needs.
+    /// The system lacks something that the agent needs.
     #[error("{0}")]
     System(&'static str, #[source] io::Error),
     /// The node has no usable name.

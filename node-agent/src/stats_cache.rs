@@ -23,8 +23,8 @@ pub struct SourceStats {
 }
 
 impl SourceStats {
-    /// Returns the statistics after the next report. The reads since the last report are half of the recent mean, so that a file
-    /// that becomes slow is noticed within a few seconds, and one slow read changes little.
+    /// Returns the statistics after the next report. The reads since the last report are half of the recent mean, so
+    /// that a file that becomes slow is noticed within a few seconds, and one slow read changes little.
     fn updated(&self, report: &SourceReport) -> Self {
         let reads = report.cost.reads.saturating_sub(self.cost.reads);
         let took_ns = report.cost.total_ns.saturating_sub(self.cost.total_ns);
@@ -38,14 +38,14 @@ impl SourceStats {
     }
 }
 
-/// The newest reports of all sources. The sampler never touches it.
+/// The newest reports of all sources. The sampler does not access it.
 #[derive(Debug, Default)]
 pub struct StatsCache {
     reports: Mutex<Reports>,
 }
 
 impl StatsCache {
-    /// Replaces reports by newer ones, and removes those of sources that are closed.
+    /// Replaces reports by newer ones, and removes those of closed sources.
     pub fn update(&self, reports: &[SourceReport]) {
         let mut stats = lock(&self.reports);
         for report in reports {
@@ -66,7 +66,7 @@ impl StatsCache {
         of_job.map(|((_, name), stats)| (name.clone(), *stats)).collect()
     }
 
-    /// The mean time of a read of late, in nanoseconds, of all sources that were read, by job and source.
+    /// Returns the recent mean time of a read, in nanoseconds, of all sources that were read, by job and source.
     pub fn read_times(&self) -> BTreeMap<Option<JobHandle>, BTreeMap<String, f64>> {
         let mut times: BTreeMap<_, BTreeMap<String, f64>> = BTreeMap::new();
         for ((job, name), stats) in lock(&self.reports).iter().filter(|(_, stats)| stats.recent_ns > 0.0) {
@@ -76,7 +76,7 @@ impl StatsCache {
     }
 }
 
-/// Locks a mutex. Data that a panic left behind are still the newest.
+/// Locks a mutex. Data left behind by a panic are used as they are.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

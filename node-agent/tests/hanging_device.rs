@@ -1,4 +1,4 @@
-//! An agent on a laid-out machine of which one sensor does not answer: a FIFO without a writer.
+//! Tests of an agent on a simulated machine of which one sensor does not answer: a FIFO without a writer.
 #![cfg(test)]
 #![allow(clippy::unwrap_used, reason = "a fault of a test is a failed test")]
 
@@ -75,7 +75,7 @@ fn a_sensor_that_does_not_answer_is_reported_and_affects_no_other() {
         assert!(tally.taken > 20 && tally.missed <= 1 && tally.absent == 0, "{name}: {tally:?}");
     }
 
-    // The sensor answers: what comes next is a plain file.
+    // The sensor answers; its next read is from a plain file.
     let (fifo, plain) = (root.path().join(HUNG).join("temp1_input"), root.path().join("plain"));
     fs::write(&plain, "40000\n").unwrap();
     // A writer ends the blocked `open`. The agent cannot read a FIFO at an offset, and opens the file anew.

@@ -1,4 +1,4 @@
-//! The sampler allocates nothing at a tick once its buffers have grown.
+//! Tests that the sampler allocates nothing at a tick once its buffers have grown.
 
 #![allow(clippy::unwrap_used, reason = "clippy does not know that this is a test")]
 
@@ -23,13 +23,13 @@ use polymeter_proto::period::Period;
 use polymeter_proto::series::{Labels, MetricId, SeriesId, ShapeId};
 use polymeter_service::clock;
 
-/// The system's allocator, counting.
+/// The system's allocator with a count of allocations.
 struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
 #[expect(unsafe_code, reason = "an allocator is an unsafe trait")]
-// SAFETY: every call is passed on to the system's allocator as it came.
+// SAFETY: every call is passed on unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Memory) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Relaxed);
@@ -52,7 +52,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Every line of vmstat that this machine has: a file in several pieces, with close to two hundred values.
+/// Returns a source of every line of vmstat on this machine: a file in several pieces, with close to two hundred
+/// values.
 fn vmstat() -> TextFileSource {
     let mut wanted = Vec::new();
     for metric in catalogue::all() {
@@ -83,7 +84,7 @@ fn shape_of(source: &TextFileSource) -> Arc<Shape> {
     })
 }
 
-// One test, because the count is of the whole process.
+// One test only, because the count is that of the whole process.
 #[test]
 fn a_tick_takes_no_memory() {
     let mut source = vmstat();
@@ -102,7 +103,7 @@ fn a_tick_takes_no_memory() {
         let instant = Instant { deadline: Some(number), time_us: i64::try_from(number).unwrap() };
         batch.push(index, instant, reading.iter()).unwrap()
     };
-    // The first batch lets the buffers grow; the second is like all that follow.
+    // The first batch makes the buffers grow; the second is like all later ones.
     let index = batch.add_shape(&shape);
     let values: u64 = (1..=100).map(|number| tick(number, &mut batch, index)).sum();
     assert!(values > 5_000, "{values} values read");
@@ -116,7 +117,7 @@ fn a_tick_takes_no_memory() {
     both_lanes_take_no_memory();
 }
 
-/// A source of one value that takes no memory.
+/// A source of one value that does not allocate.
 #[derive(Debug)]
 struct Constant(Vec<Slot>);
 
@@ -131,7 +132,7 @@ impl CustomSource for Constant {
     }
 }
 
-/// A source of this number under sampling every millisecond.
+/// Returns a source with this number, sampled every millisecond.
 fn active(number: u32, slots: &[Slot], source: Source) -> Box<ActiveSource> {
     let column = |slot: &Slot| Column {
         series: SeriesId(number),
@@ -145,7 +146,7 @@ fn active(number: u32, slots: &[Slot], source: Source) -> Box<ActiveSource> {
     Box::new(ActiveSource::new(Arc::new(key), source, vec![Group::new(Arc::new(shape), vec![0])]))
 }
 
-/// The sampler reads a source of the fast lane, and has a thread read one of the slow lane.
+/// The sampler reads a source of the fast lane, and a thread reads one of the slow lane.
 fn both_lanes_take_no_memory() {
     let definition = catalogue::find("node.filesystem.size").unwrap();
     let slots = vec![Slot { definition, labels: Labels::default() }];

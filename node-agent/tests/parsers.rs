@@ -1,5 +1,5 @@
-//! The parsers against text of real kernels: every value of every file that the catalogue reads, and what becomes of
-//! the values while the text changes.
+//! Tests of the parsers with text of real kernels: every value of every file that the catalogue reads, also while the
+//! text changes.
 #![cfg(test)]
 
 #[path = "parsers/fixtures.rs"]
@@ -85,7 +85,7 @@ const ON_BOTH: [&str; 44] = [
     "pids.peak",
 ];
 
-/// Numbers that are no metric: by file, and how the line or the column is called.
+/// Numbers that are no metric: the file, and the names of the line and the column.
 const NO_METRIC: [(&str, &str, &str); 9] = [
     ("memory.oom_control", "oom_kill_disable 1", "a setting"),
     ("stat", "btime 1", "when the machine booted, which is no quantity"),
@@ -153,7 +153,7 @@ fn every_number_of_the_kernel_has_a_metric() {
     assert_eq!(naive::without_metric(grown, &unheard_of), ["unheard_of 1"]);
 }
 
-/// The metrics that a job's cgroups of these sets have.
+/// Returns the metrics of a job's cgroups in these sets.
 fn names(sets: [&str; 2], hierarchy: &str) -> BTreeSet<String> {
     let files = fixtures::all()
         .iter()
@@ -186,7 +186,7 @@ fn both_hierarchies_of_a_hybrid_machine_agree() {
     assert_eq!(v1 / 1_000, v2 / 1_000, "{v1} ns and {v2} ns were taken at the same time");
 }
 
-/// Reads `text` with a layout that was made for another text: each value is that of a whole line, or absent.
+/// Reads `text` with a layout of another text: each value is that of a complete line, or absent.
 fn follow(fixture: &Fixture, layout: &mut Layout, text: &str) -> Fit {
     let (found, fit) = read(layout, text.as_bytes());
     let whole_lines = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
@@ -197,7 +197,7 @@ fn follow(fixture: &Fixture, layout: &mut Layout, text: &str) -> Fit {
     fit
 }
 
-/// Makes every number wider by a digit that has room for it.
+/// Widens every number by a digit, if it has room for one.
 fn widened(form: Form, text: &str) -> String {
     let key_words = match form {
         Form::Values => 0,
@@ -283,7 +283,7 @@ fn a_text_that_is_cut_off_has_no_wrong_value() {
         }
         let longer = format!("{beginning}x");
         assert_eq!(follow(fixture, &mut layout, &longer), Fit::Changed, "{} begins a line", fixture.path);
-        // A layout made from a cut text does not believe what it cannot see the end of, either.
+        // A layout of a truncated text ignores an incomplete line, too.
         let cut = &beginning[..beginning.len().saturating_sub(2)];
         follow(fixture, &mut fixture.layout_of(cut), cut);
     }
@@ -342,7 +342,7 @@ fn any_fixture() -> impl Strategy<Value = &'static Fixture> {
     any::<Index>().prop_map(|index| index.get(fixtures::all()))
 }
 
-/// Bytes, many of them such as kernel files have.
+/// Generates bytes, many of which are typical of kernel files.
 fn any_text() -> impl Strategy<Value = Vec<u8>> {
     let token = prop_oneof![
         proptest::sample::select(vec![
@@ -365,7 +365,7 @@ fn any_text() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(token, 0..100).prop_map(|tokens| tokens.concat())
 }
 
-/// Discovers in one text and reads another. What comes out is of no interest, as long as something does.
+/// Discovers in one text and reads another. The result is irrelevant, as long as neither panics.
 fn discover_and_read(fixture: &Fixture, discovered: &[u8], texts: &[&[u8]]) {
     if let Ok(mut layout) =
         Layout::discover(fixture.form(), discovered, &fixture.wanted, &fixture.path_labels)
@@ -407,7 +407,7 @@ proptest! {
         changes in proptest::collection::vec((any::<u32>(), any::<bool>(), any::<bool>()), 200),
         cuts in proptest::collection::vec(any::<Index>(), 3),
     ) {
-        // Each line has a place, may be gone, and may have wider numbers.
+        // Each line has a position, may be missing, and may have wider numbers.
         let mut lines: Vec<_> = fixture.lines().into_iter().zip(changes).filter(|(_, (_, kept, _))| *kept).collect();
         let mut layout = fixture.layout();
         follow(fixture, &mut layout, &lines.iter().map(|(line, _)| *line).collect::<String>());

@@ -1,4 +1,4 @@
-//! The agent's side of the protocol where no simulation goes: at the limits, and where a collector refuses.
+//! Tests of the agent's side of the protocol that no simulation covers: at the limits, and with refusals.
 
 #![allow(
     clippy::indexing_slicing,
@@ -60,7 +60,7 @@ fn the_oldest_frame_is_given_up_when_it_is_refused_again_and_again() {
     let mut delivery = delivery();
     (0..3).for_each(|_| delivery.take(&flushed(1, 1), 0));
     assert_eq!(send_all(&mut delivery).len(), 3);
-    // Of the second it is not known yet whether it would be taken in its turn.
+    // The second frame is judged only when it is the oldest.
     for _ in 0..REFUSALS {
         delivery.hear(refused(2), 0);
     }

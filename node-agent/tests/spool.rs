@@ -1,4 +1,4 @@
-//! The spool: what was taken comes back, whatever happens to its files; and what a disk can do to it.
+//! Tests of the spool: all kept frames are restored, even from damaged files; and the effects of disk faults.
 
 #![allow(
     clippy::indexing_slicing,
@@ -22,7 +22,7 @@ use polymeter_proto::wire::message::{ToAgent, ToCollector};
 
 const LARGE: u64 = 1 << 30;
 
-/// What a delivery with so many frames of one sample gives to the spool at its end.
+/// Returns the batch that a delivery with `frames` frames of one sample writes to the spool at its end.
 fn batch(frames: u32) -> (DeliverySession, Batch) {
     let mut delivery = delivery();
     delivery.use_spool();
@@ -31,7 +31,7 @@ fn batch(frames: u32) -> (DeliverySession, Batch) {
     (delivery, batch)
 }
 
-/// The numbers of the frames.
+/// Returns the numbers of the frames.
 fn numbers(segment: &Segment) -> Vec<u64> {
     let number = |restored: &Restored| match restored {
         Restored::Frame(number, ..) => *number,
@@ -68,7 +68,7 @@ fn no_flipped_bit_is_believed() {
         let mut flipped = bytes.clone();
         flipped[bit / 8] ^= 1 << (bit % 8);
         let read = segment::read(&flipped);
-        // One record is damaged, or all from one on are cut off; the others are as they were.
+        // Either one record is damaged, or all from one on are cut off; the others are unchanged.
         assert!(read.damaged == 1 && read.cut_bytes == 0 || read.damaged == 0 && read.cut_bytes > 0, "{bit}");
         for restored in &read.restored {
             let same = |other: &Restored| match (restored, other) {
@@ -80,7 +80,7 @@ fn no_flipped_bit_is_believed() {
     }
 }
 
-/// Sends all that the delivery of an earlier life has, and says which frames and notes these are.
+/// Sends all frames and notes of an earlier process's session, and returns a description of each.
 fn replayed(spool: &Spool, delivery: &mut DeliverySession) -> Vec<String> {
     let mut sent = Vec::new();
     while let Some(send) = delivery.next_send() {
@@ -122,7 +122,7 @@ fn the_next_life_finds_what_was_kept_and_forgets_what_is_acknowledged() {
     let last = spool.read(SESSION, 1).unwrap().last().unwrap();
     let mut delivery = DeliverySession::replay(SESSION, 1 << 20, &[(1, last)], 0);
     assert_eq!(replayed(&spool, &mut delivery), ["1", "2", "3", "4"]);
-    // Everything that is needed to understand them is there.
+    // The dictionary contains everything that is needed to decode them.
     delivery.hear(ToAgent::NeedDictionary { session: SESSION }, 0);
     let Some(NextSend::Message(bytes)) = delivery.next_send() else { panic!("no dictionary") };
     let Ok(ToCollector::Dictionary { entries, .. }) = ToCollector::decode(&bytes) else {
@@ -152,7 +152,7 @@ fn damage_is_told_and_costs_no_more_than_itself() {
     let sent = replayed(&spool, &mut delivery);
     assert_eq!(sent.iter().filter(|sent| sent.ends_with("Damaged")).count(), 2, "{sent:?}");
     assert_eq!((sent.len(), sent[4].as_str()), (5, "5-5 Damaged"));
-    // A file that is gone altogether.
+    // A file that is missing.
     fs::remove_file(&path).unwrap();
     assert!(matches!(spool.read(SESSION, 1), Err(SpoolError::Disk { doing: "read", .. })));
 }
@@ -168,14 +168,14 @@ fn a_full_or_faulty_disk_keeps_nothing_of_a_batch_and_what_was_kept_stays() {
     assert!(matches!(spool.append(&more), Err(SpoolError::Full)));
     assert_eq!(numbers(&spool.read(SESSION, 1).unwrap()), [1, 2]);
     drop(spool);
-    // A directory in the place of the new segment's file: a fault that root gets, too.
+    // A directory in the place of the new segment's file: a fault that occurs for root, too.
     let mut spool = Spool::open(directory.path(), LARGE).unwrap();
     let blocked = the_file(directory.path()).with_file_name(format!("{SESSION}-{:016x}.spool", 3));
     fs::create_dir(&blocked).unwrap();
     let alone = Batch { continues: None, ..more };
     assert!(matches!(spool.append(&alone), Err(SpoolError::Disk { doing: "make", .. })));
     fs::remove_dir(&blocked).unwrap();
-    // A disk without room for so much as the head leaves no file behind, which nobody would remove.
+    // A disk without room for the head leaves no file behind, which nothing would remove.
     let kept = spool.bytes();
     std::os::unix::fs::symlink("/dev/full", &blocked).unwrap();
     assert!(matches!(spool.append(&alone), Err(SpoolError::Disk { doing: "make", .. })));

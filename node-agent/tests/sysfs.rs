@@ -1,4 +1,4 @@
-//! Sources of a laid-out machine: files with several wildcards, and file systems.
+//! Tests of the sources of a simulated machine: files with several wildcards, and file systems.
 #![cfg(test)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,7 @@ fn copy_tree(from: &Path, to: &Path) {
     }
 }
 
-/// A machine with the devices of the fixtures, and the mounts of `mountinfo`.
+/// Creates a machine with the devices of the fixtures, and the mounts of `mountinfo`.
 fn machine(mountinfo: &str) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     copy_tree(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/sysfs"), root.path());
@@ -41,7 +41,7 @@ fn open(root: &Path, selector: &str) -> (Vec<Opened>, Vec<Unavailable>) {
     factory.open(&Target::Node(Arc::new(Counters::default())), &definitions)
 }
 
-/// The names of the sources that are read by a thread, each with the series that it gives.
+/// Returns the names of the sources that a thread reads, each with its series.
 fn threaded(opened: &[Opened]) -> BTreeMap<&str, BTreeSet<String>> {
     let threaded = opened.iter().filter(|opened| matches!(opened.source, Source::Threaded(_)));
     let series = |opened: &Opened| {

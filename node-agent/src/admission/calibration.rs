@@ -1,14 +1,15 @@
-//! Calibration: how slow the machine is now in what the sampler does most, which is to sleep, wake up and read a small file.
+//! Calibration: the slowness of the machine in the sampler's main work, which is to sleep, wake up and read a small
+//! file.
 //!
-//! What a read takes on a warm cache says little of what it takes after a sleep: idle states, a hypervisor, other work and
-//! the clock's speed multiply it by two to five, and differently from minute to minute. So it is measured now and then,
-//! by exercises that the supervisor runs.
+//! The time of a read with warm caches predicts little of its time after a sleep: idle states, a hypervisor, other load
+//! and the clock frequency multiply it by two to five, and the factor changes from minute to minute. Therefore it is
+//! measured regularly, by exercises that the supervisor runs.
 
 use std::time::Duration;
 
 use super::cost::Slowness;
 
-/// A sleep and a read that are exercised.
+/// An exercise: a number of sleeps, each followed by a read.
 #[derive(Debug)]
 pub(crate) struct Exercise {
     period_us: f64,
@@ -16,32 +17,33 @@ pub(crate) struct Exercise {
     pub(crate) sleep: Duration,
     /// The number of reads in one round.
     pub(crate) reads: u32,
-    /// CPU time of one on the machine to which the constants of the cost were fitted, in nanoseconds.
+    /// The CPU time of one sleep and read on the reference machine, in nanoseconds: the constants of the cost were
+    /// fitted to that machine.
     reference_ns: f64,
 }
 
-/// Where most of the cost is wake-ups.
+/// The short exercise: most of its cost is wake-ups.
 pub(crate) const SHORT: Exercise =
     Exercise { period_us: 1_000.0, sleep: Duration::from_millis(1), reads: 16, reference_ns: 8_400.0 };
 
-/// Where most of it is what has grown cold.
+/// The long exercise: most of its cost is cold caches.
 pub(crate) const LONG: Exercise =
     Exercise { period_us: 10_000.0, sleep: Duration::from_millis(10), reads: 6, reference_ns: 14_500.0 };
 
-/// How often all exercises are run, one round after the other: CPUs differ, and so do moments.
+/// The number of rounds of each exercise: several, because CPUs and moments differ.
 pub(crate) const ROUNDS: u32 = 4;
 
 /// The weight of earlier measurements, in percent.
 const EARLIER: u64 = 60;
 
-/// CPU time that all rounds of each exercise took, in nanoseconds.
+/// The CPU time of all rounds of each exercise, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ExerciseTimes {
     pub(crate) short_ns: u64,
     pub(crate) long_ns: u64,
 }
 
-/// CPU time of one sleep and read of each exercise, in nanoseconds; 0 before the first measurement.
+/// The smoothed CPU time of one sleep and read of each exercise, in nanoseconds; 0 before the first measurement.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Calibration {
     short_ns: u64,
@@ -49,13 +51,13 @@ pub(super) struct Calibration {
 }
 
 impl Calibration {
-    /// Takes a measurement into account.
+    /// Adds a measurement.
     pub(super) fn add(&mut self, times: ExerciseTimes) {
         self.short_ns = SHORT.smooth(self.short_ns, times.short_ns);
         self.long_ns = LONG.smooth(self.long_ns, times.long_ns);
     }
 
-    /// How many times as long as on the machine of reference things take now.
+    /// Returns the slowness of the machine as a multiple of the reference machine.
     pub(super) fn slowness(self) -> Slowness {
         [SHORT.slowness(self.short_ns), LONG.slowness(self.long_ns)]
     }
@@ -70,7 +72,7 @@ impl Exercise {
         }
     }
 
-    /// The period, and how many times as long things take that are done so often.
+    /// Returns the period, and the slowness at that period.
     fn slowness(&self, measured_ns: u64) -> (f64, f64) {
         let slowness = match u32::try_from(measured_ns).unwrap_or(u32::MAX) {
             0 => 1.0,

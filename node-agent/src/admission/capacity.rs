@@ -1,4 +1,4 @@
-//! How many jobs are tracked: as many as there is room for in the table and as there are file descriptors for.
+//! The number of jobs that are tracked, bounded by the size of the table and by the file descriptors.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -6,45 +6,45 @@ use std::path::PathBuf;
 use super::share::{Candidate, left_out};
 use crate::targets::{Now, Targets};
 
-/// Jobs that are tracked at once.
+/// The most jobs that are tracked at once.
 pub(crate) const JOBS: usize = 4096;
 
-/// Descriptors that jobs do not get: of the socket to the collector, which libzmq opens anew, of users' connections, and of files
-/// that are open for a moment.
+/// Descriptors that are reserved for other uses: the socket to the collector, which libzmq reopens, clients'
+/// connections, and files that are open briefly.
 const RESERVED: usize = 64;
 
 /// The number of descriptors below which the agent does not start.
 pub(crate) const MIN_DESCRIPTORS: usize = 2 * RESERVED;
 
-/// Descriptors that a job takes at least: its files, and those by which its end is seen.
+/// The fewest descriptors of a job: its files, and those for exit events.
 const OF_JOB: usize = 32;
 
-/// Places of the table for jobs that are registered, which discovery does not fill.
+/// Table entries for registered jobs, which discovery does not use.
 const REGISTERED: usize = 256;
 
-/// Places of those that one ordinary user's jobs may take.
+/// The most of these entries for one ordinary user's jobs.
 const REGISTERED_OF_USER: usize = REGISTERED / 4;
 
-/// How often is said again that jobs are left out, in nanoseconds.
+/// The interval between log messages about jobs that are left out, in nanoseconds.
 const REPEAT_NS: u64 = 60_000_000_000;
 
 /// The file descriptors of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Descriptors {
-    /// How many may be open.
+    /// The most that may be open.
     pub(crate) limit: usize,
-    /// How many are open.
+    /// The number that are open.
     pub(crate) open: usize,
 }
 
 impl Descriptors {
-    /// Descriptors that jobs may still open.
+    /// Returns the descriptors that jobs may still open.
     pub(crate) const fn spare(self) -> usize {
         self.limit.saturating_sub(RESERVED + self.open)
     }
 }
 
-/// The owner of a job, as far as its cgroup tells.
+/// The owner of a job as its cgroup states it: numeric id and name.
 pub(crate) type CgroupOwner = (Option<u32>, Option<String>);
 
 /// The room for jobs.
@@ -56,25 +56,26 @@ pub(crate) struct Capacity {
 }
 
 impl Capacity {
-    /// The room for jobs of a process that has so many descriptors open before the first job.
+    /// Creates the room of a process that has `base` descriptors open before the first job.
     pub(crate) const fn new(base: usize) -> Self {
         Self { base, reported_ns: None }
     }
 
-    /// How many jobs there are descriptors for, beside the `tracked` ones that have theirs.
+    /// Returns the number of further jobs that descriptors allow, beside the `tracked` ones.
     fn more(&self, tracked: usize, descriptors: Descriptors) -> usize {
         let of_jobs = descriptors.open.saturating_sub(self.base);
         let of_each = of_jobs.checked_div(tracked).unwrap_or_default().max(OF_JOB);
         descriptors.spare() / of_each
     }
 
-    /// How many jobs of discovery are tracked at once.
+    /// Returns the number of discovered jobs that can be tracked at once.
     pub(crate) fn room(&self, targets: &Targets, descriptors: Descriptors) -> usize {
         let discovered = targets.iter().filter(|(_, target)| target.found_at.is_some()).count();
         (discovered + self.more(targets.job_count(), descriptors)).min(JOBS)
     }
 
-    /// The jobs among those that were found, with their owners, for which there is no room: every owner has the same share.
+    /// Returns the found jobs for which there is no room, of those given with their owners; every owner has the same
+    /// share.
     pub(crate) fn left_out(
         targets: &Targets,
         found: BTreeMap<PathBuf, CgroupOwner>,
@@ -87,8 +88,8 @@ impl Capacity {
         left_out(found.into_iter().map(candidate).collect(), room)
     }
 
-    /// The message about jobs that are left out: at first, now and then, and when there are none any more. The second value is
-    /// whether it is a warning.
+    /// Returns the message about jobs that are left out: at first, at intervals, and when there are none any more. The
+    /// second value is true for a warning.
     pub(crate) fn report(
         &mut self,
         jobs: usize,
@@ -114,7 +115,7 @@ impl Capacity {
         Some((format!("cannot track {jobs} of {} jobs: {cause}", jobs + room), true))
     }
 
-    /// Returns whether one more job may be registered, as far as there is room.
+    /// True if there is room to register one more job.
     pub(crate) fn has_room_for(targets: &Targets, owner_uid: Option<u32>, descriptors: Descriptors) -> bool {
         let jobs = || targets.iter().filter(|(key, _)| key.is_some());
         let registered = || jobs().filter(|(_, target)| target.found_at.is_none());

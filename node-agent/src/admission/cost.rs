@@ -1,18 +1,18 @@
 //! The cost of sampling, predicted from the cost of one read of each source. Pure.
 //!
-//! The constants were fitted to one machine; `cargo run --release --bin control` holds the prediction against what is
-//! measured. The machine's calibration scales them, and the governor's knowledge corrects the rest.
+//! The constants were fitted to one machine; `cargo run --release --bin control` compares the prediction with
+//! measurements. The calibration scales them to this machine, and the governor corrects the rest.
 
 use polymeter_proto::period::Period;
 
 use crate::request::Cost;
 
-/// The assumed time of a read that was not measured, in nanoseconds.
+/// The assumed time of an unmeasured read, in nanoseconds.
 const READ_NS: f64 = 5_000.0;
-/// The cost of a read beside its own time, in nanoseconds: finding its groups, dating it, recording the row.
+/// The cost of a read beside its own time, in nanoseconds: finding its groups, taking the time, recording the row.
 const ROW_NS: f64 = 300.0;
-/// The cost of a wake-up and of the first use of caches beside the reads, in nanoseconds, by the period in microseconds: the
-/// longer the sleep, the more is cold.
+/// The cost of a wake-up and of cold caches beside the reads, in nanoseconds, by the period in microseconds: the longer
+/// the sleep, the more is cold.
 const WAKE_NS: [(f64, f64); 5] = [
     (100.0, 4_000.0),
     (1_000.0, 8_000.0),
@@ -20,27 +20,27 @@ const WAKE_NS: [(f64, f64); 5] = [
     (100_000.0, 45_000.0),
     (1_000_000.0, 120_000.0),
 ];
-/// The time of a read at a period, in microseconds, as a multiple of its time when it is read over and over. A slow machine
-/// multiplies what exceeds 1.
+/// The time of a read at a period, in microseconds, as a multiple of its time in a tight loop. The slowness of the
+/// machine multiplies the part above 1.
 const COLD: [(f64, f64); 4] = [(100.0, 1.1), (1_000.0, 1.4), (10_000.0, 2.4), (100_000.0, 4.0)];
 /// The cost of a value from its text to the wire, in nanoseconds.
 const VALUE_NS: f64 = 40.0;
-/// The size of a value on the wire, in bytes, at the rates at which that matters.
+/// The size of a value on the wire at high rates, in bytes.
 const VALUE_BYTES: f64 = 0.5;
 
 /// The known time of a read of a source, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum ReadCost {
-    /// Measured at the period in question.
+    /// Measured at that period.
     Measured(f64),
-    /// Measured by reading over and over.
+    /// Measured in a tight loop.
     Warm(f64),
     /// Not measured.
     Unknown,
 }
 
-/// The slowness of the machine: by the period in microseconds, the time that things take as a multiple of the constants here;
-/// points of a curve.
+/// The slowness of the machine: points of a curve, each a period in microseconds and the time as a multiple of the
+/// constants here.
 pub(super) type Slowness = [(f64, f64); 2];
 
 /// The sum of the costs of sources.
@@ -58,7 +58,7 @@ impl Sum {
         Self { machine, ns_per_s: 0.0, samples_per_s: 0.0, wakes_per_s: 0.0 }
     }
 
-    /// Adds a source whose metrics have these periods. Periods that divide one another share reads, as usual ones do.
+    /// Adds a source whose metrics have these periods. Periods that divide one another share reads.
     pub(super) fn add(&mut self, periods: &[Period], read: ReadCost) {
         let per_second = |period: &Period| 1e6 / micros(*period);
         let Some(fastest) = periods.iter().min() else { return };
@@ -94,8 +94,8 @@ fn micros(period: Period) -> f64 {
     f64::from(u32::try_from(period.as_micros()).unwrap_or(u32::MAX))
 }
 
-/// The value at `at` of a curve through these points, in order: straight on a logarithmic scale between them, and level
-/// beyond its ends.
+/// Returns the value at `at` of the curve through `points`, in order: linear on a logarithmic scale between them, and
+/// constant beyond its ends.
 fn between(points: &[(f64, f64)], at: f64) -> f64 {
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return 0.0 };
     let at = at.clamp(first.0, last.0);

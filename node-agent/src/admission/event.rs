@@ -1,4 +1,4 @@
-//! The events that concern admission, and its effects.
+//! The events of admission, and its effects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,15 +27,15 @@ pub(crate) enum LeaseOrigin {
     Submission(Identifier, Option<AnnouncementReply>),
 }
 
-/// The mean time of a read of each source of late, in nanoseconds, by job and source.
+/// The recent mean time of a read of each source, in nanoseconds, by job and source.
 pub(crate) type ReadTimes = BTreeMap<Option<JobHandle>, BTreeMap<String, f64>>;
 
 /// The reason for which sources are opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OpenReason {
-    /// The target is new, or its files have come or gone: all files are opened anew.
+    /// The target is new or its files have changed: all files are opened anew.
     Files,
-    /// The plan has changed, for a cause that the data are told; none for that of the layer in force.
+    /// The plan has changed. The cause is recorded in the data; none stands for the layer in force.
     Plan(Option<Cause>),
     /// A lease is about to be granted.
     Lease,
@@ -48,21 +48,21 @@ pub(crate) enum OpenReason {
 pub(crate) enum AdmissionEvent {
     /// A lease is requested. The read times are those of all targets.
     LeaseRequested(LeaseRequest, LeaseOrigin, ReadTimes),
-    /// The leases of a principal on a target must end; of an administrator's word all.
+    /// The leases of a principal on a target are to end; all leases if the principal is an administrator.
     LeasesReset(Principal, TargetKey, ResetReply),
     /// The metrics of a target are requested.
     MetricsRequested(Principal, TargetKey, MetricsReply, ReadTimes),
     /// Leases may have expired.
     LeasesExpired,
-    /// Trial reads have found out what metrics are available and what a read of them takes.
+    /// Trial reads have determined which metrics are available, and the time of a read.
     Probed(TargetKey, BTreeMap<String, Availability>),
     /// The sources of a target were opened.
     SourcesOpened(TargetKey, OpenReason),
-    /// Sampling has used so much of a CPU, in percent, since the last time.
+    /// The CPU time of sampling since the last event, in percent of a CPU.
     CpuMeasured(f64, ReadTimes),
     /// The speed of the machine was measured.
     Calibrated(ExerciseTimes),
-    /// The configuration was read again: the limits, and the layers of the plan that nobody requested.
+    /// The configuration was reloaded: the limits, and the standing layers of the plan.
     ConfigReloaded(Limits, Plan),
 }
 
@@ -75,7 +75,7 @@ pub(crate) enum AdmissionEffect {
     UpdateSteps(TargetKey),
     /// Open these metrics of a target for trial. Answered by [`AdmissionEvent::Probed`].
     Probe(TargetKey, Vec<Definition>),
-    /// Put a change of the plan into the data.
+    /// Record a change of the plan in the data.
     RecordPlanChange(Option<Arc<Job>>, PlanChange),
     /// Answer a lease request.
     AnswerLease(LeaseOrigin, Result<LeaseGrant, LeaseError>),
@@ -83,6 +83,6 @@ pub(crate) enum AdmissionEffect {
     AnswerReset(ResetReply, Result<usize, AccessError>),
     /// Answer a request for metrics.
     AnswerMetrics(MetricsReply, Result<Vec<MetricView>, AccessError>),
-    /// Log that the governor has slowed leases, or gives speed back.
+    /// Log that the governor has slowed leases, or restores their speed.
     LogGoverned(String),
 }

@@ -1,9 +1,9 @@
-//! The governor: when sampling takes more of the CPU than it may, leases are slowed by powers of two, and recover when there is
-//! room again. Pure: it takes the used CPU time, and returns the next step.
+//! The governor: when sampling exceeds its CPU budget, it doubles the periods of leases, and halves them again when
+//! there is room. Pure: it takes the used CPU time, and returns the next step.
 
 use crate::plan::MAX_STRETCH;
 
-/// The part of a budget that may be used before a lease recovers by one step, so that it does not oscillate.
+/// The part of a budget below which a lease may recover by one step, so that the governor does not oscillate.
 const ROOM: f64 = 0.8;
 
 /// The bounds of the real cost as a multiple of the predicted one.
@@ -18,15 +18,15 @@ const NEWEST: f64 = 0.3;
 /// The cost of the leases of one target.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Load {
-    /// Percent of a CPU for all of it, as predicted without slowness.
+    /// The predicted CPU time of all its sampling, in percent of a CPU, without slowness.
     pub(super) percent: f64,
-    /// The same if its leases were stretched half as much.
+    /// The same if its leases were stretched by one step less.
     pub(super) relaxed_percent: f64,
     /// The same without its leases.
     pub(super) baseline_percent: f64,
     /// The number of times that its leases were stretched.
     pub(super) stretch: u8,
-    /// True if any of its leases is an ordinary user's: administrators' do not count against the job's budget.
+    /// True if an ordinary user has any of its leases: administrators' leases do not count against the job's budget.
     pub(super) is_user: bool,
 }
 
@@ -59,12 +59,12 @@ impl Default for Governor {
 }
 
 impl Governor {
-    /// The real cost as a multiple of the predicted one.
+    /// Returns the real cost as a multiple of the predicted one.
     pub(super) const fn slowness(&self) -> f64 {
         self.slowness
     }
 
-    /// Learns from the CPU time used, in percent of a CPU, where `predicted_percent` was predicted without slowness.
+    /// Learns from the used CPU time, in percent of a CPU, and the time that was predicted without slowness.
     pub(super) fn learn(&mut self, used_percent: f64, predicted_percent: f64) {
         if predicted_percent >= TELLING_PERCENT {
             let now = (used_percent / predicted_percent).clamp(SLOWNESS.0, SLOWNESS.1);
@@ -72,11 +72,12 @@ impl Governor {
         }
     }
 
-    /// The next step, if one is needed: one at a time, so that its effect is seen before the next.
+    /// Returns the next step, if one is needed. There is one step at a time, so that its effect is measured before the
+    /// next.
     pub(super) fn step(&self, used_percent: f64, budgets: Budgets, loads: &[Load]) -> Option<Step> {
         let may_stretch = |load: &Load| load.stretch < MAX_STRETCH && load.percent > load.baseline_percent;
         let of_leases = |load: &Load| load.percent - load.baseline_percent;
-        // Users' leases go before administrators', and of those the most expensive.
+        // Users' leases are slowed before administrators', and the most expensive first.
         let most_expensive = |wanted: &dyn Fn(&Load) -> bool| {
             let candidates = loads.iter().enumerate().filter(|(_, load)| may_stretch(load) && wanted(load));
             candidates
@@ -115,7 +116,7 @@ mod tests {
 
     const BUDGETS: Budgets = Budgets { node_percent: 20.0, job_percent: 5.0 };
 
-    /// A job whose leases cost `unstretched` percent, of a user or an administrator.
+    /// Returns the load of a job whose leases cost `unstretched` percent, of a user or an administrator.
     fn load(unstretched: f64, stretch: u8, is_user: bool) -> Load {
         let at = |stretch: u8| 0.1 + unstretched / f64::from(1_u32 << stretch);
         Load {
@@ -146,8 +147,8 @@ mod tests {
         assert_eq!(governor.step(10.0, BUDGETS, &[load(9.0, 0, false)]), None);
     }
 
-    /// Whatever the machine's real slowness, the governor comes to rest within the budgets, does not oscillate, and recovers
-    /// when the machine does.
+    /// The governor settles within the budgets at any slowness of the machine, does not oscillate, and recovers when
+    /// the machine does.
     #[test]
     fn settles_and_recovers() {
         for real in [0.5, 1.0, 3.0, 10.0] {

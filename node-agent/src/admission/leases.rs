@@ -1,4 +1,4 @@
-//! Leases: users change the periods of their own jobs, for a while, within the administrator's limits.
+//! Leases: temporary changes of the periods of users' own jobs, within the administrator's limits.
 
 use std::collections::BTreeSet;
 
@@ -14,10 +14,10 @@ use crate::principal::Principal;
 use crate::request::{AccessError, Cost, LeaseError, LeaseGrant, LeaseRequest};
 use crate::targets::{Access, Now, TargetKey, Targets, TrackedTarget};
 
-/// The reason for which an available metric is not sampled.
+/// The reason why an available metric is not sampled.
 const NOT_NOW: &str = "its file does not contain this metric now";
 
-/// Leases of one target. More would only make plans slow to compute.
+/// The most leases of one target. More would make plans slow to compute.
 const LEASES: usize = 64;
 
 /// A lease whose sources are being opened.
@@ -36,8 +36,8 @@ impl Granting {
         &self.request.job_id
     }
 
-    /// The outcome of the lease, now that the sources of its target are open. Where nothing of it can be sampled, the target
-    /// gets its former leases back.
+    /// Returns the outcome of the lease, once the sources of its target are open. If none of it can be sampled,
+    /// restores the former leases.
     pub(super) fn finish(self, target: &mut TrackedTarget) -> Result<LeaseGrant, LeaseError> {
         let granted = granted(target, &self.request, self.cost, self.until_us);
         if !granted.metrics.is_empty() {
@@ -47,13 +47,13 @@ impl Granting {
         if !granted.unavailable.is_empty() {
             return Err(LeaseError::Unavailable(granted.unavailable));
         }
-        // Not even a reason is known of what was open before and is not there at the moment.
+        // A metric that was available when its source was opened and is absent now has no other reason.
         let names: BTreeSet<String> = choose(target, &self.request).iter().map(Definition::name).collect();
         Err(LeaseError::Unavailable(names.into_iter().map(|name| (name, NOT_NOW.to_owned())).collect()))
     }
 }
 
-/// Checks what can be checked of a lease request before anything is opened. Returns the metrics that it chooses.
+/// Checks a lease request as far as possible before sources are opened. Returns the selected metrics.
 pub(super) fn check(
     limits: &Limits,
     targets: &Targets,
@@ -74,7 +74,7 @@ pub(super) fn check(
     Ok(chosen)
 }
 
-/// Puts a lease whose metrics were probed into the plan of its target, if the budgets allow it.
+/// Adds a lease whose metrics were probed to the plan of its target, if the budgets allow it.
 pub(super) fn admit(
     pricing: &Pricing,
     targets: &mut Targets,
@@ -99,7 +99,7 @@ pub(super) fn admit(
     Ok(Granting { request, former, cost, until_us })
 }
 
-/// The duration of a lease from now on, in microseconds.
+/// Returns the duration of a lease from now on, in microseconds.
 fn duration_us(limits: &Limits, request: &LeaseRequest, now: Now) -> Result<u64, LeaseError> {
     let longest = limits.longest_lease;
     let duration_us = request.duration_us.unwrap_or(longest.as_micros());
@@ -107,12 +107,12 @@ fn duration_us(limits: &Limits, request: &LeaseRequest, now: Now) -> Result<u64,
         return Err(LeaseError::TooLong { longest });
     }
     let Some(since_us) = request.since_us else { return Ok(duration_us) };
-    // What comes late ends when it ends on the job's other nodes.
+    // A late request ends at the same time as on the job's other nodes.
     let left_us = since_us.saturating_add_unsigned(duration_us).saturating_sub(now.realtime_us);
     u64::try_from(left_us).ok().filter(|left_us| *left_us > 0).ok_or(LeaseError::Expired)
 }
 
-/// Refuses a lease by which a metric would be sampled at a shorter period than users may request.
+/// Refuses a lease with a period below the shortest that users may request.
 fn check_floors(limits: &Limits, request: &LeaseRequest, target: &TrackedTarget) -> Result<(), LeaseError> {
     if request.principal.administrator {
         return Ok(());
@@ -124,14 +124,14 @@ fn check_floors(limits: &Limits, request: &LeaseRequest, target: &TrackedTarget)
             (limits.shortest_period(&metric), metric, *period)
         })
     });
-    // The longest floor is the period at which all of it would be granted.
+    // The longest of these limits is the period at which all of it would be granted.
     match floors.filter(|(shortest, _, requested)| requested < shortest).max() {
         None => Ok(()),
         Some((shortest, metric, requested)) => Err(LeaseError::TooShort { metric, requested, shortest }),
     }
 }
 
-/// Refuses a plan of a target that exceeds a budget, and finds out at which period the lease would be granted.
+/// Refuses a plan of a target that exceeds a budget, and determines the period at which the lease would be granted.
 fn check_budgets(
     pricing: &Pricing,
     targets: &Targets,
@@ -145,15 +145,15 @@ fn check_budgets(
     let Some(limit) = exceeded(plan) else { return Ok(()) };
     let cost = pricing.cost(target, plan);
     if cost.cpu_percent <= pricing.cost(target, &target.plan).cpu_percent {
-        // The budget was used up before, by an administrator perhaps; what costs no more does no more harm.
+        // The budget was exceeded before, for example by an administrator; a plan that costs no more is allowed.
         return Ok(());
     }
-    // Twice as long until it fits; at most some thirty steps from 100 µs to a day.
+    // Doubles the period until it fits; at most some thirty steps from 100 µs to a day.
     let shortest = request.metrics.iter().map(|(_, period)| *period).min();
     let doubled = |period: &Period| Period::from_micros(period.as_micros() * 2).ok();
     let instead = std::iter::successors(shortest, doubled).find(|period| {
         let mut slower = plan.clone();
-        // The new leases stand behind all others.
+        // The new leases are the last ones.
         for lease in slower.leases.iter_mut().rev().take(request.metrics.len()) {
             lease.period = lease.period.max(*period);
         }
@@ -175,14 +175,14 @@ pub(super) fn reset(
     Ok(end_leases(key, target, is_own, out))
 }
 
-/// Ends the leases whose time has come.
+/// Ends the leases that have expired.
 pub(super) fn expire(targets: &mut Targets, now: Now, out: &mut Vec<AdmissionEffect>) {
     for (key, target) in targets.iter_mut() {
         end_leases(key, target, |lease| lease.ends_ns <= now.monotonic_ns, out);
     }
 }
 
-/// Ends the leases of a target that `is_ended` chooses. Returns how many.
+/// Ends the leases of a target for which `is_ended` is true. Returns their number.
 fn end_leases(
     key: &TargetKey,
     target: &mut TrackedTarget,
@@ -201,12 +201,13 @@ fn end_leases(
     ended
 }
 
-/// The metrics that a request chooses.
+/// Returns the metrics that a request selects.
 fn choose(target: &TrackedTarget, request: &LeaseRequest) -> Vec<Definition> {
     request.metrics.iter().flat_map(|(selector, _)| target.choose(selector)).collect()
 }
 
-/// The plan of a target with the leases of a request behind all others. A request that is repeated replaces the former lease.
+/// Returns the plan of a target with the leases of a request added at the end. A repeated request replaces the former
+/// lease.
 fn with_lease(target: &TrackedTarget, request: &LeaseRequest, until_us: i64, ends_ns: u64) -> Plan {
     let mut plan = target.plan.clone();
     for (selector, period) in &request.metrics {
@@ -219,7 +220,7 @@ fn with_lease(target: &TrackedTarget, request: &LeaseRequest, until_us: i64, end
     plan
 }
 
-/// The outcome of a lease: the metrics that are sampled, and those that cannot be.
+/// Returns the outcome of a lease: the metrics that are sampled, and those that are unavailable.
 fn granted(target: &TrackedTarget, request: &LeaseRequest, cost: Cost, until_us: i64) -> LeaseGrant {
     let is_chosen = |name: &str| request.metrics.iter().any(|(selector, _)| selector.matches(name));
     let in_force = target.plan_in_force().into_iter().filter(|(name, _)| is_chosen(name));

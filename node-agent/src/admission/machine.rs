@@ -1,8 +1,8 @@
 //! The state machine of admission.
 //!
-//! A lease is granted in steps, since only the sources know what can be sampled and what a read costs: trial reads of what
-//! is not sampled yet, the check of the budgets, the opening of the sources. One request is served at a time; those that
-//! come meanwhile wait.
+//! A lease is granted in steps, because only the sources know what can be sampled and what a read costs: trial reads of
+//! metrics that are not sampled yet, the check of the budgets, the opening of the sources. One request is served at a
+//! time; others wait.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -19,7 +19,7 @@ use crate::principal::Principal;
 use crate::request::{AccessError, Availability, LeaseError, LeaseRequest, MetricView, MetricsReply};
 use crate::targets::{Access, Now, TargetKey, Targets, TrackedTarget, describe};
 
-/// A request that is being served, or waits for that.
+/// A request that is being served or waits.
 #[derive(Debug)]
 enum Served {
     Lease(LeaseRequest, LeaseOrigin),
@@ -43,23 +43,23 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    /// A machine without leases.
+    /// Creates a machine without leases.
     pub(crate) fn new(limits: Limits) -> Self {
         Self { pricing: Pricing::new(limits), stage: None, waiting: VecDeque::new() }
     }
 
-    /// The predicted cost of sampling a target by a plan.
+    /// Returns the predicted cost of sampling a target by a plan.
     #[cfg(test)]
     pub(crate) fn predicted(&self, target: &TrackedTarget, plan: &Plan) -> crate::request::Cost {
         self.pricing.cost(target, plan)
     }
 
-    /// The time at which the next lease ends, on the monotonic clock.
+    /// Returns the time at which the next lease ends, on the monotonic clock.
     pub(crate) fn next_expiry_ns(targets: &Targets) -> Option<u64> {
         targets.iter().flat_map(|(_, target)| &target.plan.leases).map(|lease| lease.ends_ns).min()
     }
 
-    /// Takes an event, and appends what must be done to `out`, in order.
+    /// Handles an event, and appends the resulting effects to `out`, in order.
     pub(crate) fn handle(
         &mut self,
         targets: &mut Targets,
@@ -105,7 +105,7 @@ impl Admission {
     fn serve_next(&mut self, targets: &mut Targets, now: Now, out: &mut Vec<AdmissionEffect>) {
         while self.stage.is_none() {
             let Some((served, read_times)) = self.waiting.pop_front() else {
-                // Only a request needs them, and they are large.
+                // Only a request needs the read times, and they are large.
                 self.pricing.read_times = ReadTimes::new();
                 return;
             };
@@ -148,7 +148,7 @@ impl Admission {
         }
     }
 
-    /// Goes on with the request for which a target was probed.
+    /// Continues with the request for which a target was probed.
     fn probed(&mut self, targets: &mut Targets, key: &TargetKey, now: Now, out: &mut Vec<AdmissionEffect>) {
         match self.stage.take() {
             Some((of, Stage::Probing(served))) if of == *key => match served {
@@ -209,7 +209,7 @@ impl Admission {
         }
     }
 
-    /// Goes on with what the sources of a target were opened for, and records the changes of its plan.
+    /// Continues with the reason for which the sources of a target were opened, and records the changes of its plan.
     fn opened(
         &mut self,
         targets: &mut Targets,
@@ -238,7 +238,7 @@ impl Admission {
         self.serve_next(targets, now, out);
     }
 
-    /// The metrics of the catalogue, as a target has them.
+    /// Returns the metrics of the catalogue with their availability for a target.
     fn metrics(&self, target: &TrackedTarget) -> Vec<MetricView> {
         let mut all: BTreeMap<String, Availability> = target.findings.found().clone();
         let missing = target.sources.unavailable().iter();
@@ -256,9 +256,9 @@ impl Admission {
         all.into_iter().map(view).collect()
     }
 
-    /// Compares what was used with the budgets, and takes one step.
+    /// Compares the used CPU time with the budgets, and takes one step.
     fn govern(&mut self, targets: &mut Targets, used_percent: f64, out: &mut Vec<AdmissionEffect>) {
-        // Without leases there is nothing to govern, and nothing that a prediction would be needed for soon.
+        // Without leases there is nothing to govern, and no prediction is needed soon.
         if targets.iter().all(|(_, target)| target.plan.leases.is_empty()) {
             return;
         }
@@ -323,7 +323,7 @@ fn reload(targets: &mut Targets, standing: &Plan, out: &mut Vec<AdmissionEffect>
     out.append(&mut with_steps);
 }
 
-/// Records what has changed in the plan of a target.
+/// Records the changes of the plan of a target.
 fn record_changes(
     targets: &mut Targets,
     key: &TargetKey,
@@ -337,8 +337,7 @@ fn record_changes(
     out.extend(changes.into_iter().map(|change| AdmissionEffect::RecordPlanChange(job.clone(), change)));
 }
 
-/// The metrics of which is not known whether they are available and what a read takes. perf events that count already are
-/// left alone.
+/// Returns the metrics whose availability and read time are unknown. perf events that are open already are left alone.
 fn unprobed(targets: &mut Targets, key: &TargetKey, wanted: Vec<Definition>, now: Now) -> Vec<Definition> {
     let Some(target) = targets.get_mut(key) else { return Vec::new() };
     target.findings.forget_old(now.monotonic_ns);

@@ -1,5 +1,5 @@
-//! Admission: what is sampled at which period, and at what price. Pure: [`Admission::handle`] takes events, changes the plans
-//! of targets, and returns effects; it performs no I/O and reads no clock.
+//! Admission: decides which metrics are sampled at which period, and at what cost. Pure: [`Admission::handle`] takes
+//! events, changes the plans of targets, and returns effects; it performs no I/O and reads no clock.
 
 mod calibration;
 mod capacity;

@@ -1,4 +1,4 @@
-//! The price of plans: predicted from what reads cost, and compared with the budgets.
+//! The price of plans: predicted from the cost of reads, and compared with the budgets.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::plan::Plan;
 use crate::request::{Availability, Cost};
 use crate::targets::TrackedTarget;
 
-/// What is known of the costs on this machine, and the limits that the administrator sets.
+/// The known costs on this machine, and the administrator's limits.
 #[derive(Debug)]
 pub(super) struct Pricing {
     pub(super) limits: Limits,
@@ -23,7 +23,7 @@ pub(super) struct Pricing {
 }
 
 impl Pricing {
-    /// The prices on a machine of which nothing was measured yet.
+    /// Creates the prices of a machine without measurements.
     pub(super) fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -33,13 +33,13 @@ impl Pricing {
         }
     }
 
-    /// The cost of sampling a target by a plan, on this machine.
+    /// Returns the cost of sampling a target by a plan, on this machine.
     pub(super) fn cost(&self, target: &TrackedTarget, plan: &Plan) -> Cost {
         self.sum(target, plan).cost(self.governor.slowness())
     }
 
-    /// The parts of the cost. The time of a read is known from the data where the source is read at that period already, else
-    /// from the trial; perf events that count already were not tried again.
+    /// Returns the parts of the cost. The time of a read comes from recent reads if the source is read at that period
+    /// already, else from the trial; perf events that are open already are not tried again.
     pub(super) fn sum(&self, target: &TrackedTarget, plan: &Plan) -> Sum {
         let mut periods: BTreeMap<&str, Vec<Period>> = BTreeMap::new();
         let mut warm_ns: BTreeMap<&str, f64> = BTreeMap::new();
@@ -75,7 +75,7 @@ impl Pricing {
         sum
     }
 
-    /// The budget that a cost exceeds, if any.
+    /// Returns the budget that a cost exceeds, if any.
     pub(super) fn exceeded(&self, cost: Cost, others_percent: f64) -> Option<&'static str> {
         let limits = &self.limits;
         if cost.samples_per_s > budget(limits.samples_per_second) {
@@ -90,7 +90,7 @@ impl Pricing {
     }
 }
 
-/// A limit of the configuration, in percent of a CPU or samples per second, as a number to compare with.
+/// Converts a limit of the configuration, in percent of a CPU or samples per second, to a number for comparison.
 pub(super) fn budget(limit: u64) -> f64 {
     f64::from(u32::try_from(limit).unwrap_or(u32::MAX))
 }

@@ -9,16 +9,16 @@ use polymeter_service::cgroup_mounts::Mounts;
 /// The cgroups of one job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JobCgroups {
-    /// Its directory in the unified hierarchy.
+    /// The directory in the unified hierarchy.
     pub v2: Option<PathBuf>,
-    /// Its directories in the hierarchies of version 1, by controller.
+    /// The directories in the hierarchies of version 1, by controller.
     pub v1: BTreeMap<String, PathBuf>,
-    /// The inode of each directory that discovery found: one that was removed and made again is another.
+    /// The inode of each directory that discovery found: a directory that was removed and created again has another.
     pub inodes: BTreeMap<PathBuf, u64>,
 }
 
 impl JobCgroups {
-    /// Adds the directory `relative` of the hierarchies at `root`, which was found there with this inode.
+    /// Adds the directory `relative` of the hierarchies at `root`, which was found there with `inode`.
     pub fn add_found(&mut self, mounts: &Mounts, root: &Path, relative: &Path, inode: u64) {
         let path = root.join(relative);
         if mounts.v2.as_deref() == Some(root) {
@@ -30,7 +30,7 @@ impl JobCgroups {
         self.inodes.insert(path, inode);
     }
 
-    /// Adds a directory that a user named, in whatever hierarchy it lies.
+    /// Adds a directory that a user named, in any hierarchy.
     pub fn add(&mut self, mounts: &Mounts, path: &Path) {
         if mounts.v2.as_ref().is_some_and(|root| path.starts_with(root))
             && !mounts.v1.values().any(|root| path.starts_with(root))
@@ -44,17 +44,17 @@ impl JobCgroups {
         }
     }
 
-    /// Returns whether one of these directories was made anew since `earlier`: another job has the path now.
+    /// True if one of these directories was created anew since `earlier`: the path belongs to another job now.
     pub fn replaces(&self, earlier: &Self) -> bool {
         self.inodes.iter().any(|(path, inode)| earlier.inodes.get(path).is_some_and(|before| before != inode))
     }
 
-    /// Returns whether there is none.
+    /// True if there is no directory.
     pub fn is_empty(&self) -> bool {
         self.v2.is_none() && self.v1.is_empty()
     }
 
-    /// The job's directory in a hierarchy.
+    /// Returns the job's directory in a hierarchy.
     pub fn directory(&self, hierarchy: Hierarchy) -> Option<&Path> {
         match hierarchy {
             Hierarchy::V2 => self.v2.as_deref(),
@@ -63,25 +63,25 @@ impl JobCgroups {
         }
     }
 
-    /// The directory on which perf counts: that of `perf_event` of version 1, else that of version 2.
+    /// Returns the directory on which perf counts: that of `perf_event` of version 1, else that of version 2.
     pub fn perf_directory(&self, mounts: &Mounts) -> Option<&Path> {
         let v2 = self.v2.as_deref().filter(|_| mounts.perf_follows_v2());
         self.v1.get("perf_event").map(PathBuf::as_path).or(v2)
     }
 
-    /// The directory in which the job's processes are looked for: of a controller of version 1, since those of a machine with both
-    /// versions have all processes, else of version 2.
+    /// Returns the directory in which the job's processes are searched: of a controller of version 1, since those of a
+    /// machine with both versions contain all processes, else of version 2.
     pub fn of_processes(&self) -> Option<&Path> {
         self.of_processes_v1().or(self.v2.as_deref())
     }
 
-    /// The directory of version 1 in which the job's processes are looked for.
+    /// Returns the directory of version 1 in which the job's processes are searched.
     pub fn of_processes_v1(&self) -> Option<&Path> {
         let controllers = ["memory", "cpuacct", "cpu", "pids", "blkio", "perf_event", "hugetlb"];
         controllers.iter().find_map(|controller| self.directory(Hierarchy::V1(controller)))
     }
 
-    /// All directories, each once.
+    /// Returns all directories, each once.
     pub fn directories(&self) -> Vec<&Path> {
         let mut all: Vec<&Path> = self.v2.iter().chain(self.v1.values()).map(PathBuf::as_path).collect();
         all.sort_unstable();

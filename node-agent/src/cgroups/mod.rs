@@ -1,4 +1,4 @@
-//! Control groups: where they are mounted, which of them are jobs', and which are steps' and tasks'.
+//! Control groups: their mount points, the patterns of jobs' cgroups, and the cgroups of steps and tasks.
 
 pub mod hierarchy;
 pub mod pattern;

@@ -2,14 +2,14 @@
 
 use std::str::FromStr;
 
-/// The captures of patterns: the job's id, the same where it is a number or a SLUID of Slurm, and its owner.
+/// The captures of patterns: the job's id, the same if it is a number or a SLUID of Slurm, and its owner.
 const CAPTURES: [&str; 5] = ["job", "number", "sluid", "uid", "user"];
 
 /// The digits of a SLUID behind its `s`: Crockford's base 32 in capitals, `src/common/sluid.h` of Slurm.
 const SLUID_DIGITS: &[u8] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 const SLUID_LENGTH: usize = 14;
 
-/// Returns whether a name has the form of a SLUID, by which Slurm names jobs' cgroups from 26.05 on.
+/// True if a name has the form of a SLUID, by which Slurm names jobs' cgroups from 26.05 on.
 pub fn is_sluid(name: &str) -> bool {
     let digits = name.strip_prefix('s').unwrap_or_default();
     name.len() == SLUID_LENGTH && digits.bytes().all(|digit| SLUID_DIGITS.contains(&digit))
@@ -30,7 +30,7 @@ enum Token {
     Capture(&'static str),
 }
 
-/// The reason for which a text is no pattern.
+/// The reason why a text is no pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidPattern(String);
@@ -38,9 +38,9 @@ pub struct InvalidPattern(String);
 /// The captures of one path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Captured {
-    /// The job's id, or what stands for it.
+    /// The job's id, or a substitute for it.
     pub job: Option<String>,
-    /// True if that is a SLUID, by which users do not know the job.
+    /// True if it is a SLUID, which users do not know the job by.
     pub is_sluid: bool,
     /// The owner's numeric id.
     pub uid: Option<u32>,
@@ -67,25 +67,26 @@ impl Captured {
 }
 
 impl Pattern {
-    /// The depth of the job's cgroup, in directories.
+    /// Returns the depth of the job's cgroup, in directories.
     pub fn depth(&self) -> usize {
         self.parts.len()
     }
 
-    /// The pattern as it was written.
+    /// Returns the pattern as it was written.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The captures of the name of a directory at `depth` (from 0); none if the pattern does not match it.
+    /// Returns the captures of the name of a directory at `depth` (from 0); none if the pattern does not match it.
     pub fn matches_part(&self, depth: usize, name: &str, so_far: &Captured) -> Option<Captured> {
         let mut captured = so_far.clone();
         matches(self.parts.get(depth)?, name, &mut captured).then_some(captured)
     }
 }
 
-/// Literal text as it stands; wildcards and captures take as little as they can, and a capture at least one character. Only a
-/// user's name takes as much as it can: it may have the character in it that stands before the job's number.
+/// Matches literal text exactly; wildcards and captures match as little as possible, and a capture at least one
+/// character. Only a user's name matches as much as possible: it may contain the character that precedes the job's
+/// number.
 fn matches(tokens: &[Token], name: &str, captured: &mut Captured) -> bool {
     let Some((token, rest)) = tokens.split_first() else { return name.is_empty() };
     match token {

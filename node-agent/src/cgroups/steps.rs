@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::hierarchy::JobCgroups;
 
-/// Steps and tasks of a job that are known at a time. Each is read at the periods of the plan.
+/// The most steps and tasks of a job that are tracked at a time. Each is read at the periods of the plan.
 const STEPS_LIMIT: usize = 256;
 
 const STEP: &str = "step";
@@ -39,27 +39,27 @@ pub struct Step {
     pub cgroups: JobCgroups,
 }
 
-/// The names of the steps and tasks that a job has had so far: at most [`SeenSteps::LIMIT`], since each leaves its tallies and
-/// series behind until the job ends, and a user may run many steps.
+/// The names of the steps and tasks that a job has had so far: at most [`SeenSteps::LIMIT`], because each leaves its
+/// tallies and series behind until the job ends, and a user may run many steps.
 #[derive(Debug, Default)]
 pub struct SeenSteps(BTreeSet<String>);
 
-/// The answer to whether a step or task may be sampled.
+/// The decision on sampling a step or task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepAdmission {
-    /// Sampled, as one more or once more.
+    /// Sampled.
     Admitted,
-    /// Sampled, and the last that may be.
+    /// Sampled, as the last within the limit.
     Last,
     /// Not sampled: the job has had too many.
     Refused,
 }
 
 impl SeenSteps {
-    /// Steps and tasks of one job that are sampled in all.
+    /// The most steps and tasks of one job that are sampled in total.
     pub const LIMIT: usize = 1024;
 
-    /// Takes a place for a step or task, unless it has one.
+    /// Admits a step or task if it is known or within the limit.
     pub fn admit(&mut self, step: &str) -> StepAdmission {
         if self.0.contains(step) {
             return StepAdmission::Admitted;
@@ -72,7 +72,7 @@ impl SeenSteps {
     }
 }
 
-/// Returns the steps and tasks that a job has now, by name. The names are not checked.
+/// Returns the current steps and tasks of a job, by name. The names are not checked.
 pub fn find(job: &JobCgroups) -> BTreeMap<String, Step> {
     let mut steps: BTreeMap<String, Step> = BTreeMap::new();
     let v1 = job.v1.iter().map(|(contseener, path)| (Some(contseener.as_str()), path));
@@ -92,7 +92,7 @@ pub fn find(job: &JobCgroups) -> BTreeMap<String, Step> {
     steps
 }
 
-/// The directories `KIND_NAME` in a directory: each name with its path.
+/// Returns the directories `KIND_NAME` in a directory: each name with its path.
 fn below(directory: &Path, kind: &str) -> Vec<(String, PathBuf)> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));

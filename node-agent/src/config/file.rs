@@ -21,7 +21,7 @@ const RENAMED: [(&str, &str); 6] = [
 ];
 
 impl Config {
-    /// The configuration of an agent without a file, and the defaults of one with a file: those of the example.
+    /// Returns the configuration of an agent without a file, and the defaults of one with a file: those of the example.
     pub fn standard() -> Self {
         // The test `example_is_valid_and_samples_metrics` proves that the fallback is never used.
         Self::default().with(Path::new("agent.toml"), EXAMPLE).unwrap_or_default()
@@ -30,7 +30,7 @@ impl Config {
     /// Reads the configuration file at `path`.
     ///
     /// # Errors
-    /// When it cannot be read or has faults; all of them are returned.
+    /// Returns all faults, if the file cannot be read or has any.
     pub fn load(path: &Path) -> Result<Self, Faults> {
         Self::parse(path, &read_text(path)?)
     }
@@ -38,7 +38,7 @@ impl Config {
     /// Parses `text`, the contents of the configuration file at `path`.
     ///
     /// # Errors
-    /// All faults together, each with its line.
+    /// Returns all faults, each with its line.
     pub fn parse(path: &Path, text: &str) -> Result<Self, Faults> {
         Self::standard().with(path, text)
     }
@@ -60,7 +60,7 @@ impl Config {
         reporter.into_faults().into_result(self)
     }
 
-    /// Takes the keys that say who the agent is and where its data go.
+    /// Takes the keys of the agent's identity and of the connection to the collector.
     fn take_connection(&mut self, root: &mut Section<'_>, reporter: &mut Reporter<'_>) {
         if let Some(node) = root.parse("node", reporter, |text| Identifier::try_from(text)) {
             self.node = Some(node);
@@ -92,7 +92,7 @@ impl Config {
         }
     }
 
-    /// Takes the keys that say how the agent samples.
+    /// Takes the keys of sampling.
     fn take_sampling(&mut self, root: &mut Section<'_>, reporter: &mut Reporter<'_>) {
         if let Some(directory) = root.parse("root", reporter, absolute) {
             self.root = directory;
@@ -111,7 +111,7 @@ impl Config {
         }
     }
 
-    /// Takes the keys that say who may control the agent.
+    /// Takes the keys of access control.
     fn take_access(&mut self, root: &mut Section<'_>, reporter: &mut Reporter<'_>) {
         if let Some(socket) = root.parse("control_socket", reporter, path_or_off) {
             self.control_socket = socket;
@@ -212,7 +212,7 @@ mod tests {
         let config = parse(
             "node = \"n1\"\ncollector = \"ipc:///run/c\"\nflush_interval = \"100ms\"\noutbox_bytes = \"1MiB\"\nrealtime_priority = 0\ncontrol_socket = \"off\"\njobs = [\"slurm/uid_{uid}/job_{job}\"]\n[baseline]\n\"cpu.*\" = \"1s\"\nmemory.current = \"5s\"\n",
         );
-        // An unquoted dotted key is a table to TOML, and therefore no period.
+        // TOML reads an unquoted dotted key as a table, which is no period.
         let faults = config.unwrap_err();
         assert_eq!(
             faults.to_string(),

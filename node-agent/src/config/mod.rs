@@ -1,4 +1,4 @@
-//! The agent's configuration: `agent.toml` and what it means.
+//! The agent's configuration, `agent.toml`.
 
 mod file;
 mod key_settings;

@@ -61,7 +61,7 @@ pub struct Config {
     pub remote_control: Option<bool>,
     /// The limits of users' requests.
     pub limits: Limits,
-    /// The users, and groups behind an `@`, that may do everything, besides root and the agent's own user.
+    /// The users, and groups with a leading `@`, that have all rights, besides root and the agent's own user.
     pub administrators: Vec<String>,
     /// The jobs that ordinary users can see.
     pub job_visibility: JobVisibility,
@@ -114,7 +114,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The shortest period that users may request of `metric`.
+    /// Returns the shortest period that users may request of `metric`.
     pub fn shortest_period(&self, metric: &str) -> Period {
         self.shortest_periods.period(metric).unwrap_or(self.shortest_period)
     }
@@ -152,8 +152,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Tells whether users' requests from the collector are answered. The collector states who asks and is believed;
-    /// therefore the default is to answer only a collector that is known by its key or runs on this machine.
+    /// True if users' requests from the collector are answered. The collector states the requester and is trusted;
+    /// therefore by default only a collector that is known by its key or runs on this machine is answered.
     pub fn accepts_remote_control(&self) -> bool {
         self.remote_control.unwrap_or_else(|| self.keys.is_some() || endpoint::is_local(&self.collector))
     }

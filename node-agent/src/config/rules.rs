@@ -66,10 +66,10 @@ pub(super) fn cgroup_rule(selector: &str, period: &str) -> Result<Rule, InvalidR
 /// An invalid rule of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRule {
-    /// The selector selects no metric.
+    /// The selector matches no metric.
     #[error("{0}")]
     Selector(String),
-    /// The period is none.
+    /// The period is invalid.
     #[error("{0}")]
     Period(String),
 }
@@ -77,7 +77,8 @@ pub enum InvalidRule {
 /// Parses the rule that samples the metrics of `selector` at `period`, which may be `off`.
 ///
 /// # Errors
-/// When the selector selects no metric of the catalogue, with the nearest name; or when the period is invalid.
+/// Returns an error if the selector matches no metric of the catalogue, with the nearest name, or if the period is
+/// invalid.
 pub fn rule(selector: &str, period: &str) -> Result<Rule, InvalidRule> {
     let parsed: Selector = selector
         .parse()

@@ -10,7 +10,7 @@ const SIZE_BYTES: std::ops::RangeInclusive<usize> = 64 << 10..=64 << 30;
 /// Parses a ZeroMQ endpoint of a kind that can reach a collector.
 ///
 /// # Errors
-/// When it is of another kind, or has no address.
+/// Returns an error if the endpoint is of another kind or has no address.
 pub fn endpoint(text: &str) -> Result<String, String> {
     let address = ["tcp://", "ipc://", "inproc://"].iter().find_map(|scheme| text.strip_prefix(scheme));
     let has_port = || text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());

@@ -1,5 +1,5 @@
-//! The quotas of clients: connections and streams at once, and CPU time in the long run. Requests of administrators are not
-//! throttled; those of a user wait for their turn, and delay no other user.
+//! The quotas of clients: connections and streams at once, and CPU time in the long run. Requests of administrators are
+//! not throttled; those of a user wait until that user's quota allows them, and delay no other user.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,14 +10,14 @@ use polymeter_service::token_bucket::TokenBucket;
 use crate::clock;
 use crate::principal::Principal;
 
-/// The numbers of permits.
+/// The limits of permits held at once.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct QuotaLimits {
-    /// For one ordinary user at once.
+    /// For one ordinary user.
     per_user: usize,
-    /// For all ordinary users at once.
+    /// For all ordinary users together.
     users: usize,
-    /// For administrators at once; kept apart, so that no user can shut them out.
+    /// For administrators; kept apart, so that no user can lock them out.
     administrators: usize,
 }
 
@@ -27,10 +27,10 @@ pub(super) const CONNECTIONS: QuotaLimits = QuotaLimits { per_user: 16, users: 2
 /// Streams: each may have a megabyte of samples waiting.
 pub(super) const WATCHERS: QuotaLimits = QuotaLimits { per_user: 4, users: 16, administrators: 8 };
 
-/// CPU time for the requests of one user: per second in the long run, and at once, in seconds.
+/// The CPU time for the requests of one user, in seconds: per second in the long run, and in a burst.
 const CPU_S: (f64, f64) = (0.02, 0.5);
 
-/// One user at the socket.
+/// The state of one user.
 #[derive(Debug)]
 struct User {
     permits: usize,
@@ -51,7 +51,7 @@ pub(super) struct ClientQuota {
     administrators: Mutex<usize>,
 }
 
-/// One permit of a client; dropping it returns it.
+/// One permit of a client. Dropping it returns the permit.
 #[derive(Debug)]
 pub(super) struct QuotaPermit<'a> {
     quota: &'a ClientQuota,
@@ -59,12 +59,12 @@ pub(super) struct QuotaPermit<'a> {
 }
 
 impl ClientQuota {
-    /// Creates quotas of which nothing is used.
+    /// Creates quotas without any use.
     pub(super) fn new(limits: QuotaLimits) -> Self {
         Self { limits, users: Mutex::default(), administrators: Mutex::default() }
     }
 
-    /// Takes one permit. Returns none where the principal's quota is used up.
+    /// Takes one permit. Returns none if the principal's quota is used up.
     pub(super) fn acquire(&self, principal: Principal) -> Option<QuotaPermit<'_>> {
         if principal.administrator {
             let mut administrators = lock(&self.administrators);
@@ -84,7 +84,7 @@ impl ClientQuota {
         Some(QuotaPermit { quota: self, principal })
     }
 
-    /// The time until the principal has paid its debt of CPU time.
+    /// Returns the time until the principal's debt of CPU time is paid.
     fn debt(&self, principal: Principal) -> Duration {
         let mut users = lock(&self.users);
         let user = users.get_mut(&principal.uid).filter(|_| !principal.administrator);
@@ -102,7 +102,7 @@ impl ClientQuota {
 impl QuotaPermit<'_> {
     /// Waits until the principal's debt of CPU time is paid.
     pub(super) async fn throttle(&self) {
-        // Not for nothing: the shortest sleep takes a millisecond.
+        // Skipped without a debt: the shortest sleep takes a millisecond.
         if let Some(debt) = Some(self.quota.debt(self.principal)).filter(|debt| !debt.is_zero()) {
             tokio::time::sleep(debt).await;
         }

@@ -15,6 +15,6 @@ pub(crate) struct Context {
     /// The endpoint of the collector.
     pub(crate) collector: Arc<str>,
     pub(crate) counters: Arc<Counters>,
-    /// The rights of users; another configuration may change them.
+    /// The rights of users; a reload of the configuration may change them.
     pub(crate) rights: watch::Receiver<Rights>,
 }

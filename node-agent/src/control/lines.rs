@@ -6,7 +6,7 @@ use std::time::Duration;
 use polymeter_proto::control::{Answer, Refusal};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 
-/// Bytes of one request.
+/// The largest request, in bytes.
 pub(super) const LINE_BYTES: u64 = 64 * 1024;
 
 /// The longest time without a complete line, and the longest time in which answers may remain unread.
@@ -15,7 +15,8 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// Reads one line. Returns none at the end of the stream.
 ///
 /// # Errors
-/// When the stream has a fault. The inner error is the refusal of a line that is too long, too late or incomplete.
+/// Returns an error if the stream fails. The inner error is the refusal of a line that is too long, too late or
+/// incomplete.
 pub(super) async fn read_line(
     lines: &mut (impl AsyncBufRead + Unpin),
 ) -> io::Result<Result<Option<Vec<u8>>, Refusal>> {
@@ -35,7 +36,7 @@ pub(super) async fn read_line(
     })
 }
 
-/// The refusal of a line that is too long.
+/// Returns the refusal of a line that is too long.
 pub(super) fn too_long() -> Refusal {
     Refusal::new("too_long", None, &format!("the request is longer than {LINE_BYTES} bytes"))
 }
@@ -48,7 +49,7 @@ pub(super) async fn write_answer(
     write_lines(write, &answer.to_line()).await
 }
 
-/// Writes lines. A client that does not read them for too long ends the connection.
+/// Writes lines. Closes the connection of a client that does not read them for too long.
 pub(super) async fn write_lines(write: &mut (impl AsyncWriteExt + Unpin), lines: &[u8]) -> io::Result<()> {
     tokio::time::timeout(SILENCE, write.write_all(lines))
         .await

@@ -1,4 +1,4 @@
-//! Where the control socket is opened, by one agent at a time.
+//! The opening of the control socket, by one agent at a time.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io;
@@ -9,28 +9,28 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-/// The control socket, and the right to it.
+/// The control socket and its lock.
 #[derive(Debug)]
 pub(crate) struct Listener {
     /// The socket.
     pub(crate) socket: UnixListener,
-    /// Held for as long as the socket is served: of two agents that start at once, the second finds it taken.
+    /// The lock, held for as long as the socket is served: of two agents that start at once, the second finds it taken.
     pub(crate) lock: File,
 }
 
 impl Listener {
-    /// The socket for tokio, and the right to it.
+    /// Returns the socket for tokio, and the lock.
     ///
     /// # Errors
-    /// Outside of a runtime with I/O, or when epoll does not take it.
+    /// Returns an error outside of a runtime with I/O, or if epoll does not accept the socket.
     pub(crate) fn wait_on(self) -> io::Result<(tokio::net::UnixListener, File)> {
         Ok((tokio::net::UnixListener::from_std(self.socket)?, self.lock))
     }
 
-    /// Opens the socket at `path`. A socket there that nobody listens on, left by an agent that was killed, is replaced.
+    /// Opens the socket at `path`. Replaces a stale socket without a listener, which a killed agent leaves behind.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         if let Some(directory) = path.parent() {
-            // Whatever the mask of whoever starts the agent: nobody else may put a socket there.
+            // The mode is independent of the starter's umask: no other user may create a socket there.
             DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
         }
         let taken = || io::Error::new(io::ErrorKind::AddrInUse, "another agent already uses it");
@@ -53,14 +53,14 @@ impl Listener {
             fs::remove_file(path)?;
         }
         let socket = UnixListener::bind(path)?;
-        // Everybody may knock; the kernel says who it is.
+        // Every user may connect; the kernel identifies the client.
         fs::set_permissions(path, Permissions::from_mode(0o666))?;
         socket.set_nonblocking(true)?;
         Ok(Self { socket, lock })
     }
 }
 
-/// The file beside a control socket that serves a purpose of its own: `agent.sock.lock`.
+/// Returns the path of a file beside a control socket for `purpose`: `agent.sock.lock`.
 pub fn beside(socket: &Path, purpose: &str) -> PathBuf {
     let mut name = socket.as_os_str().to_owned();
     name.push(".");

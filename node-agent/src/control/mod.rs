@@ -24,7 +24,7 @@ use crate::principal::Principal;
 /// Parses a line and its fields, without executing it.
 ///
 /// # Errors
-/// When it is not a valid request; the refusal names the field at fault.
+/// Returns the refusal of an invalid request; it names the field at fault.
 pub fn check(line: &[u8]) -> Result<(), Refusal> {
     verbs::check(Request::parse(line)?, Principal { uid: u32::MAX, administrator: false })
 }

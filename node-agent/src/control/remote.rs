@@ -18,13 +18,13 @@ use crate::clock;
 use crate::delivery::remote_requests::{RemoteRequest, RemoteRequestReceiver};
 use crate::request::ManagerRequest;
 
-/// Requests that are executed or wait for their time. A collector sends one per user who types.
+/// The most requests in progress, including those that wait for their time. A collector sends one per active user.
 const REQUESTS: usize = 16;
 
 /// The longest time until a request takes effect. Collectors use a fraction of a second; more means that the clocks differ.
 const AHEAD_MAX_US: i64 = 10_000_000;
 
-/// Executes requests until the sender or the runtime ends. Where remote control is not `enabled`, it refuses them.
+/// Executes requests until the sender or the runtime ends. Refuses them if remote control is not `enabled`.
 pub(crate) async fn serve(
     mut remote: RemoteRequestReceiver,
     enabled: bool,
@@ -94,12 +94,12 @@ fn validate(remote: &RemoteRequest, now_us: i64) -> Result<(Request, u64), Refus
     Ok((request, u64::try_from(ahead_us).unwrap_or(0)))
 }
 
-/// The answer as it travels.
+/// Encodes an answer for the collector.
 fn to_line(answer: &Answer) -> ControlLine {
     let mut bytes = answer.to_line();
     bytes.pop();
     let line = String::from_utf8(bytes).ok().and_then(|text| ControlLine::try_from(text).ok());
-    // The refusal is short enough.
+    // The refusal always fits.
     line.unwrap_or_else(|| {
         to_line(&Answer::Refused(Refusal::new(
             "too_long",

@@ -51,7 +51,7 @@ impl<'a> RequestHandler<'a> {
     /// Sends a request to the manager and waits for the answer.
     ///
     /// # Errors
-    /// When the agent stops.
+    /// Returns a refusal if the agent stops.
     pub(super) async fn ask<T>(
         &self,
         make: impl FnOnce(oneshot::Sender<T>) -> ManagerRequest,
@@ -62,7 +62,7 @@ impl<'a> RequestHandler<'a> {
         answer.await.ok().ok_or_else(stopping)
     }
 
-    /// The node and all jobs that the principal may see.
+    /// Returns the node and all jobs that the principal may see.
     pub(super) async fn view(&self) -> Result<View, Refusal> {
         let mut view = self.ask(ManagerRequest::View).await?;
         let rights = self.context.rights.borrow();
@@ -70,7 +70,7 @@ impl<'a> RequestHandler<'a> {
         Ok(view)
     }
 
-    /// One job or the node, if the principal may see it.
+    /// Returns one job or the node, if the principal may see it.
     pub(super) async fn view_one(&self, job: Option<&Identifier>) -> Result<JobView, Denied> {
         let request = |reply| ManagerRequest::ViewOne(self.principal, job.cloned(), reply);
         let view = self.ask(request).await.map_err(Denied::Refused)?;
@@ -80,7 +80,7 @@ impl<'a> RequestHandler<'a> {
         })
     }
 
-    /// The refusal where access is denied. For a principal that must not see a job, it equals that for a job that does not
+    /// Returns the refusal of access. For a principal that must not see a job, it equals that for a job that does not
     /// exist, in code, text and fields: only administrators can tell the one from the other.
     pub(super) fn denied(&self, job: Option<&Identifier>, error: AccessError) -> Refusal {
         let job = job.map_or("", Identifier::as_str);

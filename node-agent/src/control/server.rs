@@ -23,7 +23,7 @@ use crate::request::ManagerRequest;
 /// The interval at which a fault of accepting connections is logged again.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The wait after a fault of accepting connections: there are no descriptors until some connection ends.
+/// The wait after an error of accepting a connection: there are no descriptors until some connection ends.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 
 /// The limits of all clients.
@@ -39,7 +39,7 @@ pub(crate) async fn serve(
     requests: mpsc::Sender<ManagerRequest>,
     context: Context,
 ) {
-    // The lock is released when this ends, together with the socket.
+    // The lock is released when this function ends, together with the socket.
     let (listener, _lock) = listener;
     let quotas =
         Arc::new(Quotas { connections: ClientQuota::new(CONNECTIONS), watchers: ClientQuota::new(WATCHERS) });
@@ -49,7 +49,7 @@ pub(crate) async fn serve(
             Ok((stream, _)) => {
                 let (requests, context, quotas) = (requests.clone(), context.clone(), Arc::clone(&quotas));
                 tokio::spawn(async move {
-                    // A client that goes away in the middle has no use for an error.
+                    // The error of a client that has disconnected concerns nothing else.
                     accept(stream, &requests, &context, &quotas).await.ok();
                 });
             }
@@ -99,7 +99,7 @@ async fn serve_connection(
         permit.throttle().await;
         let began_ns = clock::thread_cpu_ns();
         let answer = match Request::parse(&line) {
-            // A stream is charged while it runs.
+            // The stream charges its own CPU time while it runs.
             Ok(Request::Watch(request)) => {
                 let last = watch_stream::stream(handler, permit, watchers, request, &mut write).await?;
                 write_answer(&mut write, &last).await?;

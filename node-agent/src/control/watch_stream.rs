@@ -1,7 +1,7 @@
-//! The execution of `watch`: samples, line by line, while they go into frames.
+//! The execution of `watch`: samples, line by line, as they are collected.
 //!
-//! Its CPU time is charged like that of any request. A client that watches more than its quota allows loses samples, and is
-//! told how many.
+//! Its CPU time is charged like that of any request. A client that watches more than its quota allows loses samples,
+//! and gets their number.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,10 +24,10 @@ use crate::clock;
 use crate::delivery::tap::{Excerpt, WatchReceiver};
 use crate::request::{ManagerRequest, SourceView};
 
-/// The interval of the lines on progress, and of looking for a change of the plan.
+/// The interval of the progress lines, and of the check for a change of the plan.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Streams samples until the job ends or the client goes, and returns the last answer.
+/// Streams samples until the job ends or the client disconnects, and returns the last answer.
 pub(super) async fn stream(
     handler: &RequestHandler<'_>,
     permit: &QuotaPermit<'_>,
@@ -40,7 +40,7 @@ pub(super) async fn stream(
         Ok(begun) => begun,
         Err(refusal) => return Ok(Answer::Refused(refusal)),
     };
-    // The plan before the first sample.
+    // The plan comes before the first sample.
     let mut lines = Vec::new();
     let mut is_tracked = match stream.add_progress(&mut lines).await {
         Ok(is_tracked) => is_tracked,
@@ -68,7 +68,7 @@ pub(super) async fn stream(
                 samples.for_each(|samples| lines.extend(Answer::Samples(samples).to_line()));
                 permit.charge(clock::thread_cpu_ns().saturating_sub(began_ns));
             }
-            // Samples of a job that is not tracked any more may still be on their way.
+            // Samples of a job that is not tracked any more may still be queued.
             Due::Progress => match stream.add_progress(&mut lines).await {
                 Ok(still_tracked) => is_tracked = still_tracked,
                 Err(refusal) => return Ok(Answer::Refused(refusal)),
@@ -112,7 +112,7 @@ struct WatchStream<'a> {
 }
 
 impl WatchStream<'_> {
-    /// Adds a line on lost samples, where there are any.
+    /// Adds a line on lost samples, if there are any.
     fn add_lagged(&self, lines: &mut Vec<u8>) {
         let samples = self.samples.take_lagged();
         if samples > 0 {
@@ -120,12 +120,12 @@ impl WatchStream<'_> {
         }
     }
 
-    /// Adds the plan, where it has changed, and the progress. Returns false when the job is not tracked any more.
+    /// Adds the plan, if it has changed, and the progress. Returns false if the job is not tracked any more.
     async fn add_progress(&mut self, lines: &mut Vec<u8>) -> Result<bool, Refusal> {
         let view = match self.handler.view_one(self.job.as_ref()).await {
             Ok(view) => view,
             Err(Denied::Unknown(_)) => return Ok(false),
-            // Another configuration may hide what was visible before.
+            // A reload of the configuration may hide a job that was visible before.
             Err(Denied::Refused(refusal)) => return Err(refusal),
         };
         let plan = plan_of(&view);
@@ -140,7 +140,7 @@ impl WatchStream<'_> {
     }
 }
 
-/// The samples of one series.
+/// Returns the line of the samples of one series.
 fn samples_line(excerpt: &Excerpt) -> Option<SamplesLine> {
     let column = excerpt.series()?;
     let descriptor = &column.metric.1;
@@ -158,7 +158,7 @@ fn samples_line(excerpt: &Excerpt) -> Option<SamplesLine> {
     })
 }
 
-/// Rounds to three decimals: more would only be noise.
+/// Rounds to three decimals; further ones are noise.
 fn thousandths(number: f64) -> f64 {
     (number * 1e3).round() / 1e3
 }
@@ -181,7 +181,7 @@ impl Progress {
         Self { began_ns: now_ns, updated, tallies: None, since: Tally::default() }
     }
 
-    /// Adds the counts since the last update. Returns none at the first, which has nothing to compare with.
+    /// Adds the counts since the last update. Returns none for the first update, which has no predecessor.
     fn update(&mut self, sources: &[SourceView]) -> Option<ProgressLine> {
         let is_first = self.tallies.is_none();
         let now = (clock::monotonic_ns(), clock::process_cpu_ns());
@@ -204,7 +204,7 @@ impl Progress {
             sources.iter().map(|source| (source.name.clone(), source.tally)).collect();
         if let Some(before) = &self.tallies {
             for (name, tally) in &now {
-                // A tally that fell belongs to another source of the same name.
+                // A tally that has decreased belongs to another source of the same name.
                 let before = before.get(name).filter(|before| before.due <= tally.due);
                 self.since.add(&before.map_or(*tally, |before| tally.since(before)));
             }

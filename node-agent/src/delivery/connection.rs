@@ -1,5 +1,5 @@
-//! The socket to the collector, encrypted where there are keys, and recreated after a refusal: libzmq reconnects after a fault
-//! of the network, and never after a refusal, though keys may be corrected at any time.
+//! The socket to the collector, encrypted if keys are configured. It is recreated after a refusal: libzmq reconnects
+//! after a network fault, but never after a refusal, and the keys may be corrected at any time.
 
 use polymeter_proto::series::SessionId;
 use zmq::{Context, DONTWAIT, PollItem, Socket, SocketEvent};
@@ -8,9 +8,9 @@ use tracing::{info, warn};
 
 use crate::keys::Keys;
 
-/// The first wait before a refused connection is retried; it doubles each time.
+/// The first wait before a refused connection is retried, in nanoseconds; it doubles each time.
 const RETRY_NS: u64 = 2_000_000_000;
-/// The longest such wait.
+/// The longest wait before a refused connection is retried, in nanoseconds.
 const RETRY_MAX_NS: u64 = 30_000_000_000;
 
 /// The events of a connection that are monitored.
@@ -23,7 +23,7 @@ const MONITORED: [SocketEvent; 6] = [
     SocketEvent::HANDSHAKE_FAILED_AUTH,
 ];
 
-/// libzmq's detail of a handshake that failed because one side has keys and the other has not.
+/// libzmq's detail of a handshake that failed because only one side has keys.
 const MECHANISM_MISMATCH: u32 = 0x1100_0002;
 
 /// The endpoint and the identity of a connection.
@@ -43,15 +43,14 @@ pub(crate) struct Connection {
     destination: Destination,
     socket: Socket,
     monitor: Socket,
-    /// Monitors of earlier sockets that are not quite closed. libzmq's own thread waits for whoever must hear its last
-    /// word.
+    /// Monitors of earlier sockets that are not closed yet: libzmq's own thread waits until their last event is read.
     closing_monitors: Vec<Socket>,
     /// The number of earlier sockets.
     generation: u64,
-    /// The time at which a new socket is created; none for not at all.
+    /// The time at which a new socket is created; none if no retry is due.
     retry_at_ns: Option<u64>,
     retry_after_ns: u64,
-    /// The refusal that was logged last, until a connection is established.
+    /// The refusal that was logged last; none once a connection is established.
     logged: Option<RefusalCause>,
     is_connected: bool,
 }
@@ -72,9 +71,9 @@ enum ConnectionEvent {
 enum RefusalCause {
     /// The collector does not know the agent's key.
     Key,
-    /// One side has keys, and the other has not.
+    /// Only one side has keys.
     Mechanism,
-    /// The peer closed it during the handshake.
+    /// The peer closed the connection during the handshake.
     Ended,
     /// The peer is not a collector.
     Protocol,
@@ -91,7 +90,7 @@ impl Connection {
     /// Creates the socket and begins to connect.
     pub(crate) fn open(context: &Context, destination: Destination) -> Result<Self, zmq::Error> {
         let (socket, monitor) = connect(context, &destination, 0)?;
-        // Within one process there is a connection from the beginning, of which libzmq does not tell.
+        // An in-process connection exists from the beginning, and libzmq reports no event for it.
         let is_connected = destination.collector.starts_with("inproc:");
         Ok(Self {
             context: context.clone(),
@@ -153,7 +152,8 @@ impl Connection {
     }
 
     fn refused(&mut self, refused: RefusalCause, now_ns: u64) {
-        // The same refusal is sometimes seen as a mere end, when the other side closes before it is understood.
+        // The same refusal sometimes appears as a plain disconnect, if the peer closes the connection before the
+        // refusal is read.
         let is_news = match self.logged {
             None => true,
             Some(logged) => logged != refused && refused != RefusalCause::Ended,
@@ -162,7 +162,7 @@ impl Connection {
             self.logged = Some(refused);
             self.warn(refused);
         }
-        // After anything but a refusal libzmq tries again itself.
+        // libzmq itself retries after everything but a refusal.
         if refused != RefusalCause::Ended {
             self.retry_at_ns.get_or_insert(now_ns.saturating_add(self.retry_after_ns));
         }
@@ -258,7 +258,7 @@ fn is_stopped(monitor: &Socket) -> bool {
 fn connect(context: &Context, to: &Destination, generation: u64) -> Result<(Socket, Socket), zmq::Error> {
     let socket = context.socket(zmq::DEALER)?;
     socket.set_linger(0)?;
-    // Frames wait in the outbox, which knows them, and not in the socket.
+    // Frames wait in the outbox, which tracks them, and not in the socket.
     socket.set_sndhwm(64)?;
     socket.set_rcvhwm(1000)?;
     socket.set_immediate(true)?;

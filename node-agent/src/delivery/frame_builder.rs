@@ -1,4 +1,4 @@
-//! What goes into a frame beside the samples: the dictionary that they need, tallies, events. Pure.
+//! The contents of a frame beside the samples: the dictionary that they need, tallies and events. Pure.
 
 use std::collections::VecDeque;
 
@@ -9,32 +9,33 @@ use polymeter_proto::wire::dictionary::{Announced, Entry};
 use super::loss_ledger::LossLedger;
 use crate::lanes::{EventRecord, SampleBatch};
 
-/// Events that are told again with one frame. Few, so that such a frame finds room where a full outbox made them untold.
+/// The most events of lost frames that one frame repeats. It is small, so that such a frame fits even if the outbox is
+/// nearly full.
 const AGAIN_IN_FRAME: usize = 16;
 
-/// Events that wait to be told again. Beyond it the oldest are lost, and counted: some 20 MiB, the jobs of a very long
-/// outage.
+/// The most events of lost frames that wait to be repeated: some 20 MiB, the jobs of a very long outage. Beyond it the
+/// oldest are dropped and counted.
 const UNTOLD_EVENTS: usize = 64 * 1024;
 
-/// What goes with the samples of one flush.
+/// The contents of a frame beside the samples of one flush.
 #[derive(Debug, Default)]
 pub(super) struct FrameParts {
     pub(super) dictionary: Vec<Entry>,
     pub(super) ledger: Vec<LedgerEntry>,
     pub(super) told: Vec<EventRecord>,
-    /// Jobs that were forgotten already, and are spoken of once more.
+    /// Jobs that were retired already and that the frame mentions again.
     pub(super) revived: Vec<JobHandle>,
 }
 
-/// Remembers what the collector was told.
+/// Builds the contents of frames, and tracks what was announced to the collector.
 #[derive(Debug, Default)]
 pub(super) struct FrameBuilder {
-    /// None where another life spoke, and all that it said is on the disk.
+    /// None for a session of an earlier process: its descriptor is in the spool.
     descriptor: Option<SessionDescriptor>,
     announced: Announced,
     introduced: bool,
     ledger: LossLedger,
-    /// Events of frames that had to go, to be told again.
+    /// Events of lost frames, to be repeated.
     untold: VecDeque<EventRecord>,
 }
 
@@ -50,8 +51,8 @@ impl FrameBuilder {
         }
     }
 
-    /// What must go with the samples of `flushed` into the frame `sequence`; none where there is nothing to send and no
-    /// frame `is_owed`.
+    /// Returns the contents of frame `sequence` that accompany the samples of `flushed`. Returns none if there is
+    /// nothing to send and no frame `is_owed` as a heartbeat.
     pub(super) fn build(
         &mut self,
         flushed: &SampleBatch,
@@ -90,13 +91,13 @@ impl FrameBuilder {
         Some(FrameParts { dictionary, ledger, told, revived })
     }
 
-    /// What was parts for the frame `first` was divided among it and the following up to `last`.
+    /// Records that the contents built for frame `first` were divided among the frames `first` to `last`.
     pub(super) fn divided(&mut self, first: u64, last: u64) {
         self.ledger.divided(first, last);
     }
 
-    /// Frames had to go, and these events with them: they and the tallies in them are told again. Returns how many
-    /// events cannot even be remembered.
+    /// Schedules `events` and the tallies of the lost `frames` for repetition. Returns the number of events that are
+    /// dropped because too many wait.
     pub(super) fn lost(&mut self, frames: &[u64], events: Vec<EventRecord>) -> u64 {
         self.untold.extend(events);
         self.ledger.lost(frames);
@@ -105,22 +106,22 @@ impl FrameBuilder {
         too_many as u64
     }
 
-    /// Whether events or tallies wait for a frame to be told in.
+    /// True if events or tallies of lost frames wait to be repeated.
     pub(super) fn has_untold(&self) -> bool {
         !self.untold.is_empty() || self.ledger.has_untold()
     }
 
-    /// All that was announced and is still in use.
+    /// Returns all announced dictionary entries that are still in use.
     pub(super) fn all_entries(&self) -> Vec<Entry> {
         self.descriptor.as_ref().map_or_else(Vec::new, |descriptor| self.announced.all(descriptor))
     }
 
-    /// Another number whenever [`FrameBuilder::all_entries`] would say something else.
+    /// Returns the version of the dictionary: it changes whenever [`FrameBuilder::all_entries`] does.
     pub(super) const fn version(&self) -> u64 {
         self.announced.version()
     }
 
-    /// Forgets a job of which everything is acknowledged.
+    /// Forgets a job of which all frames are acknowledged.
     pub(super) fn retire(&mut self, job: JobHandle) {
         self.announced.retire_job(job);
         self.ledger.retire(job);

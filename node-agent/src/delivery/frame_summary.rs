@@ -1,4 +1,4 @@
-//! What was in a frame, by job and source: all that is left of it when it must go.
+//! The summary of a frame by job and source: it remains when the frame itself is dropped.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,20 +12,21 @@ use polymeter_proto::wire::message::Lost;
 
 use crate::lanes::EventRecord;
 
-/// Sources of which one note tells. With names of ordinary length its message stays far below what a message may have.
+/// The most sources in one note. With names of ordinary length its message stays far below the size limit of messages.
 const SOURCES: usize = 1024;
 
-/// The source under which a note counts what is beyond [`SOURCES`].
+/// The source under which a note counts the samples beyond [`SOURCES`].
 const OTHERS: &str = "others";
 
-/// Whose samples they are. A shape is there anyway, and cheaper than names, for nobody may ever ask.
+/// The owner of samples: a job and a source. A shape is available anyway and cheaper than names, which are needed only
+/// if the frame is dropped.
 #[derive(Debug, Clone)]
 enum Whose {
     Shape(Arc<Shape>),
     Source(Option<JobHandle>, Identifier),
 }
 
-/// What was known of a frame when it was made, or read back.
+/// The summary of a frame, made when the frame was built or read back.
 #[derive(Debug, Clone, Default)]
 pub struct FrameSummary {
     samples: Box<[(Whose, u64)]>,
@@ -33,7 +34,7 @@ pub struct FrameSummary {
 }
 
 impl FrameSummary {
-    /// What is in `batch`.
+    /// Returns the summary of `batch`.
     pub fn of(batch: &Batch) -> Self {
         let samples = batch.shapes().iter().cloned().zip(batch.samples_by_shape());
         let samples = samples.filter(|(_, samples)| *samples > 0);
@@ -43,7 +44,7 @@ impl FrameSummary {
         }
     }
 
-    /// What is in a frame that was read back, of which `sources` says whose shapes it has.
+    /// Returns the summary of a frame that was read back; `sources` maps its shapes to jobs and sources.
     pub(super) fn of_frame(frame: &Frame, sources: &Sources) -> Self {
         let samples = frame.blocks.iter().filter_map(|block| {
             let (job, source) = sources.of(block.shape)?;
@@ -53,13 +54,13 @@ impl FrameSummary {
         Self { samples: samples.collect(), span_us: times().min().zip(times().max()).unwrap_or_default() }
     }
 
-    /// How many samples it is.
+    /// Returns the number of samples.
     pub fn samples(&self) -> u64 {
         self.samples.iter().map(|(_, samples)| samples).sum()
     }
 }
 
-/// Whose shapes are whose, as dictionary entries say.
+/// The job and the source of each shape, from dictionary entries.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
     jobs: BTreeMap<JobHandle, Arc<Job>>,
@@ -85,24 +86,24 @@ impl Sources {
         }
     }
 
-    /// The event with its job, as it was told at first.
+    /// Returns the event with its job, as it was first recorded.
     pub(super) fn told(&self, event: &Event) -> EventRecord {
         let job = event.job().and_then(|job| self.jobs.get(&job)).cloned();
         EventRecord { job, event: event.clone() }
     }
 
-    /// Whose the shape is. Where nobody says, it belongs to others.
+    /// Returns the job and the source of a shape; none if no entry defines it.
     fn of(&self, shape: ShapeId) -> Option<(Option<JobHandle>, Identifier)> {
         let others = || Some((None, Identifier::try_from(OTHERS).ok()?));
         self.shapes.get(&shape).cloned().or_else(others)
     }
 }
 
-/// What was in frames that went.
+/// The samples of dropped frames.
 #[derive(Debug, Default)]
 pub struct LostSamples {
     samples: BTreeMap<(Option<JobHandle>, Identifier), u64>,
-    /// When the oldest and the newest of the samples were taken, in microseconds since the epoch.
+    /// The times of the oldest and the newest sample, in microseconds since the epoch.
     pub span_us: (i64, i64),
 }
 
@@ -128,16 +129,16 @@ impl LostSamples {
         *self.samples.entry(whose).or_default() += samples;
     }
 
-    /// Takes in `other`, unless they are too many sources for one note; it is given back then.
+    /// Adds `other`, unless one note cannot hold so many sources.
     ///
     /// # Errors
-    /// The other, when there is no room for it.
+    /// Returns `other` if there is no room for it.
     pub fn join(&mut self, other: Self) -> Result<(), Self> {
         let new = other.samples.keys().filter(|whose| !self.samples.contains_key(whose)).count();
         if self.samples.len() + new > SOURCES {
             return Err(other);
         }
-        // What holds no samples has no span.
+        // Losses without samples have no span.
         self.span_us = match (self.samples.is_empty(), other.samples.is_empty()) {
             (_, true) => self.span_us,
             (true, false) => other.span_us,
@@ -147,14 +148,14 @@ impl LostSamples {
         Ok(())
     }
 
-    /// What a note says that was read back.
+    /// Returns the losses of a note that was read back.
     pub(super) fn of_lost(lost: Vec<Lost>, span_us: (i64, i64)) -> Self {
         let mut losses = Self { samples: BTreeMap::new(), span_us };
         lost.into_iter().for_each(|lost| losses.add((lost.job, lost.source), lost.samples));
         losses
     }
 
-    /// As the collector is told.
+    /// Returns the losses in the form of the protocol.
     pub fn to_lost(&self) -> Vec<Lost> {
         let lost = |((job, source), samples): (&(Option<JobHandle>, Identifier), &u64)| Lost {
             job: *job,

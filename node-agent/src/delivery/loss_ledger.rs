@@ -1,5 +1,5 @@
-//! The ledger of tallies: what became of the samples of every source since the session began, and what of it the collector
-//! was told. Pure.
+//! The ledger of tallies: the fate of the samples of every source since the session began, and the part of it that was
+//! reported to the collector. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,23 +10,23 @@ use polymeter_proto::series::{Identifier, JobHandle};
 
 use crate::lanes::SourceReport;
 
-/// How often tallies travel when nothing was lost. A loss travels at once.
+/// The interval between tallies without new losses, in nanoseconds. A loss is reported at once.
 const TELL_NS: u64 = 10_000_000_000;
 
-/// The tally of one source.
+/// The tallies of one source.
 #[derive(Debug, Default)]
 struct SourceTallies {
     job: Option<Arc<Job>>,
-    /// Of sources of this name that have ended: one that is opened again begins to count anew.
+    /// The sum over sources of this name that have ended: a source that is opened again counts from zero.
     ended: Tally,
-    /// Of the one that is open.
+    /// The tally of the open source.
     open: Tally,
     told: Tally,
-    /// The first and the last of the frames one of which says what was told.
+    /// The first and the last of the frames among which the last report was divided.
     told_in: (u64, u64),
-    /// That frame is lost.
+    /// True if one of those frames is lost.
     is_untold: bool,
-    /// A source has ended since.
+    /// True if a source has ended since the last report.
     has_ended: bool,
 }
 
@@ -38,12 +38,12 @@ impl SourceTallies {
     }
 }
 
-/// A tally that must be told.
+/// A tally to be reported.
 #[derive(Debug)]
 pub(super) struct DueEntry {
     pub(super) entry: LedgerEntry,
     pub(super) job: Option<Arc<Job>>,
-    /// It was told before, in a frame that is lost.
+    /// True if it was reported before, in a frame that is lost.
     pub(super) is_again: bool,
 }
 
@@ -59,8 +59,8 @@ impl LossLedger {
         Self { tallies: BTreeMap::new(), told_ns: now_ns }
     }
 
-    /// Enters what the sampler reports. Returns the tallies that must travel with the frame `sequence`: of losses, of
-    /// sources that end and of what was told in vain at once, of others now and then.
+    /// Takes the sampler's reports. Returns the tallies for frame `sequence`: those with new losses, of ended sources
+    /// and of lost frames at once, all changed ones every `TELL_NS`.
     pub(super) fn enter(&mut self, reports: &[SourceReport], sequence: u64, now_ns: u64) -> Vec<DueEntry> {
         for report in reports {
             let key = (report.key.job.as_ref().map(|job| job.handle), report.key.name.clone());
@@ -99,14 +99,14 @@ impl LossLedger {
         lines
     }
 
-    /// What was to go into the frame `first` was divided among it and the following up to `last`.
+    /// Records that the tallies of frame `first` were divided among the frames `first` to `last`.
     pub(super) fn divided(&mut self, first: u64, last: u64) {
         for tallies_of in self.tallies.values_mut().filter(|tallies_of| tallies_of.told_in.0 == first) {
             tallies_of.told_in.1 = last;
         }
     }
 
-    /// The frames are lost, and what they said must be told again.
+    /// Schedules the tallies in the lost `frames` for repetition.
     pub(super) fn lost(&mut self, frames: &[u64]) {
         for tallies_of in self.tallies.values_mut() {
             let (first, last) = tallies_of.told_in;
@@ -114,12 +114,12 @@ impl LossLedger {
         }
     }
 
-    /// Whether something was told in vain.
+    /// True if a tally of a lost frame is to be repeated.
     pub(super) fn has_untold(&self) -> bool {
         self.tallies.values().any(|tallies_of| tallies_of.is_untold)
     }
 
-    /// Forgets what was told of a job that has ended.
+    /// Forgets the reported tallies of a job that has ended.
     pub(super) fn retire(&mut self, job: JobHandle) {
         self.tallies.retain(|(of, _), tallies_of| {
             *of != Some(job) || tallies_of.is_untold || tallies_of.tally() != tallies_of.told

@@ -1,4 +1,5 @@
-//! From batches to acknowledged frames: the outbox, the agent's side of the protocol, and the thread that owns the socket.
+//! Delivery, from batches to acknowledged frames: the outbox, the agent's side of the protocol, and the thread that
+//! owns the socket.
 
 pub(crate) mod connection;
 mod frame_builder;

@@ -1,62 +1,63 @@
-//! Whether the collector takes what is sent: what the log and `status` say of it. Pure.
+//! Detection of outages: the collector is away, or acknowledges nothing. Pure.
 
-/// How long there may be no connection before the log says so: a restart of the collector takes less.
+/// The time without a connection before an outage is logged, in nanoseconds: a restart of the collector takes less.
 const GRACE_NS: u64 = 3_000_000_000;
 
-/// How long a collector that is connected may acknowledge nothing of what waits: longer than the first repetition.
+/// The time without an acknowledgement, despite a connection and waiting data, before an outage is logged, in
+/// nanoseconds. It exceeds the first resend delay.
 const SILENCE_NS: u64 = 10_000_000_000;
 
-/// How often it is said again.
+/// The interval between log messages about the same outage, in nanoseconds.
 const REPEAT_NS: u64 = 60_000_000_000;
 
 /// The state of the delivery at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DeliveryState {
-    /// Whether there is a connection.
+    /// True if there is a connection.
     pub(crate) connected: bool,
-    /// Frames that were acknowledged so far.
+    /// The number of frames acknowledged so far.
     pub(crate) acknowledged: u64,
-    /// Bytes that wait, in memory and in the spool.
+    /// The bytes that wait, in memory and in the spool.
     pub(crate) waiting_bytes: u64,
 }
 
-/// What the administrator should hear.
+/// A notice for the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OutageNotice {
-    /// Nothing is delivered since so many nanoseconds.
+    /// Nothing is delivered; repeated while the outage lasts.
     Began {
-        /// Whether there is a connection all the same.
+        /// True if there is a connection nevertheless.
         connected: bool,
-        /// Since when.
+        /// The duration of the outage so far, in nanoseconds.
         for_ns: u64,
     },
-    /// What was said to be away for so long is back.
+    /// An outage that was logged is over.
     Ended {
-        /// How long it was away.
+        /// The duration of the outage, in nanoseconds.
         for_ns: u64,
     },
 }
 
-/// Watches over the delivery.
+/// The detector of outages.
 #[derive(Debug)]
 pub(crate) struct Outage {
     last: DeliveryState,
-    /// When the connection came or went.
+    /// The time at which the connection was established or lost.
     changed_ns: u64,
-    /// When something was acknowledged last, or began to wait.
+    /// The time of the last acknowledgement, or since which data wait.
     progress_ns: u64,
-    /// Since when nothing is delivered, and when that was said last.
+    /// The begin of the logged outage, and the time at which it was last logged.
     told: Option<(u64, u64)>,
 }
 
 impl Outage {
-    /// Without a connection yet.
+    /// Creates a detector, without a connection.
     pub(crate) const fn new(now_ns: u64) -> Self {
         let last = DeliveryState { connected: false, acknowledged: 0, waiting_bytes: 0 };
         Self { last, changed_ns: now_ns, progress_ns: now_ns, told: None }
     }
 
-    /// Takes in the state of now, and says what is notice.
+    /// Takes the current state. Returns the notice to be logged, if any.
     pub(crate) fn update(&mut self, now: DeliveryState, now_ns: u64) -> Option<OutageNotice> {
         let before = std::mem::replace(&mut self.last, now);
         if now.connected != before.connected {
@@ -89,7 +90,7 @@ impl Outage {
                 })
             }
             (Some(_), Some(_)) => None,
-            // Ended is what acknowledges, or has nothing to.
+            // The outage ends with an acknowledgement, or when nothing waits.
             (None, Some((since_ns, _))) if now.connected && progresses => {
                 self.told = None;
                 Some(OutageNotice::Ended { for_ns: now_ns.saturating_sub(since_ns) })
@@ -105,7 +106,7 @@ mod tests {
 
     const SECOND_NS: u64 = 1_000_000_000;
 
-    /// What is notice, second by second.
+    /// Returns the notices with the second of each.
     fn notice(
         outage: &mut Outage,
         states: impl IntoIterator<Item = (u64, DeliveryState)>,

@@ -1,5 +1,5 @@
-//! Control requests that arrive through the collector, on their way from the sender to control, and the answers on their
-//! way back. Neither side waits for the other: a request or an answer that finds no room is dropped, and the collector
+//! The queues of control requests that arrive through the collector, from the sender to control, and of the answers on
+//! their way back. Neither side waits for the other: a request or an answer without room is dropped, and the collector
 //! reports that the node gave no answer.
 
 use std::sync::Arc;
@@ -10,11 +10,10 @@ use tokio::sync::mpsc;
 
 use crate::lanes::Channels;
 
-/// Requests that may wait for control, which takes them at once unless it is opening files.
+/// The capacity of the request queue. Control takes requests at once unless it is opening files.
 const REQUESTS: usize = 16;
 
-/// Answers that may wait for the socket: those of all requests that wait or are being answered, and of as many that are
-/// refused because there are too many.
+/// The capacity of the answer queue: the answers of all requests that wait or are in progress, and as many refusals.
 const ANSWERS: usize = 64;
 
 /// One request.
@@ -75,19 +74,19 @@ impl RemoteRequestSender {
         self.held.take().or_else(|| self.answers.pop())
     }
 
-    /// Keeps an answer for which the socket has no room; it is the next one again.
+    /// Keeps an answer for which the socket has no room; [`Self::next_answer`] returns it again.
     pub(crate) fn hold(&mut self, answer: (u64, ControlLine)) {
         self.held = Some(answer);
     }
 }
 
 impl RemoteRequestReceiver {
-    /// Waits for the next request. Returns none once the sender has gone.
+    /// Waits for the next request. Returns none once the sender has ended.
     pub(crate) async fn next(&mut self) -> Option<RemoteRequest> {
         self.requests.recv().await
     }
 
-    /// The queue of answers.
+    /// Returns the sending half of the answer queue.
     pub(crate) fn answers(&self) -> RemoteAnswerSender {
         self.answers.clone()
     }
@@ -96,7 +95,7 @@ impl RemoteRequestReceiver {
 impl RemoteAnswerSender {
     /// Hands the answer to a request to the sender.
     pub(crate) fn give(&self, id: u64, line: ControlLine) {
-        // Without room it is dropped, and the user reads that there was no answer.
+        // Without room the answer is dropped, and the user gets "no answer".
         if self.queue.push((id, line)).is_ok() {
             self.channels.full_event().notify();
         }

@@ -1,4 +1,4 @@
-//! The sender: the thread that owns the socket. What it sends and when is the delivery's affair.
+//! The sender: the thread that owns the socket. `DeliverySession` decides what it sends, and when.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -28,13 +28,13 @@ use crate::stats_cache::StatsCache;
 /// The state of delivery when an agent has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stopped {
-    /// Whether the collector has acknowledged everything.
+    /// True if the collector has acknowledged everything.
     pub all_acknowledged: bool,
-    /// Whether what it has not acknowledged lies in the spool, for the next life of the agent.
+    /// True if the spool holds everything that is not acknowledged, for the next process.
     pub all_kept: bool,
 }
 
-/// The longest wait without a look at what may have been missed.
+/// The longest wait before the sender checks its inputs again, in nanoseconds.
 const LONGEST_WAIT_NS: u64 = 1_000_000_000;
 
 /// The sender's thread.
@@ -52,7 +52,7 @@ pub(crate) struct Sender {
     outage: Outage,
 }
 
-/// What the sender's thread is told when it begins.
+/// The settings of the sender's thread.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) collector: String,
@@ -61,16 +61,16 @@ pub(crate) struct Settings {
     pub(crate) descriptor: SessionDescriptor,
     pub(crate) outbox_bytes: usize,
     pub(crate) spool: Option<SpoolConfig>,
-    /// Where users' requests go that come through the collector.
+    /// The queue to control for users' requests that come through the collector.
     pub(crate) remote_requests: RemoteRequestSender,
-    /// Where those are who watch.
+    /// The tap that watchers receive samples from.
     pub(crate) tap: Arc<Tap>,
 }
 
-/// Why there is no sender.
+/// An error that prevents the sender from starting.
 #[derive(Debug)]
 pub(crate) enum ConnectError {
-    /// The socket cannot be had.
+    /// The socket cannot be created.
     Socket(zmq::Error),
     /// The spool cannot be used.
     Spool(SpoolError),
@@ -82,12 +82,12 @@ impl From<zmq::Error> for ConnectError {
     }
 }
 
-/// How the sender's end is asked for.
+/// The request to end the sender.
 #[derive(Debug, Default)]
 pub(crate) struct Ending {
     /// Set once the sampler has handed on its last batch.
     pub(crate) wanted: AtomicBool,
-    /// How long to wait for acknowledgements, in nanoseconds.
+    /// The longest wait for acknowledgements, in nanoseconds.
     pub(crate) patience_ns: std::sync::atomic::AtomicU64,
 }
 
@@ -123,7 +123,7 @@ impl Sender {
         })
     }
 
-    /// Sends until the end is wanted and everything is acknowledged, or patience is over.
+    /// Sends until the end is requested and either everything is acknowledged or the wait for it is over.
     pub(crate) fn run(mut self, ending: &Ending) -> Stopped {
         let mut give_up_at_ns = None;
         loop {
@@ -152,12 +152,12 @@ impl Sender {
         }
     }
 
-    /// The delivery of this life, and of the earlier one whose turn it is.
+    /// Returns the delivery of this process's session, and of the earlier session that is being sent.
     fn deliveries(&mut self) -> impl Iterator<Item = &mut DeliverySession> {
         std::iter::once(&mut self.delivery).chain(self.spool_manager.earlier())
     }
 
-    /// Keeps what can be kept for the next life.
+    /// Writes the remaining frames to the spool.
     fn stopped(mut self, now_ns: u64) -> Stopped {
         self.spool_manager.attend(&mut self.delivery, true, now_ns);
         let all_acknowledged = self.delivery.is_empty() && self.spool_manager.is_empty();
@@ -193,7 +193,7 @@ impl Sender {
         }
     }
 
-    /// Lets those who watch see what there is, up to the end of their job.
+    /// Passes the batch to watchers, and ends the watches of jobs that have ended.
     fn show(&self, flushed: &SampleBatch) {
         self.tap.show(&flushed.batch);
         for told in &flushed.events {
@@ -203,10 +203,10 @@ impl Sender {
         }
     }
 
-    /// Sends what may be sent, of an earlier life first; false when the socket has no room.
+    /// Sends all that may be sent, of an earlier session first. Returns false if the socket has no room.
     fn send_all(&mut self, now_ns: u64) -> bool {
         let Self { connection, counters, spool_manager, delivery, .. } = self;
-        // Out of the spool_manager's hands, which must read for it.
+        // Taken out, because the spool manager must read for it meanwhile.
         let mut earlier = spool_manager.take_earlier();
         let room = earlier
             .as_mut()
@@ -215,7 +215,7 @@ impl Sender {
         room && send_all(connection.socket(), counters, spool_manager, delivery, now_ns)
     }
 
-    /// Sends the answers to users' requests; false when the socket has no room.
+    /// Sends the answers to users' requests. Returns false if the socket has no room.
     fn send_answers(&mut self) -> bool {
         while let Some((request, line)) = self.remote_requests.next_answer() {
             let message = ToCollector::Answer { session: self.session, request, line };
@@ -236,7 +236,8 @@ impl Sender {
             match ToAgent::decode(&bytes) {
                 Ok(ToAgent::Request { session, request, uid, at_us, line }) => {
                     if session == self.session {
-                        // Without room the collector takes the silence for no answer.
+                        // If there is no room, the request is dropped, and the collector reports that the node gave no
+                        // answer.
                         self.remote_requests.offer(RemoteRequest { id: request, uid, at_us, line });
                     }
                 }
@@ -252,7 +253,7 @@ impl Sender {
         }
     }
 
-    /// Says whether the collector takes what is sent, where that is news.
+    /// Logs the begin and the end of an outage.
     fn tell_outage(&mut self, now_ns: u64) {
         let waiting_bytes = self.delivery.outbox_bytes() as u64 + self.spool_manager.bytes();
         let acknowledged = self.deliveries().map(|delivery| delivery.counts().frames_acknowledged).sum();
@@ -284,7 +285,7 @@ impl Sender {
         }
     }
 
-    /// Lets everybody see the counts.
+    /// Publishes the counts to other threads.
     fn publish(&self) {
         let counts = self.delivery.counts();
         let now_us = clock::realtime_us();
@@ -300,7 +301,7 @@ impl Sender {
     }
 }
 
-/// Sends what may be sent of one delivery; false when the socket has no room.
+/// Sends all that may be sent of one delivery. Returns false if the socket has no room.
 fn send_all(
     socket: &zmq::Socket,
     counters: &Counters,
@@ -313,7 +314,7 @@ fn send_all(
             if spool_manager.restore(delivery, segment, now_ns) {
                 continue;
             }
-            // The disk has a fault; other deliveries have nothing to do with it.
+            // The disk has a fault, which does not concern other deliveries.
             return true;
         }
         let bytes = send.bytes();
@@ -332,7 +333,7 @@ fn send_all(
     true
 }
 
-/// Tells the administrator what he should hear of.
+/// Logs a notice.
 fn say(heard: SessionNotice) {
     match heard {
         SessionNotice::Ordinary => {}
@@ -348,7 +349,7 @@ fn say(heard: SessionNotice) {
     }
 }
 
-/// A new session's id.
+/// Returns a new random session id.
 pub(crate) fn new_session() -> io::Result<SessionId> {
     let mut bytes = [0; 8];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;

@@ -1,6 +1,6 @@
-//! The spool at work: writes what the delivery has no room for, reads back what its turn has come for, and sends what an
-//! earlier life of the agent has left, one session after the other. No fault of the disk stops anything: it is said, and
-//! what cannot be written is dropped and counted, as if there were no spool.
+//! The spool manager: writes frames without room in memory to the disk, reads segments back when their turn comes, and
+//! sends what earlier processes of the agent have left, one session after the other. A disk fault stops nothing: it is
+//! logged, and frames that cannot be written are dropped and counted, as without a spool.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -12,33 +12,33 @@ use super::spool::segment::Segment;
 use super::spool::{Spool, SpoolError};
 use tracing::{info, warn};
 
-/// How often faults of the disk are said, in nanoseconds.
+/// The interval between log messages about disk faults, in nanoseconds.
 const SAY_AGAIN_NS: u64 = 60_000_000_000;
 
-/// Where the spool is, and how much may lie there.
+/// The directory of the spool and its size limit.
 #[derive(Debug, Clone)]
 pub(crate) struct SpoolConfig {
     pub(crate) directory: PathBuf,
     pub(crate) bytes: u64,
 }
 
-/// The spool and those who use it beside the agent's own delivery.
+/// The spool, and the sessions of earlier processes that are in it.
 #[derive(Debug, Default)]
 pub(super) struct SpoolManager {
     spool: Option<Spool>,
     outbox_bytes: usize,
-    /// Sessions of earlier lives whose turn has not come, with their segments.
+    /// Sessions of earlier processes that wait for their turn, with their segments.
     waiting: VecDeque<(SessionId, Vec<u64>)>,
-    /// The one whose turn it is.
+    /// The earlier session that is being sent.
     earlier: Option<DeliverySession>,
     said_ns: Option<u64>,
 }
 
 impl SpoolManager {
-    /// Takes the spool into use, and makes `delivery` use it.
+    /// Opens the spool, and enables it in `delivery`.
     ///
     /// # Errors
-    /// When it cannot be used.
+    /// Returns an error if the spool cannot be used.
     pub(super) fn open(
         place: Option<&SpoolConfig>,
         delivery: &mut DeliverySession,
@@ -59,17 +59,17 @@ impl SpoolManager {
         Ok(Self { spool: Some(spool), outbox_bytes, waiting, ..Self::default() })
     }
 
-    /// Bytes on the disk.
+    /// Returns the bytes on the disk.
     pub(super) fn bytes(&self) -> u64 {
         self.spool.as_ref().map_or(0, Spool::bytes)
     }
 
-    /// The delivery of an earlier life whose turn it is.
+    /// Returns the earlier session that is being sent.
     pub(super) const fn earlier(&mut self) -> Option<&mut DeliverySession> {
         self.earlier.as_mut()
     }
 
-    /// Takes that delivery away for a while.
+    /// Takes that session out until [`Self::put_back`].
     pub(super) const fn take_earlier(&mut self) -> Option<DeliverySession> {
         self.earlier.take()
     }
@@ -79,12 +79,13 @@ impl SpoolManager {
         self.earlier = earlier;
     }
 
-    /// Whether nothing of earlier lives is left.
+    /// True if nothing of earlier sessions is left.
     pub(super) fn is_empty(&self) -> bool {
         self.earlier.is_none() && self.waiting.is_empty()
     }
 
-    /// Writes what must be written of `delivery`, all where the agent `ends`, and removes what is not wanted any more.
+    /// Writes the frames of `delivery` that are due, or all if the agent `ends`, removes segments that are not needed
+    /// any more, and starts the next earlier session.
     pub(super) fn attend(&mut self, delivery: &mut DeliverySession, ends: bool, now_ns: u64) {
         if self.spool.is_none() {
             return;
@@ -123,11 +124,11 @@ impl SpoolManager {
         }
     }
 
-    /// The next session of an earlier life of which anything is left.
+    /// Returns the next earlier session of which anything is left.
     fn next_earlier(&mut self, now_ns: u64) -> Option<DeliverySession> {
         while let Some((session, firsts)) = self.waiting.pop_front() {
             let newest = *firsts.last()?;
-            // A segment ends where the next one begins, but for the newest.
+            // A segment ends where the next one begins; the end of the newest must be read.
             let last = match self.spool.as_ref()?.read(session, newest) {
                 Ok(segment) => segment.last().filter(|last| *last >= newest),
                 Err(error) => {
@@ -154,7 +155,7 @@ impl SpoolManager {
         }
     }
 
-    /// Reads a segment back for `delivery`. Says false where that is not possible now, and may be later.
+    /// Reads a segment back for `delivery`. Returns false if that fails now and may succeed later.
     pub(super) fn restore(&mut self, delivery: &mut DeliverySession, segment: u64, now_ns: u64) -> bool {
         let session = delivery.session();
         let read = match self.spool.as_ref().map(|spool| spool.read(session, segment)) {
@@ -178,7 +179,7 @@ impl SpoolManager {
         true
     }
 
-    /// Says a fault of the disk, but not again and again.
+    /// Logs a disk fault, at most once per `SAY_AGAIN_NS`.
     fn say(&mut self, fault: &str, now_ns: u64) {
         if self.said_ns.is_none_or(|said_ns| now_ns.saturating_sub(said_ns) >= SAY_AGAIN_NS) {
             self.said_ns = Some(now_ns);

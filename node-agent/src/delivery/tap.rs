@@ -1,7 +1,7 @@
-//! The tap: what of each batch is shown to those who watch, while it is on its way into a frame.
+//! The tap: passes the samples of each batch to watchers before the batch goes into a frame.
 //!
-//! The sender turns it on and goes on; who is slower than the samples come is told how many passed by. Nobody in front
-//! of the sender knows of it.
+//! The sender calls it and never waits: a watcher that is slower than the samples misses some, and gets their number.
+//! The sampler is not involved.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -13,53 +13,53 @@ use polymeter_proto::name::Selector;
 use polymeter_proto::series::{JobHandle, ShapeId};
 use tokio::sync::mpsc;
 
-/// Samples that may wait for one watcher: a megabyte, and what a batch has at the most.
+/// The most samples that wait for one watcher: a megabyte, and the most of one batch.
 const SAMPLES_WAITING: usize = 64 * 1024;
 
-/// Batches that may wait for one watcher, however little of each is for her.
+/// The most batches that wait for one watcher, of any size.
 const BATCHES_WAITING: usize = 64;
 
-/// Shapes that are remembered for one watcher: far more than a job has at once. Beyond, they are looked at again.
+/// The most shapes that are cached for one watcher: far more than a job has at once. Beyond that the cache is cleared.
 const SHAPES: usize = 1024;
 
-/// What one batch holds of one series.
+/// The samples of one series in one batch.
 #[derive(Debug)]
 pub struct Excerpt {
     shape: Arc<Shape>,
     column: usize,
-    /// When each value was read, in microseconds since the epoch.
+    /// The times at which the values were read, in microseconds since the epoch.
     pub times_us: Vec<i64>,
     /// The values.
     pub values: Vec<f64>,
 }
 
 impl Excerpt {
-    /// The series' metric and labels.
+    /// Returns the series' metric and labels.
     pub fn series(&self) -> Option<&Column> {
         self.shape.columns.get(self.column)
     }
 
-    /// The shape in which it was sampled.
+    /// Returns the shape in which it was sampled.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 }
 
-/// What is on its way to one watcher, counted by both sides.
+/// The counters of samples that wait for one watcher and that it missed, shared by both sides.
 #[derive(Debug, Default)]
 struct Way {
     waiting: AtomicUsize,
     lagged: AtomicU64,
 }
 
-/// One who watches, as the sender sees her.
+/// The sender's side of one watch.
 #[derive(Debug)]
 struct Watcher {
     id: u64,
     job: Option<JobHandle>,
-    /// Which metrics; all where there is none.
+    /// The selectors of metrics; all metrics if empty.
     selectors: Vec<Selector>,
-    /// The columns of shapes that she wants, so that a selector is held against a name once and not for each batch.
+    /// The selected columns of each shape, cached so that selectors are matched once per shape and not per batch.
     chosen: BTreeMap<ShapeId, Vec<usize>>,
     shown: mpsc::Sender<Vec<Excerpt>>,
     way: Arc<Way>,
@@ -70,7 +70,7 @@ impl Watcher {
         self.selectors.is_empty() || self.selectors.iter().any(|selector| selector.matches(metric))
     }
 
-    /// The columns of a shape that she wants.
+    /// Returns the selected columns of a shape.
     fn choose(&mut self, shape: &Shape) -> Vec<usize> {
         if shape.job.as_ref().map(|job| job.handle) != self.job {
             return Vec::new();
@@ -88,7 +88,7 @@ impl Watcher {
         columns
     }
 
-    /// Hands her what she wants of a batch, as far as there is room.
+    /// Queues the selected samples of a batch, as far as there is room.
     fn offer(&mut self, batch: &Batch) {
         let mut excerpts = self.excerpts(batch);
         let waiting = self.way.waiting.load(Acquire);
@@ -102,7 +102,7 @@ impl Watcher {
         });
         let handed_on: usize = excerpts.iter().map(|excerpt| excerpt.values.len()).sum();
         if handed_on > 0 {
-            // Before they can be taken, so that the count never falls below nothing.
+            // Counted before the receiver can take them, so that the count never falls below zero.
             self.way.waiting.fetch_add(handed_on, AcqRel);
             if self.shown.try_send(excerpts).is_err() {
                 self.way.waiting.fetch_sub(handed_on, AcqRel);
@@ -112,10 +112,10 @@ impl Watcher {
         self.way.lagged.fetch_add(lagged as u64, Relaxed);
     }
 
-    /// What she wants of a batch, series by series.
+    /// Returns the selected samples of a batch by series.
     fn excerpts(&mut self, batch: &Batch) -> Vec<Excerpt> {
         let mut excerpts: Vec<Excerpt> = Vec::new();
-        // For each shape of the batch: where its excerpts begin, and of which columns they are.
+        // For each shape of the batch: the position of its first excerpt, and their columns.
         let mut wanted: Vec<(usize, Vec<usize>)> = Vec::new();
         for shape in batch.shapes() {
             let columns = self.choose(shape);
@@ -143,7 +143,7 @@ impl Watcher {
     }
 }
 
-/// Those who watch. The sampler never touches it.
+/// The watchers. The sampler never uses it.
 #[derive(Debug, Default)]
 pub struct Tap {
     watchers: Mutex<Vec<Watcher>>,
@@ -152,13 +152,13 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Whether somebody watches.
+    /// True if there is a watcher.
     pub fn is_watched(&self) -> bool {
         self.count.load(Acquire) > 0
     }
 
-    /// Shows from now on what is sampled of a job, or of the node: the metrics that one of the selectors chooses, or all
-    /// without any.
+    /// Adds a watcher of the samples of a job, or of the node: of metrics that match a selector, or all if there is
+    /// none.
     pub fn watch(self: &Arc<Self>, job: Option<JobHandle>, selectors: Vec<Selector>) -> WatchReceiver {
         let (shown, taken) = mpsc::channel(BATCHES_WAITING);
         let way = Arc::new(Way::default());
@@ -169,14 +169,14 @@ impl Tap {
         WatchReceiver { id, tap: Arc::clone(self), shown: taken, way }
     }
 
-    /// Shows a batch to everybody who watches some of it.
+    /// Passes a batch to all watchers that select some of it.
     pub fn show(&self, batch: &Batch) {
         if self.is_watched() && !batch.is_empty() {
             lock(&self.watchers).iter_mut().for_each(|watcher| watcher.offer(batch));
         }
     }
 
-    /// A job has ended: what was shown of it was all.
+    /// Ends the watches of a job that has ended.
     pub fn end(&self, job: JobHandle) {
         if self.is_watched() {
             self.change(|watchers| watchers.retain(|watcher| watcher.job != Some(job)));
@@ -190,7 +190,7 @@ impl Tap {
     }
 }
 
-/// One who watches, as she herself sees it. Dropping it ends the watching.
+/// The receiver's side of one watch. Dropping it ends the watch.
 #[derive(Debug)]
 pub struct WatchReceiver {
     id: u64,
@@ -200,7 +200,7 @@ pub struct WatchReceiver {
 }
 
 impl WatchReceiver {
-    /// The next of what is sampled; none when the job has ended and all was shown.
+    /// Waits for the next samples. Returns none when the job has ended and all its samples were received.
     pub async fn next(&mut self) -> Option<Vec<Excerpt>> {
         let excerpts = self.shown.recv().await?;
         let samples = excerpts.iter().map(|excerpt| excerpt.values.len()).sum();
@@ -208,7 +208,7 @@ impl WatchReceiver {
         Some(excerpts)
     }
 
-    /// How many samples have passed by since the last time that this was asked.
+    /// Returns the number of samples missed since the last call.
     pub fn take_lagged(&self) -> u64 {
         self.way.lagged.swap(0, Relaxed)
     }
@@ -220,7 +220,7 @@ impl Drop for WatchReceiver {
     }
 }
 
-/// What a panic left behind is still the best that is known.
+/// Locks the mutex; state left behind by a panic is used as it is.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -279,7 +279,7 @@ mod tests {
         batch
     }
 
-    /// What was shown to her, without waiting for more: metrics, times and values.
+    /// Returns the samples that are queued for the watcher: metrics, times and values.
     fn seen(watching: &mut WatchReceiver) -> Vec<(String, Vec<i64>, Vec<f64>)> {
         let mut seen = Vec::new();
         while let Ok(excerpts) = watching.shown.try_recv() {

@@ -26,7 +26,7 @@ pub struct ActiveSource {
     source: Source,
     reading: Reading,
     counters: Counters,
-    /// The groups of the plan, and in the slow lane those of a former plan that wait for a read under way.
+    /// The groups of the plan and, in the slow lane, those of a former plan that wait for a read under way.
     pub(super) groups: Vec<Group>,
     /// The number of groups of the plan.
     planned: usize,
@@ -38,9 +38,9 @@ pub struct ActiveSource {
     read_at_tick: u64,
     pub(super) time_us: i64,
     outcome: Outcome,
-    /// The number of failed reads in a row that may be tried again.
+    /// The number of consecutive failed reads that may be retried.
     retries: u32,
-    /// True once the manager was told that the source changed, ended or failed.
+    /// True once the manager was notified that the source changed, ended or failed.
     pub(super) is_reported: bool,
     /// The reads of a source of the slow lane.
     pub(super) slow: SlowReads,
@@ -87,7 +87,7 @@ impl ActiveSource {
         Self { counters, ..self }
     }
 
-    /// Stores the progress of its counters, for the source that gives their series next.
+    /// Stores the progress of its counters, for the next source of their series.
     pub(super) fn store_progress(&self) {
         self.counters.store_progress();
     }
@@ -123,7 +123,7 @@ impl ActiveSource {
         self.groups.iter().take(self.planned).map(Group::period)
     }
 
-    /// Puts the groups of another plan in the place of its own.
+    /// Replaces its groups by those of another plan.
     pub(super) fn regroup(&mut self, groups: Vec<Group>) {
         self.planned = groups.len();
         self.groups = if self.slow.has_waiting() {
@@ -167,7 +167,7 @@ impl ActiveSource {
         self.outcome
     }
 
-    /// Returns the error of its reads at the moment at which they have failed often enough to be reported.
+    /// Returns the error of its reads once they have failed often enough to be reported.
     pub(super) fn newly_failing(&self) -> Option<Errno> {
         match self.outcome {
             Outcome::Retry(errno) if self.retries == RETRIES_REPORTED => Some(errno),
@@ -175,7 +175,7 @@ impl ActiveSource {
         }
     }
 
-    /// Has its thread read it, and announce the end by `finished`.
+    /// Makes its thread read it, and signal the end by `finished`.
     pub(super) fn request_read(&mut self, finished: &Finished) {
         if let Source::Threaded(source) = &self.source {
             let reading = std::mem::take(&mut self.reading);
@@ -185,7 +185,7 @@ impl ActiveSource {
         }
     }
 
-    /// Takes over the values of the read that its thread has finished, if it has. The caller records them.
+    /// Takes over the values of the read that its thread has finished, if any. The caller records them.
     pub(super) fn take_finished(&mut self) -> Option<FinishedRead> {
         let Source::Threaded(source) = &self.source else { return None };
         let mut finished = source.take_finished()?;
@@ -206,7 +206,7 @@ impl ActiveSource {
         let Some(group) = self.groups.get_mut(group) else { return Ok(0) };
         let index = group.index_in(batch, batch_number);
         let instant = Instant { deadline, time_us: self.time_us };
-        // Nearly always one group is all of a source, and nothing is absent.
+        // In the common case one group holds all values of a source, and none is absent.
         if group.is_in_order
             && let Some(bits) = self.reading.whole().filter(|bits| bits.len() == group.slots.len())
             && !bits.is_empty()
@@ -238,7 +238,7 @@ impl ActiveSource {
         batch.push(index, instant, std::iter::once(Some(value.bits)))
     }
 
-    /// Counts a value that a user supplied: it was due when it came.
+    /// Counts a value that a user supplied, as due when it arrived.
     pub(super) const fn count_user_value(&mut self, recorded: Result<u64, Full>) -> Tally {
         let dropped = if recorded.is_ok() { 0 } else { 1 };
         let counted = Tally { due: 1, taken: 1, late: 0, missed: 0, absent: 0, dropped };
@@ -251,7 +251,7 @@ impl ActiveSource {
         group.slots.iter().filter(|slot| self.reading.get(**slot).is_some()).count() as u64
     }
 
-    /// Counts the samples of one group at one deadline and at `missed` before it. Returns just these counts.
+    /// Counts the samples of one group at one deadline, and `missed` deadlines before it. Returns these counts alone.
     pub(super) fn count(
         &mut self,
         group: usize,
@@ -274,7 +274,7 @@ impl ActiveSource {
         counted
     }
 
-    /// Counts `missed` deadlines of one group at which nothing was read. Returns just these counts.
+    /// Counts `missed` deadlines of one group without a read. Returns these counts alone.
     pub(super) fn count_missed(&mut self, group: usize, missed: u64) -> Tally {
         let columns = self.groups.get(group).map_or(0, Group::columns);
         let samples = columns * missed;

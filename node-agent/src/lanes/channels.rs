@@ -18,16 +18,16 @@ use crate::event_fd::EventFd;
 use crate::sources::Outcome;
 use crate::sources::reader_thread::FinishedReads;
 
-/// The number of batches: one that is filled, one that is encoded, and two for a sender that was held up.
+/// The number of batches: one that is filled, one that is encoded, and two in case the sender is delayed.
 const BATCHES: usize = 4;
 
-/// The largest number of commands that wait. Beyond that the manager waits, and the sampler never does.
+/// The most commands that wait. Beyond that the manager waits, and the sampler never does.
 const COMMANDS: usize = 1024;
 
-/// The largest number of events in one batch: far more than a change of a whole plan makes, and few enough for a frame.
+/// The most events in one batch: far more than a change of a whole plan makes, and few enough for a frame.
 const EVENTS: usize = 4096;
 
-/// The largest number of notices that wait. One that does not fit is sent again at the next read, or its source is closed by the
+/// The most notices that wait. One that does not fit is sent again at the next read, or its source is closed by the
 /// sampler itself.
 const NOTICES: usize = 4096;
 
@@ -46,38 +46,39 @@ pub enum Command {
         /// The sources that are sampled from now on.
         added: Vec<(SourceId, Box<ActiveSource>)>,
     },
-    /// Sample its metrics at other periods, from the next deadline of each.
+    /// Sample the metrics of a source at other periods, from the next deadline of each.
     Regroup(SourceId, Vec<Group>),
-    /// Read these sources once, now.
+    /// Read these sources once, at once.
     ReadNow(Vec<SourceId>),
-    /// Read all sources of this job once, now.
+    /// Read all sources of this job once, at once.
     ReadJob(JobHandle),
     /// Append this value, which a user supplied, to the samples so far.
     RecordUserValue(Box<UserValue>),
     /// Append this event to the samples so far.
     RecordEvent(Box<EventRecord>),
-    /// Answer when all commands before this one are done.
+    /// Answer when all earlier commands are done.
     Confirm(oneshot::Sender<()>),
-    /// Hand the samples so far on, and all tallies.
+    /// Hand on the samples so far, and all tallies.
     Flush,
-    /// Hand the samples so far on for those who watch, and the tallies when they are due.
+    /// Hand on the samples so far for watchers, and the tallies when they are due.
     FlushForWatch,
-    /// Hand the samples so far on, and end.
+    /// Hand on the samples so far, and end.
     Stop,
 }
 
 /// A notice of the sampler to the manager.
 #[derive(Debug)]
 pub enum Notice {
-    /// Something in the source came or went: it should be opened anew.
+    /// Files or devices of the source have appeared or disappeared: it should be opened anew.
     Changed(SourceId),
     /// The source has ended, as expected.
     Gone(SourceId),
     /// The source cannot be read: it should be opened anew.
     Failed(SourceId, Errno),
-    /// Several reads in a row have failed for this reason, which may pass: its samples are absent until a read succeeds.
+    /// Several consecutive reads have failed for this reason, which may be temporary: its samples are absent until a
+    /// read succeeds.
     Failing(SourceId, Errno),
-    /// A read of the slow lane has outlasted a deadline by far: its samples are missed until it returns.
+    /// A read in the slow lane lasts far beyond a deadline: its samples are missed until it returns.
     Hung(SourceId),
     /// The read that was reported as hung has returned.
     Recovered(SourceId),
@@ -161,7 +162,8 @@ impl SampleBatch {
 #[derive(Debug)]
 pub struct Channels {
     commands: ArrayQueue<Command>,
-    /// The sampler sleeps on its timer: until a deadline, a command, or the end of a read of the slow lane.
+    /// The signal of finished reads. The sampler sleeps on its timer: until a deadline, a command, or the end of a read
+    /// of the slow lane.
     pub(super) finished: Arc<FinishedReads>,
     notices: ArrayQueue<Notice>,
     notices_event: EventFd,
@@ -175,12 +177,12 @@ impl Channels {
     /// Creates empty queues and a stock of empty batches.
     ///
     /// # Errors
-    /// If no descriptors are available.
+    /// Returns an error if no descriptors are available.
     pub fn new() -> io::Result<Self> {
         let empty = ArrayQueue::new(BATCHES);
         while !empty.is_full() {
             let batch = Batch::with_capacity(limits::BATCH_VALUES / 8);
-            // The queue has room: that was checked a line above.
+            // The queue has room: the line above checks that.
             drop(empty.push(SampleBatch { batch, ..SampleBatch::default() }));
         }
         Ok(Self {
@@ -195,10 +197,10 @@ impl Channels {
         })
     }
 
-    /// Gives a command to the sampler and wakes it.
+    /// Passes a command to the sampler and wakes it.
     ///
     /// # Errors
-    /// Gives the command back when too many wait.
+    /// Returns the command if too many wait.
     pub fn command(&self, command: Command) -> Result<(), Command> {
         self.commands.push(command)?;
         self.finished.timer.notify();
@@ -207,7 +209,7 @@ impl Channels {
 
     /// Announces that the sampler's thread has real-time priority, so that the kernel does not move it to an idle CPU.
     pub(crate) fn set_realtime_thread(&self, thread: Pid) {
-        // EventRecord once, by the thread itself.
+        // Set once, by the thread itself.
         self.realtime_thread.set(thread).ok();
     }
 
@@ -252,7 +254,7 @@ impl Channels {
         self.full.pop()
     }
 
-    /// Gives a batch back when it has been encoded.
+    /// Returns an encoded batch to the stock.
     pub fn give_back(&self, mut batch: SampleBatch) {
         batch.clear();
         // There are as many places as batches.

@@ -1,10 +1,10 @@
 //! The sampler: one thread that reads every source at its deadlines, and does nothing else.
 //!
-//! It takes no lock, allocates nothing while the plan stands, and makes one system call for a tick beside the reads
-//! themselves: the wait. It appends what it has read to a batch; full batches go to the sender, and empty ones come
-//! back, through queues on which neither side can make the other wait.
+//! It takes no lock, allocates nothing while the plan is unchanged, and makes one system call per tick beside the
+//! reads: the wait. It appends the values to a batch; full batches go to the sender, and empty ones come back, through
+//! queues on which neither side waits for the other.
 //!
-//! Sources of the slow lane are read by threads of their own: the sampler requests a read at a deadline, goes on, and
+//! Sources of the slow lane are read by threads of their own: the sampler requests a read at a deadline, continues, and
 //! records the values when the read has finished ([`super::slow_sources`]).
 
 use std::sync::Arc;
@@ -25,13 +25,13 @@ use crate::clock;
 use crate::counters::Counters;
 use crate::sources::{Outcome, ReadBuffer};
 
-/// The interval at which the tallies of all sources go to the sender, in nanoseconds.
+/// The interval of the tallies of all sources to the sender, in nanoseconds.
 const REPORT_NS: u64 = 1_000_000_000;
 
-/// The number of waits at the end for slow reads.
+/// The most waits for slow reads at the end.
 const SLOW_WAITS: u32 = 100;
 
-/// The number and the length of the waits at the end for a batch, while all are with the sender.
+/// The most waits for a free batch at the end, and the length of each.
 const END_WAITS: u32 = 1_000;
 const END_WAIT: Duration = Duration::from_millis(1);
 
@@ -55,15 +55,15 @@ pub struct Sampler {
     buffer: ReadBuffer,
     tick_number: u64,
     reported_ns: u64,
-    /// The grid time up to which deadlines were taken. A new source's deadlines count from here: one that passes
-    /// before the source's command is handled is late, and not lost.
+    /// The grid time up to which deadlines were taken. A new source's deadlines count from here: one that passes before
+    /// the source's command is handled is late, and not lost.
     taken_until_ns: u64,
     /// The difference between grid time and monotonic time: the wall clock's lead when the sampler began.
     grid_offset_ns: u64,
 }
 
 impl Sampler {
-    /// Creates a sampler without sources, which hands its batch on every `flush`.
+    /// Creates a sampler without sources, which hands on its batch at every `flush`.
     pub fn new(channels: Arc<Channels>, counters: Arc<Counters>, flush: Period) -> Self {
         let monotonic_ns = clock::monotonic_ns();
         let grid_offset_ns = clock::realtime_ns().saturating_sub(monotonic_ns);
@@ -83,12 +83,12 @@ impl Sampler {
         }
     }
 
-    /// Samples until the command to stop, and hands on the samples that it holds.
+    /// Samples until the command to stop, then hands on the remaining samples.
     pub fn run(mut self) {
         let mut due = Vec::with_capacity(64);
         loop {
             due.clear();
-            // The two clocks one right after the other, since the one dates what the other measures.
+            // Both clocks are read in direct succession: one dates what the other measures.
             let (realtime_us, now_ns) = (clock::realtime_us(), clock::monotonic_ns());
             self.taken_until_ns = now_ns + self.grid_offset_ns;
             self.schedule.take_due(self.taken_until_ns, &mut due);
@@ -98,7 +98,7 @@ impl Sampler {
             if self.recorder.channels.finished.take() || self.slow.is_closing() {
                 self.collect_finished();
             }
-            // After all that is due, so that a change of plan never costs a deadline.
+            // Commands come after all due reads, so that a change of plan never costs a deadline.
             while let Some(command) = self.next_command() {
                 if !self.handle_command(command) {
                     self.end();
@@ -156,7 +156,7 @@ impl Sampler {
         }
     }
 
-    /// Records the values of all slow reads that have finished, and gives removed sources back.
+    /// Records the values of all finished slow reads, and returns removed sources.
     fn collect_finished(&mut self) {
         let removed = self.slow.collect(&mut self.sources, &mut self.recorder);
         removed.into_iter().for_each(|(id, source)| self.removed(id, source));
@@ -166,7 +166,7 @@ impl Sampler {
         self.publish();
     }
 
-    /// Waits shortly for the slow reads under way that do not hang, and counts the others as missed.
+    /// Waits briefly for slow reads under way that do not hang, and counts the others as missed.
     fn end_slow_reads(&mut self) {
         for _ in 0..SLOW_WAITS {
             self.collect_finished();
@@ -183,7 +183,7 @@ impl Sampler {
         self.publish();
     }
 
-    /// Makes the sums visible to other threads.
+    /// Publishes the sums to other threads.
     fn publish(&self) {
         let sum = self.recorder.sum();
         self.counters.due.store(sum.due, Relaxed);
@@ -207,11 +207,11 @@ impl Sampler {
                 self.recorder.push_report(SourceReport::of(source, false));
             }
         }
-        // Where it must stay, the next flush tries again.
+        // If the batch must stay, the next flush tries again.
         self.recorder.flush();
     }
 
-    /// Hands on the samples that it holds, and the last reports of all sources.
+    /// Hands on the remaining samples, and the last reports of all sources.
     fn end(&mut self) {
         self.end_slow_reads();
         for source in self.sources.iter().flatten() {
@@ -219,7 +219,7 @@ impl Sampler {
         }
         let event = Event::SessionEnded { at_us: clock::realtime_us() };
         self.recorder.push_event(EventRecord { job: None, event });
-        // Nothing is due any more, so that there is time to wait for the sender to give a batch back.
+        // Nothing is due any more, so there is time to wait for the sender to return a batch.
         for _ in 0..END_WAITS {
             if self.recorder.flush() {
                 return;
@@ -228,8 +228,8 @@ impl Sampler {
         }
     }
 
-    /// Returns the next command, unless there is no room for the event that it may add: then the manager waits, and sampling
-    /// goes on.
+    /// Returns the next command, unless there is no room for the event that it may add: then the manager waits, and
+    /// sampling continues.
     fn next_command(&mut self) -> Option<Command> {
         if self.recorder.is_full_of_events() {
             self.flush(false);
@@ -243,7 +243,7 @@ impl Sampler {
             Command::Add(id, source) => self.add(id, source),
             Command::Remove(id) => self.remove(id),
             Command::Exchange { removed, added } => {
-                // Those that are removed store the progress of their counters, from which those that are added continue.
+                // Removed sources store the progress of their counters, from which the added ones continue.
                 removed.into_iter().for_each(|id| self.remove(id));
                 added.into_iter().for_each(|(id, source)| self.add(id, source));
             }
@@ -267,7 +267,7 @@ impl Sampler {
     fn record_event(&mut self, record: EventRecord) {
         let Some(mut record) = self.slow.defer(record) else { return };
         if let Event::JobEnded { at_us, .. } = &mut record.event {
-            // Only here the time of its last reading is known.
+            // The time of the job's last reading is known only here.
             *at_us = clock::realtime_us();
         }
         self.recorder.push_event(record);
@@ -285,7 +285,7 @@ impl Sampler {
         if let Some(replaced) = &mut replaced {
             self.recorder.count(&replaced.give_up_waiting());
             if replaced.slow.is_hung() && replaced.source().slots() == source.source().slots() {
-                // A second thread would hang as the first does: the first stays, with the new groups.
+                // A second thread would hang like the first one; therefore the first stays, with the new groups.
                 replaced.regroup(std::mem::take(&mut source.groups));
                 std::mem::swap(replaced, &mut source);
             } else {
@@ -314,12 +314,12 @@ impl Sampler {
         }
     }
 
-    /// Reports on a removed source for the last time, and gives it back.
+    /// Makes the last report of a removed source, and returns the source to the manager.
     fn removed(&mut self, id: SourceId, mut source: Box<ActiveSource>) {
         self.recorder.count(&source.give_up_waiting());
         source.store_progress();
         self.recorder.push_report(SourceReport::of(&source, true));
-        // Closing files, and perf events above all, takes long: the manager does it.
+        // Closing files, and perf events above all, is slow; the manager does it.
         self.recorder.channels.notify(Notice::Removed(id, source));
     }
 
@@ -339,7 +339,7 @@ impl Sampler {
         self.recorder.count(&source.count_user_value(recorded));
     }
 
-    /// Reads all groups of some sources out of turn: the first and the last reading of a job.
+    /// Reads all groups of some sources out of schedule: the first and the last reading of a job.
     fn read_now(&mut self, ids: impl Iterator<Item = SourceId>, wanted: impl Fn(&ActiveSource) -> bool) {
         self.tick_number += 1;
         let began_ns = clock::monotonic_ns();

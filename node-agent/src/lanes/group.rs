@@ -43,11 +43,11 @@ impl Cost {
 pub struct Group {
     /// Their series.
     pub(crate) shape: Arc<Shape>,
-    /// The slot of the reading that each column is.
+    /// The slot of each column in the reading.
     pub(crate) slots: Vec<u32>,
     /// True if the columns are the first slots, in their order.
     pub(crate) is_in_order: bool,
-    /// The index of the shape in the batch with this number.
+    /// The index of the shape in the batch with the given number.
     in_batch: Option<(u64, ShapeIndex)>,
 }
 
@@ -67,7 +67,7 @@ impl Group {
         self.slots.len() as u64
     }
 
-    /// Returns the index of its shape in the batch with this number, and adds it there if need be.
+    /// Returns the index of its shape in the batch with the number `batch_number`, and adds the shape if necessary.
     pub(crate) fn index_in(&mut self, batch: &mut Batch, batch_number: u64) -> ShapeIndex {
         let index = match self.in_batch {
             Some((number, index)) if number == batch_number => index,
@@ -81,7 +81,7 @@ impl Group {
 /// A value that a user supplied.
 #[derive(Debug)]
 pub struct UserValue {
-    /// The source that counts it.
+    /// The source that counts the value.
     pub source: SourceId,
     /// Its series.
     pub shape: Arc<Shape>,

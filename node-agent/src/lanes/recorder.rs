@@ -1,4 +1,4 @@
-//! Recording: rows go to the current batch, counts to the sum of all tallies, and news of sources to the manager.
+//! Recording: rows go to the current batch, counts to the sum of all tallies, and notices about sources to the manager.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::active_source::ActiveSource;
 use super::channels::{Channels, EventRecord, Notice, SampleBatch, SourceReport};
 use super::group::{SourceId, UserValue};
 
-/// A sample is late when it is read after this part of its period has passed since the deadline.
+/// A sample is late if it is read more than this fraction of its period after the deadline: a tenth.
 pub(super) const LATE_PART: u64 = 10;
 
 /// The batch that is being filled, and its way to the sender.
@@ -92,7 +92,7 @@ impl Recorder {
         true
     }
 
-    /// Tells the manager about a source that changed, ended or failed, once.
+    /// Notifies the manager once about a source that changed, ended or failed.
     pub(super) fn report(&self, id: SourceId, source: &mut ActiveSource) {
         if let Some(errno) = source.newly_failing() {
             self.channels.notify(Notice::Failing(id, errno));

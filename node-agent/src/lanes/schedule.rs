@@ -1,8 +1,8 @@
 //! The schedule of deadlines: pure arithmetic on a grid, without a clock.
 //!
-//! Time here is grid time: nanoseconds that advance as the monotonic clock does, set to the wall clock once at the
-//! start. A deadline is a whole multiple of its period in grid time, so that all metrics of one period, on all nodes
-//! whose clocks agree, are due together, and periods that divide one another share their wake-ups.
+//! Time here is grid time: nanoseconds that advance with the monotonic clock, set to the wall clock once at the start.
+//! A deadline is a whole multiple of its period in grid time, so that all metrics of one period, on all nodes with
+//! synchronized clocks, are due together, and periods that divide one another share their wake-ups.
 
 use polymeter_proto::period::Period;
 
@@ -27,16 +27,16 @@ struct Entry<T> {
     since_ns: u64,
 }
 
-/// An entry whose deadline has come.
+/// An entry whose deadline has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Due<T> {
     /// The item.
     pub item: T,
-    /// The deadline's number on the grid of its period.
+    /// The number of the deadline on the grid of its period.
     pub deadline: u64,
     /// The time since the deadline, in nanoseconds.
     pub lateness_ns: u64,
-    /// The number of earlier deadlines that were already followed by the next: they are missed, and never made up for.
+    /// The number of earlier deadlines that passed since the last call: they are missed, and never made up for.
     pub missed: u64,
 }
 
@@ -58,7 +58,7 @@ impl<T: Copy + PartialEq> Schedule<T> {
         }
     }
 
-    /// Removes every entry whose item `gone` accepts.
+    /// Removes every entry for whose item `gone` is true.
     pub fn remove(&mut self, gone: impl Fn(&T) -> bool) {
         for of_period in &mut self.periods {
             of_period.entries.retain(|entry| !gone(&entry.item));
@@ -71,9 +71,9 @@ impl<T: Copy + PartialEq> Schedule<T> {
         self.periods.iter().map(|of_period| of_period.next_ns).min()
     }
 
-    /// Appends to `due` everything whose deadline is not after `now_ns`, and goes on to the next deadlines.
+    /// Appends to `due` all entries whose deadline is not after `now_ns`, and advances them to their next deadlines.
     ///
-    /// An entry appears at most once: of several deadlines that have passed only the last is kept.
+    /// An entry appears at most once: of several passed deadlines only the last is kept.
     pub fn take_due(&mut self, now_ns: u64, due: &mut Vec<Due<T>>) {
         for of_period in self.periods.iter_mut().filter(|of_period| of_period.next_ns <= now_ns) {
             let deadline = now_ns / of_period.period_ns;
@@ -176,7 +176,7 @@ mod tests {
     }
 
     proptest! {
-        /// At any time, each deadline since the beginning was taken once or missed once.
+        /// At any time, each deadline since the beginning was either taken once or missed once.
         #[test]
         fn every_deadline_is_taken_or_missed(steps in prop::collection::vec(1_u64..5_000_000, 1..200), period_us in 100_u64..5_000, start in 0_u64..1_000_000_000_000) {
             let mut schedule = Schedule::default();

@@ -1,14 +1,16 @@
-//! Counters that never decrease, whatever happens to what they are read from.
+//! Counters that never decrease, even if their sources change.
 //!
-//! A series may be read from one source after the other: cgroups of version 2 come after those of version 1, a file is
-//! opened anew, a perf event is opened anew and counts from 0. What the series had come to is kept across that, and what the
-//! new source counts from its first reading on is added to it. Within a source a value may be lower than the one before, too:
+//! A series may be read from several sources in succession: cgroups of version 2 follow those of version 1, and a file
+//! or a perf event may be opened anew, after which the latter counts from 0. The last value of the series is kept, and
+//! the new source adds its counts from its first reading on. Within a source a value may be lower than the previous
+//! one, too:
 //!
-//! - By half or more: the counter began anew, as that of a network interface that was taken away and came again. What it had
-//!   counted before is kept.
-//! - By less: the kernel has read several CPUs' counts one after the other. The value stays until the counter has passed it.
+//! - By half or more: the counter began anew, like that of a network interface that was removed and added again. The
+//!   earlier count is kept.
+//! - By less: the kernel has read several CPUs' counts one after the other. The value stays until the counter has
+//!   passed it.
 //!
-//! A job that comes again is another job with series of its own, which begin where its cgroups do.
+//! A job that is tracked again is another job with series of its own, which begin with its cgroups.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -19,11 +21,11 @@ use polymeter_proto::series::{Kind, Number};
 
 use crate::sources::{Reading, Slot};
 
-/// The last value of a series when its source was closed, for the source that gives it next. Only the sampler's thread writes and
-/// reads it; the manager merely keeps it.
+/// The last value of a series when its source was closed, for the next source of the series. Only the sampler's thread
+/// reads and writes it; the manager merely keeps it.
 #[derive(Debug, Default)]
 pub struct SeriesProgress {
-    /// The source that it was read from, as a hash of its name; 0 before the first reading.
+    /// The source of the last value, as a hash of its name; 0 before the first reading.
     origin: AtomicU64,
     raw: AtomicU64,
     offset: AtomicU64,
@@ -39,7 +41,7 @@ struct Counter {
     raw: u64,
     /// The count before that.
     offset: u64,
-    /// The last value that was given.
+    /// The last value that was returned.
     last: u64,
 }
 
@@ -48,12 +50,11 @@ struct Counter {
 pub(super) struct Counters {
     origin: u64,
     counters: Vec<Counter>,
-    /// One for each counter: apart, because no tick needs them.
+    /// The progress of each counter: apart, because no tick needs it.
     series: Vec<Arc<SeriesProgress>>,
 }
 
-/// Returns true if the values of a slot are a counter's. Where they are not integers, the kernel does not promise that they never
-/// decrease.
+/// True if the values of a slot are those of a counter. The kernel does not promise that non-integers never decrease.
 fn is_counter(slot: &Slot) -> bool {
     slot.definition.metric.kind == Kind::Counter && slot.definition.metric.number == Number::Unsigned
 }
@@ -101,7 +102,7 @@ impl Counters {
 }
 
 impl Counter {
-    /// Returns the counter before the first value that this source gives.
+    /// Returns the counter before the first value of this source.
     fn begin(self, value: u64, origin: u64, series: Option<&SeriesProgress>) -> Self {
         let begun = Self { is_begun: true, ..self };
         let Some(series) = series else { return begun };
@@ -215,7 +216,7 @@ mod tests {
         fn every_count_of_an_origin_counts_once(
             lives in prop::collection::vec((0..1_000_u64, prop::collection::vec(0..1_000_u64, 0..12)), 1..12)
         ) {
-            // Each origin has counted something before, and rises from then on: as perf events and cgroups do.
+            // Each origin has counted something before and rises from then on, as perf events and cgroups do.
             let series = Arc::new(SeriesProgress::default());
             let mut expected: Option<u64> = None;
             for (number, (first, steps)) in lives.into_iter().enumerate() {

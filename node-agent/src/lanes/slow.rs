@@ -1,8 +1,8 @@
-//! The deadlines of a source of the slow lane. Pure: the thread that reads is elsewhere.
+//! The deadlines of a source of the slow lane. Pure: the reading thread is elsewhere.
 //!
-//! A read is requested at a deadline and finishes some time later, or never. Until it has finished, deadlines pass. Of those of a
-//! group only the last waits for the values; the others are missed, and counted as such when they pass. So a source that hangs is
-//! counted at each of its deadlines, as a fast one is that was held up.
+//! A read is requested at a deadline and finishes some time later, or never. Meanwhile deadlines pass. Of the deadlines
+//! of a group only the last waits for the values; the others are missed, and counted when they pass. So each deadline
+//! of a source that hangs is counted, as for a delayed source of the fast lane.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ const HUNG_NS: u64 = 1_000_000_000;
 pub(super) struct Waiting {
     /// The position of the group.
     pub(super) group: usize,
-    /// The last of its deadlines that has passed. None for a reading out of turn.
+    /// The last of its deadlines that has passed; none for a reading out of schedule.
     pub(super) deadline: Option<Deadline>,
 }
 
@@ -26,18 +26,18 @@ pub(super) struct SlowReads {
     /// The time of the request, while a read is under way.
     requested_ns: Option<u64>,
     waiting: Vec<Waiting>,
-    /// True if all groups are to be read out of turn once the read under way has finished.
+    /// True if all groups are to be read out of schedule once the read under way has finished.
     is_wanted_again: bool,
-    /// True from the report that it hangs until the read has finished.
+    /// True from the report of a hanging read until the read has finished.
     is_hung: bool,
 }
 
 /// A deadline of a group that has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Deadline {
-    /// Its number on the grid of its period.
+    /// The number on the grid of its period.
     pub(super) number: u64,
-    /// Its monotonic time, in nanoseconds.
+    /// The monotonic time, in nanoseconds.
     pub(super) at_ns: u64,
     /// The number of deadlines before it that passed unnoticed.
     pub(super) missed_before: u64,
@@ -54,10 +54,10 @@ pub(super) struct Passed {
     pub(super) is_newly_hung: bool,
 }
 
-/// The way in which a value of a finished read is dated.
+/// The time that a value of a finished read gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Dated {
-    /// The time of the value by the monotonic clock, in nanoseconds.
+    /// The time of the value on the monotonic clock, in nanoseconds.
     pub(super) at_ns: u64,
     /// The time from the deadline to that, in nanoseconds.
     pub(super) lateness_ns: u64,
@@ -79,7 +79,7 @@ impl SlowReads {
         self.is_hung
     }
 
-    /// Notes that a deadline of a group has passed.
+    /// Records that a deadline of a group has passed.
     pub(super) fn deadline(&mut self, group: usize, deadline: Deadline, now_ns: u64) -> Passed {
         let is_of_group = |waiting: &&mut Waiting| waiting.group == group && waiting.deadline.is_some();
         let outlasted = match self.waiting.iter_mut().find(is_of_group) {
@@ -99,7 +99,7 @@ impl SlowReads {
         Passed { missed: deadline.missed_before + u64::from(outlasted), must_request, is_newly_hung }
     }
 
-    /// Wants all of `groups` groups read out of turn. Returns true if a read must be requested.
+    /// Requests a reading of all of `groups` groups out of schedule. Returns true if a read must be requested.
     pub(super) fn read_now(&mut self, groups: usize, now_ns: u64) -> bool {
         if self.is_busy() {
             self.is_wanted_again = groups > 0;
@@ -117,13 +117,13 @@ impl SlowReads {
         is_idle
     }
 
-    /// Notes that the read under way has finished. Returns true if it was reported as hanging.
+    /// Records that the read under way has finished. Returns true if it was reported as hanging.
     pub(super) fn finish(&mut self) -> bool {
         self.requested_ns = None;
         std::mem::take(&mut self.is_hung)
     }
 
-    /// Returns true once if all groups are to be read out of turn now.
+    /// Returns true once if all groups are to be read out of schedule now.
     pub(super) fn take_wanted_again(&mut self) -> bool {
         std::mem::take(&mut self.is_wanted_again)
     }
@@ -138,15 +138,15 @@ impl SlowReads {
         self.waiting.pop()
     }
 
-    /// Notes that `by` groups were put before those that wait.
+    /// Shifts the waiting groups by `by` positions, because groups were inserted before them.
     pub(super) fn shift_groups(&mut self, by: usize) {
         self.waiting.iter_mut().for_each(|waiting| waiting.group += by);
     }
 }
 
 impl Waiting {
-    /// Dates a value by the beginning of its read, or by the end where the deadline has passed meanwhile: it is not known when
-    /// within the read the value was taken.
+    /// Dates a value by the beginning of its read or, if the deadline has passed meanwhile, by the end: the exact time
+    /// within the read is unknown.
     pub(super) fn dated(&self, began_ns: u64, ended_ns: u64) -> Dated {
         let Some(deadline) = self.deadline else { return Dated { at_ns: began_ns, lateness_ns: 0 } };
         let at_ns = if deadline.at_ns > began_ns { ended_ns } else { began_ns };
@@ -172,7 +172,7 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
-    /// The deadline with this number of a period of a second.
+    /// Returns the deadline with this number of a period of one second.
     const fn at(number: u64) -> Deadline {
         Deadline { number, at_ns: number * S, missed_before: 0 }
     }
@@ -216,7 +216,7 @@ mod tests {
     }
 
     proptest! {
-        /// Each deadline of each group is missed once, or waits for the values of one read.
+        /// Each deadline of each group is either missed once or waits for the values of one read.
         #[test]
         fn every_deadline_is_missed_or_waits(steps in prop::collection::vec((0_usize..3, any::<bool>()), 1..200)) {
             let mut reads = SlowReads::default();

@@ -1,5 +1,5 @@
-//! The sampler's part of the slow lane: it requests reads, records the values of those that have finished, and never waits for one
-//! that hangs.
+//! The sampler's part of the slow lane: it requests reads, records the values of finished reads, and never waits for a
+//! read that hangs.
 
 use polymeter_proto::ledger::Event;
 
@@ -10,20 +10,20 @@ use super::recorder::{LATE_PART, Recorder};
 use super::slow::Deadline;
 use crate::clock;
 
-/// The time for which a read under way is waited for when its source is removed, in nanoseconds. Sampling goes on meanwhile.
+/// The longest wait for a read under way when its source is removed, in nanoseconds. Sampling continues meanwhile.
 const CLOSE_WITHIN_NS: u64 = 500_000_000;
 
 /// The sources of the slow lane among the sampler's.
 #[derive(Debug, Default)]
 pub(super) struct SlowSources {
     ids: Vec<SourceId>,
-    /// Removed sources of which a read is under way, the first reading or the last of a job perhaps.
+    /// Removed sources with a read under way, which may be the first or the last reading of a job.
     closing: Vec<Closing>,
-    /// Ends of jobs, which come after the last readings of their sources.
+    /// Ends of jobs, which must come after the last readings of their sources.
     deferred: Vec<EventRecord>,
 }
 
-/// A removed source of which a read is under way.
+/// A removed source with a read under way.
 #[derive(Debug)]
 struct Closing {
     id: SourceId,
@@ -51,7 +51,8 @@ impl SlowSources {
         self.closing.iter().map(|closing| closing.until_ns).chain(next_ns).min()
     }
 
-    /// Keeps a removed source until the read under way has finished. Returns it where there is none, or where that hangs.
+    /// Keeps a removed source until the read under way has finished. Returns the source if no read is under way, or if
+    /// it hangs.
     pub(super) fn close_later(
         &mut self,
         id: SourceId,
@@ -64,7 +65,7 @@ impl SlowSources {
         None
     }
 
-    /// Records the values of all reads that have finished. Returns the removed sources whose last read has finished, or is given
+    /// Records the values of all finished reads. Returns the removed sources whose last read has finished or is given
     /// up.
     pub(super) fn collect(
         &mut self,
@@ -91,24 +92,24 @@ impl SlowSources {
         removed
     }
 
-    /// Gives removed sources up at the next [`SlowSources::collect`].
+    /// Gives up the reads of removed sources at the next [`SlowSources::collect`].
     pub(super) fn give_up_closing(&mut self) {
         self.closing.iter_mut().for_each(|closing| closing.until_ns = 0);
     }
 
-    /// Returns true if a read is under way whose values are waited for, and that does not hang.
+    /// Returns true if a read is under way whose values are awaited, and that does not hang.
     pub(super) fn is_awaited(&self, sources: &[Option<Box<ActiveSource>>]) -> bool {
         let is_awaited = |source: &ActiveSource| source.slow.has_waiting() && !source.slow.is_hung();
         let mut open = self.ids.iter().filter_map(|id| sources.get(id.0 as usize)?.as_deref());
         self.is_closing() || open.any(is_awaited)
     }
 
-    /// Returns the events that were kept back.
+    /// Returns the deferred events.
     pub(super) fn take_deferred(&mut self) -> Vec<EventRecord> {
         std::mem::take(&mut self.deferred)
     }
 
-    /// Keeps the end of a job back until its sources have recorded their last readings. Returns any other event.
+    /// Defers the end of a job until its sources have recorded their last readings. Returns any other event.
     pub(super) fn defer(&mut self, record: EventRecord) -> Option<EventRecord> {
         if let Event::JobEnded { job, .. } = record.event
             && self.closing.iter().any(|closing| closing.source.is_of(job))
@@ -139,7 +140,7 @@ pub(super) fn request_slow(
     }
 }
 
-/// Records the values of a read that has finished, for each group that waits for them.
+/// Records the values of a finished read, for each group that waits for them.
 fn collect(id: SourceId, source: &mut ActiveSource, recorder: &mut Recorder) {
     let Some(finished) = source.take_finished() else { return };
     if source.slow.finish() {

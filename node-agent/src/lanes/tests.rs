@@ -1,4 +1,4 @@
-//! The sampler with sources of both lanes, one of which hangs when told to.
+//! Tests of the sampler with sources of both lanes, one of which hangs on demand.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex};
@@ -18,7 +18,7 @@ use crate::kernel;
 use crate::sources::reader_thread::ThreadedSource;
 use crate::sources::{CustomSource, Outcome, Reading, Slot, Source};
 
-/// Where reads wait while it is closed.
+/// A gate that reads wait at while it is closed.
 #[derive(Debug, Default)]
 struct Gate {
     is_closed: Mutex<bool>,
@@ -37,7 +37,7 @@ impl Gate {
     }
 }
 
-/// A source of one value, the number of the read, whose reads pass a gate and take some time.
+/// A source of one value, the number of the read. Its reads pass a gate and take some time.
 #[derive(Debug)]
 struct CountingSource {
     slots: Vec<Slot>,
@@ -82,7 +82,7 @@ fn job() -> Arc<Job> {
     Arc::new(Job { handle: JobHandle(1), descriptor })
 }
 
-/// A group of the one series of the source with this number.
+/// Returns a group of the one series of the source with this number.
 fn group(number: u32, name: &str, job: Option<&Arc<Job>>, period: &str) -> Group {
     let definition = catalogue::find("node.filesystem.size").unwrap();
     let metric = (MetricId(0), definition.descriptor().unwrap());
@@ -107,7 +107,7 @@ fn active(
 #[derive(Debug, Default)]
 struct Received {
     tallies: BTreeMap<String, Tally>,
-    /// The sources whose last report has come.
+    /// The sources whose last report has arrived.
     ended: Vec<String>,
     /// The times and deadlines of the rows, by source.
     rows: BTreeMap<String, Vec<i64>>,
@@ -128,7 +128,7 @@ impl Running {
         let for_sampler = Arc::clone(&channels);
         let flush = "20ms".parse().unwrap();
         let thread = std::thread::spawn(move || {
-            // So that other tests do not cost a deadline. Without the right to it the machine must be calm.
+            // Protects against delays by other tests. Without the right to real-time priority the machine must be idle.
             kernel::set_fifo_priority(1).ok();
             Sampler::new(for_sampler, Arc::new(Counters::default()), flush).run();
         });
@@ -143,7 +143,7 @@ impl Running {
         self.command(Command::Add(id, source));
     }
 
-    /// Takes in the batches that come within `duration`.
+    /// Receives the batches that arrive within `duration`.
     fn receive(&mut self, duration: Duration) {
         let until_ns = clock::monotonic_ns() + u64::try_from(duration.as_nanos()).unwrap();
         while clock::monotonic_ns() < until_ns && !self.thread.is_finished() {
@@ -220,7 +220,8 @@ fn a_source_that_hangs_affects_only_itself() {
     let (received, _) = running.stop();
     for name in ["fast", "slow"] {
         let tally = received.tallies[name];
-        // Other tests may hold a thread of ordinary priority up for a period; a source that hangs would cost some 15 of 30.
+        // Other tests may delay a thread of ordinary priority by a period; a source that hangs would cost some 15 of
+        // 30.
         assert!(tally.missed <= 3 && tally.absent == 0 && tally.taken >= 22, "{name}: {tally:?}");
         assert_eq!(received.rows[name].len() as u64, tally.taken, "{name}");
     }

@@ -1,5 +1,5 @@
-//! Jobs that the scheduler has announced here: what it told of them is kept until it says that they ended, since their
-//! cgroups come later, and go earlier. Pure.
+//! Jobs that the scheduler has announced here. The scheduler's metadata is kept until the scheduler reports the end,
+//! because the cgroups appear later and disappear earlier. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use crate::admission::JOBS;
 use crate::request::{RefusedRequest, RegisterError, SamplingRequest, StartSpec};
 use crate::targets::Now;
 
-/// How long a job is remembered after its cgroups went, for the scheduler to say that it has ended, in nanoseconds. An
-/// epilog that was not set up never says so.
+/// The time for which a job is kept after its cgroups disappeared, until the scheduler reports its end, in nanoseconds.
+/// Without an epilog the scheduler never does.
 const AFTER_CGROUPS_NS: u64 = 60 * 1_000_000_000;
 
-/// How long a job is remembered whose cgroups never come, in nanoseconds: an allocation without a step may last.
+/// The time for which a job without cgroups is kept, in nanoseconds: an allocation may last long before its first step.
 const WITHOUT_CGROUPS_NS: u64 = 24 * 60 * 60 * 1_000_000_000;
 
-/// What the scheduler told of one job.
+/// The metadata of one job from the scheduler.
 #[derive(Debug, Clone)]
 pub(super) struct JobMetadata {
     pub(super) cluster: Option<Identifier>,
     pub(super) owner_uid: Option<u32>,
     pub(super) owner: Option<Identifier>,
-    /// The time at which the scheduler said that it starts, in microseconds since the epoch. Cgroups that go and come again
-    /// between that and its end are those of the same job.
+    /// The start of the job according to the scheduler, in microseconds since the epoch. Cgroups that disappear and
+    /// reappear between the start and the end are those of the same job.
     pub(super) since_us: i64,
     pub(super) facts: JobFacts,
 }
@@ -36,27 +36,27 @@ pub(super) struct JobMetadata {
 pub(super) struct AnnouncedJob {
     pub(super) metadata: JobMetadata,
     alias: Option<Identifier>,
-    /// The job as the data name it, since it was there.
+    /// The job as the data name it; none before it is tracked.
     pub(super) job: Option<Arc<Job>>,
-    /// The sampling that its owner requested, until it is granted or refused.
+    /// The owner's sampling request, until it is granted or refused.
     pub(super) sampling: Option<SamplingRequest>,
-    /// A request of the owner's that cannot be read, until the job is there.
+    /// The owner's sampling request if it cannot be parsed, until the job is tracked.
     pub(super) refused: Option<RefusedRequest>,
-    /// The time at which it is forgotten; none while its cgroups are there.
+    /// The time at which it is forgotten; none while its cgroups exist.
     forget_ns: Option<u64>,
-    /// Whether its cgroups were there, and went.
+    /// True if its cgroups existed and have disappeared.
     is_over: bool,
 }
 
-/// All of them, by their ids.
+/// The announced jobs by their ids.
 #[derive(Debug, Default)]
 pub(super) struct AnnouncedJobs(BTreeMap<Identifier, AnnouncedJob>);
 
 impl AnnouncedJobs {
-    /// Remembers a job. What is announced again, and is not over, is the same job.
+    /// Adds a job. A second announcement of a job that is not over updates the same job.
     ///
     /// # Errors
-    /// When there are too many.
+    /// Returns an error if too many jobs are announced.
     pub(super) fn announce(&mut self, spec: StartSpec, now: Now) -> Result<(), RegisterError> {
         let known = self.0.remove(&spec.job_id).filter(|known| !known.is_over);
         if known.is_none() && self.0.len() >= JOBS {
@@ -91,7 +91,7 @@ impl AnnouncedJobs {
         Ok(())
     }
 
-    /// The job's id, where its cgroups have another name.
+    /// Returns the job's id for the name of its cgroups.
     pub(super) fn id_of(&self, name: Identifier) -> Identifier {
         let aliased = self.0.iter().find(|(_, job)| job.alias.as_ref() == Some(&name));
         aliased.map_or(name, |(job_id, _)| job_id.clone())
@@ -105,14 +105,14 @@ impl AnnouncedJobs {
         self.0.get_mut(job_id)
     }
 
-    /// Notes that its cgroups are there. Returns what was told of it.
+    /// Records that its cgroups exist. Returns the scheduler's metadata.
     pub(super) fn cgroups_came(&mut self, job_id: &Identifier) -> Option<JobMetadata> {
         let job = self.0.get_mut(job_id)?;
         (job.forget_ns, job.is_over) = (None, false);
         Some(job.metadata.clone())
     }
 
-    /// Notes that its cgroups are gone.
+    /// Records that its cgroups have disappeared.
     pub(super) fn cgroups_went(&mut self, job_id: &Identifier, now: Now) {
         if let Some(job) = self.0.get_mut(job_id) {
             job.forget_ns = Some(now.monotonic_ns.saturating_add(AFTER_CGROUPS_NS));
@@ -120,12 +120,12 @@ impl AnnouncedJobs {
         }
     }
 
-    /// Forgets a job that the scheduler says has ended.
+    /// Removes a job whose end the scheduler reports.
     pub(super) fn remove(&mut self, job_id: &Identifier) -> Option<AnnouncedJob> {
         self.0.remove(job_id)
     }
 
-    /// Forgets those whose time has come.
+    /// Removes the jobs whose time has expired.
     pub(super) fn forget_old(&mut self, now: Now) {
         self.0.retain(|_, job| job.forget_ns.is_none_or(|at_ns| at_ns > now.monotonic_ns));
     }
@@ -168,10 +168,10 @@ mod tests {
         jobs.announce(spec("1", None), at(2)).unwrap();
         assert_eq!(jobs.cgroups_came(&name("1")).unwrap().since_us, 1);
         jobs.cgroups_went(&name("1"), at(3));
-        // Between two steps of an allocation.
+        // The job is between two steps of an allocation.
         assert_eq!(jobs.cgroups_came(&name("1")).unwrap().since_us, 1);
         jobs.cgroups_went(&name("1"), at(4));
-        // Requeued.
+        // The job is requeued.
         jobs.announce(spec("1", None), at(5)).unwrap();
         assert_eq!(jobs.cgroups_came(&name("1")).unwrap().since_us, 5);
         assert!(!jobs.0[&name("1")].is_over);

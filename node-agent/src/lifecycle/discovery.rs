@@ -1,4 +1,4 @@
-//! Discovery: finds the cgroups of jobs by a walk along the patterns, and by inotify, which says when to walk again.
+//! Discovery: finds the cgroups of jobs by a walk along the patterns; inotify triggers the next walk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -12,10 +12,10 @@ use super::found_job::FoundJob;
 use crate::admission::JOBS;
 use crate::cgroups::{Captured, JobCgroups, Mounts, Pattern};
 
-/// Directories that are watched. Beyond that the rescan finds what comes.
+/// The most directories that are watched. Beyond that the rescan finds new jobs.
 const WATCHES: usize = 16 * 1024;
 
-/// Jobs that are found at once: more than are tracked, so that the choice is among all owners' jobs.
+/// The most jobs that are found at once: more than are tracked, so that the choice is among all owners' jobs.
 const FOUND: usize = 4 * JOBS;
 
 /// A pattern whose components match so far.
@@ -30,14 +30,14 @@ struct Walk<'a> {
     found: &'a mut BTreeMap<PathBuf, FoundJob>,
     /// The directories in which jobs may appear.
     seen: &'a mut BTreeSet<PathBuf>,
-    /// The number of jobs that were found of each owner whom a path names.
+    /// The number of jobs found per owner, for owners that a path names.
     owners: &'a mut BTreeMap<(Option<u32>, Option<String>), usize>,
     /// The number of jobs that were left out, because there are too many.
     passed_over: &'a mut usize,
 }
 
 impl Walk<'_> {
-    /// Returns whether a job is taken: of one owner not more than would be tracked.
+    /// Returns true if a job is taken: at most as many jobs of one owner as would be tracked.
     fn takes(&mut self, relative: &Path, captured: &Captured) -> bool {
         if self.found.contains_key(relative) {
             return true;
@@ -63,7 +63,7 @@ pub(crate) struct Discovery {
 }
 
 impl Discovery {
-    /// Discovers jobs by `patterns` below `mounts`. Without inotify, only the rescan finds jobs.
+    /// Creates a discovery of jobs by `patterns` below `mounts`. Without inotify, only the rescan finds jobs.
     pub(crate) fn new(mounts: Mounts, patterns: Vec<Pattern>) -> (Self, Option<io::Error>) {
         let (inotify, error) = match Inotify::init() {
             Ok(inotify) => (Some(inotify), None),
@@ -82,13 +82,13 @@ impl Discovery {
         )
     }
 
-    /// The descriptor that is readable when something has changed.
+    /// Returns the descriptor that is readable when something has changed.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.inotify.as_ref().map(AsFd::as_fd)
     }
 
-    /// Reads the events of inotify. Returns whether a walk is due. An overflow of its queue means that events were
-    /// lost: the walk that follows makes up for them.
+    /// Reads the events of inotify. Returns true if a walk is due. An overflow of its queue means that events were
+    /// lost: the next walk makes up for them.
     pub(crate) fn changed(&mut self) -> bool {
         let Some(inotify) = &mut self.inotify else { return false };
         let mut changed = false;
@@ -96,7 +96,7 @@ impl Discovery {
             let mut any = false;
             for event in events {
                 any = true;
-                // The end of a watch is an event also where it was requested.
+                // The end of a watch is reported even if it was requested.
                 changed |= !event.mask.contains(EventMask::IGNORED);
             }
             if !any {
@@ -106,7 +106,8 @@ impl Discovery {
         changed
     }
 
-    /// The number of directories of jobs that the last walk has left out, because there are too many: a job may have several.
+    /// Returns the number of directories of jobs that the last walk has left out, because there are too many. A job may
+    /// have several.
     pub(crate) const fn passed_over(&self) -> usize {
         self.passed_over
     }
@@ -133,7 +134,7 @@ impl Discovery {
     /// Walks through one directory for all patterns whose first components its path matches.
     fn descend(&mut self, walk: &mut Walk<'_>, relative: &Path, begun: &[Begun<'_>], depth: usize) {
         let directory = walk.root.join(relative);
-        // Watched before it is read, so that nothing that appears in between is missed.
+        // The watch comes before the read, so that nothing that appears in between is missed.
         self.watch(&directory);
         let entries = std::fs::read_dir(&directory);
         walk.seen.insert(directory);
@@ -163,8 +164,9 @@ impl Discovery {
         }
     }
 
-    /// Watches a directory. One that was removed and made again under the same name is another, and the kernel does not tell
-    /// of the end of a watch on a cgroup: so it is asked each time, and gives the same watch for what is the same.
+    /// Watches a directory. A directory that was removed and created again under the same name is another one, and the
+    /// kernel does not report the end of a watch on a cgroup. Therefore each walk adds the watch again, which returns
+    /// the existing watch for an unchanged directory.
     fn watch(&mut self, directory: &Path) {
         let Some(inotify) = &self.inotify else { return };
         let known = self.watched.get(directory);
@@ -176,7 +178,7 @@ impl Discovery {
             | WatchMask::MOVE
             | WatchMask::DELETE_SELF
             | WatchMask::ONLYDIR;
-        // A directory that went meanwhile needs no watch; without a free watch the rescan has to do.
+        // A directory that has disappeared meanwhile needs no watch; without a free watch the rescan has to do.
         let Ok(watch) = inotify.watches().add(directory, mask) else { return };
         if known != Some(&watch)
             && let Some(former) = self.watched.insert(directory.to_owned(), watch)
@@ -186,7 +188,7 @@ impl Discovery {
         }
     }
 
-    /// Ends the watches on directories that are no more.
+    /// Ends the watches on directories that do not exist any more.
     fn forget_unseen(&mut self, seen: &BTreeSet<PathBuf>) {
         let Some(inotify) = &self.inotify else { return };
         self.watched.retain(|directory, watch| {
@@ -205,7 +207,7 @@ mod tests {
 
     use super::*;
 
-    /// A machine with a memory controller of version 1 and a unified hierarchy, laid out in a folder.
+    /// Returns a simulated machine with a memory controller of version 1 and a unified hierarchy, in a directory.
     fn machine() -> (tempfile::TempDir, Mounts) {
         let root = tempfile::tempdir().unwrap();
         for directory in
@@ -230,7 +232,7 @@ mod tests {
         fs::create_dir_all(user.join("job_1")).unwrap();
         assert_eq!(discovery.walk().len(), 1);
         fs::remove_dir_all(&user).unwrap();
-        // It is made again before the next walk.
+        // It is created again before the next walk.
         fs::create_dir_all(&user).unwrap();
         assert!(discovery.walk().is_empty());
         while discovery.changed() {}
@@ -250,7 +252,8 @@ mod tests {
         assert_eq!(mounts.roots().len(), 3);
     }
 
-    /// Which jobs the default patterns find where `directories` are below some hierarchy: ids, owners' numbers and names.
+    /// Returns the jobs that the default patterns find if `directories` are below some hierarchy: ids, owners' numbers
+    /// and names.
     fn found_by_default(hierarchy: &str, directories: &[&str]) -> Vec<(String, Option<u32>, Option<String>)> {
         let (root, mounts) = machine();
         for directory in directories {
@@ -287,7 +290,7 @@ mod tests {
     #[test]
     fn finds_the_layouts_of_oar() {
         let zoe = |uid, user: Option<&str>| vec![("7".to_owned(), uid, user.map(str::to_owned))];
-        // Without a memory controller, which OAR leaves off.
+        // Without a memory controller, which OAR does not use.
         assert_eq!(found_by_default("cpu,cpuacct", &["oar/zoe_7"]), zoe(None, Some("zoe")));
         let deep = "oar.slice/oar-u1000.slice/oar-u1000-j7.slice/oar-u1000-j7-p12.scope";
         assert_eq!(found_by_default("unified", &[deep]), zoe(Some(1000), None));

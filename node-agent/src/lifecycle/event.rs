@@ -1,4 +1,4 @@
-//! The events that concern the life cycle of jobs, and its effects.
+//! The events of jobs' life cycles, and their effects.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ pub(crate) struct Registration {
     pub(crate) target: Result<Target, RegisterError>,
     /// The descriptors that jobs may need.
     pub(crate) descriptors: Descriptors,
-    /// The place for the answer.
+    /// The channel of the answer.
     pub(crate) reply: RegistrationReply,
 }
 
@@ -43,7 +43,7 @@ pub(crate) enum LifecycleEvent {
         found: BTreeMap<PathBuf, FoundJob>,
         /// The registered jobs of which no cgroup is left.
         vanished: Vec<TargetKey>,
-        /// How many directories of jobs it has seen and not given, because there are too many.
+        /// The number of directories of jobs that were found and left out, because there are too many.
         passed_over: usize,
         /// The descriptors that jobs may need.
         descriptors: Descriptors,
@@ -52,54 +52,54 @@ pub(crate) enum LifecycleEvent {
     JobDiscovered {
         /// The job.
         found: FoundJob,
-        /// The job's number in the environment of its processes, where that was needed.
+        /// The job's number in the environment of its processes, if that was needed.
         number: Option<Identifier>,
-        /// The owner's numeric id by the name service, where that was needed.
+        /// The owner's numeric id from the name service, if that was needed.
         owner_uid: Option<u32>,
     },
     /// A job is registered.
     JobRegistered(Box<Registration>),
-    /// A registered job must be let go.
+    /// A registered job is to be released.
     JobUnregistered(Identifier, Reply<bool>),
     /// A scheduler announces a job that starts on this node. Its owner's numeric id was looked up.
     JobAnnounced {
         /// The job.
         spec: Box<StartSpec>,
-        /// The owner's name, where the job is tracked and no name is known.
+        /// The owner's name, if the job is tracked and its owner's name is unknown.
         owner_name: Option<Identifier>,
-        /// The place for the answer.
+        /// The channel of the answer.
         reply: AnnouncementReply,
     },
-    /// A scheduler says that a job has ended.
+    /// A scheduler reports the end of a job.
     SchedulerEnded(Identifier, Box<JobFacts>, Reply<()>),
-    /// There is time for a rescan of a job in which something happened.
+    /// The next pending rescan of a job is due.
     NextRescan,
-    /// There is time for rescans of jobs in which too much happened to rescan each time.
+    /// Rescans of jobs that exceeded their rescan budget are due.
     MissedRescans,
-    /// The exits of a job are watched from now on; true where one was missed.
+    /// The exits of a job are watched from now on; true if one was missed.
     ExitsWatched(TargetKey, bool),
-    /// A rescan has not seen all cgroups of a job.
+    /// A rescan has not covered all cgroups of a job.
     RescanIncomplete(TargetKey),
-    /// Owners that are not known should be looked up.
+    /// Unknown owners should be looked up.
     OwnersWanted,
     /// The owner of a job was looked up.
     OwnerLookedUp {
         /// The job.
         key: TargetKey,
-        /// The owner's numeric id, where it was found.
+        /// The owner's numeric id, if it was found.
         uid: Option<u32>,
-        /// The owner's name, where it was found.
+        /// The owner's name, if it was found.
         name: Option<Identifier>,
     },
     /// The lease that the owner of a job requested at submission was granted or refused.
     SubmissionAnswered(Identifier, Result<LeaseGrant, LeaseError>, Option<AnnouncementReply>),
     /// The files of a target must be opened anew.
     FilesChanged(TargetKey),
-    /// The configuration was read again: the cluster's name, and the layers of the plan that nobody requested.
+    /// The configuration was reloaded: the cluster's name, and the standing layers of the plan.
     ConfigReloaded(Option<Identifier>, Plan),
 }
 
-/// The knowledge by which the owner of a job is looked up.
+/// The information by which the owner of a job is looked up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum OwnerHint {
     /// The owner's name.
@@ -108,32 +108,32 @@ pub(crate) enum OwnerHint {
     Processes,
 }
 
-/// An effect of the life cycle of jobs from which events come.
+/// A task of the life cycle of jobs, which results in an event.
 #[derive(Debug)]
 pub(crate) enum LifecycleTask {
-    /// Open all files of a target, which is new or has changed. Admission hears of it.
+    /// Open all files of a target that is new or has changed. Admission gets an event.
     OpenSources(TargetKey),
-    /// Watch the processes and cgroups that a job has now. Answered by [`LifecycleEvent::ExitsWatched`].
+    /// Watch the current processes and cgroups of a job. Answered by [`LifecycleEvent::ExitsWatched`].
     WatchExits(TargetKey),
-    /// Let sources that are sums over cgroups find those that a job has now. Answered by [`LifecycleEvent::RescanIncomplete`]
-    /// where there are more.
+    /// Let sources that are sums over cgroups find the current cgroups of a job. Answered by
+    /// [`LifecycleEvent::RescanIncomplete`] if there are more.
     ScanCgroups(TargetKey),
-    /// Read the jobs of which a part has ended meanwhile, and rescan them: to open a job's files takes about as long as a
-    /// scheduler takes to remove another's cgroups. Answered by [`LifecycleEvent::NextRescan`] for each.
+    /// Read the jobs of which a part has ended meanwhile, and rescan them: opening a job's files takes about as long as
+    /// a scheduler takes to remove another job's cgroups. Answered by [`LifecycleEvent::NextRescan`] for each.
     HandleExits,
-    /// Find out the number of a job from its processes, and its owner's numeric id from the name service. Answered by
+    /// Determine the number of a job from its processes, and its owner's numeric id from the name service. Answered by
     /// [`LifecycleEvent::JobDiscovered`].
     IdentifyJob {
         /// The job.
         found: FoundJob,
-        /// Whether its number is wanted.
+        /// True if the number is wanted.
         needs_number: bool,
-        /// The owner's name, where the numeric id is wanted.
+        /// The owner's name, if the numeric id is wanted.
         owner: Option<Identifier>,
     },
     /// Look up the owner of a job. Answered by [`LifecycleEvent::OwnerLookedUp`].
     LookUpOwner(TargetKey, OwnerHint),
-    /// Request the lease that the owner of a job wanted at submission. Answered by [`LifecycleEvent::SubmissionAnswered`].
+    /// Request the lease of the owner's request at submission. Answered by [`LifecycleEvent::SubmissionAnswered`].
     RequestLease(LeaseRequest, Identifier, Option<AnnouncementReply>),
 }
 
@@ -146,21 +146,21 @@ impl From<LifecycleTask> for LifecycleEffect {
 /// An effect of the life cycle of jobs.
 #[derive(Debug)]
 pub(crate) enum LifecycleEffect {
-    /// Do something from which events come.
+    /// Run a task.
     Task(LifecycleTask),
-    /// Close the sources of a target that is tracked no more.
+    /// Close the sources of a target that is not tracked any more.
     CloseSources(Box<TrackedTarget>),
-    /// Read all of a job out of turn: a part of it has ended.
+    /// Read all sources of a job out of schedule: a part of it has ended.
     ReadJob(JobHandle),
-    /// Read all of a job for the last time.
+    /// Read all sources of a job for the last time.
     FinalSample(JobHandle),
-    /// Put an event into the data.
+    /// Record an event in the data.
     Record(EventRecord),
-    /// Watch a job no more.
+    /// Stop watching a job.
     UnwatchExits(Identifier),
-    /// Open and close the sources of the steps and tasks that a job has now.
+    /// Open and close sources to match the current steps and tasks of a job.
     UpdateSteps(TargetKey),
-    /// Answer a registration when the first reading of the job was taken.
+    /// Answer a registration once the first reading of the job was taken.
     AnswerRegistration(RegistrationReply, Result<Identifier, RegisterError>),
     /// Answer an unregistration.
     AnswerUnregistration(Reply<bool>, bool),
@@ -168,7 +168,7 @@ pub(crate) enum LifecycleEffect {
     AnswerAnnouncement(AnnouncementReply, Result<Option<Result<LeaseGrant, LeaseError>>, RegisterError>),
     /// Acknowledge the announcement of a job's end.
     AnswerEnd(Reply<()>),
-    /// Report how many jobs are left out.
+    /// Report the number of jobs that are left out.
     ReportLeftOut(usize, Descriptors),
     /// Log a message.
     LogInfo(String),

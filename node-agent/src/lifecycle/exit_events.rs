@@ -1,12 +1,12 @@
-//! Exit events: the ends of jobs' processes and cgroups, seen while the cgroups still exist, which a scheduler removes some
-//! milliseconds later.
+//! Exit events: the ends of jobs' processes and cgroups, noticed while the cgroups still exist. A scheduler removes
+//! them some milliseconds later.
 //!
-//! Version 2 has a file that changes when the last process of a cgroup goes. Version 1 has none: there the first process of
-//! each cgroup of the job is watched by a pidfd, which is the step's or the task's leader, and when it ends the next. Where
-//! neither tells, the removal of a step's cgroup does, for that of the job's own comes after it.
+//! Version 2 has a file that changes when the last process of a cgroup ends. Version 1 has none: a pidfd watches the
+//! first process of each of the job's cgroups, which is the leader of the step or task, and after its end the next
+//! process. Without either, the removal of a step's cgroup serves, because the job's own is removed after it.
 //!
-//! A job is read when the supervisor comes to these events, which may be too late. The exit watcher sees the same ends, and has
-//! the job read at once.
+//! The job is read when the supervisor handles these events, which may be too late. The exit watcher notices the same
+//! ends, and makes the sampler read the job at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -27,34 +27,34 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use crate::cgroups::JobCgroups;
 use crate::lifecycle::exit_watcher::ExitWatcher;
 
-/// Directories of one job that are watched: its own, its steps' and its tasks'.
+/// The most directories of one job that are watched: its own, its steps' and its tasks'.
 const DIRECTORIES: usize = 256;
 
-/// Watches of all jobs together, of some thousand that one user may have on the kernels of many clusters.
+/// The most watches of all jobs together: many clusters' kernels allow one user some thousand.
 const WATCHES: usize = 6 * 1024;
 
-/// Processes of one job that are watched; each takes a descriptor.
+/// The most processes of one job that are watched; each takes a descriptor.
 const LEADERS: usize = 16;
 
-/// Cgroups of version 2 of one job that the exit watcher watches; each takes a descriptor.
+/// The most cgroups of version 2 of one job that the exit watcher watches; each takes a descriptor.
 const URGENT: usize = 64;
 
-/// Bytes of a list of processes that are looked at: only the first of them is wanted.
+/// The bytes of a list of processes that are read: only the first process is needed.
 const LIST_BYTES: u64 = 64;
 
-/// The file of a cgroup of version 2 that says whether it has processes.
+/// The file of a cgroup of version 2 that states whether it has processes.
 const EVENTS: &str = "cgroup.events";
 
-/// The files of a cgroup into which a process is written to enter it. Writes into others, such as limits, tell nothing.
+/// The files of a cgroup that a process enters by a write. Writes to other files, such as limits, are irrelevant.
 const ENTRIES: [&str; 3] = ["cgroup.procs", "tasks", "cgroup.threads"];
 
-/// The event of inotify among those of the processes.
+/// The key of inotify's events among those of the processes.
 const INOTIFY: u64 = 0;
 
-/// How many times in a row events are fetched: a user who causes more meanwhile does not hold up the supervisor.
+/// The most consecutive fetches of events: a user who causes more meanwhile does not delay the supervisor.
 const ROUNDS: usize = 64;
 
-/// Watches for the ends of the parts of all jobs.
+/// The watches for the ends of the parts of all jobs.
 #[derive(Debug)]
 pub(crate) struct ExitEvents {
     epoll: OwnedFd,
@@ -72,16 +72,16 @@ pub(crate) struct ExitEvents {
 struct WatchedJob {
     watched: BTreeMap<Watched, WatchDescriptor>,
     leaders: BTreeMap<u64, Leader>,
-    /// The files of version 2 that the exit watcher watches, by their cgroups. Closing one ends that.
+    /// The files of version 2 that the exit watcher watches, by their cgroups. Closing a file ends its watch.
     urgent: BTreeMap<PathBuf, File>,
 }
 
 /// The object of a watch.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Watched {
-    /// A cgroup, in which others are made and removed, and which processes enter.
+    /// A cgroup: subgroups are created and removed in it, and processes enter it.
     Directory(PathBuf),
-    /// The file of version 2 that tells when the last process goes.
+    /// The file of version 2 that changes when the last process ends.
     Events(PathBuf),
 }
 
@@ -89,15 +89,15 @@ enum Watched {
 #[derive(Debug)]
 struct Leader {
     pid: Pid,
-    /// Readable when the process has ended. Closing it ends the watch.
+    /// The pidfd, readable when the process has ended. Closing it ends the watch.
     _pidfd: OwnedFd,
 }
 
 impl ExitEvents {
-    /// Watches nothing yet. Without inotify only processes that exist when a job is rescanned are known.
+    /// Creates an instance without watches. Without inotify only processes that exist at a rescan are known.
     ///
     /// # Errors
-    /// When no descriptor can be had.
+    /// Returns an error if no descriptor is available.
     pub(crate) fn new() -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let inotify = Inotify::init().ok();
@@ -116,24 +116,24 @@ impl ExitEvents {
         })
     }
 
-    /// The descriptor that is readable when something has happened.
+    /// Returns the descriptor that is readable when something has happened.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
 
-    /// The exit watcher, which sees the same ends at once.
+    /// Returns the exit watcher, which notices the same ends at once.
     pub(crate) const fn exit_watcher(&self) -> &Arc<ExitWatcher> {
         &self.exit_watcher
     }
 
-    /// Walks through a job's cgroups, and watches what is new there. Returns whether something has ended meanwhile. The exit watcher
-    /// knows the job by its handle.
+    /// Walks through a job's cgroups, and watches what is new. Returns true if something has ended meanwhile. `handle`
+    /// identifies the job to the exit watcher.
     pub(crate) fn watch(&mut self, job: &Identifier, handle: JobHandle, cgroups: &JobCgroups) -> bool {
         let mut watched_job = self.jobs.remove(job).unwrap_or_default();
         let former = std::mem::take(&mut watched_job.watched);
         if let Some(v2) = cgroups.directory(Hierarchy::V2) {
             let directories = self.watch_tree(job, &mut watched_job, v2);
-            // One that was removed and made again is another.
+            // A cgroup that was removed and created again is another one.
             watched_job.urgent.retain(|directory, file| is_of(file, directory));
             for directory in directories {
                 self.watch_path(job, &mut watched_job, Watched::Events(directory.join(EVENTS)));
@@ -147,7 +147,7 @@ impl ExitEvents {
                 ended |= self.watch_process(job, handle, &mut watched_job, first) == Err(Errno::SRCH);
             }
         }
-        // What was not seen again is gone, of which the kernel does not tell where it is a cgroup.
+        // Watches that the walk did not confirm are removed: the kernel does not report the removal of a cgroup.
         for (watched, watch) in former {
             if watched_job.watched.get(&watched) != Some(&watch) {
                 self.unwatch(watch);
@@ -157,7 +157,7 @@ impl ExitEvents {
         ended
     }
 
-    /// Forgets a job that is gone.
+    /// Removes the watches of a job that has ended.
     pub(crate) fn forget(&mut self, job: &Identifier) {
         let Some(watched_job) = self.jobs.remove(job) else { return };
         watched_job.watched.into_values().for_each(|watch| self.unwatch(watch));
@@ -168,13 +168,13 @@ impl ExitEvents {
         if self.watches.remove(&watch).is_some()
             && let Some(inotify) = &self.inotify
         {
-            // Where the kernel has ended it already, there is nothing to be done.
+            // An error means that the kernel has ended the watch already.
             inotify.watches().remove(watch).ok();
         }
     }
 
-    /// The jobs in which something has happened since the last call, and whether a part of the job has ended. All of them
-    /// should be looked at again.
+    /// Returns the jobs in which something has happened since the last call; true if a part of the job has ended. All
+    /// of them should be rescanned.
     pub(crate) fn drain(&mut self) -> BTreeMap<Identifier, bool> {
         let mut happened: BTreeMap<Identifier, bool> = BTreeMap::new();
         for _ in 0..ROUNDS {
@@ -196,11 +196,11 @@ impl ExitEvents {
         happened
     }
 
-    /// The descriptors that are ready, without waiting; the rest stays ready.
+    /// Returns the keys of the ready descriptors, without waiting; descriptors that were not returned stay ready.
     fn ready(&self) -> Vec<u64> {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // Interrupted, it is asked again, for the descriptor stays readable.
+        // An interrupted call is repeated later, because the descriptor stays readable.
         epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&now)).ok();
         events.into_iter().map(|event| event.data.u64()).collect()
     }
@@ -232,12 +232,12 @@ impl ExitEvents {
         changes
     }
 
-    /// Watches a cgroup and all below it. Returns those.
+    /// Watches a cgroup and all below it. Returns them.
     fn watch_tree(&mut self, job: &Identifier, watched_job: &mut WatchedJob, top: &Path) -> Vec<PathBuf> {
         let (mut found, mut next) = (vec![top.to_owned()], 0);
         while let Some(directory) = found.get(next).cloned() {
             next += 1;
-            // Watched before it is read: what appears in between is seen twice, and not never.
+            // The watch comes before the read: a cgroup that appears in between is seen twice rather than never.
             self.watch_path(job, watched_job, Watched::Directory(directory.clone()));
             let entries = std::fs::read_dir(&directory).into_iter().flatten().flatten();
             let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
@@ -258,7 +258,7 @@ impl ExitEvents {
             }
             Watched::Events(path) => (path, WatchMask::MODIFY),
         };
-        // What went meanwhile needs no watch.
+        // A cgroup that has disappeared meanwhile needs no watch.
         if let Ok(watch) = inotify.watches().add(path, mask) {
             self.watches.insert(watch.clone(), (job.clone(), wanted.clone()));
             watched_job.watched.insert(wanted, watch);
@@ -270,7 +270,7 @@ impl ExitEvents {
         if watched_job.urgent.contains_key(&directory) || watched_job.urgent.len() >= URGENT {
             return;
         }
-        // Without it the end is seen by inotify.
+        // Without the exit watcher, inotify reports the end.
         if let Ok(events) = File::open(directory.join(EVENTS))
             && self.exit_watcher.add_events(&events, handle).is_ok()
         {
@@ -301,16 +301,16 @@ impl ExitEvents {
     }
 }
 
-/// Returns whether a file of `cgroup.events` is that of the cgroup that has this directory now.
+/// Returns whether a file of `cgroup.events` belongs to the cgroup that has this directory now.
 fn is_of(file: &File, directory: &Path) -> bool {
     let now = std::fs::metadata(directory.join(EVENTS)).map(|now| now.ino());
     now.is_ok_and(|now| file.metadata().is_ok_and(|file| file.ino() == now))
 }
 
-/// The first process in a cgroup itself.
+/// Returns the first process in the cgroup itself.
 fn first_process(directory: &Path) -> Option<Pid> {
     let mut text = String::new();
-    // A cut-off text may be cut within a number, and never within the first.
+    // A truncated text may end within a number, but never within the first.
     File::open(directory.join("cgroup.procs")).ok()?.take(LIST_BYTES).read_to_string(&mut text).ok()?;
     text.lines().next().and_then(|line| Pid::from_raw(line.parse().ok()?))
 }
@@ -328,7 +328,7 @@ mod tests {
         Identifier::try_from("42").unwrap()
     }
 
-    /// Waits for something to happen, for as long as a test may take.
+    /// Waits until something happens, with the time limit of tests.
     fn drained(exits: &mut ExitEvents) -> BTreeMap<Identifier, bool> {
         let long = Timespec { tv_sec: 60, tv_nsec: 0 };
         assert_eq!(poll(&mut [PollFd::new(&exits.descriptor(), PollFlags::IN)], Some(&long)), Ok(1));

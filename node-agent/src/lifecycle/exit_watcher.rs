@@ -1,9 +1,9 @@
-//! The exit watcher: sees at once that a process or a cgroup of a job has ended, on a thread with the sampler's priority, and has
-//! the job read.
+//! The exit watcher: notices at once that a process or a cgroup of a job has ended, on a thread with the sampler's
+//! priority, and makes the sampler read the job.
 //!
-//! Slurm removes a job's cgroups half a millisecond after its last process, in a daemon that the kernel wakes on the same CPU
-//! in the same moment. Of two ordinary threads either may come first, however nice the one is: under autogroups a nice value
-//! counts among the threads of one session, sched(7).
+//! Slurm removes a job's cgroups half a millisecond after its last process, in a daemon that the kernel wakes on the
+//! same CPU at the same moment. Of two ordinary threads either may run first, regardless of their nice values: under
+//! autogroups a nice value counts among the threads of one session, sched(7).
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,17 +18,18 @@ use crate::clock;
 use crate::event_fd::EventFd;
 use polymeter_service::token_bucket::TokenBucket;
 
-/// How often it has a job read: per second in the long run, and at once. What ends meanwhile is seen together. All jobs of a node
-/// may end at once; and who may make cgroups of version 2 may empty them at will.
+/// The limit of reads that it requests, over all jobs: per second in the long run, and in a burst. Ends in between
+/// share a read. All jobs of a node may end at once, and a user who may create cgroups of version 2 may empty them at
+/// will.
 const READS: (u32, u32) = (200, 1000);
 
-/// Events that are fetched at once.
+/// The most events that are fetched at once.
 const EVENTS: usize = 64;
 
-/// The event that stops the watcher, among those of the jobs, whose handles have 32 bits.
+/// The key of the event that stops the watcher. Jobs' handles have 32 bits, so it differs from them.
 const STOP: u64 = u64::MAX;
 
-/// Waits for ends in one thread, and takes descriptors to wait for from others.
+/// Waits for ends in one thread, and takes descriptors from others.
 #[derive(Debug)]
 pub(crate) struct ExitWatcher {
     epoll: OwnedFd,
@@ -36,10 +37,10 @@ pub(crate) struct ExitWatcher {
 }
 
 impl ExitWatcher {
-    /// Waits for nothing yet.
+    /// Creates a watcher without descriptors.
     ///
     /// # Errors
-    /// When no descriptor can be had.
+    /// Returns an error if no descriptor is available.
     pub(crate) fn new() -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let stop_event = EventFd::new()?;
@@ -50,21 +51,21 @@ impl ExitWatcher {
     /// Waits for the end of a process, until its pidfd is closed.
     ///
     /// # Errors
-    /// When the kernel has no memory for it.
+    /// Returns an error if the kernel has no memory for it.
     pub(crate) fn add_process(&self, pidfd: impl AsFd, job: JobHandle) -> Result<(), Errno> {
-        // Once: the kernel tells of the end, and again when its parent has waited for it.
+        // Once: the kernel reports the end, and reports it again when the parent has waited for the process.
         self.add(pidfd, job, epoll::EventFlags::IN | epoll::EventFlags::ONESHOT)
     }
 
-    /// Waits for changes of a cgroup's `cgroup.events`, until the file is closed: it comes to be populated or is no more
-    /// (cgroup-v2.rst).
+    /// Waits for changes of a cgroup's `cgroup.events`, until the file is closed: the cgroup becomes populated or
+    /// empty, or is removed (cgroup-v2.rst).
     ///
     /// # Errors
-    /// When the kernel has no memory for it, or the file is not a cgroup's.
+    /// Returns an error if the kernel has no memory for it, or if the file is not a cgroup's.
     pub(crate) fn add_events(&self, file: impl AsFd, job: JobHandle) -> Result<(), Errno> {
         // To the kernel, a file that was never read has changed (kernfs_generic_poll, fs/kernfs/file.c).
         pread(&file, &mut [0_u8; 64], 0)?;
-        // Each change once, though the file is not read.
+        // Edge-triggered: each change is reported once, although the file is not read.
         self.add(file, job, epoll::EventFlags::PRI | epoll::EventFlags::ET)
     }
 
@@ -72,7 +73,7 @@ impl ExitWatcher {
         epoll::add(&self.epoll, file, epoll::EventData::new_u64(job.0.into()), of)
     }
 
-    /// Calls `ended` for the job of which something has ended, until told to stop.
+    /// Calls `ended` for each job of which something has ended, until [`Self::stop`].
     pub(crate) fn run(&self, mut ended: impl FnMut(JobHandle)) {
         let mut bucket = TokenBucket::new(READS.0.into(), READS.1.into());
         let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
@@ -81,10 +82,10 @@ impl ExitWatcher {
             let forever = None::<&Timespec>;
             match epoll::wait(&self.epoll, spare_capacity(&mut events), forever) {
                 Ok(_) | Err(Errno::INTR) => {}
-                // There is no other error of a descriptor that is open; should there be, it must not be asked for ever.
+                // An open descriptor has no other error; if one occurs, the loop must not spin.
                 Err(_) => return,
             }
-            // Several parts of a job mostly end together.
+            // Several parts of a job usually end together.
             events.sort_unstable_by_key(|event| event.data.u64());
             events.dedup_by_key(|event| event.data.u64());
             let now_ns = clock::monotonic_ns();
@@ -100,7 +101,7 @@ impl ExitWatcher {
         }
     }
 
-    /// Lets [`Self::run`] return.
+    /// Makes [`Self::run`] return.
     pub(crate) fn stop(&self) {
         self.stop_event.notify();
     }

@@ -10,18 +10,18 @@ use crate::cgroups::{Captured, JobCgroups};
 /// A job that was found by its cgroups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FoundJob {
-    /// What its path tells.
+    /// The captures of its path.
     pub(crate) captured: Captured,
     /// Its path relative to the hierarchies' roots.
     pub(crate) relative: PathBuf,
     /// Its directories.
     pub(crate) cgroups: JobCgroups,
-    /// The owner of its directory, where that was looked up: its path names none, and jobs compete for room.
+    /// The owner of its directory, if that was looked up: its path names none, and jobs compete for room.
     pub(crate) directory_uid: Option<u32>,
 }
 
 impl FoundJob {
-    /// The name that its path gives it.
+    /// Returns the job's name according to its path.
     pub(crate) fn name(&self) -> Option<Identifier> {
         Identifier::try_from(self.captured.job.as_deref()?).ok()
     }
@@ -31,7 +31,7 @@ impl FoundJob {
         self.captured.uid.is_some() || self.captured.user.is_some()
     }
 
-    /// The owner as its path says, else as its directory does: who may make cgroups owns them.
+    /// Returns the owner according to its path, else that of its directory: a user who may create cgroups owns them.
     pub(crate) fn owner(&self) -> CgroupOwner {
         if self.names_owner() {
             (self.captured.uid, self.captured.user.clone())

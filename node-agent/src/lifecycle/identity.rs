@@ -1,5 +1,5 @@
-//! The identity of jobs, asked of the system: the job's number and owner of its processes, and of the name service who has
-//! which name.
+//! The identity of jobs, from the system: the job's number and owner from its processes, and names and ids of users
+//! from the name service.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -14,23 +14,23 @@ use crate::cgroups::JobCgroups;
 use crate::sources::process_sum::listed;
 use polymeter_service::users;
 
-/// How long a name service may take. One that is slower knows nobody, this time.
+/// The longest wait for the name service. After that the user counts as unknown.
 const NAME_SERVICE: Duration = Duration::from_secs(2);
 
-/// Directories of one job that are looked through for processes: its own, its steps' and its tasks'.
+/// The most directories of one job that are searched for processes: its own, its steps' and its tasks'.
 const DIRECTORIES: usize = 256;
 
-/// Processes of one job whose environment is read: the first has the number, if any.
+/// The most processes of one job whose environment is read: the first has the number, if any.
 const PROCESSES: usize = 16;
 
-/// Bytes of an environment that are read.
+/// The bytes of an environment that are read.
 const ENVIRONMENT_BYTES: u64 = 128 * 1024;
 
-/// The variable with the job's number, and how many digits that may have.
+/// The variable that holds the job's number. `DIGITS` is the most digits of the number.
 const VARIABLE: &[u8] = b"SLURM_JOB_ID=";
 const DIGITS: usize = 10;
 
-/// The numeric id of an owner: as it was told, else that of the name.
+/// Returns the numeric id of an owner: `uid` if given, else that of `name`.
 pub(crate) async fn owner_uid(uid: Option<u32>, name: Option<&Identifier>) -> Option<u32> {
     match (uid, name) {
         (None, Some(name)) => uid_of(name.as_str().to_owned()).await,
@@ -38,20 +38,21 @@ pub(crate) async fn owner_uid(uid: Option<u32>, name: Option<&Identifier>) -> Op
     }
 }
 
-/// The numeric id of a user's name. The name service is asked on a thread of its own, since it may not answer.
+/// Returns the numeric id of a user's name. The look-up is on a thread of its own, because the name service may not
+/// answer.
 async fn uid_of(name: String) -> Option<u32> {
     let asked = tokio::task::spawn_blocking(move || users::uid_of(&name));
     tokio::time::timeout(NAME_SERVICE, asked).await.ok()?.ok()?
 }
 
-/// The name of a user, likewise.
+/// Returns the name of a user. The look-up is on a thread of its own, too.
 pub(crate) async fn name_of(uid: u32) -> Option<Identifier> {
     let asked = tokio::task::spawn_blocking(move || users::name_of(uid));
     let name = tokio::time::timeout(NAME_SERVICE, asked).await.ok()?.ok()??;
     Identifier::try_from(name).ok()
 }
 
-/// The one user beside root to whom all processes in a cgroup and below it belong.
+/// Returns the user that owns all processes in a cgroup and below it, apart from root's; none if there are several.
 pub(crate) fn owner_of_processes(proc: &Path, cgroup: &Path) -> Option<u32> {
     let mut owners = BTreeSet::new();
     let mut directories = vec![cgroup.to_owned()];
@@ -78,17 +79,17 @@ fn subdirectories(directory: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The owner of a process: its directory's owner, proc(5).
+/// Returns the owner of a process: its directory's owner, proc(5).
 pub(crate) fn owner_of(proc: &Path, process: u32) -> Option<u32> {
     directory_owner(&proc.join(process.to_string()))
 }
 
-/// The owner of a directory.
+/// Returns the owner of a directory.
 pub(crate) fn directory_owner(directory: &Path) -> Option<u32> {
     fs::metadata(directory).ok().map(|metadata| metadata.uid())
 }
 
-/// The number of a job of Slurm in the environment of one of its processes.
+/// Returns the number of a job of Slurm, from the environment of one of its processes.
 pub(crate) fn job_number(proc: &Path, cgroups: &JobCgroups) -> Option<Identifier> {
     let processes = listed(cgroups.of_processes()?)?;
     processes.into_iter().take(PROCESSES).find_map(|pid| {

@@ -1,4 +1,4 @@
-//! The ids of jobs that were found: the name of the cgroup, or what the scheduler or a process says it stands for. Pure.
+//! The ids of found jobs: the name of the cgroup, or the id that the scheduler or a process gives for it. Pure.
 
 use polymeter_proto::series::Identifier;
 
@@ -8,7 +8,7 @@ use super::found_job::FoundJob;
 use super::sluids::{SluidMeaning, Sluids};
 use crate::targets::{Now, Targets};
 
-/// The id of a job that was found, where no process must be asked for it.
+/// Returns the id of a found job, if no process is needed to determine it.
 pub(super) fn known(announced_jobs: &AnnouncedJobs, sluids: &Sluids, found: &FoundJob) -> Option<Identifier> {
     let name = found.name()?;
     let announced = announced_jobs.id_of(name.clone());
@@ -18,7 +18,7 @@ pub(super) fn known(announced_jobs: &AnnouncedJobs, sluids: &Sluids, found: &Fou
     sluids.known(&name).cloned()
 }
 
-/// The id of a job that was found; none while it is not known.
+/// Returns the id of a found job; none while it is unknown.
 pub(super) fn resolve(
     announced_jobs: &AnnouncedJobs,
     sluids: &mut Sluids,

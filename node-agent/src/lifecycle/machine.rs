@@ -20,8 +20,8 @@ use crate::request::{AnnouncementReply, RegisterError, StartSpec};
 use crate::sources::Target;
 use crate::targets::{JobHandles, Now, TargetKey, Targets, TrackedTarget};
 
-/// How long there must be nothing to do before an agent ends that was started for a job, in nanoseconds: the next job often
-/// comes at once.
+/// The idle time after which an agent that was started for a job ends, in nanoseconds: the next job often starts at
+/// once.
 const IDLE_NS: u64 = 5_000_000_000;
 
 type Effects = Vec<LifecycleEffect>;
@@ -30,7 +30,7 @@ type Effects = Vec<LifecycleEffect>;
 #[derive(Debug)]
 pub(crate) struct Lifecycle {
     cluster: Option<Identifier>,
-    /// The plan of a job of which nobody has requested anything.
+    /// The plan of a job without any request.
     standing: Plan,
     node: Target,
     handles: JobHandles,
@@ -42,7 +42,7 @@ pub(crate) struct Lifecycle {
 }
 
 impl Lifecycle {
-    /// A machine that knows no job. `node` is the target of the node's own metrics.
+    /// Creates a machine without jobs. `node` is the target of the node's own metrics.
     pub(crate) fn new(cluster: Option<Identifier>, standing: Plan, node: Target, now: Now) -> Self {
         Self {
             cluster,
@@ -57,7 +57,7 @@ impl Lifecycle {
         }
     }
 
-    /// Takes an event, and appends what must be done to `out`, in order.
+    /// Handles an event, and appends the resulting effects to `out`, in order.
     pub(crate) fn handle(
         &mut self,
         targets: &mut Targets,
@@ -123,8 +123,8 @@ impl Lifecycle {
         }
     }
 
-    /// Takes note of the jobs in which something happened, to be rescanned; true where a process or a cgroup has ended. Returns
-    /// those that must be read at once, before anything else is done.
+    /// Queues the jobs in which something happened for a rescan; true if a process or a cgroup has ended. Returns those
+    /// that must be read at once, before anything else.
     pub(crate) fn exits_seen(
         &mut self,
         targets: &mut Targets,
@@ -139,17 +139,17 @@ impl Lifecycle {
         !self.pending_rescans.is_empty()
     }
 
-    /// The cgroups of jobs whose numbers are not known yet, and whether it is time to give up.
+    /// Returns the cgroups of jobs whose numbers are unknown; true if the search for the number is to be given up.
     pub(crate) fn unnumbered_jobs(&self, now: Now) -> impl Iterator<Item = (&JobCgroups, bool)> {
         self.sluids.unnumbered(now)
     }
 
-    /// Returns whether there is room for so many jobs that were found; else their owners' shares count.
+    /// Returns whether there is room for `found` jobs; if not, their owners' shares count.
     pub(crate) fn has_room(&self, targets: &Targets, found: usize, descriptors: Descriptors) -> bool {
         found <= self.capacity.room(targets, descriptors)
     }
 
-    /// Returns whether there has been nothing to do for a while.
+    /// Returns whether the agent has been idle for `IDLE_NS`.
     pub(crate) fn is_idle(&mut self, targets: &Targets, now: Now) -> bool {
         self.announced.forget_old(now);
         if targets.job_count() > 0 || !self.announced.is_empty() {
@@ -158,7 +158,7 @@ impl Lifecycle {
         now.monotonic_ns.saturating_sub(self.idle_since_ns) >= IDLE_NS
     }
 
-    /// Ends the jobs that are not found any more, and goes on with those that are.
+    /// Ends the jobs that are not found any more, and continues with the others.
     fn walked(
         &mut self,
         targets: &mut Targets,
@@ -188,7 +188,7 @@ impl Lifecycle {
         }
     }
 
-    /// Goes on with a job that is tracked and was found again, perhaps with other cgroups.
+    /// Continues with a tracked job that was found again, perhaps with other cgroups.
     fn found_again(
         &mut self,
         targets: &mut Targets,
@@ -204,14 +204,14 @@ impl Lifecycle {
         }
         let Target::Cgroups(cgroups) = &mut target.target else { return };
         if found.cgroups.replaces(cgroups) {
-            // It went and came again between two walks, as when a job is requeued.
+            // Its cgroups were removed and created again between two walks, as when a job is requeued.
             self.end(targets, &key, now, out);
             let (is_sluid, owner) = (found.captured.is_sluid, named_owner(&found));
             let needs_number = is_sluid && job_ids::known(&self.announced, &self.sluids, &found).is_none();
             out.push(LifecycleTask::IdentifyJob { found, needs_number, owner }.into());
         } else if *cgroups != found.cgroups {
-            // The scheduler makes the cgroups of the controllers one after the other, and removes them so. What goes needs
-            // no reopening.
+            // The scheduler creates and removes the cgroups of the controllers one after the other. A removal needs no
+            // reopening.
             let has_grown = found.cgroups.directories().len() > cgroups.directories().len();
             *cgroups = found.cgroups;
             if has_grown {
@@ -236,20 +236,20 @@ impl Lifecycle {
         let job_id = job_ids::resolve(&self.announced, &mut self.sluids, targets, &found, number, now, out);
         let Some(job_id) = job_id else { return };
         if targets.job(&job_id).is_some() {
-            // Another path has the same job.
+            // The job was already found at another path.
             self.found_again(targets, &job_id, found, now, out);
             return;
         }
         let has_place = |target: &TrackedTarget| target.found_at.as_ref() == Some(&found.relative);
         if found.captured.is_sluid {
-            // Only now the scheduler has said what the job is called.
+            // The job was tracked by its SLUID; now its id is known.
             for key in targets.keys_where(has_place) {
                 self.end(targets, &key, now, out);
             }
         }
         let metadata = self.announced.cgroups_came(&job_id);
         let metadata = metadata.as_ref();
-        // The cgroup's path is the scheduler's word, too, and what the kernel acts upon.
+        // The path of the cgroup is from the scheduler, too, and the kernel acts on it; therefore it takes precedence.
         let known_uid = found.captured.uid.or(metadata.and_then(|metadata| metadata.owner_uid));
         let descriptor = JobDescriptor {
             job_id: job_id.clone(),
@@ -265,7 +265,7 @@ impl Lifecycle {
         out.push(LifecycleTask::HandleExits.into());
     }
 
-    /// Tracks a job from now on.
+    /// Starts tracking a job.
     fn track(
         &mut self,
         targets: &mut Targets,
@@ -308,7 +308,8 @@ impl Lifecycle {
         out.push(LifecycleEffect::AnswerRegistration(reply, registered));
     }
 
-    /// Remembers what the scheduler told of a job. Where its cgroups are there already, its owner's request is granted or refused.
+    /// Keeps the scheduler's announcement of a job. If its cgroups exist already, its owner's request is granted or
+    /// refused.
     fn announce(
         &mut self,
         targets: &mut Targets,
@@ -335,7 +336,7 @@ impl Lifecycle {
         submissions::request_lease(&self.announced, targets, &job_id, Some(reply), out);
     }
 
-    /// Sets the owner of a job that was looked up, and requests the lease that had to wait for that.
+    /// Sets the owner of a job after the look-up, and requests the lease that waited for it.
     fn owner_looked_up(
         &mut self,
         targets: &mut Targets,
@@ -354,7 +355,7 @@ impl Lifecycle {
         }
     }
 
-    /// Takes the final sample of a job and tracks it no more.
+    /// Takes the final sample of a job and stops tracking it.
     fn end(&mut self, targets: &mut Targets, key: &TargetKey, now: Now, out: &mut Effects) {
         let Some(job_id) = key else { return };
         submissions::refuse_deferred(&mut self.announced, targets, job_id, now, out);
@@ -369,7 +370,7 @@ impl Lifecycle {
     }
 }
 
-/// The owner whose name the path of a job has.
+/// Returns the owner's name from the path of a job.
 fn named_owner(found: &FoundJob) -> Option<Identifier> {
     found.captured.user.as_deref().and_then(|user| Identifier::try_from(user).ok())
 }

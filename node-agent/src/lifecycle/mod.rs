@@ -1,5 +1,5 @@
-//! Life cycle: when jobs begin and end. The core is pure: [`Lifecycle::handle`] takes events and returns effects. The edge
-//! watches cgroups and processes: [`discovery`], [`exit_events`], [`exit_watcher`], [`identity`].
+//! Life cycle: the begin and the end of jobs. The core is pure: [`Lifecycle::handle`] takes events and returns effects.
+//! The edge watches cgroups and processes: [`discovery`], [`exit_events`], [`exit_watcher`], [`identity`].
 
 mod announced_jobs;
 pub(crate) mod discovery;

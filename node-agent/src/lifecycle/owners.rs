@@ -1,4 +1,4 @@
-//! The owners of jobs that are not known from the beginning. Pure.
+//! The owners of jobs that are unknown at first. Pure.
 
 use polymeter_proto::ledger::{Event, JobOwner};
 use polymeter_proto::series::Identifier;
@@ -7,17 +7,17 @@ use super::event::{LifecycleEffect, LifecycleTask, OwnerHint};
 use crate::lanes::EventRecord;
 use crate::targets::{Now, TargetKey, Targets};
 
-/// How soon a name service is asked again for a name that it did not know, in nanoseconds.
+/// The time after which the name service is asked again for a name that it did not know, in nanoseconds.
 const NAME_AGAIN_NS: u64 = 60_000_000_000;
 
-/// Looks up the owners that are not known: the jobs may have had no process before.
+/// Looks up unknown owners: the jobs may have had no process before.
 pub(super) fn look_up(targets: &Targets, now: Now, out: &mut Vec<LifecycleEffect>) {
     for (key, target) in targets.iter().filter(|(key, target)| key.is_some() && target.owner_uid.is_none()) {
         let name = target.job.as_ref().and_then(|job| job.descriptor.owner.clone());
         let was_asked =
             target.owner_asked_ns.is_some_and(|at_ns| now.monotonic_ns.saturating_sub(at_ns) < NAME_AGAIN_NS);
         match name {
-            // A name that was told is believed, and the processes of other users do not make the job theirs.
+            // A given name is trusted: the processes of other users do not change the job's owner.
             Some(_) if was_asked => {}
             Some(name) => out.push(LifecycleTask::LookUpOwner(key.clone(), OwnerHint::Name(name)).into()),
             None => out.push(LifecycleTask::LookUpOwner(key.clone(), OwnerHint::Processes).into()),
@@ -25,7 +25,7 @@ pub(super) fn look_up(targets: &Targets, now: Now, out: &mut Vec<LifecycleEffect
     }
 }
 
-/// Sets the owner of a job of which none was known, and puts it into the data: the job was announced without.
+/// Sets the owner of a job that had none, and records it in the data.
 pub(super) fn set(
     targets: &mut Targets,
     key: &TargetKey,

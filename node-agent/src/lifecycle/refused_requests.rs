@@ -1,5 +1,5 @@
-//! Requests at submission that are not granted: `plan` shows them while the job is there, and the data have them, so that
-//! the job's owner learns of them although no answer reached her. Pure.
+//! Requests at submission that are not granted. `plan` shows them while the job is tracked, and the data contain them,
+//! because the owner gets no direct answer. Pure.
 
 use polymeter_proto::name::Selector;
 use polymeter_proto::period::Period;
@@ -7,8 +7,8 @@ use polymeter_proto::text::Text;
 
 use crate::request::{LeaseError, LeaseGrant, RefusedRequest};
 
-/// The requests among `metrics` that `outcome` refuses: all of them by an error. Of a lease that was granted, only a metric
-/// that was named is refused where it is not available: of a glob nobody expects all.
+/// Returns the requests among `metrics` that `outcome` refuses: all of them in case of an error. For a granted lease,
+/// these are the unavailable metrics that were requested by name; a glob may miss some.
 pub(super) fn refused_by(
     metrics: &[(Selector, Period)],
     outcome: &Result<LeaseGrant, LeaseError>,
@@ -25,7 +25,7 @@ pub(super) fn refused_by(
     }
 }
 
-/// All requests, refused for one reason.
+/// Refuses all requests for one reason.
 pub(super) fn refuse_all(metrics: &[(Selector, Period)], reason: &str) -> Vec<RefusedRequest> {
     metrics.iter().map(|(selector, period)| refused(selector, *period, reason)).collect()
 }

@@ -1,4 +1,4 @@
-//! Jobs in which something happened: those of which a part has ended are read at once, and all of them are rescanned. Pure.
+//! Jobs in which something happened: those of which a part has ended are read at once, and all are rescanned. Pure.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use polymeter_proto::series::{Identifier, JobHandle};
 use super::event::{LifecycleEffect, LifecycleTask};
 use crate::targets::{Now, TargetKey, Targets};
 
-/// The jobs that are to be rescanned because something happened in them; true where the job is still to be read.
+/// The jobs that are to be rescanned because something happened in them; true if the job must still be read.
 #[derive(Debug, Default)]
 pub(super) struct PendingRescans(BTreeMap<TargetKey, bool>);
 
@@ -16,8 +16,8 @@ impl PendingRescans {
         self.0.is_empty()
     }
 
-    /// Takes note of the jobs in which something happened; true where a process or a cgroup has ended. Returns those that must
-    /// be read at once.
+    /// Queues the jobs in which something happened; true if a process or a cgroup has ended. Returns those that must be
+    /// read at once.
     pub(super) fn exits_seen(
         &mut self,
         targets: &mut Targets,
@@ -28,7 +28,7 @@ impl PendingRescans {
         for (job_id, is_ended) in exits {
             let key = Some(job_id);
             let Some(target) = targets.get_mut(&key) else {
-                // It is being opened just now, or is tracked no more.
+                // The job is being opened, or is not tracked any more.
                 *self.0.entry(key).or_default() |= is_ended;
                 continue;
             };
@@ -52,7 +52,7 @@ impl PendingRescans {
     }
 }
 
-/// Rescans the jobs in which too much happened to rescan each time.
+/// Rescans the jobs that exceeded their rescan budget.
 pub(super) fn missed(targets: &mut Targets, out: &mut Vec<LifecycleEffect>) {
     for (key, target) in targets.iter_mut() {
         if target.rescans.take_missed() {
@@ -61,7 +61,7 @@ pub(super) fn missed(targets: &mut Targets, out: &mut Vec<LifecycleEffect>) {
     }
 }
 
-/// Goes on with a job whose exits are watched from now on.
+/// Continues with a job whose exits are watched from now on.
 pub(super) fn exits_watched(
     targets: &Targets,
     key: TargetKey,

@@ -1,4 +1,4 @@
-//! The room for jobs: those for which there is none are left out, with the same share for every owner. Pure.
+//! The room for jobs: jobs beyond it are left out, with the same share for every owner. Pure.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use super::found_job::FoundJob;
 use crate::admission::{Capacity, Descriptors};
 use crate::targets::{Now, Targets};
 
-/// Takes those out of the jobs that were found for which there is no room, and reports them.
+/// Removes the found jobs for which there is no room, and reports them.
 pub(super) fn fit(
     capacity: &mut Capacity,
     targets: &Targets,

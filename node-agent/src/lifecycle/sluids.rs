@@ -1,8 +1,10 @@
-//! Jobs whose cgroups carry a SLUID instead of a number, as Slurm makes them from 26.05 on: which job that is. Pure.
+//! Jobs whose cgroups carry a SLUID instead of a number, as Slurm creates them from 26.05 on, and the job ids that
+//! these stand for. Pure.
 //!
-//! The prolog says it, before the cgroups are there. Where there is no prolog, the job's processes have SLURM_JOB_ID in their
-//! environment; a user may change that of her own, so that it is believed for no job that is tracked under its own name. Where no
-//! process says it within a moment, the job is called by its SLUID.
+//! The prolog announces the SLUID with the job id before the cgroups exist. Without a prolog, the job's processes have
+//! SLURM_JOB_ID in their environment. Users may change it in their own processes; therefore an id from there is not
+//! accepted if a job with that id is tracked already. If no process has it after `PATIENCE_NS`, the job is named by its
+//! SLUID.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,28 +13,28 @@ use polymeter_proto::series::Identifier;
 use crate::cgroups::JobCgroups;
 use crate::targets::Now;
 
-/// How long a job may be without a process that says its number, in nanoseconds: a step comes right after its cgroups.
+/// The longest time without a process that has the job's number, in nanoseconds: a step starts right after its cgroups.
 const PATIENCE_NS: u64 = 2_000_000_000;
 
-/// A job whose number is not known yet.
+/// A job whose number is unknown so far.
 #[derive(Debug)]
 struct UnnumberedJob {
     cgroups: JobCgroups,
     until_ns: u64,
 }
 
-/// The answer to which job a SLUID stands for.
+/// The meaning of a SLUID.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SluidMeaning {
-    /// This job.
+    /// The job with this id.
     Job(Identifier),
-    /// It may still come to be known.
+    /// Unknown so far.
     Unknown,
-    /// It will not be known: the job is called by its SLUID. Said once.
+    /// Not to be determined: the job is named by its SLUID. Returned once.
     GivenUp(Identifier),
 }
 
-/// The SLUIDs that exist.
+/// The SLUIDs of existing cgroups.
 #[derive(Debug, Default)]
 pub(super) struct Sluids {
     known: BTreeMap<Identifier, Identifier>,
@@ -40,7 +42,7 @@ pub(super) struct Sluids {
 }
 
 impl Sluids {
-    /// Forgets those that are not among the names of existing jobs.
+    /// Removes SLUIDs that are not among the names of existing jobs.
     pub(super) fn retain<'a>(&mut self, existing: impl Iterator<Item = &'a str>) {
         if self.known.is_empty() && self.unnumbered.is_empty() {
             return;
@@ -50,12 +52,12 @@ impl Sluids {
         self.unnumbered.retain(|sluid, _| existing.contains(sluid.as_str()));
     }
 
-    /// The job that a SLUID is known to stand for.
+    /// Returns the job that a SLUID stands for, if it is known.
     pub(super) fn known(&self, sluid: &Identifier) -> Option<&Identifier> {
         self.known.get(sluid)
     }
 
-    /// The job that a SLUID stands for, where its processes say `number`.
+    /// Returns the meaning of a SLUID, given the `number` from its processes.
     pub(super) fn resolve(
         &mut self,
         sluid: &Identifier,
@@ -84,7 +86,7 @@ impl Sluids {
         meaning
     }
 
-    /// The cgroups of the jobs whose numbers are not known yet, and whether it is time to give up.
+    /// Returns the cgroups of the jobs whose numbers are unknown; true if the search is to be given up.
     pub(super) fn unnumbered(&self, now: Now) -> impl Iterator<Item = (&JobCgroups, bool)> {
         self.unnumbered.values().map(move |job| (&job.cgroups, now.monotonic_ns >= job.until_ns))
     }

@@ -1,5 +1,5 @@
-//! What schedulers and owners say of jobs: facts for the data, and requests at submission, which become leases or are
-//! refused. Pure.
+//! Information from schedulers and owners about jobs: facts for the data, and requests at submission, which become
+//! leases or are refused. Pure.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::request::{
 };
 use crate::targets::{Now, Targets};
 
-/// Puts what the scheduler told of a job that is tracked into the data.
+/// Records the scheduler's facts of a tracked job in the data.
 pub(super) fn record_facts(
     announced: &mut AnnouncedJobs,
     targets: &mut Targets,
@@ -33,8 +33,8 @@ pub(super) fn record_facts(
     refuse_requests(targets, job_id, refused.into_iter().collect(), now, out);
 }
 
-/// Requests a lease for what the owner of a job that is tracked wanted when she submitted it, as if she asked now. Where
-/// nothing of it can be sampled yet, the request is kept: the cgroup of another controller may come.
+/// Requests a lease for the owner's request at submission, as if the owner requested it now. If none of it can be
+/// sampled yet, the request is kept: the cgroup of another controller may follow.
 pub(super) fn request_lease(
     announced: &AnnouncedJobs,
     targets: &Targets,
@@ -46,7 +46,7 @@ pub(super) fn request_lease(
     let owner_uid = targets.job(job_id).and_then(|target| target.owner_uid);
     match (sampling, owner_uid, reply) {
         (Some(SamplingRequest { metrics, duration_us }), Some(uid), reply) => {
-            // Whatever she may do elsewhere, a request at submission is an ordinary user's.
+            // A request at submission has an ordinary user's rights, even if its owner is an administrator.
             let principal = Principal { uid, administrator: false };
             let key = Some(job_id.clone());
             let request = LeaseRequest { principal, job_id: key, metrics, since_us: None, duration_us };
@@ -57,7 +57,7 @@ pub(super) fn request_lease(
     }
 }
 
-/// Keeps what was refused of the request at submission.
+/// Keeps the refused parts of the request at submission.
 pub(super) fn answered(
     announced: &mut AnnouncedJobs,
     targets: &mut Targets,
@@ -82,7 +82,7 @@ pub(super) fn answered(
     }
 }
 
-/// Refuses what could not be granted until the end of a job.
+/// Refuses requests that could not be granted until the end of a job.
 pub(super) fn refuse_deferred(
     announced: &mut AnnouncedJobs,
     targets: &mut Targets,
@@ -95,13 +95,13 @@ pub(super) fn refuse_deferred(
     let Some(target) = targets.get_mut(&Some(job_id.clone())) else { return };
     let mut deferred = target.refused.take_deferred();
     if let Some(sampling) = sampling.filter(|_| deferred.is_empty()) {
-        // It was never served.
+        // The request was never served.
         deferred = refuse_all(&sampling.metrics, "the owner of the job could not be determined");
     }
     refuse_requests(targets, job_id, deferred, now, out);
 }
 
-/// Records how a job ended. Where its cgroups are still there, what they say now is the end of it.
+/// Records the end of a job. If its cgroups still exist, their current values are the final ones.
 pub(super) fn scheduler_ended(
     announced: &mut AnnouncedJobs,
     targets: &Targets,
@@ -127,7 +127,7 @@ fn record_facts_of(job: Arc<Job>, facts: JobFacts, is_over: bool, out: &mut Vec<
     }
 }
 
-/// Keeps requests that are refused for good, and puts them into the data and the log.
+/// Keeps requests that are refused for good, and records them in the data and the log.
 fn refuse_requests(
     targets: &mut Targets,
     job_id: &Identifier,

@@ -1,6 +1,6 @@
-//! The edge of the simulation: a sampler that keeps sources, and files that have some metrics and lack others. It checks what
-//! no state machine may do: use the id of a source that is being closed, close a source twice, or tell the data of a plan that
-//! was not in force.
+//! The edge of the simulation: a sampler that keeps sources, and files that have some metrics and lack others. It
+//! checks what no state machine may do: use the id of a source that is being closed, close a source twice, or record a
+//! plan that was not in force.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::request::Availability;
 use crate::sources::{CustomSource, Opened, Outcome, Reading, Slot, Source, Unavailable};
 use crate::targets::{SessionIds, SourceChanges, SourceOwner, TargetKey, TrackedTarget};
 
-/// A source that counts how many of its kind are open.
+/// A source that counts the open instances.
 #[derive(Debug)]
 struct CountedSource {
     slots: Vec<Slot>,
@@ -50,14 +50,14 @@ impl CustomSource for CountedSource {
 #[derive(Debug, Default)]
 pub(super) struct SimulatedEdge {
     pub(super) ids: SessionIds,
-    /// Metrics that no file has.
+    /// Metrics that no file contains.
     pub(super) missing: BTreeSet<&'static str>,
     sampled: BTreeMap<SourceId, Box<ActiveSource>>,
-    /// Sources that the sampler has removed and not given back.
+    /// Sources that the sampler has removed and not returned.
     removed: BTreeMap<SourceId, Box<ActiveSource>>,
     /// The sources that are open, dormant ones included.
     open: Arc<AtomicUsize>,
-    /// The period of each metric that the data were told.
+    /// The period of each metric according to the data.
     recorded: BTreeMap<(Option<JobHandle>, String), Period>,
     /// The jobs that have had their final sample.
     finals: BTreeSet<JobHandle>,
@@ -93,7 +93,7 @@ impl SimulatedEdge {
         slots.chain(missing).collect()
     }
 
-    /// One source for all metrics whose names begin with the same word.
+    /// Opens one source for all metrics whose names begin with the same word.
     fn open(&self, target: &TrackedTarget, definitions: &[Definition]) -> (Vec<Opened>, Vec<Unavailable>) {
         let (mut by_source, mut unavailable) = (BTreeMap::<String, Vec<Slot>>::new(), Vec::new());
         for definition in definitions {
@@ -128,7 +128,7 @@ impl SimulatedEdge {
         );
     }
 
-    /// Takes a command as the sampler does.
+    /// Handles a command like the sampler.
     pub(super) fn command(&mut self, command: Command) {
         match command {
             Command::Exchange { removed, added } => {
@@ -158,7 +158,7 @@ impl SimulatedEdge {
         assert!(self.removed.insert(id, source).is_none());
     }
 
-    /// The sampler gives back the sources that it has removed.
+    /// Returns the sources that the sampler has removed.
     pub(super) fn give_back(&mut self) {
         for (id, source) in std::mem::take(&mut self.removed) {
             drop(source);
@@ -172,7 +172,7 @@ impl SimulatedEdge {
         assert!(self.finals.insert(job), "{job:?} has a second final sample");
     }
 
-    /// Puts an event into the data.
+    /// Records an event in the data.
     pub(super) fn record(&mut self, record: &EventRecord) {
         if let Event::JobEnded { job, .. } = record.event {
             assert!(self.finals.contains(&job), "{job:?} ended without a final sample");
@@ -181,7 +181,7 @@ impl SimulatedEdge {
         }
     }
 
-    /// Puts a change of the plan into the data.
+    /// Records a change of the plan in the data.
     pub(super) fn record_plan_change(&mut self, change: &PlanChange) {
         let key = (change.job, change.metric.as_str().to_owned());
         assert_eq!(self.recorded.get(&key).copied(), change.old, "{change:?}");
@@ -196,7 +196,7 @@ impl SimulatedEdge {
         }
     }
 
-    /// Checks that the data know the plan of a target, and that its sources are the sampler's.
+    /// Checks that the data contain the plan of a target, and that its sources are the sampler's.
     pub(super) fn check(&self, target: &TrackedTarget) {
         for (metric, in_force) in target.plan_in_force() {
             let recorded = self.recorded.get(&(target.handle(), metric.clone()));
@@ -207,14 +207,14 @@ impl SimulatedEdge {
         }
     }
 
-    /// Checks that every source that was opened was closed, apart from `left` ones.
+    /// Checks that every opened source was closed, apart from `left` sources.
     pub(super) fn check_closed(&mut self, left: usize) {
         self.give_back();
         assert_eq!((self.sampled.len(), self.open.load(Relaxed)), (left, left), "sources are left open");
         assert_eq!(self.ids.sources.len(), left);
     }
 
-    /// The handles of the jobs that have ended.
+    /// Returns the handles of the jobs that have ended.
     pub(super) const fn ended(&self) -> &BTreeSet<JobHandle> {
         &self.ended
     }

@@ -1,7 +1,7 @@
-//! A simulation of jobs, users and a sampler around the state machines of admission and of jobs' life cycle: no root, no files,
-//! no clock. A seed decides what happens; after each event all invariants are checked.
+//! A simulation of jobs, users and a sampler around the state machines of admission and of jobs' life cycle: no root,
+//! no files, no clock. A seed determines the events; after each event all invariants are checked.
 //!
-//! A seed that fails is printed. `POLYMETER_SEED=N` runs just that one, and `POLYMETER_SEEDS=N` as many from 0.
+//! A seed that fails is printed. `POLYMETER_SEED=N` runs just that one, and `POLYMETER_SEEDS=N` the first N from 0.
 
 mod edge;
 mod random;
@@ -10,10 +10,10 @@ mod scenario;
 use random::Random;
 use scenario::Scenario;
 
-/// Seeds that the suite tries.
+/// The number of seeds that the suite tries.
 const SEEDS: u64 = 1_000;
 
-/// External events of each seed.
+/// The number of external events of each seed.
 const EVENTS: u32 = 40;
 
 fn run(seed: u64) {

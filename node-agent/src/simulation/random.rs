@@ -1,4 +1,4 @@
-//! Chance that a seed decides: SplitMix64.
+//! Pseudo-random numbers from a seed: SplitMix64.
 
 #[derive(Debug)]
 pub(super) struct Random(u64);
@@ -16,17 +16,17 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// From 0 to before `end`.
+    /// Returns a number from 0 to before `end`.
     pub(super) fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 
-    /// True in so many of 100 cases.
+    /// Returns true in `percent` of 100 cases.
     pub(super) fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// One of these.
+    /// Returns one of the elements.
     pub(super) fn choose<'a, T>(&mut self, all: &'a [T]) -> &'a T {
         &all[usize::try_from(self.below(all.len() as u64)).unwrap()]
     }

@@ -1,4 +1,4 @@
-//! What happens in a simulation, and what must hold after it.
+//! The events of a simulation, and the invariants after each.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -37,7 +37,7 @@ enum Effect {
     Lifecycle(LifecycleEffect),
 }
 
-/// A place for an answer that must come, once.
+/// A channel whose answer must arrive exactly once.
 #[derive(Debug)]
 struct Awaited<T>(oneshot::Receiver<T>);
 
@@ -52,7 +52,7 @@ impl<T> Awaited<T> {
     }
 }
 
-/// One life of an agent.
+/// One run of an agent.
 #[derive(Debug)]
 pub(super) struct Scenario {
     random: Random,
@@ -70,7 +70,7 @@ pub(super) struct Scenario {
     handles: BTreeMap<JobHandle, TargetKey>,
     limits: Limits,
     standing: Plan,
-    /// Whether costs are measured, so that predictions change.
+    /// True if costs are measured, so that predictions change.
     is_governed: bool,
 }
 
@@ -112,7 +112,7 @@ impl Scenario {
         scenario
     }
 
-    /// Lets one thing happen, and checks everything.
+    /// Runs one random event, and checks all invariants.
     pub(super) fn step(&mut self) {
         let duration_ns = self.random_duration_ns();
         self.pass(duration_ns);
@@ -201,7 +201,7 @@ impl Scenario {
             uid: knows_uid.then_some(uid),
             ..Captured::default()
         };
-        // One that exists already is removed and made again.
+        // A job that exists already is removed and created again.
         let found = FoundJob { captured, relative: relative.clone(), cgroups, directory_uid: Some(uid) };
         self.cgroups.insert(relative, found);
         self.walk();
@@ -224,7 +224,7 @@ impl Scenario {
         self.check_shares();
     }
 
-    /// Every job that exists is tracked or counted as left out, and all owners have the same share.
+    /// Checks that every existing job is tracked or counted as left out, and that all owners have the same share.
     fn check_shares(&self) {
         let mut shares: BTreeMap<Option<u32>, (usize, usize)> = BTreeMap::new();
         for found in self.cgroups.values() {
@@ -287,7 +287,7 @@ impl Scenario {
         leases.any(|lease| lease.principal.administrator)
     }
 
-    /// A lease that was granted to a user is within the budgets, as predicted.
+    /// Checks that a user's granted lease is within the budgets, as predicted.
     fn check_budgets(&self, key: &TargetKey, granted: &LeaseGrant) {
         let float = |limit: u64| f64::from(u32::try_from(limit).unwrap());
         let Limits { samples_per_second, job_cpu_percent, node_cpu_percent, .. } = &self.limits;
@@ -298,7 +298,7 @@ impl Scenario {
         assert!(granted.cost.cpu_percent + others <= float(*node_cpu_percent), "{granted:?} and {others}");
     }
 
-    /// What a refusal proposes is longer than what was refused.
+    /// Checks that the period that a refusal proposes is longer than the refused one.
     fn check_refusal(&self, result: &Result<LeaseGrant, LeaseError>) {
         match result {
             Err(LeaseError::TooShort { requested, shortest, .. }) => assert!(requested < shortest),
@@ -350,7 +350,7 @@ impl Scenario {
     }
 
     fn register_job(&mut self) {
-        // Names that discovery does not find, so that shares can be counted.
+        // The names differ from those that discovery finds, so that shares can be counted.
         let job_id = Identifier::try_from(format!("registered_{}", self.random.below(4))).unwrap();
         let (reply, answer) = Awaited::new();
         if self.random.percent(40) {
@@ -392,7 +392,7 @@ impl Scenario {
         }
     }
 
-    /// The configuration or the files change, or an owner becomes known.
+    /// Changes the configuration or the files, or makes an owner known.
     fn change(&mut self) {
         match self.random.below(3) {
             0 => {
@@ -528,7 +528,7 @@ impl Scenario {
         self.edge.open_sources(key, target, is_anew);
     }
 
-    /// What must hold after every event.
+    /// Checks the invariants.
     fn check(&self) {
         let mut handles = BTreeSet::new();
         for (key, target) in self.targets.iter() {

@@ -1,6 +1,4 @@
-//! The kind of kernel files whose reads may wait for a device, such as a sensor on a slow bus: each holds one value.
-//!
-//! The files of one directory are one source, so that a device takes one thread.
+//! The wanted counts of the agent.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,7 +17,7 @@ use super::reading::Reading;
 use super::slot::Slot;
 use super::text_file_kind::{paths, watch_devices};
 
-/// The largest text of such a file: one number with its unit.
+/// The largest text of such a file, in bytes: one number with its unit.
 const TEXT_BYTES: usize = 256;
 
 /// Files that block, by their directories.
@@ -78,7 +76,7 @@ struct DirectorySource {
 #[derive(Debug)]
 struct ValueFile {
     path: PathBuf,
-    /// The open file; none before the first read, since opening may block, too.
+    /// The open file; none before the first read, because opening may block, too.
     file: Option<File>,
     scale: Scale,
 }
@@ -89,7 +87,8 @@ impl CustomSource for DirectorySource {
     }
 
     fn read(&mut self, reading: &mut Reading) -> Outcome {
-        // One of several files may fail alone, where a sensor is asleep or a counter is not supported: its value is absent.
+        // One of several files may fail alone, if a sensor is asleep or a counter is not supported: its value is
+        // absent.
         let mut first_failure = None;
         let mut is_any = false;
         for (slot, file) in (0..).zip(&mut self.files) {
@@ -111,7 +110,7 @@ impl CustomSource for DirectorySource {
 }
 
 impl ValueFile {
-    /// Reads the value; none where the text is no number of the file's scale.
+    /// Reads the value; none if the text is no number of the file's scale.
     fn read(&mut self) -> Result<Option<u64>, Outcome> {
         let of_io = |error: std::io::Error| {
             Outcome::of_error(error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error))

@@ -11,13 +11,13 @@ pub trait CustomSource: Send + fmt::Debug {
     /// Returns the meaning of each value of a reading.
     fn slots(&self) -> &[Slot];
 
-    /// Reads it once. Values that are not there are absent in `reading`, which has a place for each slot.
+    /// Reads it once. Missing values are absent in `reading`, which has a place for each slot.
     ///
     /// In the fast lane it must not block, nor allocate.
     fn read(&mut self, reading: &mut Reading) -> Outcome;
 
-    /// Returns true if it knows something that cannot be read again, so that it stays open when other sources of its target are
-    /// opened anew.
+    /// Returns true if it holds state that cannot be read again, so that it stays open when other sources of its target
+    /// are opened anew.
     fn is_lasting(&self) -> bool {
         false
     }

@@ -1,5 +1,5 @@
-//! The kind of mounted file systems: their space, by statvfs(3), which blocks while a network file system does not answer. Each is
-//! a source of its own.
+//! The kind of mounted file systems: their space, by statvfs(3), which blocks while a network file system does not
+//! answer. Each is a source of its own.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -20,10 +20,10 @@ use super::target::Target;
 /// The kind's name in the catalogue.
 const KIND: &str = "filesystem";
 
-/// The largest number of file systems that are read: each takes a thread.
+/// The most file systems that are read: each takes a thread.
 const FILE_SYSTEMS_MAX: usize = 32;
 
-/// Types without space of their own, or that a look would mount.
+/// Types without space of their own, or that an access would mount.
 const WITHOUT_SPACE: [&str; 24] = [
     "autofs",
     "binfmt_misc",
@@ -58,7 +58,7 @@ const FIELDS: [(&str, Compute); 5] = [
     ("size", |fs| fs.f_blocks.checked_mul(fs.f_frsize)),
     ("free", |fs| fs.f_bfree.checked_mul(fs.f_frsize)),
     ("available", |fs| fs.f_bavail.checked_mul(fs.f_frsize)),
-    // A file system that makes inodes as needed has none to count.
+    // A file system that creates inodes on demand has no count of them.
     ("files", |fs| Some(fs.f_files).filter(|files| *files > 0)),
     ("files_free", |fs| Some(fs.f_ffree).filter(|_| fs.f_files > 0)),
 ];
@@ -148,8 +148,8 @@ fn unescape(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Returns the mounts that have space of their own. The last mount on a directory hides those before; of several mounts of one
-/// device the first counts, since the others are bind mounts.
+/// Returns the mounts that have space of their own. The last mount on a directory hides earlier ones; of several mounts
+/// of one device the first counts, since the others are bind mounts.
 fn with_space(mounts: Vec<Mount>) -> Vec<Mount> {
     let mut visible: Vec<Mount> = Vec::new();
     for mount in mounts {
@@ -198,7 +198,7 @@ impl CustomSource for FileSystemSource {
 
     fn read(&mut self, reading: &mut Reading) -> Outcome {
         let is_changed = self.table.has_changed();
-        // Of a directory that is no mount point any more `statvfs` would describe another file system.
+        // After an unmount, `statvfs` of the directory would describe another file system.
         if is_changed && !self.table.has(&self.mount) {
             return Outcome::Gone;
         }
@@ -211,13 +211,13 @@ impl CustomSource for FileSystemSource {
                 }
                 if is_changed { Outcome::Changed } else { Outcome::Read }
             }
-            // It is still mounted: a network file system whose server is away may come back.
+            // It is still mounted: the server of a network file system may recover.
             Err(errno) => Outcome::Retry(errno),
         }
     }
 }
 
-/// The kernel's table of mounts, which says when it has changed.
+/// The kernel's table of mounts, which signals changes.
 #[derive(Debug)]
 struct MountTable {
     path: PathBuf,
@@ -229,12 +229,12 @@ impl MountTable {
         let mut table = fs::File::open(path)
             .map(|file| Self { path: path.to_owned(), file })
             .map_err(|error| format!("{}: {error}", path.display()))?;
-        // The first question is answered by the changes since the file was opened.
+        // The first call reports the changes since the file was opened.
         table.has_changed();
         Ok(table)
     }
 
-    /// Returns true if a file system was mounted or unmounted since the last call: the kernel reports that as an error.
+    /// Returns true if a file system was mounted or unmounted since the last call: the kernel signals that as an error.
     fn has_changed(&mut self) -> bool {
         let mut descriptors = [PollFd::from_borrowed_fd(self.file.as_fd(), PollFlags::PRI)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -243,10 +243,10 @@ impl MountTable {
         polled.is_ok() && descriptor.revents().intersects(PollFlags::ERR | PollFlags::PRI)
     }
 
-    /// Returns true if a file system is still mounted where it was.
+    /// Returns true if a file system is still mounted at the same point.
     fn has(&self, mount: &Mount) -> bool {
         let text = fs::read_to_string(&self.path).unwrap_or_default();
-        // The last mount on a directory hides those before.
+        // The last mount on a directory hides earlier ones.
         parse(&text).iter().rfind(|found| found.point == mount.point).is_some_and(|found| found == mount)
     }
 }

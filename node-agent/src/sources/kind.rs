@@ -12,12 +12,12 @@ use super::source::Source;
 use super::target::{Opened, Target};
 use crate::cgroups::{Mounts, Step};
 
-/// The thread on which sources are read.
+/// The lane in which sources are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
-    /// The sampler's real-time thread. A read must not block.
+    /// Reads on the sampler's real-time thread, which must not block.
     Fast,
-    /// A thread for each source. A read may block.
+    /// Reads on a thread for each source, which may block.
     Slow,
 }
 
@@ -29,12 +29,12 @@ pub trait SourceKind: Sync {
     /// Returns the lane in which its sources are read.
     fn lane(&self) -> Lane;
 
-    /// Returns the fields that it reads, by which the catalogue's origins address them. None for a kind whose origins have
-    /// addresses of their own form.
+    /// Returns the fields that it reads, by which the catalogue's origins address them; none for a kind whose origins
+    /// have addresses of their own form.
     fn fields(&self) -> Vec<&'static str>;
 
-    /// Opens the sources that give the wanted metrics, and states the reason for each that is unavailable. It must not block, in
-    /// either lane.
+    /// Opens the sources of the wanted metrics, and states the reason for each metric that is unavailable. It must not
+    /// block, in either lane.
     fn open(&self, request: &OpenRequest<'_>, opening: &mut Opening<'_>);
 }
 
@@ -77,7 +77,7 @@ impl<'a> Opening<'a> {
         kind.open(request, self);
     }
 
-    /// Returns true if a kind has left this metric to the next.
+    /// Returns true if a kind has left this metric to the next kind.
     pub(super) fn has_left(&self, definition: &Definition) -> bool {
         self.left.contains(definition)
     }
@@ -96,7 +96,7 @@ impl<'a> Opening<'a> {
         self.opened.push(Opened { name, source, step, below: None });
     }
 
-    /// As [`Opening::push`]; returns the source for more to be added to it.
+    /// Adds a source like [`Opening::push`], and returns it for additions.
     pub(super) fn push_mut(&mut self, name: String, source: Source) -> Option<&mut Opened> {
         self.push(name, source);
         self.opened.last_mut()
@@ -117,7 +117,7 @@ impl<'a> Opening<'a> {
         }
     }
 
-    /// States the reason for which a metric is unavailable.
+    /// States the reason why a metric is unavailable.
     pub fn unavailable(&mut self, definition: Definition, reason: String) {
         let unavailable = Unavailable { definition, reason };
         if !self.unavailable.contains(&unavailable) {
@@ -145,7 +145,7 @@ pub struct SourceFactory<'a> {
     pub cpus: &'a [usize],
     /// The number of descriptors that perf events may take for this target.
     pub perf_descriptors: usize,
-    /// The number of the first perf group that is opened, where others are open already.
+    /// The number of the first perf group to be opened, if others are open already.
     pub first_perf_group: usize,
     /// The step or task that is opened; none for a whole target.
     pub step: Option<&'a Arc<Step>>,

@@ -1,6 +1,6 @@
-//! Sources: the code that opens and reads what holds metrics, one file or directory for each kind.
+//! Sources: the code that opens and reads the sources of metrics, one file or directory for each kind.
 //!
-//! A kind is registered in [`registry::KINDS`]. Parsing is pure; opening and reading are apart from it.
+//! A kind is registered in [`registry::KINDS`]. Parsing is pure; opening and reading are separate from it.
 
 pub(crate) mod agent_self;
 mod blocking_file;

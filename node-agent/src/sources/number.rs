@@ -2,10 +2,10 @@
 
 use polymeter_proto::catalogue::Scale;
 
-/// Returns the bits of the value of `word`, or none where it says that there is no limit.
+/// Returns the bits of the value of `word`; none if it means "no limit".
 ///
 /// # Errors
-/// If the word is no number of that kind, or the scaled value does not fit into 64 bits.
+/// Returns an error if the word is no number of that kind, or if the scaled value does not fit into 64 bits.
 pub(crate) fn parse(word: &[u8], scale: Scale) -> Result<Option<u64>, NotANumber> {
     match scale {
         Scale::Times(factor) => integer(word)?.checked_mul(factor).map(Some).ok_or(NotANumber),
@@ -16,11 +16,11 @@ pub(crate) fn parse(word: &[u8], scale: Scale) -> Result<Option<u64>, NotANumber
     }
 }
 
-/// A word is no number.
+/// The error of a word that is no number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NotANumber;
 
-/// A whole number of at most 64 bits. Faster than `str::parse`, since nothing is checked twice.
+/// Parses an integer of at most 64 bits. Faster than `str::parse`, since nothing is checked twice.
 fn integer(word: &[u8]) -> Result<u64, NotANumber> {
     let mut value = 0_u64;
     for &byte in word {
@@ -37,8 +37,8 @@ fn integer(word: &[u8]) -> Result<u64, NotANumber> {
 /// The number of digits that always fit into 64 bits.
 const SAFE_DIGITS: usize = 19;
 
-/// Returns the whole number that is the first word of `line`, found and read in one pass; none where [`parse`] must tell what
-/// there is instead.
+/// Returns the integer that is the first word of `line`, found and read in one pass; none if [`parse`] must examine the
+/// word.
 pub(crate) fn leading(line: &[u8]) -> Option<u64> {
     let begin = line.iter().position(|byte| *byte != b' ')?;
     let mut value = 0_u64;
@@ -55,7 +55,7 @@ pub(crate) fn leading(line: &[u8]) -> Option<u64> {
     None
 }
 
-/// A whole number with or without a minus sign, as a double.
+/// Parses an integer with or without a minus sign, as a double.
 #[expect(clippy::cast_precision_loss, reason = "sensors have a few digits")]
 fn signed(word: &[u8]) -> Result<f64, NotANumber> {
     match word.strip_prefix(b"-") {

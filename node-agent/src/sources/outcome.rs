@@ -1,17 +1,17 @@
-//! The outcome of a read. An expected end, a failure that may pass and a fault are told apart by type.
+//! The outcome of a read. The type distinguishes an expected end, a temporary failure and a fault.
 
 use rustix::io::Errno;
 
 /// The outcome of one read of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// Everything was read that was there last time.
+    /// All values of the last read were read again.
     Read,
-    /// Everything was read that is still there; something came or went, and the source should be opened anew.
+    /// All remaining values were read; some were added or removed, and the source should be opened anew.
     Changed,
     /// An expected end: the job has ended, or the device was removed.
     Gone,
-    /// The read failed for a reason that may pass: its values are absent, and the next deadline tries again.
+    /// The read failed for a reason that may be temporary: its values are absent, and the next deadline tries again.
     Retry(Errno),
     /// The read failed, and would fail again: the source should be opened anew.
     Fault(Errno),

@@ -11,21 +11,21 @@ use super::outcome::Outcome;
 use super::reading::Reading;
 use super::slot::Slot;
 
-/// The largest number of files that one pattern may match, so that a strange tree cannot take all descriptors.
+/// The most files that one pattern may match, so that an unusual tree cannot take all descriptors.
 const MATCHES_MAX: usize = 1024;
 
 /// A file that matches the path of a [`TextFile`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Match {
     pub(super) path: PathBuf,
-    /// The path relative to the directory in which it was looked for.
+    /// The path relative to the searched directory.
     pub(super) relative: String,
     /// The labels that its wildcards stand for.
     pub(super) labels: Vec<(String, String)>,
 }
 
-/// Returns the files below `directory` that match the path of `file`, sorted. A path without wildcards matches in any case:
-/// opening it will say why it cannot be read.
+/// Returns the files below `directory` that match the path of `file`, sorted. A path without wildcards always matches:
+/// opening it determines why it cannot be read.
 pub(super) fn matches(directory: &Path, file: &TextFile) -> Vec<Match> {
     if !file.path.contains('*') {
         let (path, relative) = (directory.join(file.path), file.path.to_owned());
@@ -63,7 +63,8 @@ fn expand(directory: &Path, pattern: &str) -> BTreeSet<String> {
     found
 }
 
-/// Watches which files match patterns: a source without slots, which says that it has changed when a device came or went.
+/// A watch of the files that match patterns: a source without slots, which reports a change when a device was added or
+/// removed.
 #[derive(Debug)]
 pub(super) struct PatternWatch {
     directory: PathBuf,
@@ -72,7 +73,7 @@ pub(super) struct PatternWatch {
 }
 
 impl PatternWatch {
-    /// Creates a watch of `patterns` below `directory`, as the files are now.
+    /// Creates a watch of `patterns` below `directory`, from the current files.
     pub(super) fn new(directory: &Path, patterns: BTreeSet<&'static str>) -> Self {
         let mut watch = Self {
             directory: directory.to_owned(),

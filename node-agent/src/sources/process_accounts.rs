@@ -1,16 +1,16 @@
 //! The resources that a set of processes has used together: a sum that does not decrease when processes end. Pure.
 //!
 //! The kernel adds the use of a process to its parent's account when the parent waits for it (`wait_task_zombie`,
-//! kernel/exit.c): CPU time and faults to `cutime` and the like, which are apart, and I/O to the parent's own. It does not where
-//! the parent ignores its children, has ended before, or is not of the set. So what an ended process had used is kept here,
-//! less what its parent's account has grown by.
+//! kernel/exit.c): CPU time and faults to separate fields such as `cutime`, and I/O to the parent's own. It does not if
+//! the parent ignores its children, has ended before, or is not in the set. Therefore the use of an ended process is
+//! kept here, less the growth of its parent's account.
 
 use std::collections::BTreeMap;
 
 /// The quantities that are counted.
 pub(super) const AMOUNTS: usize = 6;
 
-/// The largest number of generations of a family that may end between two readings. The use of further ones is kept here.
+/// The most generations of a family that may end between two readings. The use of further ones is kept here.
 const GENERATIONS: usize = 64;
 
 /// An amount of each quantity.
@@ -43,11 +43,11 @@ impl Amounts {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Process {
     pub(super) parent: u32,
-    /// The time at which it started: another process may get its number later.
+    /// The time at which it started: its number may be assigned to another process later.
     pub(super) started: u64,
     /// Its use, with that of the children that it has waited for.
     pub(super) total: Amounts,
-    /// The part of that to which the kernel adds the use of children when they are waited for.
+    /// The part of that to which the kernel adds the use of children when the process waits for them.
     pub(super) waited: Amounts,
 }
 
@@ -76,8 +76,8 @@ impl Accounts {
         self.known.get(&pid).map(|known| &known.process)
     }
 
-    /// Takes in a reading of all processes, parents before their children, and returns the use of all so far. A process whose
-    /// child has ended is read again by `reread`: only then its account is sure to be complete.
+    /// Takes a reading of all processes, parents before their children, and returns the use of all so far. A process
+    /// whose child has ended is read again by `reread`: only then its account is sure to be complete.
     pub(super) fn update(
         &mut self,
         found: BTreeMap<u32, Process>,
@@ -100,7 +100,7 @@ impl Accounts {
             let former = before.get(&pid).map(|known| known.base).unwrap_or_default();
             let Some(known) = self.known.get_mut(&pid) else { continue };
             if let Some(process) = reread(pid).filter(|process| process.started == known.process.started) {
-                // An account that cannot be read any more stays as it was.
+                // The account of a process that cannot be read any more stays unchanged.
                 known.process.total.raise_to(&process.total);
                 known.process.waited.raise_to(&process.waited);
             }
@@ -167,7 +167,7 @@ mod tests {
                     parent.waited.0[quantity] += process.total.0[quantity];
                 }
             }
-            // Orphans go to a process outside of the family.
+            // Orphans are adopted by a process outside of the family.
             self.alive.values_mut().filter(|child| child.parent == pid).for_each(|child| child.parent = 1);
         }
     }
@@ -187,7 +187,7 @@ mod tests {
             after.work(0, 7);
             let sum = accounts.update(after.alive.clone(), |pid| after.alive.get(&pid).copied()).0;
             assert_eq!(sum[CPU], 507, "waited for: {is_waited_for}");
-            // The parent's own I/O cannot be told from that of a child that it waited for.
+            // The parent's own I/O cannot be distinguished from that of a child that it waited for.
             assert_eq!(sum[IO], if is_waited_for { 507 } else { 500 });
         }
     }
@@ -200,7 +200,7 @@ mod tests {
         family.work(1, 500);
         let mut accounts = Accounts::default();
         accounts.update(family.alive.clone(), |_| None);
-        // The parent is read, then waits for its child, which then is not found.
+        // The parent is read, then waits for its child, which is therefore not found.
         let mut found = family.alive.clone();
         found.remove(&11);
         family.exit(1, true);

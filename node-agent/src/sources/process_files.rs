@@ -7,7 +7,7 @@ use super::process_accounts::{Amounts, Process};
 
 const TICK_NS: u64 = 10_000_000;
 
-/// The quantities of processes that are gone with them.
+/// The quantities of processes that disappear with them.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Levels {
     pub(super) resident_pages: u64,
@@ -15,7 +15,7 @@ pub(super) struct Levels {
     pub(super) processes: u64,
     /// The number of processes whose I/O was read.
     pub(super) io: u64,
-    /// The number of processes whose I/O may not be read.
+    /// The number of processes whose I/O is not accessible.
     pub(super) no_io: u64,
 }
 
@@ -27,7 +27,7 @@ const MAJOR_FAULTS: usize = 3;
 const READ_BYTES: usize = 4;
 const WRITE_BYTES: usize = 5;
 
-/// Reads a process. Where its I/O may not be read any more, as when it has become another user's, that stays as it was.
+/// Reads a process. If its I/O is not accessible any more, as after a change of its user, it stays unchanged.
 pub(super) fn read_process(proc: &Path, pid: u32, known: Option<&Process>) -> Option<(Process, Levels)> {
     let directory = proc.join(pid.to_string());
     let stat = fs::read_to_string(directory.join("stat")).ok()?;
@@ -69,7 +69,7 @@ fn parse_stat(stat: &str) -> Option<(Process, Levels)> {
     Some((Process { parent, started: field(22), total, waited }, levels))
 }
 
-/// Adds the counts of `/proc/PID/io`, which include those of children that were waited for without telling them apart.
+/// Adds the counts of `/proc/PID/io`, which include those of awaited children without distinction.
 fn add_io(process: &mut Process, io: &str) {
     let value = |key: &str| {
         let line = io.lines().find_map(|line| line.strip_prefix(key));

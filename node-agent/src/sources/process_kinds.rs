@@ -39,7 +39,7 @@ impl SourceKind for ProcessesKind {
     }
 }
 
-/// The kind that sums over the processes of a job's cgroup what no file of the cgroup counts.
+/// The kind that sums over the processes of a job's cgroup the quantities that no file of the cgroup counts.
 pub(super) struct CgroupProcessesKind;
 
 impl SourceKind for CgroupProcessesKind {

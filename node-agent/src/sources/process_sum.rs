@@ -1,11 +1,11 @@
-//! Sums over a job's processes: all that an ordinary user without a cgroup gets, and the I/O of a job whose cgroups
+//! Sums over a job's processes: the only data of an ordinary user without a cgroup, and the I/O of a job whose cgroups
 //! do not count it.
 //!
-//! The use of a process between its last reading and its end becomes known when its parent waits for it; of a process that is not
-//! waited for, an ordinary user may not read the I/O any more.
+//! The use of a process between its last reading and its end becomes known when its parent waits for it; the I/O of an
+//! ended process that no parent waits for is not accessible to an ordinary user.
 //!
-//! A tree is walked from its root with `children` of each thread (CONFIG_PROC_CHILDREN); processes that lost a parent stay part of
-//! it. The processes of a cgroup are those of it and of all below it.
+//! A tree is walked from its root with `children` of each thread (CONFIG_PROC_CHILDREN); processes that lost a parent
+//! stay part of it. The processes of a cgroup are those of it and of all below it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -28,14 +28,14 @@ pub(super) const TREE_KIND: &str = "processes";
 /// The kind that sums over the processes of a job's cgroup.
 pub(super) const CGROUP_KIND: &str = "cgroup_processes";
 
-/// The largest number of processes that are tracked, so that a fork bomb does not hold up the sampler.
+/// The most processes that are tracked, so that a fork bomb does not delay the sampler.
 const PROCESSES_MAX: usize = 4096;
 
-/// The largest number of processes of a cgroup that one reading reads, each of which takes some microseconds. Where there are
-/// more, they take turns: the others count as they were read last.
+/// The most processes of a cgroup per reading, each of which takes some microseconds. If there are more, they take
+/// turns: the others count with their last values.
 const PROCESSES_PER_READING: usize = 256;
 
-/// The largest number of cgroups of one job whose processes are listed.
+/// The most cgroups of one job whose processes are listed.
 const CGROUPS_MAX: usize = 256;
 
 /// The processes that are summed.
@@ -43,7 +43,7 @@ const CGROUPS_MAX: usize = 256;
 enum Members {
     /// A process and its descendants. The root is none once it was read.
     Tree(Option<u32>),
-    /// All processes in a cgroup and below it; the next reading begins at this process.
+    /// All processes in a cgroup and below it, and the process at which the next reading begins.
     Cgroup(PathBuf, u32),
 }
 
@@ -56,7 +56,7 @@ pub(super) struct ProcessSumSource {
     /// The function that computes the value of each slot, and whether it needs I/O.
     compute: Vec<(Compute, bool)>,
     accounts: Accounts,
-    /// True once the I/O of a process was read. It may never be where the agent lacks the right to it.
+    /// True once the I/O of a process was read. It stays false if the agent lacks the right to it.
     has_io: bool,
 }
 
@@ -71,8 +71,8 @@ impl ProcessSumSource {
         Self::new(proc, Members::Cgroup(cgroup.to_owned(), 0), CGROUP_KIND)
     }
 
-    /// The source has all metrics of its kind, wanted now or not: opened anew for more, it would not know what ended processes
-    /// had used.
+    /// Creates a source with all metrics of its kind, wanted now or not: if it were opened anew for more, the use of
+    /// ended processes would be lost.
     fn new(proc: &Path, members: Members, kind: &str) -> Self {
         let of_metric = |metric| {
             let definition = Definition::of(metric);
@@ -84,7 +84,7 @@ impl ProcessSumSource {
         Self { proc: proc.to_owned(), members, slots, compute, accounts: Accounts::default(), has_io: false }
     }
 
-    /// Reads all processes. Allocates, which costs less than opening two files of each process.
+    /// Reads all processes. It allocates, which costs less than opening two files of each process.
     fn read_all(&mut self, reading: &mut Reading) -> Outcome {
         reading.clear();
         let mut levels = Levels::default();
@@ -114,11 +114,11 @@ impl ProcessSumSource {
         Outcome::Read
     }
 
-    /// Returns the tree as it is now: its processes that are still there, and all descendants.
+    /// Returns the current tree: the known processes that still exist, and all descendants.
     fn read_tree(&mut self, root: Option<u32>, levels: &mut Levels) -> BTreeMap<u32, Process> {
         let known = self.accounts.processes().map(|(pid, process)| (pid, Some(process.started)));
         let mut queue: Vec<(u32, Option<u64>)> = known.collect();
-        // Parents before children, so that a process that is waited for meanwhile is not counted in both.
+        // Parents before children, so that a process that is waited for meanwhile is not counted twice.
         queue.sort_by_key(|(pid, _)| self.accounts.process(*pid).map(|process| process.started));
         queue.extend(root.map(|root| (root, None)));
         let (mut found, mut next) = (BTreeMap::new(), 0);
@@ -141,13 +141,13 @@ impl ProcessSumSource {
             }
         }
         if root.is_some_and(|root| found.contains_key(&root)) {
-            // From now on it is known by when it started: its number may be another's later.
+            // From now on its start time identifies it: its number may be assigned to another process later.
             self.members = Members::Tree(None);
         }
         found
     }
 
-    /// Returns the processes of a cgroup as they are now, and the process at which the next reading begins; none where the cgroup
+    /// Returns the current processes of a cgroup, and the process at which the next reading begins; none if the cgroup
     /// is gone.
     fn read_cgroup(
         &self,
@@ -163,7 +163,7 @@ impl ProcessSumSource {
         let in_turn = known.get(begin..).into_iter().chain(known.get(..begin)).flatten();
         let mut read: Vec<u32> = new.iter().chain(in_turn).take(PROCESSES_PER_READING).copied().collect();
         let next = read.last().map_or(0, |last| last + 1);
-        // Parents mostly have lower numbers than their children, and are to be read before them.
+        // Parents usually have lower numbers than their children, and must be read before them.
         read.sort_unstable();
         let mut found: BTreeMap<u32, Process> =
             known.iter().filter_map(|pid| Some((*pid, *self.accounts.process(*pid)?))).collect();
@@ -194,7 +194,7 @@ impl CustomSource for ProcessSumSource {
     }
 }
 
-/// Returns the processes that are listed in a cgroup and all below it; none where it is gone.
+/// Returns the processes that are listed in a cgroup and all below it; none if it is gone.
 pub(crate) fn listed(top: &Path) -> Option<BTreeSet<u32>> {
     let (mut directories, mut next) = (vec![top.to_owned()], 0);
     let mut listed = BTreeSet::new();

@@ -1,8 +1,8 @@
 //! Reads that may block, each source on a thread of its own.
 //!
-//! The fast lane posts a request and goes on; the thread reads and posts the result. Neither takes a lock, and the buffers of the
-//! values travel to and fro, so that nothing is allocated. A read that hangs holds up its thread and nothing else: a source that
-//! is closed meanwhile leaves its thread behind, which ends when the read returns.
+//! The fast lane posts a request and continues; the thread reads and posts the result. Neither takes a lock, and the
+//! buffers of the values are passed back and forth, so that nothing is allocated. A read that hangs blocks only its
+//! thread: a source that is closed meanwhile leaves its thread behind, which ends when the read returns.
 
 use std::io;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use super::slot::Slot;
 use crate::clock;
 use crate::futex_timer::FutexTimer;
 
-/// The largest number of reader threads of this process, those included that hang in a read of a closed source.
+/// The most reader threads of this process, including those that hang in a read of a closed source.
 pub const THREADS_MAX: usize = 64;
 
-/// The stack of a reader thread. Libraries of devices need more than system calls.
+/// The stack of a reader thread, in bytes. Device libraries need more than system calls.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// The number of reader threads now.
+/// The current number of reader threads.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
 /// The reason why a reader thread cannot be started.
@@ -58,7 +58,7 @@ impl FinishedReads {
     }
 }
 
-/// A read that is to be done.
+/// A read to be done.
 #[derive(Debug)]
 struct Request {
     /// The buffer for the values.
@@ -66,12 +66,12 @@ struct Request {
     finished: Arc<FinishedReads>,
 }
 
-/// A read that was done.
+/// A finished read.
 #[derive(Debug)]
 pub(crate) struct FinishedRead {
     pub(crate) reading: Reading,
     pub(crate) outcome: Outcome,
-    /// The window of the read by the monotonic clock, in nanoseconds.
+    /// The begin and the end of the read on the monotonic clock, in nanoseconds.
     pub(crate) began_ns: u64,
     pub(crate) ended_ns: u64,
     /// The end of the read by the wall clock, in microseconds.
@@ -89,7 +89,8 @@ struct Mailbox {
     is_closed: AtomicBool,
 }
 
-/// A source that is read by a thread of its own. Dropped, it is closed by that thread as soon as no read is under way.
+/// A source that is read by a thread of its own. When it is dropped, that thread closes it as soon as no read is under
+/// way.
 #[derive(Debug)]
 pub struct ThreadedSource {
     mailbox: Arc<Mailbox>,
@@ -100,7 +101,7 @@ impl ThreadedSource {
     /// Starts a thread called `name` that reads `source` on request.
     ///
     /// # Errors
-    /// If there are too many such threads, or the kernel refuses one more.
+    /// Returns an error if there are too many such threads, or if the kernel refuses one more.
     pub fn start(name: &str, source: Box<dyn CustomSource>) -> Result<Self, ThreadError> {
         let place = ThreadPlace::take().ok_or(ThreadError::TooMany)?;
         let slots = source.slots().to_vec();
@@ -117,12 +118,12 @@ impl ThreadedSource {
             serve(source, &its_mailbox);
             drop(place);
         });
-        // The thread ends by itself, since nothing may wait for one that hangs.
+        // The thread ends by itself: a join would wait for one that hangs.
         thread.map(drop).map_err(ThreadError::Refused)?;
         Ok(Self { mailbox, slots })
     }
 
-    /// Requests a read into `reading`, which is at the end announced by `finished`. Returns the buffer where a read is under way.
+    /// Requests a read into `reading`; `finished` signals its end. Returns the buffer if a read is under way.
     pub(crate) fn request(&self, reading: Reading, finished: &Arc<FinishedReads>) -> Result<(), Reading> {
         let request = Request { reading, finished: Arc::clone(finished) };
         self.mailbox.request.push(request).map_err(|refused| refused.reading)?;
@@ -150,7 +151,7 @@ impl Drop for ThreadedSource {
 
 /// Reads on request until the source is closed.
 fn serve(mut source: Box<dyn CustomSource>, mailbox: &Mailbox) {
-    // The manager's thread, which starts this one, has a better priority than a read deserves.
+    // The manager's thread, which starts this one, has a higher priority than reads need.
     rustix::process::setpriority_process(None, 0).ok();
     loop {
         let Some(Request { mut reading, finished }) = mailbox.request.pop() else {
@@ -169,7 +170,7 @@ fn serve(mut source: Box<dyn CustomSource>, mailbox: &Mailbox) {
         let (ended_us, ended_ns) = (clock::realtime_us(), clock::monotonic_ns());
         let cpu_ns = clock::thread_cpu_ns().saturating_sub(cpu_before_ns);
         let result = FinishedRead { reading, outcome, began_ns, ended_ns, ended_us, cpu_ns };
-        // The result of the read before was taken before this one was requested.
+        // The previous result was taken before this read was requested.
         drop(mailbox.result.push(result));
         finished.signal();
     }

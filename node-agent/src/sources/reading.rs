@@ -3,7 +3,7 @@
 /// One value for each slot of a source, or none where it is absent.
 #[derive(Debug, Default, Clone)]
 pub struct Reading {
-    /// The bits of the values, by the types of the slots' metrics. The bits of absent values have no meaning.
+    /// The bits of the values, by the types of the slots' metrics. The bits of absent values are meaningless.
     bits: Vec<u64>,
     is_present: Vec<bool>,
     present: usize,
@@ -21,7 +21,7 @@ impl Reading {
         self.present = 0;
     }
 
-    /// Sets the value of a slot; slots beyond the end do not exist.
+    /// Sets the value of a slot; slots beyond the end are ignored.
     pub fn set(&mut self, slot: u32, bits: u64) {
         let slot = slot as usize;
         if let (Some(place), Some(is_present)) = (self.bits.get_mut(slot), self.is_present.get_mut(slot)) {

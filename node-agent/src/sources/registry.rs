@@ -8,7 +8,7 @@ use super::kind::{OpenRequest, Opening, SourceFactory, SourceKind};
 use super::slot::Unavailable;
 use super::target::{Opened, Target};
 
-/// All kinds of sources, one line each. A metric with origins of several kinds comes from the first of these that has it.
+/// All kinds of sources, one line each. A metric with origins of several kinds comes from the first kind that has it.
 pub static KINDS: &[&dyn SourceKind] = &[
     &super::text_file_kind::TextFileKind,
     &super::blocking_file::BlockingFileKind,
@@ -20,7 +20,7 @@ pub static KINDS: &[&dyn SourceKind] = &[
 ];
 
 impl SourceFactory<'_> {
-    /// Opens everything that `definitions` need. Each metric that is unavailable comes with the reason.
+    /// Opens all sources for `definitions`. Returns the reason for each unavailable metric.
     pub fn open(&self, target: &Target, definitions: &[Definition]) -> (Vec<Opened>, Vec<Unavailable>) {
         let mut opening = Opening::new(self.step);
         for kind in KINDS {
@@ -41,7 +41,7 @@ impl SourceFactory<'_> {
 /// Returns the CPUs that are online: `0-3,8`.
 ///
 /// # Errors
-/// If the kernel does not list them.
+/// Returns an error if the kernel does not list them.
 pub fn online_cpus(root: &Path) -> std::io::Result<Vec<usize>> {
     let path = root.join("sys/devices/system/cpu/online");
     let text = std::fs::read_to_string(&path)?;

@@ -1,4 +1,4 @@
-//! Sources: objects that are read in one operation, and give one [`Reading`].
+//! Sources: objects that are read in one operation, which gives one [`Reading`].
 
 use super::custom_source::CustomSource;
 use super::outcome::Outcome;
@@ -10,8 +10,8 @@ use super::slot::Slot;
 use super::summed_file::SummedFileSource;
 use super::text_file::TextFileSource;
 
-/// An open source of any kind. The kinds that are read at the shortest periods have variants, so that a read is no call through
-/// a pointer.
+/// An open source of any kind. The kinds with the shortest periods have variants, so that a read needs no dynamic
+/// dispatch.
 #[derive(Debug)]
 pub enum Source {
     /// A kernel text file.
@@ -36,7 +36,7 @@ impl Source {
         }
     }
 
-    /// Reads it once; text is read into `buffer`. Values that are not there are absent in `reading`, which has a place for each
+    /// Reads it once; text is read into `buffer`. Missing values are absent in `reading`, which has a place for each
     /// slot. A source of the slow lane is read by its thread only: here it has no values.
     pub fn read(&mut self, buffer: &mut ReadBuffer, reading: &mut Reading) -> Outcome {
         match self {
@@ -51,8 +51,8 @@ impl Source {
         }
     }
 
-    /// Returns true if it knows something that cannot be read again, so that it is not opened anew while it lasts: the counts of
-    /// perf events, and what ended processes and removed cgroups had used.
+    /// Returns true if it holds state that cannot be read again, so that it is not opened anew: the counts of perf
+    /// events, and the use of ended processes and removed cgroups.
     pub fn is_lasting(&self) -> bool {
         match self {
             Self::TextFile(_) | Self::Threaded(_) => false,

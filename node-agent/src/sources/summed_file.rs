@@ -1,8 +1,8 @@
-//! Sums of a kernel file of version 1 that counts for its own cgroup alone: over a cgroup and all below it, those included that are
-//! gone.
+//! Sums of a kernel file of version 1 that counts for its own cgroup alone: over a cgroup and all below it, including
+//! removed ones.
 //!
-//! `oom_kill` of `memory.oom_control` counts where the killed process was, `memory.failcnt` where the limit was, which with Slurm
-//! are a step and its tasks, and not the job (`memcg_memory_event`, mm/memcontrol.c).
+//! `oom_kill` of `memory.oom_control` counts in the cgroup of the killed process, `memory.failcnt` in that of the
+//! limit, which with Slurm are a step and its tasks, and not the job (`memcg_memory_event`, mm/memcontrol.c).
 //!
 //! The manager opens the files of new cgroups, and closes those of removed ones; the sampler only reads.
 
@@ -22,10 +22,10 @@ use super::reading::Reading;
 use super::slot::{Slot, Wanted};
 use super::text_file::{OpenError, TextFileSource};
 
-/// The largest number of files of one source, each of which takes a descriptor and less than a microsecond of a reading.
+/// The most files of one source, each of which takes a descriptor and less than a microsecond of a reading.
 const FILES_MAX: usize = 256;
 
-/// The largest number of files that wait to be read, or to be closed. More come with the next scan.
+/// The most files that wait to be read, or to be closed. The next scan finds more.
 const WAITING_MAX: usize = 32;
 
 /// One cgroup's file, with its last values.
@@ -61,7 +61,7 @@ pub struct Descendants {
     wanted: Vec<Wanted>,
     slots: Vec<Slot>,
     exchange: Arc<Exchange>,
-    /// The cgroups whose files are read, with their inodes: one that was made again is another.
+    /// The cgroups whose files are read, with their inodes: a cgroup that was created again is another one.
     known: BTreeSet<(PathBuf, u64)>,
     is_full: bool,
 }
@@ -69,22 +69,22 @@ pub struct Descendants {
 /// The result of a scan for new cgroups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScanResult {
-    /// All cgroups are read, or it was reported before that there are too many.
+    /// All cgroups are read, or the excess was reported before.
     All,
-    /// More came than can wait: scan again soon.
+    /// More were found than can wait: scan again soon.
     Some,
-    /// There are more cgroups than are read.
+    /// There are more cgroups than the limit.
     TooMany,
 }
 
 impl SummedFileSource {
-    /// The largest number of cgroups that are read together.
+    /// The most cgroups that are read together.
     pub const CGROUPS: usize = FILES_MAX;
 
     /// Opens the file `name` in the cgroup `top`, and in those below it as [`Descendants::scan`] finds them.
     ///
     /// # Errors
-    /// If the file of `top` cannot be used.
+    /// Returns an error if the file of `top` cannot be used.
     pub fn open(
         top: &Path,
         name: &'static str,
@@ -133,7 +133,7 @@ impl SummedFileSource {
                     outcome = gone;
                     number += 1;
                 }
-                // Its values stay as they were read last.
+                // Its values stay as last read.
                 Outcome::Retry(_) => number += 1,
                 Outcome::Gone | Outcome::Fault(_) => {
                     let member = self.members.swap_remove(number);
@@ -142,7 +142,7 @@ impl SummedFileSource {
                             *gone = gone.saturating_add(member.reading.get(slot).unwrap_or_default());
                         }
                     }
-                    // The manager closes it; with no room there it is closed here.
+                    // The manager closes it; without room in the queue it is closed here.
                     drop(self.exchange.left.push(Box::new(member)));
                 }
             }
@@ -173,7 +173,7 @@ impl SummedFileSource {
 }
 
 impl Member {
-    /// Reads the file once, since its cgroup may be gone before the next reading.
+    /// Reads the file once, because its cgroup may be gone before the next reading.
     fn new(mut file: TextFileSource) -> Self {
         let mut reading = Reading::absent(file.slots().len());
         file.read(&mut ReadBuffer::default(), &mut reading);
@@ -194,7 +194,7 @@ impl Descendants {
         if looked == ScanResult::TooMany && !is_news { ScanResult::All } else { looked }
     }
 
-    /// Hands the files of new cgroups to `take`, until that takes no more.
+    /// Passes the files of new cgroups to `take`, until `take` accepts no more.
     fn find(&mut self, mut take: impl FnMut(Box<Member>) -> bool) -> ScanResult {
         let found = below(&self.top);
         self.known.retain(|known| found.contains(known));
@@ -202,7 +202,7 @@ impl Descendants {
             if self.known.contains(&cgroup) {
                 continue;
             }
-            // One place is the cgroup's own.
+            // One place is for the cgroup itself.
             if self.known.len() + 1 >= FILES_MAX {
                 return ScanResult::TooMany;
             }

@@ -7,7 +7,7 @@ use super::summed_file::Descendants;
 use crate::cgroups::{JobCgroups, Step};
 use crate::counters::Counters;
 
-/// A thing whose sources are opened.
+/// An object whose sources are opened.
 #[derive(Debug, Clone)]
 pub enum Target {
     /// A job with cgroups, or a step or task of one.
@@ -25,8 +25,8 @@ pub struct Opened {
     pub name: String,
     /// The source.
     pub source: Source,
-    /// The step or task that it is of; none for the whole target.
+    /// The step or task of the source; none for the whole target.
     pub step: Option<Arc<Step>>,
-    /// The finder of cgroups that must be read with it, where it is a sum over cgroups.
+    /// The finder of cgroups that must be read with it, if it is a sum over cgroups.
     pub below: Option<Descendants>,
 }

@@ -14,10 +14,10 @@ use super::read_buffer::ReadBuffer;
 use super::reading::Reading;
 use super::slot::{Slot, Wanted};
 
-/// The initial room for a file's text, enough for most.
+/// The initial room for a file's text, in bytes; enough for most.
 const ROOM_BYTES: usize = 4096;
 
-/// The largest text that is read: `/proc/stat` of a machine with 4096 CPUs has 1 MiB.
+/// The largest text that is read, in bytes: `/proc/stat` of a machine with 4096 CPUs has 1 MiB.
 const TEXT_BYTES: usize = 4 * 1024 * 1024;
 
 /// An open kernel file, with the places of its wanted values.
@@ -25,9 +25,9 @@ const TEXT_BYTES: usize = 4 * 1024 * 1024;
 pub struct TextFileSource {
     file: File,
     path: PathBuf,
-    /// The room for its text. A text that fills it may have been cut off.
+    /// The room for its text. A text that fills it may be truncated.
     room: usize,
-    /// The number of reads that get all the text: files made of records give a page at a time.
+    /// The number of reads for the whole text: files made of records return a page at a time.
     reads: usize,
     layout: Layout,
 }
@@ -47,11 +47,11 @@ pub enum OpenError {
 }
 
 impl TextFileSource {
-    /// Opens `path`, reads it, and finds the `wanted` values. A file whose lines come and go may have none yet: it is
-    /// dormant, without slots, until a read reports that it has changed.
+    /// Opens `path`, reads it, and finds the `wanted` values. A file with varying lines may have none yet: it is
+    /// dormant, without slots, until a read reports a change.
     ///
     /// # Errors
-    /// If it cannot be read, is malformed, or has none of the wanted values.
+    /// Returns an error if the file cannot be read, is malformed, or has none of the wanted values.
     pub fn open(
         path: &Path,
         form: Form,
@@ -67,7 +67,7 @@ impl TextFileSource {
         let text = text.room(source.room).get(..len).unwrap_or_default();
         let layout = Layout::discover(form, text, wanted, path_labels);
         source.layout = layout.map_err(|error| OpenError::Parse(path.to_owned(), error))?;
-        // Where each device is a line, no line means that no device was used so far.
+        // In a file with one line per device, no line means that no device was used so far.
         let may_come = wanted.iter().any(|wanted| matches!(wanted.field.row, Row::Each { .. }));
         if source.layout.slots().is_empty() && !may_come {
             Err(OpenError::Empty(path.to_owned()))
@@ -76,7 +76,7 @@ impl TextFileSource {
         }
     }
 
-    /// Reads to the end, and counts the reads that takes.
+    /// Reads to the end, and counts the reads for it.
     fn read_whole(&mut self, text: &mut ReadBuffer) -> io::Result<usize> {
         let mut len = 0;
         self.reads = 0;
@@ -90,7 +90,7 @@ impl TextFileSource {
             let free = text.room(self.room).get_mut(len..).unwrap_or_default();
             match pread(self.file.as_fd(), free, len as u64)? {
                 0 => {
-                    // An empty file is read, too: its first line may come.
+                    // An empty file is read, too: its first line may follow.
                     self.reads = self.reads.max(1);
                     return Ok(len);
                 }
@@ -105,7 +105,7 @@ impl TextFileSource {
         text.room(self.room);
     }
 
-    /// Reads the file once more, into `text`. Does not allocate once that has grown.
+    /// Reads the file once more, into `text`. Does not allocate once `text` has grown.
     pub fn read(&mut self, text: &mut ReadBuffer, reading: &mut Reading) -> Outcome {
         let room = text.room(self.room);
         let mut len = 0;
@@ -118,7 +118,7 @@ impl TextFileSource {
             }
         }
         match self.layout.read(room.get(..len).unwrap_or_default(), reading) {
-            // Where there is no room left, the text may have been cut off.
+            // A text that fills the room may be truncated.
             Fit::Same if len < self.room => Outcome::Read,
             Fit::Same | Fit::Changed => Outcome::Changed,
         }

@@ -1,4 +1,5 @@
-//! The kind of kernel text files that do not block: each metric from the first of its files that this machine has.
+//! The kind of kernel text files that do not block: each metric comes from the first of its files that this machine
+//! has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -56,9 +57,9 @@ impl SourceKind for TextFileKind {
 struct Candidate {
     definition: Definition,
     next_origin: usize,
-    /// The reasons why the origins so far failed.
+    /// The reasons for the failure of the origins so far.
     reasons: Vec<String>,
-    /// True once a file was opened that has no line of it yet.
+    /// True once a file was opened that has no line of the metric yet.
     is_dormant: bool,
 }
 
@@ -81,7 +82,7 @@ impl Candidate {
         None
     }
 
-    /// The reason for which it is unavailable.
+    /// Returns the reason why the metric is unavailable.
     fn reason(&self, target: &Target) -> String {
         if !self.reasons.is_empty() {
             return self.reasons.join("; ");
@@ -144,7 +145,7 @@ impl Search<'_> {
         missing
     }
 
-    /// Adds a field to those that are wanted of the files `found`, which must be opened anew for it.
+    /// Adds a field to the wanted ones of the files `found`, which must be opened anew for it.
     fn want(&mut self, file: &'static TextFile, field: Field, found: Vec<Match>, definition: &Definition) {
         for found in found {
             self.opened.remove(&found.path);
@@ -173,7 +174,7 @@ impl Search<'_> {
         failures
     }
 
-    /// Hands over all open files.
+    /// Passes on all open files.
     fn finish(self, opening: &mut Opening<'_>) {
         let mut fields = self.fields;
         for (path, source) in self.opened {
@@ -184,7 +185,7 @@ impl Search<'_> {
     }
 }
 
-/// Hands over a file under its name; where each cgroup counts for itself, with the files of all cgroups below.
+/// Passes on a file under its name; if each cgroup counts for itself, with the files of all cgroups below.
 fn push_file(file: &'static TextFile, found: &Match, source: TextFileSource, opening: &mut Opening<'_>) {
     let name = source_name(file, found);
     let top = found.path.parent().filter(|_| file.is_local);
@@ -210,7 +211,7 @@ fn directory(request: &OpenRequest<'_>, hierarchy: Hierarchy) -> Option<PathBuf>
     }
 }
 
-/// Returns the places of a file for a target, each with the labels of its step and of its path.
+/// Returns the paths of a file for a target, each with the labels of its step and of its path.
 pub(super) fn paths(request: &OpenRequest<'_>, file: &TextFile) -> Vec<Match> {
     let Some(directory) = directory(request, file.hierarchy) else { return Vec::new() };
     let mut found = matches(&directory, file);
@@ -222,7 +223,7 @@ pub(super) fn paths(request: &OpenRequest<'_>, file: &TextFile) -> Vec<Match> {
     found
 }
 
-/// Adds a watch of the wildcards of `/sys` that the wanted metrics have, so that a device that comes later is found.
+/// Adds a watch of the `/sys` wildcards of the wanted metrics, so that devices that are added later are found.
 pub(super) fn watch_devices(request: &OpenRequest<'_>, opening: &mut Opening<'_>) {
     let origins = request.wanted.iter().flat_map(|definition| definition.metric.origins);
     let patterns: BTreeSet<&str> = origins
@@ -240,13 +241,14 @@ pub(super) fn watch_devices(request: &OpenRequest<'_>, opening: &mut Opening<'_>
     }
 }
 
-/// Returns true if another kind can give a metric of text files, too.
+/// Returns true if another kind also has a metric of text files.
 fn is_alternative(definition: &Definition) -> bool {
     definition.metric.origins.iter().any(|origin| origin.kind() != TEXT_FILE_KIND)
 }
 
-/// Returns true if any file of a metric with an alternative counts. On version 1 the files may be there and count nothing: they
-/// are trusted when any of them has counted something, and then all of them, since two origins side by side would count twice.
+/// Returns true if any file of a metric with an alternative counts. On version 1 the files may exist but count nothing:
+/// they are trusted if any of them has counted something, and then all of them, since two origins side by side would
+/// count twice.
 fn any_has_counted(request: &OpenRequest<'_>) -> bool {
     let counts = |definition: &Definition, file: &'static TextFile, field: Field| {
         paths(request, file).iter().any(|found| {
@@ -272,7 +274,7 @@ fn has_counted(mut source: TextFileSource) -> bool {
     reading.iter().flatten().any(|value| value > 0)
 }
 
-/// Returns all fields that the catalogue has of a file.
+/// Returns all fields of a file in the catalogue.
 fn all_of(file: &'static TextFile) -> Vec<Wanted> {
     let of_metric = |metric| {
         let definition = Definition::of(metric);

@@ -1,4 +1,4 @@
-//! Values that users supply: nothing is read, and each value comes as a command of its own.
+//! Values that users supply: nothing is read, and each value arrives as a command of its own.
 
 use super::custom_source::CustomSource;
 use super::outcome::Outcome;
@@ -25,7 +25,7 @@ impl CustomSource for UserSuppliedSource {
 }
 
 impl Source {
-    /// Creates a source that counts values which users supply.
+    /// Creates a source that counts the values of users.
     pub fn user_supplied() -> Self {
         Self::Custom(Box::new(UserSuppliedSource))
     }

@@ -1,4 +1,4 @@
-//! Runs the exercises of the calibration, in a thread that ends within a second, nearly all of which it sleeps.
+//! The calibrator: runs the exercises in a thread that ends within a second, and sleeps nearly all of that time.
 
 use std::fs::File;
 use std::io;
@@ -10,23 +10,23 @@ use tokio::sync::mpsc;
 
 use crate::admission::{Exercise, ExerciseTimes, LONG, ROUNDS, SHORT};
 
-/// How often the machine is measured. It costs some thousandth of a percent of a CPU.
+/// The interval of measurements. They cost some thousandths of a percent of a CPU.
 pub(super) const EVERY: Duration = Duration::from_secs(30);
 
-/// The file that is read: the kernel makes its text anew each time, and every machine has it.
+/// The file that is read: the kernel generates its text anew each time, and every machine has it.
 const FILE: &str = "/proc/self/stat";
 
 /// The pause between two rounds.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Measures the machine, and sends what was measured.
+/// Starts a thread that measures the machine and sends the result.
 ///
 /// # Errors
-/// When no thread can be started.
+/// Returns an error if no thread can be started.
 pub(super) fn start(times: mpsc::Sender<ExerciseTimes>) -> io::Result<()> {
     const STACK_BYTES: usize = 64 * 1024;
     let thread = std::thread::Builder::new().name("calibration".to_owned()).stack_size(STACK_BYTES);
-    // Nobody waits for it: it sends or not.
+    // The thread is detached, and ends by itself.
     thread.spawn(move || measure().and_then(|measured| times.try_send(measured).ok())).map(drop)
 }
 
@@ -41,13 +41,13 @@ fn measure() -> Option<ExerciseTimes> {
     Some(times)
 }
 
-/// CPU time of one round of an exercise, in nanoseconds.
+/// Returns the CPU time of one round of an exercise, in nanoseconds.
 fn cpu_ns(exercise: &Exercise, file: &File) -> u64 {
     let mut text = [0; 1024];
     let began_ns = clock::thread_cpu_ns();
     for _ in 0..exercise.reads {
         clock::sleep(exercise.sleep);
-        // What it says does not matter, nor whether it says anything.
+        // The text, and even an error, does not matter.
         file.read_at(&mut text, 0).ok();
     }
     clock::thread_cpu_ns().saturating_sub(began_ns)

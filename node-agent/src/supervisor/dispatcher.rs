@@ -45,13 +45,13 @@ impl Dispatcher {
         Self { targets, admission, lifecycle, edge, effects: VecDeque::new() }
     }
 
-    /// Passes an event of admission on, and applies what comes of it.
+    /// Handles an event of admission, and applies all resulting effects.
     pub(super) async fn admission(&mut self, event: AdmissionEvent) {
         self.dispatch(AnyEvent::Admission(event));
         self.apply_all().await;
     }
 
-    /// Passes an event of the life cycle on, and applies what comes of it.
+    /// Handles an event of the life cycle, and applies all resulting effects.
     pub(super) async fn lifecycle(&mut self, event: LifecycleEvent) {
         self.dispatch(AnyEvent::Lifecycle(event));
         self.apply_all().await;
@@ -63,8 +63,8 @@ impl Dispatcher {
         self.apply_all().await;
     }
 
-    /// Passes an event to its state machine. What comes of it goes before the effects that wait: it belongs to the first of
-    /// them.
+    /// Passes an event to its state machine. The resulting effects precede those that wait, because they belong to the
+    /// effect that caused the event.
     fn dispatch(&mut self, event: AnyEvent) {
         match event {
             AnyEvent::Admission(event) => {
@@ -95,8 +95,8 @@ impl Dispatcher {
         self.edge.count(&self.targets);
     }
 
-    /// Applies an effect of admission. Returns the event that comes of it. A requester that waits for no answer any more needs
-    /// none.
+    /// Applies an effect of admission. Returns the resulting event. An answer is dropped if the requester does not wait
+    /// any more.
     async fn apply_admission(&mut self, effect: AdmissionEffect) -> Option<AnyEvent> {
         match effect {
             AdmissionEffect::OpenSources(key, reason) => {
@@ -126,7 +126,7 @@ impl Dispatcher {
         self.edge.record(EventRecord { job, event: Event::PlanChange(change) }).await;
     }
 
-    /// Applies an effect of the life cycle of jobs. Returns the event that comes of it.
+    /// Applies an effect of the life cycle of jobs. Returns the resulting event.
     async fn apply_lifecycle(&mut self, effect: LifecycleEffect) -> Option<AnyEvent> {
         match effect {
             LifecycleEffect::Task(task) => return self.apply_task(task).await,
@@ -166,7 +166,7 @@ impl Dispatcher {
         None
     }
 
-    /// Does something for the life cycle of jobs. Returns the event that comes of it.
+    /// Runs a task of the life cycle of jobs. Returns the resulting event.
     async fn apply_task(&mut self, task: LifecycleTask) -> Option<AnyEvent> {
         let event = match task {
             LifecycleTask::OpenSources(key) => {
@@ -209,8 +209,9 @@ impl Dispatcher {
         Some(AnyEvent::Lifecycle(event))
     }
 
-    /// Has the jobs read of which a part has ended, and leaves the rest for later. To open the files of one job takes about as
-    /// long as a scheduler takes to remove the cgroups of another: so this is called wherever files were opened.
+    /// Makes the sampler read the jobs of which a part has ended, and leaves the rest for later. Opening the files of
+    /// one job takes about as long as a scheduler takes to remove the cgroups of another; therefore this is called
+    /// wherever files were opened.
     async fn read_exits(&mut self) {
         let exits = self.edge.exits();
         if exits.is_empty() {
@@ -221,8 +222,8 @@ impl Dispatcher {
         }
     }
 
-    /// Brings the sources of a target in line with its plan. A job's new sources are read at once: its first reading waits for
-    /// no deadline, also where its cgroups come one after the other.
+    /// Updates the sources of a target to its plan. A job's new sources are read at once: the first reading does not
+    /// wait for a deadline, even if the cgroups appear one after the other.
     async fn open_sources(&mut self, key: &TargetKey, is_anew: bool) {
         let Some(target) = self.targets.get_mut(key) else { return };
         let changes = self.edge.open_sources(key, target, is_anew);
@@ -240,8 +241,8 @@ impl Dispatcher {
         }
     }
 
-    /// Opens the files of a target's steps and tasks that are new, or have got another controller's directory since, and closes
-    /// those of steps and tasks that are gone.
+    /// Opens the files of a target's steps and tasks that are new or have an additional controller's directory, and
+    /// closes those of steps and tasks that are gone.
     pub(super) async fn update_steps(&mut self, key: &TargetKey) {
         let Some(target) = self.targets.get_mut(key).filter(|target| target.may_have_steps()) else { return };
         let present = Edge::steps_of(target);
@@ -262,7 +263,7 @@ impl Dispatcher {
         self.tell_sampler(changes).await;
     }
 
-    /// Puts a user's value into the data, dated now.
+    /// Records a user's value in the data, dated now.
     pub(super) async fn push(&mut self, spec: PushSpec) -> Result<(), AnnotateError> {
         let now = now();
         self.targets.access(spec.principal, &spec.job_id, Access::Change)?;
@@ -287,7 +288,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// The source that counts the values of users of a target; made when the first comes.
+    /// Returns the source that counts users' values of a target; it is created for the first value.
     async fn user_source(&mut self, key: &TargetKey) -> Option<SourceId> {
         let target = self.targets.get_mut(key)?;
         if let Some(id) = target.user_events.source {

@@ -1,4 +1,4 @@
-//! The edge: everything of the machine that the supervisor reads, opens and tells, without any decision about it.
+//! The edge: all access of the supervisor to the machine, without any decision.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ use crate::targets::{
     Now, SessionIds, SourceChanges, SourceOwner, TargetKey, Targets, TrackedTarget, describe,
 };
 
-/// The time until a command is tried again when too many wait: the sampler takes them all at its next wake-up.
+/// The time until a command is tried again if too many wait: the sampler takes them all at its next wake-up.
 const COMMAND_RETRY: Duration = Duration::from_millis(1);
 
 /// The longest wait for the first reading of a registered job.
@@ -47,7 +47,7 @@ pub(crate) struct Shared {
     pub(crate) tap: Arc<Tap>,
 }
 
-/// The edge.
+/// The edge of the supervisor.
 #[derive(Debug)]
 pub(super) struct Edge {
     pub(super) shared: Shared,
@@ -60,7 +60,7 @@ pub(super) struct Edge {
     descriptor_limit: usize,
 }
 
-/// The time on both clocks.
+/// Returns the time on both clocks.
 pub(super) fn now() -> Now {
     Now { monotonic_ns: clock::monotonic_ns(), realtime_us: clock::realtime_us() }
 }
@@ -82,7 +82,7 @@ impl Edge {
         }
     }
 
-    /// Looks for jobs as another configuration says.
+    /// Applies another configuration to the search for jobs.
     pub(super) fn reload(&mut self, config: &Config, has_other_jobs: bool) {
         self.perf_fd_limit = config.perf_fd_limit;
         if has_other_jobs {
@@ -90,7 +90,7 @@ impl Edge {
         }
     }
 
-    /// Gives a command to the sampler, and waits while it has too many.
+    /// Passes a command to the sampler, and waits while too many wait.
     pub(super) async fn command(&self, command: Command) {
         let mut command = command;
         while let Err(refused) = self.shared.channels.command(command) {
@@ -99,24 +99,24 @@ impl Edge {
         }
     }
 
-    /// Puts an event into the data, behind the samples so far.
+    /// Records an event in the data, behind the samples so far.
     pub(super) async fn record(&self, record: EventRecord) {
         self.command(Command::RecordEvent(Box::new(record))).await;
     }
 
-    /// The file descriptors of the process.
+    /// Returns the file descriptors of the process.
     pub(super) fn descriptors(&self) -> Descriptors {
         Descriptors { limit: self.descriptor_limit, open: kernel::open_descriptors() }
     }
 
-    /// Publishes how many targets and sources there are.
+    /// Publishes the numbers of targets and sources.
     pub(super) fn count(&self, targets: &Targets) {
         let counters = &self.shared.counters;
         counters.jobs.store(targets.job_count() as u64, Relaxed);
         counters.sources.store(self.ids.sources.len() as u64, Relaxed);
     }
 
-    /// Publishes how many jobs are left out.
+    /// Publishes the number of jobs that are left out.
     pub(super) fn count_left_out(&self, jobs: usize, descriptors: Descriptors) {
         let counters = &self.shared.counters;
         counters.jobs_left_out.store(jobs as u64, Relaxed);
@@ -124,7 +124,7 @@ impl Edge {
         counters.descriptor_limit.store(descriptors.limit as u64, Relaxed);
     }
 
-    /// The factory of sources of a target beside those that it has.
+    /// Returns a factory for further sources of a target.
     fn factory(&self, target: &TrackedTarget) -> SourceFactory<'_> {
         SourceFactory {
             mounts: &self.mounts,
@@ -135,7 +135,7 @@ impl Edge {
         }
     }
 
-    /// Opens the sources that a target wants, and puts them in the place of earlier ones.
+    /// Opens the sources that a target wants, and replaces earlier ones.
     pub(super) fn open_sources(
         &mut self,
         key: &TargetKey,
@@ -149,7 +149,7 @@ impl Edge {
         target.sources.commit(&mut self.ids, owner, wanted, opened, unavailable)
     }
 
-    /// Opens the sources of one step or task. What a step does not have is no news: its job says what is missing.
+    /// Opens the sources of one step or task. Unavailable metrics of a step are not reported: those of its job are.
     pub(super) fn open_step(&self, target: &TrackedTarget, step: &Arc<Step>) -> Vec<Opened> {
         if Identifier::try_from(step.name.as_str()).is_err() || Labels::new(step.labels.clone()).is_err() {
             return Vec::new();
@@ -164,14 +164,14 @@ impl Edge {
         factory.open(&cgroups, &target.plan.step_definitions(step.level)).0
     }
 
-    /// The steps and tasks that a target has now, as far as the plan wants any.
+    /// Returns the current steps and tasks of a target, if the plan wants any.
     pub(super) fn steps_of(target: &TrackedTarget) -> BTreeMap<String, Step> {
         let cgroups = target.cgroups().filter(|_| target.plan.wants_steps());
         cgroups.map(steps::find).unwrap_or_default()
     }
 
-    /// Returns whether the sources of a step or task are to be opened: there must be descriptors, and a job has a bounded number
-    /// of steps and tasks.
+    /// Returns whether the sources of a step or task are to be opened: there must be descriptors, and the number of
+    /// steps and tasks of a job is bounded.
     pub(super) fn admits_step(&self, key: &TargetKey, target: &mut TrackedTarget, name: &str) -> bool {
         // Without descriptors it waits for the next rescan.
         if target.sources.has_step(name) || self.descriptors().spare() == 0 {
@@ -198,8 +198,8 @@ impl Edge {
         try_out(definitions, opened, unavailable)
     }
 
-    /// Lets the sources of a job that are sums over cgroups find those that there are now. Returns whether there are more to be
-    /// found soon.
+    /// Lets the sources of a job that are sums over cgroups find the current cgroups. Returns true if there are more to
+    /// be found soon.
     pub(super) fn scan_cgroups(&self, key: &TargetKey, target: &mut TrackedTarget) -> bool {
         if self.descriptors().spare() == 0 {
             return false;
@@ -221,7 +221,7 @@ impl Edge {
         is_incomplete
     }
 
-    /// Watches the processes and cgroups of a job. Returns whether one has ended meanwhile.
+    /// Watches the processes and cgroups of a job. Returns true if one has ended meanwhile.
     pub(super) fn watch_exits(&mut self, key: &TargetKey, target: &TrackedTarget) -> bool {
         match (key, &mut self.exit_events, target.cgroups(), target.handle()) {
             (Some(job_id), Some(exit_events), Some(cgroups), Some(handle)) => {
@@ -231,19 +231,19 @@ impl Edge {
         }
     }
 
-    /// Watches a job no more.
+    /// Stops watching a job.
     pub(super) fn unwatch_exits(&mut self, job_id: &Identifier) {
         if let Some(exit_events) = &mut self.exit_events {
             exit_events.forget(job_id);
         }
     }
 
-    /// The jobs in which something has happened; true where a process or a cgroup has ended.
+    /// Returns the jobs in which something has happened; true if a process or a cgroup has ended.
     pub(super) fn exits(&mut self) -> BTreeMap<Identifier, bool> {
         self.exit_events.as_mut().map(ExitEvents::drain).unwrap_or_default()
     }
 
-    /// The targets whose files must be opened anew now, because something came or went.
+    /// Returns the targets whose files must be opened anew now, because some were added or removed.
     pub(super) fn changed_targets(targets: &mut Targets) -> Vec<TargetKey> {
         let now_ns = clock::monotonic_ns();
         let (mut text, mut nothing) = (ReadBuffer::default(), Reading::default());
@@ -260,7 +260,8 @@ impl Edge {
         changed
     }
 
-    /// Walks through the cgroups. `has_room` says whether there is room for so many jobs; else their owners matter.
+    /// Walks through the cgroups. `has_room` returns whether there is room for a number of jobs; if not, their owners
+    /// are needed, too.
     pub(super) fn walk(
         &mut self,
         targets: &Targets,
@@ -282,7 +283,7 @@ impl Edge {
         LifecycleEvent::Walked { found, vanished, passed_over, descriptors }
     }
 
-    /// Finds out the number and the owner of a job.
+    /// Determines the number and the owner of a job.
     pub(super) async fn identify(
         &self,
         found: FoundJob,
@@ -294,12 +295,12 @@ impl Edge {
         LifecycleEvent::JobDiscovered { found, number, owner_uid }
     }
 
-    /// Returns whether the number of some job has come to be known, or will not be.
+    /// Returns true if the number of some job has become known, or will not become known.
     pub(super) fn has_numbers<'a>(&self, mut jobs: impl Iterator<Item = (&'a JobCgroups, bool)>) -> bool {
         jobs.any(|(cgroups, is_over)| is_over || identity::job_number(&self.mounts.proc, cgroups).is_some())
     }
 
-    /// Looks up the owner of a job, and the owner's name where none is known.
+    /// Looks up the owner of a job, and the owner's name if it is unknown.
     pub(super) async fn look_up_owner(
         &self,
         key: TargetKey,
@@ -323,7 +324,7 @@ impl Edge {
         LifecycleEvent::OwnerLookedUp { key, uid, name }
     }
 
-    /// The target that a registration describes.
+    /// Returns the target that a registration describes.
     pub(super) fn registered_target(&self, spec: &JobSpec) -> Result<Target, RegisterError> {
         if let Some(root) = spec.process.filter(|_| spec.cgroups.is_empty()) {
             return Ok(Target::Processes(root));
@@ -338,8 +339,8 @@ impl Edge {
         if cgroups.is_empty() { Err(RegisterError::NoCgroup) } else { Ok(Target::Cgroups(cgroups)) }
     }
 
-    /// Calls `confirmed` when the sampler has taken the first readings of what was opened: the caller may be holding the job's
-    /// first process until then.
+    /// Calls `confirmed` when the sampler has taken the first readings of the new sources: the requester may be holding
+    /// the job's first process until then.
     pub(super) async fn after_first_reading(&self, confirmed: impl FnOnce() + Send + 'static) {
         let (reply, taken) = oneshot::channel();
         self.command(Command::Confirm(reply)).await;
@@ -351,7 +352,7 @@ impl Edge {
     }
 }
 
-/// Returns whether the owner of a target is not known, nor the owner's name.
+/// Returns true if the owner of a target and the owner's name are unknown.
 pub(super) fn lacks_owner_name(target: &TrackedTarget) -> bool {
     let has_name = target.job.as_ref().is_some_and(|job| job.descriptor.owner.is_some());
     target.owner_uid.is_none() && !has_name

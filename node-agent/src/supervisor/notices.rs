@@ -1,4 +1,4 @@
-//! The notices of the sampler: sources that it gives back, and sources that have changed, have gone or cannot be read.
+//! The notices of the sampler: removed sources, and sources that have changed, ended or cannot be read.
 
 use polymeter_service::clock;
 use tracing::{info, warn};
@@ -7,7 +7,7 @@ use super::dispatcher::Dispatcher;
 use crate::lanes::{Notice, SourceId};
 use crate::targets::{TrackedTarget, describe};
 
-/// Handles what the sampler noticed. Returns whether a source has gone, so that jobs may have ended.
+/// Handles the sampler's notices. Returns true if a source has ended, so that jobs may have ended.
 pub(super) fn handle(core: &mut Dispatcher) -> bool {
     let mut is_gone = false;
     while let Some(notice) = core.edge.shared.channels.next_notice() {
@@ -43,7 +43,7 @@ pub(super) fn handle(core: &mut Dispatcher) -> bool {
                 let name = core.edge.ids.sources.target(id).map_or_else(String::new, describe);
                 warn!("cannot read a source of {name}: {errno}; it is no longer sampled");
                 if let Some(target) = target_of(core, id) {
-                    // Should it be a perf group, it is no longer worth keeping.
+                    // A perf group is not worth keeping any more.
                     target.sources.forget_perf();
                 }
                 reopen_later(core, id, true);
@@ -54,16 +54,16 @@ pub(super) fn handle(core: &mut Dispatcher) -> bool {
     is_gone
 }
 
-/// The target of a source, where it is still tracked.
+/// Returns the target of a source, if it is still tracked.
 fn target_of(core: &mut Dispatcher, id: SourceId) -> Option<&mut TrackedTarget> {
     let key = core.edge.ids.sources.target(id)?;
     core.targets.get_mut(key)
 }
 
-/// Has the sources of a target opened anew, since one of them has changed, or has ended.
+/// Schedules the sources of a target to be opened anew, because one of them has changed or ended.
 fn reopen_later(core: &mut Dispatcher, id: SourceId, is_ended: bool) {
     let Some(target) = target_of(core, id) else { return };
-    // The processes of a job without a cgroup do not come again, and their numbers may be others'.
+    // The processes of a job without a cgroup do not reappear, and their numbers may be reused.
     if is_ended && target.cgroups().is_some() {
         target.sources.end_lasting(id);
     }

@@ -1,8 +1,8 @@
-//! The placement of the sampler's thread: on a CPU that is idle, or else on each CPU for a moment in turn.
+//! The placement of the sampler's thread: on an idle CPU, or else on each CPU in turn for a moment.
 //!
 //! The kernel moves a thread of real-time priority only out of the way of another (`select_task_rq_rt`,
-//! kernel/sched/rt.c). A thread that is woken a thousand times a second interrupts the same CPU each time, also while others
-//! are idle; of a parallel job that is always the same rank, and all others wait for it.
+//! kernel/sched/rt.c). A thread with a thousand wake-ups per second interrupts the same CPU each time, even while
+//! others are idle; in a parallel job that is always the same rank, and all others wait for it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,19 +17,19 @@ use tracing::info;
 
 use crate::lanes::Channels;
 
-/// How often a sampler that takes much is measured, and moved where no CPU is free.
+/// The interval of measurements of a sampler with a high load, and of moves if no CPU is free.
 const DENSE: Duration = Duration::from_millis(250);
 
-/// How often any other sampler is measured.
+/// The interval of measurements of any other sampler.
 const SPARSE: Duration = Duration::from_secs(2);
 
-/// The part of a CPU from which on a sampler is worth a place.
+/// The load, as a part of a CPU, from which a sampler is placed.
 const SOME: f64 = 0.002;
 
-/// The part of a CPU from which on it takes much: less than that is not worth looking more often.
+/// The load, as a part of a CPU, from which the interval is `DENSE`.
 const MUCH: f64 = 0.01;
 
-/// A CPU that was idle for this part of the time is free.
+/// The part of the time for which a free CPU is idle at least.
 const FREE: f64 = 0.5;
 
 /// Decides on which CPU the sampler's thread is woken.
@@ -38,7 +38,7 @@ pub(super) struct Placement {
     channels: Arc<Channels>,
     /// The CPUs on which the agent was started.
     allowed: Vec<usize>,
-    /// The CPU on which the thread was put.
+    /// The CPU on which the thread is placed; none if the kernel decides.
     placed: Option<usize>,
     next_ns: Option<u64>,
     looked_ns: u64,
@@ -54,21 +54,21 @@ struct Ticks {
 }
 
 impl Placement {
-    /// The placement of the sampler behind these channels, should the kernel leave its thread where it is.
+    /// Creates the placement of the sampler of `channels`. It acts only if the kernel leaves the thread on its CPU.
     pub(super) fn new(channels: Arc<Channels>) -> Self {
         let allowed = sched_getaffinity(None).map(|set| members(&set)).unwrap_or_default();
-        // Where there is no choice, there is nothing to do.
+        // With a single CPU there is no choice, and no measurement.
         let looked_ns = clock::monotonic_ns();
         let next_ns = (allowed.len() > 1).then(|| looked_ns + nanos(DENSE));
         Self { channels, allowed, placed: None, next_ns, looked_ns, used_ns: 0, ticks: BTreeMap::new() }
     }
 
-    /// The time of the next measurement; none where another program has placed the thread.
+    /// Returns the time of the next measurement; none if another program has placed the thread.
     pub(super) const fn next_ns(&self) -> Option<u64> {
         self.next_ns
     }
 
-    /// Measures the thread, and puts it on another CPU if that is better.
+    /// Measures the thread, and moves it to another CPU if that is better.
     pub(super) fn adjust(&mut self) {
         let now_ns = clock::monotonic_ns();
         let Some(thread) = self.channels.realtime_thread() else {
@@ -91,21 +91,21 @@ impl Placement {
         self.next_ns = put.is_ok().then(|| now_ns + nanos(pause));
     }
 
-    /// Returns whether no other program has placed the thread.
+    /// Returns true if no other program has placed the thread.
     fn is_where_it_was_put(&self, thread: Pid) -> bool {
         let allowed = sched_getaffinity(Some(thread)).map(|set| members(&set));
         allowed.is_ok_and(|cpus| self.placed.map_or(cpus == self.allowed, |cpu| cpus == [cpu]))
     }
 
-    /// Lets the kernel decide again.
+    /// Allows the thread all CPUs, so that the kernel decides.
     fn let_go(&mut self, thread: Pid) -> io::Result<()> {
         self.ticks.clear();
         self.placed.take().map_or(Ok(()), |_| sched_setaffinity(Some(thread), &set_of(&self.allowed)))
     }
 
-    /// Puts it on the best CPU, as far as is known what each CPU did since the last measurement.
+    /// Moves the thread to the best CPU, judged by the CPUs' load since the last measurement.
     fn put(&mut self, thread: Pid) -> io::Result<()> {
-        // Where it cannot be read, nothing is known and nothing is done.
+        // If the file cannot be read, no CPU is chosen.
         let text = fs::read_to_string("/proc/stat").unwrap_or_default();
         let now: BTreeMap<usize, Ticks> =
             ticks(&text).filter(|(cpu, _)| self.allowed.binary_search(cpu).is_ok()).collect();
@@ -118,7 +118,7 @@ impl Placement {
                 Some((*cpu, part(now.idle.saturating_sub(before.idle), now.all.saturating_sub(before.all))))
             })
             .collect();
-        // At the first look nothing is known yet.
+        // The first measurement has no predecessor.
         let Some(cpu) = choose(self.placed, &idle) else { return Ok(()) };
         if self.placed.replace(cpu) == Some(cpu) {
             return Ok(());
@@ -127,8 +127,8 @@ impl Placement {
     }
 }
 
-/// The CPU for a thread that is at `placed`, of those with the part of the time for which they were idle: the same, if it is
-/// free; else the freest, if that is free; else the next.
+/// Chooses the CPU for a thread that is at `placed`, given the idle part of each CPU: the same if it is free; else the
+/// one with the largest idle part, if that is free; else the next.
 fn choose(placed: Option<usize>, idle: &[(usize, f64)]) -> Option<usize> {
     let is_free = |(_, part): &&(usize, f64)| *part >= FREE;
     let here = idle.iter().find(|(cpu, _)| Some(*cpu) == placed).filter(is_free);
@@ -137,7 +137,8 @@ fn choose(placed: Option<usize>, idle: &[(usize, f64)]) -> Option<usize> {
     here.or_else(freest).or_else(next).map(|(cpu, _)| *cpu)
 }
 
-/// Each CPU's ticks in the text of /proc/stat: `cpu0 user nice system idle iowait irq softirq steal`, proc_stat(5).
+/// Returns each CPU's ticks in the text of /proc/stat: `cpu0 user nice system idle iowait irq softirq steal`,
+/// proc_stat(5).
 fn ticks(text: &str) -> impl Iterator<Item = (usize, Ticks)> {
     text.lines().take_while(|line| line.starts_with("cpu")).filter_map(|line| {
         let mut words = line.split_ascii_whitespace();
@@ -157,8 +158,8 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The time that a thread of this process has run, in nanoseconds: the first word of its schedstat (sched-stats.rst). 0 where the
-/// kernel does not say.
+/// Returns the run time of a thread of this process, in nanoseconds: the first word of its schedstat (sched-stats.rst);
+/// 0 if it is unavailable.
 fn ran_ns(thread: Pid) -> u64 {
     let path = format!("/proc/self/task/{}/schedstat", thread.as_raw_nonzero());
     let text = fs::read_to_string(path).unwrap_or_default();

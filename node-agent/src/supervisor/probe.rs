@@ -8,17 +8,17 @@ use polymeter_service::clock;
 use crate::request::Availability;
 use crate::sources::{Opened, ReadBuffer, Reading, Unavailable};
 
-/// Reads of a source that was opened for trial. The first finds out where its lines are, and does not count.
+/// The reads of a source that was opened for trial. A first read, which locates the lines, does not count.
 const READS: u32 = 5;
 
-/// The availability of the metrics in `definitions`, and what a read of them takes, where these sources were opened for
-/// trial, and those metrics are not available.
+/// Returns the availability of the metrics in `definitions` and their read time, by trial reads of the sources `opened`
+/// for them. The metrics in `unavailable` could not be opened.
 pub(super) fn try_out(
     definitions: &[Definition],
     opened: Vec<Opened>,
     unavailable: Vec<Unavailable>,
 ) -> BTreeMap<String, Availability> {
-    // What was opened and has no line of a metric may get one later.
+    // An opened source without a line of a metric may get one later.
     let mut found: BTreeMap<String, Availability> =
         definitions.iter().map(|definition| (definition.name(), Availability::NotNow)).collect();
     let mut text = ReadBuffer::default();
@@ -39,7 +39,8 @@ pub(super) fn try_out(
     found
 }
 
-/// The time of a read, in nanoseconds: the lower median, so that one during which the job had the CPU does not count.
+/// Returns the time of a read, in nanoseconds: the lower median, so that a read during which the job had the CPU does
+/// not count.
 fn typical_ns(mut read: impl FnMut()) -> f64 {
     let mut times_ns: Vec<u64> = (1..READS)
         .map(|_| {

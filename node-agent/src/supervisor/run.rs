@@ -30,17 +30,17 @@ use crate::rights::Rights;
 use crate::sources::Target;
 use crate::targets::{Access, Targets, TrackedTarget};
 
-/// How often the cost of sampling is measured. Long enough that one slow moment is none, short enough that no job suffers
-/// long.
+/// The interval of measurements of the cost of sampling: long enough to average slow moments, and short enough to limit
+/// the load on jobs.
 const MEASURE_CPU: Duration = Duration::from_secs(2);
 
-/// How often samples are handed on while a client watches them.
+/// The interval at which samples are handed on while a client watches them.
 const FLUSH_FOR_WATCH: Duration = Duration::from_millis(200);
 
-/// The time until a job is asked for its number again, in nanoseconds.
+/// The interval of attempts to determine jobs' numbers, in nanoseconds.
 const NUMBERS_NS: u64 = 20_000_000;
 
-/// The supervisor: the state machines with their edge, and what the loop itself needs.
+/// The supervisor: the state machines with their edge, and the state of the loop.
 #[derive(Debug)]
 pub(crate) struct Supervisor {
     config: Config,
@@ -82,13 +82,13 @@ impl Supervisor {
         Self { config, core, cpu_meter: CpuMeter::default(), placement, rights }
     }
 
-    /// The watcher of exits, for a thread of its own; none where there is nothing to watch with.
+    /// Returns the watcher of exits, for a thread of its own; none if it is unavailable.
     pub(crate) fn exit_watcher(&self) -> Option<Arc<ExitWatcher>> {
         self.core.edge.exit_events.as_ref().map(ExitEvents::exit_watcher).cloned()
     }
 
-    /// Works until asked to stop, and stops the sampler and the exit watcher. `notices` becomes readable when the sampler has
-    /// notices.
+    /// Runs until asked to stop, and stops the sampler and the exit watcher. `notices` becomes readable when the
+    /// sampler has notices.
     pub(crate) async fn run(mut self, requests: mpsc::Receiver<ManagerRequest>, notices: AsyncFd<OwnedFd>) {
         self.core.lifecycle(LifecycleEvent::Started).await;
         let descriptors = self.core.edge.descriptors();
@@ -105,7 +105,7 @@ impl Supervisor {
         let mut waits = self.waits(notices);
         let (calibrated, mut calibrations) = mpsc::channel::<ExerciseTimes>(1);
         loop {
-            // Before anything else that there is to do: a job's cgroups are gone some milliseconds after its end.
+            // First of all: a job's cgroups are gone some milliseconds after its end.
             self.core.handle_exits().await;
             let expiry_ns = Admission::next_expiry_ns(&self.core.targets);
             let numbers_ns = self.next_numbers_ns();
@@ -172,33 +172,33 @@ impl Supervisor {
         }
     }
 
-    /// The descriptor that is readable when cgroups came or went.
+    /// Returns the descriptor that is readable when cgroups were created or removed.
     fn cgroup_changes(&self) -> Option<AsyncFd<OwnedFd>> {
         waitable(self.core.edge.discovery.descriptor()?).ok()
     }
 
-    /// Looks for jobs.
+    /// Finds jobs that have begun or ended.
     async fn find_jobs(&mut self) {
         let Dispatcher { edge, targets, lifecycle, .. } = &mut self.core;
         let walked = edge.walk(targets, |found, descriptors| lifecycle.has_room(targets, found, descriptors));
         self.core.lifecycle(walked).await;
     }
 
-    /// The time at which jobs are asked for their numbers.
+    /// Returns the time of the next attempt to determine jobs' numbers.
     fn next_numbers_ns(&self) -> Option<u64> {
         let now = now();
         let is_wanted = self.core.lifecycle.unnumbered_jobs(now).next().is_some();
         is_wanted.then(|| now.monotonic_ns.saturating_add(NUMBERS_NS))
     }
 
-    /// Looks for jobs anew when the number of one has come to be known.
+    /// Finds jobs anew if the number of one has become known.
     async fn look_for_numbers(&mut self) {
         if self.core.edge.has_numbers(self.core.lifecycle.unnumbered_jobs(now())) {
             self.find_jobs().await;
         }
     }
 
-    /// Looks for everything that may have changed without a notification.
+    /// Checks everything that may have changed without a notification.
     async fn rescan(&mut self) {
         self.find_jobs().await;
         for key in Edge::changed_targets(&mut self.core.targets) {
@@ -212,7 +212,7 @@ impl Supervisor {
         self.core.lifecycle(LifecycleEvent::OwnersWanted).await;
     }
 
-    /// Compares the cost of sampling with the budgets, where there are leases.
+    /// Compares the cost of sampling with the budgets, if there are leases.
     async fn measure_cpu(&mut self) {
         let Some(used_percent) = self.cpu_meter.measure() else { return };
         if Admission::next_expiry_ns(&self.core.targets).is_some() {
@@ -221,7 +221,8 @@ impl Supervisor {
         }
     }
 
-    /// Returns whether the agent was started for a job, and has had nothing to do for a while, and the collector has everything.
+    /// Returns true if the agent is to exit when idle, has been idle for a while, and the collector has acknowledged
+    /// everything.
     fn is_idle(&mut self) -> bool {
         let is_idle = self.core.lifecycle.is_idle(&self.core.targets, now());
         let outbox_bytes = self.core.edge.shared.counters.outbox_bytes.load(Relaxed);
@@ -241,7 +242,7 @@ impl Supervisor {
         self.find_jobs().await;
     }
 
-    /// Serves a request. A requester that waits for no answer any more needs none.
+    /// Serves a request. An answer is dropped if the requester does not wait any more.
     async fn serve(&mut self, request: ManagerRequest) {
         let shared = &self.core.edge.shared;
         match request {
@@ -301,7 +302,7 @@ impl Supervisor {
         }
     }
 
-    /// Puts a mark into the data, behind the samples so far.
+    /// Records a mark in the data, behind the samples so far.
     async fn mark(&mut self, spec: MarkSpec) -> Result<(), AnnotateError> {
         let now = now();
         self.core.targets.access(spec.principal, &spec.job_id, Access::Change)?;
@@ -320,7 +321,7 @@ impl Supervisor {
     }
 }
 
-/// The plan of a job of which nobody has requested anything.
+/// Returns the plan of a job without any request.
 fn standing_plan(config: &Config) -> Plan {
     let Config { baseline, steps, tasks, .. } = config.clone();
     Plan { baseline, steps, tasks, ..Plan::default() }

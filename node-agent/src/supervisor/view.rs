@@ -1,15 +1,15 @@
-//! The state of what is tracked, as clients see it.
+//! The state of the tracked targets, as clients see it.
 
 use crate::request::{JobView, SourceView, View};
 use crate::stats_cache::{SourceStats, StatsCache};
 use crate::targets::{TargetKey, Targets, TrackedTarget};
 
-/// The state of all targets.
+/// Returns the state of all targets.
 pub(super) fn view_all(targets: &Targets, stats: &StatsCache) -> View {
     View { subjects: targets.iter().map(|(key, target)| view(key, target, stats)).collect() }
 }
 
-/// The state of one target.
+/// Returns the state of one target.
 pub(super) fn view(key: &TargetKey, target: &TrackedTarget, stats: &StatsCache) -> JobView {
     let source = |(name, SourceStats { tally, cost, .. })| SourceView {
         name,

@@ -9,15 +9,15 @@ use tokio::io::unix::AsyncFd;
 
 use crate::kernel;
 
-/// A copy of a descriptor, for tokio to wait on.
+/// Copies a descriptor for tokio to wait on.
 ///
 /// # Errors
-/// When no descriptor can be had.
+/// Returns an error if no descriptor is available.
 pub(crate) fn waitable(descriptor: BorrowedFd<'_>) -> io::Result<AsyncFd<OwnedFd>> {
     kernel::async_descriptor(descriptor.try_clone_to_owned()?)
 }
 
-/// Sleeps until a time of the monotonic clock, in nanoseconds; for ever where there is none.
+/// Sleeps until a time of the monotonic clock, in nanoseconds; forever if it is none.
 pub(super) async fn until(at_ns: Option<u64>) {
     match at_ns {
         None => std::future::pending().await,
@@ -28,7 +28,7 @@ pub(super) async fn until(at_ns: Option<u64>) {
     }
 }
 
-/// Waits until a descriptor is readable; for ever where there is none.
+/// Waits until a descriptor is readable; forever if it is none.
 pub(super) async fn readable(descriptor: Option<&AsyncFd<OwnedFd>>) {
     match descriptor {
         None => std::future::pending().await,
@@ -39,7 +39,7 @@ pub(super) async fn readable(descriptor: Option<&AsyncFd<OwnedFd>>) {
     }
 }
 
-/// A clock that ticks every so often, and makes up for no tick.
+/// Returns a timer with this period that skips missed ticks.
 pub(super) fn every(period: Duration) -> tokio::time::Interval {
     let mut interval = tokio::time::interval(period);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

@@ -13,7 +13,7 @@ use polymeter_proto::series::{
 use crate::lanes::Group;
 use crate::sources::Slot;
 
-/// The ids of metrics, series and shapes that were assigned.
+/// The assigned ids of metrics, series and shapes.
 #[derive(Debug, Default)]
 pub(crate) struct Ids {
     metrics: BTreeMap<String, MetricId>,
@@ -28,7 +28,7 @@ pub(crate) struct JobHandles {
 }
 
 impl JobHandles {
-    /// Gives a job a handle of its own.
+    /// Assigns a handle to a job.
     pub(crate) fn assign(&mut self, descriptor: JobDescriptor) -> Arc<Job> {
         let handle = JobHandle(self.next);
         self.next += 1;
@@ -36,12 +36,12 @@ impl JobHandles {
     }
 }
 
-/// The series of one job, or of the node: a source that is opened anew finds its ids again.
+/// The series of one job, or of the node: a source that is opened anew gets the same ids.
 pub(crate) type SeriesIds = BTreeMap<(MetricId, Labels), SeriesId>;
 
 impl Ids {
-    /// Divides the slots of `source` into groups by their periods, which `period` gives for each metric. Slots without a
-    /// period are in no group.
+    /// Divides the slots of `source` into groups by their periods, which `period` returns for each metric. Slots
+    /// without a period are in no group.
     pub(crate) fn groups(
         &mut self,
         job: Option<&Arc<Job>>,
@@ -86,7 +86,7 @@ impl Ids {
         let id = ShapeId(self.next_shape);
         self.next_shape += 1;
         let columns = vec![self.column(series, descriptor, labels)];
-        // Its rows have no deadlines, so that the period has no meaning.
+        // Its rows have no deadlines, so the period is meaningless.
         Shape { id, job: job.cloned(), source, period: Period::SECOND, columns }
     }
 

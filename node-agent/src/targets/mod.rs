@@ -1,4 +1,5 @@
-//! Targets: what is tracked, which is the node and the jobs on it. Everything here is pure: it opens no file and reads no clock.
+//! Targets: the tracked objects, which are the node and the jobs on it. Everything here is pure: it opens no file and
+//! reads no clock.
 
 mod ids;
 mod key;

@@ -1,4 +1,4 @@
-//! A source that the sampler has, and the changes of sources that it is told of.
+//! A source in the sampler, and the changes of sources for the sampler.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(crate) struct SessionIds {
     pub(crate) sources: SourceIds,
 }
 
-/// The target whose sources change, as far as its sources need it.
+/// The properties of a target that changes of its sources need.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SourceOwner<'a> {
     pub(crate) key: &'a TargetKey,
@@ -28,21 +28,21 @@ pub(crate) struct SourceOwner<'a> {
     pub(crate) plan: &'a Plan,
 }
 
-/// A source that the sampler has.
+/// A source in the sampler.
 #[derive(Debug)]
 pub(crate) struct OpenSource {
     pub(crate) id: SourceId,
     pub(crate) slots: Vec<Slot>,
-    /// The step or task that it is of; none for the whole target.
+    /// The step or task of the source; none for the whole target.
     pub(crate) step: Option<Arc<Step>>,
-    /// Whether it stays when files are opened anew: [`Source::is_lasting`].
+    /// True if it stays open when files are opened anew: [`Source::is_lasting`].
     pub(super) is_lasting: bool,
     /// The finder of cgroups that must be read with it.
     pub(super) below: Option<Descendants>,
 }
 
 impl OpenSource {
-    /// The period of one of its metrics in a plan.
+    /// Returns the period of one of its metrics in a plan.
     pub(crate) fn period(&self, plan: &Plan, name: &str) -> Option<Period> {
         match &self.step {
             None => plan.period(name).map(|(period, _)| period),
@@ -51,11 +51,11 @@ impl OpenSource {
     }
 }
 
-/// The changes of sources that the sampler is told of.
+/// The changes of sources for the sampler.
 #[derive(Debug, Default)]
 pub(crate) struct SourceChanges {
     /// The commands, in order.
     pub(crate) commands: Vec<Command>,
-    /// The sources of a job whose first reading waits for no deadline.
+    /// The sources of a job that are read at once, before their first deadline.
     pub(crate) first_reading: Vec<SourceId>,
 }

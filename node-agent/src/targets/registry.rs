@@ -19,19 +19,19 @@ pub(crate) struct Targets {
 }
 
 impl Targets {
-    /// No targets, of which ordinary users may see those.
+    /// Creates a registry without targets. `job_visibility` determines the jobs that ordinary users may see.
     pub(crate) fn new(job_visibility: JobVisibility) -> Self {
         Self { by_key: BTreeMap::new(), job_visibility }
     }
 
-    /// Changes which jobs ordinary users may see.
+    /// Changes the jobs that ordinary users may see.
     pub(crate) fn set_job_visibility(&mut self, job_visibility: JobVisibility) {
         self.job_visibility = job_visibility;
     }
 
-    /// The target if the principal has that right to it. Every request that names a job passes here, before anything else
-    /// is found out about the job. A job that the principal may not see takes the same way as one that does not exist:
-    /// one look-up, and no more.
+    /// Returns the target if the principal has this right to it. Every request that names a job is checked here before
+    /// any other look-up of the job. A job that the principal may not see takes the same path as one that does not
+    /// exist: one look-up, and no more.
     pub(crate) fn access(
         &self,
         principal: Principal,
@@ -45,7 +45,7 @@ impl Targets {
             Access::See => can_see,
             Access::Change => is_owner,
         };
-        // That there is a node is no secret.
+        // The existence of the node is no secret.
         match (is_allowed, can_see || key.is_none()) {
             (true, _) => Ok(target),
             (false, true) => Err(AccessError::Forbidden),
@@ -61,7 +61,7 @@ impl Targets {
         self.by_key.get_mut(key)
     }
 
-    /// The tracked job with this id.
+    /// Returns the tracked job with this id.
     pub(crate) fn job(&self, job_id: &Identifier) -> Option<&TrackedTarget> {
         self.by_key.get(&Some(job_id.clone()))
     }
@@ -82,12 +82,12 @@ impl Targets {
         self.by_key.iter_mut()
     }
 
-    /// The keys of the targets that `wanted` chooses.
+    /// Returns the keys of the targets for which `wanted` is true.
     pub(crate) fn keys_where(&self, wanted: impl Fn(&TrackedTarget) -> bool) -> Vec<TargetKey> {
         self.by_key.iter().filter(|(_, target)| wanted(target)).map(|(key, _)| key.clone()).collect()
     }
 
-    /// The number of tracked jobs.
+    /// Returns the number of tracked jobs.
     pub(crate) fn job_count(&self) -> usize {
         self.by_key.keys().flatten().count()
     }

@@ -1,11 +1,11 @@
-//! The ids of sources in the sampler. An id is used again only after the sampler has given its source back.
+//! The ids of sources in the sampler. An id is reused only after the sampler has returned its source.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::key::TargetKey;
 use crate::lanes::SourceId;
 
-/// The ids that are in use, each with the target of its source.
+/// The ids in use, each with the target of its source.
 #[derive(Debug, Default)]
 pub(crate) struct SourceIds {
     targets: BTreeMap<SourceId, TargetKey>,
@@ -24,19 +24,19 @@ impl SourceIds {
         id
     }
 
-    /// Frees an id: the sampler has given its source back.
+    /// Frees an id whose source the sampler has returned.
     pub(crate) fn release(&mut self, id: SourceId) {
         if self.targets.remove(&id).is_some() {
             self.free.insert(id);
         }
     }
 
-    /// The target of a source.
+    /// Returns the target of a source.
     pub(crate) fn target(&self, id: SourceId) -> Option<&TargetKey> {
         self.targets.get(&id)
     }
 
-    /// The number of sources that the sampler has, or is about to give back.
+    /// Returns the number of sources in the sampler, including those about to be returned.
     pub(crate) fn len(&self) -> usize {
         self.targets.len()
     }

@@ -1,5 +1,5 @@
-//! The sources of one target: which must be opened for a plan, and what the sampler is told when they are open. Pure: the
-//! files are opened elsewhere, between [`SourceSet::wanted`] and [`SourceSet::commit`].
+//! The sources of one target: those to be opened for a plan, and the commands to the sampler once they are open. Pure:
+//! the files are opened elsewhere, between [`SourceSet::wanted`] and [`SourceSet::commit`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -14,24 +14,24 @@ use crate::cgroups::{SeenSteps, Step, StepAdmission};
 use crate::lanes::{ActiveSource, Command, Group, SeriesProgress, SourceId, SourceKey};
 use crate::sources::{Descendants, Opened, Slot, Source, Unavailable};
 
-/// How long after a change the sources of a target are opened anew at the earliest, in nanoseconds, so that a device that
-/// comes and goes all the time costs little.
+/// The shortest time between a change and the reopening of a target's sources, in nanoseconds, so that a device that is
+/// added and removed all the time costs little.
 const REOPEN_AFTER_NS: u64 = 2_000_000_000;
 
-/// The perf events that were opened, or found missing, on one cgroup. An event that is opened again counts from 0, so that
-/// this is done only for another cgroup; else only events that are new are opened.
+/// The perf events that were opened, or are unavailable, on one cgroup. An event that is opened again counts from 0;
+/// therefore all are opened again only for another cgroup, and otherwise only new events are opened.
 #[derive(Debug, Default)]
 struct PerfEvents {
     cgroup: Option<PathBuf>,
     definitions: Vec<Definition>,
-    /// The number of groups that were opened so far, so that each has a name of its own.
+    /// The number of groups opened so far, so that each has a name of its own.
     groups: usize,
 }
 
 /// The sources that must be opened for a plan.
 #[derive(Debug, Default)]
 pub(crate) struct WantedSources {
-    /// The metrics that they must give.
+    /// The metrics that they must provide.
     pub(crate) definitions: Vec<Definition>,
     new_perf: Vec<Definition>,
     files: Vec<Definition>,
@@ -49,45 +49,45 @@ pub(crate) struct SourceSet {
     steps: BTreeMap<String, Arc<Step>>,
     /// All steps and tasks that were sampled.
     seen_steps: SeenSteps,
-    /// Files without a line of any wanted metric: no reason to read them at any period but the rescan's.
+    /// Files without a line of any wanted metric: they are read only at rescans.
     dormant: Vec<Source>,
-    /// Metrics that are not available, with the reasons.
+    /// The unavailable metrics, with the reasons.
     unavailable: Vec<(String, String)>,
     reopen_at_ns: Option<u64>,
     perf: PerfEvents,
-    /// The metrics that the open files were opened for.
+    /// The metrics for which the files were opened.
     files: Vec<Definition>,
 }
 
 impl SourceSet {
-    /// The open sources, by name.
+    /// Returns the open sources, by name.
     pub(crate) const fn open(&self) -> &BTreeMap<String, OpenSource> {
         &self.open
     }
 
-    /// The sources of the whole target, and not of a step, with their names.
+    /// Returns the sources of the whole target, not of a step, with their names.
     pub(crate) fn whole(&self) -> impl Iterator<Item = (&String, &OpenSource)> {
         self.open.iter().filter(|(_, source)| source.step.is_none())
     }
 
-    /// The metrics that are not available, with the reasons.
+    /// Returns the unavailable metrics, with the reasons.
     pub(crate) fn unavailable(&self) -> &[(String, String)] {
         &self.unavailable
     }
 
-    /// Returns whether perf events are open, or were found missing, that count this metric.
+    /// Returns true if perf events that count this metric are open or known to be unavailable.
     pub(crate) fn counts(&self, definition: &Definition) -> bool {
         self.perf.definitions.contains(definition)
     }
 
-    /// The number that the next perf group has in its name.
+    /// Returns the number of the next perf group, for its name.
     pub(crate) const fn next_perf_group(&self) -> usize {
         self.perf.groups
     }
 
-    /// The sources that must be opened so that `definitions`, perf events apart from the rest, are sampled. Files are opened
-    /// anew where others are wanted, or where `is_anew` demands it because something came or went. perf events that are
-    /// open go on counting, unless `perf_cgroup` is another one than before.
+    /// Returns the sources that must be opened to sample the given metrics: perf events and the rest. Files are opened
+    /// anew if the wanted metrics differ, or if `is_anew`, because files were added or removed. Open perf events
+    /// continue to count, unless `perf_cgroup` has changed.
     pub(crate) fn wanted(
         &mut self,
         (perf, files): (Vec<Definition>, Vec<Definition>),
@@ -106,14 +106,14 @@ impl SourceSet {
         WantedSources { definitions, new_perf, files, is_anew }
     }
 
-    /// Returns whether a source that is not opened anew gives a metric of the whole target.
+    /// Returns true if a source that is not opened anew provides a metric of the whole target.
     fn has_lasting(&self, definition: &Definition) -> bool {
         let mut lasting = self.whole().filter(|(_, source)| source.is_lasting);
         lasting.any(|(_, source)| source.slots.iter().any(|slot| slot.definition == *definition))
     }
 
-    /// Puts the sources that were opened for `wanted` in the place of earlier ones, and gives those that stay the periods of
-    /// the plan.
+    /// Replaces earlier sources by those that were opened for `wanted`, and gives the remaining ones the periods of the
+    /// plan.
     pub(crate) fn commit(
         &mut self,
         ids: &mut SessionIds,
@@ -126,7 +126,7 @@ impl SourceSet {
         self.perf.groups += opened.iter().filter(|opened| is_perf(&opened.name)).count();
         self.perf.definitions.extend(new_perf);
         self.files = files;
-        // A source that hangs is not replaced, so that its reason stays.
+        // A source that hangs is not replaced, so its reason stays.
         let hung: Vec<String> = self.open.keys().map(|name| hung(name)).collect();
         self.unavailable.retain(|(metric, reason)| is_perf(metric) || !is_anew || hung.contains(reason));
         let missing = |Unavailable { definition, reason }| (definition.name(), reason);
@@ -140,7 +140,7 @@ impl SourceSet {
         changes
     }
 
-    /// Gives sources that stay open the periods of the plan, and closes perf groups of which no event is wanted.
+    /// Gives sources that stay open the periods of the plan, and closes perf groups without a wanted event.
     fn regroup(
         &mut self,
         ids: &mut SessionIds,
@@ -163,7 +163,7 @@ impl SourceSet {
         }
     }
 
-    /// Puts what was opened in the place of what has the same name, and closes what has no successor.
+    /// Replaces sources by opened ones of the same name, and closes those without a successor.
     fn replace(
         &mut self,
         ids: &mut SessionIds,
@@ -220,28 +220,28 @@ impl SourceSet {
         ids.series.groups(owner.job, name, &mut self.series, &source.slots, period)
     }
 
-    /// The last value of the counter of a slot: each source that gives the series goes on from there.
+    /// Returns the last value of the counter of a slot, from which each source of the series continues.
     fn progress_of(&mut self, slot: &Slot) -> Arc<SeriesProgress> {
         Arc::clone(self.progress.entry((slot.definition.name(), slot.labels.clone())).or_default())
     }
 
-    /// Closes all sources, for a target that is tracked no more.
+    /// Closes all sources of a target that is not tracked any more.
     pub(crate) fn close(self) -> Vec<Command> {
         self.open.into_values().map(|source| Command::Remove(source.id)).collect()
     }
 
-    /// Returns whether steps or tasks have sources.
+    /// Returns true if steps or tasks have sources.
     pub(crate) fn has_steps(&self) -> bool {
         self.open.values().any(|source| source.step.is_some())
     }
 
-    /// Forgets which steps are open: they were opened for another plan, and the next [`Self::retain_steps`] closes them.
+    /// Forgets the open steps, which were opened for another plan: the next [`Self::retain_steps`] closes them.
     pub(crate) fn forget_steps(&mut self) {
         self.steps.clear();
     }
 
-    /// Removes the sources of steps and tasks that are no more, or have other cgroups now, to be closed by
-    /// [`Self::commit_steps`].
+    /// Removes the sources of steps and tasks that are gone or have other cgroups now; [`Self::commit_steps`] closes
+    /// them.
     pub(crate) fn retain_steps(&mut self, present: &BTreeMap<String, Step>) -> BTreeMap<String, OpenSource> {
         self.steps.retain(|name, step| present.get(name) == Some(&**step));
         let (kept, stale) = std::mem::take(&mut self.open).into_iter().partition(|(_, source)| {
@@ -251,22 +251,22 @@ impl SourceSet {
         stale
     }
 
-    /// Returns whether the files of a step or task are open.
+    /// Returns true if the files of a step or task are open.
     pub(crate) fn has_step(&self, name: &str) -> bool {
         self.steps.contains_key(name)
     }
 
-    /// Takes a place for a step or task, unless it has one.
+    /// Admits a step or task if it is known or within the limit.
     pub(crate) fn admit_step(&mut self, name: &str) -> StepAdmission {
         self.seen_steps.admit(name)
     }
 
-    /// Notes that the files of a step or task are open.
+    /// Records that the files of a step or task are open.
     pub(crate) fn add_step(&mut self, step: Arc<Step>) {
         self.steps.insert(step.name.clone(), step);
     }
 
-    /// Puts the sources of steps and tasks that were opened in the place of those that are stale.
+    /// Replaces stale sources of steps and tasks by opened ones.
     pub(crate) fn commit_steps(
         &mut self,
         ids: &mut SessionIds,
@@ -285,33 +285,34 @@ impl SourceSet {
         self.open.insert(name.to_owned(), open);
     }
 
-    /// The ids of the series of the target.
+    /// Returns the ids of the series of the target.
     pub(crate) const fn series_ids(&mut self) -> &mut SeriesIds {
         &mut self.series
     }
 
-    /// The sources that know of cgroups below them, with their names.
+    /// Returns the finders of cgroups below a source, with the names of the sources.
     pub(crate) fn descendants(&mut self) -> impl Iterator<Item = (&String, &mut Descendants)> {
         self.open.iter_mut().filter_map(|(name, source)| source.below.as_mut().map(|below| (name, below)))
     }
 
-    /// The files without a line of any wanted metric.
+    /// Returns the files without a line of any wanted metric.
     pub(crate) fn dormant(&mut self) -> &mut [Source] {
         &mut self.dormant
     }
 
-    /// Notes that a source cannot be read any more. Its cgroup has gone: should that come again, it is opened anew.
+    /// Records that a source cannot be read any more, because its cgroup is gone. If the cgroup reappears, the source
+    /// is opened anew.
     pub(crate) fn end_lasting(&mut self, id: SourceId) {
         let ended = self.open.iter_mut().filter(|(name, source)| source.id == id && !is_perf(name));
         ended.for_each(|(_, source)| source.is_lasting = false);
     }
 
-    /// The name of an open source.
+    /// Returns the name of an open source.
     pub(crate) fn name(&self, id: SourceId) -> Option<&str> {
         self.open.iter().find(|(_, source)| source.id == id).map(|(name, _)| name.as_str())
     }
 
-    /// Notes that a read of a source hangs: its metrics are not available for that reason. Returns its name.
+    /// Records that a read of a source hangs, which makes its metrics unavailable. Returns its name.
     pub(crate) fn set_hung(&mut self, id: SourceId) -> Option<&str> {
         let (name, source) = self.open.iter().find(|(_, source)| source.id == id)?;
         let metrics: BTreeSet<String> = source.slots.iter().map(|slot| slot.definition.name()).collect();
@@ -320,7 +321,7 @@ impl SourceSet {
         Some(name)
     }
 
-    /// Notes that the read of a source that hung has returned. Returns its name.
+    /// Records that the hanging read of a source has returned. Returns its name.
     pub(crate) fn set_recovered(&mut self, id: SourceId) -> Option<&str> {
         let (name, _) = self.open.iter().find(|(_, source)| source.id == id)?;
         let reason = hung(name);
@@ -328,38 +329,38 @@ impl SourceSet {
         Some(name)
     }
 
-    /// Forgets which perf events are open: one of them cannot be read any more.
+    /// Forgets the open perf events, because one of them cannot be read any more.
     pub(crate) fn forget_perf(&mut self) {
         self.perf = PerfEvents::default();
     }
 
-    /// Has the sources opened anew, not at once.
+    /// Schedules the reopening of the sources after a delay.
     pub(crate) fn reopen_later(&mut self, now_ns: u64) {
         self.reopen_at_ns.get_or_insert(now_ns.saturating_add(REOPEN_AFTER_NS));
     }
 
-    /// Has the sources opened anew at the next opportunity.
+    /// Schedules the reopening of the sources at the next opportunity.
     pub(crate) fn reopen_soon(&mut self, now_ns: u64) {
         self.reopen_at_ns.get_or_insert(now_ns);
     }
 
-    /// Returns whether the sources must be opened anew, once.
+    /// Returns true once if the sources must be opened anew now.
     pub(crate) fn take_reopen_due(&mut self, now_ns: u64) -> bool {
         self.reopen_at_ns.take_if(|at_ns| *at_ns <= now_ns).is_some()
     }
 
-    /// Forgets that the sources must be opened anew: that is done now.
+    /// Cancels the scheduled reopening, because the sources are opened anew now.
     pub(crate) const fn cancel_reopen(&mut self) {
         self.reopen_at_ns = None;
     }
 }
 
-/// Returns whether a source or a metric is one of perf's.
+/// Returns true if the name is that of a perf source or metric.
 pub(crate) fn is_perf(name: &str) -> bool {
     name.starts_with("perf")
 }
 
-/// The reason for which the metrics of a source whose read hangs are not available.
+/// Returns the reason why the metrics of a source with a hanging read are unavailable.
 fn hung(name: &str) -> String {
     format!("a read of {name} is blocked")
 }

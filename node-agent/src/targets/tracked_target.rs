@@ -1,4 +1,4 @@
-//! A tracked target: one job, or the node, with its plan, its sources, and the periods that the data were told.
+//! A tracked target: one job, or the node, with its plan, its sources, and the periods that the data contain.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -20,14 +20,14 @@ use crate::request::{Availability, RefusedRequest};
 use crate::sources::Target;
 use polymeter_service::token_bucket::TokenBucket;
 
-/// Requests at submission of one job that are kept. A comment has room for more than anybody reads.
+/// The most refused requests at submission of one job that are kept, enough for any reader.
 const REFUSED_REQUESTS: usize = 64;
 
-/// How often one job is rescanned because something happened in it: per second in the long run, and at once. To begin and to
-/// end a step is some ten such times. A job in which more happens is rescanned with all others.
+/// The limit of rescans of one job because something happened in it: per second in the long run, and in a burst. The
+/// begin and the end of a step cause some ten. A job above the limit is rescanned together with all others.
 const RESCANS: (u32, u32) = (20, 200);
 
-/// How long the findings of a trial are believed, in nanoseconds: devices and events come and go seldom.
+/// The longest validity of the findings of a trial, in nanoseconds: devices and events rarely change.
 const FINDINGS_AGE_NS: u64 = 60_000_000_000;
 
 /// The findings of trial reads, by the names of metrics.
@@ -38,7 +38,7 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    /// The availability of each metric that was tried.
+    /// Returns the availability of each metric that was tried.
     pub(crate) const fn found(&self) -> &BTreeMap<String, Availability> {
         &self.found
     }
@@ -49,12 +49,12 @@ impl Findings {
         self.found.append(&mut found);
     }
 
-    /// Forgets everything: the target's files have changed.
+    /// Clears the findings: the target's files have changed.
     pub(crate) fn forget(&mut self) {
         *self = Self::default();
     }
 
-    /// Forgets what is too old to be believed.
+    /// Clears the findings if they are too old.
     pub(crate) fn forget_old(&mut self, now_ns: u64) {
         if self.since_ns.is_some_and(|since_ns| now_ns.saturating_sub(since_ns) > FINDINGS_AGE_NS) {
             self.forget();
@@ -65,19 +65,19 @@ impl Findings {
 /// The requests at submission of one job that are not granted.
 #[derive(Debug, Default)]
 pub(crate) struct RefusedRequests {
-    /// They are in the data.
+    /// Refused for good, and recorded in the data.
     recorded: Vec<RefusedRequest>,
-    /// The cgroup of another controller may come yet, by which they can be granted.
+    /// Not granted yet: the cgroup of another controller may follow, with which they can be granted.
     deferred: Vec<RefusedRequest>,
 }
 
 impl RefusedRequests {
-    /// All of them.
+    /// Returns all refused requests.
     pub(crate) fn all(&self) -> Vec<RefusedRequest> {
         self.recorded.iter().chain(&self.deferred).cloned().collect()
     }
 
-    /// Adds one that is refused for good, unless it is known or there are too many. Returns whether it did.
+    /// Adds a request that is refused for good, unless it is known or there are too many. Returns true if it was added.
     pub(crate) fn add(&mut self, refused: &RefusedRequest) -> bool {
         let is_added = self.recorded.len() < REFUSED_REQUESTS && !self.recorded.contains(refused);
         if is_added {
@@ -86,12 +86,12 @@ impl RefusedRequests {
         is_added
     }
 
-    /// Replaces those that cannot be granted yet.
+    /// Replaces the requests that cannot be granted yet.
     pub(crate) fn defer(&mut self, refused: Vec<RefusedRequest>) {
         self.deferred = refused;
     }
 
-    /// Takes those that cannot be granted yet.
+    /// Takes the requests that cannot be granted yet.
     pub(crate) fn take_deferred(&mut self) -> Vec<RefusedRequest> {
         std::mem::take(&mut self.deferred)
     }
@@ -112,19 +112,19 @@ impl Default for RescanBudget {
 }
 
 impl RescanBudget {
-    /// Takes one rescan; else notes that one was missed.
+    /// Takes one rescan from the budget. Returns false, and records a missed rescan, if there is none.
     pub(crate) fn try_take(&mut self, now_ns: u64) -> bool {
         let is_taken = self.bucket.try_take(1.0, now_ns);
         self.is_missed |= !is_taken;
         is_taken
     }
 
-    /// Notes that a rescan has not seen everything.
+    /// Records that a rescan was incomplete.
     pub(crate) const fn note_missed(&mut self) {
         self.is_missed = true;
     }
 
-    /// Returns whether a rescan was missed, once.
+    /// Returns true once if a rescan was missed.
     pub(crate) const fn take_missed(&mut self) -> bool {
         std::mem::replace(&mut self.is_missed, false)
     }
@@ -138,21 +138,21 @@ pub(crate) struct TrackedTarget {
     pub(crate) plan: Plan,
     pub(crate) sources: SourceSet,
     pub(crate) findings: Findings,
-    /// The path at which discovery found it; none for a job that was registered.
+    /// The path at which discovery found it; none for a registered job.
     pub(crate) found_at: Option<PathBuf>,
-    /// The owner's numeric id, where that is known; it may come to be known later than the job.
+    /// The owner's numeric id, if it is known; it may become known later than the job.
     pub(crate) owner_uid: Option<u32>,
-    /// The time at which the name service was asked for its owner.
+    /// The time of the last look-up of its owner in the name service.
     pub(crate) owner_asked_ns: Option<u64>,
     pub(crate) refused: RefusedRequests,
     pub(crate) rescans: RescanBudget,
     pub(crate) user_events: UserEvents,
-    /// The period of each metric that the data were told.
+    /// The period of each metric according to the data.
     recorded: BTreeMap<String, Period>,
 }
 
 impl TrackedTarget {
-    /// A target without sources.
+    /// Creates a target without sources.
     pub(crate) fn new(job: Option<Arc<Job>>, target: Target, plan: Plan, found_at: Option<PathBuf>) -> Self {
         let owner_uid = job.as_ref().and_then(|job| job.descriptor.owner_uid);
         Self {
@@ -171,12 +171,12 @@ impl TrackedTarget {
         }
     }
 
-    /// The job's handle; none for the node.
+    /// Returns the job's handle; none for the node.
     pub(crate) fn handle(&self) -> Option<JobHandle> {
         self.job.as_ref().map(|job| job.handle)
     }
 
-    /// The job's cgroups; none for other targets.
+    /// Returns the job's cgroups; none for other targets.
     pub(crate) const fn cgroups(&self) -> Option<&JobCgroups> {
         match &self.target {
             Target::Cgroups(cgroups) => Some(cgroups),
@@ -184,24 +184,24 @@ impl TrackedTarget {
         }
     }
 
-    /// The metrics that its plan wants, perf events apart from the rest.
+    /// Returns the metrics that its plan wants: perf events, and the rest.
     pub(crate) fn definitions(&self) -> (Vec<Definition>, Vec<Definition>) {
         let scopes: &[Scope] = if self.job.is_some() { &[Scope::Job] } else { &[Scope::Node, Scope::Agent] };
         let wanted = scopes.iter().flat_map(|scope| self.plan.definitions(*scope));
         wanted.partition(|definition| matches!(definition.metric.origins, [Origin::Perf(_)]))
     }
 
-    /// The cgroup for which perf events are counted.
+    /// Returns the cgroup for which perf events are counted.
     pub(crate) fn perf_cgroup(&self, mounts: &Mounts) -> Option<PathBuf> {
         self.cgroups().and_then(|cgroups| cgroups.perf_directory(mounts)).map(ToOwned::to_owned)
     }
 
-    /// Returns whether steps and tasks must be looked at: some are wanted, or some are open.
+    /// Returns true if steps and tasks must be checked: some are wanted, or some are open.
     pub(crate) fn may_have_steps(&self) -> bool {
         self.plan.wants_steps() || self.sources.has_steps()
     }
 
-    /// The metrics of this target that a selector chooses.
+    /// Returns the metrics of this target that match a selector.
     pub(crate) fn choose(&self, selector: &Selector) -> Vec<Definition> {
         let is_job = self.job.is_some();
         let mut chosen = catalogue::select(selector);
@@ -209,13 +209,13 @@ impl TrackedTarget {
         chosen
     }
 
-    /// Returns whether a metric is sampled.
+    /// Returns true if a metric is sampled.
     pub(crate) fn samples(&self, name: &str) -> bool {
         let mut slots = self.sources.whole().flat_map(|(_, source)| &source.slots);
         slots.any(|slot| slot.definition.name() == name)
     }
 
-    /// The period of each metric that is sampled, with the reason.
+    /// Returns the period of each sampled metric, with the reason.
     pub(crate) fn plan_in_force(&self) -> Vec<(String, InForce)> {
         let slots = self.sources.whole().flat_map(|(_, source)| &source.slots);
         let names: BTreeSet<String> = slots.map(|slot| slot.definition.name()).collect();
@@ -225,8 +225,8 @@ impl TrackedTarget {
             .collect()
     }
 
-    /// The changes since the data were told the plan: new periods of what is sampled, and what is sampled no more. Without
-    /// `cause`, the cause is the layer whose period is in force.
+    /// Returns the changes since the plan was last recorded: new periods, and metrics that are not sampled any more.
+    /// Without `cause`, the cause is the layer whose period is in force.
     pub(crate) fn plan_changes(&mut self, cause: Option<Cause>, now: Now) -> Vec<PlanChange> {
         let job = self.handle();
         let in_force: BTreeMap<String, InForce> = self.plan_in_force().into_iter().collect();
@@ -246,7 +246,7 @@ impl TrackedTarget {
                 change(name, old, Some(new));
             }
         }
-        // What merely went with its device or cgroup is absent; the plan has not changed.
+        // A metric that disappeared with its device or cgroup is absent, but the plan has not changed.
         let is_ended = |name: &&String| self.plan.period(name).is_none();
         let ended: Vec<String> = self.recorded.keys().filter(is_ended).cloned().collect();
         for name in ended {

@@ -1,4 +1,4 @@
-//! The bounds of what users add to the data of a target: marks, and values of metrics of their own.
+//! The limits of users' additions to the data of a target: marks, and values of metrics of their own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,24 +10,24 @@ use crate::lanes::SourceId;
 use crate::request::AnnotateError;
 use polymeter_service::token_bucket::TokenBucket;
 
-/// The name of users' values as a source.
+/// The source name of users' values.
 pub(crate) const USER_SUPPLIED: &str = "pushed";
 
-/// Series of one target that a user supplies.
+/// The most series of one target that a user supplies.
 const SERIES: usize = 256;
 
-/// Marks of one target per second, each of which is a row of text, and how many may come at once.
+/// The limit of marks of one target: per second in the long run, and in a burst. Each is a row of text.
 const MARKS: (u32, u32) = (100, 1_000);
 
-/// Values of one target's user-supplied metrics per second, and how many may come at once.
+/// The limit of user-supplied values of one target: per second in the long run, and in a burst.
 const VALUES: (u32, u32) = (1_000, 5_000);
 
-/// What users have added to the data of one target.
+/// The users' additions to the data of one target.
 #[derive(Debug)]
 pub(crate) struct UserEvents {
     marks: TokenBucket,
     values: TokenBucket,
-    /// The source that counts the values, from the first on.
+    /// The source that counts the values; none before the first.
     pub(crate) source: Option<SourceId>,
     series: BTreeMap<(String, Labels), Arc<Shape>>,
 }
@@ -43,7 +43,7 @@ impl UserEvents {
     /// Takes one mark from the budget.
     ///
     /// # Errors
-    /// When too many came of late.
+    /// Returns an error if there were too many recently.
     pub(crate) fn take_mark(&mut self, now_ns: u64) -> Result<(), AnnotateError> {
         let fits = self.marks.try_take(1.0, now_ns);
         if fits { Ok(()) } else { Err(AnnotateError::TooFast { per_second: MARKS.0 }) }
@@ -52,16 +52,16 @@ impl UserEvents {
     /// Takes one value from the budget.
     ///
     /// # Errors
-    /// When too many came of late.
+    /// Returns an error if there were too many recently.
     pub(crate) fn take_value(&mut self, now_ns: u64) -> Result<(), AnnotateError> {
         let fits = self.values.try_take(1.0, now_ns);
         if fits { Ok(()) } else { Err(AnnotateError::TooFast { per_second: VALUES.0 }) }
     }
 
-    /// The shape of a series, made by `assign` when its first value comes.
+    /// Returns the shape of a series, which `assign` creates for its first value.
     ///
     /// # Errors
-    /// When the target has too many series of its user's own.
+    /// Returns an error if the target has too many series of its users.
     pub(crate) fn shape(
         &mut self,
         series: (String, Labels),

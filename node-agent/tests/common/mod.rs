@@ -1,4 +1,4 @@
-//! What the tests of delivery share.
+//! The common parts of the tests of delivery.
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
 
@@ -14,7 +14,7 @@ use polymeter_proto::series::{
 };
 
 pub const SESSION: SessionId = SessionId(7);
-/// A delivery session whose outbox never fills.
+/// Returns a delivery session whose outbox never fills.
 pub fn delivery() -> DeliverySession {
     let descriptor = SessionDescriptor {
         node: "n1".try_into().unwrap(),
@@ -24,7 +24,7 @@ pub fn delivery() -> DeliverySession {
     DeliverySession::new(SESSION, descriptor, 64 << 20, 0)
 }
 
-/// A row of a shape with so many columns, of series that no other shape has.
+/// Returns a batch with one row for each of `shapes` shapes of `columns` columns; no series is in two shapes.
 pub fn flushed(shapes: u32, columns: u32) -> SampleBatch {
     let mut flushed = SampleBatch::default();
     for id in 0..shapes {

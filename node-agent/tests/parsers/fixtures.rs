@@ -1,4 +1,4 @@
-//! Text of real kernels, and the metrics that the catalogue has of it.
+//! Text of real kernels, and the metrics of it in the catalogue.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use polymeter_agent::sources::Reading;
 use polymeter_agent::sources::layout::{Fit, Layout, Slot, Wanted, parse};
 use polymeter_proto::catalogue::{self, Definition, Form, Hierarchy, Origin, TextFile};
 
-/// Values by the name of their metric and its labels, `cpu.usage{}`; none where there is no limit.
+/// Values by the name of their metric and its labels, `cpu.usage{}`; none for "no limit".
 pub(crate) type Values = BTreeMap<String, Option<u64>>;
 
 /// A kernel file's text.
@@ -23,11 +23,11 @@ pub(crate) struct Fixture {
     pub(crate) file: &'static TextFile,
     /// The labels of the `*`s in the file's path.
     pub(crate) path_labels: Vec<(String, String)>,
-    /// All metrics that the catalogue has of this file.
+    /// All metrics of this file in the catalogue.
     pub(crate) wanted: Vec<Wanted>,
 }
 
-/// All fixtures.
+/// Returns all fixtures.
 pub(crate) fn all() -> &'static [Fixture] {
     static FIXTURES: LazyLock<Vec<Fixture>> = LazyLock::new(load_all);
     &FIXTURES
@@ -54,7 +54,7 @@ fn list_files(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Fails when no metric reads the file, since then it tests nothing.
+/// Loads a fixture. Fails if no metric reads the file, because then it tests nothing.
 fn load(root: &Path, path: &Path) -> Fixture {
     let relative = path.strip_prefix(root).unwrap().to_str().unwrap();
     let (set, place) = relative.split_once('/').unwrap();
@@ -66,7 +66,7 @@ fn load(root: &Path, path: &Path) -> Fixture {
     Fixture { set: set.to_owned(), path: relative.to_owned(), text, file, path_labels, wanted }
 }
 
-/// All fields of kernel files that the catalogue names.
+/// Returns all fields of kernel files in the catalogue.
 fn fields() -> impl Iterator<Item = (&'static TextFile, Wanted)> {
     catalogue::all().flat_map(|metric| {
         metric.origins.iter().filter_map(move |origin| {
@@ -115,7 +115,7 @@ impl Fixture {
         self.layout_of(&self.text)
     }
 
-    /// The layout of another text of this file.
+    /// Returns the layout of another text of this file.
     pub(crate) fn layout_of(&self, text: &str) -> Layout {
         Layout::discover(self.form(), text.as_bytes(), &self.wanted, &self.path_labels)
             .unwrap_or_else(|error| panic!("{}: {error}", self.path))
@@ -124,7 +124,7 @@ impl Fixture {
 
 /// Returns the values that `layout` finds in `text`, one for each of its slots.
 pub(crate) fn read(layout: &mut Layout, text: &[u8]) -> (Values, Fit) {
-    // A value of an earlier read must not be taken for one of this.
+    // A value of an earlier read must not pass for one of this read.
     let mut reading = Reading::absent(layout.slots().len());
     (0..).zip(layout.slots()).for_each(|(slot, _)| reading.set(slot, u64::MAX));
     let fit = layout.read(text, &mut reading);

@@ -9,16 +9,16 @@ use polymeter_proto::series::Number;
 
 use super::fixtures::{Fixture, Values};
 
-/// The lines of a file by their keys, and their words by the names or the columns of these.
+/// The lines of a file by their keys, each with its words by the names or the columns.
 type Table<'a> = HashMap<&'a str, HashMap<String, &'a str>>;
 
-/// What `text`, which need not be the fixture's own, says of all metrics that are read from this file.
+/// Returns the values of all metrics of this file in `text`, which need not be the fixture's own.
 pub(crate) fn values(fixture: &Fixture, text: &str) -> Values {
     let table = tabulate(fixture.form(), text);
     fixture.wanted.iter().flat_map(|wanted| look_up(fixture, &table, wanted)).collect()
 }
 
-/// The numbers in `text` for which there is no metric, as `key column`.
+/// Returns the numbers in `text` for which there is no metric, as `key column`.
 pub(crate) fn without_metric(fixture: &Fixture, text: &str) -> Vec<String> {
     let key_columns = match fixture.form() {
         Form::Keyed => 1,
@@ -93,7 +93,7 @@ fn look_up(fixture: &Fixture, table: &Table<'_>, wanted: &Wanted) -> Vec<(String
     values
 }
 
-/// The instance and the label that a line with this key stands for, if it is one of the row's.
+/// Returns the instance and the label of a line with this key, if it is one of the row's.
 fn match_row(form: Form, written: &str, row: Row) -> Option<(&str, Option<String>)> {
     let key = written.trim_end_matches(':');
     match row {
@@ -132,7 +132,7 @@ fn value_of(
         // hwmon: millidegrees.
         return Some((word.parse::<f64>().unwrap() / 1000.0).to_bits());
     }
-    // Nobody has 4 EiB: so much means that there is no limit, whatever the size of pages makes of it.
+    // No machine has 4 EiB: a larger value means "no limit", whatever the page size makes of it.
     let number = word.parse::<u64>().ok().filter(|number| *number < 1 << 62)?;
     let is_pressure = file.path.contains("pressure");
     let factor = match (file.hierarchy, file.path) {

@@ -6,7 +6,7 @@ use polymeter_proto::series::Identifier;
 use crate::control::request_handler::RequestHandler;
 use crate::request::AnnotateError;
 
-/// The refusal of a mark or value.
+/// Returns the refusal of a mark or value.
 pub(super) fn refuse(
     handler: &RequestHandler<'_>,
     job: Option<&Identifier>,

@@ -6,7 +6,7 @@ use polymeter_proto::series::Identifier;
 use crate::control::request_handler::RequestHandler;
 use crate::request::{Cost, LeaseError};
 
-/// The refusal of a lease.
+/// Returns the refusal of a lease.
 pub(super) fn refuse(handler: &RequestHandler<'_>, job: Option<&Identifier>, error: &LeaseError) -> Refusal {
     let (code, field) = match error {
         LeaseError::Access(error) => return handler.denied(job, *error),
@@ -36,7 +36,7 @@ pub(super) fn refuse(handler: &RequestHandler<'_>, job: Option<&Identifier>, err
     refusal
 }
 
-/// A predicted cost, as answers state it.
+/// Converts a predicted cost to its form in answers.
 pub(super) const fn predicted(cost: Cost) -> PredictedCost {
     PredictedCost {
         cpu_percent: cost.cpu_percent,

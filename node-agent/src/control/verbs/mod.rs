@@ -26,19 +26,19 @@ use crate::principal::Principal;
 
 /// The execution of a request.
 pub(super) trait Execute: Verb {
-    /// The meaning of its fields.
+    /// The parsed fields.
     type Spec;
 
     /// Parses its fields.
     ///
     /// # Errors
-    /// When a field is invalid; the refusal names it.
+    /// Returns a refusal that names the invalid field.
     fn parse(self, principal: Principal) -> Result<Self::Spec, Refusal>;
 
     /// Executes it.
     ///
     /// # Errors
-    /// When it is refused.
+    /// Returns the refusal of the request.
     fn execute(
         spec: Self::Spec,
         handler: &RequestHandler<'_>,
@@ -47,7 +47,7 @@ pub(super) trait Execute: Verb {
 
 macro_rules! dispatch {
     ($($module:ident: $variant:ident($request:ident) $(=> $($answer:ident($body:ident)),+)?;)*) => {
-        /// Executes a request, if its verb is allowed for the principal.
+        /// Executes a request, if the principal may use its verb.
         pub(crate) async fn execute(request: Request, handler: &RequestHandler<'_>) -> Answer {
             let executed = match request {
                 $(Request::$variant(request) => run(request, handler).await,)*
@@ -58,7 +58,7 @@ macro_rules! dispatch {
         /// Parses the fields of a request, without executing it.
         ///
         /// # Errors
-        /// When a field is invalid; the refusal names it.
+        /// Returns a refusal that names the invalid field.
         pub(crate) fn check(request: Request, principal: Principal) -> Result<(), Refusal> {
             match request {
                 $(Request::$variant(request) => request.parse(principal).map(drop),)*

@@ -23,7 +23,7 @@ impl Execute for PlanRequest {
     }
 }
 
-/// The plan in force of a job or the node.
+/// Returns the plan in force of a job or the node.
 pub(crate) fn plan_of(view: &JobView) -> PlanAnswer {
     let line = |(metric, in_force): &(String, InForce)| PlanLine {
         metric: metric.clone(),

@@ -43,7 +43,7 @@ impl Execute for RegisterRequest {
     }
 }
 
-/// The refusal of a job, also for `start`.
+/// Returns the refusal of a job, also for `start`.
 pub(super) fn refuse(error: &RegisterError) -> Refusal {
     let (code, field) = match error {
         RegisterError::Known => ("known_job", Some("job")),

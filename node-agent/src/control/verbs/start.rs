@@ -13,7 +13,7 @@ use crate::principal::Principal;
 use crate::request::{LeaseGrant, ManagerRequest, RefusedRequest, SamplingRequest, StartSpec};
 
 impl Execute for StartRequest {
-    /// The job, and the refusal of a sampling request that cannot be parsed: it refuses nothing else.
+    /// The job, and the refusal of a sampling request that cannot be parsed; the job itself is accepted nevertheless.
     type Spec = (StartSpec, Option<Refusal>);
 
     fn parse(self, _: Principal) -> Result<Self::Spec, Refusal> {
@@ -70,7 +70,7 @@ fn sampling(start: &StartRequest) -> Result<Option<SamplingRequest>, Refusal> {
     Ok(Some(SamplingRequest { metrics: leased_metrics(&start.plan)?, duration_us }))
 }
 
-/// The sampling request as the owner wrote it.
+/// Returns the sampling request as the owner wrote it.
 fn as_written(start: &StartRequest) -> Text {
     let pairs = start.plan.iter().map(|(selector, period)| format!("{selector}={period}"));
     start.request.as_deref().map_or_else(|| Text::of(&pairs.collect::<Vec<_>>().join(", ")), Text::of)

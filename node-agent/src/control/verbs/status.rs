@@ -29,7 +29,7 @@ impl Execute for StatusRequest {
     }
 }
 
-/// The state of the agent, of the node and of the jobs that the principal may see.
+/// Returns the state of the agent, of the node and of the jobs that the principal may see.
 pub(super) async fn report(handler: &RequestHandler<'_>) -> Result<Answer, Refusal> {
     let view = handler.view().await?;
     let context = handler.context;

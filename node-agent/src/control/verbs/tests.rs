@@ -47,7 +47,7 @@ fn deny(request: ManagerRequest, error: AccessError) {
     }
 }
 
-/// The answer of a verb's example to `principal`.
+/// Returns the answer of a verb's example to `principal`.
 fn answer(example: &str, principal: Principal, error: AccessError) -> Answer {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let (_told, rights) = watch::channel(Rights::default());
@@ -82,7 +82,7 @@ fn no_verb_reveals_a_job_to_a_user_that_must_not_see_it() {
         let hidden = answer(verb.example, USER, AccessError::Hidden);
         let mut unknown = answer(verb.example, USER, AccessError::Unknown);
         if let (Answer::Status(hidden), Answer::Status(unknown)) = (&hidden, &mut unknown) {
-            // The time and the CPU time go on between both.
+            // The time and the CPU time differ between both answers.
             unknown.counts = hidden.counts.clone();
             unknown.collector.clone_from(&hidden.collector);
         }
@@ -121,7 +121,7 @@ fn refusals_name_the_field() {
     }
 }
 
-/// The meaning of a line.
+/// Returns the parsed form of a line.
 macro_rules! parsed {
     ($line:expr, $variant:ident) => {
         match Request::parse($line.as_bytes()) {

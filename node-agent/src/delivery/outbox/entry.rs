@@ -1,39 +1,39 @@
-//! What the outbox holds, takes and gives.
+//! The entries of the outbox, and the types of its inputs and outputs.
 
 use polymeter_proto::wire::message::{SkipReason, ToCollector};
 
 use super::super::frame_summary::{FrameSummary, LostSamples};
 use crate::lanes::EventRecord;
 
-/// What a note weighs against the window: about what its message takes on the wire.
+/// The weight of a note in the window, in bytes: about the size of its message on the wire.
 const NOTE_BYTES: usize = 64;
 
-/// What will never be stored.
+/// Frames that will never be stored.
 #[derive(Debug, Default)]
 pub struct Dropped {
-    /// Samples, which are counted.
+    /// The number of samples, which are counted as lost.
     pub samples: u64,
-    /// Events, which go into a later frame: whoever reads the data must know them.
+    /// The events, which a later frame repeats: readers of the data need them.
     pub events: Vec<EventRecord>,
-    /// The frames. What else was in them must be told again, too.
+    /// The frames. Their tallies must be repeated, too.
     pub frames: Vec<u64>,
 }
 
-/// What an acknowledgement has set free.
+/// The entries that an acknowledgement has freed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Acknowledged {
-    /// How many frames that were in memory.
+    /// The number of frames in memory.
     pub frames: u64,
-    /// Segments of which nothing is wanted any more.
+    /// Segments that are not needed any more.
     pub segments: Vec<u64>,
 }
 
-/// Something that was read back from a segment.
+/// An entry that was read back from a segment.
 #[derive(Debug)]
 pub enum Restored {
-    /// A frame: its number, its bytes, and what is in it: samples, events.
+    /// A frame: its number, its bytes, its summary and its events.
     Frame(u64, Vec<u8>, FrameSummary, Vec<EventRecord>),
-    /// A note: the first and the last of the frames that will never come, what was in them, and why.
+    /// A note: the first and the last number of the dropped frames, their losses, and the reason.
     Skipped(u64, u64, LostSamples, SkipReason),
 }
 
@@ -51,7 +51,7 @@ impl Restored {
     }
 }
 
-/// What is in one place of the outbox.
+/// The content of an entry.
 #[derive(Debug)]
 pub(super) enum What {
     Frame {
@@ -63,29 +63,29 @@ pub(super) enum What {
         losses: LostSamples,
         reason: SkipReason,
     },
-    /// All of the entry's segment lies on the disk.
+    /// All of the entry's segment is only on the disk.
     Spilled,
 }
 
-/// One place of the outbox.
+/// One entry of the outbox.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) first: u64,
     pub(super) last: u64,
-    /// The segment on the disk that has it, too.
+    /// The segment on the disk that also holds it.
     pub(super) segment: Option<u64>,
     pub(super) what: What,
 }
 
 impl Entry {
-    /// Whether it belongs on the disk where memory has no room for it, or the agent ends. A note that frames were acknowledged
-    /// once does not: it may begin with the number of a segment that is there, whose name it would take, and the next life
-    /// writes it anew when it is asked for them.
+    /// True if it is to be written to the spool when the outbox is full or the agent ends. A note on frames that were
+    /// acknowledged before is not: it may begin with the number of an existing segment, whose name it would take, and
+    /// the next process writes it anew if the collector asks for these frames.
     pub(super) const fn is_worth_keeping(&self) -> bool {
         !matches!(self.what, What::Skipped { reason: SkipReason::AlreadyAcknowledged, .. })
     }
 
-    /// What it weighs against the window.
+    /// Returns its weight in the window, in bytes.
     pub(super) const fn weight(&self) -> usize {
         match &self.what {
             What::Frame { bytes, .. } => bytes.len(),
@@ -94,12 +94,12 @@ impl Entry {
         }
     }
 
-    /// What it takes of memory, and is not on the disk.
+    /// Returns the bytes in memory that are not on the disk as well.
     pub(super) const fn own_bytes(&self) -> usize {
         if self.segment.is_none() { self.bytes() } else { 0 }
     }
 
-    /// What it takes of memory.
+    /// Returns the bytes in memory.
     pub(super) const fn bytes(&self) -> usize {
         match &self.what {
             What::Frame { bytes, .. } => bytes.len(),
@@ -108,26 +108,26 @@ impl Entry {
     }
 }
 
-/// What is to be sent.
+/// An entry to be sent.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outgoing<'a> {
     /// A frame's bytes.
     Frame(&'a [u8]),
-    /// A note about frames that went.
+    /// A note on dropped frames.
     Note(ToCollector),
-    /// Nothing yet: this segment must be read back first.
+    /// A segment that must be read back before anything is sent.
     Segment(u64),
 }
 
-/// What is to be written to the disk next: entries of the sequence, the oldest first.
+/// A run of entries to be written to the disk next, the oldest first.
 #[derive(Debug)]
 pub struct Spill<'a> {
-    /// The number of the first.
+    /// The number of the first entry.
     pub first: u64,
     /// The segment that ends just before it, which may be continued.
     pub continues: Option<u64>,
-    /// How many entries they are.
+    /// The number of entries.
     pub entries: usize,
-    /// What is to be written.
+    /// The records to be written.
     pub records: Vec<Outgoing<'a>>,
 }

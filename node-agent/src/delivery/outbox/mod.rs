@@ -1,15 +1,14 @@
-//! The outbox: frames that the collector has not acknowledged yet. A pure state machine; it sees no socket, no disk and no
-//! clock.
+//! The outbox: frames that the collector has not acknowledged yet. A pure state machine without socket, disk or clock.
 //!
-//! The collector takes the frames of a session in their order and without gaps. So when there is no room and frames go,
-//! a note stays in their place that says which they were and what they held; it is sent and acknowledged as they would
-//! have been.
+//! The collector takes the frames of a session in order and without gaps. If frames are dropped for lack of room, a
+//! note takes their place: it states their numbers and their losses, and is sent and acknowledged like a frame.
 //!
-//! What was sent once may be stored, whether the answer came or not. So a frame that was never sent goes first, and a
-//! note that was sent never changes: what is counted as lost is lost, and what is lost is counted once.
+//! A frame that was sent once may be stored even if no acknowledgement arrived. Therefore frames that were never sent
+//! are dropped first, and a note that was sent never changes: each lost sample is counted once, and no stored sample is
+//! counted as lost.
 //!
-//! Where there is a spool, frames may lie in segments on the disk instead. A segment keeps its place in the sequence; it
-//! is read back when its turn comes. What is on the disk is always the oldest of the sequence, without gaps.
+//! With a spool, frames may be in segments on the disk instead. A segment keeps its place in the sequence and is read
+//! back when its turn comes. The disk always holds the oldest part of the sequence, without gaps.
 
 mod entry;
 #[cfg(test)]
@@ -31,11 +30,11 @@ pub struct Outbox {
     session: SessionId,
     limit_bytes: usize,
     entries: VecDeque<Entry>,
-    /// Bytes in memory, and those of them that are not on the disk, too.
+    /// Bytes in memory; `own_bytes` are those of them that are not on the disk as well.
     bytes: usize,
     own_bytes: usize,
     next_sequence: u64,
-    /// How many of the entries are under way: sent since the last time that sending began anew.
+    /// The number of entries under way: sent since sending last started over.
     under_way: usize,
     under_way_bytes: usize,
     /// The newest sequence number that was ever sent.
@@ -43,7 +42,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// An empty outbox for at most `limit_bytes` of frames.
+    /// Creates an empty outbox for at most `limit_bytes` of frames.
     pub const fn new(session: SessionId, limit_bytes: usize) -> Self {
         Self {
             session,
@@ -58,8 +57,9 @@ impl Outbox {
         }
     }
 
-    /// The outbox of an earlier life: all that is left of it lies in `segments`, each with its first and its last number
-    /// in the sequence. Any of it may have been sent, and what died with the memory of that life, too.
+    /// Creates the outbox of an earlier process's session. All that remains of it is in `segments`, each with its first
+    /// and its last number in the sequence. Every frame may have been sent before, including those that were only in
+    /// that process's memory.
     pub fn of_segments(session: SessionId, limit_bytes: usize, segments: &[(u64, u64)]) -> Self {
         let mut outbox = Self::new(session, limit_bytes);
         for (first, last) in segments {
@@ -71,50 +71,50 @@ impl Outbox {
         outbox
     }
 
-    /// Whose frames they are.
+    /// Returns the session of the frames.
     pub const fn session(&self) -> SessionId {
         self.session
     }
 
-    /// The sequence number of the next frame to be put in.
+    /// Returns the sequence number of the next frame to be added.
     pub const fn next_sequence(&self) -> u64 {
         self.next_sequence
     }
 
-    /// Bytes of the frames that it holds in memory.
+    /// Returns the bytes of the frames in memory.
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether everything has been acknowledged.
+    /// True if everything is acknowledged.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The number of the oldest frame that is not acknowledged, or of the next one.
+    /// Returns the number of the oldest frame without an acknowledgement, or of the next frame.
     pub fn oldest(&self) -> u64 {
         self.entries.front().map_or(self.next_sequence, |entry| entry.first)
     }
 
-    /// Whether something has been sent and not acknowledged.
+    /// True if an entry was sent and is not acknowledged.
     pub const fn awaits_answer(&self) -> bool {
         self.under_way > 0
     }
 
-    /// Bytes that have been sent and not acknowledged.
+    /// Returns the bytes that were sent and are not acknowledged.
     pub const fn bytes_under_way(&self) -> usize {
         self.under_way_bytes
     }
 
-    /// Puts in the frame [`Outbox::next_sequence`], with the events that are in it. There may be no room for it:
-    /// [`Outbox::is_over`] says so, and then something must be [spilled](Self::spill) or [dropped](Self::make_room).
+    /// Adds the frame [`Outbox::next_sequence`] with its events. If [`Outbox::is_over`] is true afterwards, entries
+    /// must be [spilled](Self::spill) or [dropped](Self::make_room).
     pub fn push(&mut self, bytes: Vec<u8>, summary: FrameSummary, events: Vec<EventRecord>) {
         self.bytes += bytes.len();
         self.own_bytes += bytes.len();
         self.push_entry(What::Frame { bytes, summary, events });
     }
 
-    /// Notes that the samples of the next frame can never be sent, for there is no frame that would hold them.
+    /// Adds a note in place of the next frame, whose samples exceed the limits of a frame and can never be sent.
     pub fn push_nothing(&mut self, summary: &FrameSummary) {
         self.push_entry(What::Skipped { losses: summary.into(), reason: SkipReason::Refused });
     }
@@ -125,13 +125,13 @@ impl Outbox {
         self.next_sequence += 1;
     }
 
-    /// Whether it holds more than it may. What was read back, or is kept until it is acknowledged, is beside it: no more
-    /// than what may be under way, and a segment.
+    /// True if it is above its limit. Frames that are on the disk as well do not count: they are at most the window and
+    /// one segment.
     pub const fn is_over(&self) -> bool {
         self.own_bytes > self.limit_bytes
     }
 
-    /// Lets the oldest frames go that were never sent, until it holds no more than it may. Returns what was in them.
+    /// Drops the oldest frames that were never sent, until the outbox is within its limit. Returns their contents.
     pub fn make_room(&mut self) -> Dropped {
         let mut dropped = Dropped::default();
         while self.is_over() {
@@ -144,16 +144,16 @@ impl Outbox {
         dropped
     }
 
-    /// Gives up the oldest frame, which the collector refuses. Returns what was in it.
+    /// Drops the oldest frame, which the collector refuses. Returns its contents.
     pub fn give_up_oldest(&mut self) -> Dropped {
         let mut dropped = Dropped::default();
-        // The note is to be sent next, and everything behind it once more.
+        // The note is sent next, and everything behind it once more.
         self.rewind(0);
         self.skip(0, SkipReason::Refused, &mut dropped);
         dropped
     }
 
-    /// Replaces the frame at `position`, which is not under way, by a note, or lets the note before it grow.
+    /// Replaces the frame at `position`, which is not under way, by a note, or extends the note before it.
     fn skip(&mut self, position: usize, reason: SkipReason, dropped: &mut Dropped) {
         let Some(entry) = self.entries.get_mut(position) else { return };
         let (sequence, segment) = (entry.first, entry.segment);
@@ -164,7 +164,7 @@ impl Outbox {
         dropped.samples += summary.samples();
         dropped.events.append(events);
         dropped.frames.push(sequence);
-        // A neighbour that says the same, and was not sent either, says it for both.
+        // A preceding note with the same reason that was never sent takes in this frame.
         let sent_through = self.sent_through;
         let before = position.checked_sub(1).and_then(|before| self.entries.get_mut(before));
         let losses = match before {
@@ -188,7 +188,7 @@ impl Outbox {
         }
     }
 
-    /// What is to be sent next, in the order of the sequence.
+    /// Returns the next entry to be sent, in the order of the sequence.
     pub fn next_outgoing(&self) -> Option<Outgoing<'_>> {
         self.entries.get(self.under_way).map(|entry| self.outgoing(entry))
     }
@@ -208,7 +208,7 @@ impl Outbox {
         }
     }
 
-    /// What [`Outbox::next_outgoing`] gave has been sent.
+    /// Records that the entry of [`Outbox::next_outgoing`] was sent.
     pub fn sent(&mut self) {
         if let Some(entry) = self.entries.get(self.under_way) {
             self.under_way += 1;
@@ -217,8 +217,8 @@ impl Outbox {
         }
     }
 
-    /// Everything up to `through` is safe. Returns what that set free. A number that was never sent, from a collector
-    /// that lies, is ignored.
+    /// Records that everything up to `through` is stored. Returns the freed entries. A number that was never sent is
+    /// ignored.
     pub fn acknowledge(&mut self, through: u64) -> Acknowledged {
         let mut acknowledged = Acknowledged::default();
         if through > self.sent_through {
@@ -239,14 +239,14 @@ impl Outbox {
         acknowledged
     }
 
-    /// The collector wants everything from `from` once more. What is not there any more was acknowledged once, perhaps
-    /// by another collector or to a database that was lost since; it is told so.
+    /// Sends everything from `from` once more. For frames that are not there any more a note states that they were
+    /// acknowledged before: by another collector, or before its database was lost.
     pub fn resend_from(&mut self, from: u64) {
         let oldest = self.oldest();
         if from < oldest {
             self.rewind(0);
             let reason = SkipReason::AlreadyAcknowledged;
-            // It counts nothing, so that it may grow although it was sent; but on the disk it would not.
+            // Such a note counts no losses, so it may be extended although it was sent; a note on the disk may not.
             if let Some(Entry {
                 first,
                 segment: None,
@@ -263,13 +263,13 @@ impl Outbox {
         self.rewind(self.position(from));
     }
 
-    /// Begins anew with everything that is not acknowledged: after a silence, or when the collector was restarted.
+    /// Sends everything that is not acknowledged once more: after a silence, or when the collector was restarted.
     pub fn resend_all(&mut self) {
         self.rewind(0);
     }
 
-    /// What is to go to the disk next: the oldest entries that are not there, of `most_bytes` or a little more. What is
-    /// under way is no exception, so that what lies there has no gaps.
+    /// Returns the entries to be written to the disk next: the oldest that are not there, of about `most_bytes`.
+    /// Entries under way are included, so that the disk has no gaps.
     pub fn spill(&self, most_bytes: usize) -> Option<Spill<'_>> {
         let is_new = |entry: &Entry| entry.segment.is_none() && entry.is_worth_keeping();
         let begin = self.entries.iter().position(is_new)?;
@@ -286,8 +286,8 @@ impl Outbox {
         Some(Spill { first, continues, entries: records.len(), records })
     }
 
-    /// The first `entries` that [`Outbox::spill`] gave, beginning with the number `first`, are in `segment` now. Those
-    /// that are under way stay in memory, too.
+    /// Records that the first `entries` of [`Outbox::spill`], from number `first` on, are in `segment` now. Those under
+    /// way also stay in memory.
     pub fn spilled(&mut self, first: u64, entries: usize, segment: u64) {
         let begin = self.position(first);
         let end = (begin + entries).min(self.entries.len());
@@ -314,13 +314,13 @@ impl Outbox {
         }
     }
 
-    /// Whether all that is not acknowledged lies in segments.
+    /// True if everything without an acknowledgement is in segments.
     pub fn is_spilled(&self) -> bool {
         self.entries.iter().all(|entry| entry.segment.is_some() || !entry.is_worth_keeping())
     }
 
-    /// What was read back of `segment`, in order. What is missing of it was damaged, and leaves a note; returns how many
-    /// frames that are.
+    /// Takes the entries that were read back from `segment`, in order. Damaged frames become a note. Returns the number
+    /// of damaged frames.
     pub fn restored(&mut self, segment: u64, restored: Vec<Restored>) -> u64 {
         let is_it = |entry: &Entry| entry.segment == Some(segment) && matches!(entry.what, What::Spilled);
         let Some(position) = self.entries.iter().position(is_it) else { return 0 };
@@ -335,7 +335,7 @@ impl Outbox {
         };
         for restored in restored {
             let (begin, end) = (restored.first(), restored.last());
-            // What was acknowledged while it lay there is not wanted; nor is what does not belong there.
+            // Skips entries that were acknowledged meanwhile, and those that do not belong to the segment.
             if begin < next || end < begin || end > last {
                 continue;
             }
@@ -363,7 +363,7 @@ impl Outbox {
         count
     }
 
-    /// What is at `position` and behind it is not under way any more.
+    /// Takes the entry at `position` and those behind it from the entries under way.
     fn rewind(&mut self, position: usize) {
         if position < self.under_way {
             self.under_way = position;
@@ -371,7 +371,7 @@ impl Outbox {
         }
     }
 
-    /// The position of the entry that has `sequence`, or of the first beyond it.
+    /// Returns the position of the entry with `sequence`, or of the first entry behind it.
     fn position(&self, sequence: u64) -> usize {
         self.entries.partition_point(|entry| entry.last < sequence)
     }

@@ -12,7 +12,7 @@ use super::*;
 
 const SESSION: SessionId = SessionId(1);
 
-/// So many samples of one source.
+/// Returns a summary of `samples` samples of one source.
 fn summary(samples: u64, at_us: i64) -> FrameSummary {
     let source = "stat".try_into().unwrap();
     let period = Period::SECOND;
@@ -40,7 +40,7 @@ fn outbox(frames: u8, limit_bytes: usize) -> Outbox {
     outbox
 }
 
-/// Puts in a frame of ten bytes with so many samples, and drops what has no room.
+/// Adds a frame of ten bytes with `samples` samples, and drops frames for which there is no room.
 fn push(outbox: &mut Outbox, byte: u8, samples: u64) -> u64 {
     outbox.push(vec![byte; 10], summary(samples, i64::from(byte) * 10), Vec::new());
     outbox.make_room().samples
@@ -79,10 +79,10 @@ fn frames_stay_until_they_are_acknowledged() {
 fn a_full_outbox_notes_what_went_and_keeps_what_was_sent() {
     let mut outbox = outbox(5, 20);
     assert_eq!(send_all(&mut outbox), ["1-3:6:OutboxFull", "4", "5"]);
-    // What was sent may be stored already: the newest frame goes, for it alone was never sent.
+    // Sent frames may be stored already. Only the newest was never sent, so it is dropped.
     assert_eq!(push(&mut outbox, 6, 6), 6);
     assert_eq!(send_all(&mut outbox), ["6-6:6:OutboxFull"]);
-    // A note that was sent does not grow; one that was not does.
+    // A note that was sent is not extended; one that was not sent is.
     assert_eq!(push(&mut outbox, 7, 7), 7);
     assert_eq!(push(&mut outbox, 8, 8), 8);
     assert_eq!(send_all(&mut outbox), ["7-8:15:OutboxFull"]);
@@ -158,7 +158,7 @@ fn restored(frames: std::ops::RangeInclusive<u64>) -> Vec<Restored> {
     frames.map(frame).collect()
 }
 
-/// Spills what may be spilled, all of it into the segment that its first number names.
+/// Spills all that can be spilled into the segment that its first number names.
 fn spill(outbox: &mut Outbox) -> (u64, Option<u64>, usize) {
     let Spill { first, continues, entries, .. } = outbox.spill(usize::MAX).unwrap();
     outbox.spilled(first, entries, continues.unwrap_or(first));
@@ -170,7 +170,7 @@ fn what_was_spilled_keeps_its_place_and_comes_back() {
     let mut outbox = outbox(4, 1000);
     outbox.next_outgoing();
     outbox.sent();
-    // What is under way goes to the disk, too, and stays.
+    // Entries under way are spilled, too, and stay in memory.
     assert_eq!(spill(&mut outbox), (1, None, 4));
     assert_eq!((outbox.bytes(), outbox.spill(usize::MAX).is_none()), (10, true));
     push(&mut outbox, 5, 5);
@@ -204,7 +204,7 @@ fn what_is_missing_of_a_segment_leaves_notes() {
     assert_eq!(outbox.next_outgoing(), Some(Outgoing::Segment(1)));
     let mut found = restored(2..=2);
     found.extend(restored(4..=5));
-    // What has nothing to do there.
+    // An entry that does not belong to the segment.
     found.extend(restored(9..=9));
     outbox.restored(1, found);
     outbox.restored(7, Vec::new());

@@ -1,7 +1,7 @@
-//! The agent's side of the delivery protocol: a pure state machine. Its inputs are sample batches, the collector's messages, new
-//! connections and the time; its outputs are frames and messages to be sent.
+//! The agent's side of the delivery protocol: a pure state machine. Its inputs are sample batches, the collector's
+//! messages, new connections and the time; its outputs are frames and messages to be sent.
 //!
-//! Every loss is counted: frames for which the outbox has no room, and frames that the collector refuses, leave a note in their
+//! Every loss is counted: dropped frames, for lack of room or because the collector refuses them, leave a note in their
 //! place in the sequence.
 
 mod spool_mode;
@@ -22,19 +22,19 @@ use crate::delivery::frame_summary::FrameSummary;
 use crate::delivery::outbox::{Dropped, Outbox, Outgoing};
 use crate::lanes::{EventRecord, SampleBatch};
 
-/// Bytes that may be under way without an acknowledgement. More would only fill buffers that a restart loses.
+/// The most bytes under way without an acknowledgement. More would only fill buffers that a restart loses.
 const WINDOW_BYTES: usize = 8 * 1024 * 1024;
 
-/// How long to wait for an acknowledgement before everything is sent again, in nanoseconds; it doubles each time.
+/// The first wait for an acknowledgement before everything is sent again, in nanoseconds; it doubles each time.
 const RESEND_NS: u64 = 5_000_000_000;
-/// The longest such wait.
+/// The longest wait for an acknowledgement, in nanoseconds.
 const RESEND_MOST_NS: u64 = 60_000_000_000;
 
-/// How long nothing may be sent. The collector takes an agent that is silent for minutes for dead.
+/// The longest time without a frame, in nanoseconds. The collector regards an agent as dead after minutes of silence.
 const HEARTBEAT_NS: u64 = 30_000_000_000;
 
-/// How often a collector must refuse a frame until it is given up. A frame that was damaged on the way is taken when it
-/// comes again; one that is refused for what it is would hold up all that is behind it for ever.
+/// The number of refusals after which a frame is given up. A frame that was damaged in transit is accepted when it is
+/// sent again; one that is refused for its contents would block all frames behind it forever.
 pub const REFUSALS: u32 = 3;
 
 /// The next thing to be sent.
@@ -44,12 +44,12 @@ pub enum NextSend<'a> {
     Frame(&'a [u8]),
     /// A message.
     Message(Vec<u8>),
-    /// Nothing, until this segment is [restored](DeliverySession::restored).
+    /// No data: this segment must be [restored](DeliverySession::restored) first.
     Restore(u64),
 }
 
 impl NextSend<'_> {
-    /// The bytes; none of a segment.
+    /// Returns the bytes; none of a segment.
     pub fn bytes(&self) -> &[u8] {
         match self {
             Self::Frame(bytes) => bytes,
@@ -66,14 +66,14 @@ pub enum SessionNotice {
     Ordinary,
     /// The collector refuses frames, for the first time since it accepted one.
     Refused {
-        /// Why.
+        /// The reason of the refusal.
         reason: String,
-        /// The first and the last version of the protocol that it accepts.
+        /// The first and the last version of the protocol that the collector accepts.
         versions: (u8, u8),
     },
     /// A frame was given up, and its samples are counted as lost.
     GivenUp {
-        /// Its number.
+        /// The number of the frame.
         sequence: u64,
         /// The number of its samples.
         samples: u64,
@@ -103,27 +103,28 @@ pub struct DeliverySession {
     outbox: Outbox,
     builder: FrameBuilder,
     encoder: Encoder,
-    /// Jobs that have ended, each with the last frame about it.
+    /// Jobs that have ended, each with the last frame that mentions it.
     retiring: Vec<(JobHandle, u64)>,
-    /// Messages with the whole dictionary, which was asked for. They go before frames.
+    /// Messages with the whole dictionary, which the collector has requested. They are sent before frames.
     dictionary: VecDeque<Vec<u8>>,
     resend_at_ns: Option<u64>,
     resend_after_ns: u64,
-    /// The frame that was refused last, and how often.
+    /// The frame that was refused last, and the number of its refusals.
     refused: (u64, u32),
     complained: bool,
     counts: DeliveryCounts,
     spool_mode: SpoolMode,
     /// The time of the newest frame.
     framed_ns: u64,
-    /// Since when nothing was acknowledged and something waits, or since when all that waited lay on the disk.
+    /// The time since which data wait without an acknowledgement or, if later, at which all waiting data were on the
+    /// disk.
     quiet_since_ns: u64,
-    /// Segments that are not wanted any more.
+    /// Segments that are not needed any more.
     released: Vec<u64>,
 }
 
 impl DeliverySession {
-    /// A new session, with an outbox of `outbox_bytes`.
+    /// Creates a new session, with an outbox of `outbox_bytes`.
     pub fn new(session: SessionId, descriptor: SessionDescriptor, outbox_bytes: usize, now_ns: u64) -> Self {
         let (outbox, builder) = (Outbox::new(session, outbox_bytes), FrameBuilder::new(descriptor, now_ns));
         Self::with(outbox, builder, outbox_bytes, now_ns, SpoolMode::Off)
@@ -148,14 +149,14 @@ impl DeliverySession {
         }
     }
 
-    /// Lets frames go until the outbox holds no more than it may: where there is no spool, or it has no room either.
+    /// Drops frames until the outbox is within its limit: without a spool, or if the spool has no room either.
     fn make_room(&mut self) {
         let dropped = self.outbox.make_room();
         self.counts.samples_dropped += dropped.samples;
         self.lost(dropped);
     }
 
-    /// Puts a frame into the outbox, or several where one would be beyond the limits: the dictionary before the samples,
+    /// Puts a frame into the outbox, or several if one would exceed the limits: the dictionary before the samples,
     /// tallies and events behind them.
     fn push(&mut self, batch: &Batch, dictionary: &[Entry], ledger: &[LedgerEntry], told: Vec<EventRecord>) {
         let events: Vec<Event> = told.iter().map(|told| told.event.clone()).collect();
@@ -205,29 +206,29 @@ impl DeliverySession {
             self.push(&nothing, dictionary, ledger, told);
             self.push(&nothing, &[], &[], second);
         } else {
-            // One batch alone is always within the limits, which were chosen so.
+            // A batch alone is always within the limits by design; this counts it should that fail.
             self.counts.samples_refused += batch.samples() as u64;
             self.outbox.push_nothing(&FrameSummary::of(batch));
         }
     }
 
-    /// The job is forgotten when frame `sequence` is acknowledged, the last that speaks of it so far.
+    /// Forgets the job when frame `sequence`, the last that mentions it so far, is acknowledged.
     fn retire_after(&mut self, job: JobHandle, sequence: u64) {
         self.retiring.retain(|(retiring, _)| *retiring != job);
         self.retiring.push((job, sequence));
     }
 
-    /// What was in frames that went and must be told all the same is told in a later one.
+    /// Schedules the events and tallies of dropped frames for repetition in a later frame.
     fn lost(&mut self, dropped: Dropped) {
         if matches!(self.spool_mode, SpoolMode::Replay(_)) {
-            // Of an earlier life there are no later frames.
+            // An earlier session has no later frames.
             self.counts.events_dropped += dropped.events.len() as u64;
             return;
         }
         self.counts.events_dropped += self.builder.lost(&dropped.frames, dropped.events);
     }
 
-    /// What is to be sent next; none where there is nothing, or enough is under way.
+    /// Returns the next frame or message to be sent; none if there is none, or the window is full.
     pub fn next_send(&self) -> Option<NextSend<'_>> {
         if let Some(message) = self.dictionary.front() {
             return Some(NextSend::Message(message.clone()));
@@ -242,7 +243,7 @@ impl DeliverySession {
         })
     }
 
-    /// What [`DeliverySession::next_send`] gave has been sent.
+    /// Records that the result of [`DeliverySession::next_send`] was sent.
     pub fn sent(&mut self, now_ns: u64) {
         if self.dictionary.pop_front().is_none() {
             self.outbox.sent();
@@ -265,8 +266,8 @@ impl DeliverySession {
             }
             ToAgent::Refused { frame: Some((session, _)), .. } if session != self.session => {}
             ToAgent::Refused { reason, versions, frame } => return self.refused(reason, versions, frame),
-            // For a session that is not this one's, from a collector that remembers another life; and what has nothing to
-            // do with delivery.
+            // Messages for another session, from a collector that remembers an earlier process, and messages that do
+            // not concern delivery.
             ToAgent::Ack { .. }
             | ToAgent::Resend { .. }
             | ToAgent::NeedDictionary { .. }
@@ -300,7 +301,7 @@ impl DeliverySession {
         versions: (u8, u8),
         frame: Option<(SessionId, u64)>,
     ) -> SessionNotice {
-        // Only of the oldest frame: the others are judged when their turn comes.
+        // Only the oldest frame counts: the others are judged when they are the oldest.
         if let Some((_, sequence)) = frame.filter(|(_, sequence)| *sequence == self.outbox.oldest()) {
             let times = if self.refused.0 == sequence { self.refused.1 + 1 } else { 1 };
             self.refused = (sequence, times);
@@ -311,7 +312,7 @@ impl DeliverySession {
                 self.lost(dropped);
                 return SessionNotice::GivenUp { sequence, samples, reason };
             }
-            // At once: behind it nothing will be taken.
+            // Resend at once: the collector takes nothing behind a refused frame.
             self.outbox.resend_all();
         }
         if std::mem::replace(&mut self.complained, true) {
@@ -320,8 +321,8 @@ impl DeliverySession {
         SessionNotice::Refused { reason, versions }
     }
 
-    /// A connection to a collector came about. It may be another collector, or the same without its memory, and what was
-    /// under way over the old connection may be lost: everything that is not acknowledged is sent again.
+    /// Sends everything without an acknowledgement again, after a new connection. The collector may be another one or
+    /// have lost its memory, and messages over the old connection may be lost.
     pub fn connected(&mut self) {
         self.dictionary.clear();
         self.outbox.resend_all();
@@ -329,7 +330,7 @@ impl DeliverySession {
         self.resend_at_ns = None;
     }
 
-    /// Sends everything again if the collector was silent for too long.
+    /// Sends everything again if no acknowledgement came within the wait.
     pub fn passed(&mut self, now_ns: u64) {
         if self.resend_at_ns.is_some_and(|at_ns| now_ns >= at_ns) {
             self.outbox.resend_all();
@@ -338,13 +339,15 @@ impl DeliverySession {
         }
     }
 
-    /// When [`DeliverySession::passed`] must be called, and [`DeliverySession::spill`] where there is a spool, at the latest.
+    /// Returns the latest time for the next call of [`DeliverySession::passed`] and, with a spool, of
+    /// [`DeliverySession::spill`].
     pub fn wake_at_ns(&self) -> Option<u64> {
         let spill_at_ns = self.spill_at_ns();
         self.resend_at_ns.into_iter().chain(spill_at_ns).min()
     }
 
-    /// Puts what must be told and is in no frame into one. For the end, when nothing else comes that it could go with.
+    /// Puts events and tallies of lost frames into a frame of their own, for the end of the agent, when no further
+    /// samples follow.
     pub fn tell_all(&mut self, now_ns: u64) {
         if self.builder.has_untold() && self.outbox.is_empty() {
             self.take(&SampleBatch::default(), now_ns);

@@ -1,5 +1,5 @@
-//! The spool in the delivery protocol: what is written to the disk and when, and how the frames of an earlier process are sent.
-//! Pure: the spool manager asks what to write, and reports the result.
+//! The spool in the delivery protocol: which entries are written to the disk and when, and how the frames of an earlier
+//! process are sent. Pure: the spool manager takes the entries to be written, and reports the result.
 
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::dictionary::Entry;
@@ -17,13 +17,13 @@ use crate::delivery::spool::{Batch, SEGMENT_BYTES};
 const SPILL_NS: u64 = 5_000_000_000;
 
 impl DeliverySession {
-    /// The session of an earlier process, from its segments, each with its first and its last number.
+    /// Creates the session of an earlier process from its segments, each with its first and its last number.
     pub fn replay(session: SessionId, outbox_bytes: usize, segments: &[(u64, u64)], now_ns: u64) -> Self {
         let outbox = Outbox::of_segments(session, outbox_bytes, segments);
         Self::with(outbox, FrameBuilder::default(), outbox_bytes, now_ns, SpoolMode::Replay(Vec::new()))
     }
 
-    /// Uses the spool: frames without room are not dropped, but returned by [`DeliverySession::spill`].
+    /// Enables the spool: frames without room are not dropped, but returned by [`DeliverySession::spill`].
     pub fn use_spool(&mut self) {
         self.spool_mode = SpoolMode::On { written: None };
     }
@@ -35,14 +35,14 @@ impl DeliverySession {
         }
     }
 
-    /// The time at which frames are written to the disk because nothing was acknowledged.
+    /// Returns the time at which frames are written to the disk because nothing was acknowledged.
     pub(super) fn spill_at_ns(&self) -> Option<u64> {
         let waits = matches!(self.spool_mode, SpoolMode::On { .. }) && self.outbox.bytes() > 0;
         waits.then_some(self.quiet_since_ns + SPILL_NS)
     }
 
-    /// The batch to be written to the spool now, whose open segment is `open`: if the outbox is above its limit, if nothing was
-    /// acknowledged for long, or everything if the agent `ends`.
+    /// Returns the batch to be written to the spool now, whose open segment is `open`: if the outbox is above its
+    /// limit, if nothing was acknowledged for `SPILL_NS`, or everything if the agent `ends`.
     pub fn spill(&mut self, open: Option<u64>, ends: bool, now_ns: u64) -> Option<Batch> {
         let SpoolMode::On { written } = &self.spool_mode else { return None };
         let written = *written;
@@ -52,7 +52,7 @@ impl DeliverySession {
         }
         let Some(Spill { first, continues, entries, records }) = self.outbox.spill(self.segment_bytes() / 4)
         else {
-            // All of it lies there.
+            // All waiting data are on the disk.
             self.quiet_since_ns = now_ns;
             return None;
         };
@@ -80,7 +80,7 @@ impl DeliverySession {
         self.outbox.spilled(batch.first, batch.entries, segment);
     }
 
-    /// Records that the batch could not be written: frames without room are dropped, and the disk is not tried for a while.
+    /// Records that the batch could not be written: frames without room are dropped, and the next attempt is delayed.
     pub fn not_spilled(&mut self, now_ns: u64) {
         self.quiet_since_ns = now_ns;
         self.make_room();
@@ -89,23 +89,25 @@ impl DeliverySession {
     /// Takes the contents of a segment. Returns the number of its missing frames.
     pub fn restored(&mut self, segment: u64, read: Segment) -> u64 {
         if let SpoolMode::Replay(entries) = &mut self.spool_mode {
-            // A segment says all that is needed from it on, and for what was not acknowledged before it, too.
+            // A segment defines all that is needed for it and the following, and for earlier frames without an
+            // acknowledgement.
             *entries = read.dictionary;
         }
         self.outbox.restored(segment, read.restored)
     }
 
-    /// The size after which a new segment begins, in bytes. A segment is in memory as a whole when it is read back.
+    /// Returns the size after which a new segment begins, in bytes. A segment is in memory as a whole when it is read
+    /// back.
     pub fn segment_bytes(&self) -> usize {
         SEGMENT_BYTES.min(self.window_bytes / 2)
     }
 
-    /// The id of the session.
+    /// Returns the id of the session.
     pub const fn session(&self) -> SessionId {
         self.session
     }
 
-    /// The segments that are not needed any more.
+    /// Returns the segments that are not needed any more.
     pub fn released(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.released)
     }
@@ -119,7 +121,8 @@ impl DeliverySession {
     ) -> Self {
         Self {
             session: outbox.session(),
-            // What was sent is not dropped: it may be stored. So half of the outbox must be left for what was not.
+            // Sent frames are not dropped, because they may be stored. So half of the outbox is left for frames that
+            // were not sent.
             window_bytes: super::WINDOW_BYTES.min(outbox_bytes / 2),
             outbox,
             builder,

@@ -1,8 +1,8 @@
-//! The spool: segments of frames on the disk, for what memory has no room for, and for the next life of the agent.
+//! The spool: segments of frames on the disk, for frames without room in memory, and for the next process of the agent.
 //!
-//! It promises that what [`Spool::append`] has taken outlives the agent and the machine: every write is flushed to the
-//! disk (`fdatasync`, and the directory's `fsync` for a new file) before it returns. Only the sender's thread calls it;
-//! the sampler never waits for a disk.
+//! A batch that [`Spool::append`] has taken survives the agent and the machine: every write is flushed to the disk
+//! (`fdatasync`, and the directory's `fsync` for a new file) before the call returns. Only the sender's thread uses the
+//! spool; the sampler never waits for a disk.
 
 pub mod segment;
 
@@ -18,30 +18,31 @@ use rustix::fs::{FlockOperation, flock};
 
 use self::segment::Segment;
 
-/// The most bytes after which a new segment is begun. One is read back at a time, and its file goes as a whole.
+/// The size after which a new segment is begun, in bytes. Segments are read back one at a time, and a file is removed
+/// as a whole.
 pub const SEGMENT_BYTES: usize = 4 * 1024 * 1024;
 
-/// Bytes that a segment may have when it is read: one that was just not full, and what went into it then. What is beyond
-/// is not of this program.
+/// The most bytes of a segment that are read: a segment just below its limit plus one batch. A larger file is not of
+/// this program.
 const READ_BYTES: u64 = 4 * SEGMENT_BYTES as u64;
 
-/// Segments of an earlier life that are looked at. More than this are no spool of an agent.
+/// The most segments of earlier processes. A directory with more is no spool of an agent.
 const SEGMENTS: usize = 64 * 1024;
 
-/// Why the spool cannot be used.
+/// An error of the spool.
 #[derive(Debug)]
 pub enum SpoolError {
     /// Another agent uses it.
     InUse(PathBuf),
-    /// It has no room left within its bound.
+    /// It has no room left within its limit.
     Full,
-    /// The disk has a fault, or no room.
+    /// The disk has a fault or is full.
     Disk {
-        /// What could not be done.
+        /// The operation that failed.
         doing: &'static str,
-        /// With what.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
 }
@@ -66,42 +67,42 @@ impl fmt::Display for SpoolError {
 
 impl std::error::Error for SpoolError {}
 
-/// What is to be kept.
+/// A batch to be kept.
 #[derive(Debug)]
 pub struct Batch {
     /// The session.
     pub session: SessionId,
     /// The number of the first frame or note.
     pub first: u64,
-    /// How many entries of the outbox it is.
+    /// The number of entries of the outbox.
     pub entries: usize,
-    /// The segment that it continues, one that [`Spool::open_segment`] named; none for a new one.
+    /// The segment to be continued, as [`Spool::open_segment`] returned it; none for a new one.
     pub continues: Option<u64>,
-    /// Records.
+    /// The encoded records.
     pub bytes: Vec<u8>,
 }
 
-/// Which segment: its session and its first number.
+/// The key of a segment: its session and its first number.
 type Key = (SessionId, u64);
 
 /// A directory with segments.
 #[derive(Debug)]
 pub struct Spool {
     directory: PathBuf,
-    /// Held as long as the spool is used.
+    /// The lock, held as long as the spool is used.
     _lock: File,
     limit_bytes: u64,
-    /// Bytes of each segment.
+    /// The size of each segment, in bytes.
     segments: BTreeMap<Key, u64>,
-    /// The segment that is written.
+    /// The segment that is being written.
     open: Option<(Key, File)>,
 }
 
 impl Spool {
-    /// Takes the directory into use, for at most `limit_bytes`; makes it where it is not there.
+    /// Opens the spool in `directory`, for at most `limit_bytes`. Creates the directory if it does not exist.
     ///
     /// # Errors
-    /// When it cannot be used, or another agent uses it.
+    /// Returns an error if the directory cannot be used, or if another agent uses it.
     pub fn open(directory: &Path, limit_bytes: u64) -> Result<Self, SpoolError> {
         let disk = |doing, path: &Path| {
             let path = path.to_owned();
@@ -125,12 +126,12 @@ impl Spool {
         Ok(Self { directory: directory.to_owned(), _lock: lock, limit_bytes, segments, open: None })
     }
 
-    /// Bytes of all segments.
+    /// Returns the bytes of all segments.
     pub fn bytes(&self) -> u64 {
         self.segments.values().sum()
     }
 
-    /// The sessions of which there are segments, with the first numbers of these.
+    /// Returns the sessions that have segments, with the first number of each segment.
     pub fn sessions(&self) -> Vec<(SessionId, Vec<u64>)> {
         let mut sessions: Vec<(SessionId, Vec<u64>)> = Vec::new();
         for (session, first) in self.segments.keys() {
@@ -142,17 +143,17 @@ impl Spool {
         sessions
     }
 
-    /// The segment that a batch may continue: one below `segment_bytes`.
+    /// Returns the segment that a batch may continue, if it is below `segment_bytes`.
     pub fn open_segment(&self, segment_bytes: usize) -> Option<u64> {
         let (key, _) = self.open.as_ref()?;
         let bytes = self.segments.get(key).copied().unwrap_or_default();
         (bytes < segment_bytes as u64).then_some(key.1)
     }
 
-    /// Keeps a batch; returns its segment. When it returns, the batch is on the disk.
+    /// Writes a batch and flushes it to the disk. Returns its segment.
     ///
     /// # Errors
-    /// When there is no room, or the disk has a fault; nothing of the batch is kept then.
+    /// Returns an error if there is no room, or if the disk has a fault. Then nothing of the batch is kept.
     pub fn append(&mut self, batch: &Batch) -> Result<u64, SpoolError> {
         if self.bytes() + batch.bytes.len() as u64 > self.limit_bytes {
             return Err(SpoolError::Full);
@@ -166,10 +167,9 @@ impl Spool {
         let before = self.segments.get(&key).copied().unwrap_or_default();
         let written = file.write_all_at(&batch.bytes, before).and_then(|()| file.sync_data());
         if let Err(source) = written {
-            // What was written of it must not be taken for more than it is; where not even this works, the checksums
-            // and the numbers tell.
+            // Remove the partial write. If this fails too, the checksums and the numbers reveal it.
             file.set_len(before).ok();
-            // Nobody would ever remove a segment in which there is nothing.
+            // Nothing else would ever remove an empty segment.
             if is_new && fs::remove_file(self.path(key)).is_ok() {
                 self.segments.remove(&key);
             }
@@ -183,7 +183,7 @@ impl Spool {
     fn create(&mut self, key: Key) -> Result<(Key, File), SpoolError> {
         let path = self.path(key);
         let head = segment::head(key.0, key.1);
-        // One of this name has the same beginning, and could not be acknowledged: it is written anew.
+        // An existing segment of this name has the same beginning and could not be acknowledged: it is overwritten.
         let create = || {
             let mut file =
                 OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&path)?;
@@ -199,10 +199,10 @@ impl Spool {
         Ok((key, file))
     }
 
-    /// Reads a segment back, as far as it is whole.
+    /// Reads a segment back, up to the first incomplete record.
     ///
     /// # Errors
-    /// When the file cannot be read at all.
+    /// Returns an error if the file cannot be read at all.
     pub fn read(&self, session: SessionId, first: u64) -> Result<Segment, SpoolError> {
         let path = self.path((session, first));
         let mut bytes = Vec::new();
@@ -213,10 +213,10 @@ impl Spool {
         }
     }
 
-    /// Forgets a segment of which everything is acknowledged.
+    /// Removes a segment of which everything is acknowledged.
     ///
     /// # Errors
-    /// When its file cannot be removed: the next life of the agent will send it again, which does no harm.
+    /// Returns an error if its file cannot be removed. Then the next process sends it again, which does no harm.
     pub fn remove(&mut self, session: SessionId, first: u64) -> Result<(), SpoolError> {
         let key = (session, first);
         if self.open.as_ref().is_some_and(|(open, _)| *open == key) {
@@ -232,7 +232,7 @@ impl Spool {
     }
 }
 
-/// The segment that a file's name says.
+/// Parses the name of a segment's file.
 fn key_of(name: &str) -> Option<Key> {
     let (session, first) = name.strip_suffix(".spool")?.split_once('-')?;
     let number = |text: &str| (text.len() == 16).then(|| u64::from_str_radix(text, 16).ok()).flatten();

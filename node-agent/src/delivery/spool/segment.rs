@@ -1,4 +1,4 @@
-//! A segment of the spool, as bytes: records of what would have been sent, each with its checksum. Pure.
+//! A segment of the spool as bytes: records of messages to the collector, each with its checksum. Pure.
 //!
 //! ```text
 //! segment: "PLS" 01, session (8 bytes), first number (8 bytes), checksum of these (4 bytes), records
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! All numbers are little-endian, and checksums CRC-32. The summary of a record is a message to the collector, byte for
-//! byte: a frame, a Skipped, or a Dictionary. A segment begins with the whole dictionary, so that it can be understood
-//! alone, and says it again when it has changed.
+//! byte: a frame, a Skipped, or a Dictionary. A segment begins with the whole dictionary, so that it can be decoded
+//! alone, and repeats it when it has changed.
 
 use polymeter_proto::limits;
 use polymeter_proto::series::SessionId;
@@ -20,13 +20,13 @@ use super::super::outbox::Restored;
 
 const MAGIC: [u8; 4] = *b"PLS\x01";
 
-/// Bytes in front of the records.
+/// The size of the head of a segment, in bytes.
 pub(crate) const HEAD_BYTES: usize = 24;
 
-/// Bytes in front of each record's summary.
+/// The size of the head of a record, in bytes.
 const RECORD_HEAD_BYTES: usize = 12;
 
-/// How a segment begins.
+/// Returns the head of a segment.
 pub fn head(session: SessionId, first: u64) -> Vec<u8> {
     let mut head = MAGIC.to_vec();
     head.extend_from_slice(&session.0.to_le_bytes());
@@ -37,7 +37,7 @@ pub fn head(session: SessionId, first: u64) -> Vec<u8> {
 
 /// Appends a record.
 pub(crate) fn put(out: &mut Vec<u8>, summary: &[u8]) {
-    // A frame has at most 4 MiB.
+    // A frame has at most 4 MiB, so the length always fits.
     let len = u32::try_from(summary.len()).unwrap_or(u32::MAX);
     let mut head = len.to_le_bytes().to_vec();
     head.extend_from_slice(&crc32fast::hash(summary).to_le_bytes());
@@ -46,20 +46,20 @@ pub(crate) fn put(out: &mut Vec<u8>, summary: &[u8]) {
     out.extend_from_slice(summary);
 }
 
-/// What a segment holds, as far as it is whole.
+/// The contents of a segment, as far as it is intact.
 #[derive(Debug, Default)]
 pub struct Segment {
     /// Frames and notes.
     pub restored: Vec<Restored>,
-    /// What is needed to understand them.
+    /// The dictionary that is needed to decode them.
     pub dictionary: Vec<Entry>,
-    /// Records that are damaged.
+    /// The number of damaged records.
     pub damaged: u64,
-    /// Bytes at the end that are no record: a write that was not finished, or damage.
+    /// The bytes at the end that are no record: an incomplete write, or damage.
     pub cut_bytes: usize,
 }
 
-/// The session and the first number of a segment that begins with `bytes`; none where they are damaged.
+/// Returns the session and the first number of a segment that begins with `bytes`; none if they are damaged.
 pub fn whose(bytes: &[u8]) -> Option<(SessionId, u64)> {
     let (head, checksum) = bytes.get(..HEAD_BYTES)?.split_last_chunk::<4>()?;
     let (magic, rest) = head.split_first_chunk::<4>()?;
@@ -69,7 +69,7 @@ pub fn whose(bytes: &[u8]) -> Option<(SessionId, u64)> {
     is_whole.then(|| (SessionId(u64::from_le_bytes(*session)), u64::from_le_bytes(*first)))
 }
 
-/// What is in the segment `bytes`, which may be damaged in any way.
+/// Decodes the segment `bytes`, which may be damaged in any way.
 pub fn read(bytes: &[u8]) -> Segment {
     let mut segment = Segment::default();
     let Some((session, _)) = whose(bytes) else {
@@ -87,7 +87,8 @@ pub fn read(bytes: &[u8]) -> Segment {
     segment
 }
 
-/// The summary of the first record, none where it is damaged, and what is behind it. None where there is no record.
+/// Splits off the first record. Returns its summary, none if it is damaged, and the bytes behind it. Returns none if
+/// there is no record.
 fn split_record(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     let (head, rest) = bytes.split_at_checked(RECORD_HEAD_BYTES)?;
     let (head, of_head) = head.split_last_chunk::<4>()?;
@@ -128,7 +129,7 @@ impl Segment {
         Some(())
     }
 
-    /// The number of the newest frame.
+    /// Returns the number of the newest frame.
     pub fn last(&self) -> Option<u64> {
         self.restored.last().map(|restored| match restored {
             Restored::Frame(last, ..) | Restored::Skipped(_, last, ..) => *last,

@@ -1,8 +1,9 @@
-//! The places of the wanted values in the text of a kernel file: found once with care, then checked by key at every read.
+//! The places of the wanted values in the text of a kernel file: found once with care, then checked by key at every
+//! read.
 //!
-//! A kernel file's lines hardly ever move against each other, but their numbers change width all the time. So each
-//! wanted line is expected where it was last, moved by as much as the line before it has moved; its key is compared
-//! before any value is taken; and the text is searched only where the key differs.
+//! The lines of a kernel file rarely move relative to each other, but their numbers change width all the time.
+//! Therefore each wanted line is expected at its last position, shifted like the line before it; its key is compared
+//! before any value is taken; and the text is searched only if the key differs.
 
 mod rows;
 
@@ -15,7 +16,7 @@ use rows::{RowText, Seen, count_words, next_word, place, words};
 
 pub use super::slot::{Slot, Wanted};
 
-/// A line with a wanted key and no number where the value should be.
+/// A line with a wanted key but no number in the place of the value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: cannot find a value for {metric} in `{text}`")]
 pub struct ParseError {
@@ -26,8 +27,8 @@ pub struct ParseError {
 
 /// The places of the values of one file in its text.
 ///
-/// Lines, keys and values lie each in one piece, in the order in which they are read: with many jobs they do not stay in the
-/// nearest cache between two ticks.
+/// Lines, keys and values are each contiguous, in the order in which they are read: with many jobs they do not stay in
+/// the nearest cache between two ticks.
 #[derive(Debug, Default)]
 pub struct Layout {
     lines: Vec<Line>,
@@ -36,7 +37,7 @@ pub struct Layout {
     /// The wanted values of the lines, one after the other.
     values: Vec<Value>,
     slots: Vec<Slot>,
-    /// The number of lines of the text; another number means that a device came or went.
+    /// The number of lines of the text; a different number means that a device was added or removed.
     text_lines: usize,
 }
 
@@ -52,12 +53,12 @@ struct Line {
 /// The wanted values of a line.
 #[derive(Debug, Clone, Copy)]
 enum Wants {
-    /// The whole number right behind the key: most lines are no more than that. It is one of the values as well, which is
-    /// used where the line has something else there.
+    /// The integer right behind the key, as in most lines. It is also one of the values, which is used if the line has
+    /// something else there.
     Number { slot: u32, factor: u64 },
     /// This many of the layout's values.
     Values { count: u32 },
-    /// None yet, with this many words behind the key; another number of words may mean that values came.
+    /// None yet, with this many words behind the key; a different number of words may mean that values were added.
     Watched { words: u32 },
 }
 
@@ -83,17 +84,17 @@ struct Value {
 /// The agreement of a text with the layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fit {
-    /// It has as many lines, and all that are wanted.
+    /// It has the same number of lines, and all wanted ones.
     Same,
-    /// Lines came or went: those that are still there were read, and the layout should be made anew.
+    /// Lines were added or removed: the remaining ones were read, and the layout should be made anew.
     Changed,
 }
 
 impl Layout {
-    /// Finds the `wanted` values in `text`. Values that are not there have no slot.
+    /// Finds the `wanted` values in `text`. Missing values have no slot.
     ///
     /// # Errors
-    /// If a line has the right key, and no number where the value should be.
+    /// Returns an error if a line has the right key but no number in the place of the value.
     pub fn discover(
         form: Form,
         text: &[u8],
@@ -161,7 +162,7 @@ impl Layout {
         let key = line.get(..place.key_end.min(line.len())).ok_or(())?;
         let cells = words.len().saturating_sub(place.first_word);
         if form == Form::Pairs && found.values.is_empty() {
-            // `254:0 ` or `254:0 cost.usage=0` in io.stat: a device without I/O so far, whose values may come.
+            // `254:0 ` or `254:0 cost.usage=0` in io.stat: a device without I/O so far, whose values may follow.
             found.key = key.into();
             found.watched = Some(cells);
         }
@@ -183,7 +184,7 @@ impl Layout {
                 instance: place.instance.clone().or_else(|| want.definition.instance.clone()),
             };
             let labels = path_labels.iter().cloned().chain(place.label.clone()).chain(label).collect();
-            // A name that is no label, such as a network interface called `"`, has no series.
+            // A name that is no valid label, such as a network interface called `"`, has no series.
             let Ok(labels) = Labels::new(labels) else { continue };
             if !seen.insert((definition.name(), labels.clone())) {
                 continue;
@@ -255,14 +256,14 @@ fn take<'a, T>(rest: &mut &'a [T], count: u32) -> &'a [T] {
     taken
 }
 
-/// Returns the text without a last line that does not end. The kernel ends every line, so that such a line was cut off, and so
-/// may be the number at its end.
+/// Returns the text without an incomplete last line. The kernel ends every line, so such a line was truncated, and the
+/// number at its end may be, too.
 fn whole_lines(text: &[u8]) -> &[u8] {
     let end = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
     text.get(..end).unwrap_or_default()
 }
 
-/// Returns the offset at which `key` begins a line: `expected`, or else one behind `cursor`, or else any.
+/// Returns the offset of a line that begins with `key`: `expected`, else one behind `cursor`, else any.
 fn locate(text: &[u8], key: &[u8], expected: usize, cursor: usize) -> Option<usize> {
     if begins_line_at(text, expected) && text.get(expected..).is_some_and(|rest| begins_with(rest, key)) {
         return Some(expected);
@@ -270,11 +271,11 @@ fn locate(text: &[u8], key: &[u8], expected: usize, cursor: usize) -> Option<usi
     search(text, key, cursor).or_else(|| search(text, key, 0))
 }
 
-/// Compares the beginning of `text` with `key`, by words of eight bytes of which the last two may overlap: keys have 5 to 30
-/// bytes, for which a call of memcmp takes longer than the comparison.
+/// Compares the beginning of `text` with `key`, by words of eight bytes of which the last two may overlap: keys have 5
+/// to 30 bytes, for which a call of memcmp takes longer than the comparison.
 fn begins_with(text: &[u8], key: &[u8]) -> bool {
     let Some(head) = text.get(..key.len()) else { return false };
-    // As integers, for of arrays in a slice the compiler makes a call of memcmp again.
+    // Compared as integers: for arrays in a slice the compiler would call memcmp again.
     let same = |(a, b): (&[u8; 8], &[u8; 8])| u64::from_ne_bytes(*a) == u64::from_ne_bytes(*b);
     match (head.last_chunk::<8>(), key.last_chunk::<8>()) {
         (Some(end), Some(wanted)) => {
@@ -332,7 +333,7 @@ fn count_lines(text: &[u8]) -> usize {
 /// Reads all `wanted` values of `text` at once, for tests and rare reads.
 ///
 /// # Errors
-/// As [`Layout::discover`].
+/// Returns the errors of [`Layout::discover`].
 pub fn parse(form: Form, text: &[u8], wanted: &[Wanted]) -> Result<Vec<(Slot, Option<u64>)>, ParseError> {
     let mut layout = Layout::discover(form, text, wanted, &[])?;
     let mut reading = Reading::absent(layout.slots.len());

@@ -7,7 +7,7 @@ use polymeter_proto::series::Labels;
 
 use crate::sources::slot::Wanted;
 
-/// Metrics and labels that have a slot: of several places the first counts.
+/// The metrics and labels that have a slot: of several places the first counts.
 pub(crate) type Seen = BTreeSet<(String, Labels)>;
 
 /// A line, and its words.
@@ -42,7 +42,7 @@ pub(crate) fn words(line: &[u8]) -> Vec<Word<'_>> {
 
 /// The place of a wanted row's values in a line.
 pub(crate) struct Place {
-    /// The end of what identifies the line.
+    /// The end of the part that identifies the line.
     pub(crate) key_end: usize,
     /// The first word behind the key.
     pub(crate) first_word: usize,
@@ -84,7 +84,7 @@ pub(crate) fn place(form: Form, words: &[Word<'_>], want: &Wanted) -> Option<Pla
             if value.is_empty() || (numeric && !value.bytes().all(|digit| digit.is_ascii_digit())) {
                 return None;
             }
-            // The head-lines of net/dev have no colon.
+            // The header lines of net/dev have no colon.
             if form == Form::Keyed && !numeric && written == key {
                 return None;
             }
@@ -100,7 +100,7 @@ pub(crate) fn place(form: Form, words: &[Word<'_>], want: &Wanted) -> Option<Pla
         }
         last_key_word = 1;
     }
-    // The byte behind it too, or else `anon` would be found in `anon_thp`.
+    // The byte behind it is included, so that `anon` does not match `anon_thp`.
     Some(Place { key_end: words.get(last_key_word)?.end + 1, first_word: last_key_word + 1, label, instance })
 }
 

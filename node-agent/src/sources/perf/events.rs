@@ -7,13 +7,14 @@ use polymeter_proto::catalogue::perf::Event;
 use polymeter_proto::catalogue::{self, Definition};
 use rustix::io::Errno;
 
-/// Hardware counters of one group. Most CPUs have four that any event can use; a larger group would never be counted.
+/// The most hardware counters of one group. Most CPUs have four that any event can use; a larger group would never be
+/// counted.
 const HARDWARE_EVENTS: usize = 4;
 
-/// Software events and tracepoints of one group: they need no counters, only descriptors.
+/// The most software events and tracepoints of one group: they need no counters, only descriptors.
 const SOFTWARE_EVENTS: usize = 32;
 
-/// An event by the two numbers that the kernel knows it by: `type` and `config` of `perf_event_attr`.
+/// An event by its two numbers in the kernel: `type` and `config` of `perf_event_attr`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Config {
     pub(crate) kind: u32,
@@ -40,7 +41,7 @@ pub(crate) fn event(definition: &Definition) -> Option<Event> {
     })
 }
 
-/// Returns the two numbers of an event, or the reason why it has none here.
+/// Returns the two numbers of an event, or the reason why it has none on this machine.
 pub(crate) fn config(definition: &Definition, tracefs: &Path) -> Result<Config, String> {
     let instance = definition.instance.as_deref().unwrap_or_default();
     match event(definition) {

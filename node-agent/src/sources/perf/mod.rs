@@ -23,7 +23,7 @@ use open::{Group, Opener};
 pub(crate) use events::groups;
 pub use open::PerfTarget;
 
-/// Events that are counted together, so that their ratios mean something.
+/// Events that are counted together, so that their ratios are meaningful.
 #[derive(Debug)]
 pub struct PerfSource {
     groups: Vec<Group>,
@@ -33,7 +33,7 @@ pub struct PerfSource {
     sums: Vec<u64>,
 }
 
-/// Words before the values of a group: how many there are, and the two times.
+/// The number of words before the values of a group: their number, and the two times.
 const GROUP_WORDS: usize = 3;
 
 impl PerfSource {
@@ -86,7 +86,7 @@ impl PerfSource {
     }
 
     fn new(groups: Vec<Group>, definitions: &[Definition], user_only: bool) -> Self {
-        // Without the right to count the kernel only user mode is counted, which is another series.
+        // Without the right to count the kernel, only user mode is counted, which is another series.
         let mode = user_only.then(|| ("mode".to_owned(), "user".to_owned()));
         let labels = |more: Option<(String, String)>| {
             Labels::new(mode.iter().cloned().chain(more).collect()).unwrap_or_default()
@@ -96,7 +96,7 @@ impl PerfSource {
         let is_hardware = |definition: &&Definition| {
             !matches!(event(definition), Some(Event::Software(_) | Event::Tracepoint))
         };
-        // Software events are never multiplexed; the times of a hardware group tell for how long it counted.
+        // Software events are never multiplexed; the times of a hardware group give the time for which it counted.
         if let Some(first) = definitions.iter().find(is_hardware) {
             for name in ["perf.time_enabled", "perf.time_running"] {
                 let labels = labels(Some(("group".to_owned(), first.name())));

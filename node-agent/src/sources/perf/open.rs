@@ -25,7 +25,7 @@ pub(crate) struct Group {
     pub(crate) leader: Counter,
     /// Held open: an event that is closed leaves its group.
     pub(crate) _members: Vec<Counter>,
-    /// The event's position, where it is the only one: inherited events cannot be read as groups.
+    /// The event's position, if it is the only one: inherited events cannot be read as groups.
     pub(crate) single: Option<usize>,
 }
 
@@ -33,12 +33,12 @@ pub(crate) struct Group {
 pub(crate) struct Opener<'a> {
     pub(crate) target: &'a PerfTarget,
     pub(crate) cgroup: Option<File>,
-    /// True where the kernel itself may not be counted: kernel.perf_event_paranoid is 2 or more for this user.
+    /// True if the kernel itself may not be counted: kernel.perf_event_paranoid is 2 or more for this user.
     pub(crate) user_only: bool,
 }
 
 impl Opener<'_> {
-    /// Opens an event for trial, which also finds out whether the kernel may be counted.
+    /// Opens an event for trial, which also determines whether the kernel may be counted.
     pub(crate) fn probe(&mut self, config: Config, cpus: &[usize]) -> io::Result<()> {
         let cpu = cpus.first().copied();
         match self.open_one(config, cpu, None) {
@@ -94,7 +94,8 @@ impl Opener<'_> {
         match (&self.cgroup, self.target) {
             (Some(cgroup), _) => {
                 builder.observe_cgroup(cgroup);
-                // Set directly, because the builder would ask for the events' ids too, which double what is read.
+                // Set directly, because the builder would also request the events' ids, which doubles the size of a
+                // read.
                 builder.attrs_mut().read_format = (ReadFormat::GROUP | times).bits();
             }
             (None, PerfTarget::Process(pid)) => {
