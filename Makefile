@@ -1,15 +1,15 @@
-# Build, test, measure. `make` alone lists the targets. What is missing is installed from Debian's packages, for which root or
-# sudo is needed; a Rust toolchain is needed in any case.
+# Build, test and measurement targets; `make` alone lists them. Missing packages are installed from Debian, which requires
+# root or sudo. A Rust toolchain must be installed.
 
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 export DEBIAN_FRONTEND = noninteractive
 
-# The programs need libzmq with CURVE, and a C compiler for SQLite.
+# The programs require libzmq with CURVE, and SQLite a C compiler.
 BUILD_PACKAGES := libzmq3-dev pkg-config gcc libc6-dev
-# The tests also need a PostgreSQL server, Python for the second decoder of the protocol and for the examples, MUNGE, and links
-# between network namespaces.
+# The tests also require a PostgreSQL server, Python for the second decoder of the protocol and for the examples, MUNGE, and
+# iproute2 for links between network namespaces.
 TEST_PACKAGES := postgresql-15 python3 munge iproute2
 SLURM_PACKAGES := slurmctld slurmd slurm-client munge mpich libmpich-dev
 
@@ -29,7 +29,7 @@ build: deps ## Build everything, with debug information
 release: deps ## Build the three programs as they are packaged
 	$(CARGO) build --release --locked -p polymeter-agent -p polymeter-collector -p polymeter-cli
 
-# Prints the tests that were skipped, which the test programs append to a file. The exit status is that of the tests.
+# Prints the skipped tests, which the test programs append to a file. The exit status is that of the tests.
 define report_skipped
 status=$$?; if [ -s $(TARGET)/skipped ]; then \
     printf '\n%s tests skipped:\n' "$$(wc -l <$(TARGET)/skipped)"; sed 's/^/    /' $(TARGET)/skipped; \
@@ -46,13 +46,13 @@ test-quick: deps ## Run the tests that need neither root nor servers, nor the bu
 	$(CARGO) test -p polymeter-cli --locked --no-default-features --test texts
 	$(CARGO) test --workspace --locked --test structure --test documents --test golden --test frames
 
-# A cluster of two nodes on this machine, as root, with cgroups of version 1.
+# A cluster of two nodes on this machine. Requires root and cgroup version 1.
 SLURM_TEST := POLYMETER_REQUIRE="$$POLYMETER_REQUIRE,slurm" $(CARGO) test --locked --workspace --test e2e --
 test-slurm: slurm-deps ## Run the tests under a real Slurm of two nodes (root, cgroup v1)
 	$(CARGO) build --workspace --locked
 	$(SLURM_TEST) slurm::
 
-# Jobs in the cgroups that OAR's own script makes. It is taken out of Debian's package: nothing of OAR is installed.
+# Jobs in the cgroups that OAR's own script creates. The script is extracted from Debian's package; OAR is not installed.
 OAR_SCRIPT := $(TARGET)/oar/usr/share/oar/oar-server/job_resource_manager_cgroups.pl
 test-oar: test-deps $(OAR_SCRIPT) ## Run the tests with the cgroups of a real OAR (root, cgroup v1)
 	$(CARGO) build --workspace --locked
@@ -90,7 +90,7 @@ book: ## Build the book of docs/ with mdBook, which is installed with cargo if i
 import-graph: ## Draw which modules import which, into docs/explanation/imports/
 	$(CARGO) run -q --locked -p polymeter-structure --bin import-graph -- docs/explanation/imports
 
-# Debug builds: this shows that the experiments work, not their results. Prometheus is compared where it is installed.
+# Debug builds: this tests that the experiments run; the results are meaningless. Prometheus is compared if it is installed.
 quick-experiments: test-deps ## Run every experiment and bench once, short
 	$(CARGO) build --locked --workspace
 	$(TARGET)/debug/wire
@@ -111,7 +111,7 @@ fuzz: deps ## Run every fuzz target for FUZZ_SECONDS (60), two at a time
 	@deploy/install-packages.sh g++
 	fuzz/run.sh $(FUZZ_SECONDS)
 
-# NIXPKGS_LIB=PATH names nixpkgs' lib, with which more is checked.
+# NIXPKGS_LIB=PATH names the directory `lib` of nixpkgs, which enables more checks.
 check-nix: deps ## Check the Nix files as far as possible without nixpkgs
 	@deploy/install-packages.sh nix-bin python3
 	$(CARGO) build --locked --workspace

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs those of the named Debian packages that are missing. Says what it does, and does nothing where all are there.
+# Installs the named Debian packages that are missing, and prints their names. Does nothing if all are installed.
 set -eu
 missing=""
 for package in "$@"; do

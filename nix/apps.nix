@@ -1,4 +1,5 @@
-# What `nix run` starts, with every program that it calls pinned. Not for callPackage, which puts `override` among the apps.
+# The apps of `nix run`, with all programs that they call pinned. Imported without callPackage, which would add `override` to
+# the apps.
 {
   pkgs,
   # The flake's packages for this system.
@@ -35,10 +36,10 @@ in
     runtimeInputs = [
       pkgs.coreutils
       pkgs.git
-      # The server of `ingest` and `scale`, and what root calls to start it as another user.
+      # The database server of `ingest` and `scale`, and `setpriv`, with which root starts it as another user.
       (pkgs.postgresql.withPackages (extensions: [ extensions.timescaledb ]))
       pkgs.util-linux
-      # What descriptions name as commands.
+      # The commands in the experiments' files.
       packages.npb
       pkgs.mpi
     ];

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What can be said of the Nix files without nixpkgs: with Debian's nix-bin, offline, and as any user.
+# Checks the Nix files without nixpkgs: with Debian's nix-bin, offline, as any user.
 # usage: check.sh DIRECTORY-OF-BINARIES
 # NIXPKGS_LIB names the directory `lib` of nixpkgs; with it the modules, the recipes and all outputs are evaluated, too.
 set -euo pipefail
@@ -7,10 +7,10 @@ bin=$(realpath "$1")
 cd "$(dirname "$0")/.."
 
 work=$(mktemp -d)
-# What Nix puts into a store cannot be written to, and so not removed.
+# Files in a Nix store are read-only and must be made writable before they are removed.
 trap 'chmod -R u+w "$work" && rm -rf "$work"' EXIT
 home=$HOME
-# A store of its own: nothing of the machine's is touched, and nothing can be fetched.
+# A separate store: the machine's own store is not modified, and downloads are disabled.
 export NIX_REMOTE="local?root=$work/store" HOME=$work XDG_CACHE_HOME=$work/cache NIX_USER_CONF_FILES=/dev/null
 export NIX_CONFIG='experimental-features = nix-command flakes
 substitute = false
@@ -25,7 +25,7 @@ failed() {
     echo "FAILED: $*" >&2
     exit 1
 }
-evaluate() { # a file, and arguments: prints a string without its quotes
+evaluate() { # FILE [ARGUMENT...]: prints a string without its quotes
     nix-instantiate --eval --strict --json "$@" | python3 -c 'import json, sys; print(json.load(sys.stdin))'
 }
 
@@ -51,8 +51,8 @@ else
     skipped "flake.lock as Nix reads it" "this is no git checkout"
 fi
 
-# The programs say their keys when they are given one that is none.
-unknown_keys() { # a program, a table or nothing: prints the keys of the file or of the table
+# The programs list their keys in the error message for an unknown one.
+unknown_keys() { # PROGRAM TABLE: prints the keys of the table, or of the file if TABLE is empty
     { [ -z "$2" ] || echo "[$2]"; echo '"?" = 0'; } >"$work/unknown.toml"
     { "$bin/$1" --config "$work/unknown.toml" --check 2>&1 || true; } |
         sed -n 's/.*known keys are //p' | tr -d ' ' | tr , '\n'
@@ -69,10 +69,10 @@ for daemon in agent collector; do
     passed "polymeter-$daemon and its module have the same $(wc -l <"$work/$daemon.keys") keys"
 done
 
-evaluated() { # a file of nix/check that wants nixpkgs' lib: its value as JSON
+evaluated() { # FILE: prints the value of a file in nix/check that requires nixpkgs' lib, as JSON
     nix-instantiate --eval --strict --json --read-write-mode "$1" --arg nixpkgsLib "$(realpath "$NIXPKGS_LIB")"
 }
-field() { # a file of JSON and a key: the text, or the texts of the list, one to a line
+field() { # FILE KEY: prints the string, or the strings of the list, one per line
     python3 -c 'import json, sys
 value = json.load(open(sys.argv[1]))[sys.argv[2]]
 print(value if isinstance(value, str) else "\n".join(value))' "$@"
@@ -81,7 +81,7 @@ print(value if isinstance(value, str) else "\n".join(value))' "$@"
 check_modules() {
     local script
     evaluated nix/check/modules.nix >"$work/modules" || failed "the modules do not evaluate"
-    # What a build of the system would run, with the programs and the store that are here.
+    # Runs the scripts of a system build, with the programs and the store of this check.
     for script in $(field "$work/modules" scripts); do
         sed "s|/nix/store|$work/store/nix/store|g; s|/package/bin|$bin|g" "$work/store$script" >"$work/script"
         out=$work/accepted bash -e "$work/script" || failed "a program refuses what its module writes: $(cat "$work/script")"
@@ -90,7 +90,7 @@ check_modules() {
     passed "the programs accept the files that the modules write"
 }
 
-check_units() { # that systemd knows every key and takes every value
+check_units() { # checks that systemd accepts every key and value
     mkdir "$work/units"
     echo '[Unit]' >"$work/units/postgresql.target"
     python3 nix/check/units.py "$work/modules" "$work/units"
@@ -109,7 +109,7 @@ check_recipes() {
     passed "the recipes evaluate, and their source is a whole workspace"
 }
 
-check_installed() { # the script of the recipe, with this program, and the functions of nixpkgs that it calls
+check_installed() { # runs the recipe's script with this program and stand-ins for the functions of nixpkgs
     mkdir -p "$work/installed/bin"
     ln -s "$bin/polymeter" "$work/installed/bin"
     cat >"$work/install" <<'END'
@@ -125,7 +125,7 @@ END
     passed "manual pages and completions are written when the package is built"
 }
 
-check_benchmarks() { # that the package has what the experiments run
+check_benchmarks() { # checks that the package has the benchmarks that the experiments run
     local file benchmark
     field "$work/package" benchmarks >"$work/benchmarks"
     for file in benches/experiments/overhead-*.toml; do
@@ -136,7 +136,7 @@ check_benchmarks() { # that the package has what the experiments run
     passed "the experiments run benchmarks that the package has"
 }
 
-check_flake() { # what `nix flake check` finds without building, with nix/check/nixpkgs.nix for nixpkgs
+check_flake() { # runs `nix flake check` without building, with nix/check/nixpkgs.nix as nixpkgs
     mkdir "$work/nixpkgs"
     cp -r nix/check "$work/nixpkgs"
     cp -rL "$NIXPKGS_LIB" "$work/nixpkgs/lib"

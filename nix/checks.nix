@@ -1,5 +1,5 @@
-# What `nix flake check` builds: the packages, form, lints, the tests that a sandbox can run, the modules, and a cluster of
-# two virtual machines.
+# The checks of `nix flake check`: the packages, formatting, lints, the tests that can run in a sandbox, the modules, and a
+# cluster of two virtual machines.
 {
   system,
   pkgs,
@@ -12,7 +12,7 @@
 let
   base = packages.polymeter.undescribed;
 
-  # The package, doing something else with the same inputs.
+  # The package with other commands and the same inputs.
   cargo =
     name: tools: commands:
     base.overrideAttrs (previous: {
@@ -43,8 +43,8 @@ in
     pkgs.clippy
   ] "cargo clippy --workspace --all-targets --locked --offline -- -D warnings";
 
-  # A sandbox has no cgroups to write to and is not root: what needs them says SKIPPED. Python and PostgreSQL are there,
-  # with TimescaleDB.
+  # The sandbox has neither root nor writable cgroups: tests that require them print SKIPPED. Python and PostgreSQL with
+  # TimescaleDB are available.
   tests =
     cargo "tests"
       [
@@ -57,7 +57,7 @@ in
         cargo test --workspace --exclude polymeter-structure --locked --offline
       '';
 
-  # That people get all of it: libzmq with CURVE, of what the build is, manual pages, completions.
+  # Checks that the package is complete: libzmq with CURVE, the revision of the build, manual pages, completions.
   installed = pkgs.runCommand "polymeter-installed" { } ''
     ${packages.polymeter}/bin/polymeter --version --json > version.json
     grep -F '"curve": true' version.json
@@ -73,7 +73,7 @@ in
   modules = import ./tests/modules.nix { inherit pkgs modules; };
 }
 // (
-  # Where there is KVM this takes a minute; it is asked for on one system only.
+  # Takes about a minute with KVM. It runs on one system only.
   if system != "x86_64-linux" then
     { }
   else

@@ -1,10 +1,10 @@
-# A package with `share/polymeter/build.json` beside its programs: of which revision and with which lock file it was made.
-# `polymeter --version --json` and experiment bundles tell it. It is added afterwards, so that a new revision that changes
-# no source compiles nothing anew.
+# A package with `share/polymeter/build.json` beside its programs: the revision and the hash of the lock file. `polymeter
+# --version --json` and experiment bundles report it. It is added after the build, so that a new revision with unchanged
+# sources requires no compilation.
 {
   runCommand,
   package,
-  # null where nobody knows it, as in a tree with changes that are not committed.
+  # null if unknown, as in a tree with uncommitted changes.
   revision,
   lockFile,
 }:

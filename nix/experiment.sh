@@ -1,5 +1,5 @@
-# Runs an experiment with the programs of $POLYMETER_EXPERIMENTS, and makes its results a bundle: with the description, the
-# machine, the revision and the lock file, and with a manifest. Text of the app `experiment` in apps.nix.
+# Runs an experiment with the programs in $POLYMETER_EXPERIMENTS, and seals its results as a bundle: with the description,
+# the machine, the revision, the lock file and a manifest. This file is the text of the app `experiment` in apps.nix.
 usage() {
     cat >&2 <<'END'
 usage: experiment FILE [DIRECTORY]               the overhead experiment that FILE describes
@@ -10,13 +10,13 @@ END
 }
 [ $# -ge 1 ] || usage
 programs=$POLYMETER_EXPERIMENTS
-# A job's cgroups take root, which Open MPI refuses unless it is told twice.
+# A job's cgroups require root, as which Open MPI runs only if both variables are set.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 if [ -f "$1" ]; then
     description=$1
     out=${2:-experiment-$(basename "$description" .toml)-$(date -u +%Y%m%dT%H%M%SZ)}
-    # What an interrupted run left is gone on with; results of another experiment are refused, and stay as they are.
+    # Resumes an interrupted run. Results of another experiment are rejected and remain unchanged.
     "$programs/overhead" "$description" --out "$out"
     [ "$description" -ef "$out/description.toml" ] || cp "$description" "$out/description.toml"
 else

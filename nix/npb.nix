@@ -1,5 +1,5 @@
-# Three of the NAS Parallel Benchmarks, over MPI, as the overhead experiment's workloads: EP only computes, CG jumps about in
-# memory, LU sends many small messages. `npb` of nixpkgs itself is something else.
+# Three of the NAS Parallel Benchmarks for MPI, workloads of the overhead experiment: EP computes only, CG accesses memory
+# irregularly, LU sends many small messages. The package `npb` of nixpkgs is another program.
 {
   lib,
   stdenv,
@@ -11,7 +11,7 @@
     "cg"
     "lu"
   ],
-  # The sizes: S ends at once, B takes a node about a minute.
+  # The problem sizes: S takes less than a second, B about a minute on one node.
   classes ? [
     "S"
     "A"
@@ -29,7 +29,7 @@ stdenv.mkDerivation {
 
   src = fetchurl {
     url = "https://www.nas.nasa.gov/assets/npb/NPB${version}.tar.gz";
-    # Not computed here: Spack's package `npb` and the Phoronix Test Suite's profile pts/npb-1.4.5 both have it for this file.
+    # Taken from Spack's package `npb` and the Phoronix Test Suite's profile pts/npb-1.4.5, which agree; not computed here.
     sha256 = "f3a43467da6e84a829ea869156d3ea86c17932136bb413a4b6dab23018a28881";
   };
   sourceRoot = "NPB${version}/NPB3.4-MPI";
@@ -39,12 +39,13 @@ stdenv.mkDerivation {
     mpi
   ];
 
-  # The programs would have the day on which they were built in them.
+  # Removes the build date from the programs, for reproducibility.
   postPatch = ''
     substituteInPlace sys/setparams.c --replace-fail "(void) time(&t);" "t = 0;"
   '';
 
-  # MPI's calls take arguments of any type, which gfortran refuses since version 10. CC is for what runs while it is built.
+  # MPI's functions take arguments of any type, which gfortran 10 and later rejects without the flag. CC compiles the tools
+  # of the build.
   configurePhase = ''
     runHook preConfigure
     cat > config/make.def <<'END'
@@ -61,7 +62,7 @@ stdenv.mkDerivation {
     runHook postConfigure
   '';
 
-  # One after the other: all share the file that says the size.
+  # Built one after the other: all share the file that defines the problem size.
   buildPhase = ''
     runHook preBuild
     mkdir -p bin
@@ -84,7 +85,7 @@ stdenv.mkDerivation {
   meta = {
     description = "EP, CG and LU of the NAS Parallel Benchmarks, for MPI";
     homepage = "https://www.nas.nasa.gov/software/npb.html";
-    # As its files say: for any purpose, with or without fee.
+    # The source files permit use for any purpose, with or without fee.
     license = lib.licenses.free;
     platforms = lib.platforms.linux;
   };

@@ -1,4 +1,4 @@
-# The programs, or one of them. zeromq is built with libsodium in nixpkgs, and so has CURVE.
+# The programs, or one of them. nixpkgs builds zeromq with libsodium, which provides CURVE.
 {
   lib,
   stdenv,
@@ -11,7 +11,7 @@
 }:
 
 let
-  # What each component consists of: the package of the workspace, and the program that it is known by.
+  # The components: the packages of the workspace, and the main program.
   components = {
     agent = {
       crates = [ "polymeter-agent" ];
@@ -33,7 +33,7 @@ let
       ];
       program = "polymeter";
     };
-    # The experiments start the daemons that lie beside them.
+    # The experiments start the daemons from their own directory.
     experiments = {
       crates = [
         "polymeter-agent"
@@ -48,8 +48,8 @@ let
 
   hasCli = lib.elem "polymeter-cli" crates;
   runnable = stdenv.buildPlatform.canExecute stdenv.hostPlatform;
-  # Manual pages, those of the daemons too, and completions come from the program itself; where it cannot run, from the same
-  # one of the machine that builds.
+  # The program that writes manual pages, including the daemons', and completions. If it cannot run on the build machine, a
+  # build of the same program for the build machine writes them.
   cli =
     if runnable then
       "$out/bin/polymeter"
@@ -82,7 +82,7 @@ rustPlatform.buildRustPackage {
     done
   '';
 
-  # They are a check of the flake, which builds everything once more without optimisation: nix/checks.nix.
+  # The tests are a check of the flake, which builds everything again without optimisation: nix/checks.nix.
   doCheck = false;
 
   meta = {

@@ -1,4 +1,4 @@
-# What one needs to work on Polymeter, and to run its experiments.
+# The development shell: tools to build and test Polymeter, and to run its experiments.
 {
   mkShell,
   cargo,
@@ -16,7 +16,7 @@
   rustfmt,
   util-linux,
   zeromq,
-  # The flake's own; nixpkgs has nothing of this name, and something else that is called npb.
+  # The flake's `npb`; `npb` of nixpkgs is another program.
   nas-benchmarks,
 }:
 
@@ -29,18 +29,18 @@ mkShell {
     rustfmt
     gnumake
     pkg-config
-    # Built with libsodium in nixpkgs, and so with CURVE.
+    # nixpkgs builds it with libsodium, which provides CURVE.
     zeromq
-    # What the tests start and call: a server with TimescaleDB, credentials, `ip`, `setpriv`.
+    # Required by the tests: PostgreSQL with TimescaleDB, MUNGE, `ip`, `setpriv`.
     (postgresql.withPackages (extensions: [ extensions.timescaledb ]))
     munge
     iproute2
     util-linux
-    # Real workloads, and what one writes others with.
+    # Workloads, and compilers for further ones.
     nas-benchmarks
     mpi
     gfortran
-    # Looking at results: plots, and reading the samples of a bundle.
+    # Analysis of results: plots, and the samples in a bundle.
     (python3.withPackages (modules: [
       modules.matplotlib
       modules.pandas

@@ -1,5 +1,5 @@
-# What the programs are made of. Documents, Nix files and CI are left out, so that a change of them builds nothing anew;
-# what the tests read is in.
+# The sources of the programs. Documents, Nix files and CI are left out, so that a change of them requires no build; files
+# that the tests read are included.
 { lib }:
 
 lib.fileset.toSource {

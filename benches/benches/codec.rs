@@ -1,4 +1,4 @@
-//! Encoding and decoding of recorded real data.
+//! Benchmarks of encoding and decoding a recorded job.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The stages of gathering without the kernel: parsing real text, and asking the schedule.
+//! Benchmarks of the stages of sampling that need no system call: parsing real kernel text, and the deadline schedule.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,10 +10,11 @@ use polymeter_agent::sources::{Reading, Wanted};
 use polymeter_proto::catalogue::{self, Definition, Hierarchy, Origin, TextFile};
 use polymeter_proto::period::Period;
 
-/// Real kernel text of a cgroup of each version, among the fixtures of the parsers' tests.
+/// Fixtures of the parser tests: real kernel text of a cgroup of each version.
 const SETS: [&str; 2] = ["v1-6.18", "v2-6.12"];
 
-/// How long each file is parsed: there are dozens, and a parse takes no microsecond.
+/// The warm-up and measurement times per file. They are short because there are dozens of files, and one parse takes less
+/// than a microsecond.
 const WARM_UP: Duration = Duration::from_millis(200);
 const MEASUREMENT: Duration = Duration::from_secs(1);
 
@@ -24,7 +25,7 @@ fn main() {
     criterion.final_summary();
 }
 
-/// Every file of the catalogue that the sets have, with all that is read of it.
+/// Benchmarks the parser on every file of the catalogue that the fixtures contain, with all fields that are read from it.
 fn parse(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("parse");
     group.warm_up_time(WARM_UP).measurement_time(MEASUREMENT);
@@ -49,7 +50,7 @@ fn parse(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// The files of the catalogue, each with all the fields that are read from it.
+/// Returns the files of the catalogue, each with all fields that are read from it.
 fn files() -> Vec<(&'static TextFile, Vec<Wanted>)> {
     let mut files: Vec<(&TextFile, Vec<Wanted>)> = Vec::new();
     for metric in catalogue::all() {

@@ -1,5 +1,5 @@
-//! The stages of storing: the rules of ingest without a store, and a second of a node at 1 kHz on its way from the socket to
-//! the acknowledgement, for each store that this machine has.
+//! Benchmarks of the stages of storing: the ingest rules without a store, and one second of a node at 1 kHz from the socket
+//! to the acknowledgement, for each store that is installed.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::frame::{Encoder, Frame};
 use polymeter_proto::wire::message::ToAgent;
 
-/// Ticks of a millisecond in each frame.
+/// The number of ticks in a frame, one per millisecond.
 const TICKS: u16 = 1_000;
 
-/// A commit takes milliseconds: fewer samples than criterion takes by default.
+/// The number of criterion samples. It is below criterion's default because a commit takes milliseconds.
 const SAMPLES: usize = 20;
 
-/// How long a store may take for one frame, in milliseconds.
+/// The timeout for storing one frame, in milliseconds.
 const PATIENCE_MS: i64 = 30_000;
 
 fn main() {
@@ -43,7 +43,7 @@ fn agent(session: u64) -> MockAgent {
     MockAgent::new(SessionId(session), name("node"), name("mock"), wall_us())
 }
 
-/// A decoded frame through the rules, names resolved.
+/// Benchmarks the ingest rules on a decoded frame whose names are already resolved.
 fn ingest(criterion: &mut Criterion, script: &Script) {
     let (mut encoder, mut agent) = (Encoder::default(), agent(1));
     let now = Clock::start().now();
@@ -68,7 +68,7 @@ fn ingest(criterion: &mut Criterion, script: &Script) {
     group.finish();
 }
 
-/// A frame that is sent, decoded, committed and acknowledged, alone in its transaction.
+/// Benchmarks sending, decoding, committing and acknowledging one frame, alone in its transaction.
 fn store(criterion: &mut Criterion, script: &Script, kind: Kind) {
     let store = Store::start(kind).expect("it is not missing");
     let context = zmq::Context::new();

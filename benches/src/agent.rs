@@ -1,4 +1,4 @@
-//! A running agent as users run it, and a collector that stores nothing but acknowledges, and shows what came.
+//! A running agent process, and a collector that acknowledges and forwards frames without storing them.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader, Lines, Write};
@@ -15,37 +15,37 @@ use polymeter_proto::wire::message::ToAgent;
 use crate::clock::wait_for;
 use crate::job::{pause, write};
 
-/// Frames that wait for somebody to look at them.
+/// The capacity of the queue of received frames.
 const FRAMES: usize = 10_000;
 
-/// How long a program may take to start, in seconds.
+/// The timeout for starting a program, in seconds.
 const START_S: u64 = 10;
 
-/// An agent's process. Dropping it ends it.
+/// The process of an agent. Dropping it kills the process.
 #[derive(Debug)]
 pub struct Agent {
     process: Child,
     socket: PathBuf,
 }
 
-/// An agent and its collector. Dropping it ends both.
+/// An agent and its collector. Dropping it stops both.
 #[derive(Debug)]
 pub struct Running {
     agent: Agent,
     frames: mpsc::Receiver<Frame>,
 }
 
-/// One connection to the agent's control socket.
+/// A connection to the agent's control socket.
 #[derive(Debug)]
 pub struct Line {
     stream: UnixStream,
     lines: Lines<BufReader<UnixStream>>,
 }
 
-/// A program that was built together with this one.
+/// Returns the path of a program that was built together with this one.
 ///
 /// # Errors
-/// When it is not there.
+/// Returns an error if the program does not exist.
 pub fn program(name: &str) -> Result<PathBuf, Box<dyn Error>> {
     let path = std::env::current_exe()?.with_file_name(name);
     if path.is_file() {
@@ -55,10 +55,10 @@ pub fn program(name: &str) -> Result<PathBuf, Box<dyn Error>> {
 }
 
 impl Agent {
-    /// Starts an agent with this configuration, to which its collector and its socket in `scratch` are added.
+    /// Starts an agent with this configuration, adding the collector's endpoint and a control socket in `scratch`.
     ///
     /// # Errors
-    /// When the program is not there, or does not open its socket.
+    /// Returns an error if the program does not exist or does not open its socket.
     pub fn start(scratch: &Path, collector: &str, config: &str) -> Result<Self, Box<dyn Error>> {
         let (socket, path) = (scratch.join("agent.sock"), scratch.join("agent.toml"));
         let head = format!("collector = \"{collector}\"\ncontrol_socket = \"{}\"\n", socket.display());
@@ -74,39 +74,40 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Its process.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// A connection to the control socket.
+    /// Connects to the control socket.
     ///
     /// # Errors
-    /// When there is none.
+    /// Returns an error if the connection is refused.
     pub fn connect(&self) -> Result<Line, Box<dyn Error>> {
         let stream = UnixStream::connect(&self.socket)?;
         Ok(Line { lines: BufReader::new(stream.try_clone()?).lines(), stream })
     }
 
-    /// CPU time that the agent has used, in seconds, all threads.
+    /// Returns the CPU time that all threads of the agent have used, in seconds.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// Returns an error if the agent does not answer.
     pub fn cpu_s(&self) -> Result<f64, Box<dyn Error>> {
         Ok(crate::table::to_f64(self.connect()?.status()?.counts.cpu_ns) / 1e9)
     }
 
-    /// Stops it as systemd would: it sends what it has. True if it was content.
+    /// Stops the agent with SIGTERM, as systemd does; it sends its pending frames first. Returns true if it exited
+    /// successfully.
     pub fn stop(mut self) -> bool {
         crate::process::end(&mut self.process, rustix::process::Signal::TERM, START_S)
     }
 }
 
 impl Running {
-    /// Starts an agent with this configuration, to which its collector and its socket in `scratch` are added.
+    /// Starts an agent with this configuration, adding the collector's endpoint and a control socket in `scratch`.
     ///
     /// # Errors
-    /// When the program is not there, or does not open its socket.
+    /// Returns an error if the program does not exist or does not open its socket.
     pub fn start(scratch: &Path, config: &str) -> Result<Self, Box<dyn Error>> {
         let endpoint = format!("ipc://{}/collector", scratch.display());
         let context = zmq::Context::new();
@@ -119,7 +120,7 @@ impl Running {
         Ok(Self { agent: Agent::start(scratch, &endpoint, config)?, frames })
     }
 
-    /// The frames that have come since this was asked last.
+    /// Returns the frames received since the previous call.
     pub fn frames(&self) -> impl Iterator<Item = Frame> {
         self.frames.try_iter()
     }
@@ -134,10 +135,10 @@ impl std::ops::Deref for Running {
 }
 
 impl Line {
-    /// Asks one thing.
+    /// Sends a request and returns the answer.
     ///
     /// # Errors
-    /// When the connection ends, or the answer cannot be read.
+    /// Returns an error if the connection ends or the answer cannot be read.
     pub fn ask(&mut self, verb: &Request) -> Result<Answer, Box<dyn Error>> {
         let mut line = serde_json::to_vec(verb)?;
         line.push(b'\n');
@@ -146,13 +147,13 @@ impl Line {
         Ok(serde_json::from_str(&answer)?)
     }
 
-    /// How the agent goes, with everything flushed before.
+    /// Flushes all samples and returns the agent's status.
     ///
     /// # Errors
-    /// When it does not say.
+    /// Returns an error if the agent does not answer.
     pub fn status(&mut self) -> Result<StatusReport, Box<dyn Error>> {
         self.ask(&Request::Flush(FlushRequest {}))?;
-        // The sender pins the tallies up a moment after the flush.
+        // The sender publishes its counters a moment after the flush.
         pause(50_000_000);
         let answer = self.ask(&Request::Status(StatusRequest {}))?;
         let Answer::Status(status) = answer else {
@@ -164,20 +165,20 @@ impl Line {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // It is ours, and has nothing that is worth waiting for. After a stop it has gone, and this does nothing.
+        // A child of this process without data worth keeping. After `stop` it has exited, and this has no effect.
         self.process.kill().ok();
         self.process.wait().ok();
     }
 }
 
-/// Acknowledges every frame and shows it, until nobody looks any more.
+/// Acknowledges and forwards every frame until the receiving end of `shown` is closed.
 fn acknowledge(collector: &zmq::Socket, shown: &mpsc::SyncSender<Frame>) {
     while let Ok(message) = collector.recv_multipart(0) {
         let [peer, bytes] = message.as_slice() else { continue };
         let Ok(frame) = Frame::decode(bytes) else { continue };
         let ack = ToAgent::Ack { session: frame.session, through: frame.sequence };
         let sent = collector.send_multipart([peer, &ack.encode()], 0);
-        // What nobody looks at is not kept for ever.
+        // A frame that does not fit into the queue is dropped.
         if sent.is_err() || matches!(shown.try_send(frame), Err(mpsc::TrySendError::Disconnected(_))) {
             return;
         }

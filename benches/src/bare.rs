@@ -1,5 +1,5 @@
-//! The bare reads: the same files, one pread each, the same perf groups, the same kind of sleep; nothing is parsed, kept or
-//! sent. What they cost is what the kernel takes, whatever the tool.
+//! The bare reads, a lower bound of the cost of sampling: the same files with one `pread` each, the same perf groups and the
+//! same kind of timer, without parsing, storing or sending. Their cost is the kernel's part, which every tool pays.
 
 use std::error::Error;
 use std::fs::File;
@@ -20,55 +20,55 @@ use polymeter_proto::period::Period;
 use rustix::fd::AsFd;
 use serde::{Deserialize, Serialize};
 
-/// As the agent's sampler has by default.
+/// The `SCHED_FIFO` priority, the default of the agent's sampler.
 const PRIORITY: u8 = 10;
 
-/// What is to be read, and how often.
+/// The files and events to read, and the period.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Bare {
     period: Period,
     seconds: u64,
     perf: bool,
-    /// The directories of each job.
+    /// The cgroup directories of each job.
     jobs: Vec<Vec<PathBuf>>,
 }
 
-/// What that cost and kept.
+/// The cost and the kept deadlines of a run.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Outcome {
-    /// CPU time, in seconds.
+    /// The CPU time, in seconds.
     pub cpu_s: f64,
-    /// How many deadlines there were.
+    /// The number of deadlines.
     pub due: u64,
-    /// How many of them were kept.
+    /// The number of deadlines that were met.
     pub kept: u64,
-    /// Buckets of a histogram, and the latest of all.
+    /// The histogram of the lateness: its buckets that are not empty, and the largest value. In microseconds.
     lateness_us: (Vec<(usize, u64)>, u64),
 }
 
 impl Outcome {
-    /// How long after each deadline the reads began, in microseconds.
+    /// Returns the delay from each deadline to the start of the reads, in microseconds.
     pub fn lateness_us(&self) -> Histogram {
         Histogram::from_filled(&self.lateness_us.0, self.lateness_us.1)
     }
 }
 
-/// Bare reads in a process of their own. Dropping it ends them.
+/// Bare reads in their own process. Dropping it kills the process.
 #[derive(Debug)]
 pub struct Running {
     process: Child,
 }
 
 impl Running {
-    /// The process.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// Waits until the time is over, and says what the reads cost.
+    /// Waits for the end of the run and returns its cost.
     ///
     /// # Errors
-    /// When they failed.
+    /// Returns an error if the reads failed.
     pub fn outcome(mut self) -> Result<Outcome, Box<dyn Error>> {
         let mut said = String::new();
         self.process.stdout.take().map_or(Ok(0), |mut stdout| stdout.read_to_string(&mut said))?;
@@ -81,44 +81,44 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have exited already.
         self.process.kill().ok();
         self.process.wait().ok();
     }
 }
 
-/// What is open of all jobs.
+/// The open files and perf events of all jobs.
 struct Open {
     files: Vec<File>,
     groups: Vec<PerfSource>,
 }
 
 impl Bare {
-    /// The files and events of `jobs`, every `period`, for so many seconds.
+    /// Creates a description of bare reads of the files and events of `jobs`, every `period`, for `seconds`.
     pub fn of(period: Period, seconds: u64, perf: bool, jobs: &[Job]) -> Self {
         Self { period, seconds, perf, jobs: jobs.iter().map(|job| job.directories().to_vec()).collect() }
     }
 
-    /// Begins to read in a process of its own, as the agent does: this program, called with `--bare` and what [`Bare::run`]
-    /// is to do.
+    /// Starts the reads in their own process, as the agent runs in one: this program, called with `--bare` and the
+    /// description for [`Bare::run`].
     ///
     /// # Errors
-    /// When the program cannot be started.
+    /// Returns an error if the program cannot be started.
     pub fn start(&self) -> Result<Running, Box<dyn Error>> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["--bare", &serde_json::to_string(self)?]);
         Ok(Running { process: command.stdout(Stdio::piped()).spawn()? })
     }
 
-    /// Reads, and prints what it cost for [`Running::outcome`].
+    /// Reads, then prints the cost for [`Running::outcome`].
     ///
     /// # Errors
-    /// When a file cannot be opened or read.
+    /// Returns an error if a file cannot be opened or read.
     pub fn run(&self) -> Result<(), Box<dyn Error>> {
         let mut open = self.open()?;
         let mut counts = sources::Reading::absent(EVENTS.len());
         let mut buffer = vec![0; 16 * 1024];
-        // Where it is refused the agent goes without it, too.
+        // Optional: where the kernel refuses it, the agent runs without it, too.
         rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1)).ok();
         polymeter_agent::kernel::set_fifo_priority(PRIORITY).ok();
         let period_ns = self.period.as_nanos();

@@ -1,9 +1,9 @@
-//! The clocks of the experiments. Nothing else here asks what time it is.
+//! The clocks of the experiments. No other module reads a clock.
 
 use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// Nanoseconds in a second.
+/// The number of nanoseconds in a second.
 pub const SECOND_NS: u64 = 1_000_000_000;
 
 fn nanos(time: Timespec) -> u64 {
@@ -11,41 +11,41 @@ fn nanos(time: Timespec) -> u64 {
     seconds.saturating_mul(SECOND_NS).saturating_add(u64::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Monotonic time, in nanoseconds since some fixed instant.
+/// Returns the monotonic time, in nanoseconds since an arbitrary fixed instant.
 #[inline]
 pub fn now_ns() -> u64 {
     nanos(clock_gettime(ClockId::Monotonic))
 }
 
-/// Wall-clock time, in microseconds since the epoch.
+/// Returns the wall-clock time, in microseconds since the epoch.
 pub fn wall_us() -> i64 {
     i64::try_from(nanos(clock_gettime(ClockId::Realtime)) / 1_000).unwrap_or(i64::MAX)
 }
 
-/// CPU time that all threads of this process have used, in nanoseconds.
+/// Returns the CPU time that all threads of this process have used, in nanoseconds.
 pub fn process_cpu_ns() -> u64 {
     nanos(clock_gettime(ClockId::ProcessCPUTime))
 }
 
-/// CPU time that the calling thread has used, in nanoseconds.
+/// Returns the CPU time that the calling thread has used, in nanoseconds.
 pub fn thread_cpu_ns() -> u64 {
     nanos(clock_gettime(ClockId::ThreadCPUTime))
 }
 
-/// Sleeps until [`now_ns`] says `deadline_ns`.
+/// Sleeps until the time of [`now_ns`] reaches `deadline_ns`. A signal may end the sleep early.
 pub fn sleep_until(deadline_ns: u64) {
     let deadline = Timespec {
         tv_sec: i64::try_from(deadline_ns / SECOND_NS).unwrap_or(i64::MAX),
         tv_nsec: i64::try_from(deadline_ns % SECOND_NS).unwrap_or(0),
     };
-    // An interrupted sleep ends early, and whoever counts on it looks at the clock again.
+    // An interrupted sleep ends early; callers that depend on the deadline read the clock again.
     clock_nanosleep_absolute(rustix::thread::ClockId::Monotonic, &deadline).ok();
 }
 
-/// Asks again every few milliseconds until there is an answer, at most for `patience_s` seconds.
+/// Polls every few milliseconds until there is a result, for at most `patience_s` seconds.
 ///
 /// # Errors
-/// When the time is over; `what` was waited for.
+/// Returns an error that names `what` if the time runs out.
 pub fn wait_for<T>(
     what: &str,
     patience_s: u64,

@@ -12,10 +12,10 @@ use crate::clock::wait_for;
 use crate::process::{self, Usage};
 use crate::store::Store;
 
-/// How long a collector may take to start or to stop, in seconds.
+/// The timeout for starting or stopping a collector, in seconds.
 const PATIENCE_S: u64 = 60;
 
-/// A collector. Dropping it ends it.
+/// A running collector. Dropping it kills the process.
 #[derive(Debug)]
 pub struct Collector {
     process: Child,
@@ -25,10 +25,10 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Starts a collector with its default settings, and `more` lines of configuration.
+    /// Starts a collector with its default settings and the additional configuration lines `more`.
     ///
     /// # Errors
-    /// When the program is not there, or does not listen.
+    /// Returns an error if the program does not exist or does not listen.
     pub fn start(scratch: &Path, listen: &str, store: &Store, more: &str) -> Result<Self, Box<dyn Error>> {
         let (config, log) = (scratch.join("collector.toml"), scratch.join("collector.log"));
         crate::job::write(&config, &format!("listen = \"{listen}\"\n{}{more}", store.configuration()))?;
@@ -44,10 +44,10 @@ impl Collector {
         Ok(collector)
     }
 
-    /// Kills it where it stands, and starts another in its place, which may not find its store.
+    /// Kills the process with SIGKILL and starts another one with the same configuration; its store may be unreachable.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// Returns an error if the process cannot be started.
     pub fn kill_and_start(&mut self) -> Result<(), Box<dyn Error>> {
         self.process.kill()?;
         self.process.wait()?;
@@ -55,28 +55,28 @@ impl Collector {
         Ok(())
     }
 
-    /// Where it listens.
+    /// Returns the endpoint on which the collector listens.
     pub fn endpoint(&self) -> &str {
         &self.endpoint
     }
 
-    /// What it has used.
+    /// Returns the CPU time, memory and descriptors that the process has used.
     ///
     /// # Errors
-    /// When it has gone.
+    /// Returns an error if the process has exited.
     pub fn usage(&self) -> io::Result<Usage> {
         process::usage(self.process.id())
     }
 
-    /// What it has said.
+    /// Returns the text of the log.
     pub fn said(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Stops it: it commits what it took. Returns what it said.
+    /// Stops the collector, which commits all received samples. Returns its log.
     ///
     /// # Errors
-    /// When it was not content.
+    /// Returns an error if the exit status is not 0.
     pub fn stop(mut self) -> Result<String, Box<dyn Error>> {
         let content = process::end(&mut self.process, Signal::TERM, PATIENCE_S);
         let said = self.said();
@@ -97,7 +97,7 @@ fn run(config: &Path, log: &Path) -> Result<Child, Box<dyn Error>> {
 
 impl Drop for Collector {
     fn drop(&mut self) {
-        // It is ours, and has nothing that is worth waiting for. After a stop it has gone, and this does nothing.
+        // A child of this process without data worth keeping. After `stop` it has exited, and this has no effect.
         self.process.kill().ok();
         self.process.wait().ok();
     }

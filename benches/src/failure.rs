@@ -1,9 +1,9 @@
-//! Why an experiment failed, in words: what `main` returns is shown in the form for programmers.
+//! The error type of the experiments' `main`, which prints errors in their debug form.
 
 use std::error::Error;
 use std::fmt;
 
-/// An error that looks in both forms as it does for people.
+/// An error whose debug form is the same as its display form.
 pub struct Failure(Box<dyn Error>);
 
 impl<E: Into<Box<dyn Error>>> From<E> for Failure {

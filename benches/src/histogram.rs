@@ -1,15 +1,15 @@
-//! A log-linear histogram: every power of two has as many buckets, so that each value is known to 1 part in 32.
+//! A log-linear histogram: every power of two has the same number of buckets, with a relative error of at most 1/32.
 
-/// Bits of a value that are kept behind its highest one.
+/// The number of bits after the highest one that select the bucket.
 const SUB_BITS: u32 = 5;
 
-/// Buckets of each power of two.
+/// The number of buckets for each power of two.
 const SUB: u64 = 1 << SUB_BITS;
 
-/// Buckets for all values of 64 bits: 15 KiB.
+/// The number of buckets for all 64-bit values: 15 KiB.
 const BUCKETS: usize = (64 - SUB_BITS as usize + 1) << SUB_BITS;
 
-/// How often each value came, all 64-bit values, in constant memory.
+/// The counts of all 64-bit values, in constant memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -34,7 +34,7 @@ impl Histogram {
         self.most = self.most.max(value);
     }
 
-    /// Adds what another counted.
+    /// Adds the counts of another histogram.
     pub fn add(&mut self, other: &Self) {
         for (count, more) in self.counts.iter_mut().zip(&other.counts) {
             *count += more;
@@ -43,18 +43,18 @@ impl Histogram {
         self.most = self.most.max(other.most);
     }
 
-    /// How many values were counted.
+    /// Returns the number of recorded values.
     pub const fn total(&self) -> u64 {
         self.total
     }
 
-    /// The largest value; 0 where there is none.
+    /// Returns the largest value, or 0 if there is none.
     pub const fn most(&self) -> u64 {
         self.most
     }
 
-    /// The value below or at which the share `part` of all values lies, 0 to 1: the upper end of its bucket, at most
-    /// 1/32 above the truth. 0 where there is none.
+    /// Returns the quantile `part` (0 to 1) of all values: the upper end of its bucket, at most 1/32 above the exact value.
+    /// Returns 0 if there is no value.
     pub fn quantile(&self, part: f64) -> u64 {
         let wanted = (crate::table::to_f64(self.total) * part).max(1.0);
         let mut below = 0;
@@ -67,12 +67,14 @@ impl Histogram {
         self.most
     }
 
-    /// The buckets that are not empty, with their numbers: what another process can make the histogram from.
+    /// Returns the indexes and counts of the buckets that are not empty, from which another process can rebuild the
+    /// histogram.
     pub fn filled(&self) -> Vec<(usize, u64)> {
         self.counts.iter().copied().enumerate().filter(|(_, count)| *count > 0).collect()
     }
 
-    /// The histogram with these buckets, whose largest value is `most`. Buckets that cannot be are left out.
+    /// Creates a histogram from the buckets of [`Self::filled`] and the largest value. Buckets whose index is out of range
+    /// are ignored.
     pub fn from_filled(filled: &[(usize, u64)], most: u64) -> Self {
         let mut histogram = Self { most, ..Self::default() };
         for (index, count) in filled {
@@ -94,7 +96,7 @@ const fn bucket(value: u64) -> usize {
     (shift as usize + 1) * SUB as usize + ((value >> shift) - SUB) as usize
 }
 
-/// The largest value of a bucket.
+/// Returns the largest value of a bucket.
 const fn upper_end(index: u64) -> u64 {
     let (octave, sub) = (index / SUB, index % SUB);
     if octave == 0 {

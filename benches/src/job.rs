@@ -1,4 +1,4 @@
-//! A job in real cgroups, with a workload that allocates, computes and writes.
+//! A job in real cgroups, with a workload that allocates memory, computes and writes.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use polymeter_agent::cgroups::Mounts;
 
-/// A job's cgroups and its workload. Dropping it ends both.
+/// The cgroups and the workload of a job. Dropping it removes both.
 #[derive(Debug)]
 pub struct Job {
     name: String,
@@ -15,7 +15,7 @@ pub struct Job {
     workload: Option<Child>,
 }
 
-/// What the job does: allocates and frees, computes a little, writes files, forks. About a fifth of a core.
+/// The workload: it allocates and frees memory, computes, writes files and forks. It uses about a fifth of a core.
 const WORKLOAD: &str = "
     while :; do
         head -c 30000000 /dev/zero | tail -c 30000000 | wc -c > /dev/null
@@ -25,10 +25,10 @@ const WORKLOAD: &str = "
     done";
 
 impl Job {
-    /// Makes a cgroup called `name` for a job: in version 1's memory, cpuacct and pids, and in version 2.
+    /// Creates cgroups called `name` for a job: in the hierarchies memory, cpuacct and pids of version 1, and in version 2.
     ///
     /// # Errors
-    /// When there are no cgroups, or no right to make one.
+    /// Returns an error if there are no cgroup hierarchies, or no permission to create a cgroup.
     pub fn make(mounts: &Mounts, name: &str) -> io::Result<Self> {
         let wanted = ["memory", "cpuacct", "pids"];
         let v1 = mounts
@@ -49,39 +49,39 @@ impl Job {
         Ok(job)
     }
 
-    /// Makes a cgroup for a job of this process, under a name that tells what it is for.
+    /// Creates cgroups for a job of this process, with a name that contains `purpose`.
     ///
     /// # Errors
-    /// When there are no cgroups, or no right to make one.
+    /// Returns an error if there are no cgroup hierarchies, or no permission to create a cgroup.
     pub fn make_for(purpose: &str, number: u32) -> io::Result<Self> {
         let mounts = Mounts::read(Path::new("/"))?;
         remove_stale(&mounts, &format!("polymeter_{purpose}_"));
         Self::make(&mounts, &format!("polymeter_{purpose}_{}x{number}", std::process::id()))
     }
 
-    /// The job's id, as an agent finds it by [`Job::pattern`].
+    /// Returns the job's id, as an agent derives it with [`Job::pattern`].
     pub fn id(&self) -> &str {
         self.name.rsplit_once('_').map_or("", |(_, id)| id)
     }
 
-    /// The pattern by which an agent finds this job and those that were made for the same purpose.
+    /// Returns the pattern with which an agent discovers this job and all others of the same purpose.
     pub fn pattern(&self) -> String {
         format!("{}_{{job}}", self.name.rsplit_once('_').map_or(self.name.as_str(), |(head, _)| head))
     }
 
-    /// The job's directories.
+    /// Returns the directories of the job's cgroups.
     pub fn directories(&self) -> &[PathBuf] {
         &self.directories
     }
 
-    /// Its directories, as the commands of other tools see them: separated by spaces.
+    /// Returns the cgroup directories, separated by spaces, for the commands of other tools.
     pub fn cgroups(&self) -> String {
         let directories: Vec<_> =
             self.directories.iter().map(|directory| directory.to_string_lossy()).collect();
         directories.join(" ")
     }
 
-    /// A command that moves itself into the job and becomes `program`.
+    /// Returns a command that moves itself into the job and then executes `program`.
     pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("{}exec \"$0\" \"$@\"", self.enter())]).arg(program);
@@ -91,7 +91,7 @@ impl Job {
     /// Starts the workload, which writes to `scratch`.
     ///
     /// # Errors
-    /// When it cannot be started or moved into the cgroups.
+    /// Returns an error if it cannot be started or moved into the cgroups.
     pub fn work(&mut self, scratch: &Path) -> io::Result<()> {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("{}{WORKLOAD}", self.enter()), "sh"]).arg(scratch);
@@ -99,7 +99,7 @@ impl Job {
         Ok(())
     }
 
-    /// What a shell does to move itself into the job.
+    /// Returns the shell commands that move the shell into the job.
     fn enter(&self) -> String {
         let enter =
             |directory: &PathBuf| format!("echo $$ > {}/cgroup.procs || exit 1\n", directory.display());
@@ -110,7 +110,7 @@ impl Job {
 impl Drop for Job {
     fn drop(&mut self) {
         if let Some(workload) = &mut self.workload {
-            // What it started is in the cgroup and ends below.
+            // Its child processes are in the cgroup and are killed below.
             workload.kill().ok();
             workload.wait().ok();
         }
@@ -131,7 +131,7 @@ impl Drop for Job {
     }
 }
 
-/// Removes the empty cgroups that an experiment left which was killed, so that no agent takes them for jobs.
+/// Removes the empty cgroups of experiments that were killed, so that no agent discovers them as jobs.
 fn remove_stale(mounts: &Mounts, head: &str) {
     for root in mounts.v1.values().chain(&mounts.v2) {
         for entry in fs::read_dir(root).into_iter().flatten().flatten() {
@@ -140,24 +140,24 @@ fn remove_stale(mounts: &Mounts, head: &str) {
                 .to_str()
                 .and_then(|name| name.strip_prefix(head)?.split_once('x')?.0.parse::<u32>().ok());
             if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-                // One that is in use stays, as the kernel says.
+                // The kernel refuses to remove a cgroup that is in use.
                 fs::remove_dir(entry.path()).ok();
             }
         }
     }
 }
 
-/// Sleeps for some nanoseconds.
+/// Sleeps for `ns` nanoseconds. A signal may end the sleep early.
 pub fn pause(ns: i64) {
     let time = rustix::event::Timespec { tv_sec: ns / 1_000_000_000, tv_nsec: ns % 1_000_000_000 };
-    // An interrupted pause is a shorter one.
+    // A signal shortens the pause.
     rustix::event::poll(&mut [], Some(&time)).ok();
 }
 
 /// Writes a file that a process reads as its configuration.
 ///
 /// # Errors
-/// When it cannot be written.
+/// Returns an error if the file cannot be written.
 pub fn write(path: &Path, text: &str) -> io::Result<()> {
     OpenOptions::new().write(true).create(true).truncate(true).open(path)?.write_all(text.as_bytes())
 }

@@ -1,4 +1,5 @@
-//! What the benches and experiments share: recorded frames, jobs in real cgroups, running programs and stores, statistics.
+//! Shared code of the benchmarks and experiments: recorded frames, jobs in real cgroups, running programs and stores,
+//! statistics.
 
 pub mod agent;
 pub mod bare;

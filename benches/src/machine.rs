@@ -1,4 +1,4 @@
-//! What a result was measured on, and with which revision.
+//! A description of the measured machine, and the measured revision.
 
 use std::fs;
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-/// Where a build by Nix says what it is of, from the directory of the program.
+/// The build description that Nix installs, relative to the program's directory.
 const BUILD: &str = "../share/polymeter/build.json";
 
-/// One line that says what machine this is: CPUs, memory, kernel.
+/// Returns a one-line description of this machine: CPUs, memory, kernel.
 pub fn description() -> String {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     let (kernel, cpuinfo, meminfo) =
@@ -28,8 +28,8 @@ pub fn description() -> String {
     )
 }
 
-/// The revision of the sources, with a `+` where they were changed since; `unknown` outside of a clone, unless Nix built this
-/// of one.
+/// Returns the git revision of the sources, with a `+` if they have uncommitted changes. Outside of a clone it is the
+/// revision in Nix's build description, or `unknown`.
 pub fn revision() -> String {
     match git(&["rev-parse", "--short=12", "HEAD"]) {
         None => built("revision").unwrap_or_else(|| "unknown".to_owned()),
@@ -41,12 +41,12 @@ pub fn revision() -> String {
     }
 }
 
-/// The hash of `flake.lock` as a blob of git, or its SHA-256 where Nix built this; none where there is no such file.
+/// Returns the git blob hash of `flake.lock`, or its SHA-256 from Nix's build description; none if neither exists.
 pub fn nix_lock() -> Option<String> {
     git(&["hash-object", "flake.lock"]).or_else(|| built("lock_sha256"))
 }
 
-/// What a build by Nix says of itself.
+/// Returns a value of Nix's build description.
 fn built(key: &str) -> Option<String> {
     let text = fs::read_to_string(std::env::current_exe().ok()?.parent()?.join(BUILD)).ok()?;
     let build: Value = serde_json::from_str(&text).ok()?;

@@ -1,5 +1,5 @@
-//! Agents that are not there: each has a session of its own, and sends the values of a recorded job as if it sampled them.
-//! Pure: what carries the frames is somebody else's affair.
+//! Mock agents: each has its own session and sends the values of a recorded job as if it had sampled them. Free of I/O: the
+//! caller transports the frames.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -14,27 +14,28 @@ use polymeter_proto::wire::message::{ToAgent, ToCollector};
 
 use crate::recording::{self, RecordingError};
 
-/// Ticks of the recording, of a millisecond each, between two frames of one agent: a prime, so that all are used.
+/// The distance in the recording, in ticks of a millisecond, between two frames of one agent: a prime, so that all ticks are
+/// used.
 const STRIDE: usize = 97;
 
-/// What all mock agents have in common: names and values.
+/// The metric names and values that all mock agents share.
 #[derive(Debug)]
 pub struct Script {
     period: Period,
     shapes: Vec<Arc<Shape>>,
-    /// What announces them; the session's own entry goes before.
+    /// The dictionary entries that announce the series; the session's own entry precedes them.
     entries: Vec<Entry>,
     ticks: Vec<Tick>,
 }
 
-/// The values of one tick: the number of a shape, and a value for each of its columns.
+/// The values of one tick: the index of a shape, and one value for each of its columns.
 type Tick = Vec<(usize, Vec<Option<u64>>)>;
 
 impl Script {
-    /// The values of a recording, to be sent every `period`.
+    /// Reads the values of a recording, to be sent every `period`.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Returns an error if the recording cannot be read.
     pub fn read(path: &Path, period: Period) -> Result<Self, RecordingError> {
         let rows = recording::rows(path)?;
         let mut shapes: Vec<Arc<Shape>> = Vec::new();
@@ -50,7 +51,7 @@ impl Script {
             }
             ticks.push(tick);
         }
-        // Those at the ends, or around a missed deadline, are not whole.
+        // Ticks at both ends, or around a missed deadline, are incomplete.
         ticks.retain(|tick| tick.len() == shapes.len());
         if ticks.is_empty() {
             return Err(RecordingError::Incomplete);
@@ -60,33 +61,33 @@ impl Script {
         Ok(Self { period, shapes, entries, ticks })
     }
 
-    /// Samples in one frame of one agent.
+    /// Returns the number of samples in one tick of one agent.
     pub fn samples_per_tick(&self) -> usize {
         self.shapes.iter().map(|shape| shape.columns.len()).sum()
     }
 
-    /// What is sampled together, with the names of its series.
+    /// Returns the shapes: the groups of series that are sampled together.
     pub fn shapes(&self) -> &[Arc<Shape>] {
         &self.shapes
     }
 
-    /// Where a session begins: anywhere will do, as long as not all begin at the same tick.
+    /// Returns the first tick of a session. Sessions start at different ticks.
     pub fn first_tick(&self, session: SessionId) -> usize {
         usize::try_from(session.0 % self.ticks.len() as u64).unwrap_or(0)
     }
 
-    /// The tick that is due after this one.
+    /// Returns the tick that follows `tick`.
     pub const fn tick_after(&self, tick: usize) -> usize {
         (tick + STRIDE) % self.ticks.len()
     }
 
-    /// What a tick has: the number of a shape, and a value for each of its columns.
+    /// Returns the rows of a tick: the index of a shape, and one value for each of its columns.
     pub fn rows(&self, tick: usize) -> impl Iterator<Item = (usize, &[Option<u64>])> {
         self.ticks.get(tick).into_iter().flatten().map(|(shape, values)| (*shape, values.as_slice()))
     }
 }
 
-/// One agent: its session, and the frames that are not acknowledged.
+/// A mock agent: its session and its unacknowledged frames.
 #[derive(Debug)]
 pub struct MockAgent {
     session: SessionId,
@@ -98,16 +99,17 @@ pub struct MockAgent {
 }
 
 impl MockAgent {
-    /// An agent on `node` that begins somewhere in the script.
+    /// Creates an agent on `node` that has sent nothing.
     pub const fn new(session: SessionId, node: Identifier, version: Identifier, started_us: i64) -> Self {
         let descriptor = SessionDescriptor { node, agent_version: version, started_us };
         Self { session, descriptor, sequence: 0, tick: 0, outbox: VecDeque::new(), samples: 0 }
     }
 
-    /// Its next frame: `ticks` ticks of which the last is at `time_us`. It stays in the outbox until it is acknowledged.
+    /// Returns the next frame: `ticks` ticks, the last one at `time_us`. The frame stays in the outbox until it is
+    /// acknowledged.
     ///
     /// # Errors
-    /// When so many ticks are too much for one frame.
+    /// Returns an error if the ticks do not fit into one frame.
     pub fn sample(
         &mut self,
         script: &Script,
@@ -128,7 +130,7 @@ impl MockAgent {
             self.tick = script.tick_after(self.tick);
             for (shape, values) in script.rows(self.tick) {
                 if let Some(index) = indices.get(shape) {
-                    // What has no room in a frame is not counted either.
+                    // Samples that do not fit into the frame are not counted.
                     self.samples += batch.push(*index, instant, values.iter().copied()).unwrap_or(0);
                 }
             }
@@ -144,10 +146,10 @@ impl MockAgent {
         Ok(self.outbox.back().map_or(&[], |(_, bytes)| bytes))
     }
 
-    /// What is to be sent because of an answer.
+    /// Returns the frames to send in response to an answer of the collector.
     ///
     /// # Errors
-    /// When the collector refuses what came.
+    /// Returns an error if the collector rejected a frame.
     pub fn hear(&mut self, script: &Script, answer: &ToAgent) -> Result<Vec<Vec<u8>>, String> {
         match answer {
             ToAgent::Ack { through, .. } => {
@@ -163,23 +165,23 @@ impl MockAgent {
                 Ok(messages)
             }
             ToAgent::Refused { reason, .. } => Err(reason.clone()),
-            // Nobody asks here.
+            // The experiments send no remote requests.
             ToAgent::Request { .. } => Ok(Vec::new()),
         }
     }
 
-    /// The frames that wait for an acknowledgement, from number `first` on.
+    /// Returns the unacknowledged frames from sequence number `first` on.
     pub fn unacknowledged(&self, first: u64) -> Vec<Vec<u8>> {
         let from = self.outbox.iter().filter(|(sequence, _)| *sequence >= first);
         from.map(|(_, bytes)| bytes.clone()).collect()
     }
 
-    /// Whether all its frames are acknowledged.
+    /// Returns true if all frames are acknowledged.
     pub fn is_settled(&self) -> bool {
         self.outbox.is_empty()
     }
 
-    /// How many samples its frames had.
+    /// Returns the number of samples in all frames so far.
     pub const fn samples(&self) -> u64 {
         self.samples
     }
@@ -190,7 +192,7 @@ impl MockAgent {
     }
 }
 
-/// The session that an answer is for; none where it is for the connection.
+/// Returns the session that an answer is addressed to; none if it is addressed to the connection.
 pub const fn session_of(answer: &ToAgent) -> Option<SessionId> {
     match answer {
         ToAgent::Ack { session, .. }

@@ -1,4 +1,4 @@
-//! What the experiments let an agent sample: the metrics of a job that a cgroup of this machine has.
+//! The sampling plans of the experiments: the metrics of a job that a cgroup of this machine can have.
 
 use std::fmt::Write;
 
@@ -17,8 +17,8 @@ pub const EVENTS: [&str; 8] = [
     "alignment_faults",
 ];
 
-/// The metrics of a job: of cpu.stat first, then the lines of memory.stat, last, if wished, the software events. Those that
-/// this machine does not have are among them: the agent says which, and goes on.
+/// Returns the metrics of a job: those of cpu.stat first, then memory.stat, then the software events if `perf` is set. Some
+/// may be missing on this machine; the agent reports and skips them.
 pub fn job_metrics(perf: bool) -> Vec<String> {
     let of_cpu = ["cpu.usage", "cpu.user", "cpu.system"].map(str::to_owned);
     let of_stat = catalogue::all().filter(|metric| {
@@ -30,11 +30,11 @@ pub fn job_metrics(perf: bool) -> Vec<String> {
     of_cpu.into_iter().chain(of_stat.map(|metric| metric.name.to_owned())).chain(events).collect()
 }
 
-/// A baseline by which `metrics` are sampled at `period`.
+/// Returns a baseline that samples `metrics` at `period`, as TOML.
 pub fn baseline<S: AsRef<str>>(metrics: impl IntoIterator<Item = S>, period: Period) -> String {
     let mut text = "[baseline]\n".to_owned();
     for metric in metrics {
-        // Writing to a text does not fail.
+        // Writing to a `String` does not fail.
         writeln!(text, "\"{}\" = \"{period}\"", metric.as_ref()).ok();
     }
     text

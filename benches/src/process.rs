@@ -1,4 +1,4 @@
-//! What the kernel says of running processes: CPU time, memory, descriptors.
+//! Resource usage of running processes: CPU time, memory, descriptors.
 
 use std::fs;
 use std::io;
@@ -9,26 +9,26 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::table::to_f64;
 
-/// What a process, or a process with its children, has used.
+/// The resource usage of a process, or of a process with its children.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Usage {
-    /// CPU time since it began, in seconds.
+    /// The CPU time since its start, in seconds.
     pub cpu_s: f64,
-    /// Memory in KiB: pages that several processes share count once.
+    /// The memory, in KiB; shared pages are divided among the processes that share them (PSS).
     pub memory_kib: u64,
-    /// Open descriptors.
+    /// The number of open descriptors.
     pub descriptors: u64,
 }
 
-/// CPU time that the threads of `pid` with this name have used, in seconds.
+/// Returns the CPU time used by the threads of `pid` with this name, in seconds.
 ///
 /// # Errors
-/// When there is no such process, or it is another user's.
+/// Returns an error if the process does not exist or belongs to another user.
 pub fn threads_cpu_s(pid: u32, name: &str) -> io::Result<f64> {
     let mut cpu_ns = 0;
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
         let path = task?.path();
-        // A thread may end in between.
+        // A thread may exit meanwhile.
         let comm = fs::read_to_string(path.join("comm")).unwrap_or_default();
         if comm.trim_end() == name {
             cpu_ns += ran_ns(&path);
@@ -37,16 +37,16 @@ pub fn threads_cpu_s(pid: u32, name: &str) -> io::Result<f64> {
     Ok(to_f64(cpu_ns) / 1e9)
 }
 
-/// How long the thread of a directory of `/proc/PID/task` has run, in nanoseconds; 0 where it has ended.
+/// Returns the run time of a thread, given its directory in `/proc/PID/task`, in nanoseconds; 0 if it has exited.
 fn ran_ns(task: &Path) -> u64 {
     let schedstat = fs::read_to_string(task.join("schedstat")).unwrap_or_default();
     schedstat.split_ascii_whitespace().next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
 }
 
-/// What `pid` has used, without its children. CPU time is exact while none of its threads has ended.
+/// Returns the usage of `pid` without its children. The CPU time is exact as long as none of its threads has exited.
 ///
 /// # Errors
-/// When there is no such process, or it is another user's.
+/// Returns an error if the process does not exist or belongs to another user.
 pub fn usage(pid: u32) -> io::Result<Usage> {
     let mut cpu_ns = 0;
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -55,10 +55,11 @@ pub fn usage(pid: u32) -> io::Result<Usage> {
     Ok(Usage { cpu_s: to_f64(cpu_ns) / 1e9, ..footprint(pid)? })
 }
 
-/// What `pid` and its children have used, those that have ended included: of these the kernel counts ticks, mostly 10 ms.
+/// Returns the usage of `pid` and its children. The CPU time of children that have exited is included, with the resolution
+/// of the kernel's ticks, usually 10 ms.
 ///
 /// # Errors
-/// When there is no such process, or it is another user's.
+/// Returns an error if the process does not exist or belongs to another user.
 pub fn usage_with_children(pid: u32) -> io::Result<Usage> {
     let mut sum = usage(pid)?;
     sum.cpu_s += seconds(Stat::read(pid)?.ticks_of_ended);
@@ -70,12 +71,12 @@ pub fn usage_with_children(pid: u32) -> io::Result<Usage> {
     Ok(sum)
 }
 
-/// What each process has used of which `is_wanted` says so.
+/// Returns the usage of each process for which `is_wanted` returns true.
 fn running(is_wanted: impl Fn(&Stat) -> bool) -> io::Result<Vec<(Stat, Usage)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        // Processes end while the list is read, and then have no more to add.
+        // A process may exit while the list is read; it is left out then.
         if let Ok(stat) = Stat::read(pid)
             && is_wanted(&stat)
             && let Ok(usage) = usage(pid)
@@ -94,7 +95,7 @@ fn footprint(pid: u32) -> io::Result<Usage> {
     Ok(Usage { cpu_s: 0.0, memory_kib: memory_kib.unwrap_or(0), descriptors })
 }
 
-/// The fields of /proc/PID/stat that are wanted here.
+/// The fields of /proc/PID/stat that are used here.
 struct Stat {
     parent: u32,
     group: u32,
@@ -107,7 +108,8 @@ impl Stat {
         Self::parse(&text).ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat is not understood")))
     }
 
-    /// Fields are counted behind the command's name, which may have spaces and parentheses.
+    /// Parses the text of /proc/PID/stat. The fields are counted after the command's name, which may contain spaces and
+    /// parentheses.
     fn parse(text: &str) -> Option<Self> {
         let (_, fields) = text.rsplit_once(") ")?;
         let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
@@ -117,42 +119,42 @@ impl Stat {
     }
 }
 
-/// CPU time that the processes of a process group have used, and those that they have waited for, in seconds. Of the latter
-/// the kernel counts ticks, mostly 10 ms.
+/// Returns the CPU time used by the processes of a process group and by the children that they have waited for, in seconds.
+/// The latter has the resolution of the kernel's ticks, usually 10 ms.
 ///
 /// # Errors
-/// When /proc cannot be read.
+/// Returns an error if /proc cannot be read.
 pub fn group_cpu_s(group: u32) -> io::Result<f64> {
-    // What one used that ends meanwhile is with whoever waited for it.
+    // The time of a process that exits meanwhile is counted with its parent once the parent has waited for it.
     let members = running(|stat| stat.group == group)?;
     Ok(members.iter().map(|(stat, usage)| usage.cpu_s + seconds(stat.ticks_of_ended)).sum())
 }
 
-/// Time that a hypervisor has taken from the CPUs of this machine since it began, all together, in seconds; counted in ticks
-/// of mostly 10 ms. 0 where no hypervisor says.
+/// Returns the time that a hypervisor has taken from all CPUs of this machine since boot (steal time), in seconds, with the
+/// resolution of the kernel's ticks. Returns 0 if it is not reported.
 pub fn steal_s() -> f64 {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
-    // `cpu  user nice system idle iowait irq softirq steal`, of all CPUs in the first line; proc_stat(5).
+    // The first line is `cpu  user nice system idle iowait irq softirq steal` of all CPUs; proc_stat(5).
     seconds(stat.split_ascii_whitespace().nth(8).and_then(|ticks| ticks.parse().ok()).unwrap_or(0))
 }
 
-/// So many of the kernel's ticks, mostly 10 ms each.
+/// Converts the kernel's ticks, usually 10 ms each, to seconds.
 fn seconds(ticks: u64) -> f64 {
     to_f64(ticks) / to_f64(rustix::param::clock_ticks_per_second())
 }
 
-/// Ends a child: with `signal`, and with SIGKILL if it has not gone after `patience_s` seconds. True if it went by itself
-/// and was content.
+/// Stops a child with `signal`, and with SIGKILL if it has not exited after `patience_s` seconds. Returns true if it exited
+/// by itself, successfully.
 pub fn end(child: &mut Child, signal: Signal, patience_s: u64) -> bool {
     if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-        // It may have gone already, which the wait below finds out.
+        // It may have exited already; the wait below detects that.
         kill_process(pid, signal).ok();
     }
     let ended = crate::clock::wait_for("a process ends", patience_s, || child.try_wait().ok().flatten());
     if let Ok(status) = ended {
         return status.success();
     }
-    // It is ours, and did not listen.
+    // A child of this process that has ignored the signal.
     child.kill().ok();
     child.wait().ok();
     false

@@ -1,4 +1,4 @@
-//! Recorded frames: what an agent really sent, kept in a file to be encoded again in other ways.
+//! Recorded frames: the data that an agent has sent, kept in a file so that they can be encoded again with other settings.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use polymeter_proto::wire::DecodeError;
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::frame::Frame;
 
-/// The recorded job: memory.stat, cpu.stat and software perf events of a job at 1 ms, 10 s.
+/// The recorded job: 10 s of memory.stat, cpu.stat and software perf events at 1 ms.
 pub const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/job-1ms.frames");
 
 /// A row of a recording.
@@ -22,20 +22,20 @@ pub const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/job-1ms.fr
 pub struct Row {
     /// Its shape.
     pub shape: Arc<Shape>,
-    /// When it was taken.
+    /// The time at which it was sampled.
     pub instant: Instant,
-    /// Its values; an absent one is none.
+    /// One value per column; none if absent.
     pub values: Vec<Option<u64>>,
 }
 
-/// Why a recording cannot be used.
+/// The reason for which a recording cannot be used.
 #[derive(Debug)]
 pub enum RecordingError {
     /// The file cannot be read.
     Read(std::io::Error),
     /// A frame in it cannot be decoded.
     Frame(DecodeError),
-    /// It is cut off, or speaks of ids that it does not explain.
+    /// The file is truncated, or uses ids that it does not define.
     Incomplete,
 }
 
@@ -51,10 +51,10 @@ impl fmt::Display for RecordingError {
 
 impl std::error::Error for RecordingError {}
 
-/// The frames in a file: for each its length as four bytes, little-endian, and itself.
+/// Reads the frames of a file. Each is stored as its length in bytes (four bytes, little-endian), followed by the frame.
 ///
 /// # Errors
-/// When the file cannot be read or is cut off.
+/// Returns an error if the file cannot be read or is truncated.
 pub fn frames(path: &Path) -> Result<Vec<Vec<u8>>, RecordingError> {
     let bytes = std::fs::read(path).map_err(RecordingError::Read)?;
     let mut rest = bytes.as_slice();
@@ -69,10 +69,10 @@ pub fn frames(path: &Path) -> Result<Vec<Vec<u8>>, RecordingError> {
     Ok(frames)
 }
 
-/// All rows of a recording, in the order of their times.
+/// Returns all rows of a recording, ordered by time.
 ///
 /// # Errors
-/// When the recording cannot be read.
+/// Returns an error if the recording cannot be read.
 pub fn rows(path: &Path) -> Result<Vec<Row>, RecordingError> {
     let mut dictionary = Dictionary::default();
     let mut rows = Vec::new();
@@ -98,7 +98,7 @@ pub fn rows(path: &Path) -> Result<Vec<Row>, RecordingError> {
     Ok(rows)
 }
 
-/// The rows in batches of `ticks` milliseconds each.
+/// Groups the rows into batches of `ticks` milliseconds each.
 pub fn batches(rows: &[Row], ticks: i64) -> Vec<Batch> {
     let by_time =
         rows.chunk_by(|a, b| a.instant.time_us / 1_000 / ticks == b.instant.time_us / 1_000 / ticks);
@@ -107,7 +107,7 @@ pub fn batches(rows: &[Row], ticks: i64) -> Vec<Batch> {
         let mut known = BTreeMap::new();
         for row in rows {
             let index = *known.entry(row.shape.id).or_insert_with(|| batch.add_shape(&row.shape));
-            // A batch of one second at 1 ms is within its bounds.
+            // A batch of one second at 1 ms is within the size limits.
             batch.push(index, row.instant, row.values.iter().copied()).ok();
         }
         batch

@@ -1,15 +1,15 @@
-//! Means with their 95 % intervals, and an order that is random and can be had again.
+//! Means with 95 % intervals, and a reproducible random order.
 
 use std::fmt;
 
 use crate::table::to_f64;
 
-/// A mean and half the width of its 95 % interval.
+/// A mean and the half-width of its 95 % interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
     /// The mean.
     pub mean: f64,
-    /// Half the width; infinite where there are too few values to say.
+    /// The half-width; infinite if there are too few values.
     pub half: f64,
 }
 
@@ -19,12 +19,12 @@ const STUDENT: [f64; 30] = [
     2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 ];
 
-/// The t for any number of degrees; beyond the table within 0.003 of it.
+/// Returns Student's t for any number of degrees of freedom; beyond the table with an error of at most 0.003.
 fn student(degrees: f64) -> f64 {
     if degrees > to_f64(STUDENT.len() as u64) {
         return 1.96 + 2.4 / degrees;
     }
-    // Degrees between two rows are those of the lower one, which is the wider interval.
+    // Between two rows the lower one applies, which gives the wider interval.
     let rows = (1..).zip(STUDENT).take_while(|(row, _)| f64::from(*row) <= degrees);
     rows.last().map_or(f64::INFINITY, |(_, t)| t)
 }
@@ -37,7 +37,7 @@ fn mean_and_variance(values: &[f64]) -> (f64, f64) {
 }
 
 impl Estimate {
-    /// The mean of `values`; without any it is not a number.
+    /// Returns the mean of `values`; NaN if there are none.
     pub fn of(values: &[f64]) -> Self {
         let count = to_f64(values.len() as u64);
         let (mean, variance) = mean_and_variance(values);
@@ -46,7 +46,7 @@ impl Estimate {
         Self { mean, half }
     }
 
-    /// The difference of the means of two independent samples, by Welch's test.
+    /// Returns the difference of the means of two independent samples, with the interval of Welch's t-test.
     pub fn difference(of: &[f64], from: &[f64]) -> Self {
         let (mean_a, variance_a) = mean_and_variance(of);
         let (mean_b, variance_b) = mean_and_variance(from);
@@ -64,18 +64,18 @@ impl Estimate {
         Self { mean, half: student(degrees) * both.sqrt() }
     }
 
-    /// Both ends divided by `unit`.
+    /// Divides the mean and the half-width by `unit`.
     pub fn in_units_of(self, unit: f64) -> Self {
         Self { mean: self.mean / unit, half: (self.half / unit).abs() }
     }
 
-    /// Whether the interval holds 0: the value cannot be told from nothing.
+    /// Returns true if the interval contains 0: the value does not differ significantly from 0.
     pub fn contains_zero(self) -> bool {
         self.mean.abs() <= self.half
     }
 }
 
-/// `1.50 ± 0.02`, with the digits that the formatter asks for.
+/// Formats as `1.50 ± 0.02`, with the precision of the formatter.
 impl fmt::Display for Estimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let digits = f.precision().unwrap_or(2);
@@ -84,17 +84,17 @@ impl fmt::Display for Estimate {
     }
 }
 
-/// Numbers that look random and are the same for the same seed: splitmix64.
+/// A pseudo-random number generator with a seed: splitmix64.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// Begins at `seed`.
+    /// Creates a generator with this seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub const fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -102,13 +102,13 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`; 0 where the bound is.
+    /// Returns a number below `bound`; 0 if `bound` is 0.
     pub const fn below(&mut self, bound: u64) -> u64 {
-        // The high bits of the product are even enough for bounds far below 2^64.
+        // The high bits of the product are close to uniform for bounds far below 2^64.
         ((self.bits() as u128 * bound as u128) >> 64) as u64
     }
 
-    /// Puts `items` into a random order.
+    /// Shuffles `items` into a random order.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for left in (1..items.len()).rev() {
             let other = usize::try_from(self.below(left as u64 + 1)).unwrap_or(left);
@@ -138,7 +138,8 @@ mod tests {
 
     #[test]
     fn welch_does_not_ask_for_equal_variances() {
-        // Both means have an error of sqrt(1/3) and sqrt(100/3); the degrees are near those of the second, 2.04.
+        // The standard errors of the means are sqrt(1/3) and sqrt(100/3); the degrees of freedom are near those of the
+        // second, 2.04.
         let difference = Estimate::difference(&[11.0, 12.0, 13.0], &[0.0, 10.0, 20.0]);
         close(difference.mean, 2.0);
         close(difference.half, 4.303 * (101.0_f64 / 3.0).sqrt());
@@ -165,7 +166,7 @@ mod tests {
         let mut sorted = shuffled(7);
         sorted.sort_unstable();
         assert_eq!(sorted, (0..100).collect::<Vec<_>>());
-        // The first of splitmix64 from 0, as its authors print it.
+        // The first output for seed 0, as published by the authors of splitmix64.
         assert_eq!(Random::new(0).bits(), 0xe220_a839_7b1d_cdaf);
     }
 }

@@ -1,4 +1,4 @@
-//! Stores that are really there: a file of SQLite, or a PostgreSQL server of our own with its default settings.
+//! Real stores: an SQLite file, or a PostgreSQL server started here with its default settings.
 
 use std::error::Error;
 use std::fmt;
@@ -13,20 +13,20 @@ use tempfile::TempDir;
 
 use crate::process::{self, Usage};
 
-/// Whom the server runs as when we are root, which PostgreSQL refuses.
+/// The user of the server when this process is root, as which PostgreSQL refuses to run.
 const USER: &str = "postgres";
 
-/// How long the server may take to start or stop, in seconds.
+/// The timeout for starting or stopping the server, in seconds.
 const PATIENCE_S: u64 = 60;
 
 /// A kind of store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Kind {
-    /// A file.
+    /// An SQLite file.
     Sqlite,
-    /// A server without TimescaleDB.
+    /// A PostgreSQL server without TimescaleDB.
     Postgres,
-    /// A server with it.
+    /// A PostgreSQL server with TimescaleDB.
     Timescaledb,
 }
 
@@ -41,10 +41,10 @@ impl fmt::Display for Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 3] = [Self::Sqlite, Self::Postgres, Self::Timescaledb];
 
-    /// What this machine lacks for it.
+    /// Returns the missing requirement of this kind on this machine; none if it can be used.
     pub fn missing(self) -> Option<&'static str> {
         let binaries = match self {
             Self::Sqlite => return None,
@@ -59,18 +59,18 @@ impl Kind {
         }
     }
 
-    /// The best one that this machine has.
+    /// Returns the best kind that this machine has.
     pub fn best() -> Self {
         let has = |kind: &Self| kind.missing().is_none();
         Self::ALL.into_iter().rev().find(has).unwrap_or(Self::Sqlite)
     }
 }
 
-/// A store in a temporary directory. Dropping it removes it.
+/// A store in a temporary directory. Dropping it removes the store.
 #[derive(Debug)]
 pub struct Store {
     kind: Kind,
-    // Dropped before the directory that it lies in.
+    // Dropped before the directory that contains its data.
     server: Option<Server>,
     directory: TempDir,
 }
@@ -82,10 +82,10 @@ struct Server {
 }
 
 impl Store {
-    /// Makes an empty store; a server is started.
+    /// Creates an empty store and starts its server, if it has one.
     ///
     /// # Errors
-    /// When this machine has no such store.
+    /// Returns an error if this machine lacks a requirement of this kind.
     pub fn start(kind: Kind) -> Result<Self, Box<dyn Error>> {
         if let Some(missing) = kind.missing() {
             return Err(format!("{kind}: {missing}").into());
@@ -98,12 +98,12 @@ impl Store {
         Ok(Self { kind, server, directory })
     }
 
-    /// What kind it is.
+    /// Returns the kind of the store.
     pub const fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Where it is, as a collector's configuration says it.
+    /// Returns the URL of the store, as in a collector's configuration.
     pub fn url(&self) -> String {
         match &self.server {
             None => format!("sqlite:{}", self.file().display()),
@@ -111,34 +111,34 @@ impl Store {
         }
     }
 
-    /// The file of SQLite.
+    /// Returns the path of the SQLite file.
     pub fn file(&self) -> PathBuf {
         self.directory.path().join("store.db")
     }
 
-    /// The lines by which a collector uses it, and uses it as what it is.
+    /// Returns the configuration lines with which a collector uses this store as its kind.
     pub fn configuration(&self) -> String {
         let timescaledb = if self.kind == Kind::Timescaledb { "require" } else { "off" };
         format!("store = \"{}\"\ntimescaledb = \"{timescaledb}\"\n", self.url())
     }
 
-    /// What the server has used; nothing where there is none.
+    /// Returns the resource usage of the server; zeros for SQLite.
     ///
     /// # Errors
-    /// When it has gone.
+    /// Returns an error if the server has exited.
     pub fn usage(&self) -> io::Result<Usage> {
         self.server
             .as_ref()
             .map_or(Ok(Usage::default()), |server| process::usage_with_children(server.process.id()))
     }
 
-    /// Ends the server at once, as when its machine fails.
+    /// Stops the server immediately, as a failure of its machine would.
     ///
     /// # Errors
-    /// When there is none.
+    /// Returns an error if the store has no server.
     pub fn fail(&mut self) -> Result<(), Box<dyn Error>> {
         let server = self.server.as_mut().ok_or("SQLite has no server")?;
-        // Its exit status says that it was not shut down in order.
+        // The exit status reports the immediate shutdown.
         process::end(&mut server.process, Signal::QUIT, PATIENCE_S);
         Ok(())
     }
@@ -146,25 +146,25 @@ impl Store {
     /// Starts the server again, which replays its log.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// Returns an error if the server does not answer.
     pub fn recover(&mut self) -> Result<(), Box<dyn Error>> {
         let server = self.server.as_mut().ok_or("SQLite has no server")?;
         server.process = Server::run(&server.binaries, self.directory.path())?;
         Ok(())
     }
 
-    /// How many samples are stored.
+    /// Returns the number of stored samples.
     ///
     /// # Errors
-    /// When the store does not say.
+    /// Returns an error if the query fails.
     pub fn samples(&self) -> Result<u64, Box<dyn Error>> {
         Ok(self.ask("SELECT count(*) FROM samples")?.parse()?)
     }
 
-    /// Bytes of the samples on the disk, indexes included; of SQLite the whole file.
+    /// Returns the size of the samples on the disk in bytes, with indexes; of SQLite the whole file.
     ///
     /// # Errors
-    /// When the store does not say.
+    /// Returns an error if the query fails.
     pub fn bytes(&self) -> Result<u64, Box<dyn Error>> {
         let sql = match self.kind {
             Kind::Sqlite => return Ok(fs::metadata(self.file())?.len()),
@@ -174,10 +174,10 @@ impl Store {
         Ok(self.ask(sql)?.parse()?)
     }
 
-    /// What the store answers to a question that has one number or word as its answer.
+    /// Runs a query whose result is a single value, and returns it as text.
     ///
     /// # Errors
-    /// When it is refused.
+    /// Returns an error if the query fails.
     pub fn ask(&self, sql: &str) -> Result<String, Box<dyn Error>> {
         if self.server.is_none() {
             let number: i64 =
@@ -191,10 +191,10 @@ impl Store {
         Ok(String::from_utf8(output.stdout)?.trim().to_owned())
     }
 
-    /// PostgreSQL's own client, connected to the server.
+    /// Returns a `psql` command that connects to the server.
     ///
     /// # Errors
-    /// When there is no server.
+    /// Returns an error if the store has no server.
     pub fn psql(&self) -> Result<Command, Box<dyn Error>> {
         let server = self.server.as_ref().ok_or("SQLite has no server")?;
         let mut command = as_postgres(&server.binaries.join("psql"));
@@ -207,7 +207,7 @@ impl Store {
 impl Server {
     fn start(directory: &Path, kind: Kind) -> Result<Self, Box<dyn Error>> {
         let binaries = binaries().ok_or("no PostgreSQL server is installed")?;
-        // The server is another user.
+        // The server runs as another user.
         fs::set_permissions(directory, fs::Permissions::from_mode(0o777))?;
         let data = directory.join("data");
         let made = as_postgres(&binaries.join("initdb"))
@@ -232,7 +232,7 @@ impl Server {
         Ok(Self { binaries, process })
     }
 
-    /// Runs the server whose data lie in `directory`, and waits until it answers.
+    /// Runs the server on the data in `directory`, and waits until it answers.
     fn run(binaries: &Path, directory: &Path) -> Result<Child, Box<dyn Error>> {
         let mut process = as_postgres(&binaries.join("postgres"))
             .arg("-D")
@@ -253,7 +253,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // At once: nobody wants the data any more.
+        // An immediate shutdown: the data are not needed any more.
         process::end(&mut self.process, Signal::QUIT, PATIENCE_S);
     }
 }
@@ -276,7 +276,7 @@ fn binaries() -> Option<PathBuf> {
 fn has_timescaledb(binaries: &Path) -> bool {
     let output = Command::new(binaries.join("pg_config")).arg("--sharedir").output();
     let share = output.ok().and_then(|output| String::from_utf8(output.stdout).ok()).unwrap_or_default();
-    // Nix has no pg_config beside the server.
+    // Nix installs no pg_config with the server.
     let shares = [PathBuf::from(share.trim()), binaries.join("../share/postgresql")];
     shares.iter().any(|share| share.join("extension/timescaledb.control").is_file())
 }

@@ -1,34 +1,34 @@
-//! What a store's ledger says of all samples, and whether it adds up.
+//! The sums of a store's ledger over all samples, and the check that they are consistent.
 
 use std::error::Error;
 use std::fmt;
 
 use crate::store::Store;
 
-/// Numbers of samples, of all nodes and jobs together.
+/// Numbers of samples of all nodes and jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sums {
-    /// That should have been taken.
+    /// Samples that should have been taken.
     pub due: u64,
-    /// That were taken.
+    /// Samples that were taken.
     pub taken: u64,
-    /// Whose deadline had passed when the agent came to it.
+    /// Samples whose deadline had passed when the agent reached it.
     pub missed: u64,
-    /// That had no value.
+    /// Samples that had no value.
     pub absent: u64,
-    /// That the agents had no room for.
+    /// Samples that were dropped because an agent's outbox was full.
     pub dropped: u64,
-    /// That were taken and can never be stored, for whatever other reason.
+    /// Samples that were taken and can never be stored, for any other reason.
     pub lost: u64,
-    /// That are in the store.
+    /// Samples in the store.
     pub stored: u64,
 }
 
 impl Sums {
-    /// Reads them.
+    /// Reads the sums from a store.
     ///
     /// # Errors
-    /// When the store does not say.
+    /// Returns an error if a query fails.
     pub fn read(store: &Store) -> Result<Self, Box<dyn Error>> {
         let sum = |column: &str, table: &str| -> Result<u64, Box<dyn Error>> {
             let sql = format!("SELECT CAST(coalesce(sum({column}), 0) AS bigint) FROM {table}");
@@ -45,10 +45,10 @@ impl Sums {
         })
     }
 
-    /// Whether each sample that was due became something, and one thing only.
+    /// Checks that each sample that was due is accounted for exactly once.
     ///
     /// # Errors
-    /// When it did not.
+    /// Returns an error if the sums differ.
     pub fn check(&self) -> Result<(), String> {
         if self.due != self.taken + self.missed + self.absent
             || self.taken != self.stored + self.dropped + self.lost

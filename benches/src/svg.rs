@@ -1,18 +1,18 @@
-//! A plot of means with their intervals, as an SVG that a browser and a document show.
+//! A plot of means with their intervals, as SVG.
 
 use polymeter_service::svg::{Anchor, Svg};
 
 use crate::statistics::Estimate;
 use crate::table::to_f64;
 
-/// A plot: places on the horizontal axis, and at each a mean with its interval for every series.
+/// A plot: positions on the horizontal axis, and at each of them one mean with its interval for every series.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plot {
-    /// What stands above it.
+    /// The title above the plot.
     pub title: String,
-    /// What the vertical axis measures.
+    /// The label of the vertical axis.
     pub y_label: String,
-    /// What the places are called.
+    /// The labels of the positions.
     pub places: Vec<String>,
     /// The series.
     pub series: Vec<Series>,
@@ -21,24 +21,24 @@ pub struct Plot {
 /// One series of a plot.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
-    /// What it is called.
+    /// The name in the legend.
     pub name: String,
-    /// Its value at each place, where it has one.
+    /// The value at each position, if there is one.
     pub points: Vec<Option<Estimate>>,
 }
 
-/// The plot's size, and the room around the axes: left, right, top, bottom. In pixels.
+/// The size of the plot, and the margins around the axes: left, right, top, bottom. In pixels.
 const SIZE: (f64, f64) = (900.0, 480.0);
 const ROOM: (f64, f64, f64, f64) = (80.0, 220.0, 50.0, 110.0);
 
-/// Colours that people who do not see all colours tell apart (Okabe and Ito).
+/// A palette that is safe for colour-blind readers (Okabe and Ito).
 const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"];
 
-/// Lines across, about.
+/// The approximate number of grid lines.
 const TICKS: f64 = 6.0;
 
 impl Plot {
-    /// The plot as the text of an SVG file.
+    /// Renders the plot as the text of an SVG file.
     pub fn render(&self) -> String {
         let mut svg = Svg::new(SIZE.0, SIZE.1, 13);
         let scale = Scale::over(self.series.iter().flat_map(|series| series.points.iter().flatten()));
@@ -68,14 +68,14 @@ impl Plot {
         svg.finish()
     }
 
-    /// Where a place is, `part` of the way through its room.
+    /// Returns the horizontal coordinate of a position, in pixels; `part` is the fraction of the position's width.
     fn x(&self, index: usize, part: f64) -> f64 {
         let width = (SIZE.0 - ROOM.0 - ROOM.1) / to_f64(self.places.len().max(1) as u64);
         ROOM.0 + width * (to_f64(index as u64) + part)
     }
 }
 
-/// What lies between the bottom and the top of the axes.
+/// The range of the vertical axis.
 struct Scale {
     low: f64,
     high: f64,
@@ -105,7 +105,7 @@ impl Scale {
 
     fn ticks(&self) -> impl Iterator<Item = f64> {
         let count = crate::table::to_u64((self.high - self.low) / self.step);
-        // Rounded to whole steps, so that zero is zero.
+        // Rounded to whole steps, so that zero is exact.
         let first = (self.low / self.step).round();
         (0..=count).map(move |tick| (first + to_f64(tick)) * self.step)
     }
@@ -141,7 +141,7 @@ mod tests {
         }
     }
 
-    /// All numbers of an attribute.
+    /// Returns all numbers of an attribute.
     fn numbers(svg: &str, attribute: &str) -> Vec<f64> {
         let of = |part: &str| part.split('"').next().and_then(|number| number.parse().ok());
         svg.split(&format!(" {attribute}=\"")).skip(1).filter_map(of).collect()
@@ -152,7 +152,7 @@ mod tests {
         let of = |mean, half| Some(Estimate { mean, half });
         let svg = plot(vec![of(-0.3, 0.1), of(12.0, 3.0), None, of(4.0, f64::INFINITY)]).render();
         assert!(svg.contains("a &lt; b &amp; c") && svg.ends_with("</svg>\n"));
-        // Three points, and the one that explains the colour.
+        // Three points, and one in the legend.
         let heights = numbers(&svg, "cy");
         assert_eq!(heights.len(), 4);
         assert!(heights[0] > heights[2] && heights[2] > heights[1], "{heights:?}");

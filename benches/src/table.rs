@@ -1,17 +1,17 @@
-//! Results as a table.
+//! Output of results as tables.
 
-/// Prints one line of a result on stdout.
+/// Prints one line of a result to stdout.
 #[expect(clippy::print_stdout, reason = "an experiment's result is what it prints")]
 pub fn say(line: &str) {
     println!("{line}");
 }
 
-/// Prints rows as a Markdown table, which is also readable as it is.
+/// Prints rows as a Markdown table.
 pub fn table(head: &[&str], rows: &[Vec<String>]) {
     say(markdown(head, rows).trim_end());
 }
 
-/// Rows as a Markdown table.
+/// Formats rows as a Markdown table.
 pub fn markdown(head: &[&str], rows: &[Vec<String>]) -> String {
     let row = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
     let rule = format!("|{}\n", " --- |".repeat(head.len()));
@@ -19,19 +19,19 @@ pub fn markdown(head: &[&str], rows: &[Vec<String>]) -> String {
     format!("| {} |\n{rule}{rows}", head.join(" | "))
 }
 
-/// Prints what machine this is, and which revision is measured.
+/// Prints the description of this machine and the measured revision.
 pub fn machine() {
     say(&format!("machine: {}; revision {}", crate::machine::description(), crate::machine::revision()));
     say("");
 }
 
-/// The nearest double.
+/// Converts to the nearest double.
 #[expect(clippy::cast_precision_loss, reason = "results are rounded to a few digits")]
 pub const fn to_f64(value: u64) -> f64 {
     value as f64
 }
 
-/// A count that was computed as a double: rounded, 0 below it.
+/// Rounds a non-negative double to an integer; negative values become 0.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, as it should")]
 pub fn to_u64(value: f64) -> u64 {
     value.round() as u64

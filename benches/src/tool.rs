@@ -1,4 +1,4 @@
-//! Other tools, which somebody names by the commands that start and stop them: to be measured as Polymeter is.
+//! Other tools to compare with Polymeter, described by the commands that start and stop them.
 
 use std::error::Error;
 use std::io;
@@ -11,27 +11,27 @@ use serde::Deserialize;
 use crate::job::pause;
 use crate::process;
 
-/// How long a tool may take to end after it was told to, in seconds.
+/// The time that a tool has to exit after SIGTERM, in seconds.
 const END_S: u64 = 5;
 
-/// A tool: commands of a shell.
+/// A tool, described by shell commands.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tool {
-    /// What it is called in the results.
+    /// The name of the tool in the results.
     pub name: String,
-    /// Runs it. A command that ends at once has started what it leaves behind, for `stop` to end; one that stays is ended
-    /// by SIGTERM to its process group.
+    /// The command that starts the tool. If it exits at once, it has started a daemon, which `stop` stops; if it keeps
+    /// running, it is stopped with SIGTERM to its process group.
     pub start: String,
-    /// Ends what `start` left behind.
+    /// The command that stops the daemon that `start` has left.
     #[serde(default)]
     pub stop: Option<String>,
-    /// A program without which the tool is left out.
+    /// A program that the tool requires; if it is missing, the tool is left out.
     #[serde(default)]
     pub needs: Option<String>,
 }
 
-/// A tool that runs. Dropping it stops it.
+/// A running tool. Dropping it stops the tool.
 #[derive(Debug)]
 pub struct RunningTool<'a> {
     tool: &'a Tool,
@@ -40,20 +40,20 @@ pub struct RunningTool<'a> {
 }
 
 impl Tool {
-    /// Whether what it needs is installed.
+    /// Returns true if the required program is installed.
     pub fn is_here(&self) -> bool {
         let Some(program) = &self.needs else { return true };
         let path = std::env::var_os("PATH").unwrap_or_default();
         std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
     }
 
-    /// Runs `start`, with further variables in its environment.
+    /// Runs `start` with additional environment variables.
     ///
     /// # Errors
-    /// When there is no shell.
+    /// Returns an error if the shell cannot be started or fails at once.
     pub fn start(&self, environment: Vec<(&'static str, String)>) -> Result<RunningTool<'_>, Box<dyn Error>> {
         let mut process = shell(&self.start, &environment).spawn()?;
-        // A shell that cannot find the program ends at once, as one that has started a daemon does.
+        // A shell that does not find the program exits at once, as does one that has started a daemon.
         pause(200_000_000);
         if process.try_wait()?.is_some_and(|status| !status.success()) {
             return Err(format!("the tool {} does not start: `{}` failed", self.name, self.start).into());
@@ -63,11 +63,11 @@ impl Tool {
 }
 
 impl RunningTool<'_> {
-    /// CPU time that what it started has used, in seconds, as [`process::group_cpu_s`] counts it; daemons that have left its
-    /// process group are not seen.
+    /// Returns the CPU time of the started processes, in seconds, as [`process::group_cpu_s`] counts it; daemons that have
+    /// left the process group are not included.
     ///
     /// # Errors
-    /// When /proc cannot be read.
+    /// Returns an error if /proc cannot be read.
     pub fn cpu_s(&self) -> io::Result<f64> {
         process::group_cpu_s(self.process.id())
     }
@@ -76,21 +76,21 @@ impl RunningTool<'_> {
 impl Drop for RunningTool<'_> {
     fn drop(&mut self) {
         if let Some(stop) = &self.tool.stop {
-            // Whoever wrote the command sees on stderr what it says.
+            // The command's own messages appear on stderr.
             shell(stop, &self.environment).status().ok();
         }
         let group = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw);
         let signal = |signal| group.is_some_and(|group| kill_process_group(group, signal).is_ok());
         if signal(Signal::TERM) {
             crate::clock::wait_for("the tool ends", END_S, || self.process.try_wait().ok().flatten()).ok();
-            // What it started and did not wait for.
+            // Child processes that it has not waited for.
             signal(Signal::KILL);
         }
         self.process.wait().ok();
     }
 }
 
-/// A shell in a process group of its own.
+/// Returns a shell in its own process group.
 fn shell(script: &str, environment: &[(&'static str, String)]) -> Command {
     let mut command = Command::new("sh");
     let variables = environment.iter().map(|(name, value)| (*name, value.as_str()));

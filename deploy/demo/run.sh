@@ -12,7 +12,7 @@ store="sqlite:$data/demo.db"
 rm -f "$data"/demo.db*
 collector="" agent="" workload=""
 
-cgroups() { # prints the hierarchies for the job's cgroup: version 2, and those of version 1 that hold metrics
+cgroups() { # prints the mount points of the hierarchies for the job's cgroup: version 2, and those of version 1 with metrics
     awk '$3 == "cgroup2" { print $2 }
          $3 == "cgroup" && $4 ~ /(^|,)(memory|cpuacct|pids|blkio)(,|$)/ { print $2 }' /proc/mounts
 }
@@ -28,13 +28,13 @@ clean_up() {
     give_back
 }
 
-give_back() { # makes the user of sudo the owner: a store is readable by its owner only
+give_back() { # gives the data to the user of sudo, since a store is readable by its owner only
     [ -z "${SUDO_UID:-}" ] || chown -R "$SUDO_UID:${SUDO_GID:-$SUDO_UID}" "$data"
 }
 trap clean_up EXIT
 trap 'exit 130' INT TERM
 
-wait_for() { # arguments: a description, and a command that succeeds in the end
+wait_for() { # DESCRIPTION COMMAND...: repeats the command until it succeeds, for at most 10 s
     what=$1
     shift
     for _ in $(seq 100); do "$@" >/dev/null 2>&1 && return 0 || sleep 0.1; done

@@ -1,4 +1,5 @@
-# The apps, of which `nix flake check` of Nix 2.8 looks at the names only: each has what newer ones want, and no more.
+# Checks that each app has exactly the attributes that newer versions of Nix require. `nix flake check` of Nix 2.8 checks
+# their names only.
 { nixpkgs }:
 
 let

@@ -1,4 +1,4 @@
-# The keys of a program's file as its module knows them, one to a line; tables that take any key end in a dot and a star.
+# The configuration keys of a program as its module defines them, one per line. Tables with arbitrary keys end with `.*`.
 { file }:
 
 let

@@ -1,5 +1,4 @@
-# As much of nixpkgs' lib as the lists of settings use, for where there is no other: what an option's type would refuse is
-# not noticed with it, its name is.
+# A minimal replacement for nixpkgs' lib, for the lists of settings. It checks the names of options, not their types.
 {
   mkOption = option: option // { _type = "option"; };
   types =

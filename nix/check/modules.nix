@@ -1,5 +1,5 @@
-# The modules with nixpkgs' lib alone, and as much of NixOS as they set. Ends in the files and the units of the machines of
-# ../tests/machines.nix.
+# Evaluates the modules with nixpkgs' lib and a minimal NixOS. The result contains the configuration files and units of the
+# machines in ../tests/machines.nix.
 { nixpkgsLib }:
 
 let
@@ -10,11 +10,11 @@ let
 
   pkgs = nixpkgs // {
     coreutils = "/coreutils";
-    # What would be run is only written down: the caller gives the files to the programs.
+    # Records the script without running it: the caller runs it with the real programs.
     runCommand = name: _: script: builtins.toFile name script;
   };
 
-  # Enough of a derivation to be taken for one.
+  # A minimal attribute set that counts as a derivation.
   package = {
     type = "derivation";
     name = "polymeter";
@@ -44,7 +44,7 @@ let
   };
   idle = evaluated { };
 
-  # What is refused where the system is built, and not only where the program starts.
+  # True if the module system rejects the settings, before the program checks them.
   refused =
     machine:
     !(builtins.tryEval (builtins.deepSeq (evaluated machine).services.polymeter-agent.settings true)).success;
@@ -93,7 +93,7 @@ in
 assert lib.assertMsg (wrong == [ ]) "does not hold: ${lib.concatStringsSep "; " wrong}";
 {
   facts = lib.attrNames facts;
-  # Scripts that check a file and put it in its place. The collector's is the one that its unit's command line names.
+  # The scripts that check a configuration file and install it. The collector's is the one in its unit's command line.
   scripts = [
     agent.environment.etc."polymeter/agent.toml".source
     plain.environment.etc."polymeter/agent.toml".source

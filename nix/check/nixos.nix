@@ -1,8 +1,9 @@
-# As much of NixOS as the modules set: the options are only declared, so that a machine can be evaluated with nixpkgs' lib.
+# A minimal NixOS for the modules: it declares the options that they set, so that a machine can be evaluated with nixpkgs'
+# lib.
 { lib }:
 
 let
-  # JSON's strings, numbers and lists are TOML's, too; tables stand in line.
+  # JSON's strings, numbers and lists are valid TOML, too; tables are written inline.
   toml =
     value:
     if lib.isAttrs value then
@@ -29,7 +30,7 @@ let
     type = lib.types.attrsOf lib.types.anything;
     default = { };
   };
-  # A unit merges as in NixOS where our module says a list twice.
+  # A unit merges as in NixOS if a module defines a list twice.
   unit = lib.types.submodule {
     freeformType = lib.types.attrsOf lib.types.anything;
     options = lib.genAttrs [ "after" "wants" "requires" "wantedBy" ] (
@@ -67,7 +68,7 @@ in
 {
   toml = {
     type = lib.types.attrsOf lib.types.anything;
-    # Of programs that nobody builds only the path is told.
+    # Only the path of a program is written, without a dependency on it: it is not built.
     generate = name: settings: builtins.toFile name (builtins.unsafeDiscardStringContext (document settings));
   };
 

@@ -1,15 +1,15 @@
-# As much of nixpkgs as this flake names, around the real lib: what would be built becomes a derivation that is never built,
-# with the arguments of its recipe as attributes. A name that is not here is one that nobody has looked up in nixpkgs.
+# A minimal nixpkgs with the names that this flake uses, around the real lib. A package is a derivation that is never built,
+# with the arguments of its recipe as attributes. Each name was looked up in nixpkgs before it was added.
 { nixpkgsLib }:
 {
   system ? "x86_64-linux",
-  # Whether this machine could run what it builds.
+  # True if this machine can run the programs that it builds.
   canExecute ? true,
   ...
 }:
 
 let
-  # Nix 2.8 has no readFileType, which lib.fileset asks for: it is put under everything that lib imports.
+  # Nix 2.8 has no readFileType, which lib.fileset requires: it is added to the scope of everything that lib imports.
   scope = {
     builtins = builtins // {
       readFileType = path: (builtins.readDir (dirOf path)).${baseNameOf path};
@@ -29,7 +29,7 @@ let
       nothing = derivation {
         inherit name system;
         builder = "/bin/sh";
-        # So that what goes into a recipe is evaluated, too.
+        # Forces the evaluation of a recipe's inputs.
         args = map toString (
           arguments.nativeBuildInputs or [ ] ++ arguments.buildInputs or [ ] ++ arguments.packages or [ ]
         );
@@ -80,7 +80,7 @@ let
   pkgs = leaves // {
     inherit lib pkgs;
     callPackage = lib.callPackageWith pkgs;
-    # The machine that builds runs what it makes for itself.
+    # The build machine can run the packages of its own platform.
     buildPackages = if canExecute then pkgs else import ./nixpkgs.nix { inherit nixpkgsLib; } { inherit system; };
 
     stdenv = {
@@ -128,12 +128,12 @@ let
         };
     };
 
-    # The files that modules write are written at once, as TOML in JSON's clothes: see nixos.nix.
+    # The modules' files are written directly, as TOML with JSON's values: see nixos.nix.
     formats.toml = _: (import ./nixos.nix { inherit lib; }).toml;
     nixos = machine: {
       config = (import ./nixos.nix { inherit lib; }).evaluated pkgs [ machine ];
     };
-    # What the machines are is NixOS' affair.
+    # The machines are evaluated by NixOS only.
     testers.runNixOSTest = test: described { inherit (test) name; };
   };
 in

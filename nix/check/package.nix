@@ -1,5 +1,5 @@
-# What the recipes make, beside that they evaluate: the source that would be built, the script that puts manual pages and
-# completions where they belong, and which benchmarks there are.
+# The parts of the recipes that can be checked without a build: the source, the script that installs manual pages and
+# completions, and the list of benchmarks.
 { nixpkgsLib }:
 
 let
@@ -9,7 +9,7 @@ let
   npb = pkgs.callPackage ../npb.nix { };
 
   postInstall = component: (recipe pkgs component).postInstall;
-  # Where what is built cannot be run, another polymeter writes the pages.
+  # If the built program cannot run on the build machine, a `polymeter` of the build machine writes the pages.
   foreign = (recipe (nixpkgs { canExecute = false; }) "all").postInstall;
 in
 assert pkgs.lib.all (component: postInstall component == "") [

@@ -1,4 +1,4 @@
-# The names of the flake's outputs, and the proof that finding them needs no nixpkgs.
+# The names of the flake's outputs. Evaluating them must not require nixpkgs.
 let
   flake = import ../../flake.nix;
   self = flake.outputs {
@@ -6,7 +6,7 @@ let
     nixpkgs = throw "the shape of the outputs must not need nixpkgs";
   };
   names = value: toString (builtins.attrNames value);
-  # Of a derivation only nixpkgs knows more.
+  # The contents of these outputs require nixpkgs.
   whole = [
     "devShells"
     "formatter"

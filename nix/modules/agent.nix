@@ -10,17 +10,18 @@ let
   cfg = config.services.polymeter-agent;
   file = import ./file.nix { inherit lib pkgs; };
   program = "${cfg.package}/bin/polymeter-agent";
-  # What sampling the jobs of others takes, and no more; behind each stands what is missing without it.
+  # The capabilities that sampling other users' jobs requires. The comment above each states its use and what is missing
+  # without it.
   capabilities = [
-    # perf events on cgroups of other users, with the kernel's part: no `perf.*` at all.
+    # Perf events on other users' cgroups, including kernel events. Without it there is no `perf.*` metric.
     "CAP_PERFMON"
-    # SCHED_FIFO for the sampling thread: short deadlines missed on a busy node.
+    # SCHED_FIFO for the sampling thread. Without it a busy node misses short deadlines.
     "CAP_SYS_NICE"
-    # With both: /proc/PID/io of other users' processes. With the second alone: the ids of tracepoints.
+    # Both: /proc/PID/io of other users' processes. The second alone: the ids of tracepoints.
     "CAP_SYS_PTRACE"
     "CAP_DAC_READ_SEARCH"
   ];
-  # What an agent does of which nothing else is said.
+  # The default jobs and baseline.
   example = lib.importTOML ../../deploy/agent.toml;
 in
 {
@@ -62,7 +63,7 @@ in
       baseline = lib.mapAttrs (_: lib.mkDefault) example.baseline;
     };
 
-    # Under /etc, where a change is a reload: agents go on with the session, the jobs and the leases that they have.
+    # Under /etc, so that a change is a reload: the agent keeps its session, jobs and leases.
     environment.etc."polymeter/agent.toml".source = file.make {
       name = "agent.toml";
       inherit (cfg) settings;
@@ -83,7 +84,7 @@ in
     systemd.services.polymeter-agent = {
       description = "Polymeter's agent";
       wantedBy = [ "multi-user.target" ];
-      # The collector may come later: frames wait in the outbox.
+      # The collector may start later: frames wait in the outbox.
       after = [ "network.target" ];
       reloadTriggers = [ config.environment.etc."polymeter/agent.toml".source ];
       serviceConfig = import ./hardening.nix // {
@@ -92,9 +93,9 @@ in
         User = "polymeter-agent";
         Group = "polymeter-agent";
         RuntimeDirectory = "polymeter";
-        # For `spool`.
+        # The directory of the spool.
         StateDirectory = "polymeter-agent";
-        # One descriptor for every file, perf event and CPU.
+        # One descriptor per file, perf event and CPU.
         LimitNOFILE = 1048576;
         AmbientCapabilities = capabilities;
         CapabilityBoundingSet = capabilities;
@@ -102,8 +103,8 @@ in
           "@system-service"
           "perf_event_open"
         ];
-        # Not PrivateNetwork: node.network.* would be of an empty one. Not ProtectProc and not PrivateUsers: processes of
-        # jobs would not be seen. Not RestrictRealtime: the sampling thread is one.
+        # PrivateNetwork would hide the network devices of node.network.*. ProtectProc and PrivateUsers would hide the
+        # processes of jobs. RestrictRealtime would forbid the priority of the sampling thread.
       };
     };
   };

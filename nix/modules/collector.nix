@@ -1,4 +1,4 @@
-# services.polymeter-collector: the collector, and on wish the database that it stores in.
+# services.polymeter-collector: the collector, and optionally its database.
 {
   config,
   lib,
@@ -10,7 +10,7 @@ let
   cfg = config.services.polymeter-collector;
   file = import ./file.nix { inherit lib pkgs; };
   program = "${cfg.package}/bin/polymeter-collector";
-  # One name for the user, the role and the database, so that PostgreSQL knows the collector without a password.
+  # One name for the user, the role and the database, so that PostgreSQL authenticates the collector without a password.
   name = "polymeter";
   local = cfg.database.createLocally;
 
@@ -102,7 +102,7 @@ in
         systemd.services.polymeter-collector = {
           description = "Polymeter's collector";
           wantedBy = [ "multi-user.target" ];
-          # An address that `listen` names must be there.
+          # The addresses in `listen` must be configured first.
           wants = [ "network-online.target" ];
           after = [ "network-online.target" ];
           serviceConfig = import ./hardening.nix // {
@@ -112,7 +112,7 @@ in
                 inherit (cfg) settings;
                 inherit program;
                 check = cfg.checkConfig;
-                # Without keys other machines may connect only where that is said.
+                # The check runs without keys, which the collector accepts only with `insecure`.
                 keyless =
                   removeAttrs cfg.settings [
                     "key"
@@ -127,16 +127,16 @@ in
             Group = name;
             StateDirectory = "polymeter-collector";
             WorkingDirectory = "%S/polymeter-collector";
-            # Not the agent's directory: systemd gives each to one user.
+            # Separate from the agent's directory, since systemd assigns each directory to one user.
             RuntimeDirectory = "polymeter-collector";
-            # A descriptor for every agent.
+            # One descriptor per agent.
             LimitNOFILE = 65536;
             CapabilityBoundingSet = "";
             PrivateDevices = true;
             ProcSubset = "pid";
             ProtectProc = "invisible";
             RestrictRealtime = true;
-            # Not without @resources: ZeroMQ gives its threads the scheduling that they have, and ends where it may not.
+            # `@resources` is allowed: ZeroMQ sets the scheduling policy of its threads, and aborts if that is refused.
             SystemCallFilter = [
               "@system-service"
               "~@privileged"
@@ -162,7 +162,8 @@ in
         };
       })
 
-      # The collector creates the extension in its database itself: TimescaleDB trusts a database's owner to.
+      # The collector creates the extension itself: TimescaleDB is a trusted extension, which the owner of a database may
+      # create.
       (lib.mkIf (local && cfg.database.timescaledb) {
         services.polymeter-collector.settings.timescaledb = lib.mkDefault "require";
         services.postgresql = {

@@ -1,5 +1,5 @@
-# A configuration file out of settings. What is null is left out; the program itself checks the rest while the system is
-# built, so that a wrong key or value never reaches a node.
+# Writes settings as a configuration file. Keys that are null are left out. The program checks the file during the build of
+# the system, so that an invalid configuration never reaches a node.
 { lib, pkgs }:
 
 let
@@ -21,7 +21,7 @@ in
       settings,
       program,
       check,
-      # The settings as they can be checked where no key is.
+      # The settings without keys, for the check: the key files do not exist during the build.
       keyless,
     }:
     let

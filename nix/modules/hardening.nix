@@ -1,11 +1,11 @@
-# Rights that neither daemon needs. Those that one of them needs are granted in its own module.
+# Restrictions for both daemons. The exceptions of each daemon are in its own module.
 {
   NoNewPrivileges = true;
   LockPersonality = true;
   MemoryDenyWriteExecute = true;
   PrivateTmp = true;
   ProtectClock = true;
-  # Both read cgroups at most; who makes them is the scheduler.
+  # Both only read cgroups; the scheduler creates them.
   ProtectControlGroups = true;
   ProtectHome = true;
   ProtectHostname = true;
@@ -14,7 +14,7 @@
   ProtectKernelTunables = true;
   ProtectSystem = "strict";
   RemoveIPC = true;
-  # ZeroMQ lists the interfaces over netlink when it binds to one by name.
+  # ZeroMQ lists the network interfaces over netlink when it binds to one by name.
   RestrictAddressFamilies = [
     "AF_UNIX"
     "AF_INET"
@@ -25,7 +25,7 @@
   RestrictSUIDSGID = true;
   SystemCallArchitectures = "native";
   SystemCallErrorNumber = "EPERM";
-  # A wrong configuration does not get better by another start.
+  # An invalid configuration (exit status 2) is not retried.
   Restart = "on-failure";
   RestartSec = 5;
   RestartPreventExitStatus = 2;

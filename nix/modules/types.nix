@@ -1,5 +1,5 @@
-# The types of configuration keys. An option that is null is left out of the file; then the program's default applies, so
-# that no default is stated twice.
+# The types of configuration keys. An option that is null is left out of the file, so that the program's default applies and
+# is defined in one place only.
 { lib }:
 
 let
@@ -21,7 +21,7 @@ in
   reach = types.strMatching "[0-9]+(s|min|h|d)";
   size = types.strMatching "[0-9]+(KiB|MiB|GiB)";
   endpoint = types.strMatching "(tcp|ipc)://.+";
-  # Strings instead of Nix paths: those would be copied into the Nix store, which every user can read.
+  # Strings instead of Nix paths, which would be copied into the Nix store, where every user can read them.
   absolutePath = types.strMatching "/.*";
   pathOrOff = types.strMatching "off|/.*";
 }

@@ -1,5 +1,5 @@
-# Two virtual machines: an agent on one, a collector with TimescaleDB on the other. A job runs, its periods are changed in
-# the middle, and the database has to tell it all.
+# A test with two virtual machines: an agent on one, a collector with TimescaleDB on the other. A job runs, its periods are
+# changed during the run, and the database must have its samples and the changes.
 { modules, polymeter }:
 
 {
@@ -31,7 +31,7 @@
           openFirewall = true;
           database.createLocally = true;
           settings.listen = "tcp://0.0.0.0:7717";
-          # Keys are the affair of e2e: a virtual machine could not show more of them.
+          # Keys are tested in e2e; a virtual machine adds nothing to these tests.
           settings.insecure = true;
         };
       };

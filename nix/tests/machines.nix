@@ -1,5 +1,4 @@
-# Two machines that say as much as can be said: every typed option of both modules has a value here. `make check-nix` gives
-# what comes out of it to the programs.
+# Two machines that set every typed option of both modules. `make check-nix` passes the resulting files to the programs.
 {
   agent = {
     services.polymeter-agent = {
@@ -70,7 +69,7 @@
         pending_requests_file = "/var/lib/polymeter-collector/requests.json";
         auth = "munge";
         control_listen = "tcp://192.0.2.1:7718";
-        # unmunge_path is that of nixpkgs.
+        # unmunge_path has its default, the path in nixpkgs.
         munge_socket = "/run/munge/munge.socket.2";
       };
     };

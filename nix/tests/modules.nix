@@ -1,5 +1,5 @@
-# The machines of machines.nix with all of NixOS: that they evaluate, that the programs accept their configurations, and
-# that systemd accepts the units.
+# Evaluates the machines of machines.nix with all of NixOS, and checks that the programs accept their configurations and
+# systemd accepts their units.
 { pkgs, modules }:
 
 let

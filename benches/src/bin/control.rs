@@ -1,5 +1,5 @@
-//! What a change of plan costs and gives: how soon it is in force, what a storm of changes does to the sampler, and
-//! whether the cost that is told before a lease is granted is the cost that it has.
+//! Measures changes of the sampling plan: their latency, the effect of a high rate of changes on the sampler, and the
+//! accuracy of the cost that is predicted when a lease is granted.
 //!
 //! `cargo run --release --bin control -- [--quick]`. Needs root, for the job's cgroups.
 
@@ -16,32 +16,32 @@ use polymeter_proto::control::{Answer, LeaseAnswer, Request, ResetRequest, SetRe
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::period::Period;
 
-/// What can be measured.
+/// A part of the experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Part {
-    /// How soon a change of plan is in force.
+    /// The latency of a change of plan.
     Change,
-    /// What a storm of changes does to the sampler.
+    /// The effect of a high rate of changes on the sampler.
     Storm,
-    /// Whether the cost that is told is the cost.
+    /// The accuracy of the predicted cost.
     Cost,
 }
 
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// What to measure.
+    /// Parts of the experiment to run.
     #[arg(long, value_delimiter = ',', default_value = "change,storm,cost")]
     parts: Vec<Part>,
-    /// How often each change of period is tried.
+    /// Number of repetitions of each change of period.
     #[arg(long, default_value_t = 20)]
     changes: usize,
-    /// Seconds of each run of the storm, and of each measurement of a cost.
+    /// Seconds of each run of the storm, and of each cost measurement.
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// How often the runs take turns.
+    /// Number of rounds in which the runs alternate.
     #[arg(long, default_value_t = 3)]
     rounds: u32,
-    /// Everything once and short, to see that it works.
+    /// Run everything once, with short times, as a functional check.
     #[arg(long)]
     quick: bool,
 }
@@ -66,7 +66,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// An agent that follows the job `name`, with this baseline.
+/// Starts an agent that discovers the job `name`, with this baseline.
 fn agent(scratch: &Path, name: &str, flush: &str, baseline: &str) -> Result<Running, Box<dyn Error>> {
     let pattern = format!("{}{{job}}", name.strip_suffix(name_end(name)).unwrap_or(name));
     let config = format!(
@@ -77,7 +77,7 @@ fn agent(scratch: &Path, name: &str, flush: &str, baseline: &str) -> Result<Runn
     Ok(running)
 }
 
-/// The part of the cgroup's name that stands for the job's id.
+/// Returns the end of the cgroup's name, which is the job's id.
 fn name_end(name: &str) -> &str {
     name.rsplit_once('_').map_or("", |(_, end)| end)
 }
@@ -101,7 +101,7 @@ fn reset(line: &mut Line, name: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// From the return of `set` to the first sample at the new period.
+/// Measures the time from the return of `set` to the first sample at the new period.
 fn latency(arguments: &Arguments, name: &str, scratch: &Path) -> Result<(), Box<dyn Error>> {
     let mut rows = Vec::new();
     for old in ["1h", "1s", "10ms", "1ms"] {
@@ -114,7 +114,7 @@ fn latency(arguments: &Arguments, name: &str, scratch: &Path) -> Result<(), Box<
                 if old != "1h" {
                     set(&mut line, name, &["cpu.usage"], old)?;
                 }
-                // At another place of the grid each time.
+                // Starts at a different phase of the period's grid each time.
                 pause(150_000_000 + change * 37_000_000 % 100_000_000);
                 let asked_us = polymeter_agent::clock::realtime_us();
                 set(&mut line, name, &["cpu.usage"], new)?;
@@ -158,8 +158,8 @@ fn index(part: f64, length: usize) -> usize {
     ((length.saturating_sub(1)) as f64 * part).round() as usize
 }
 
-/// The time of the first sample at `period` after `since_us`, in microseconds since the epoch: it lies on the period's grid,
-/// and the next one follows after the period.
+/// Returns the time of the first sample at `period` after `since_us`, in microseconds since the epoch: it lies on the
+/// period's grid, and the next sample follows one period later.
 fn first_since(running: &Running, period: Period, since_us: i64) -> Result<i64, Box<dyn Error>> {
     let period_us = i64::try_from(period.as_micros())?;
     let is_first = |pair: &[i64]| {
@@ -179,7 +179,8 @@ fn first_since(running: &Running, period: Period, since_us: i64) -> Result<i64, 
     Err(format!("no samples every {period} within 4 s").into())
 }
 
-/// A thousand pairs of `set` and `reset` in a second, while the job is sampled every millisecond.
+/// Measures the samples missed during a thousand pairs of `set` and `reset` per second, while the job is sampled every
+/// millisecond.
 fn storm(arguments: &Arguments, name: &str, scratch: &Path) -> Result<(), Box<dyn Error>> {
     let baseline = "\"cpu.*\" = \"1ms\"\n\"memory.current\" = \"1ms\"\n\"pids.current\" = \"1s\"\n";
     let running = agent(scratch, name, "1s", baseline)?;
@@ -219,7 +220,7 @@ fn pairs_for(line: &mut Line, name: &str, seconds: u64) -> Result<u64, Box<dyn E
     let begin_us = polymeter_agent::clock::realtime_us();
     let mut pairs = 0;
     while polymeter_agent::clock::realtime_us() < end_us {
-        // A thousand in a second, and no more: what is asked about is this rate.
+        // Limits the rate to a thousand pairs per second.
         let due_us = begin_us + i64::try_from(pairs)? * 1_000;
         let early_us = due_us - polymeter_agent::clock::realtime_us();
         if early_us > 0 {
@@ -232,7 +233,7 @@ fn pairs_for(line: &mut Line, name: &str, seconds: u64) -> Result<u64, Box<dyn E
     Ok(pairs)
 }
 
-/// What became of the job's samples.
+/// Returns the sums of the job's sample counts.
 fn tally(status: &StatusReport) -> Tally {
     let of_job = status.subjects.iter().filter(|subject| subject.job.is_some());
     let mut sum = Tally::default();
@@ -251,7 +252,7 @@ const fn difference(after: &Tally, before: &Tally) -> Tally {
     }
 }
 
-/// The cost that `set` predicts, and the cost that is measured then.
+/// Compares the cost that `set` predicts with the measured cost.
 fn prediction(arguments: &Arguments, name: &str, scratch: &Path) -> Result<(), Box<dyn Error>> {
     let perf = [
         "perf.cpu_clock",
@@ -267,7 +268,7 @@ fn prediction(arguments: &Arguments, name: &str, scratch: &Path) -> Result<(), B
         for period in ["10ms", "1ms"] {
             let (mut predicted, mut measured, mut samples) = (0.0, 0.0, 0.0);
             for _ in 0..arguments.rounds {
-                // A new agent each time: it has learnt nothing of the machine yet.
+                // A new agent each time, which has calibrated nothing yet.
                 let running =
                     agent(scratch, name, "1s", "\"cpu.usage\" = \"1s\"\n\"memory.current\" = \"1s\"\n")?;
                 let mut line = running.connect()?;

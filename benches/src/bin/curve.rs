@@ -1,8 +1,8 @@
-//! What encryption costs the agent: CPU and wall time of sending frames over TCP on loopback, with and without CURVE, in
-//! turns.
+//! Measures the agent's cost of encryption: CPU and wall time of sending frames over TCP on loopback, alternately with and
+//! without CURVE.
 //!
-//! `cargo run --release --bin curve`. Needs nothing of the machine. The receiver is a process of its own, so that the CPU
-//! time of this process is the sender's: the thread that sends, and ZeroMQ's own.
+//! `cargo run --release --bin curve`. Needs no privileges. The receiver is a separate process, so that the CPU time of this
+//! process is the sender's: the sending thread and ZeroMQ's I/O threads.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -16,35 +16,35 @@ use polymeter_proto::key::KeyPair;
 use rustix::time::{ClockId, clock_gettime};
 use zmq::{Context, Socket};
 
-/// Bytes of frames: one tick of a job, a second at 10 ms, a second at 1 ms, and several jobs at 1 ms together.
+/// Frame sizes, in bytes: one tick of a job, a second at 10 ms, a second at 1 ms, and several jobs at 1 ms together.
 const SIZES: [usize; 4] = [128, 2 * 1024, 16 * 1024, 128 * 1024];
 
-/// Bytes that are sent for one measurement.
+/// The number of bytes sent for one measurement.
 const BYTES: usize = 64 * 1024 * 1024;
 
-/// Frames that are sent for one measurement, however small they are.
+/// The maximum number of frames sent for one measurement.
 const FRAMES_MAX: usize = 50_000;
 
-/// What ends a measurement, and what answers it.
+/// The message that ends a measurement, and the receiver's reply to it.
 const END: &[u8] = b"end";
 
-/// How long anything may take before the experiment fails, in milliseconds.
+/// The timeout of each send and receive, in milliseconds.
 const PATIENCE_MS: i32 = 60_000;
 
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// How often everything is measured; the medians count.
+    /// Number of rounds; the medians are reported.
     #[arg(long, default_value_t = 7)]
     rounds: usize,
-    /// One round with little data: that it works.
+    /// Run one round with little data, as a functional check.
     #[arg(long)]
     quick: bool,
-    /// Be the receiver, with the keys that come on standard input.
+    /// Run the receiver, which reads its keys from standard input.
     #[arg(long, hide = true)]
     receive: bool,
 }
 
-/// What one measurement gave.
+/// The cost of one measurement.
 #[derive(Debug, Clone, Copy)]
 struct Cost {
     cpu_s: f64,
@@ -131,7 +131,7 @@ impl Way {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
-        // Closed behind the keys, which are all that the receiver reads.
+        // Closed after the keys, since the receiver reads to the end of the file.
         let mut stdin = receiver.stdin.take().ok_or("the receiver has no standard input")?;
         stdin.write_all(keys.map(|keys| keys.to_text("receiver")).unwrap_or_default().as_bytes())?;
         drop(stdin);
@@ -152,7 +152,7 @@ impl Way {
         }
         socket.connect(endpoint.trim())?;
         let way = Self { socket, _context: context, receiver };
-        // The handshake is not what is measured, nor the first touch of anything.
+        // Excludes the handshake and first-use costs from the measurement.
         way.send(1024, 100)?;
         Ok(way)
     }
@@ -174,7 +174,7 @@ impl Way {
 
 impl Drop for Way {
     fn drop(&mut self) {
-        // It may have gone by itself, if something failed.
+        // It may have exited already, after an error.
         self.receiver.kill().ok();
         self.receiver.wait().ok();
     }
@@ -184,7 +184,7 @@ fn seconds(clock: ClockId) -> f64 {
     Duration::try_from(clock_gettime(clock)).map_or(0.0, |time| time.as_secs_f64())
 }
 
-/// Takes frames until it is killed, and says when the last of a measurement has come.
+/// Receives frames until the process is killed, and replies to the end of each measurement.
 fn receive() -> Result<(), Box<dyn Error>> {
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text)?;

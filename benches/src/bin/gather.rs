@@ -1,4 +1,4 @@
-//! The agent's whole cost of gathering against the bare reads of the same files with the same timer, interleaved.
+//! Measures the agent's whole cost of sampling, alternating with the bare reads of the same files with the same timer.
 //!
 //! `cargo run --release --bin gather -- [--quick] [--periods 1ms,100us] [--jobs 1,10,50] [--perf on,off] [--load works,sleeps]`.
 //! Needs root, for the jobs' cgroups.
@@ -24,37 +24,37 @@ struct Arguments {
     /// Seconds of each run.
     #[arg(long, default_value_t = 20)]
     seconds: u64,
-    /// How often agent and bare reads take turns.
+    /// Number of rounds in which agent and bare reads alternate.
     #[arg(long, default_value_t = 3)]
     rounds: u32,
-    /// The periods.
+    /// Sampling periods.
     #[arg(long, value_delimiter = ',', default_value = "1s,100ms,10ms,1ms,100us")]
     periods: Vec<Period>,
-    /// How many jobs are sampled.
+    /// Numbers of jobs to sample.
     #[arg(long, value_delimiter = ',', default_value = "1")]
     jobs: Vec<u32>,
     /// With perf events, without, or both.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "on")]
     perf: Vec<Perf>,
-    /// What the first job does; the others have nothing that runs.
+    /// Load of the first job; the other jobs are idle.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "works")]
     load: Vec<Load>,
-    /// One short round at 1 ms, to see that it works.
+    /// Run one short round at 1 ms, as a functional check.
     #[arg(long)]
     quick: bool,
-    /// Do the bare reads: what this program calls itself with.
+    /// Run the bare reads; used internally.
     #[arg(long, hide = true, value_name = "JSON")]
     bare: Option<String>,
 }
 
-/// Whether perf events are read.
+/// The perf events: read or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Perf {
     On,
     Off,
 }
 
-/// What the first job does.
+/// The load of the first job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Load {
     Works,
@@ -67,14 +67,14 @@ impl fmt::Display for Load {
     }
 }
 
-/// How long the agent samples before it is measured, in nanoseconds: it has found all jobs by then.
+/// The time that the agent samples before the measurement, in nanoseconds; it discovers all jobs meanwhile.
 const SETTLE_NS: i64 = 1_500_000_000;
 
-/// What one run cost and kept, or several together.
+/// The cost and the kept deadlines of a run, or the sums over several runs.
 #[derive(Debug, Clone, Default)]
 struct Run {
     cpu_s: f64,
-    /// Of it, that of the thread that encodes, keeps and sends frames.
+    /// The part of `cpu_s` that the thread used which encodes, spools and sends frames.
     sender_cpu_s: f64,
     seconds: f64,
     due: u64,
@@ -198,7 +198,7 @@ fn report(arguments: &Arguments, rows: &[Vec<String>]) {
     );
 }
 
-/// One run of the bare reads.
+/// Runs the bare reads once.
 fn with_bare(bare: &Bare, seconds: u64) -> Result<Run, Box<dyn Error>> {
     let outcome = bare.start()?.outcome()?;
     Ok(Run {
@@ -211,7 +211,7 @@ fn with_bare(bare: &Bare, seconds: u64) -> Result<Run, Box<dyn Error>> {
     })
 }
 
-/// One run of the agent as users run it, with a collector that stores nothing but answers.
+/// Runs the agent once, with a collector that acknowledges frames without storing them.
 fn with_agent(
     period: Period,
     seconds: u64,
@@ -230,7 +230,8 @@ fn with_agent(
     let period_us = i64::try_from(period.as_micros())?;
     let mut lateness_us = Histogram::default();
     for time_us in running.frames().flat_map(|frame| frame.blocks).flat_map(|block| block.times_us) {
-        // Deadlines are multiples of the period on the wall clock. What is later than a period is missed, not late.
+        // Deadlines are multiples of the period on the wall clock. A sample that is late by more than a period is counted as
+        // missed.
         lateness_us.record(time_us.rem_euclid(period_us).unsigned_abs());
     }
     Ok(Run {
@@ -246,7 +247,7 @@ fn with_agent(
     })
 }
 
-/// What the agent says of itself and of all jobs.
+/// Returns the agent's counts, of itself and of all jobs.
 fn view(running: &Running) -> Result<Run, Box<dyn Error>> {
     let status = running.connect()?.status()?;
     let of_jobs = status.subjects.iter().filter(|subject| subject.job.is_some());

@@ -1,10 +1,11 @@
-//! How much time the agent takes from a program that does not expect it: on every CPU one thread of a job reads the clock
-//! over and over, and the gaps between two reads tell when something else ran.
+//! Measures the time that the agent takes from a program: on every CPU one thread of a job reads the clock in a loop, and a
+//! gap between two reads shows that something else ran.
 //!
-//! `cargo run --release --bin jitter -- [--quick] [--tools FILE]`. Needs root, for the job's cgroups. What is compared runs in
-//! turns, in an order that follows from the seed, so that each round has all of it under nearly the same conditions. On a
-//! virtual machine the hypervisor takes the CPUs away as well, much more unevenly than any tool does; the kernel is told how
-//! long, and that is subtracted. The bare reads show what no tool could avoid: interrupts and switches that no process pays.
+//! `cargo run --release --bin jitter -- [--quick] [--tools FILE]`. Needs root, for the job's cgroups. Each round runs all
+//! subjects in a random order that the seed determines, so that they are compared under nearly the same conditions. On a
+//! virtual machine the hypervisor takes CPU time as well, much more unevenly than any tool; the kernel reports that time,
+//! and it is subtracted. The bare reads are the lower bound for any tool: interrupts and context switches that are charged
+//! to no process.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -32,53 +33,53 @@ struct Arguments {
     /// Seconds of each run.
     #[arg(long, default_value_t = 5)]
     seconds: u64,
-    /// How often everything takes its turn.
+    /// Number of rounds; each runs every subject once.
     #[arg(long, default_value_t = 10)]
     rounds: u32,
-    /// The periods of the agent.
+    /// Sampling periods of the agent.
     #[arg(long, value_delimiter = ',', default_value = "1s,100ms,10ms,1ms")]
     periods: Vec<Period>,
-    /// Without perf events.
+    /// Sample without perf events.
     #[arg(long)]
     without_perf: bool,
-    /// A file with other tools to compare, as `[[tool]]` tables; see experiments/tools.toml.
+    /// File with other tools to compare, as `[[tool]]` tables; see experiments/tools.toml.
     #[arg(long, value_name = "FILE")]
     tools: Option<PathBuf>,
-    /// What the order of the runs follows from.
+    /// Seed of the order of the runs.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Two short rounds at 1 ms, to see that it works.
+    /// Run two short rounds at 1 ms, as a functional check.
     #[arg(long)]
     quick: bool,
-    /// Do the bare reads: what this program calls itself with.
+    /// Run the bare reads; used internally.
     #[arg(long, hide = true, value_name = "JSON")]
     bare: Option<String>,
-    /// Read the clock for some seconds: what this program calls itself with.
+    /// Read the clock for some seconds; used internally.
     #[arg(long, hide = true, value_name = "SECONDS")]
     measure: Option<u64>,
 }
 
-/// Gaps that are longer than this were no mere read of the clock, in nanoseconds.
+/// The shortest gap that is counted as an interruption, in nanoseconds.
 const GAP_NS: u64 = 1_000;
 
-/// How much longer than the threads the bare reads may go on, in seconds; they are ended when the threads are.
+/// The additional time for which the bare reads are started, in seconds; they are stopped when the threads end.
 const BARE_MORE_S: u64 = 60;
 
-/// How long a tool runs before it is measured, in nanoseconds: it has opened its files by then.
+/// The time that a tool runs before the measurement, in nanoseconds; it opens its files meanwhile.
 const SETTLE_NS: i64 = 1_000_000_000;
 
-/// What one thread saw, or all of them.
+/// The gaps of one thread, or of all threads.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Seen {
-    /// Nanoseconds in gaps longer than [`GAP_NS`].
+    /// The time in gaps longer than [`GAP_NS`], in nanoseconds.
     stolen_ns: u64,
-    /// Of them those that the hypervisor took, in seconds.
+    /// The part of that time that the hypervisor took, in seconds.
     steal_s: f64,
-    /// The gaps, as buckets of a histogram and the longest of them.
+    /// The histogram of the gaps: its buckets that are not empty, and the longest gap. In nanoseconds.
     gaps: (Vec<(usize, u64)>, u64),
 }
 
-/// What is compared.
+/// The subject of a run.
 #[derive(Debug)]
 enum Subject {
     Nothing,
@@ -87,7 +88,7 @@ enum Subject {
     Tool(Tool),
 }
 
-/// What runs while the threads read the clock.
+/// The subject that runs while the threads read the clock.
 enum Started<'a> {
     Nothing,
     Bare(bare::Running),
@@ -96,7 +97,7 @@ enum Started<'a> {
 }
 
 impl Started<'_> {
-    /// CPU time that it has used, in seconds.
+    /// Returns the CPU time that it has used, in seconds.
     fn cpu_s(&self) -> Result<f64, Box<dyn Error>> {
         Ok(match self {
             Self::Nothing => 0.0,
@@ -107,10 +108,10 @@ impl Started<'_> {
     }
 }
 
-/// The runs of one subject, one value for each round. Times are milliseconds in a second, all CPUs together.
+/// The runs of one subject, one value per round. Times are in milliseconds per second, summed over all CPUs.
 #[derive(Debug, Default)]
 struct Runs {
-    /// What was not the hypervisor's.
+    /// The stolen time without the hypervisor's part.
     stolen: Vec<f64>,
     steal: Vec<f64>,
     tool_cpu: Vec<f64>,
@@ -146,7 +147,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Nothing first: the others are held against it.
+/// Returns all subjects. `Nothing` is the first, as the reference for the others.
 fn subjects(arguments: &Arguments) -> Result<Vec<Subject>, Box<dyn Error>> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -167,7 +168,7 @@ fn subjects(arguments: &Arguments) -> Result<Vec<Subject>, Box<dyn Error>> {
 }
 
 impl Runs {
-    /// Lets `subject` run while the threads read the clock.
+    /// Runs `subject` while the threads read the clock.
     fn one(
         &mut self,
         subject: &Subject,
@@ -214,7 +215,7 @@ fn measured(job: &Job, seconds: u64) -> Result<Seen, Box<dyn Error>> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// What runs in the job: a thread on each CPU that reads the clock for some seconds.
+/// Runs in the job: a thread on each CPU reads the clock for some seconds.
 fn measure(seconds: u64) -> Result<(), Box<dyn Error>> {
     let allowed = sched_getaffinity(None)?;
     let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
@@ -222,7 +223,7 @@ fn measure(seconds: u64) -> Result<(), Box<dyn Error>> {
     let on = |cpu: usize| {
         let mut only = CpuSet::new();
         only.set(cpu);
-        // Where it is refused the thread may wander, which makes gaps longer and not shorter.
+        // If the kernel refuses it, the thread may migrate, which makes gaps longer, never shorter.
         sched_setaffinity(None, &only).ok();
         all_ready.wait();
         read_clock(seconds * SECOND_NS)
@@ -301,7 +302,7 @@ fn row(subject: &Subject, runs: &Runs, baseline: &Runs) -> Vec<String> {
     };
     let cpu = |values: &[f64]| Estimate::of(values).mean;
     let (tool, collector) = (cpu(&runs.tool_cpu), cpu(&runs.collector_cpu) - cpu(&baseline.collector_cpu));
-    // Of the same round: what slows the whole machine for a while is in both.
+    // Differences within a round: a temporary slowdown of the machine affects both runs.
     let beyond: Vec<f64> =
         runs.stolen.iter().zip(&baseline.stolen).map(|(with, without)| with - without).collect();
     let beyond = Estimate::of(&beyond);

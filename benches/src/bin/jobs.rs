@@ -1,9 +1,10 @@
-//! Many short jobs, as a scheduler makes them: cgroups made one hierarchy after the other, a process that lives for a tenth of
-//! a second, cgroups removed some milliseconds after its end. Whether each is seen, from its first reading to its last, and
-//! whether the agent grows. And how long a prolog waits for `polymeter job start`.
+//! Runs many short jobs as a scheduler creates them: cgroups created one hierarchy after the other, a process that lives for
+//! a tenth of a second, cgroups removed some milliseconds after its exit. Checks that the agent samples each job from its
+//! first to its final sample and that its memory does not grow, and measures the latency of `polymeter job start` in a
+//! prolog.
 //!
-//! `cargo run --release --bin jobs -- [--quick]`. Needs root, for the jobs' cgroups, and `cargo build --release --workspace`
-//! before.
+//! `cargo run --release --bin jobs -- [--quick]`. Needs root, for the jobs' cgroups. Run `cargo build --release --workspace`
+//! first.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -26,36 +27,36 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// How many jobs.
+    /// Number of jobs.
     #[arg(long, default_value_t = 10_000)]
     jobs: u32,
-    /// How many of them begin each second.
+    /// Number of jobs that start each second.
     #[arg(long, default_value_t = 50)]
     per_second: u32,
-    /// How long after a job's end its cgroups are removed, in microseconds: Slurm takes 500 to 10000.
+    /// Delay from a job's end to the removal of its cgroups, in microseconds: 500 to 10000 under Slurm.
     #[arg(long, default_value_t = 10_000, value_name = "MICROSECONDS")]
     removed_after: u32,
-    /// Let something compute on each CPU all the time.
+    /// Keep each CPU busy with a program in its own session.
     #[arg(long)]
     busy: bool,
-    /// How often each latency is measured.
+    /// Number of measurements of each latency.
     #[arg(long, default_value_t = 20)]
     times: usize,
-    /// Everything short, to see that it works.
+    /// Run everything for a short time, as a functional check.
     #[arg(long)]
     quick: bool,
 }
 
-/// What a job does: it enters its cgroups, computes a little, and sleeps.
+/// The workload of a job: it enters its cgroups, computes a little, and sleeps.
 const WORK: &str = "for d; do echo $$ > $d/cgroup.procs; done; i=0; while [ $i -lt 5000 ]; do i=$((i+1)); done; exec sleep 0.08";
 
-/// What computes all the time, in a session of its own as another job.
+/// A program that keeps a CPU busy, in its own session like another job.
 const BURN: &str = "while :; do :; done";
 
-/// How often the agent's size is looked at, in jobs.
+/// The number of jobs between two reports of the agent's size.
 const LOOK: u32 = 1_000;
 
-/// Both give what a job has used of the CPU, the first of them that a job has.
+/// `cpu.usage` has the job's CPU time in either cgroup version.
 const BASELINE: &str =
     "[baseline]\n\"cpu.usage\" = \"1d\"\n\"memory.current\" = \"1d\"\n\"pids.current\" = \"1d\"\n";
 
@@ -71,7 +72,7 @@ fn main() -> Result<(), Failure> {
     Ok(latencies(&arguments, scratch.path())?)
 }
 
-/// A process that computes until this is dropped.
+/// A process that keeps a CPU busy until this is dropped.
 struct Busy(Child);
 
 impl Busy {
@@ -87,7 +88,7 @@ impl Drop for Busy {
     }
 }
 
-/// A job that runs, or has ended and is to be removed.
+/// A job that runs, or that has ended and will be removed.
 struct Short {
     number: u32,
     job: Job,
@@ -103,7 +104,7 @@ fn flood(arguments: &Arguments, scratch: &Path) -> Result<(), Box<dyn Error>> {
     let cpus = if arguments.busy { std::thread::available_parallelism()?.get() } else { 0 };
     let _busy = (0..cpus).map(|_| Busy::start()).collect::<Result<Vec<_>, _>>()?;
     let removed_after_us = i64::from(arguments.removed_after);
-    // So often that the time of the removal is about what was wanted.
+    // The polling interval: a tenth of the delay of the removal, at most 1 ms.
     let look_ns = i64::from(arguments.removed_after).saturating_mul(100).min(1_000_000);
     let cpu_before_s = agent.cpu_s()?;
     let (mut running, mut used, mut seen, mut sizes) =
@@ -148,7 +149,7 @@ fn flood(arguments: &Arguments, scratch: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Notices the ends of jobs, and removes those that ended a while ago.
+/// Detects the ends of jobs, and removes jobs that ended long enough ago.
 fn tend(
     running: &mut Vec<Short>,
     used: &mut BTreeMap<String, u64>,
@@ -163,7 +164,7 @@ fn tend(
     running.retain(|short| {
         let is_due = short.ended_us.is_some_and(|ended_us| ended_us + removed_after_us <= now_us);
         if is_due {
-            // Dropping it removes its cgroups.
+            // Dropping the job removes its cgroups.
             used.insert(short.number.to_string(), used_ns(short.job.directories()));
         }
         !is_due
@@ -171,7 +172,7 @@ fn tend(
     Ok(())
 }
 
-/// What a job has used of the CPU, in nanoseconds, by whichever of its cgroups says so.
+/// Returns the CPU time that a job has used, in nanoseconds, from the first of its cgroups that reports it.
 fn used_ns(directories: &[PathBuf]) -> u64 {
     let v2 = directories.iter().find_map(|path| fs::read_to_string(path.join("cpu.stat")).ok());
     let usec =
@@ -183,7 +184,7 @@ fn used_ns(directories: &[PathBuf]) -> u64 {
     usec.map(|usec: u64| usec * 1_000).or_else(v1).unwrap_or_default()
 }
 
-/// The agent's open descriptors and its memory.
+/// Returns the agent's number of open descriptors and its memory.
 fn size(agent: &Running, scratch: &Path) -> Result<String, Box<dyn Error>> {
     let status = agent.connect()?.status()?;
     let pid = agent_at(&scratch.join("agent.sock"))?;
@@ -191,20 +192,20 @@ fn size(agent: &Running, scratch: &Path) -> Result<String, Box<dyn Error>> {
     Ok(format!("{descriptors}, {:.1} MiB", to_f64(status.counts.resident_bytes) / f64::from(1 << 20)))
 }
 
-/// The process that listens at a socket.
+/// Returns the id of the process that listens on a socket.
 fn agent_at(socket: &Path) -> Result<Pid, Box<dyn Error>> {
     let stream = std::os::unix::net::UnixStream::connect(socket)?;
     Ok(rustix::net::sockopt::socket_peercred(stream)?.pid)
 }
 
-/// What has come of each job.
+/// The samples received from each job.
 #[derive(Default)]
 struct Seen {
     jobs: BTreeMap<JobHandle, String>,
     usage: Option<MetricId>,
     series: BTreeMap<SeriesId, SeriesDescriptor>,
     shapes: BTreeMap<ShapeId, Vec<SeriesId>>,
-    /// By the job's id: how many samples of its CPU time there are, and the last.
+    /// The number of CPU time samples and the last value, by the job's id.
     samples: BTreeMap<String, (usize, u64)>,
 }
 
@@ -267,7 +268,7 @@ impl Seen {
     }
 }
 
-/// How long a prolog waits: where an agent runs, and where one has to be started.
+/// Measures the delay of a prolog: with a running agent, and with an agent that has to be started.
 fn latencies(arguments: &Arguments, scratch: &Path) -> Result<(), Box<dyn Error>> {
     let (config, socket) = (scratch.join("prolog.toml"), scratch.join("prolog/agent.sock"));
     write(&config, &format!("collector = \"ipc://{}/nobody\"\n{BASELINE}", scratch.display()))?;

@@ -1,5 +1,5 @@
-//! The database fails for ten minutes and the collector is killed three times, while real agents sample 100,000 values a second:
-//! whether each sample is stored once, or accounted for.
+//! Stops the database for ten minutes and kills the collector three times, while real agents sample 100,000 values a second,
+//! and checks that each sample is stored exactly once or accounted for.
 //!
 //! `cargo run --release --bin outage -- [--quick] [--agents 100] [--outage 600]`. Needs root, for the job's cgroups, and
 //! PostgreSQL; the store grows by some 10 GB.
@@ -22,33 +22,34 @@ use polymeter_benches::{plan, process};
 
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// How many agents, each a process of its own that samples the same job for a node of its own.
+    /// Number of agents, each a separate process with its own node name that samples the same job.
     #[arg(long, default_value_t = 100)]
     agents: usize,
-    /// Seconds that the database is away.
+    /// Duration of the database outage, in seconds.
     #[arg(long, default_value_t = 600)]
     outage: u64,
-    /// Seconds between any two other events.
+    /// Time between any two other events, in seconds.
     #[arg(long, default_value_t = 20)]
     pause: u64,
-    /// Seconds that catching up may take in the end.
+    /// Timeout for the delivery of all pending frames at the end, in seconds.
     #[arg(long, default_value_t = 1800)]
     patience: u64,
-    /// The store; the best server that is installed, if none is named.
+    /// Store; by default the best server that is installed.
     #[arg(long, value_enum)]
     store: Option<Kind>,
-    /// Three agents, and an outage of seconds, to see that it works.
+    /// Run three agents and an outage of some seconds, as a functional check.
     #[arg(long)]
     quick: bool,
 }
 
-/// How often every metric of the job is sampled: with some fifty metrics, a thousand samples a second of each agent.
+/// The period of every metric of the job: with some fifty metrics, each agent takes a thousand samples a second.
 const PERIOD: &str = "50ms";
 
-/// How many lines an outage has.
+/// The number of progress lines during the outage.
 const LINES: u64 = 10;
 
-/// An outbox has at least the frame that waits for its acknowledgement; below this it has no more than a second or two.
+/// The outbox size below which an agent has caught up: an outbox always holds the frame that waits for its acknowledgement,
+/// and this is no more than one or two seconds of samples.
 const SETTLED_BYTES: u64 = 16 * 1024;
 
 struct Scene {
@@ -108,7 +109,7 @@ fn metrics() -> Vec<String> {
 impl Scene {
     fn start(scratch: &Path, kind: Kind, job: &Job, agents: usize) -> Result<Self, Box<dyn Error>> {
         let store = Store::start(kind)?;
-        // The port stays the same for those that come after a kill.
+        // The collectors that are started after a kill listen on the same port.
         let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let collector = Collector::start(scratch, &format!("tcp://127.0.0.1:{port}"), &store, "")?;
         let baseline = plan::baseline(metrics(), PERIOD.parse()?);
@@ -122,7 +123,7 @@ impl Scene {
         Ok(Self { agents, collector, store, begin_ns: now_ns(), most_outbox_bytes: 0 })
     }
 
-    /// Waits, and prints how it goes then. Says how much is in the largest outbox.
+    /// Waits, then prints the state. Returns the size of the largest outbox, in bytes.
     fn wait(&mut self, seconds: u64, event: &str) -> Result<u64, Box<dyn Error>> {
         sleep_until(now_ns() + seconds * SECOND_NS);
         let mut counts = Vec::new();
@@ -145,7 +146,7 @@ impl Scene {
         Ok(largest)
     }
 
-    /// Waits until the outboxes hold no more than what was sampled of late.
+    /// Waits until every outbox is smaller than [`SETTLED_BYTES`].
     fn catch_up(&mut self, pause_s: u64, patience_s: u64) -> Result<(), Box<dyn Error>> {
         let end_ns = now_ns() + patience_s * SECOND_NS;
         while self.wait(pause_s, "catches up")? > SETTLED_BYTES {
@@ -156,7 +157,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Stops everything in the order of the data, and holds what is stored against what was taken.
+    /// Stops agents and collector, in the direction of the data flow, and compares the stored samples with the taken ones.
     fn end(self) -> Result<(), Box<dyn Error>> {
         let seconds = to_f64(now_ns() - self.begin_ns) / 1e9;
         let mut agents_cpu_s = 0.0;

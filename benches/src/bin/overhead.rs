@@ -1,7 +1,7 @@
-//! How much a command slows down while it is watched: period x number of metrics x tool, in random order.
+//! Measures the slowdown of a command while it is sampled: period x number of metrics x tool, in random order.
 //!
-//! `cargo run --release --bin overhead -- FILE --out DIRECTORY`, or `--quick`. Needs root, for the job's cgroups. What FILE may
-//! say stands in experiments/overhead.toml. DIRECTORY gets runs.csv, table.md and plot.svg.
+//! `cargo run --release --bin overhead -- FILE --out DIRECTORY`, or `--quick`. Needs root, for the job's cgroups. The format
+//! of FILE is documented in experiments/overhead.toml. The program writes runs.csv, table.md and plot.svg to DIRECTORY.
 
 use std::error::Error;
 use std::fs;
@@ -24,26 +24,26 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// The file that describes the experiment.
+    /// File that describes the experiment.
     #[arg(required_unless_present_any = ["quick", "kernel"])]
     file: Option<PathBuf>,
-    /// A file with further tools to compare, as `[[tool]]` tables; see experiments/tools.toml.
+    /// File with further tools to compare, as `[[tool]]` tables; see experiments/tools.toml.
     #[arg(long, value_name = "FILE")]
     tools: Option<PathBuf>,
-    /// Where the results go. What lies there of the same experiment is not measured again.
+    /// Directory of the results. Runs of the same experiment that it already has are not repeated.
     #[arg(long, value_name = "DIRECTORY", required_unless_present_any = ["quick", "kernel"])]
     out: Option<PathBuf>,
-    /// A small experiment, whose results are only printed, to see that it works.
+    /// Run a small experiment and only print its results, as a functional check.
     #[arg(long)]
     quick: bool,
-    /// Draw so many pairs on each CPU: what this program calls itself with.
+    /// Draw this number of pairs on each CPU; used internally.
     #[arg(long, hide = true, value_name = "PAIRS")]
     kernel: Option<u64>,
 }
 
 const QUICK: &str = include_str!("../../experiments/overhead-quick.toml");
 
-/// How long a tool runs before the command starts, in nanoseconds.
+/// The time that a tool runs before the command starts, in nanoseconds.
 const SETTLE_NS: i64 = 1_000_000_000;
 
 fn main() -> Result<(), Failure> {
@@ -56,7 +56,7 @@ fn main() -> Result<(), Failure> {
         |path: &PathBuf| fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()));
     let mut text = arguments.file.as_ref().map_or_else(|| Ok(QUICK.to_owned()), read)?;
     if let Some(path) = &arguments.tools {
-        // As if it stood there: tables may follow at the end, and the results say what was compared.
+        // Appended to the text, where further tables may follow, so that the results name the compared tools.
         text = format!("{text}\n{}", read(path)?);
     }
     let design = Design::parse(&text)?;
@@ -99,7 +99,7 @@ fn one(design: &Design, run: &Run, job: &Job, scratch: &Path) -> Result<f64, Box
             }
         }
     }
-    // With nothing too, so that the machine comes to the command in the same state.
+    // `Nothing` pauses, too, so that the command starts with the machine in the same state.
     pause(SETTLE_NS);
     let wall_s = timed(design, job)?;
     drop((agent, other));
@@ -125,7 +125,7 @@ fn timed(design: &Design, job: &Job) -> Result<f64, Box<dyn Error>> {
     if status.success() { Ok(wall_s) } else { Err(format!("the command failed: {status}").into()) }
 }
 
-/// Runs the command, and kills it and what it started if it takes longer than it may.
+/// Runs the command. Kills its process group if it exceeds the time limit.
 fn within(command: &mut Command, limit_s: u32) -> Result<std::process::ExitStatus, Box<dyn Error>> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).process_group(0).spawn()?;
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or("the command has no pid")?;
@@ -139,14 +139,14 @@ fn within(command: &mut Command, limit_s: u32) -> Result<std::process::ExitStatu
     Ok(child.wait()?)
 }
 
-/// The built-in command: a thread on each CPU.
+/// Runs the built-in command: a thread on each CPU.
 fn draw(pairs: u64) -> Result<(), Box<dyn Error>> {
     let threads = std::thread::available_parallelism()?.get() as u64;
     std::thread::scope(|scope| {
         let threads: Vec<_> =
             (0..threads).map(|seed| scope.spawn(move || kernel::draw(pairs, seed))).collect();
         for thread in threads {
-            // Printed so that the drawing is not for nothing, and can be compared.
+            // Printing the result keeps the compiler from removing the work, and allows comparisons.
             let drawn = thread.join().map_err(|_panic| "a thread of the kernel broke")?;
             say(&format!("{:?} {:?}", drawn.rings, drawn.sums));
         }

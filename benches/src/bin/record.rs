@@ -1,4 +1,4 @@
-//! Records what an agent sends about a real job: `cargo run --release --bin record -- --seconds 10 FILE`.
+//! Records the frames that an agent sends for a real job: `cargo run --release --bin record -- --seconds 10 FILE`.
 //!
 //! Needs root, for the job's cgroups.
 
@@ -19,10 +19,10 @@ use polymeter_proto::wire::message::ToAgent;
 
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// How long to record.
+    /// Duration of the recording, in seconds.
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// The file to write.
+    /// File to write.
     file: PathBuf,
 }
 

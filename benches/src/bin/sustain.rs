@@ -1,8 +1,8 @@
-//! An hour of sampling at 1 kHz with jobs that come and go: whether memory and descriptors stay what they are, and whether
-//! every sample is stored or accounted for.
+//! Samples at 1 kHz for an hour while jobs start and end, and checks that memory and descriptors do not grow and that every
+//! sample is stored or accounted for.
 //!
-//! `cargo run --release --bin sustain -- [--quick] [--minutes 60]`. Needs root, for the jobs' cgroups; the store grows by about
-//! 10 000 samples a second for each job.
+//! `cargo run --release --bin sustain -- [--quick] [--minutes 60]`. Needs root, for the jobs' cgroups; the store grows by
+//! about 10 000 samples a second for each job.
 
 use polymeter_proto::control::AgentCounts;
 use std::collections::VecDeque;
@@ -24,33 +24,33 @@ use polymeter_benches::table::{self, say, to_f64};
 
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// How long, in minutes.
+    /// Duration, in minutes.
     #[arg(long, default_value_t = 60)]
     minutes: u64,
-    /// How many jobs run at a time.
+    /// Number of concurrent jobs.
     #[arg(long, default_value_t = 2)]
     jobs: usize,
-    /// The shortest and the longest time that a job runs, in seconds.
+    /// Shortest and longest run time of a job, in seconds.
     #[arg(long, num_args = 2, default_values_t = [5, 60])]
     lives: Vec<u64>,
-    /// What the jobs' times follow from.
+    /// Seed of the jobs' run times.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The store; the best that is installed, if none is named.
+    /// Store; by default the best that is installed.
     #[arg(long, value_enum)]
     store: Option<Kind>,
-    /// Twenty seconds, to see that it works.
+    /// Run for twenty seconds, as a functional check.
     #[arg(long)]
     quick: bool,
 }
 
-/// Lines of the table, the first and the last not counted.
+/// The number of lines in the table, without the first and the last.
 const LINES: u64 = 30;
 
-/// Metrics that are read every millisecond, and every second beside them.
+/// The metrics that are sampled every millisecond.
 const FAST: [&str; 5] = ["cpu.usage", "cpu.user", "cpu.system", "memory.current", "pids.current"];
 
-/// The jobs that run, those that end first in front.
+/// The running jobs, ordered by their end.
 struct Jobs {
     running: VecDeque<(u64, Job)>,
     random: Random,
@@ -60,7 +60,7 @@ struct Jobs {
 }
 
 impl Jobs {
-    /// Ends the jobs whose time has come, and starts others for them. `wanted` run then.
+    /// Ends the jobs whose time is over, and starts jobs until `wanted` are running.
     fn turn(&mut self, wanted: usize) -> std::io::Result<()> {
         while self.running.front().is_some_and(|(end_ns, _)| *end_ns <= now_ns()) {
             self.running.pop_front();
@@ -79,7 +79,7 @@ impl Jobs {
     }
 }
 
-/// What is looked at in each line.
+/// The processes that each line of the table reports on.
 struct Scene {
     agent: Agent,
     collector: Collector,
@@ -131,7 +131,7 @@ fn main() -> Result<(), Failure> {
     Ok(scene.end()?)
 }
 
-/// Further metrics of memory.stat and the software events, which are read more slowly.
+/// Returns the other metrics of memory.stat and the software events, which are sampled more slowly.
 fn others() -> Vec<String> {
     plan::job_metrics(true).into_iter().filter(|metric| !FAST.contains(&metric.as_str())).collect()
 }
@@ -162,13 +162,13 @@ impl Scene {
         let pattern = jobs.running.front().map(|(_, job)| job.pattern()).unwrap_or_default();
         let fast = plan::baseline(FAST, "1ms".parse()?);
         let slow = plan::baseline(others(), "100ms".parse()?);
-        // One table, of which the second heading would be another.
+        // Both lists form one table, so that the second heading is removed.
         let slow = slow.strip_prefix("[baseline]\n").unwrap_or_default();
         let agent = Agent::start(scratch, &listen, &format!("jobs = [\"{pattern}\"]\n{fast}{slow}"))?;
         Ok(Self { agent, collector, store, begin_ns: now_ns() })
     }
 
-    /// Prints how it goes. Says what agent and collector use.
+    /// Prints the current state. Returns the usage of agent and collector.
     fn line(&self, jobs: u32) -> Result<(Usage, Usage), Box<dyn Error>> {
         let counts = self.agent.connect()?.status()?.counts;
         let (agent, collector) = (process::usage(self.agent.pid())?, self.collector.usage()?);
@@ -184,9 +184,9 @@ impl Scene {
         Ok((agent, collector))
     }
 
-    /// Stops everything in the order of the data, and holds what is stored against what was taken.
+    /// Stops agent and collector, in the direction of the data flow, and compares the stored samples with the taken ones.
     fn end(self) -> Result<(), Box<dyn Error>> {
-        // The last reads of the jobs that ended just now are under way.
+        // The final samples of jobs that have just ended may be pending.
         sleep_until(now_ns() + 2 * SECOND_NS);
         let counts = self.agent.connect()?.status()?.counts;
         if !self.agent.stop() {
@@ -206,7 +206,8 @@ impl Scene {
     }
 }
 
-/// What grew between the second quarter of the time and the last: the first is the start.
+/// Compares memory and descriptors in the second quarter of the time with the last quarter. The first quarter is the
+/// start-up.
 fn growth(lines: &[(Usage, Usage)]) {
     let (agent, collector): (Vec<Usage>, Vec<Usage>) = lines.iter().copied().unzip();
     for (name, usages) in [("agent", agent), ("collector", collector)] {

@@ -1,4 +1,4 @@
-//! What a file says of an experiment, and the runs that follow from it.
+//! The description of an experiment in its file, and the runs that follow from it.
 
 use std::fmt;
 
@@ -8,32 +8,33 @@ use serde::Deserialize;
 use crate::statistics::Random;
 use crate::tool::Tool;
 
-/// Runs of one experiment: more than anybody waits for.
+/// The maximum number of runs of one experiment.
 const RUNS_MOST: usize = 100_000;
 
 /// An experiment, as its file describes it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Design {
-    /// The command whose time is taken, and its arguments. Without it the kernel that is built in.
+    /// The command to time, with its arguments. If empty, the built-in kernel is run.
     #[serde(default)]
     pub command: Vec<String>,
-    /// Pairs of numbers that each thread of that kernel draws.
+    /// The number of pairs that each thread of the built-in kernel draws.
     #[serde(default = "pairs")]
     pub pairs: u64,
-    /// How often each combination is run.
+    /// The number of runs of each combination.
     pub replicates: u32,
-    /// What the order follows from.
+    /// The seed of the random order.
     pub seed: u64,
-    /// The periods.
+    /// The sampling periods.
     #[serde(deserialize_with = "periods")]
     pub periods: Vec<Period>,
-    /// How many metrics of the job are sampled: the first of those that `crate::plan::job_metrics` has.
+    /// The numbers of metrics to sample: each takes the first ones of `crate::plan::job_metrics`.
     pub metrics: Vec<u32>,
-    /// How long a run may take, in seconds.
+    /// The timeout of a run, in seconds.
     #[serde(default = "limit_s")]
     pub limit_s: u32,
-    /// Other tools. Their commands see `PERIOD_MS` (with decimals), `METRICS`, and `CGROUPS`: the job's directories.
+    /// Other tools. Their commands get the environment variables `PERIOD_MS` (with decimals), `METRICS`, and `CGROUPS` (the
+    /// job's directories).
     #[serde(default, rename = "tool")]
     pub tools: Vec<Tool>,
 }
@@ -46,22 +47,22 @@ const fn limit_s() -> u32 {
     3600
 }
 
-/// Periods as people write them.
+/// Deserializes periods from their text form, such as `10ms`.
 fn periods<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Period>, D::Error> {
     let texts = Vec::<String>::deserialize(deserializer)?;
     texts.iter().map(|text| text.parse().map_err(serde::de::Error::custom)).collect()
 }
 
-/// Who watches, and how.
+/// The tool that observes a run, and its settings.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Treatment {
-    /// Nobody: what the others are held against.
+    /// No tool: the reference for all others.
     Nothing,
-    /// A tool at a period with so many metrics.
+    /// A tool with a period and a number of metrics.
     Watched {
-        /// The tool; none is Polymeter.
+        /// The index of the tool; none is Polymeter.
         tool: Option<usize>,
-        /// The period.
+        /// The sampling period.
         period: Period,
         /// The number of metrics.
         metrics: u32,
@@ -71,18 +72,18 @@ pub enum Treatment {
 /// One run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
-    /// Which replicate it belongs to, from 1.
+    /// The number of the replicate, from 1.
     pub replicate: u32,
-    /// Who watches.
+    /// The treatment of the run.
     pub treatment: Treatment,
 }
 
-/// Why a file describes no experiment.
+/// The reason for which a file is not a valid description.
 #[derive(Debug)]
 pub enum InvalidDesign {
-    /// It is no TOML, or has keys that are not known.
+    /// The text is not TOML, or has an unknown key.
     Text(toml::de::Error),
-    /// It says something that cannot be.
+    /// A value is out of its range.
     Value(&'static str),
 }
 
@@ -98,10 +99,10 @@ impl fmt::Display for InvalidDesign {
 impl std::error::Error for InvalidDesign {}
 
 impl Design {
-    /// The experiment that `text` describes.
+    /// Parses the description of an experiment.
     ///
     /// # Errors
-    /// When it describes none.
+    /// Returns an error if the description is invalid.
     pub fn parse(text: &str) -> Result<Self, InvalidDesign> {
         let design: Self = toml::from_str(text).map_err(InvalidDesign::Text)?;
         let combinations = (design.tools.len() + 1) * design.periods.len() * design.metrics.len() + 1;
@@ -120,7 +121,7 @@ impl Design {
         Ok(design)
     }
 
-    /// All treatments, nothing first. Tools that are not installed are left out.
+    /// Returns all treatments, `Nothing` first. Tools that are not installed are left out.
     pub fn treatments(&self) -> Vec<Treatment> {
         let here = self.tools.iter().enumerate().filter(|(_, tool)| tool.is_here());
         let tools: Vec<_> = std::iter::once(None).chain(here.map(|(index, _)| Some(index))).collect();
@@ -134,8 +135,8 @@ impl Design {
         treatments
     }
 
-    /// All runs: each replicate has every treatment once, in an order of its own, so that a machine that becomes slower
-    /// does so for all of them.
+    /// Returns all runs: each replicate has every treatment once, in its own random order, so that a drift of the machine's
+    /// speed affects all treatments alike.
     pub fn runs(&self) -> Vec<Run> {
         let mut random = Random::new(self.seed);
         let of_replicate = |replicate| {
@@ -146,7 +147,7 @@ impl Design {
         (1..=self.replicates).flat_map(of_replicate).collect()
     }
 
-    /// What a treatment's tool is called.
+    /// Returns the name of a treatment's tool.
     pub fn tool_name(&self, treatment: &Treatment) -> &str {
         match treatment {
             Treatment::Nothing => "nothing",

@@ -1,19 +1,19 @@
-//! A command that is built in, so that nothing need be installed: as NPB's EP it draws pairs of normal deviates, uses
-//! the CPU and nothing else, and says in the end what it drew.
+//! The built-in command, for which nothing need be installed: like NPB's EP it draws pairs of normal deviates, uses the CPU
+//! only, and prints the result at the end.
 
 use crate::statistics::Random;
 use crate::table::to_f64;
 
-/// How many pairs fell into each ring of width 1 around the origin, and the sums of their coordinates.
+/// The number of pairs in each square ring of width 1 around the origin, and the sums of their coordinates.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Drawn {
-    /// Pairs by the larger of their absolute coordinates.
+    /// The number of pairs, by the larger of their absolute coordinates.
     pub rings: [u64; 10],
-    /// The sums.
+    /// The sums of both coordinates.
     pub sums: (f64, f64),
 }
 
-/// Draws `pairs` pairs of uniform deviates by Marsaglia's polar method, which keeps those within the unit circle.
+/// Draws `pairs` pairs of uniform deviates and applies Marsaglia's polar method, which accepts those within the unit circle.
 pub fn draw(pairs: u64, seed: u64) -> Drawn {
     let mut random = Random::new(seed);
     let mut drawn = Drawn::default();
@@ -35,9 +35,9 @@ pub fn draw(pairs: u64, seed: u64) -> Drawn {
     drawn
 }
 
-/// From -1 to 1.
+/// Converts random bits to a number from -1 to 1.
 fn uniform(bits: u64) -> f64 {
-    // 53 bits are all that a double holds.
+    // A double holds 53 bits.
     to_f64(bits >> 11) / to_f64(1 << 52) - 1.0
 }
 
@@ -50,7 +50,7 @@ mod tests {
         let drawn = draw(1_000_000, 3);
         let kept = to_f64(drawn.rings.iter().sum());
         assert!((kept / 1e6 - std::f64::consts::FRAC_PI_4).abs() < 2e-3, "{kept}");
-        // Both coordinates within one standard deviation: 0.6827 squared.
+        // Probability of both coordinates within one standard deviation: 0.6827 squared.
         let inner = to_f64(drawn.rings[0]) / kept;
         assert!((inner - 0.466).abs() < 3e-3, "{inner}");
         assert!(drawn.sums.0.abs() / kept < 5e-3 && drawn.sums.1.abs() / kept < 5e-3, "{drawn:?}");

@@ -1,4 +1,4 @@
-//! The experiment of how much a command slows down while it is watched: what is run, in which order, and what it showed.
+//! The overhead experiment, which measures the slowdown of a command while it is sampled: design, order of runs, results.
 
 pub mod design;
 pub mod kernel;

@@ -1,23 +1,24 @@
-//! What an experiment showed: for each treatment the wall time, and how much slower that is than with nothing.
+//! The results of the overhead experiment: the wall time of each treatment, and its slowdown relative to `Nothing`.
 
 use super::design::{Design, Run, Treatment};
 use crate::statistics::Estimate;
 use crate::svg::{Plot, Series};
 
-/// One treatment's results.
+/// The results of one treatment.
 #[derive(Debug, Clone)]
 pub struct Line {
     /// The treatment.
     pub treatment: Treatment,
-    /// Runs of it.
+    /// The number of runs.
     pub runs: usize,
-    /// Their wall time in seconds.
+    /// The wall time of its runs, in seconds.
     pub wall_s: Estimate,
-    /// How much longer than with nothing, in percent; none for nothing itself.
+    /// The slowdown relative to `Nothing`, in percent; none for `Nothing` itself.
     pub slowdown_percent: Option<Estimate>,
 }
 
-/// The results of all treatments, in the order of [`Design::treatments`]. `walls` are those of the first of `runs`.
+/// Returns the results of all treatments, in the order of [`Design::treatments`]. `walls` has the wall times of the first of
+/// `runs`, in seconds.
 pub fn lines(design: &Design, runs: &[Run], walls: &[f64]) -> Vec<Line> {
     let of = |treatment: &Treatment| -> Vec<f64> {
         let of = runs.iter().zip(walls).filter(|(run, _)| run.treatment == *treatment);
@@ -34,10 +35,10 @@ pub fn lines(design: &Design, runs: &[Run], walls: &[f64]) -> Vec<Line> {
     design.treatments().into_iter().map(line).collect()
 }
 
-/// The head of the table of [`rows`].
+/// The header of the table of [`rows`].
 pub const HEAD: [&str; 7] = ["tool", "period", "metrics", "runs", "wall time s", "slowdown %", "contains 0"];
 
-/// The lines as rows of a table.
+/// Returns the results as table rows.
 pub fn rows(design: &Design, lines: &[Line]) -> Vec<Vec<String>> {
     let row = |line: &Line| {
         let (period, metrics) = match &line.treatment {
@@ -59,7 +60,7 @@ pub fn rows(design: &Design, lines: &[Line]) -> Vec<Vec<String>> {
     lines.iter().map(row).collect()
 }
 
-/// The slowdowns as a plot: a place on the axis for each period and number of metrics, a colour for each tool.
+/// Returns the slowdowns as a plot: one position for each pair of period and number of metrics, one colour for each tool.
 pub fn plot(design: &Design, lines: &[Line]) -> Plot {
     let places: Vec<_> = design
         .periods

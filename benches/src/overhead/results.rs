@@ -1,5 +1,5 @@
-//! The raw results: a CSV that says what was measured and where, to which each run is added as soon as it is over, so that
-//! an experiment that was killed goes on where it stopped.
+//! The raw results: a CSV file with a header that identifies the experiment and the machine. Each run is appended as soon as
+//! it ends, so that an interrupted experiment can be resumed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -10,7 +10,7 @@ use super::design::{Design, Run, Treatment};
 /// The names of the columns.
 const COLUMNS: &str = "run,replicate,tool,period_us,metrics,wall_s";
 
-/// What stands above the columns: everything by which the results of two starts belong together.
+/// Returns the header above the columns. Two starts of an experiment share results only if their headers are equal.
 pub fn head(experiment: &str, machine: &str, revision: &str, nix_lock: Option<&str>) -> String {
     let mut head = format!("# machine: {machine}\n# revision: {revision}\n");
     if let Some(hash) = nix_lock {
@@ -23,7 +23,7 @@ pub fn head(experiment: &str, machine: &str, revision: &str, nix_lock: Option<&s
     head
 }
 
-/// The line of one run, number `number` from 1.
+/// Returns the CSV line of one run, number `number` from 1.
 pub fn line(design: &Design, number: usize, run: &Run, wall_s: f64) -> String {
     let (period_us, metrics) = match &run.treatment {
         Treatment::Nothing => (String::new(), String::new()),
@@ -33,13 +33,14 @@ pub fn line(design: &Design, number: usize, run: &Run, wall_s: f64) -> String {
     format!("{number},{replicate},{tool},{period_us},{metrics},{wall_s:.6}\n")
 }
 
-/// The wall times of the runs that `text` has, in the order of the runs, and how many of its bytes are whole lines.
+/// Parses raw results. Returns the wall times of the runs in `text`, in seconds and in the order of the runs, and the length
+/// of the complete lines, in bytes.
 ///
 /// # Errors
-/// When it belongs to another experiment, machine or revision, or was changed by hand.
+/// Returns an error if the results belong to another experiment, machine or revision, or were edited.
 pub fn done(text: &str, head: &str, design: &Design, runs: &[Run]) -> Result<(Vec<f64>, usize), String> {
     let Some(lines) = text.strip_prefix(head) else {
-        // A start that was killed while it wrote the head has nothing to be kept.
+        // A start that was killed while it wrote the header left no results.
         return if head.starts_with(text) {
             Ok((Vec::new(), 0))
         } else {
@@ -50,7 +51,7 @@ pub fn done(text: &str, head: &str, design: &Design, runs: &[Run]) -> Result<(Ve
     let mut walls = Vec::new();
     let mut whole = head.len();
     for (number, text) in (1..).zip(lines.split_inclusive('\n')) {
-        // A kill may have cut the last one off.
+        // A kill may have truncated the last line.
         if !text.ends_with('\n') {
             break;
         }
@@ -72,10 +73,10 @@ pub struct Results {
 }
 
 impl Results {
-    /// Opens or makes the file. Says the wall times that it has.
+    /// Opens or creates the file and returns the wall times that it holds, in seconds.
     ///
     /// # Errors
-    /// When it cannot be read or written, or has other results.
+    /// Returns an error if the file cannot be read or written, or holds other results.
     pub fn open(path: &Path, head: &str, design: &Design, runs: &[Run]) -> io::Result<(Self, Vec<f64>)> {
         let with_path = |error: String| io::Error::other(format!("{}: {error}", path.display()));
         let mut file = OpenOptions::new()
@@ -96,10 +97,10 @@ impl Results {
         Ok((Self { file }, walls))
     }
 
-    /// Adds a line, which is on the disk when this returns.
+    /// Appends a line and syncs it to the disk.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// Returns an error if the line cannot be written.
     pub fn add(&mut self, line: &str) -> io::Result<()> {
         self.file.write_all(line.as_bytes())?;
         self.file.sync_data()

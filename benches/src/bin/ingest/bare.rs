@@ -1,5 +1,5 @@
-//! What the store takes without a collector: the same rows, copied by PostgreSQL's own client, or inserted by a prepared
-//! statement of SQLite.
+//! The bare copy, a lower bound of the cost of storing: the same rows without a collector, copied by PostgreSQL's own
+//! client, or inserted with a prepared statement of SQLite.
 
 use std::error::Error;
 use std::fs;
@@ -15,16 +15,16 @@ use polymeter_proto::wire::frame::Frame;
 
 use crate::taken::Taken;
 
-/// Rows of one transaction: as many as the collector's are by default.
+/// The number of rows in a transaction, the collector's default.
 const TRANSACTION_ROWS: usize = 50_000;
 
-/// Connections side by side: as many as the collector has by default.
+/// The number of concurrent connections, the collector's default.
 const WRITERS: usize = 2;
 
-/// Series of one agent; more than it has.
+/// The range of series ids of one agent, larger than its number of series.
 const SERIES_PER_AGENT: usize = 1_000;
 
-/// How a binary COPY begins and ends, and from where it counts times: PostgreSQL's manual, "COPY".
+/// The header and trailer of a binary COPY, and its epoch: PostgreSQL's manual, "COPY".
 const HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 const TRAILER: [u8; 2] = [0xff, 0xff];
 const POSTGRES_EPOCH_US: i64 = 946_684_800 * 1_000_000;
@@ -32,15 +32,15 @@ const POSTGRES_EPOCH_US: i64 = 946_684_800 * 1_000_000;
 /// A row: the time in microseconds since the epoch, the series, the value.
 type Row = (i64, i64, f64);
 
-/// Rows of the table `samples`, in the order in which a collector writes them, in transactions.
+/// Rows of the table `samples` in the order in which a collector writes them, grouped into transactions.
 pub(crate) struct Rows {
     transactions: Vec<Vec<Row>>,
 }
 
 impl Rows {
-    /// The rows of all frames that wait with these agents.
+    /// Decodes the rows of all unacknowledged frames of these agents.
     pub(crate) fn of(agents: &[MockAgent]) -> Result<Self, Box<dyn Error>> {
-        // Frame by frame of all agents in turn, as they come in.
+        // One frame of each agent in turn, the order of arrival.
         let frames: Vec<_> = agents.iter().map(|agent| agent.unacknowledged(0)).collect();
         let most = frames.iter().map(Vec::len).max().unwrap_or(0);
         let mut rows = Vec::new();
@@ -58,7 +58,7 @@ impl Rows {
         self.transactions.iter().map(|rows| rows.len() as u64).sum()
     }
 
-    /// Stores them in an empty store whose tables a collector has made.
+    /// Inserts the rows into an empty store whose tables a collector has created.
     pub(crate) fn store(&self, kind: Kind) -> Result<Taken, Box<dyn Error>> {
         let scratch = tempfile::tempdir()?;
         let store = Store::start(kind)?;
@@ -70,7 +70,7 @@ impl Rows {
                 self.taken(&store, seconds, 0.0)
             }
             Kind::Postgres => {
-                // A collector makes the partition of a day when its first samples come.
+                // A collector creates the partition of a day when it receives the first samples of that day.
                 for days_ago in [0, 1] {
                     let day = format!("(now() AT TIME ZONE 'UTC')::date - {days_ago}");
                     store.ask(&format!("SELECT polymeter_create_partition({day})"))?;
@@ -91,7 +91,7 @@ impl Rows {
 
     fn insert(&self, store: &Store) -> Result<f64, Box<dyn Error>> {
         let mut connection = rusqlite::Connection::open(store.file())?;
-        // As the collector sets them.
+        // The collector's settings.
         connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA cache_size = -65536;")?;
         let begin_ns = now_ns();
         for rows in &self.transactions {
@@ -105,7 +105,7 @@ impl Rows {
             transaction.commit()?;
         }
         let seconds = to_f64(now_ns() - begin_ns) / 1e9;
-        // Into the file, as a collector does when it stops.
+        // Checkpoints the log into the file, as a collector does at its exit.
         connection.close().map_err(|(_, error)| error)?;
         Ok(seconds)
     }
@@ -145,11 +145,11 @@ impl Rows {
 fn push(rows: &mut Vec<Row>, agent: usize, frame: &Frame) -> Result<(), Box<dyn Error>> {
     for block in &frame.blocks {
         for (column, values) in block.iter() {
-            // Which of the agent's series it is does not matter, as long as it is always the same.
+            // Any series id of the agent serves, as long as the same column always gets the same id.
             let series = agent * SERIES_PER_AGENT + block.shape.0 as usize % 10 * 100 + column % 100;
             let series = i64::try_from(series)?;
             let of_column = block.times_us.iter().zip(values);
-            // The recording has counts only.
+            // The recording contains unsigned counts only.
             rows.extend(of_column.map(|(time_us, bits)| (*time_us, series, Number::Unsigned.to_f64(*bits))));
         }
     }

@@ -1,5 +1,5 @@
-//! How many samples a second one collector takes from its socket to the commit, for each store, against a bare copy of the
-//! same rows into the same table of an empty store, in turns.
+//! Measures the rate in samples per second of one collector from its socket to the commit, for each store, alternating with
+//! a bare copy of the same rows into the same table of an empty store.
 //!
 //! `cargo run --release --bin ingest -- [--quick] [--stores sqlite,postgres,timescaledb]`. Stores that are not installed are
 //! left out.
@@ -28,30 +28,30 @@ use self::taken::Taken;
 
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Agents that send as fast as they can, each from a thread of its own.
+    /// Number of agents, each of which sends from its own thread without pauses.
     #[arg(long, default_value_t = 20)]
     agents: u32,
-    /// Frames of each.
+    /// Number of frames of each agent.
     #[arg(long, default_value_t = 40)]
     frames: u32,
-    /// Ticks of a millisecond in each frame, 50 values to each.
+    /// Number of ticks in each frame, one per millisecond with 50 values each.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
     ticks: u16,
-    /// How often collector and bare copy take turns.
+    /// Number of rounds in which collector and bare copy alternate.
     #[arg(long, default_value_t = 3)]
     rounds: u32,
-    /// The stores; all that are installed, if none is named.
+    /// Stores to measure; by default all that are installed.
     #[arg(long, value_enum, value_delimiter = ',')]
     stores: Vec<Kind>,
-    /// A few frames, to see that it works.
+    /// Send a few frames, as a functional check.
     #[arg(long)]
     quick: bool,
 }
 
-/// How long a store may take to acknowledge what was sent, in seconds.
+/// The timeout for the acknowledgement of all frames, in seconds.
 const PATIENCE_S: u64 = 600;
 
-/// After what silence an agent sends again what is not acknowledged, in milliseconds.
+/// The time without an acknowledgement after which an agent sends its frames again, in milliseconds.
 const AGAIN_MS: i64 = 10_000;
 
 fn main() -> Result<(), Failure> {
@@ -71,7 +71,7 @@ fn main() -> Result<(), Failure> {
         let (mut through, mut bare) = (Taken::default(), Taken::default());
         for _ in 0..arguments.rounds {
             let agents = sampled(&arguments, &script)?;
-            // Which rows they are is the same for both; decoded before the time runs.
+            // Both get the same rows, decoded before the measurement starts.
             let copy = bare::Rows::of(&agents)?;
             through.add(collected(kind, &script, agents)?);
             bare.add(copy.store(kind)?);
@@ -118,7 +118,7 @@ fn row(kind: Kind, through: &Taken, bare: &Taken) -> Vec<String> {
     ]
 }
 
-/// Agents whose outboxes are full: what they sampled up to now.
+/// Creates agents whose outboxes are full of samples up to the current time.
 fn sampled(arguments: &Arguments, script: &Script) -> Result<Vec<MockAgent>, Box<dyn Error>> {
     let mut encoder = Encoder::default();
     let frame_us = i64::from(arguments.ticks) * 1_000;
@@ -134,7 +134,7 @@ fn sampled(arguments: &Arguments, script: &Script) -> Result<Vec<MockAgent>, Box
     (0..arguments.agents).map(agent).collect()
 }
 
-/// From the first send to the last acknowledgement.
+/// Measures from the first send to the last acknowledgement.
 fn collected(kind: Kind, script: &Script, agents: Vec<MockAgent>) -> Result<Taken, Box<dyn Error>> {
     let scratch = tempfile::tempdir()?;
     let store = Store::start(kind)?;
@@ -144,7 +144,7 @@ fn collected(kind: Kind, script: &Script, agents: Vec<MockAgent>) -> Result<Take
     let (collector_cpu_s, server_cpu_s) = (collector.usage()?.cpu_s, store.usage()?.cpu_s);
     let context = zmq::Context::new();
     let begin_ns = now_ns();
-    // Each from its own thread: one that waits for room must not keep the others waiting.
+    // One thread per agent, so that an agent whose socket is full does not block the others.
     thread::scope(|scope| {
         let send = |agent| {
             scope.spawn(|| deliver(&context, &listen, script, agent).map_err(|error| error.to_string()))
@@ -170,7 +170,7 @@ fn collected(kind: Kind, script: &Script, agents: Vec<MockAgent>) -> Result<Take
     Ok(Taken { bytes: store.bytes()?, ..taken })
 }
 
-/// Sends all that an agent has, until it is acknowledged.
+/// Sends all frames of an agent, and waits for their acknowledgement.
 fn deliver(
     context: &zmq::Context,
     endpoint: &str,

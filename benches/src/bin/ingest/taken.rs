@@ -2,7 +2,7 @@
 
 use polymeter_benches::table::to_f64;
 
-/// The cost of one run, or of several together.
+/// The cost of one run, or the sum over several runs.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Taken {
     pub(crate) samples: u64,

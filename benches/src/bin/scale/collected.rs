@@ -1,4 +1,4 @@
-//! What a collector and its store take that N mock agents push to.
+//! The resource usage of a collector and its store under N mock agents.
 
 use std::error::Error;
 
@@ -12,36 +12,36 @@ use crate::arguments::Arguments;
 use crate::fleet::{Fleet, Summary};
 use crate::part::Part;
 
-/// What one number of agents took.
+/// The results for one number of agents.
 #[derive(Debug)]
 pub(crate) struct Collected {
     pub(crate) agents: u64,
-    /// Samples that were sent, the first round's included.
+    /// The number of samples sent, including the first round.
     pub(crate) expected: u64,
-    /// Samples that are stored, the first round's included.
+    /// The number of samples stored, including the first round.
     pub(crate) stored: u64,
-    /// How long was measured, in seconds.
+    /// The duration of the measurement, in seconds.
     pub(crate) seconds: f64,
-    /// How long the first round took, in seconds.
+    /// The duration of the first round, in seconds.
     pub(crate) first_s: f64,
     pub(crate) collector: Usage,
     pub(crate) server: Usage,
     pub(crate) mocks_cpu_s: f64,
-    /// Bytes of all samples on the disk.
+    /// The size of all samples on the disk, in bytes.
     pub(crate) bytes: u64,
-    /// Agents whose last frames were never acknowledged.
+    /// The number of agents whose last frames were not acknowledged.
     pub(crate) stuck: u64,
 }
 
 impl Collected {
-    /// Runs so many agents against a collector and a store of their own.
+    /// Runs this number of agents against a new collector and a new store.
     pub(crate) fn measure(arguments: &Arguments, kind: Kind, agents: u64) -> Result<Self, Box<dyn Error>> {
         let scratch = tempfile::tempdir()?;
         let store = Store::start(kind)?;
         let collector = Collector::start(scratch.path(), "tcp://127.0.0.1:*", &store, "")?;
         let mut mocks = start(arguments, agents, collector.endpoint())?;
         let begin_ns = now_ns();
-        // The first frames bring the names, and the store makes its series: that is measured apart.
+        // The first frames announce names, for which the store creates series: that is measured separately.
         for mock in &mut mocks {
             mock.line()?;
         }
@@ -81,13 +81,13 @@ impl Collected {
     }
 }
 
-/// Spreads the agents over processes.
+/// Distributes the agents over processes.
 fn start(arguments: &Arguments, agents: u64, endpoint: &str) -> Result<Vec<Part>, Box<dyn Error>> {
     let processes = arguments.processes_for(agents);
     let start = |number| {
         let fleet = Fleet {
             endpoint: endpoint.to_owned(),
-            // Every process has agents of all phases.
+            // Interleaved, so that every process has agents of all phases.
             first: number,
             step: processes,
             agents,

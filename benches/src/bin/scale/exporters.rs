@@ -1,5 +1,5 @@
-//! The exporters of one process: one thread, for each exporter an address of its own on the loopback device, and
-//! connections that stay open, as those of real exporters do.
+//! The exporters of one process: a single thread, a separate loopback address for each exporter, and persistent connections
+//! like those of real exporters.
 
 use std::error::Error;
 use std::io::{self, ErrorKind, Read, Write};
@@ -21,47 +21,48 @@ use crate::fleet::session;
 use crate::page::Page;
 use crate::request::{self, Asked};
 
-/// The first exporter's address, 127.64.0.1; those of the others follow. All of 127.0.0.0/8 is this machine.
+/// The address of the first exporter, 127.64.0.1; the others follow it. All of 127.0.0.0/8 is the loopback device.
 const FIRST_ADDRESS: u32 = 0x7f40_0001;
 
-/// So many addresses are there at most, and then some: that many descriptors no machine has.
+/// The maximum number of exporters: below the number of addresses, and above the descriptor limit of any machine.
 pub(crate) const MOST: u64 = 1_000_000;
 
-/// Connections of one exporter at a time. Prometheus has one, and a second one for a moment where it gave up the first.
+/// The maximum number of connections of one exporter. Prometheus has one, and briefly a second one after it gave up the
+/// first.
 const CONNECTIONS: usize = 4;
 
-/// Events that are taken from the kernel at a time.
+/// The maximum number of events per `epoll_wait`.
 const EVENTS: usize = 256;
 
-/// Whose an event is: stdin's, a connection's with its slot, or else a listener's with the exporter's position.
+/// The event data: standard input; a connection, with its slot; any other value is a listener's, the exporter's index.
 const STDIN: u64 = u64::MAX;
 const CONNECTION: u64 = 1 << 32;
 
-/// Which exporters a process is.
+/// The exporters of one process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Exporters {
-    /// The first exporter's number.
+    /// The number of the first exporter.
     pub(crate) first: u64,
-    /// Every how-manieth exporter is in this process.
+    /// The distance from one exporter's number to the next.
     pub(crate) step: u64,
-    /// The exporters of all processes.
+    /// The number of exporters in all processes.
     pub(crate) exporters: u64,
-    /// How often each is asked.
+    /// The scrape period.
     pub(crate) period: Period,
 }
 
-/// What the exporters of a process have done since it began.
+/// The counts of a process' exporters since its start.
 #[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Served {
-    /// Pages that were sent.
+    /// The number of pages sent.
     pub(crate) pages: u64,
-    /// Their bytes, with heads.
+    /// The bytes of those pages, with HTTP headers.
     pub(crate) bytes: u64,
-    /// Requests and connections that were refused.
+    /// The number of refused requests and connections.
     pub(crate) refused: u64,
-    /// Connections that are open.
+    /// The number of open connections.
     pub(crate) connections: u64,
-    /// CPU time, in seconds.
+    /// The CPU time, in seconds.
     pub(crate) cpu_s: f64,
 }
 
@@ -74,7 +75,7 @@ impl Served {
         self.cpu_s += other.cpu_s;
     }
 
-    /// What was done since `before`; of connections those that are open.
+    /// Returns the difference to `before`; `connections` stays the current number.
     pub(crate) fn since(self, before: &Self) -> Self {
         Self {
             pages: self.pages - before.pages,
@@ -87,12 +88,13 @@ impl Served {
 }
 
 impl Exporters {
-    /// The numbers of the exporters.
+    /// Returns the numbers of the exporters.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = u64> + use<> {
         (self.first..self.exporters.min(MOST)).step_by(usize::try_from(self.step.max(1)).unwrap_or(1))
     }
 
-    /// Listens, says at which port, and answers. To each line on stdin it says what it has done; its end is its own.
+    /// Listens, prints the port, and serves requests. For each line on stdin it prints its counts; it exits at the end of
+    /// stdin.
     pub(crate) fn run(&self) -> Result<(), Box<dyn Error>> {
         polymeter_agent::kernel::raise_descriptor_limit();
         let mut house = House::open(self)?;
@@ -103,7 +105,7 @@ impl Exporters {
     }
 }
 
-/// Where an exporter listens.
+/// Returns the address of an exporter.
 pub(crate) fn address(number: u64) -> Ipv4Addr {
     Ipv4Addr::from(FIRST_ADDRESS.saturating_add(u32::try_from(number).unwrap_or(u32::MAX)))
 }
@@ -116,20 +118,20 @@ struct Exporter {
     connections: usize,
 }
 
-/// A connection to one of them.
+/// A connection to an exporter.
 #[derive(Debug)]
 struct Connection {
     stream: TcpStream,
-    /// The exporter's position.
+    /// The index of the exporter.
     of: usize,
-    /// What came, and was not answered yet.
+    /// The received bytes that are not answered yet.
     request: Vec<u8>,
-    /// What is to be sent, and how much of it was.
+    /// The answer, and the number of its bytes that were sent.
     answer: Vec<u8>,
     sent_bytes: usize,
-    /// Whether it ends with this answer.
+    /// True if the connection closes after this answer.
     ends: bool,
-    /// Whether it waits for room to send, and not for a request.
+    /// True if it waits until it can send, instead of for a request.
     waits: bool,
 }
 
@@ -138,7 +140,7 @@ struct Connection {
 struct House {
     script: Script,
     page: Page,
-    /// A page's text, before it is known how long it is.
+    /// The buffer of a page's text; the header follows from its length.
     text: Vec<u8>,
     epoll: OwnedFd,
     port: u16,
@@ -158,7 +160,7 @@ impl House {
             let listener =
                 TcpListener::bind(at).map_err(|error| format!("cannot listen at {at}: {error}"))?;
             listener.set_nonblocking(true)?;
-            // The kernel chooses the port of the first; the others have addresses of their own.
+            // The kernel chooses the port of the first exporter; the others use the same port with their own addresses.
             port = listener.local_addr()?.port();
             epoll::add(&epoll, &listener, EventData::new_u64(exporters.len() as u64), EventFlags::IN)?;
             exporters.push(Exporter { listener, tick: script.first_tick(session(number)), connections: 0 });
@@ -169,7 +171,7 @@ impl House {
         Ok(Self { script, page, text, epoll, port, exporters, connections, free, served })
     }
 
-    /// Waits until something happens, and does what is due. False when nobody listens to this process any more.
+    /// Waits for events and handles them. Returns false at the end of stdin.
     fn turn(&mut self, patience: Option<&Timespec>) -> Result<bool, Box<dyn Error>> {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
         match epoll::wait(&self.epoll, spare_capacity(&mut events), patience) {
@@ -187,7 +189,7 @@ impl House {
         Ok(true)
     }
 
-    /// Says what was done, once for each line. False at their end.
+    /// Prints the counts once for each line on stdin. Returns false at the end of stdin.
     fn is_asked(&mut self) -> Result<bool, Box<dyn Error>> {
         let mut bytes = [0; 64];
         let length = rustix::io::read(io::stdin(), &mut bytes)?;
@@ -199,12 +201,12 @@ impl House {
         Ok(length > 0)
     }
 
-    /// Takes a connection, unless the exporter has enough of them.
+    /// Accepts a connection, unless the exporter has the maximum number.
     fn accept(&mut self, position: usize) -> Result<(), Box<dyn Error>> {
         let exporter = self.exporters.get_mut(position).ok_or("there is no such exporter")?;
         let stream = match exporter.listener.accept() {
             Ok((stream, _)) => stream,
-            // The client thought better of it.
+            // The client has aborted the connection.
             Err(error) if is_for_later(&error) || error.kind() == ErrorKind::ConnectionAborted => {
                 return Ok(());
             }
@@ -216,7 +218,7 @@ impl House {
         }
         exporter.connections += 1;
         stream.set_nonblocking(true)?;
-        // As servers do: a page does not wait until the one before is acknowledged.
+        // Disables Nagle's algorithm, as servers do: a page does not wait for the acknowledgement of the previous one.
         stream.set_nodelay(true)?;
         let slot = self.free.pop().unwrap_or(self.connections.len());
         epoll::add(&self.epoll, &stream, EventData::new_u64(CONNECTION | slot as u64), EventFlags::IN)?;
@@ -230,9 +232,9 @@ impl House {
         Ok(())
     }
 
-    /// Does what a connection is ready for. One that broke, as connections do, has ended.
+    /// Handles the events of a connection. A connection with an error is closed.
     fn attend(&mut self, slot: usize) -> Result<(), Box<dyn Error>> {
-        // One that ended a moment ago may have had another event.
+        // The same batch may contain an event of a connection that was closed just before.
         let Some(mut connection) = self.connections.get_mut(slot).and_then(Option::take) else {
             return Ok(());
         };
@@ -241,7 +243,7 @@ impl House {
                 *place = Some(connection);
             }
         } else {
-            // Closing it removes it from the epoll.
+            // Closing the descriptor removes it from the epoll set.
             let exporter = self.exporters.get_mut(connection.of).ok_or("there is no such exporter")?;
             exporter.connections -= 1;
             self.free.push(slot);
@@ -249,7 +251,7 @@ impl House {
         Ok(())
     }
 
-    /// Reads what has come, and answers it. False at the connection's end.
+    /// Reads and answers requests. Returns false at the end of the connection.
     fn converse(&mut self, connection: &mut Connection, slot: usize) -> io::Result<bool> {
         if !connection.waits {
             let mut bytes = [0; request::REQUEST_BYTES];
@@ -279,7 +281,7 @@ impl House {
         }
     }
 
-    /// Prepares the answer to the first request that lies there whole. False if there is none.
+    /// Prepares the answer to the first complete request. Returns false if there is none.
     fn take_request(&mut self, connection: &mut Connection) -> bool {
         match request::read(&connection.request) {
             Asked::Incomplete => return false,
@@ -306,7 +308,7 @@ impl House {
 }
 
 impl Connection {
-    /// Sends what there is to send. False while the rest of it waits for room.
+    /// Sends the answer. Returns false if a part of it could not be sent without blocking.
     fn send(&mut self) -> io::Result<bool> {
         while let Some(rest) = self.answer.get(self.sent_bytes..).filter(|rest| !rest.is_empty()) {
             match self.stream.write(rest) {
@@ -338,12 +340,12 @@ mod tests {
     fn connect(house: &House, number: u64) -> TcpStream {
         let stream = TcpStream::connect((address(number), house.port)).unwrap();
         stream.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
-        // Else a second piece waits until the first is acknowledged.
+        // With Nagle's algorithm a second segment waits for the acknowledgement of the first.
         stream.set_nodelay(true).unwrap();
         stream
     }
 
-    /// Has the exporters work until they have done what is said.
+    /// Runs the exporters until `done` returns true.
     fn until(house: &mut House, done: impl Fn(&House) -> bool) {
         for _ in 0..20 {
             if done(house) {
@@ -358,7 +360,7 @@ mod tests {
         house.connections.iter().flatten().count()
     }
 
-    /// One answer: its head, and the text that is as long as the head says.
+    /// Reads one answer: its header, and the body of the length that the header states.
     fn answer(stream: &mut TcpStream) -> (String, String) {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -380,7 +382,7 @@ mod tests {
         let mut stream = connect(&house, 2);
         let mut pages = Vec::new();
         for number in 1..=2 {
-            // A request may come in pieces.
+            // A request may arrive in several segments.
             let (first, second) = SCRAPE.split_at(7);
             stream.write_all(first).unwrap();
             until(&mut house, |house| house.connections.iter().flatten().any(|c| c.request == first));
@@ -391,7 +393,7 @@ mod tests {
             pages.push(page);
         }
         assert_ne!(pages[0], pages[1], "values change");
-        // Two at once, and then nothing more.
+        // Two requests at once, then the end of the stream.
         stream.write_all(&SCRAPE.repeat(2)).unwrap();
         stream.shutdown(std::net::Shutdown::Write).unwrap();
         until(&mut house, |house| open(house) == 0);
@@ -413,7 +415,7 @@ mod tests {
         until(&mut house, |house| house.served.refused == 2 && open(house) == CONNECTIONS - 1);
         assert!(answer(stream).0.starts_with("HTTP/1.1 404 "));
         assert_eq!(stream.read(&mut [0]).unwrap(), 0);
-        // Its place is free again; an event that comes late does nothing.
+        // Its slot is free again; a late event has no effect.
         let free = house.free[0];
         house.attend(free).unwrap();
         let mut next = connect(&house, 0);

@@ -1,4 +1,5 @@
-//! The agents of one process: one thread that lets each speak when it is its turn, over connections as real agents have.
+//! The mock agents of one process: a single thread in which each agent sends at its own phase, over connections like those
+//! of real agents.
 
 use std::error::Error;
 use std::io::BufRead;
@@ -14,61 +15,62 @@ use polymeter_proto::wire::frame::Encoder;
 use polymeter_proto::wire::message::ToAgent;
 use serde::{Deserialize, Serialize};
 
-/// Sockets of one ZeroMQ context, which has 1023 if nobody asks for more, and the crate offers no way to ask.
+/// The number of sockets in one ZeroMQ context. The default limit is 1023, which the crate cannot change.
 const SOCKETS_PER_CONTEXT: usize = 1_000;
 
-/// How often in a period each connection is looked at for answers, beside its agents' own turns.
+/// The number of polls of each connection per period, in addition to the agents' own sends.
 const LOOKS_PER_PERIOD: usize = 10;
 
-/// How long the agents wait for their last acknowledgements, in seconds; the first frames of thousands make series.
+/// The timeout for the last acknowledgements, in seconds. It is long because the first frames of thousands of agents create
+/// series.
 const SETTLE_S: u64 = 600;
 
-/// After what silence an agent sends again what is not acknowledged, in nanoseconds.
+/// The time without any answer after which the agents send unacknowledged frames again, in nanoseconds.
 const AGAIN_NS: u64 = 5 * SECOND_NS;
 
-/// How often an agent asks its collector for a sign of life, and how long it waits for one.
+/// The interval and the timeout of ZeroMQ's heartbeats, in milliseconds.
 const HEARTBEAT_MS: (i32, i32) = (10_000, 30_000);
 
-/// What the sessions of this experiment begin with; their agent's number follows.
+/// The upper half of the session ids of this experiment; the lower half is the agent's number.
 const SESSIONS: u64 = 0x7363_616c << 32;
 
-/// The node that an agent is on.
+/// Returns the node name of an agent.
 pub(crate) fn node(number: u64) -> String {
     format!("mock{number}")
 }
 
-/// The session of an agent.
+/// Returns the session id of an agent.
 pub(crate) const fn session(number: u64) -> SessionId {
     SessionId(SESSIONS | number)
 }
 
-/// Which agents a process is, and what they do.
+/// The agents of one process, and their settings.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Fleet {
     /// The collector's endpoint.
     pub(crate) endpoint: String,
-    /// The first agent's number.
+    /// The number of the first agent.
     pub(crate) first: u64,
-    /// Every how-manieth agent is in this process.
+    /// The distance from one agent's number to the next.
     pub(crate) step: u64,
-    /// The agents of all processes.
+    /// The number of agents in all processes.
     pub(crate) agents: u64,
-    /// Agents that share a connection.
+    /// The number of agents that share a connection.
     pub(crate) per_connection: u64,
-    /// How often each speaks.
+    /// The period with which each agent sends.
     pub(crate) period: Period,
-    /// How long.
+    /// The duration of the run, in seconds.
     pub(crate) seconds: u64,
 }
 
-/// What the agents of a process did.
+/// The results of a process' agents.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Summary {
-    /// Samples that were sent.
+    /// The number of samples sent.
     pub(crate) samples: u64,
     /// CPU time after the first round, in seconds.
     pub(crate) cpu_s: f64,
-    /// Agents whose last frames were never acknowledged.
+    /// The number of agents whose last frames were not acknowledged.
     pub(crate) stuck: u64,
 }
 
@@ -80,26 +82,26 @@ impl Summary {
     }
 }
 
-/// The agents at work.
+/// The running agents.
 struct Crew {
     script: Script,
     encoder: Encoder,
     agents: Vec<MockAgent>,
     sockets: Vec<zmq::Socket>,
-    /// Agents to a socket.
+    /// The number of agents that share a socket.
     per_socket: usize,
-    /// The number of the first agent, and how far it is to the next.
+    /// The number of the first agent, and the distance to the next.
     numbers: (u64, u64),
 }
 
 impl Fleet {
-    /// Lets every agent speak once and waits until that is stored, says so, waits for a line on stdin, and lets them speak
-    /// for as long as is wished.
+    /// Lets every agent send once and waits until the frames are acknowledged, reports that, waits for a line on stdin, and
+    /// lets the agents send for the configured duration.
     pub(crate) fn run(&self) -> Result<(), Box<dyn Error>> {
         let mut crew = self.crew()?;
         let own = crew.agents.len() as u64;
         let period_ns = self.period.as_nanos();
-        // Each has its turn at a time of its own: agent i of N at i / N of the period.
+        // Each agent has its own phase: agent i of N sends at i / N of the period.
         let phase_ns = |position: u64| (self.first + position * self.step) * period_ns / self.agents.max(1);
         let round = |crew: &mut Crew, begin_ns: u64| {
             let mut looked = 0;
@@ -152,7 +154,7 @@ impl Fleet {
             }
             let socket = context.socket(zmq::DEALER)?;
             socket.set_linger(0)?;
-            // As the agent's.
+            // The agent's settings.
             socket.set_heartbeat_ivl(HEARTBEAT_MS.0)?;
             socket.set_heartbeat_timeout(HEARTBEAT_MS.1)?;
             socket.connect(&self.endpoint)?;
@@ -170,7 +172,7 @@ impl Fleet {
 }
 
 impl Crew {
-    /// Lets one agent send what it has sampled now.
+    /// Sends a new sample of one agent.
     fn speak(&mut self, position: u64) -> Result<(), Box<dyn Error>> {
         let position = usize::try_from(position)?;
         let socket = self.sockets.get(position / self.per_socket).ok_or("an agent has no socket")?;
@@ -179,7 +181,7 @@ impl Crew {
         send(socket, frame)
     }
 
-    /// Takes the answers that lie in one socket, and does what they ask. Says whether there were any.
+    /// Receives and handles all pending answers of one socket. Returns true if there were any.
     fn listen(&mut self, socket: usize) -> Result<bool, Box<dyn Error>> {
         let socket = self.sockets.get(socket).ok_or("there is no such socket")?;
         let mut heard = false;
@@ -199,7 +201,7 @@ impl Crew {
         }
     }
 
-    /// Waits until everything is acknowledged, and sends again what nobody answers to.
+    /// Waits until all frames are acknowledged. After a time without answers it sends unacknowledged frames again.
     fn settle(&mut self) -> Result<(), Box<dyn Error>> {
         let end_ns = now_ns() + SETTLE_S * SECOND_NS;
         let mut heard_ns = now_ns();
@@ -222,7 +224,7 @@ impl Crew {
     }
 }
 
-/// Sends without waiting. What finds no room stays in the agent's outbox, and the collector asks for it.
+/// Sends without blocking. A frame that the socket cannot take stays in the agent's outbox until the collector requests it.
 fn send(socket: &zmq::Socket, bytes: &[u8]) -> Result<(), Box<dyn Error>> {
     match socket.send(bytes, zmq::DONTWAIT) {
         Ok(()) | Err(zmq::Error::EAGAIN) => Ok(()),

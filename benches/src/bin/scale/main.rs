@@ -1,8 +1,10 @@
-//! How many nodes one collector holds: N mock agents, each with a session of its own, against one collector's process and a
-//! real store; and, if wished, in turns with that a Prometheus server that scrapes N mock exporters of the same values.
+//! Measures the number of nodes that one collector supports: N mock agents, each with its own session, against one collector
+//! process and a real store; optionally alternating with a Prometheus server that scrapes N mock exporters of the same
+//! values.
 //!
 //! `cargo run --release --bin scale -- [--quick] [--agents 500,2000,8000,16000] [--store timescaledb] [--prometheus]`. Needs
-//! nothing of the machine but descriptors: the collector, or Prometheus, has one for each connection, a mock process two.
+//! no privileges, but a high descriptor limit: the collector, or Prometheus, has one descriptor per connection, a mock
+//! process two.
 
 mod arguments;
 mod collected;
@@ -43,7 +45,7 @@ fn main() -> Result<(), Failure> {
     }
     if arguments.prometheus {
         arguments.check_prometheus()?;
-        // Prometheus has a descriptor for each exporter, and takes the limit from us.
+        // Prometheus needs a descriptor for each exporter, and inherits the limit of this process.
         polymeter_agent::kernel::raise_descriptor_limit();
     }
     table::machine();
@@ -56,7 +58,7 @@ fn main() -> Result<(), Failure> {
         }
         Ok::<(), Box<dyn Error>>(())
     };
-    // Where one number is too much for this machine, what the smaller ones gave is shown all the same.
+    // If one number is too large for this machine, the results of the smaller ones are still printed.
     let failed = arguments
         .agents
         .iter()

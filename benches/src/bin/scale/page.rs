@@ -8,36 +8,36 @@ use polymeter_proto::batch::Shape;
 use polymeter_proto::catalogue;
 use polymeter_proto::series::{Kind, MetricDescriptor, Number};
 
-/// What does not change from page to page: for each shape of a script, its columns.
+/// The parts that all pages share: for each shape of a script, its columns.
 #[derive(Debug)]
 pub(crate) struct Page {
     shapes: Vec<Vec<Family>>,
 }
 
-/// A metric, which has one sample.
+/// A metric with a single sample.
 #[derive(Debug)]
 struct Family {
-    /// Its name as Prometheus has it.
+    /// The metric's name in Prometheus.
     name: String,
-    /// All that stands before its value.
+    /// The text before the value.
     head: String,
     number: Number,
 }
 
 impl Page {
-    /// The pages of exporters that follow `script`.
+    /// Creates the pages of exporters of `script`.
     pub(crate) fn of(script: &Script) -> Self {
         let families =
             |shape: &Arc<Shape>| shape.columns.iter().map(|column| Family::of(&column.metric.1)).collect();
         Self { shapes: script.shapes().iter().map(families).collect() }
     }
 
-    /// The names of its metrics.
+    /// Returns the names of the metrics.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.shapes.iter().flatten().map(|family| family.name.as_str())
     }
 
-    /// Appends the page of one tick. What is absent at that tick is not on it.
+    /// Appends the page of one tick. Absent values are left out.
     pub(crate) fn write(&self, script: &Script, tick: usize, text: &mut Vec<u8>) {
         for (shape, values) in script.rows(tick) {
             for (family, value) in self.shapes.get(shape).into_iter().flatten().zip(values) {
@@ -75,7 +75,8 @@ impl Family {
     }
 }
 
-/// A metric's name by the rules of Prometheus: underscores for dots, the unit behind it, and of a counter `_total`.
+/// Returns a metric's name by Prometheus' conventions: underscores for dots, the unit as a suffix, and `_total` after a
+/// counter's.
 fn name(metric: &MetricDescriptor) -> String {
     let mut name = metric.name.to_string().replace('.', "_");
     let unit = metric.unit.as_str();

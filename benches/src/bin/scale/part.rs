@@ -1,4 +1,4 @@
-//! A process of this program that plays a part of the experiment: some of the agents, or some of the exporters.
+//! A child process of this program that runs a part of the agents or of the exporters.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader, Lines, Write};
@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Such a process. Dropping it ends it.
+/// A child process. Dropping it kills the process.
 #[derive(Debug)]
 pub(crate) struct Part {
     child: Child,
@@ -15,7 +15,7 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Starts this program again with an option whose value says which part it plays.
+    /// Starts this program with `option`, whose JSON value describes the part.
     pub(crate) fn start(option: &str, value: &impl Serialize) -> Result<Self, Box<dyn Error>> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args([option, &serde_json::to_string(value)?]);
@@ -24,17 +24,17 @@ impl Part {
         Ok(Self { child, lines: BufReader::new(stdout).lines() })
     }
 
-    /// Waits for the next line that it says.
+    /// Waits for the next line of its output.
     pub(crate) fn line(&mut self) -> Result<String, Box<dyn Error>> {
         Ok(self.lines.next().ok_or("a mock process broke")??)
     }
 
-    /// Waits for the next line that it says, and what that means.
+    /// Waits for the next line of its output, and parses it as JSON.
     pub(crate) fn said<T: DeserializeOwned>(&mut self) -> Result<T, Box<dyn Error>> {
         Ok(serde_json::from_str(&self.line()?)?)
     }
 
-    /// Has it go on.
+    /// Sends the line on which the process continues.
     pub(crate) fn go(&mut self) -> Result<(), Box<dyn Error>> {
         Ok(self.child.stdin.as_mut().ok_or("a mock process has no stdin")?.write_all(b"go\n")?)
     }
@@ -42,7 +42,7 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // It is ours; after its last line it has gone anyway.
+        // A child of this process; after its last line it has exited anyway.
         self.child.kill().ok();
         self.child.wait().ok();
     }

@@ -1,4 +1,4 @@
-//! A Prometheus server of our own with its default settings, and what it answers over HTTP.
+//! A Prometheus server with its default settings, and a client of its HTTP API.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -13,22 +13,22 @@ use polymeter_benches::process::{self, Usage};
 use polymeter_proto::period::Period;
 use serde_json::Value;
 
-/// The program, which Debian's package of the same name has.
+/// The program, from Debian's package of the same name.
 const PROGRAM: &str = "prometheus";
 
-/// How long it may take to start or to stop, in seconds.
+/// The timeout for starting or stopping the server, in seconds.
 const PATIENCE_S: u64 = 60;
 
-/// How long an answer may take: longer than Prometheus lets a query run, which is two minutes.
+/// The timeout of a request: longer than the two minutes after which Prometheus aborts a query.
 const ANSWER: Duration = Duration::from_secs(150);
 
-/// The longest answer. A query's has a number, and the longest asked for here is Prometheus' page about itself.
+/// The maximum size of an answer. A query's is a single number; the longest one is Prometheus' page of its own metrics.
 const ANSWER_BYTES: u64 = 16 << 20;
 
-/// The job of the exporters, as Prometheus calls what is scraped alike.
+/// The job label of the exporters, Prometheus' name for a group of like targets.
 pub(crate) const JOB: &str = "mock";
 
-/// A server. Dropping it ends it.
+/// A running server. Dropping it kills the process.
 #[derive(Debug)]
 pub(crate) struct Prometheus {
     process: Child,
@@ -37,21 +37,21 @@ pub(crate) struct Prometheus {
     log: PathBuf,
 }
 
-/// What a block on the disk has.
+/// The contents of a block on the disk.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Block {
-    /// Bytes of the samples.
+    /// The size of the samples, in bytes.
     pub(crate) chunks_bytes: u64,
-    /// Bytes of the index.
+    /// The size of the index, in bytes.
     pub(crate) index_bytes: u64,
-    /// How many samples there are, those that Prometheus adds about each scrape included.
+    /// The number of samples, including those that Prometheus adds for each scrape.
     pub(crate) samples: u64,
 }
 
-/// Where the program is.
+/// Returns the path of the program.
 ///
 /// # Errors
-/// When it is not installed.
+/// Returns an error if it is not installed.
 pub(crate) fn program() -> Result<PathBuf, Box<dyn Error>> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|directory| directory.join(PROGRAM));
@@ -60,7 +60,7 @@ pub(crate) fn program() -> Result<PathBuf, Box<dyn Error>> {
     })
 }
 
-/// Which Prometheus it is.
+/// Returns the version of Prometheus.
 pub(crate) fn version() -> Result<String, Box<dyn Error>> {
     let output = Command::new(program()?).arg("--version").output()?;
     let said = if output.stdout.is_empty() { output.stderr } else { output.stdout };
@@ -68,7 +68,7 @@ pub(crate) fn version() -> Result<String, Box<dyn Error>> {
     Ok(said.lines().next().unwrap_or_default().split(" (").next().unwrap_or_default().to_owned())
 }
 
-/// The configuration by which it scrapes these targets, each a name and an address.
+/// Returns a configuration that scrapes these targets, each a name and an address.
 pub(crate) fn configuration(period: Period, targets: impl Iterator<Item = (String, String)>) -> String {
     let mut text = format!(
         "global:\n  scrape_interval: {}ms\nscrape_configs:\n  - job_name: {JOB}\n    static_configs:\n",
@@ -84,7 +84,7 @@ impl Prometheus {
     /// Starts a server with this configuration, and waits until it is ready.
     ///
     /// # Errors
-    /// When it is not installed, or does not start.
+    /// Returns an error if it is not installed or does not start.
     pub(crate) fn start(scratch: &Path, configuration: &str) -> Result<Self, Box<dyn Error>> {
         let (config, data, log) =
             (scratch.join("prometheus.yml"), scratch.join("data"), scratch.join("prometheus.log"));
@@ -109,17 +109,17 @@ impl Prometheus {
         Ok(server)
     }
 
-    /// What it has said.
+    /// Returns the text of the log.
     fn said(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// What it has used.
+    /// Returns the CPU time, memory and descriptors that the process has used.
     pub(crate) fn usage(&self) -> io::Result<Usage> {
         process::usage(self.process.id())
     }
 
-    /// The number that a query gives for an instant, in milliseconds since the epoch; 0 where it finds nothing.
+    /// Returns the result of a query at an instant, in milliseconds since the epoch; 0 if the result is empty.
     pub(crate) fn number(&self, query: &str, at_ms: i64) -> Result<f64, Box<dyn Error>> {
         let (seconds, millis) = (at_ms.div_euclid(1_000), at_ms.rem_euclid(1_000));
         let path = format!("/api/v1/query?time={seconds}.{millis:03}&query={}", escaped(query));
@@ -127,17 +127,18 @@ impl Prometheus {
         answered_number(&answer).ok_or_else(|| format!("Prometheus answers {query} with {answer}").into())
     }
 
-    /// A count that a query gives, as [`Prometheus::number`] does.
+    /// Returns the result of a query as a count, as [`Prometheus::number`] does.
     pub(crate) fn count(&self, query: &str, at_ms: i64) -> Result<u64, Box<dyn Error>> {
         Ok(polymeter_benches::table::to_u64(self.number(query, at_ms)?))
     }
 
-    /// Bytes that it keeps on the disk: of what is younger than two hours the log and what its memory maps.
+    /// Returns the size of the data on the disk, in bytes: for the last two hours the write-ahead log and the memory-mapped
+    /// chunks.
     pub(crate) fn disk_bytes(&self) -> io::Result<u64> {
         bytes_under(&self.data)
     }
 
-    /// Has it write all that it has as a block.
+    /// Writes all data as a block, and returns its contents.
     pub(crate) fn block(&self) -> Result<Block, Box<dyn Error>> {
         let answer: Value = serde_json::from_str(&self.ask("POST", "/api/v1/admin/tsdb/snapshot")?)?;
         let name = answer.pointer("/data/name").and_then(Value::as_str);
@@ -156,7 +157,7 @@ impl Prometheus {
     fn ask(&self, method: &str, path: &str) -> Result<String, Box<dyn Error>> {
         let mut stream = TcpStream::connect(&self.address)?;
         stream.set_read_timeout(Some(ANSWER))?;
-        // Of this version, so that the answer ends with the connection and is in one piece.
+        // With HTTP/1.0 the answer ends with the connection and is not chunked.
         let head = format!("{method} {path} HTTP/1.0\r\nHost: {}\r\nContent-Length: 0\r\n\r\n", self.address);
         stream.write_all(head.as_bytes())?;
         let mut answer = String::new();
@@ -168,7 +169,7 @@ impl Prometheus {
 
 impl Drop for Prometheus {
     fn drop(&mut self) {
-        // Nobody wants the data any more, which it would take its time to write.
+        // The data are not needed any more, and writing them at shutdown would take long.
         self.process.kill().ok();
         self.process.wait().ok();
     }
@@ -178,19 +179,19 @@ fn argument(name: &str, path: &Path) -> String {
     format!("--{name}={}", path.display())
 }
 
-/// Where it listens, by its log.
+/// Returns the address on which the server listens, from its log.
 fn listening(log: &str) -> Option<&str> {
     let line = log.lines().find(|line| line.contains("msg=\"Listening on\""))?;
     line.rsplit_once("address=")?.1.split_ascii_whitespace().next()
 }
 
-/// The body of an answer that is content.
+/// Returns the body of a successful answer.
 fn answered(answer: &str) -> Option<&str> {
     let (head, body) = answer.split_once("\r\n\r\n")?;
     (head.split(' ').nth(1)? == "200").then_some(body)
 }
 
-/// The one number of a query's result; 0 where there is no series to compute it of.
+/// Returns the single number of a query's result; 0 if the result is empty.
 fn answered_number(answer: &str) -> Option<f64> {
     let answer: Value = serde_json::from_str(answer).ok()?;
     match answer.pointer("/data/result")?.as_array()?.as_slice() {
@@ -200,7 +201,7 @@ fn answered_number(answer: &str) -> Option<f64> {
     }
 }
 
-/// A query as it may stand in a path.
+/// Percent-encodes a query for a URL.
 fn escaped(text: &str) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     text.bytes()
@@ -208,7 +209,7 @@ fn escaped(text: &str) -> String {
         .collect()
 }
 
-/// Bytes of all files under a directory. What goes away meanwhile is not counted.
+/// Returns the size of all files under a directory, in bytes. Files that are removed meanwhile are not counted.
 fn bytes_under(directory: &Path) -> io::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(directory)? {

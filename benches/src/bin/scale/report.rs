@@ -8,10 +8,10 @@ use crate::collected::Collected;
 use crate::prometheus::Block;
 use crate::scraped::Scraped;
 
-/// Values of one sample of an agent, or on one page of an exporter.
+/// The number of values in one sample of an agent, or on one page of an exporter.
 const PER_PAGE: u64 = 50;
 
-/// What ran, and a table of what each number of agents took of collector and store.
+/// Prints the setup, and a table of the collector's and the store's usage for each number of agents.
 pub(crate) fn collected(arguments: &Arguments, kind: Kind, outcomes: &[Collected]) {
     say(&format!(
         "{kind}; every agent sends 50 values every {}, for {} s; {} to a connection; CPU in seconds per minute; memory at most",
@@ -21,7 +21,7 @@ pub(crate) fn collected(arguments: &Arguments, kind: Kind, outcomes: &[Collected
     let row = |outcome: &Collected| {
         let cpu = |cpu_s: f64| per_minute(cpu_s, outcome.seconds);
         let both_s = outcome.collector.cpu_s + outcome.server.cpu_s;
-        // The first round is stored, but not in the time that is measured.
+        // The first round is stored, but not in the measured time.
         let steady = outcome.expected - outcome.agents.min(outcome.expected) * PER_PAGE;
         vec![
             outcome.agents.to_string(),
@@ -61,7 +61,7 @@ pub(crate) fn collected(arguments: &Arguments, kind: Kind, outcomes: &[Collected
     );
 }
 
-/// How Prometheus ran, and a table of what each number of exporters took of it.
+/// Prints the setup of Prometheus, and a table of its usage for each number of exporters.
 pub(crate) fn scraped(arguments: &Arguments, version: &str, outcomes: &[Scraped]) {
     say(&format!(
         "{version}; every exporter, with an address and a connection of its own, shows 50 values and is scraped every {}, for {} s",
@@ -115,7 +115,7 @@ pub(crate) fn scraped(arguments: &Arguments, version: &str, outcomes: &[Scraped]
     );
 }
 
-/// The two side by side, with ratios.
+/// Prints the collector and Prometheus side by side, with ratios.
 pub(crate) fn compared(ours: &[Collected], theirs: &[Scraped]) {
     let row = |(ours, theirs): (&Collected, &Scraped)| {
         let share = |stored, of| format!("{:.2} %", to_f64(stored) * 100.0 / to_f64(of).max(1.0));

@@ -1,25 +1,26 @@
-//! What a mock exporter understands of HTTP/1.1: `GET /metrics`, one request after the other on one connection. Pure.
+//! The HTTP/1.1 parser of the mock exporters: `GET /metrics`, one request after the other on one connection. Free of I/O.
 
-/// The longest request, to the end of its head. Prometheus' has some 400 bytes.
+/// The maximum length of a request's header. Prometheus' has some 400 bytes.
 pub(crate) const REQUEST_BYTES: usize = 8_192;
 
-/// What the bytes at the beginning of what has come are.
+/// The result of parsing the received bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// The end is still to come.
+    /// The request is incomplete.
     Incomplete,
-    /// The page is asked for, in so many bytes.
+    /// A request for the page.
     Page {
-        /// The length of the request: what follows is the next one.
+        /// The length of the request, in bytes. The next request follows it.
         length_bytes: usize,
-        /// Whether the connection stays open for more.
+        /// True if the connection stays open for further requests.
         stays: bool,
     },
-    /// Something else is: the status that says so. The connection ends, since what follows may be anything.
+    /// An unsupported request, with the HTTP status of the answer. The connection closes, since the bytes that follow cannot
+    /// be parsed.
     Wrong(&'static str),
 }
 
-/// Reads the first request among these bytes.
+/// Parses the first request among these bytes.
 pub(crate) fn read(bytes: &[u8]) -> Asked {
     const END: &[u8] = b"\r\n\r\n";
     let within = bytes.get(..REQUEST_BYTES).unwrap_or(bytes);
@@ -48,14 +49,14 @@ pub(crate) fn read(bytes: &[u8]) -> Asked {
         if is("connection") && value.eq_ignore_ascii_case("close") {
             stays = false;
         } else if is("transfer-encoding") || (is("content-length") && value != "0") {
-            // A body, which would be taken for the next request.
+            // A body would be parsed as the next request.
             return Asked::Wrong("400 Bad Request");
         }
     }
     Asked::Page { length_bytes: head_bytes + END.len(), stays }
 }
 
-/// Appends an answer with this text to what is to be sent.
+/// Appends an answer with this body to the bytes to send.
 pub(crate) fn answer(status: &str, stays: bool, text: &[u8], answer: &mut Vec<u8>) {
     let connection = if stays { "" } else { "Connection: close\r\n" };
     let head = format!(
@@ -70,7 +71,7 @@ pub(crate) fn answer(status: &str, stays: bool, text: &[u8], answer: &mut Vec<u8
 mod tests {
     use super::*;
 
-    /// What Prometheus 2.42 sends.
+    /// A request of Prometheus 2.42.
     const PROMETHEUS: &str = "GET /metrics HTTP/1.1\r\nHost: 127.64.0.1:4000\r\nUser-Agent: Prometheus/2.42.0+ds\r\nAccept: application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1\r\nAccept-Encoding: gzip\r\nX-Prometheus-Scrape-Timeout-Seconds: 10\r\n\r\n";
 
     #[test]

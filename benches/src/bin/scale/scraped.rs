@@ -1,4 +1,4 @@
-//! What Prometheus takes that scrapes N mock exporters with the same values as often.
+//! The resource usage of Prometheus while it scrapes N mock exporters with the same values and the same period.
 
 use std::error::Error;
 use std::path::Path;
@@ -16,42 +16,42 @@ use crate::page::Page;
 use crate::part::Part;
 use crate::prometheus::{self, Block, JOB, Prometheus};
 
-/// How many periods the first round may take. Who was not asked by then is shown as down.
+/// The maximum duration of the first round, in periods. Exporters that were not scraped by then are reported as down.
 const FIRST_ROUND_PERIODS: u64 = 12;
 
-/// How long a scrape may take at most, by Prometheus' default, in nanoseconds; never longer than its period.
+/// The timeout of a scrape, Prometheus' default, in nanoseconds; it is never longer than the period.
 const SCRAPE_NS: u64 = 10 * SECOND_NS;
 
-/// What one number of exporters took.
+/// The results for one number of exporters.
 #[derive(Debug)]
 pub(crate) struct Scraped {
     pub(crate) exporters: u64,
-    /// Scrapes that were due in the time that was measured.
+    /// The number of scrapes that were due in the measured time.
     pub(crate) due: u64,
-    /// Those that were done.
+    /// The number of scrapes that were made.
     pub(crate) done: u64,
-    /// Those that got a page.
+    /// The number of scrapes that returned a page.
     pub(crate) answered: u64,
-    /// Samples that were due, and those of them that are stored.
+    /// The number of samples that were due, and the number of those that are stored.
     pub(crate) expected: u64,
     pub(crate) stored: u64,
-    /// Exporters whose last scrape failed, or that were never asked.
+    /// The number of exporters whose last scrape failed or that were never scraped.
     pub(crate) down: u64,
-    /// How long was measured, in seconds.
+    /// The duration of the measurement, in seconds.
     pub(crate) seconds: f64,
-    /// How long the first round took, in seconds.
+    /// The duration of the first round, in seconds.
     pub(crate) first_s: f64,
     pub(crate) server: Usage,
-    /// What the exporters did in that time.
+    /// The exporters' counts in that time.
     pub(crate) served: Served,
-    /// Bytes by which the disk grew in that time.
+    /// The growth of the data on the disk in that time, in bytes.
     pub(crate) grown_bytes: u64,
-    /// Everything as a block, the first round included.
+    /// All data as a block, including the first round.
     pub(crate) block: Block,
 }
 
 impl Scraped {
-    /// Runs Prometheus against so many exporters.
+    /// Runs Prometheus against this number of exporters.
     pub(crate) fn measure(arguments: &Arguments, exporters: u64) -> Result<Self, Box<dyn Error>> {
         let scratch = tempfile::tempdir()?;
         let script = Script::read(Path::new(RECORDED), arguments.period)?;
@@ -73,7 +73,7 @@ impl Scraped {
         let (after, measured_ns) = (prometheus.usage()?, now_ns() - begin_ns);
         let (served, disk_after) = (mocks.served()?, prometheus.disk_bytes()?);
 
-        // The last scrapes may be under way; their samples have the times at which they began.
+        // The last scrapes may still be running; their samples have the times at which the scrapes started.
         sleep_until(now_ns() + period_ns.min(SCRAPE_NS));
         let window = Window::new(begin_us / 1_000, rounds * period_ns / 1_000_000)?;
         let due = exporters * rounds;
@@ -99,7 +99,7 @@ impl Scraped {
     }
 }
 
-/// Waits until every exporter's first page is stored, which makes its series, and says how long that took, in seconds.
+/// Waits until every exporter's first page is stored, which creates its series. Returns the duration, in seconds.
 fn first_round(
     prometheus: &Prometheus,
     arguments: &Arguments,
@@ -113,7 +113,7 @@ fn first_round(
     Ok(to_f64(now_ns() - begin_ns) / 1e9)
 }
 
-/// How many exporters' last scrape brought a page.
+/// Returns the number of exporters whose last scrape returned a page.
 fn up(prometheus: &Prometheus, at_ms: i64) -> Result<u64, Box<dyn Error>> {
     prometheus.count(&format!("sum(up{{job=\"{JOB}\"}})"), at_ms)
 }
@@ -122,7 +122,7 @@ fn up(prometheus: &Prometheus, at_ms: i64) -> Result<u64, Box<dyn Error>> {
 #[derive(Debug)]
 struct Window {
     end_ms: i64,
-    /// One less than its length: Prometheus counts both ends, and samples have times in whole milliseconds.
+    /// One less than the window's length: Prometheus includes both ends, and timestamps are whole milliseconds.
     range_ms: u64,
 }
 
@@ -134,14 +134,14 @@ impl Window {
         })
     }
 
-    /// The sum over all exporters of what a function gives for one metric.
+    /// Returns the sum over all exporters of a function of one metric.
     fn sum(&self, prometheus: &Prometheus, function: &str, metric: &str) -> Result<u64, Box<dyn Error>> {
         let range_ms = self.range_ms;
         prometheus.count(&format!("sum({function}({metric}{{job=\"{JOB}\"}}[{range_ms}ms]))"), self.end_ms)
     }
 
-    /// How many samples of the exporters' own metrics are stored: metric after metric, since a query of all at once would
-    /// have more samples than Prometheus lets a query have.
+    /// Returns the number of stored samples of the exporters' own metrics. Each metric is queried separately, since a query
+    /// of all of them would exceed Prometheus' limit of samples per query.
     fn stored(&self, prometheus: &Prometheus, page: &Page) -> Result<u64, Box<dyn Error>> {
         page.names().map(|name| self.sum(prometheus, "count_over_time", name)).sum()
     }
@@ -151,7 +151,7 @@ impl Window {
 #[derive(Debug)]
 struct Mocks(Vec<Mock>);
 
-/// One of them, with the port of its exporters.
+/// A process, and the port of its exporters.
 #[derive(Debug)]
 struct Mock {
     part: Part,
@@ -160,7 +160,7 @@ struct Mock {
 }
 
 impl Mocks {
-    /// Spreads the exporters over processes.
+    /// Distributes the exporters over processes.
     fn start(arguments: &Arguments, exporters: u64) -> Result<Self, Box<dyn Error>> {
         let step = arguments.processes_for(exporters);
         let start = |first| {
@@ -172,7 +172,7 @@ impl Mocks {
         Ok(Self((0..step).map(start).collect::<Result<_, Box<dyn Error>>>()?))
     }
 
-    /// The nodes and their addresses.
+    /// Returns the nodes and their addresses.
     fn targets(&self) -> impl Iterator<Item = (String, String)> {
         self.0.iter().flat_map(|mock| {
             let target = |number| (node(number), format!("{}:{}", exporters::address(number), mock.port));
@@ -180,7 +180,7 @@ impl Mocks {
         })
     }
 
-    /// What all have done until now.
+    /// Returns the sums of all processes' counts.
     fn served(&mut self) -> Result<Served, Box<dyn Error>> {
         let mut sum = Served::default();
         for mock in &mut self.0 {

@@ -1,24 +1,24 @@
-//! Compressors that could come on top of the codec: what they would save, and what they cost.
+//! Compressors on top of the codec: the bytes that they would save, and their cost.
 
 use std::error::Error;
 
 use polymeter_benches::table::to_f64;
 
-/// What either way gives.
+/// The result of compressing or decompressing.
 type Bytes = Result<Vec<u8>, Box<dyn Error>>;
 
-/// A compressor: a name, and the two ways.
+/// A compressor: its name, and the functions that compress and decompress.
 pub(crate) struct Compressor {
     name: &'static str,
     compress: fn(&[u8]) -> Bytes,
     decompress: fn(&[u8], usize) -> Bytes,
 }
 
-/// Those that this program was built with.
+/// The compressors that this program was built with.
 #[cfg(not(feature = "compressors"))]
 pub(crate) const ALL: [Compressor; 0] = [];
 
-/// Those that this program was built with.
+/// The compressors that this program was built with.
 #[cfg(feature = "compressors")]
 pub(crate) const ALL: [Compressor; 3] = [
     Compressor {
@@ -38,12 +38,12 @@ pub(crate) const ALL: [Compressor; 3] = [
     },
 ];
 
-/// The head of a table of [`Compressor::row`].
+/// The header of a table of [`Compressor::row`].
 pub(crate) const HEAD: [&str; 6] =
     ["ticks per frame", "compressor", "bytes per value", "of the frames", "ns per value", "and back"];
 
 impl Compressor {
-    /// What it makes of these frames, which hold so many values.
+    /// Compresses these frames and returns the table row; `values` is the number of values in them.
     pub(crate) fn row(
         &self,
         ticks: i64,
@@ -59,7 +59,7 @@ impl Compressor {
             compressed.push((bytes, frame.len()));
         }
         let there_s = crate::timing::cpu_s(|| {
-            // What fails has failed above.
+            // An error would have occurred above already.
             frames.iter().for_each(|frame| drop(std::hint::black_box((self.compress)(frame))));
         });
         let back_s = crate::timing::cpu_s(|| {

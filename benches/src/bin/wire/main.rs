@@ -1,7 +1,7 @@
-//! Bytes on the wire per value, over recorded data, for several flush settings; and how fast the codec is.
+//! Measures the bytes per value on the wire for recorded data with several flush intervals, and the speed of the codec.
 //!
-//! `cargo run --release --bin wire`. Needs nothing of the machine. With `--features compressors` it says what LZ4 and zstd on
-//! top of the frames would save, and cost.
+//! `cargo run --release --bin wire`. Needs no privileges. With `--features compressors` it also reports the savings and the
+//! cost of LZ4 and zstd on top of the frames.
 
 mod compressor;
 mod timing;
@@ -36,7 +36,7 @@ fn main() -> Result<(), Failure> {
             for (number, (batch, frame)) in (1..).zip(batches.iter().zip(&mut frames)) {
                 frame.clear();
                 let session = SessionId(0x1234_5678_9abc_def0);
-                // What does not fit is missed below, when it does not come back.
+                // A batch that does not fit into a frame shows below, as missing after decoding.
                 encoder.encode(frame, session, number, batch, Extras::default()).ok();
             }
         });

@@ -2,7 +2,7 @@
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Rounds, so that there is something to measure.
+/// The number of rounds, enough for a measurable time.
 const ROUNDS: u32 = 20;
 
 /// The CPU seconds of one round.
