@@ -1,4 +1,4 @@
-//! `polymeter bundle`: a bundle contains the stored data, and `--check` reports modified files.
+//! `polymeter bundle`: a bundle contains the stored data, and `polymeter bundle verify` reports modified files.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
