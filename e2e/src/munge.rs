@@ -28,7 +28,7 @@ pub fn missing() -> Option<String> {
 impl Munged {
     pub fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        // munged refuses a socket that others cannot reach.
+        // munged refuses a socket that other users cannot reach.
         fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
         let mut key = [0_u8; 128];
         File::open("/dev/urandom").unwrap().read_exact(&mut key).unwrap();

@@ -1,11 +1,11 @@
-//! Cycles among the modules of each directory.
+//! The import cycles among the modules of each directory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::graph::{Imports, Target};
 
-/// Names and the names that each imports.
+/// Names, and the names that each of them imports.
 pub type Names = BTreeMap<String, BTreeSet<String>>;
 
 /// Returns the imports among the files and subdirectories of each directory of a target. A subdirectory stands for all

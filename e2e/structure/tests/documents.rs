@@ -1,4 +1,4 @@
-//! The documents: links and anchors resolve, the book's summary is complete, and one concept has one word.
+//! Tests of the documents: links and anchors resolve, the book's summary is complete, and one concept has one term.
 
 #![allow(
     clippy::indexing_slicing,
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use polymeter_structure::{crates, shown, workspace};
 
-/// Directories without documents of this project.
+/// Directories that contain no documents of this project.
 const LEFT_OUT: [&str; 5] = ["target", ".git", "results", "fixtures", "corpus"];
 
 /// The maximum number of lines of the pages that a newcomer reads first.

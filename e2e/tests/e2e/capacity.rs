@@ -170,7 +170,7 @@ fn jobs_of_slurm_26_05_are_found_by_sluid() {
         drop(child.stdin.take());
         child.wait().unwrap();
     }
-    // Requeued: the same number, another SLUID.
+    // A requeued job has the same number and another SLUID.
     cgroup::remove(&scope.top.join("slurmstepd.scope/s5K1KKYAYG5D00")).unwrap();
     wait_until("its cgroups are gone", || !agent.jobs().contains(&"77".to_owned()));
     slurmd.env("SLURM_JOB_SLUID", "s5K1KKYAYG5D0Z");

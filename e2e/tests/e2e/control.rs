@@ -81,7 +81,7 @@ impl Scene {
 
     fn end(self) -> TestEnvironment {
         assert_eq!(self.agent.ask(&json!({"verb": "unregister", "job": "x"}))["answer"], "done");
-        // Jobs of different owners that reuse an id are different jobs.
+        // Jobs with the same id and different owners are different jobs.
         let mut reader = self.env.reader();
         wait_until("the store knows the ends of all jobs", || {
             let jobs = reader.jobs().unwrap();

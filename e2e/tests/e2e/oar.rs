@@ -1,4 +1,4 @@
-//! OAR's scripts of `deploy/`, run as OAR runs them.
+//! The scripts of `deploy/oar/`, run as OAR runs them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
