@@ -17,7 +17,7 @@ def keyed(name):
 cpu, stat = keyed("cpu.stat"), keyed("memory.stat")
 io = [dict(pair.split("=") for pair in line.split()[1:]) for line in (out / "io.stat").read_text().splitlines()]
 kernel = {
-    # Counters of time go on while the job sleeps; the last sample is at most a second younger than the file.
+    # Time counters continue while the job sleeps; the last sample and the file are at most a second apart.
     "cpu.usage": (int(cpu["usage_usec"]) * 1000, 0.05),
     "cpu.user": (int(cpu["user_usec"]) * 1000, 0.05),
     "memory.peak": (int((out / "memory.peak").read_text()), 0),
@@ -27,13 +27,13 @@ kernel = {
     "io.write.operations": (sum(int(device["wios"]) for device in io), 0),
     "pids.peak": (int((out / "pids.peak").read_text()) if (out / "pids.peak").exists() else None, 0),
 }
-# None of them falls, and the clock was set back: the last is the greatest, and not the one with the latest time.
+# Counters never decrease, and the clock was set back: the last value is the greatest, not the one with the latest time.
 last = """SELECT max(value) FROM samples JOIN series USING (series_id) WHERE job_key = ? AND metric = ? GROUP BY series_id"""
 compared = 0
 for metric, (expected, tolerance) in kernel.items():
     values = [row[0] for row in store.execute(last, (job[0], metric))]
     if expected is None:
-        continue  # This kernel does not say it.
+        continue  # This kernel does not have it.
     assert values, f"{metric} was not sampled"
     found = sum(values)
     assert expected <= found <= expected * (1 + tolerance), f"{metric}: {found} stored, {expected} in the kernel"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs test.sh in a machine of its own, with real cgroups of version 2 and a kernel of Debian's: e2e/guest/run.sh
-# DIRECTORY_WITH_PROGRAMS WORK_DIRECTORY. Needs qemu-system-x86, busybox-static, e2fsprogs, cpio is busybox's; downloads
-# Debian's cloud kernel once, and installs nothing on this machine. The guest's CPU is emulated, since not every /dev/kvm
-# works that is there; GUEST_ACCEL=kvm says that this one does.
+# Runs test.sh in a virtual machine with cgroup version 2 only and a Debian kernel:
+# e2e/guest/run.sh DIRECTORY_WITH_PROGRAMS WORK_DIRECTORY. It needs qemu-system-x86, busybox-static (also for cpio) and
+# e2fsprogs, downloads Debian's cloud kernel once, and installs nothing on this machine. The guest's CPU is emulated,
+# since an existing /dev/kvm may not work; GUEST_ACCEL=kvm uses it.
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 programs=$(realpath "$1")
@@ -10,7 +10,7 @@ work=$(realpath -m "$2")
 mkdir -p "$work"
 cd "$work"
 
-# The kernel, unpacked and not installed. The meta package says which is the newest.
+# The kernel is unpacked, not installed. The meta package depends on the newest version.
 if [ ! -e kernel ]; then
     package=$(apt-cache depends linux-image-cloud-amd64 | sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | head -1)
     [ -n "$package" ] || { echo "SKIPPED: no linux-image-cloud-amd64 among this machine's packages"; exit 77; }
@@ -41,7 +41,7 @@ busybox depmod -b root "$version"
 cp "$here/init" root/init
 cp "$here/test.sh" root/test.sh
 chmod 755 root/init
-# The programs, with every library that they name.
+# The programs, with the shared libraries that they are linked with.
 for program in polymeter polymeter-agent polymeter-collector; do
     cp "$programs/$program" root/usr/bin/
     for library in $(ldd "$programs/$program" | sed -nE 's/.*=> (\/[^ ]+) \(0x.*/\1/p; s/^[[:space:]]*(\/[^ ]+) \(0x.*/\1/p'); do
@@ -57,7 +57,7 @@ rm -f in
 mkfifo in
 : >status
 : >files
-# The input is held open on both ends: at its end QEMU would take the port for closed.
+# Both ends of the input stay open: at end of file QEMU would consider the port closed.
 timeout -k 5 "${GUEST_SECONDS:-200}" qemu-system-x86_64 -M q35 -accel "${GUEST_ACCEL:-tcg,thread=multi}" -cpu max -smp 2 -m 1024 \
     -display none -monitor none -nic none -no-reboot -serial file:console \
     -drive file=disk,format=raw,if=virtio,cache=unsafe -device virtio-serial-pci \

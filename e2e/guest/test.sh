@@ -1,5 +1,5 @@
-# What is tried in the guest: a job in Slurm's layout on cgroups of version 2 is found, sampled and read to its end, its
-# values are the kernel's, and a lease is kept although somebody sets the clock back.
+# The test in the guest: a job in Slurm's layout of cgroup version 2 is discovered and sampled until its end, its values
+# equal the kernel's, and a lease keeps its duration although the clock is set back.
 set -u
 fail() { echo "FAILED: $*"; cat /tmp/*.log; exit 1; }
 wait_for() { # SECONDS COMMAND...
@@ -32,7 +32,7 @@ polymeter-agent --config /etc/polymeter/agent.toml 2>/tmp/agent.log &
 agent=$!
 wait_for 20 polymeter status
 
-# As slurmd makes it: the controllers are handed down step by step, and the processes are in the last.
+# The hierarchy that slurmd creates: controllers are enabled level by level, and the processes are in the last one.
 scope=/sys/fs/cgroup/system.slice/slurmstepd.scope
 place=$scope/job_7/step_0/user/task_0
 mkdir -p $place
@@ -42,7 +42,7 @@ done
 echo 300M >$scope/job_7/memory.max
 wait_for 20 polymeter plan --job 7
 
-# A job that computes, allocates and writes, and then waits to be looked at.
+# A job that computes, allocates memory and writes, and then sleeps.
 sh -c "echo \$\$ >$place/cgroup.procs
     head -c 60000000 /dev/zero | tail -c 50000000 >/dev/null
     i=0; while [ \$i -lt 200000 ]; do i=\$((i + 1)); done
@@ -50,7 +50,7 @@ sh -c "echo \$\$ >$place/cgroup.procs
     touch /tmp/worked; while [ ! -e /tmp/end ]; do sleep 0.2; done" &
 wait_for 60 test -e /tmp/worked
 
-# A lease of 8 s; half a minute is taken off the wall clock meanwhile.
+# A lease of 8 s, during which the wall clock is set back by half a minute.
 polymeter set --job 7 'cpu.usage=10ms' --for 8s >/tmp/set.log || fail "no lease"
 began=$(cut -d. -f1 /proc/uptime)
 date -s "@$(($(date +%s) - 30))" >/dev/null || fail "cannot set the clock"
@@ -59,7 +59,7 @@ took=$(($(cut -d. -f1 /proc/uptime) - began))
 [ $took -le 16 ] || fail "a lease of 8 s lasted $took s after the clock was set back"
 echo "lease: ended after $took s by a clock that nobody sets"
 
-# While nothing changes: what the kernel says now is what the last samples must say.
+# While nothing changes, the last samples must equal the kernel's current values.
 sleep 1
 for file in cpu.stat memory.current memory.peak memory.stat memory.events memory.max pids.current pids.peak io.stat; do
     cp $scope/job_7/$file /out/$file

@@ -1,4 +1,4 @@
-//! Programs under test, names and time.
+//! Programs under test, unique names and time.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use polymeter_collector::clock::Clock;
 
-/// The time after which a condition that a test waits for has failed.
+/// The time after which a wait fails the test.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Waits until `condition` holds.
@@ -22,7 +22,7 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Lets some time pass. Nothing that a test asserts may depend on how much.
+/// Waits for `ms` milliseconds. No assertion may depend on the exact time.
 pub fn pause(ms: u64) {
     let clock = Clock::start();
     let wanted = Duration::from_millis(ms);
@@ -31,26 +31,26 @@ pub fn pause(ms: u64) {
     }
 }
 
-/// Microseconds since the epoch.
+/// Returns the current time in microseconds since the epoch.
 pub fn now_us() -> i64 {
     Clock::start().now().wall_us
 }
 
-/// A name that no other test, of this run or of another, uses.
+/// Returns a name that no other test of this or another run uses.
 pub fn unique() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     format!("polymeter-e2e-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A program of this workspace, from the target directory that this test was built in.
+/// Returns a program of this workspace, from the target directory in which this test was built.
 ///
 /// # Panics
-/// If it is not built, or if one of its sources is newer than it.
+/// Panics if the program is not built, or if one of its sources is newer than it.
 pub fn program(name: &str) -> Command {
     static CHECKED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let own = std::env::current_exe().unwrap();
     let directory = own.parent().unwrap();
-    // Tests lie in `deps`, programs above it.
+    // Test programs are in `deps`, the workspace's programs in the directory above it.
     let directory = if directory.ends_with("deps") { directory.parent().unwrap() } else { directory };
     let path = directory.join(name);
     let mut checked = CHECKED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,7 +66,7 @@ pub fn program(name: &str) -> Command {
     command
 }
 
-/// A source of a program that is newer than it, according to the list that cargo leaves beside it.
+/// Returns a source that is newer than its program, according to the dependency file that Cargo writes beside it.
 fn newer_source(program: &Path) -> Option<String> {
     let list = fs::read_to_string(program.with_extension("d")).ok()?;
     let built = fs::metadata(program).ok()?.modified().ok()?;
@@ -76,7 +76,7 @@ fn newer_source(program: &Path) -> Option<String> {
     list.split_once(": ")?.1.split_whitespace().find(is_newer).map(str::to_owned)
 }
 
-/// What becomes `command` through `outer`, with the changes to its environment.
+/// Returns `outer` with `command`, its arguments and its environment changes appended.
 pub(crate) fn wrap(mut outer: Command, command: &Command) -> Command {
     outer.arg(command.get_program()).args(command.get_args());
     for (name, value) in command.get_envs() {

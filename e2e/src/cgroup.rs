@@ -1,4 +1,4 @@
-//! Real cgroups that go with the test, whatever becomes of it.
+//! Real cgroups, which are removed when the test ends, also after a failure.
 
 use std::fs;
 use std::io;
@@ -8,13 +8,13 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{pause, unique, wait_until};
 
-/// The controllers of version 1 in which jobs are made.
+/// The version 1 controllers in which tests create jobs.
 pub const V1: [&str; 4] = ["cpu", "cpuacct", "memory", "pids"];
 
-/// The name of version 2, where a controller's is asked for.
+/// The name that stands for version 2 in place of a controller's name.
 pub const V2: &str = "";
 
-/// Where the hierarchy of a controller of version 1, or that of version 2, is mounted.
+/// Returns the mount point of the hierarchy of a version 1 controller, or of version 2.
 pub fn root(controller: &str) -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     mounts.lines().find_map(|line| {
@@ -31,7 +31,7 @@ pub fn root(controller: &str) -> Option<PathBuf> {
     })
 }
 
-/// Why no cgroup can be made there.
+/// Returns the reason why no cgroup can be created there, or `None` if one can.
 pub fn cannot_make(controller: &str) -> Option<String> {
     let name = if controller == V2 { "cgroup version 2" } else { controller };
     let Some(root) = root(controller) else { return Some(format!("{name} is not mounted")) };
@@ -42,9 +42,9 @@ pub fn cannot_make(controller: &str) -> Option<String> {
     }
 }
 
-/// A place for the jobs of one test: a directory with a name of its own in each hierarchy.
+/// The parent cgroups of one test's jobs: a directory with a unique name in each hierarchy.
 pub struct TestCgroups {
-    /// Its name, the first part of the path of its jobs.
+    /// Its name, which is the first part of the paths of its jobs.
     pub name: String,
     places: Vec<PathBuf>,
 }
@@ -64,17 +64,17 @@ impl TestCgroups {
         cgroups
     }
 
-    /// What finds its jobs, for an agent's configuration.
+    /// Returns the pattern of its jobs, for an agent's configuration.
     pub fn pattern(&self) -> String {
         format!("{}/job_{{job}}", self.name)
     }
 
-    /// Makes a job's cgroups, one hierarchy after the other as schedulers do.
+    /// Creates a job's cgroups, one hierarchy after the other, as schedulers do.
     pub fn job(&self, id: &str) -> Job {
         self.job_in(id, &self.places)
     }
 
-    /// Makes the cgroups of a job that has them in one hierarchy only.
+    /// Creates a job with a cgroup in one hierarchy only.
     pub fn job_under(&self, id: &str, controller: &str) -> Job {
         self.job_in(id, &[root(controller).unwrap().join(&self.name)])
     }
@@ -103,7 +103,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// Moves a process, with all its threads, into them.
+    /// Moves a process with all its threads into the job's cgroups.
     pub fn enter(&self, pid: u32) {
         for place in &self.places {
             fs::write(place.join("cgroup.procs"), pid.to_string())
@@ -111,7 +111,7 @@ impl Job {
         }
     }
 
-    /// Makes a cgroup within it, as for a step of the job. It goes with the job.
+    /// Creates a cgroup within the job, as schedulers do for a step. It is removed with the job.
     pub fn step(&self, name: &str) -> Self {
         let place = |place: &PathBuf| {
             let place = place.join(name);
@@ -121,20 +121,20 @@ impl Job {
         Self { id: self.id.clone(), places: self.places.iter().map(place).collect() }
     }
 
-    /// The directory in the hierarchy of a controller.
+    /// Returns the job's directory in the hierarchy of a controller.
     pub fn directory(&self, controller: &str) -> PathBuf {
         let root = root(controller).unwrap();
-        // The root of version 2 may lie beside those of version 1 and above none of them.
+        // The root of version 2 may lie beside the roots of version 1, and above none of them.
         self.places.iter().find(|place| place.parent().and_then(Path::parent) == Some(&root)).unwrap().clone()
     }
 
-    /// The directory in the hierarchy of a controller, however deep it lies there.
+    /// Returns the job's directory in the hierarchy of a controller, at any depth.
     pub fn directory_below(&self, controller: &str) -> PathBuf {
         let root = root(controller).unwrap();
         self.places.iter().find(|place| place.starts_with(&root)).unwrap().clone()
     }
 
-    /// Ends its processes and removes it.
+    /// Kills the job's processes and removes its cgroups.
     pub fn remove(self) {
         for place in &self.places {
             remove(place).unwrap_or_else(|error| panic!("{}: {error}", place.display()));
@@ -148,13 +148,14 @@ impl Drop for Job {
     }
 }
 
-/// A thread that is held up, alone of its process, until this is dropped: the freezer of version 1 takes single threads.
+/// A single frozen thread of a process, until this value is dropped. It uses the version 1 freezer, which accepts single
+/// threads.
 pub struct Frozen {
     place: PathBuf,
 }
 
 impl Frozen {
-    /// Of the thread with this directory in /proc; none where there is no such freezer.
+    /// Freezes the thread with this directory in /proc. Returns `None` if the machine has no version 1 freezer.
     pub fn new(thread: &Path) -> Option<Self> {
         let place = root("freezer")?.join(unique());
         fs::create_dir(&place).ok()?;
@@ -170,7 +171,7 @@ impl Frozen {
 impl Drop for Frozen {
     fn drop(&mut self) {
         fs::write(self.place.join("freezer.state"), "THAWED").ok();
-        // It may start others before it is out of there.
+        // The thread may start other threads before it has left the cgroup.
         for _ in 0..500 {
             for thread in fs::read_to_string(self.place.join("tasks")).unwrap_or_default().lines() {
                 fs::write(self.place.with_file_name("tasks"), thread).ok();
@@ -183,7 +184,7 @@ impl Drop for Frozen {
     }
 }
 
-/// Ends what runs in a cgroup, which only this test can have put there, and removes it with all below it.
+/// Kills the processes in a cgroup, which only this test can have put there, and removes it with all cgroups below it.
 pub fn remove(place: &Path) -> io::Result<()> {
     for entry in fs::read_dir(place).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {

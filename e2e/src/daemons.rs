@@ -1,4 +1,4 @@
-//! The daemons, as systemd would run them: started, asked, signalled, and ended by their pids.
+//! The daemons, run as systemd would run them: started, queried, signalled, and ended by their pids.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{TestEnvironment, program, unique, wait_until};
 
-/// A program that runs until it is told to stop, and what it said.
+/// A program that runs until it is ended, and its log.
 pub struct Daemon {
     child: Child,
     log: PathBuf,
@@ -24,7 +24,7 @@ impl Daemon {
         Self::of(env, command)
     }
 
-    /// What `command` becomes.
+    /// Starts `command`; its stderr goes to a log file of the environment.
     pub fn of(env: &TestEnvironment, mut command: Command) -> Self {
         let log = env.path(&format!("{}.log", unique()));
         let child = command.stderr(File::create(&log).unwrap()).spawn().unwrap();
@@ -35,8 +35,7 @@ impl Daemon {
         self.child.id()
     }
 
-    /// What it wrote on stderr so far.
-    /// The directory in /proc of one of its threads.
+    /// Returns the /proc directory of the thread with this name.
     pub fn thread(&self, name: &str) -> PathBuf {
         let threads = fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
         let is_it = |thread: &PathBuf| {
@@ -57,7 +56,7 @@ impl Daemon {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// How many descriptors it has open once that does not change any more.
+    /// Returns the number of its open file descriptors once that number has stopped changing.
     pub fn settled_descriptors(&self) -> usize {
         let (mut open, mut same) = (0, 0);
         wait_until("the open descriptors stay the same", || {
@@ -69,21 +68,21 @@ impl Daemon {
         open
     }
 
-    /// Sends `signal` and waits for the end.
+    /// Sends `signal` and waits for the end. Returns the exit status and the log.
     pub fn end(mut self, signal: Signal) -> (ExitStatus, String) {
         self.signal(signal);
         let status = self.child.wait().unwrap();
         (status, self.log())
     }
 
-    /// Ends it as systemd would; it must be content.
+    /// Ends it with SIGTERM, as systemd would. Its exit status must be 0. Returns the log.
     pub fn terminate(self) -> String {
         let (status, said) = self.end(Signal::TERM);
         assert_eq!(status.code(), Some(0), "{said}");
         said
     }
 
-    /// Ends it as the kernel does when memory is short.
+    /// Kills it with SIGKILL, as the kernel does when memory is short.
     pub fn kill(self) {
         drop(self.end(Signal::KILL));
     }
@@ -99,17 +98,17 @@ impl Drop for Daemon {
     }
 }
 
-/// Starts a collector, and says where it listens.
+/// Starts a collector. Returns it and the endpoint at which it listens.
 pub fn collector(env: &TestEnvironment, listen: &str) -> (Daemon, String) {
     collector_with(env, listen, "")
 }
 
-/// Starts a collector with more lines of configuration.
+/// Starts a collector with additional lines of configuration.
 pub fn collector_with(env: &TestEnvironment, listen: &str, more: &str) -> (Daemon, String) {
     collector_within(env, listen, more, |program| program)
 }
 
-/// Starts such a collector as what `within` makes of its program.
+/// Starts a collector with the command that `within` makes of the program.
 pub fn collector_within(
     env: &TestEnvironment,
     listen: &str,
@@ -133,15 +132,15 @@ pub fn collector_within(
     (daemon, endpoint.unwrap())
 }
 
-/// What an agent is to do.
+/// The configuration of an agent.
 pub struct Plan<'a> {
     pub collector: &'a str,
-    /// Patterns of job cgroups.
+    /// The patterns of job cgroups.
     pub jobs: &'a [String],
     pub baseline: &'a [(&'a str, &'a str)],
 }
 
-/// An agent, and its control socket.
+/// An agent, its control socket and its configuration file.
 pub struct Agent {
     pub daemon: Daemon,
     pub socket: PathBuf,
@@ -149,17 +148,17 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Starts an agent and waits until it answers.
+    /// Starts an agent and waits until its control socket accepts connections.
     pub fn start(env: &TestEnvironment, plan: &Plan<'_>) -> Self {
         Self::start_with(env, plan, "", "")
     }
 
-    /// Starts an agent with further keys at the top, and further tables at the end of its configuration.
+    /// Starts an agent with additional keys at the top of its configuration and additional tables at the end.
     pub fn start_with(env: &TestEnvironment, plan: &Plan<'_>, keys: &str, tables: &str) -> Self {
         Self::start_within(env, plan, keys, tables, |program| program)
     }
 
-    /// Starts such an agent as what `within` makes of its program.
+    /// Starts an agent with the command that `within` makes of the program.
     pub fn start_within(
         env: &TestEnvironment,
         plan: &Plan<'_>,
@@ -177,7 +176,7 @@ impl Agent {
         agent
     }
 
-    /// Asks one thing.
+    /// Sends one request and returns the answer.
     pub fn ask(&self, request: &Value) -> Value {
         ask(&self.socket, &format!("{request}\n"))
     }
@@ -186,12 +185,12 @@ impl Agent {
         self.ask(&serde_json::json!({"verb": "status"}))
     }
 
-    /// One of its totals.
+    /// Returns one of the agent's counters.
     pub fn count(&self, name: &str) -> u64 {
         self.status()["counts"][name].as_u64().unwrap_or_else(|| panic!("no {name} in {}", self.status()))
     }
 
-    /// The sources of a job that it follows, with the reads of each.
+    /// Returns the sources of a tracked job, with the number of reads of each.
     pub fn sources(&self, job: &str) -> Vec<(String, u64)> {
         let status = self.status();
         let subjects = status["subjects"].as_array().unwrap();
@@ -202,14 +201,14 @@ impl Agent {
             .collect()
     }
 
-    /// The jobs that it follows.
+    /// Returns the ids of the tracked jobs.
     pub fn jobs(&self) -> Vec<String> {
         let status = self.status();
         let subjects = status["subjects"].as_array().unwrap();
         subjects.iter().filter_map(|subject| Some(subject["job"].as_str()?.to_owned())).collect()
     }
 
-    /// Waits until it follows a job with all of these sources.
+    /// Waits until the agent tracks a job and has read all of these sources.
     pub fn must_track(&self, job: &str, sources: &[&str]) {
         wait_until(&format!("job {job} is followed with {sources:?}"), || {
             let read = self.sources(job);
@@ -218,8 +217,8 @@ impl Agent {
     }
 }
 
-/// Runs `polymeter keygen` for a pair of keys, `NAME.key` and `NAME.pub`, in the environment's directory. Returns its success and what it
-/// said.
+/// Runs `polymeter keygen`, which writes the key pair `NAME.key` and `NAME.pub` to the environment's directory. Returns
+/// whether it succeeded, and its output.
 pub fn keygen(env: &TestEnvironment, name: &str) -> (bool, String) {
     let out = env.path("");
     let output =
@@ -233,7 +232,7 @@ pub fn configure(env: &TestEnvironment, plan: &Plan<'_>) {
     configure_with(env, plan, "", "");
 }
 
-/// Writes it with further keys at the top, and further tables at the end.
+/// Writes the configuration with additional keys at the top and additional tables at the end.
 pub fn configure_with(env: &TestEnvironment, plan: &Plan<'_>, keys: &str, tables: &str) {
     let mut text = format!(
         "{keys}node = \"{}\"\ncollector = \"{}\"\nflush_interval = \"50ms\"\ncontrol_socket = \"{}\"\njobs = {:?}\n[baseline]\n",
@@ -249,7 +248,7 @@ pub fn configure_with(env: &TestEnvironment, plan: &Plan<'_>, keys: &str, tables
     fs::write(env.path("agent.toml"), text).unwrap();
 }
 
-/// The answer to one line on a control socket.
+/// Sends one line to a control socket and returns the answer.
 pub fn ask(socket: &std::path::Path, line: &str) -> Value {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.write_all(line.as_bytes()).unwrap();

@@ -1,10 +1,10 @@
-//! A disk of its own, and a small one, for one program.
+//! A private, small file system for one program.
 
 use std::path::Path;
 use std::process::Command;
 
-/// What runs `command` where `directory`, which must be there, is a disk of `size` that nobody else sees. It becomes that
-/// program, with its pid; the disk goes with it.
+/// Wraps `command` so that it sees a tmpfs of `size` mounted at `directory`, which must exist. The wrapper becomes the
+/// program and keeps its pid. The file system is visible to this program only, and is removed when it ends.
 pub fn with_own(directory: &Path, size: &str, command: &Command) -> Command {
     let script = "mount -t tmpfs -o \"size=$1\" tmpfs \"$2\" && shift 2 && exec \"$@\"";
     let mut within = Command::new("unshare");
@@ -12,7 +12,7 @@ pub fn with_own(directory: &Path, size: &str, command: &Command) -> Command {
     crate::basics::wrap(within, command)
 }
 
-/// Why no program can have a disk of its own.
+/// Returns the reason why this machine cannot mount a private file system, or `None` if it can.
 pub fn cannot_have() -> Option<String> {
     match Command::new("unshare").args(["--mount", "true"]).output() {
         Ok(output) if output.status.success() => None,

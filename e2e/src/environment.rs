@@ -17,17 +17,17 @@ pub struct TestEnvironment {
 }
 
 impl TestEnvironment {
-    /// With SQLite.
+    /// Returns an environment with an SQLite store.
     pub fn new() -> Self {
         Self { directory: tempfile::tempdir().unwrap(), node: unique(), server: None }
     }
 
-    /// With its own PostgreSQL server. Skips the test where PostgreSQL is not installed.
+    /// Returns an environment with its own PostgreSQL server. Skips the test if PostgreSQL is not installed.
     pub fn postgres() -> Self {
         Self::with_server(Server::start(false))
     }
 
-    /// With its own PostgreSQL server, and TimescaleDB where it is installed.
+    /// Returns an environment with its own PostgreSQL server, and with TimescaleDB if it is installed.
     pub fn best_postgres() -> Self {
         Self::with_server(Server::best())
     }
@@ -48,7 +48,7 @@ impl TestEnvironment {
         }
     }
 
-    /// Its PostgreSQL server.
+    /// Returns its PostgreSQL server.
     pub fn server(&mut self) -> &mut Server {
         self.server.as_mut().unwrap()
     }
@@ -57,7 +57,7 @@ impl TestEnvironment {
         Reader::open(&self.store().parse().unwrap()).unwrap()
     }
 
-    /// Where agents of this machine reach the collector.
+    /// Returns the collector's endpoint for agents on this machine.
     pub fn endpoint(&self) -> String {
         format!("ipc://{}", self.path("collector").display())
     }

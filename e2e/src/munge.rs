@@ -1,4 +1,4 @@
-//! A munged of the test's own, with a key that nobody else has.
+//! A private munged, with a key of its own.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -10,13 +10,13 @@ use tempfile::TempDir;
 
 use crate::wait_until;
 
-/// munged, until it is dropped.
+/// A running munged. It is stopped when this value is dropped.
 pub struct Munged {
     child: Child,
     directory: TempDir,
 }
 
-/// Why there can be none here.
+/// Returns the reason why this machine cannot run munged, or `None` if it can.
 pub fn missing() -> Option<String> {
     let is_missing = |program: &&str| Command::new(program).arg("--version").output().is_err();
     ["munged", "munge", "unmunge"]
@@ -28,7 +28,7 @@ pub fn missing() -> Option<String> {
 impl Munged {
     pub fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        // munged refuses a socket that others cannot reach.
+        // munged refuses a socket that other users cannot reach.
         fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
         let mut key = [0_u8; 128];
         File::open("/dev/urandom").unwrap().read_exact(&mut key).unwrap();
@@ -40,7 +40,7 @@ impl Munged {
             format!("--{option}={}", path(name).display())
         });
         let log = File::create(path("said")).unwrap();
-        // Forced, since the directories above, such as /tmp, may be everybody's.
+        // `--force`, since parent directories such as /tmp may be writable by all users.
         let child = Command::new("munged")
             .args(["--foreground", "--force"])
             .args(files)
@@ -58,7 +58,7 @@ impl Munged {
         self.directory.path().join("socket")
     }
 
-    /// A credential of root's for `payload`.
+    /// Returns a credential of root for `payload`.
     pub fn munge(&self, options: &[&str], payload: &str) -> Option<String> {
         let mut child = Command::new("munge")
             .arg("--socket")

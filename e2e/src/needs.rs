@@ -50,10 +50,10 @@ impl Need {
             Self::Network => network::Network::make().err(),
             Self::Munge => munge::missing(),
             Self::Oar => oar::missing(),
-            // A cluster takes minutes, and its jobs need an idle machine: only on request.
+            // A cluster takes minutes, and its jobs need an idle machine: it runs only on request.
             Self::Slurm if !is_required(self.name()) => Some("`make test-slurm` runs it".to_owned()),
             Self::Slurm => slurm::missing(),
-            // Its result is a table to read. Nothing is asserted of it.
+            // The experiment prints a table and asserts nothing.
             Self::SlurmExperiment => {
                 (!is_required(self.name())).then(|| "`make slurm-experiment` runs it".to_owned())
             }
@@ -67,7 +67,7 @@ impl Need {
     }
 }
 
-/// Skips the running test where the machine lacks one of `needs`.
+/// Skips the running test if the machine lacks one of `needs`.
 pub fn require(needs: &[Need]) {
     for need in needs {
         if let Some(reason) = need.missing() {

@@ -1,23 +1,23 @@
-//! A network of its own: two places and the link between them, which can be cut. Each place is a network namespace, so that
-//! nothing of it is in the machine's own network, and the addresses are the same in every test.
+//! A private network for one test: two network namespaces and the link between them, which can be cut. The machine's own
+//! network is not affected, and the addresses are the same in every test.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-/// The address of [`Place::Near`], which is reached from both places.
+/// The address of [`Place::Near`], which both namespaces can reach.
 pub const NEAR: &str = "10.0.0.1";
 const FAR: &str = "10.0.0.2";
 
-/// Where a program runs.
+/// The network namespace that a program runs in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// On this side of the link.
+    /// The namespace on this side of the link.
     Near,
-    /// On the other side.
+    /// The namespace on the other side.
     Far,
 }
 
-/// Two places and a link. Without the test and the programs in them the kernel removes them, and the link with them.
+/// Two network namespaces and a link. The kernel removes them when the test and the programs in them have ended.
 pub struct Network {
     near: Namespace,
     far: Namespace,
@@ -25,7 +25,7 @@ pub struct Network {
 
 impl Network {
     /// # Errors
-    /// What the machine does not allow.
+    /// Returns the reason if the machine does not permit network namespaces.
     pub fn make() -> Result<Self, String> {
         let network = Self { near: Namespace::make()?, far: Namespace::make()? };
         let far = network.far.holder.id().to_string();
@@ -39,7 +39,7 @@ impl Network {
         Ok(network)
     }
 
-    /// What runs `command` at a place. It becomes that program, with its pid.
+    /// Wraps `command` so that it runs in a namespace. The wrapper becomes the program and keeps its pid.
     pub fn within(&self, place: Place, command: &Command) -> Command {
         match place {
             Place::Near => self.near.within(command),
@@ -47,7 +47,7 @@ impl Network {
         }
     }
 
-    /// Cuts the link: from now on packets vanish, and nobody is told.
+    /// Cuts the link: from now on packets are dropped without an error.
     pub fn cut(&self) {
         self.near.ip(&["link", "set", "link0", "down"]).unwrap();
     }
@@ -59,7 +59,8 @@ impl Network {
 
 /// A network namespace.
 struct Namespace {
-    /// Who holds it. It ends with its input, which is to say with the test, whatever becomes of that.
+    /// The process that keeps the namespace alive. It ends when its standard input closes, at the latest when the test
+    /// ends.
     holder: Child,
 }
 

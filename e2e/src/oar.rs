@@ -1,5 +1,5 @@
-//! The script of a real OAR 2 that makes a job's cgroups on a node, run as the server has it run, and the cgroups that it makes.
-//! They go with the test. OAR's own `clean` is never run: it ends all that a user runs and deletes what she has in /tmp.
+//! Job cgroups made by the script of a real OAR 2, run as OAR's server runs it. They are removed when the test ends.
+//! OAR's own `clean` is never run: it kills all processes of a user and deletes the user's files in /tmp.
 
 use std::fs;
 use std::io::Write;
@@ -10,20 +10,22 @@ use tempfile::TempDir;
 
 use crate::cgroup;
 
-/// Names OAR's `job_resource_manager_cgroups.pl`. `make test-oar` takes it out of Debian's package.
+/// The environment variable with the path of OAR's `job_resource_manager_cgroups.pl`. `make test-oar` extracts the script
+/// from Debian's package.
 const SCRIPT: &str = "POLYMETER_OAR_SCRIPT";
 
-/// The hierarchies that it uses as it comes, and the one that an administrator may switch on.
+/// The hierarchies that the script uses by default, and `memory`, which an administrator may enable.
 const HIERARCHIES: [&str; 6] = ["cpuset", "cpu", "cpuacct", "devices", "freezer", "memory"];
 
 const MEMORY_OFF: &str = "$Enable_mem_cg = \"NO\"";
 const MEMORY_ON: &str = "$Enable_mem_cg = \"YES\"";
 
-/// A user of every Debian, with the number that it has there.
+/// A user that exists on every Debian, with its uid.
 pub const USER: (&str, i64) = ("games", 5);
 
-/// What the script changes besides cgroups are links in /dev, and it wants a user `oar`: both are there in a mount namespace of
-/// its own only. `oardodo` becomes root, which this is already.
+/// A shell script that runs OAR's script in a private mount namespace. Besides cgroups, OAR's script changes links in
+/// /dev and requires a user `oar`: both exist in that namespace only. `oardodo` normally becomes root; here it runs its
+/// arguments, since the test runs as root.
 const WITHIN: &str = r#"
 set -e
 here=$1
@@ -43,7 +45,7 @@ fn script() -> Option<PathBuf> {
     std::env::var_os(SCRIPT).map(PathBuf::from)
 }
 
-/// Why there can be none here.
+/// Returns the reason why this machine cannot run OAR's script, or `None` if it can.
 pub fn missing() -> Option<String> {
     let Some(script) = script() else { return Some(format!("`make test-oar` runs it: {SCRIPT} is not set")) };
     if !script.is_file() {
@@ -67,8 +69,8 @@ impl Node {
         Self { directory: tempfile::tempdir().unwrap() }
     }
 
-    /// Has OAR make the cgroups of a job and says where they are. The memory controller is as the script has it, which is
-    /// off, or switched on as its head says.
+    /// Creates the cgroups of a job with OAR's script and returns their paths. The memory controller is off, which is the
+    /// script's default, or on if `with_memory` is true.
     pub fn start_job(&self, job: &str, with_memory: bool) -> Vec<PathBuf> {
         let here = self.directory.path().join(job);
         fs::create_dir(&here).unwrap();
@@ -99,7 +101,7 @@ impl Drop for Node {
     }
 }
 
-/// What the server tells the script on stdin: a hash, as its head describes it.
+/// Returns the job description that the server sends to the script on stdin: a Perl hash.
 fn told(job: &str, name: &str, here: &Path) -> String {
     format!(
         "{{ job_id => {job}, name => '{name}', cpuset_path => '/oar', nodes => {{ node => [ 0 ] }}, \

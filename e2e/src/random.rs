@@ -1,6 +1,6 @@
-//! Chance that is the same at each run.
+//! Reproducible random numbers.
 
-/// The same numbers for the same seed, which is not 0: xorshift.
+/// An xorshift generator. The seed, which must not be 0, determines the sequence.
 pub struct Random(pub u64);
 
 impl Random {
@@ -11,7 +11,7 @@ impl Random {
         self.0 % end
     }
 
-    /// One of so many.
+    /// Returns a random index below `count`.
     pub fn choose(&mut self, count: usize) -> usize {
         usize::try_from(self.below(count as u64)).unwrap()
     }
@@ -20,7 +20,7 @@ impl Random {
         (0..count).map(|_| u8::try_from(self.below(256)).unwrap()).collect()
     }
 
-    /// Puts them into another order.
+    /// Shuffles `items`.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for end in (1..items.len()).rev() {
             items.swap(end, self.choose(end + 1));

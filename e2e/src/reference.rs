@@ -1,5 +1,5 @@
-//! The same kernel files, read in the simplest way there is: opened anew, split into lines and words, and looked up in
-//! a table that was written by hand from the kernel's documentation.
+//! A second, simple reader of the same kernel files: it opens each file anew, splits it into lines and words, and looks
+//! them up in a table that was written by hand from the kernel's documentation.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,11 +8,11 @@ use crate::cgroup::{Job, V2};
 use crate::now_us;
 use crate::stored::{Key, Series};
 
-/// What version 1 writes for a limit that is none.
+/// The value that version 1 writes for an unlimited resource.
 const UNLIMITED: f64 = 9_223_372_036_854_771_712.0;
 
-/// Metric, controller, file, the word before the value (or none), and factor. Of several lines for one metric the first
-/// that can be read counts.
+/// Metric, controller, file, the word before the value (or an empty string), and factor. If several lines name one
+/// metric, the first readable one counts.
 type Line = (&'static str, &'static str, &'static str, &'static str, f64);
 
 const LINES: &[Line] = &[
@@ -57,7 +57,7 @@ const LINES: &[Line] = &[
     ("pids.events.max", "pids", "pids.events", "max", 1.0),
 ];
 
-/// Words of memory.stat of version 1, with the names of the metric without and with the `total_` before the word.
+/// Words of the version 1 memory.stat, with the metrics of the word without and with the prefix `total_`.
 const STAT: &[(&str, &str, &str)] = &[
     ("rss", "memory.local.rss", "memory.anon"),
     ("cache", "memory.local.cache", "memory.file"),
@@ -82,7 +82,7 @@ const STAT: &[(&str, &str, &str)] = &[
     ("pgpgout", "memory.local.pgpgout", "memory.pgpgout"),
 ];
 
-/// All values of a job that have a file, and when they were read.
+/// All values of a job that kernel files contain, and the time of the reading in microseconds since the epoch.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     pub begin_us: i64,
@@ -123,8 +123,8 @@ impl Snapshot {
     }
 }
 
-/// A value of a counter was read after the sample before it, and before the sample after it: so it is not below what
-/// stood in the file before, nor above what stood there afterwards.
+/// Asserts that each stored value of a counter lies between the kernel's values in the snapshot before it and the
+/// snapshot after it.
 pub fn assert_between(samples: &BTreeMap<Key, Series>, snapshots: &[Snapshot]) {
     let mut compared = 0;
     for (key, series) in samples.iter().filter(|(_, series)| series.kind == "counter") {
@@ -164,6 +164,6 @@ fn read(job: &Job, controller: &str, file: &str, word: &str) -> Option<f64> {
             .find(|(name, _)| *name == word)
             .map(|(_, value)| value)
     };
-    // A limit that is none is `max`, which is no number.
+    // An unlimited resource is written as `max`, which is not a number.
     value?.trim().parse().ok()
 }

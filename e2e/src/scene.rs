@@ -1,4 +1,4 @@
-//! A job of an ordinary user's that an agent follows, and the command as that user and others type it.
+//! An ordinary user's job that an agent tracks, and the command `polymeter` as that user and other users call it.
 
 use std::fs;
 use std::io::Write;
@@ -14,16 +14,16 @@ use crate::daemons::{Agent, Daemon, Plan, collector};
 use crate::workload::Sleeper;
 use crate::{Need, TestEnvironment, program, stored};
 
-/// What a scene needs of the machine.
+/// The features of the machine that a scene needs.
 pub const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
-/// Whose job it is.
+/// The uid of the job's owner.
 pub const OWNER: u32 = 64_001;
-/// Somebody else.
+/// The uid of a user who does not own the job.
 pub const OTHER_USER: u32 = 64_002;
 
-/// An agent that follows a job of the owner's, and the command where ordinary users can run it.
+/// An agent that tracks a job of the owner, and the command in a directory where ordinary users can run it.
 pub struct Scene {
-    // In the order in which they go: the daemons before the place where they write.
+    // Fields are dropped in this order: the daemons before the directory that they write to.
     pub agent: Agent,
     pub collector: Daemon,
     _sleeper: Sleeper,
@@ -52,7 +52,7 @@ impl Scene {
         Self { env, collector, agent, command, _cgroups: cgroups, job, _sleeper: sleeper }
     }
 
-    /// The command as a user types it.
+    /// Returns the command as a user would call it.
     pub fn typed(&self, uid: u32, verb: &str, more: &[&str]) -> Command {
         let mut command = Command::new("setpriv");
         command
@@ -68,16 +68,16 @@ impl Scene {
         command
     }
 
-    /// What the command answers to a user.
+    /// Returns the output of the command, called by a user.
     pub fn user(&self, uid: u32, verb: &str, more: &[&str]) -> Output {
         self.typed(uid, verb, more).output().unwrap()
     }
 
-    /// What the command answers to a user who types it within the job.
+    /// Returns the output of the command, called by a user from within the job.
     pub fn user_in_job(&self, uid: u32, verb: &str, more: &[&str]) -> Output {
         let typed = self.typed(uid, verb, more);
         let mut shell = Command::new("sh");
-        // It waits at the gate until it has been moved.
+        // The shell waits for a line until it has been moved into the job.
         shell
             .args(["-c", "read -r gate && exec \"$@\"", "sh"])
             .arg(typed.get_program())
@@ -96,7 +96,7 @@ impl Scene {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// What a refusal says; its exit status is 1.
+    /// Returns the error message of a refused command; its exit status must be 1.
     pub fn refused(&self, uid: u32, verb: &str, more: &[&str]) -> String {
         let output = self.user(uid, verb, more);
         let said = String::from_utf8(output.stderr).unwrap();
@@ -105,7 +105,7 @@ impl Scene {
         said
     }
 
-    /// The period of a metric of the job, and because of what.
+    /// Returns the effective period of a metric of the job, and its cause.
     pub fn in_force(&self, metric: &str) -> Option<(String, String)> {
         let plan = self.agent.ask(&json!({"verb": "plan", "job": "x"}));
         let line = plan["plan"].as_array()?.iter().find(|line| line["metric"] == metric)?;
@@ -116,7 +116,7 @@ impl Scene {
         self.in_force(metric) == Some((period.to_owned(), cause.to_owned()))
     }
 
-    /// The times and values of a metric of the job in the store.
+    /// Returns the stored samples of a metric of the job: times in microseconds since the epoch, and values.
     pub fn points(&self, metric: &str) -> Vec<(i64, f64)> {
         let mut reader = self.env.reader();
         let Some(job) = stored::job(&mut reader, "x") else { return Vec::new() };

@@ -1,5 +1,5 @@
-//! A Slurm cluster of the test's own on the loopback: a controller, two nodes, MUNGE, and the prolog and epilog of `deploy/`.
-//! It goes with the test, whatever becomes of it.
+//! A private Slurm cluster on the loopback interface: a controller, two nodes, MUNGE, and the prolog and epilog of
+//! `deploy/`. All its processes are ended and its cgroups removed when the test ends, also after a failure.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -14,13 +14,13 @@ use tempfile::TempDir;
 use crate::munge::{self, Munged};
 use crate::{cgroup, pause, program, unique, wait_until};
 
-/// The hierarchies of version 1 in which Slurm makes cgroups.
+/// The version 1 hierarchies in which Slurm creates cgroups.
 const HIERARCHIES: [&str; 5] = ["memory", "cpuacct", "cpuset", "freezer", "cpu"];
 
-/// An ordinary user of every Debian.
+/// An ordinary user that exists on every Debian: uid, gid and name.
 pub const USER: (u32, u32, &str) = (5, 60, "games");
 
-/// Why there can be none here.
+/// Returns the reason why this machine cannot run the cluster, or `None` if it can.
 pub fn missing() -> Option<String> {
     let wanted = std::env::var("POLYMETER_REQUIRE").unwrap_or_default();
     if !wanted.split(',').any(|required| required.trim() == "slurm") {
@@ -35,9 +35,9 @@ pub fn missing() -> Option<String> {
     slurm.or_else(munge::missing).or_else(hierarchy)
 }
 
-/// The cluster, until it is dropped.
+/// A running cluster. It is stopped when this value is dropped.
 pub struct Cluster {
-    /// Its nodes' names.
+    /// The names of its nodes.
     pub nodes: [String; 2],
     daemons: Vec<Child>,
     directory: TempDir,
@@ -45,8 +45,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts one whose prologs start agents by the configuration that `configure` writes, given the node's name and the
-    /// path of its agent's socket. The controller tells the ends of jobs at the socket of the collector.
+    /// Starts a cluster. Its prologs start an agent on each node with the configuration that `configure` returns for the
+    /// node's name and the path of the agent's socket. The controller reports the ends of jobs to the collector's socket.
     pub fn start(collector: &Path, configure: impl Fn(&str, &Path) -> String) -> Self {
         let name = unique().replace('-', "");
         let nodes = ["a", "b"].map(|node| format!("{name}{node}"));
@@ -83,13 +83,13 @@ impl Cluster {
         self.directory.path().join(name)
     }
 
-    /// The socket of a node's agent.
+    /// Returns the socket of a node's agent.
     pub fn socket(&self, node: &str) -> PathBuf {
         self.path(&format!("run.{node}/agent.sock"))
     }
 
-    /// The scripts of `deploy/` as an administrator would adapt them, with nothing else than the places of things. While the
-    /// file `empty` is there, they do nothing.
+    /// Writes a script of `deploy/` with only its paths adapted, as an administrator would. While the file `empty`
+    /// exists, the script does nothing.
     fn write_script(&self, name: &str) {
         let text = format!(
             "#!/bin/sh\n[ -e {empty} ] && exit 0\nexport POLYMETER={polymeter}\nexport POLYMETER_SOCKET={here}/run.$SLURMD_NODENAME/agent.sock\nexport POLYMETER_AGENT_CONFIG={here}/agent.$SLURMD_NODENAME.toml\nexec {script} 2>>{here}/{name}.said\n",
@@ -116,13 +116,13 @@ impl Cluster {
         fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
     }
 
-    /// What the scripts wrote on stderr.
+    /// Returns the text that the scripts wrote to stderr.
     pub fn scripts_said(&self) -> String {
         let said = ["prolog.said", "epilog.said"].map(|name| fs::read_to_string(self.path(name)));
         said.into_iter().flatten().collect()
     }
 
-    /// Whether the scripts are to do nothing.
+    /// Switches the scripts off (`empty` is true) or on again.
     pub fn empty_scripts(&self, empty: bool) {
         if empty {
             File::create(self.path("empty")).unwrap();
@@ -132,7 +132,7 @@ impl Cluster {
     }
 
     fn write_config(&self) {
-        // Bound and let go: nobody else is likely to get the same ports in the next moments.
+        // The ports are bound and released: another program is unlikely to take them in the next moments.
         let ports: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
         let port = |number: usize| ports[number].local_addr().unwrap().port();
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -152,7 +152,7 @@ impl Cluster {
         text.push_str("PartitionName=p Nodes=ALL Default=YES MaxTime=10 State=UP\n");
         fs::create_dir(self.path("state")).unwrap();
         fs::write(self.path("slurm.conf"), text).unwrap();
-        // More cores are configured than the machine may have: nothing is bound to them.
+        // More cores are configured than the machine may have, so that processes are not bound to cores.
         let cgroups = "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\nCgroupAutomount=no\nConstrainCores=no\nConstrainRAMSpace=yes\nConstrainDevices=no\n";
         fs::write(self.path("cgroup.conf"), cgroups).unwrap();
     }
@@ -165,7 +165,7 @@ impl Cluster {
         self.daemons.push(command.spawn().unwrap());
     }
 
-    /// One of Slurm's commands, as root.
+    /// Returns one of Slurm's commands, to be run as root.
     pub fn command(&self, name: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(name);
         command.args(arguments).env("SLURM_CONF", self.path("slurm.conf")).current_dir("/");
@@ -176,7 +176,7 @@ impl Cluster {
         self.command(name, arguments).output().unwrap()
     }
 
-    /// Submits a job, as root or an ordinary user, and says its id.
+    /// Submits a job, as root or as an ordinary user, and returns its id.
     pub fn submit(&self, ordinary: bool, arguments: &[&str], script: &str) -> String {
         let mut command = self.command("sbatch", &["--parsable", "-o", "/dev/null"]);
         command.args(arguments).arg("--wrap").arg(script);
@@ -188,7 +188,7 @@ impl Cluster {
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
-    /// One field of what Slurm says of a job.
+    /// Returns one field of Slurm's record of a job.
     pub fn of_job(&self, job: &str, field: &str) -> String {
         let output = self.run("scontrol", &["-o", "show", "job", job]);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -204,7 +204,7 @@ impl Cluster {
         });
     }
 
-    /// The processes that know of this cluster: its daemons, and what they have started for jobs.
+    /// Returns the processes of this cluster: its daemons, and the processes that they started for jobs.
     fn processes(&self) -> Vec<Pid> {
         let mark = format!("SLURM_CONF={}", self.path("slurm.conf").display());
         let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -217,7 +217,7 @@ impl Cluster {
         pids.into_iter().filter_map(Pid::from_raw).collect()
     }
 
-    /// The agent of a node, if one runs.
+    /// Returns the pid of a node's agent, if one runs.
     pub fn agent(&self, node: &str) -> Option<Pid> {
         let stream = std::os::unix::net::UnixStream::connect(self.socket(node)).ok()?;
         Some(rustix::net::sockopt::socket_peercred(stream).unwrap().pid)
@@ -245,7 +245,7 @@ impl Drop for Cluster {
                 kill_process(agent, Signal::KILL).ok();
             }
         }
-        // slurmd leaves what runs to a successor; here there is none.
+        // slurmd leaves running steps to its successor; here no successor follows.
         for _ in 0..200 {
             self.daemons.retain_mut(|daemon| daemon.try_wait().is_ok_and(|ended| ended.is_none()));
             if self.daemons.is_empty() {

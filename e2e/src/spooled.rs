@@ -1,4 +1,4 @@
-//! What lies in an agent's spool.
+//! The contents of an agent's spool.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,20 +7,20 @@ use polymeter_agent::delivery::outbox::Restored;
 use polymeter_agent::delivery::spool::segment;
 use polymeter_proto::wire::frame::Frame;
 
-/// A frame there.
+/// A frame in the spool.
 pub struct Spooled {
     pub session: String,
     pub sequence: u64,
     pub samples: u64,
 }
 
-/// The files.
+/// Returns the segment files.
 pub fn segments(spool: &Path) -> Vec<PathBuf> {
     let files = fs::read_dir(spool).unwrap().map(|entry| entry.unwrap().path());
     files.filter(|path| path.extension().is_some_and(|extension| extension == "spool")).collect()
 }
 
-/// The frames. Nothing may have been dropped.
+/// Returns the frames. Panics if a segment records dropped frames.
 pub fn frames(spool: &Path) -> Vec<Spooled> {
     let mut frames = Vec::new();
     for path in segments(spool) {

@@ -1,4 +1,4 @@
-//! What the store has.
+//! Queries of the store.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub struct Series {
     pub points: Vec<(i64, f64)>,
 }
 
-/// The job with this id, if the store has heard of it.
+/// Returns the job with this id, if it is stored.
 pub fn job(reader: &mut Reader, id: &str) -> Option<JobRow> {
     let mut jobs = reader.jobs().unwrap();
     jobs.retain(|job| job.job_id == id);
@@ -25,7 +25,7 @@ pub fn job(reader: &mut Reader, id: &str) -> Option<JobRow> {
     jobs.pop()
 }
 
-/// Waits until the store knows that the job has ended. That stands behind all its samples.
+/// Waits until the end of the job is stored. The store writes it after all samples of the job.
 pub fn wait_for_end(env: &TestEnvironment, id: &str) -> JobRow {
     let mut reader = env.reader();
     wait_until(&format!("the store knows the end of job {id}"), || {
@@ -34,13 +34,13 @@ pub fn wait_for_end(env: &TestEnvironment, id: &str) -> JobRow {
     job(&mut reader, id).unwrap()
 }
 
-/// All samples of a job or of the node. No series may have two of the same time.
+/// Returns all samples of a job or of the node. Panics if a series has two samples of the same time.
 pub fn samples(reader: &mut Reader, of: SeriesScope<'_>) -> BTreeMap<Key, Series> {
     let rows = reader.series(of).unwrap();
     samples_of(reader, rows)
 }
 
-/// Those that one of a job's nodes took.
+/// Returns the samples that one of a job's nodes took.
 pub fn samples_on(reader: &mut Reader, job_key: i64, node: &str) -> BTreeMap<Key, Series> {
     let mut rows = reader.series(SeriesScope::Job(job_key)).unwrap();
     rows.retain(|row| row.node == node);
@@ -62,12 +62,12 @@ fn samples_of(reader: &mut Reader, rows: Vec<SeriesRow>) -> BTreeMap<Key, Series
     all
 }
 
-/// How many samples of a job are stored.
+/// Returns the number of stored samples of a job.
 pub fn rows(reader: &mut Reader, job_key: i64) -> u64 {
     samples(reader, SeriesScope::Job(job_key)).values().map(|series| series.points.len() as u64).sum()
 }
 
-/// The ledger of a job, or of the node, by source; sums over sessions.
+/// Returns the ledger of a job, or of the node: the tally of each source, summed over sessions.
 pub fn ledger(reader: &mut Reader, job_key: Option<i64>) -> BTreeMap<String, Tally> {
     let mut ledger: BTreeMap<String, Tally> = BTreeMap::new();
     for row in reader.ledger(job_key).unwrap() {
@@ -76,7 +76,7 @@ pub fn ledger(reader: &mut Reader, job_key: Option<i64>) -> BTreeMap<String, Tal
     ledger
 }
 
-/// The sum of a ledger, whose every line must be complete in itself.
+/// Returns the sum of a ledger. Each of its lines must add up.
 pub fn sum(ledger: &BTreeMap<String, Tally>) -> Tally {
     let mut sum = Tally::default();
     for (source, tally) in ledger {

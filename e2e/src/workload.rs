@@ -11,19 +11,19 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::wait_until;
 
-/// Bytes of a page.
+/// The size of a page, in bytes.
 pub const PAGE: usize = 4096;
 
-/// The program that [`main`] is the body of.
+/// Returns the path of the program whose body is [`main`].
 pub fn program() -> PathBuf {
     crate::program("e2e-workload").get_program().into()
 }
 
-/// Executes the commands of the first argument, separated by `;`, or without one those on standard input, and ends with the
-/// CPU time that it used.
+/// Executes the commands in the first argument, separated by `;`, or, without an argument, those on standard input.
+/// Prints its CPU time at the end.
 pub fn main() {
     let commands = std::env::args().nth(1);
-    // So that every page is a fault of its own.
+    // Without huge pages, each page causes a page fault of its own.
     rustix::thread::disable_transparent_huge_pages(true).unwrap();
     let mut held = Vec::new();
     if let Some(commands) = commands {
@@ -70,7 +70,7 @@ fn execute(command: &str, held: &mut Vec<Vec<u8>>) {
     println!("workload: done");
 }
 
-/// A workload that runs beside the test and ends with it.
+/// A workload that runs beside the test and is killed with it.
 pub struct Workload {
     child: Child,
     stdin: ChildStdin,
@@ -96,7 +96,7 @@ impl Workload {
         self.wait_for("workload: done");
     }
 
-    /// Has it stop itself, and waits until each of its threads is stopped.
+    /// Stops the workload with SIGSTOP and waits until each of its threads has stopped.
     pub fn stop(&mut self) {
         self.execute("stop");
         let tasks = format!("/proc/{}/task", self.pid());
@@ -124,7 +124,7 @@ impl Drop for Workload {
     }
 }
 
-/// A process that sleeps.
+/// A sleeping process.
 pub struct Sleeper(Child);
 
 impl Sleeper {
@@ -132,7 +132,7 @@ impl Sleeper {
         Self(Command::new("sleep").arg("600").spawn().unwrap())
     }
 
-    /// Starts one as another user.
+    /// Starts a sleeping process of another user.
     pub fn start_as(uid: u32) -> Self {
         Self(Command::new("sleep").arg("600").uid(uid).gid(uid).spawn().unwrap())
     }

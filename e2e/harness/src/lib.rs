@@ -1,12 +1,12 @@
 //! A test program whose tests can be skipped at run time.
 //!
-//! Rust's own harness knows two results only, so a test that lacks something of the machine would pass. Here it calls
-//! [`skip`], is reported as ignored, and is listed at the end. The list is also appended to the file that `POLYMETER_SKIPPED`
-//! names, from which `make test` prints the skipped tests of all programs. `POLYMETER_REQUIRE` names what the machine
-//! must have: a skip for want of it is a failure.
+//! Rust's own harness knows only two results, so that a test on a machine without a required feature would pass. With
+//! this harness such a test calls [`skip`], is reported as ignored, and is listed at the end. The list is also appended
+//! to the file that `POLYMETER_SKIPPED` names, from which `make test` prints the skipped tests of all programs.
+//! `POLYMETER_REQUIRE` lists features that the machine must have: a skip for lack of one of them is a failure.
 //!
-//! A file of tests lists them once, with [`tests!`]; the compiler warns of a function that is missing there. The test program is
-//! declared with `harness = false` and passes all lists to [`run`].
+//! A file of tests lists them once, with [`tests!`]; the compiler warns of a function that is missing there. The test
+//! program is declared with `harness = false` and passes all lists to [`run`].
 
 #![allow(
     clippy::panic,
@@ -33,25 +33,25 @@ pub struct Test {
 }
 
 impl Test {
-    /// A test with the path of its function, as [`tests!`] makes it.
+    /// Creates a test from a function and its path, as [`tests!`] does.
     #[must_use]
     pub const fn new(name: &'static str, function: fn()) -> Self {
         Self { name, function, exclusive: false }
     }
 
-    /// The same test, run when no other test of the program is running.
+    /// Returns the same test, marked to run while no other test of the program is running.
     #[must_use]
     pub const fn exclusive(self) -> Self {
         Self { exclusive: true, ..self }
     }
 
-    /// The path without the name of the crate.
+    /// Returns the path without the name of the crate.
     fn short_name(&self) -> &'static str {
         self.name.split_once("::").map_or(self.name, |(_, rest)| rest)
     }
 }
 
-/// Declares `TESTS`, the list of a file's test functions. `exclusive` before a name keeps other tests from running meanwhile.
+/// Declares `TESTS`, the list of a file's test functions. A test marked `exclusive` runs while no other test is running.
 #[macro_export]
 macro_rules! tests {
     (@one exclusive $name:ident) => { $crate::tests!(@one $name).exclusive() };
@@ -62,27 +62,27 @@ macro_rules! tests {
     };
 }
 
-/// The reason for which a test is skipped, as the payload of its unwinding.
+/// The reason for a skip, as the payload of the unwinding.
 struct Skipped(String);
 
-/// Returns whether `POLYMETER_REQUIRE`, a list separated by commas, names `need`.
+/// Returns true if `POLYMETER_REQUIRE`, a comma-separated list, contains `need`.
 #[must_use]
 pub fn is_required(need: &str) -> bool {
     let required = std::env::var("POLYMETER_REQUIRE").unwrap_or_default();
     required.split(',').any(|required| required.trim() == need)
 }
 
-/// Ends the running test as skipped. To be called from the test's own thread.
+/// Ends the running test as skipped. It must be called on the test's own thread.
 ///
 /// # Panics
-/// If `POLYMETER_REQUIRE` names `need`.
+/// Panics if `POLYMETER_REQUIRE` contains `need`.
 pub fn skip(need: &str, reason: &str) -> ! {
     assert!(!is_required(need), "{need} is required, but {reason}");
-    // Without the panic hook, which would print a backtrace.
+    // Does not call the panic hook, which would print a backtrace.
     resume_unwind(Box::new(Skipped(reason.to_owned())))
 }
 
-/// Runs the tests that the command line selects, those that are exclusive last, and prints the skipped ones.
+/// Runs the tests that the command line selects, the exclusive ones last, and prints the skipped ones.
 #[must_use]
 pub fn run(lists: &[&[Test]]) -> ExitCode {
     let (options, filters) = split_filters(std::env::args());
@@ -113,7 +113,8 @@ pub fn run(lists: &[&[Test]]) -> ExitCode {
     conclusion.exit_code()
 }
 
-/// Takes the filters out of a command line: Rust's own harness has any number of them, libtest-mimic one.
+/// Separates the filters from the options of a command line: Rust's own harness accepts any number of filters,
+/// libtest-mimic one.
 fn split_filters(arguments: impl Iterator<Item = String>) -> (Vec<String>, Vec<String>) {
     const WITH_VALUE: [&str; 5] = ["--test-threads", "--skip", "--logfile", "--format", "--color"];
     let (mut options, mut filters) = (Vec::new(), Vec::new());
@@ -146,7 +147,7 @@ fn trial(test: Test, skipped: &Arc<Mutex<Vec<String>>>) -> Trial {
     })
 }
 
-/// Runs a test on a thread with its name, which panic messages show. Returns the reason if it was skipped.
+/// Runs a test on a thread with the test's name, which panic messages show. Returns the reason if the test was skipped.
 fn outcome(test: Test) -> Result<Option<String>, String> {
     let thread = thread::Builder::new().name(test.short_name().to_owned()).spawn(test.function);
     let thread = thread.map_err(|error| format!("cannot start a thread: {error}"))?;
@@ -159,7 +160,7 @@ fn outcome(test: Test) -> Result<Option<String>, String> {
     }
 }
 
-/// The message of a panic.
+/// Returns the message of a panic.
 fn message(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(ToString::to_string);
     text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "panicked".to_owned())
@@ -168,7 +169,7 @@ fn message(payload: &(dyn Any + Send)) -> String {
 /// Prints the skipped tests and appends them to the file that `POLYMETER_SKIPPED` names.
 ///
 /// # Panics
-/// If that file cannot be written.
+/// Panics if the file cannot be written.
 fn report(skipped: &[String]) {
     if skipped.is_empty() {
         return;

@@ -1,15 +1,16 @@
-//! Cycles among the modules of each directory.
+//! The import cycles among the modules of each directory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::graph::{Imports, Target};
 
-/// Names and the names that each imports.
+/// Names, and the names that each of them imports.
 pub type Names = BTreeMap<String, BTreeSet<String>>;
 
-/// For every directory of a target, what its files and subdirectories import of each other. A subdirectory stands for all
-/// that is below it; the file that is the directory's own module (`mod.rs`, or `x.rs` beside `x/`) is among those within.
+/// Returns the imports among the files and subdirectories of each directory of a target. A subdirectory stands for all
+/// files below it. The directory's own module file (`mod.rs`, or `x.rs` beside `x/`) counts as one of the files within
+/// it.
 #[must_use]
 pub fn by_directory(target: &Target) -> BTreeMap<PathBuf, Names> {
     let mut directories: BTreeMap<PathBuf, Names> = BTreeMap::new();
@@ -26,8 +27,8 @@ pub fn by_directory(target: &Target) -> BTreeMap<PathBuf, Names> {
     directories
 }
 
-/// The directory in which an import counts, and the names there of the importing and the imported module. None for files outside
-/// the target's directory, which it includes from elsewhere.
+/// Returns the directory that two modules have in common, and the names there of the importing and the imported module.
+/// Returns `None` for files outside the target's directory, which the target includes by path.
 #[must_use]
 pub fn edge(target: &Target, file: &Path, other: &Path) -> Option<(PathBuf, String, String)> {
     let (own, other) = (placed(&target.imports, file), placed(&target.imports, other));
@@ -41,7 +42,7 @@ pub fn edge(target: &Target, file: &Path, other: &Path) -> Option<(PathBuf, Stri
     Some((common, from, to))
 }
 
-/// The place of a file in the hierarchy of modules: `x.rs` beside a directory `x` belongs into it.
+/// Returns the position of a file in the module hierarchy: `x.rs` beside a directory `x` belongs to that directory.
 fn placed(imports: &Imports, file: &Path) -> PathBuf {
     let directory = file.with_extension("");
     let has_children = imports.keys().any(|other| other.starts_with(&directory));
@@ -58,7 +59,7 @@ fn common(one: &Path, other: &Path) -> PathBuf {
     one.parent().unwrap().ancestors().find(|ancestor| other.starts_with(ancestor)).unwrap().to_owned()
 }
 
-/// The groups of names that import each other in a circle.
+/// Returns the groups of names that import each other in a cycle.
 #[must_use]
 pub fn circles(names: &Names) -> Vec<BTreeSet<String>> {
     let reached: BTreeMap<&String, BTreeSet<&String>> =

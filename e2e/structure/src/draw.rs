@@ -1,4 +1,4 @@
-//! A drawing of who imports whom, in layers: each name above all that it imports.
+//! A drawing of the imports, in layers: each name is above all names that it imports.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -12,7 +12,7 @@ const GAP_PX: usize = 18;
 const MARGIN_PX: usize = 20;
 const HEAD_PX: usize = 34;
 
-/// The layer of each name: 0 for one that imports nothing. Imports within a circle do not count.
+/// Returns the layer of each name: 0 for a name that imports nothing. Imports within a cycle do not count.
 fn layers(names: &Names) -> BTreeMap<String, usize> {
     let circles = circles(names);
     let is_within = |one: &String, other: &String| {
@@ -20,7 +20,7 @@ fn layers(names: &Names) -> BTreeMap<String, usize> {
     };
     let mut layers: BTreeMap<String, usize> = names.keys().map(|name| (name.clone(), 0)).collect();
     layers.extend(names.values().flatten().map(|name| (name.clone(), 0)));
-    // The longest path has fewer steps than there are names.
+    // The longest path has fewer edges than there are names.
     for _ in 0..layers.len() {
         for (name, imported) in names {
             let below = imported.iter().filter(|other| *other != name && !is_within(name, other));
@@ -32,7 +32,7 @@ fn layers(names: &Names) -> BTreeMap<String, usize> {
     layers
 }
 
-/// An SVG of the names and of the imports between them; imports that form circles are red and dashed.
+/// Returns an SVG of the names and the imports between them. Imports that form cycles are red and dashed.
 #[must_use]
 pub fn svg(title: &str, names: &Names) -> String {
     let layers = layers(names);
@@ -43,7 +43,7 @@ pub fn svg(title: &str, names: &Names) -> String {
     let row_px = |row: &[&String]| row.iter().map(|name| box_px(name) + GAP_PX).sum::<usize>();
     let width = rows.iter().map(|row| row_px(row)).max().unwrap_or(0) + 2 * MARGIN_PX;
     let height = HEAD_PX + rows.len() * ROW_PX;
-    // The middle of each box, and the upper edge of its row.
+    // The centre of each box and the upper edge of its row, in pixels.
     let mut places: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     for (number, row) in rows.iter().enumerate() {
         let mut left = (width - row_px(row)) / 2 + GAP_PX / 2;

@@ -1,28 +1,28 @@
-//! Which file of a crate imports which.
+//! The imports between the files of a crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::modules::{self, Module, ModulePath};
 
-/// The files of a crate, and the files that each imports.
+/// The files of a crate, and the files that each of them imports.
 pub type Imports = BTreeMap<PathBuf, BTreeSet<PathBuf>>;
 
-/// Steps through re-exports, more of which would be a circle.
+/// The limit of re-exports that are followed for one path. A longer chain is a cycle.
 const REEXPORTS_MAX: usize = 16;
 
 /// One program or library of a crate.
 #[derive(Debug)]
 pub struct Target {
-    /// The directory below which its modules are.
+    /// The directory that contains its modules.
     pub directory: PathBuf,
-    /// Which file imports which.
+    /// The imports between its files.
     pub imports: Imports,
-    /// The paths to other crates, including the standard library's, by file.
+    /// The paths to items of other crates, including the standard library, by file.
     pub external: BTreeMap<PathBuf, BTreeSet<Vec<String>>>,
 }
 
-/// Reads the library, or the program, or the several programs of a crate.
+/// Reads the targets of a crate: the library and each program.
 #[must_use]
 pub fn targets(directory: &Path) -> Vec<Target> {
     let source = directory.join("src");
@@ -36,7 +36,7 @@ pub fn targets(directory: &Path) -> Vec<Target> {
 }
 
 impl Target {
-    /// Reads what begins with this file.
+    /// Reads the target whose root file is `root`.
     #[must_use]
     pub fn read(root: &Path) -> Self {
         let modules = modules::read(root);
@@ -61,12 +61,12 @@ impl Target {
 enum Resolved {
     /// A file of the same crate.
     Here(PathBuf),
-    /// Another crate's item.
+    /// An item of another crate.
     Elsewhere(Vec<String>),
 }
 
-/// Follows a path as a module mentions it to the file that defines the item. None if it is a name of the module itself, of the
-/// language or of the prelude.
+/// Follows a path, as written in a module, to the file that defines the item. Returns `None` for a name of the module
+/// itself, of the language or of the prelude.
 fn resolve(
     modules: &BTreeMap<ModulePath, Module>,
     module: &ModulePath,
@@ -101,7 +101,7 @@ fn resolve(
     descend(modules, at, rest, reexports_left)
 }
 
-/// Follows the rest of a path from a module downwards.
+/// Follows the rest of a path downwards from a module.
 fn descend(
     modules: &BTreeMap<ModulePath, Module>,
     mut at: ModulePath,
@@ -129,7 +129,7 @@ fn descend(
             let full = [bound.as_slice(), below].concat();
             return resolve(modules, &at, &full, reexports_left - 1);
         }
-        // A name that a glob brings is that of the module where it is bound, if it is known.
+        // A name from a glob import belongs to the module that defines it, if that module is known.
         for glob in &module.globs {
             let full = [glob.as_slice(), rest].concat();
             if let Some(Resolved::Here(file)) = resolve(modules, &at, &full, reexports_left - 1)
@@ -143,7 +143,7 @@ fn descend(
     Some(Resolved::Here(module.file.clone()))
 }
 
-/// Returns whether a file defines an item of that name.
+/// Returns true if a file defines an item of that name.
 fn defines(modules: &BTreeMap<ModulePath, Module>, file: &Path, name: &str) -> bool {
     let is_it = modules.values().any(|module| module.file == file);
     let Ok(text) = std::fs::read_to_string(file) else { return false };

@@ -1,7 +1,8 @@
 //! The import graph of the workspace's crates, read from their sources.
 //!
-//! A module is a file or a directory below `src`. Module A imports module B if a path in A's code, in a `use` or anywhere
-//! else, leads to an item that B defines; re-exports are followed to the definition. Code under `#[cfg(test)]` does not count.
+//! A module is a file or a directory below `src`. Module A imports module B if a path in A's code, in a `use` or
+//! elsewhere, leads to an item that B defines; re-exports are followed to the definition. Code under `#[cfg(test)]` does
+//! not count.
 
 #![allow(
     clippy::panic,
@@ -19,13 +20,13 @@ pub mod rules;
 
 use std::path::{Path, PathBuf};
 
-/// The directory of the workspace.
+/// Returns the directory of the workspace.
 #[must_use]
 pub fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// The directories of the workspace's crates, from the workspace's manifest.
+/// Returns the directories of the workspace's crates, from the workspace's manifest.
 #[must_use]
 pub fn crates() -> Vec<PathBuf> {
     let root = workspace();
@@ -34,7 +35,7 @@ pub fn crates() -> Vec<PathBuf> {
     members.iter().map(|member| root.join(member.as_str().unwrap())).collect()
 }
 
-/// The manifest in a directory.
+/// Reads the manifest in a directory.
 #[must_use]
 pub fn manifest(directory: &Path) -> toml::Table {
     let path = directory.join("Cargo.toml");
@@ -42,7 +43,7 @@ pub fn manifest(directory: &Path) -> toml::Table {
     text.parse().unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// A path relative to the workspace, for messages.
+/// Returns a path relative to the workspace, for messages.
 #[must_use]
 pub fn shown(path: &Path) -> String {
     path.strip_prefix(workspace()).unwrap_or(path).display().to_string()

@@ -1,4 +1,4 @@
-//! The modules of one crate, each with the names that it binds and the paths that its code mentions.
+//! The modules of one crate, each with the names that it binds and the paths that its code uses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -12,17 +12,17 @@ pub type ModulePath = Vec<String>;
 /// One module.
 #[derive(Debug)]
 pub struct Module {
-    /// The file in which it is.
+    /// The file that contains it.
     pub file: PathBuf,
-    /// The names that its `use` items bind, and what they stand for.
+    /// The names that its `use` items bind, and the paths that they stand for.
     pub bindings: BTreeMap<String, Vec<String>>,
-    /// The modules of which everything is imported.
+    /// The modules that it imports with a glob.
     pub globs: Vec<Vec<String>>,
-    /// The paths that its code mentions, without those of `pub use`.
+    /// The paths that its code uses, without those of `pub use`.
     pub paths: BTreeSet<Vec<String>>,
 }
 
-/// The modules of a crate, starting with its root file, with `mod` declarations followed.
+/// Reads the modules of a crate: the root file, and all files that its `mod` declarations lead to.
 #[must_use]
 pub fn read(root: &Path) -> BTreeMap<ModulePath, Module> {
     let mut modules = BTreeMap::new();
@@ -67,7 +67,7 @@ fn read_items(
         }
     }
     let Collector { bindings, globs, mut paths, reexports } = collector;
-    // What is only passed on is no import. What is used here as well is one.
+    // A name that is only re-exported is not an import. A name that the module also uses is one.
     for name in reexports {
         if paths.iter().any(|path| path.first() == Some(&name)) {
             paths.insert(bindings[&name].clone());
@@ -84,7 +84,7 @@ fn path_attribute(attributes: &[Attribute]) -> Option<String> {
     })
 }
 
-/// Returns whether attributes exclude an item from the programs.
+/// Returns true if attributes exclude an item from the programs.
 fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("cfg")
@@ -95,7 +95,7 @@ fn is_test(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// Returns whether an item is compiled for tests only.
+/// Returns true if an item is compiled for tests only.
 #[must_use]
 pub fn is_test_item(item: &Item) -> bool {
     is_test(attributes(item))
@@ -173,7 +173,7 @@ impl<'ast> Visit<'ast> for Collector {
         self.add(&item.tree, &[], is_public);
     }
 
-    /// The module in `pub(crate)` or `pub(super)` is not imported.
+    /// The module in `pub(crate)` or `pub(super)` is not an import.
     fn visit_visibility(&mut self, _: &'ast Visibility) {}
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
@@ -189,7 +189,7 @@ impl<'ast> Visit<'ast> for Collector {
         }
     }
 
-    /// The arguments of a macro are tokens; the paths among them are found by their colons.
+    /// The arguments of a macro are tokens; paths among them are recognised by `::`.
     fn visit_macro(&mut self, invocation: &'ast syn::Macro) {
         let tokens = invocation.tokens.to_string().replace("::", " :: ");
         let is_name = |word: &&str| word.starts_with(|first: char| first.is_alphabetic() || first == '_');

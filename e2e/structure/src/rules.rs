@@ -1,6 +1,6 @@
-//! The directions in which this workspace's crates and modules may depend on each other.
+//! The permitted directions of dependencies between this workspace's crates and modules.
 
-/// The crates that a crate may depend on, by directory. Crates that are not listed may depend on all.
+/// The crates that a crate may depend on, by directory. A crate that is not listed may depend on all others.
 pub const CRATES: &[(&str, &[&str])] = &[
     ("proto", &[]),
     ("store", &["proto"]),
@@ -10,11 +10,12 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("cli", &["proto", "service", "store", "node-agent", "collector"]),
 ];
 
-/// Modules of one crate that must not import others: the directory, its modules, and those that they must not import.
+/// Modules of one crate that must not import certain others: the directory, the modules, and the modules that they must
+/// not import.
 pub const DIRECTIONS: &[(&str, &[&str], &[&str])] =
     &[("node-agent/src", &["sources", "lanes", "targets", "admission"], &["delivery", "control"])];
 
-/// Modules without I/O and without a clock: time, files and messages are passed to them.
+/// Modules without I/O and without a clock. Time, file contents and messages are passed to them.
 pub const PURE: &[&str] = &[
     "node-agent/src/admission",
     "node-agent/src/targets",
@@ -34,7 +35,7 @@ pub const PURE: &[&str] = &[
     "proto/src",
 ];
 
-/// Beginnings of paths that a pure module must not mention.
+/// Prefixes of paths that a pure module must not use.
 pub const IMPURE: &[&str] = &[
     "std::env",
     "std::fs",

@@ -1,4 +1,4 @@
-//! The documents: links and anchors resolve, the book's summary is complete, and one concept has one word.
+//! Tests of the documents: links and anchors resolve, the book's summary is complete, and one concept has one term.
 
 #![allow(
     clippy::indexing_slicing,
@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 
 use polymeter_structure::{crates, shown, workspace};
 
-/// Directories without documents of this project.
+/// Directories that contain no documents of this project.
 const LEFT_OUT: [&str; 5] = ["target", ".git", "results", "fixtures", "corpus"];
 
-/// The most lines of the pages that are read first.
+/// The maximum number of lines of the pages that a newcomer reads first.
 const LINES_MAX: [(&str, usize); 2] = [("README.md", 150), ("ARCHITECTURE.md", 150)];
 
 fn files(directory: &Path, extension: &str, found: &mut Vec<PathBuf>) {
@@ -38,7 +38,7 @@ fn documents() -> Vec<PathBuf> {
     found
 }
 
-/// The text of a document without its code.
+/// Returns the text of a document without its code.
 fn prose(text: &str) -> String {
     let mut is_code = false;
     let mut prose = String::new();
@@ -46,7 +46,7 @@ fn prose(text: &str) -> String {
         if line.trim_start().starts_with("```") {
             is_code = !is_code;
         } else if !is_code && !line.starts_with("    ") {
-            // What stands between single backquotes is code, too.
+            // Text between single backquotes is code, too.
             prose.extend(line.split('`').step_by(2));
         }
         prose.push('\n');
@@ -54,7 +54,7 @@ fn prose(text: &str) -> String {
     prose
 }
 
-/// The links of a document: the part in parentheses, with the number of its line.
+/// Returns the links of a document: the line number and the target in parentheses.
 fn links(text: &str) -> Vec<(usize, String)> {
     let mut links = Vec::new();
     let mut is_code = false;
@@ -71,7 +71,7 @@ fn links(text: &str) -> Vec<(usize, String)> {
     links
 }
 
-/// The anchors that GitHub and mdBook make of a document's headings.
+/// Returns the anchors that GitHub and mdBook derive from a document's headings.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     let mut anchors = BTreeSet::new();
@@ -118,7 +118,7 @@ fn links_and_anchors_resolve() {
     assert!(wrong.is_empty(), "links that lead nowhere:\n{}", wrong.join("\n"));
 }
 
-/// Documents for developers, whose code spans name files of the tree.
+/// Documents for developers. The paths in their code spans must exist in the tree.
 const MAPS: [&str; 3] = ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/explanation/decisions.md"];
 
 #[test]
@@ -159,7 +159,7 @@ fn the_first_pages_are_short() {
     }
 }
 
-/// Words that were replaced, and the terms that are used instead.
+/// Words that were replaced, and the terms that replace them.
 const REPLACED: &[(&str, &str)] = &[
     ("allowance", "token bucket"),
     ("because of whom", "origin, or reason"),
@@ -181,7 +181,7 @@ const REPLACED: &[(&str, &str)] = &[
     ("wishes", "sampling request"),
 ];
 
-/// Where old words may stand: the end of a file's path. Histories name what was renamed.
+/// Files that may contain replaced words, by the end of the path. They name what was renamed.
 const HISTORIES: [&str; 5] = [
     "CHANGELOG.md",
     "docs/reference/sql.md",
@@ -190,7 +190,7 @@ const HISTORIES: [&str; 5] = [
     "reference/protocol.md",
 ];
 
-/// Returns the replaced words in a line of prose.
+/// Returns the replaced words that a line of prose contains.
 fn replaced(line: &str) -> Vec<String> {
     let line = line.to_lowercase();
     let is_letter = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
@@ -218,7 +218,7 @@ fn documents_use_one_word_for_one_concept() {
     assert!(wrong.is_empty(), "words that were replaced:\n{}", wrong.join("\n"));
 }
 
-/// The string literals of a file outside of its tests. `POLYMETER_COMMENTS=1` adds its doc comments.
+/// Returns the string literals of a file outside its tests. `POLYMETER_COMMENTS=1` adds the doc comments.
 fn literals(file: &Path) -> Vec<String> {
     struct Literals(Vec<String>);
     impl<'ast> syn::visit::Visit<'ast> for Literals {

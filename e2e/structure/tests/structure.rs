@@ -1,4 +1,4 @@
-//! The structure that ARCHITECTURE.md describes: modules import without circles, and in one direction.
+//! The structure that ARCHITECTURE.md describes: no import cycles, and imports in the permitted directions only.
 
 #![allow(
     clippy::indexing_slicing,
@@ -14,16 +14,16 @@ use polymeter_structure::graph::{self, Target};
 use polymeter_structure::rules::{CRATES, DIRECTIONS, IMPURE, PURE};
 use polymeter_structure::{crates, cycles, manifest, shown, workspace};
 
-/// Circles that are there still: a directory and its modules. An entry that is larger than the circle fails the test, too.
+/// Known cycles: a directory and its modules. An entry that is larger than the actual cycle fails the test, too.
 const CIRCLES: &[(&str, &str)] = &[];
 
-/// Imports against the direction that are there still: a file, and the module that it imports.
+/// Known imports against the permitted direction: a file and the module that it imports.
 const AGAINST: &[(&str, &str)] = &[];
 
-/// Mentions of I/O and clocks in pure modules that are there still: a file and a path.
+/// Known uses of I/O and clocks in pure modules: a file and a path.
 const MENTIONS: &[(&str, &str)] = &[];
 
-/// Fails with what is new, and with what is listed and no longer there.
+/// Fails if a finding is not listed, or if a listed finding no longer exists.
 fn compare(title: &str, list: &str, found: &BTreeSet<(String, String)>, known: &[(&str, &str)]) {
     let known: BTreeSet<_> = known.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
     let lines = |set: Vec<&(String, String)>| {

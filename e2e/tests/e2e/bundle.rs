@@ -1,4 +1,4 @@
-//! `polymeter bundle`: what is in it is what the store has, and what was changed since is said.
+//! `polymeter bundle`: a bundle contains the stored data, and `polymeter bundle verify` reports modified files.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -89,7 +89,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Microseconds since the epoch, job, node, metric, labels, and the bits of the value: NaN, too, is itself then.
+/// Time in microseconds since the epoch, job, node, metric, labels, and the bits of the value, so that NaN equals itself.
 type Sample = (i64, Option<String>, String, String, String, u64);
 
 fn samples_of_file(path: &Path) -> Vec<Sample> {
@@ -242,7 +242,7 @@ fn experiment_results_are_sealed_as_a_bundle() {
     }
     let provenance = fs::read_to_string(directory.path().join("provenance.json")).unwrap();
     assert!(provenance.contains("\"seed\": 11"), "{provenance}");
-    // An experiment that was interrupted is gone on with, and sealed again.
+    // An interrupted experiment is continued and sealed again.
     fs::write(directory.path().join("runs.csv"), "wall_s\n1.5\n1.6\n").unwrap();
     assert!(!verify().status.success());
     assert!(seal().status.success());

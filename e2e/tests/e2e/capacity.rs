@@ -1,4 +1,5 @@
-//! What an agent does where there is not enough: descriptors, places for jobs, a collector; and jobs whose names it must find out.
+//! Shortages: too few descriptors, more jobs than can be tracked, an absent collector; and jobs whose ids must be found
+//! out.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ tests![
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 
-/// The same program with a limit of descriptors.
+/// Returns a wrapper that limits a program's file descriptors.
 fn limited(limit: u32) -> impl FnOnce(Command) -> Command {
     move |program| {
         let mut shell = Command::new("sh");
@@ -64,7 +65,7 @@ fn agent_tracks_as_many_jobs_as_its_descriptors_allow() {
     assert!(shown.contains("NOT tracked"), "{shown}");
     let open = fs::read_dir(format!("/proc/{}/fd", agent.daemon.pid())).unwrap().count();
     assert!(open < 250 - 32, "{open} descriptors are open");
-    // A place becomes free.
+    // Some jobs end and make room.
     let (gone, stay) = jobs.into_iter().partition::<Vec<_>, _>(|job| agent.jobs().contains(&job.id));
     drop(gone);
     wait_until("others take the places", || stay.iter().any(|job| agent.jobs().contains(&job.id)));
@@ -101,7 +102,7 @@ fn collector_outage_is_logged_and_shown() {
     drop(agent);
 }
 
-/// A hierarchy of version 2 as Slurm 26.05 makes it. It goes with the test.
+/// The version 2 hierarchy that Slurm 26.05 creates. It is removed when the test ends.
 struct Scope {
     top: PathBuf,
     pattern: String,
@@ -128,12 +129,12 @@ impl Drop for Scope {
     }
 }
 
-/// A process in a cgroup, with a variable of Slurm's in its environment or without.
+/// Starts a process in a cgroup, with or without `SLURM_JOB_ID` in its environment.
 fn process_in(task: &Path, number: Option<&str>) -> Child {
     let script = format!("echo $$ >{}/cgroup.procs; read line", task.display());
     let mut shell = Command::new("sh");
     shell.env_remove("SLURM_JOB_ID").envs(number.map(|number| ("SLURM_JOB_ID", number)));
-    // The shell itself has it in its environment, as a step's process has.
+    // The shell itself has the variable in its environment, as a step's process has.
     shell.args(["-c", &script]).stdin(Stdio::piped()).spawn().unwrap()
 }
 
@@ -147,7 +148,7 @@ fn jobs_of_slurm_26_05_are_found_by_sluid() {
         baseline: &[("cpu.usage", "50ms")],
     };
     let agent = Agent::start(&env, &plan);
-    // As slurmd runs the prolog that is in the tree.
+    // The prolog of this source tree, run as slurmd runs it.
     let prolog = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/slurm/prolog");
     let mut slurmd = Command::new(prolog);
     slurmd.env_clear().env("POLYMETER", program("polymeter").get_program());
@@ -158,7 +159,7 @@ fn jobs_of_slurm_26_05_are_found_by_sluid() {
     wait_until("the prolog has told the number", || agent.jobs() == ["77"]);
     let children = [
         process_in(&scope.job("s5K1KKYAYG5D01"), Some("78")),
-        // Somebody who claims the number of a job that is there.
+        // A process that claims the id of an existing job.
         process_in(&scope.job("s5K1KKYAYG5D02"), Some("77")),
         process_in(&scope.job("s5K1KKYAYG5D03"), None),
     ];
@@ -169,7 +170,7 @@ fn jobs_of_slurm_26_05_are_found_by_sluid() {
         drop(child.stdin.take());
         child.wait().unwrap();
     }
-    // Requeued: the same number, another SLUID.
+    // A requeued job has the same number and another SLUID.
     cgroup::remove(&scope.top.join("slurmstepd.scope/s5K1KKYAYG5D00")).unwrap();
     wait_until("its cgroups are gone", || !agent.jobs().contains(&"77".to_owned()));
     slurmd.env("SLURM_JOB_SLUID", "s5K1KKYAYG5D0Z");

@@ -1,4 +1,4 @@
-//! The control socket: who may what, what comes into the data by it, and that nothing that is written to it does harm.
+//! The control socket: permissions, the data that users add, and robustness against malformed requests.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -30,7 +30,7 @@ const OWNER: u32 = 64_001;
 const OTHER_USER: u32 = 64_002;
 const BASELINE: [(&str, &str); 2] = [("cpu.usage", "200ms"), ("memory.current", "1s")];
 
-/// An agent that follows a job, and a collector that stores what it tells.
+/// An agent that tracks a job, and a collector that stores its data.
 struct Scene {
     agent: Agent,
     collector: Daemon,
@@ -42,7 +42,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// With further keys and tables in the agent's configuration, and the job registered as the owner's.
+    /// Starts a scene with additional keys and tables in the agent's configuration, and registers the job for the owner.
     fn set(keys: &str, tables: &str) -> Self {
         let scene = Self::unregistered(keys, tables);
         scene.register(&json!({"uid": OWNER}));
@@ -68,7 +68,7 @@ impl Scene {
         self.agent.must_track("x", &["v2/cpu.stat"]);
     }
 
-    /// What the agent answers to a user and her group, over the socket itself.
+    /// Returns the agent's answer to a user and group on the control socket.
     fn ask_as(&self, who: (u32, u32), request: &Value) -> Value {
         as_user(who, || self.agent.ask(request))
     }
@@ -81,7 +81,7 @@ impl Scene {
 
     fn end(self) -> TestEnvironment {
         assert_eq!(self.agent.ask(&json!({"verb": "unregister", "job": "x"}))["answer"], "done");
-        // Jobs of different owners that reuse an id are different jobs.
+        // Jobs with the same id and different owners are different jobs.
         let mut reader = self.env.reader();
         wait_until("the store knows the ends of all jobs", || {
             let jobs = reader.jobs().unwrap();
@@ -93,8 +93,8 @@ impl Scene {
     }
 }
 
-/// Does something on a thread that is another user: what it connects to sees that user. The kernel keeps credentials by
-/// thread, and only the C library makes them those of a process.
+/// Runs `act` on a thread with another user's credentials, which its connections present. The kernel keeps credentials
+/// per thread; only the C library applies a change to the whole process.
 fn as_user<T: Send>((uid, gid): (u32, u32), act: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = scope.spawn(move || {
@@ -129,7 +129,7 @@ fn marks_and_user_values_are_stored() {
         assert_eq!(scene.ask_as((OTHER_USER, OTHER_USER), &verb)["code"], code, "{verb}");
     }
     assert_eq!(scene.agent.ask(&json!({"verb": "mark", "name": "maintenance"}))["answer"], "done");
-    // Of a thousand more series than a job may have, those are refused.
+    // The series beyond the limit of 1000 are refused.
     let refused = (0..400).filter(|number| {
         let labels = json!({"n": number.to_string()});
         let push = json!({"verb": "push", "job": "x", "metric": "many", "value": number, "labels": labels});
@@ -162,7 +162,7 @@ fn marks_and_user_values_are_stored() {
 
 fn configured_administrators_and_job_visibility() {
     require(&NEEDS);
-    // Users and groups that every Debian has.
+    // Users and groups that exist on every Debian.
     let keys = "administrators = [\"games\", \"@www-data\", \"nobody.here\"]\njob_visibility = \"all\"\n";
     let scene = Scene::set(keys, "");
     let log = scene.agent.daemon.log();
@@ -180,7 +180,7 @@ fn configured_administrators_and_job_visibility() {
     scene.end();
 }
 
-/// Every verb that names a job, without it.
+/// Returns a request of every verb that takes a job, without the job.
 fn verbs_about_a_job() -> Vec<Value> {
     vec![
         json!({"verb": "metrics"}),
@@ -204,7 +204,7 @@ fn verbs_about_a_job() -> Vec<Value> {
 fn other_users_jobs_look_like_unknown_jobs() {
     require(&NEEDS);
     let scene = Scene::set("", "");
-    // The answer, without the id that was asked for: the first line, of `watch` too.
+    // Returns the first line of the answer, with the requested id replaced. This works for `watch`, too.
     let answer = |uid: u32, request: &Value, job: &str| {
         let mut request = request.clone();
         request["job"] = json!(job);
@@ -214,7 +214,7 @@ fn other_users_jobs_look_like_unknown_jobs() {
         let (foreign, missing) = (answer(OTHER_USER, &request, "x"), answer(OTHER_USER, &request, "missing"));
         assert_eq!(foreign, missing, "{request}");
         assert!(foreign.contains("\"refused\""), "{request}: {foreign}");
-        // Nor from one that an owner of jobs asks for.
+        // The owner of other jobs gets the same answer.
         assert_eq!(answer(OWNER, &request, "missing"), missing, "{request}");
     }
     let mut told_apart = 0;
@@ -268,7 +268,7 @@ fn owner_is_found_from_the_job_processes() {
         .args(["sleep", "1000"])
         .spawn()
         .unwrap();
-    // setpriv becomes sleep: the same process, by then the owner's.
+    // setpriv executes sleep in the same process, which then belongs to the owner.
     wait_until("the process is the owner's", || {
         let status = std::fs::read_to_string(format!("/proc/{}/status", sleeper.id())).unwrap();
         status.lines().any(|line| line.starts_with("Uid:") && line.contains(&OWNER.to_string()))
@@ -290,14 +290,14 @@ fn governor_slows_and_restores_leases() {
     require(&NEEDS);
     let limits = |percent: u32| format!("[limits]\nnode_cpu_percent = {percent}\n");
     let scene = Scene::set("", &limits(1));
-    // Root's wishes are not held against the limits beforehand, so that this takes more than one percent.
+    // Root's requests are not checked against the limits in advance, so that this lease exceeds one percent.
     let wish = json!({"verb": "set", "job": "x", "plan": {"cpu.*": "1ms", "memory.*": "1ms"}});
     assert_eq!(scene.agent.ask(&wish)["answer"], "granted");
     let asked = || scene.plan_line("cpu.user")["requested"].clone();
     wait_until("the leases are stretched", || asked() == "1ms");
     let stretched = scene.plan_line("cpu.user")["period"].clone();
     assert!(stretched != "1ms", "{stretched}");
-    // The baseline is not: what it samples has at most its period.
+    // The baseline is not slowed: its metrics keep at least its rate.
     let period: polymeter_proto::period::Period =
         scene.plan_line("cpu.usage")["period"].as_str().unwrap().parse().unwrap();
     assert!(period.as_micros() <= 200_000);
@@ -331,7 +331,7 @@ fn leases_end_with_their_job() {
     assert_eq!(scene.ask_as((OWNER, OWNER), &wish)["answer"], "granted");
     assert_eq!(scene.agent.ask(&json!({"verb": "unregister", "job": "x"}))["answer"], "done");
     assert_eq!(scene.ask_as((OWNER, OWNER), &wish)["code"], "unknown_job");
-    // Another job of the same name is another user's, and knows nothing of the owner's wishes.
+    // The new job of the same name belongs to another user; the owner's requests do not apply to it.
     scene.register(&json!({"uid": OTHER_USER}));
     assert_eq!(scene.plan_line("cpu.usage")["cause"], "baseline");
     assert_eq!(scene.ask_as((OWNER, OWNER), &wish)["code"], "unknown_job");
@@ -343,7 +343,7 @@ fn leases_end_with_their_job() {
 fn malformed_requests_do_no_harm() {
     require(&NEEDS);
     let scene = Scene::set("", "");
-    // Open ends of all kinds stay open while others ask.
+    // Idle, incomplete and overlong requests stay open while other clients send requests.
     let idle: Vec<UnixStream> = (0..30).map(|_| UnixStream::connect(&scene.agent.socket).unwrap()).collect();
     let mut half = UnixStream::connect(&scene.agent.socket).unwrap();
     half.write_all(b"{\"verb\":\"sta").unwrap();
@@ -352,11 +352,11 @@ fn malformed_requests_do_no_harm() {
     let mut answer = String::new();
     long.read_to_string(&mut answer).ok();
     assert!(answer.contains("too_long"), "{answer}");
-    // Who never reads is not waited for by others.
+    // A client that does not read its answers does not delay other clients.
     let mut deaf = UnixStream::connect(&scene.agent.socket).unwrap();
     deaf.set_nonblocking(true).unwrap();
     while deaf.write(b"{\"verb\":\"status\"}\n").is_ok() {}
-    // Lines that are nearly right, from one that is right, by changing bytes of it.
+    // Lines made from a valid one by changing some of its bytes.
     let good = json!({"verb": "set", "job": "x", "plan": {"cpu.*": "10ms"}, "for": "10s"}).to_string();
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut random = move |below: usize| {
@@ -392,7 +392,7 @@ fn malformed_requests_do_no_harm() {
 fn client_quota_is_per_user() {
     require(&NEEDS);
     let scene = Scene::set("", "");
-    // another user opens as many connections as he gets, and keeps them.
+    // Another user opens as many connections as the quota permits, and keeps them.
     let bobs: Vec<UnixStream> = as_user((OTHER_USER, OTHER_USER), || {
         (0..40).map(|_| UnixStream::connect(&scene.agent.socket).unwrap()).collect()
     });

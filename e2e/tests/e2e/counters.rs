@@ -1,4 +1,4 @@
-//! Counters: they never decrease, count what has ended, and agree with one another.
+//! Counters: they never decrease, include ended processes, and agree with one another.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,7 +22,7 @@ tests![
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 
-/// An agent and a collector, and a place for jobs.
+/// An agent, a collector, and cgroups for jobs.
 struct Node {
     collector: Daemon,
     agent: Agent,
@@ -45,7 +45,7 @@ impl Node {
             .map_or_else(BTreeMap::new, |row| stored::samples(&mut reader, SeriesScope::Job(row.job_key)))
     }
 
-    /// The values of one metric of a job that have arrived, of all its series one after the other.
+    /// Returns the stored values of one metric of a job, of all its series one after the other.
     fn values(&self, job: &str, metric: &str) -> Vec<f64> {
         let of_metric = self.samples(job).into_iter().filter(|((name, _), _)| name == metric);
         of_metric.flat_map(|(_, series)| series.points.into_iter().map(|(_, value)| value)).collect()
@@ -65,7 +65,7 @@ fn must_not_decrease(values: &[f64]) {
     assert!(values.is_sorted(), "a counter decreases: {values:?}");
 }
 
-/// A cgroup that goes with the test.
+/// A cgroup that is removed when the test ends.
 struct Extra(PathBuf);
 
 impl Extra {
@@ -86,7 +86,7 @@ impl Drop for Extra {
     }
 }
 
-/// A shell that enters cgroups, and does `script` there.
+/// Starts a shell that enters cgroups and runs `script` there.
 fn shell_in(places: &[PathBuf], script: &str) -> Child {
     let enter: String =
         places.iter().map(|place| format!("echo $$ >{}/cgroup.procs; ", place.display())).collect();
@@ -117,7 +117,7 @@ fn user_and_system_time_sum_to_cpu_time() {
     let node = Node::start(&[("cpu.usage", "20ms"), ("cpu.user", "20ms"), ("cpu.system", "20ms")]);
     let (job, mut workload) = (node.cgroups.job_under("1", "cpuacct"), Workload::start());
     job.enter(workload.pid());
-    // Work that ends before the tick that would count it, and work that is counted as a whole tick.
+    // Work that ends before the tick which would count it, and work that is counted as a whole tick.
     for _ in 0..40 {
         workload.execute("burn 5");
         workload.execute("touch 300");
@@ -138,7 +138,7 @@ fn user_and_system_time_sum_to_cpu_time() {
 
 fn oom_kills_of_a_step_count_for_the_job() {
     require(&NEEDS);
-    // So seldom that only what is read because something ended tells it.
+    // The period is so long that only the reads triggered by an ended step show the value.
     let node = Node::start(&[("memory.events.oom_kill", "1d"), ("cpu.usage", "20ms")]);
     let job = node.cgroups.job("1");
     node.agent.must_track("1", &["v1/memory.oom_control"]);
@@ -158,7 +158,7 @@ fn oom_kills_of_a_step_count_for_the_job() {
         wait_until("the kill is counted", || node.last("1", "memory.events.oom_kill") >= f64::from(kills));
         step.remove();
     }
-    // What is gone stays counted.
+    // Kills in removed cgroups stay counted.
     job.remove();
     stored::wait_for_end(&node.env, "1");
     let values = node.values("1", "memory.events.oom_kill");
@@ -167,7 +167,7 @@ fn oom_kills_of_a_step_count_for_the_job() {
     node.end();
 }
 
-/// What a process has written, with the children that it has waited for.
+/// Returns the bytes that a process and the children it has waited for have written to storage.
 fn written(pid: u32) -> f64 {
     let io = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("io")).unwrap();
     let line = io.lines().find_map(|line| line.strip_prefix("write_bytes: ")).unwrap();
@@ -186,7 +186,7 @@ fn io_falls_back_to_process_counters() {
     let file = node.env.path("written");
     let write =
         |count: u32| format!("dd if=/dev/zero of={} bs=1M count={count} conv=fsync 2>&-; ", file.display());
-    // Two children that are waited for; the shell then waits for a line.
+    // The shell waits for two children, and then for a line.
     let mut shell = shell_in(&places, &format!("{}{}read line; {}", write(3), write(4), write(5)));
     wait_until("the shell waits", || {
         let stat = fs::read_to_string(format!("/proc/{}/stat", shell.id())).unwrap();

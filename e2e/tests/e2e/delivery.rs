@@ -1,4 +1,5 @@
-//! From the agent to the database: whatever is killed, restarted or attacked on the way, each sample is stored once.
+//! Delivery from the agent to the database: each sample is stored once, even if programs are killed, restarted or
+//! attacked.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -27,10 +28,10 @@ tests![
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 
-/// Nothing of the node: all samples are those of jobs.
+/// No metric of the node: all samples belong to jobs.
 const BASELINE: [(&str, &str); 3] = [("memory.*", "2ms"), ("cpu.*", "2ms"), ("pids.*", "2ms")];
 
-/// A collector, an agent, and a job that it follows.
+/// A collector, an agent, and a job that it tracks.
 struct Scene {
     env: TestEnvironment,
     collector: Daemon,
@@ -59,7 +60,7 @@ fn start_agent(env: &TestEnvironment, endpoint: &str, cgroups: &TestCgroups) -> 
     Agent::start(env, &Plan { collector: endpoint, jobs: &[cgroups.pattern()], baseline: &BASELINE })
 }
 
-/// Everything that this agent has taken is stored, for its jobs have ended and the store knows.
+/// Asserts that all samples of this agent are stored. Its jobs must have ended, and the store must know.
 fn assert_complete(env: &TestEnvironment, agent: &Agent, rows_before: u64) {
     wait_until("no frame waits", || agent.count("outbox_bytes") == 0);
     let (taken, dropped) = (agent.count("taken"), agent.count("dropped"));
@@ -67,14 +68,14 @@ fn assert_complete(env: &TestEnvironment, agent: &Agent, rows_before: u64) {
     assert!(taken > 1000, "only {taken} samples");
 }
 
-/// All samples of all jobs in the store.
+/// Returns the number of stored samples of all jobs.
 fn all_rows(env: &TestEnvironment) -> u64 {
     let mut reader = env.reader();
     let jobs = reader.jobs().unwrap();
     jobs.iter().map(|job| stored::rows(&mut reader, job.job_key)).sum()
 }
 
-/// More samples are taken than at the call.
+/// Waits until the agent has taken more samples.
 fn wait_for_samples(agent: &Agent) {
     let before = agent.count("taken");
     wait_until("more samples are taken", || agent.count("taken") > before + 2000);
@@ -86,14 +87,14 @@ fn forged_frames_are_refused() {
     let frames = real_frames(&scene, &context);
     let address = scene.endpoint.strip_prefix("tcp://").unwrap().to_owned();
 
-    // Connections that say nothing, and ones that say what ZeroMQ does not.
+    // Connections that send nothing, and connections that send random bytes.
     let mut random = Random(1);
     let mut held: Vec<TcpStream> = (0..500).map(|_| TcpStream::connect(&address).unwrap()).collect();
     for stream in held.iter_mut().step_by(2) {
-        // The collector may have closed it already.
+        // The collector may have closed the connection already.
         stream.write_all(&random.bytes(200)).ok();
     }
-    // Peers that speak ZeroMQ, and not the protocol.
+    // Peers that speak ZeroMQ but not the protocol.
     let peer = || {
         let socket = context.socket(zmq::DEALER).unwrap();
         socket.set_linger(0).unwrap();
@@ -107,7 +108,7 @@ fn forged_frames_are_refused() {
     }
     stranger.send_multipart([&b"PLM\x02"[..], &b"PLM\x02"[..], &[]], 0).unwrap();
     for size in [1, 3, 4, 5, 16] {
-        // Beyond 4 MiB the connection is closed, and the rest goes nowhere.
+        // Beyond 4 MiB the collector closes the connection and drops the rest.
         giant.send(vec![b'P'; size << 20], 0).ok();
         let mut lying = b"PLC\x02\x00".to_vec();
         lying.resize(size << 18, 0xfd);
@@ -141,7 +142,7 @@ fn forged_frames_are_refused() {
     drop(held);
 }
 
-/// What another agent sends, which has the same job and no collector but this.
+/// Returns frames of another agent, which has the same job and sends to this test only.
 fn real_frames(scene: &Scene, context: &zmq::Context) -> Vec<Vec<u8>> {
     let router = context.socket(zmq::ROUTER).unwrap();
     router.set_linger(0).unwrap();
@@ -188,7 +189,7 @@ fn killed_agent_starts_a_new_session() {
     let before = all_rows(&env);
     assert!(before > 0);
 
-    // The socket and the session that it left behind are no hindrance to its successor.
+    // The stale socket and the earlier session do not hinder the next agent.
     let (second, _) = collector(&env, &endpoint);
     let agent = start_agent(&env, &endpoint, &cgroups);
     assert_ne!(agent.status()["session"], session);
@@ -213,7 +214,7 @@ fn terminated_agent_delivers_everything() {
     let said = agent.daemon.terminate();
     assert!(!said.contains("did not acknowledge"), "{said}");
     running.terminate();
-    // The job goes on, and its ledger is as complete as its samples.
+    // The job continues, and its ledger is as complete as its samples.
     let mut reader = env.reader();
     let stored = stored::job(&mut reader, "1").unwrap();
     assert_eq!(stored.ended_ns, None);

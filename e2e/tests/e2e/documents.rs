@@ -1,4 +1,4 @@
-//! Reference pages agree with the programs. `POLYMETER_BLESS=1` writes the pages that are generated.
+//! Comparison of the reference pages with the programs. `POLYMETER_BLESS=1` writes the generated pages.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,7 +14,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Compares a page with its file, or writes the file where `POLYMETER_BLESS` is set.
+/// Compares a page with its file, or writes the file if `POLYMETER_BLESS` is set.
 fn must_be_current(page: &str, text: &str) {
     let path = root().join(page);
     if std::env::var_os("POLYMETER_BLESS").is_some() {
@@ -27,7 +27,7 @@ fn must_be_current(page: &str, text: &str) {
     );
 }
 
-/// Adds the help of a command, and that of its subcommands.
+/// Adds the help of a command and of its subcommands.
 fn add_help(text: &mut String, name: &str, words: &[&str]) {
     let output = program(name).args(words).arg("--help").env("COLUMNS", "100").output().unwrap();
     assert!(output.status.success(), "{output:?}");

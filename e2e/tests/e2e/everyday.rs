@@ -1,4 +1,4 @@
-//! What users type every day, as users, with what becomes of it.
+//! The everyday commands, called by users, and their effects.
 
 use std::fs;
 use std::io::Write;
@@ -28,20 +28,20 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// It must be done, and what it printed.
+/// Asserts that the command succeeded, and returns its output.
 fn done(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     text(&output.stdout)
 }
 
-/// It must end with this status, and what it said.
+/// Asserts that the command failed with this status and without output, and returns its error message.
 fn failed(output: &Output, status: i32) -> String {
     assert_eq!(output.status.code(), Some(status), "{output:?}");
     assert!(output.stdout.is_empty(), "{output:?}");
     text(&output.stderr)
 }
 
-/// The report of the scene's job.
+/// Returns the report of the scene's job.
 fn report(env: &TestEnvironment, more: &[&str]) -> String {
     let store = env.store();
     let arguments = [&["report", "--store", &store, "--job", "x"], more].concat();
@@ -59,7 +59,7 @@ fn marks_and_user_values_are_in_the_report() {
     assert_eq!(serde_json::from_str::<Value>(&answer).unwrap()["answer"], "done");
     scene.granted(OWNER, &["cpu.usage=20ms"]);
     done(&scene.user(OWNER, "mark", &["--job", "x", "never ended", "--begin"]));
-    // Marks and changes travel in their order, so that the last one says that all are there.
+    // Marks and changes are delivered in order: when the last one is stored, all are.
     wait_until("the store has what was marked", || {
         let mut reader = scene.env.reader();
         let job = stored::job(&mut reader, "x");
@@ -179,7 +179,7 @@ fn metrics_lists_availability_and_read_cost() {
     scene.end();
 }
 
-/// Lets a program read a text.
+/// Runs a program with `input` on its standard input.
 fn read_by(name: &str, arguments: &[&str], input: &str) -> Output {
     let mut child = Command::new(name)
         .args(arguments)
@@ -192,7 +192,7 @@ fn read_by(name: &str, arguments: &[&str], input: &str) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// Skips the running test where there is no such program.
+/// Skips the running test if the program is not installed.
 fn require_program(name: &str) {
     let path = std::env::var_os("PATH").unwrap_or_default();
     if !std::env::split_paths(&path).any(|directory| directory.join(name).is_file()) {

@@ -1,4 +1,4 @@
-//! The examples run, on a store and a job of real programs.
+//! The example programs, run on a store and a job of real programs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ fn require_python() {
     }
 }
 
-/// A store with one job that used the CPU for half a second.
+/// Creates a store with one job that used the CPU for half a second.
 fn store() -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path().join("run.db");
@@ -88,7 +88,7 @@ fn notebook_cells_run() {
         .map(|cell| cell["source"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect())
         .collect();
     assert!(code.len() > 3);
-    // Without a display, where there is matplotlib at all.
+    // Without a display, if matplotlib is installed at all.
     let program = format!("import os; os.environ['MPLBACKEND'] = 'Agg'\n{}", code.join("\n\n"));
     let output = python(&["-c", &program], &store);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -102,7 +102,7 @@ fn job_script_marks_pushes_and_leases() {
     let scene = Scene::set();
     let bin = scene.env.path("bin");
     fs::create_dir(&bin).unwrap();
-    // The script calls `polymeter` without options, as in a job that the agent of its node tracks.
+    // The script calls `polymeter` without options, as in a job that its node's agent tracks.
     let wrapper = format!(
         "#!/bin/sh\nverb=$1; shift\nexec '{}' \"$verb\" --job x --socket '{}' \"$@\"\n",
         scene.command.display(),

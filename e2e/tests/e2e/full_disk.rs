@@ -1,4 +1,4 @@
-//! A store on a disk that is full: the data wait with the agents, and nothing is lost or said again and again.
+//! A store on a full disk: the data wait in the agents, nothing is lost, and messages are not repeated.
 
 use std::fs;
 use std::process::Command;
@@ -14,7 +14,7 @@ tests![full_disk_delays_data_and_loses_none,];
 const NEEDS: [Need; 4] = [Need::Root, Need::Cgroup1, Need::Cgroup2, Need::Mounts];
 const BASELINE: [(&str, &str); 3] = [("memory.*", "2ms"), ("cpu.*", "2ms"), ("pids.*", "2ms")];
 
-/// A collector that alone sees a disk of its own, of 2 MiB.
+/// Starts a collector with a private file system of 2 MiB.
 fn collector(env: &TestEnvironment, disk: &str) -> Daemon {
     let config = env.path("collector.toml");
     let text = format!(
@@ -61,7 +61,7 @@ fn full_disk_delays_data_and_loses_none() {
     wait_until("no frame waits", || agent.count("outbox_bytes") == 0);
     let (taken, dropped) = (agent.count("taken"), agent.count("dropped"));
     agent.daemon.terminate();
-    // Out of the collector's own view of the disks.
+    // Copied from within the collector's mount namespace.
     let copy = env.path("copy");
     let copied =
         Command::new("nsenter").args(["-t", &pid, "-m", "cp", "-r", disk]).arg(&copy).status().unwrap();
@@ -75,7 +75,7 @@ fn full_disk_delays_data_and_loses_none() {
     assert_eq!(number("SELECT count(*) FROM (SELECT DISTINCT time, series_id FROM samples)"), taken);
     assert_eq!(number("SELECT count(*) FROM loss"), 0);
     let said = running.terminate();
-    // One line when it goes and one when it is back, however often that is.
+    // One line for each failure and one for each recovery.
     let lines = |part: &str| said.lines().filter(|line| line.contains(part)).count();
     assert_eq!(lines("retrying until it succeeds"), lines("the store is available again"), "{said}");
     assert!(said.lines().count() < 12, "{said}");

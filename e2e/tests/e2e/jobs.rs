@@ -1,4 +1,4 @@
-//! What a scheduler's prolog and epilog say, and what an agent makes of it: `polymeter job start` and `job end`.
+//! The reports of a scheduler's prolog and epilog, and their effect on the agent: `polymeter job start` and `job end`.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -43,7 +43,7 @@ impl Node {
         Self::set_with(baseline, "")
     }
 
-    /// With further tables in the agent's configuration.
+    /// Starts a node with additional tables in the agent's configuration.
     fn set_with(baseline: &[(&str, &str)], tables: &str) -> Self {
         let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
         let (collector, endpoint) = collector(&env, &env.endpoint());
@@ -53,7 +53,7 @@ impl Node {
         Self { env, cgroups, collector, socket }
     }
 
-    /// A prolog or an epilog, as Slurm runs it: without PATH and HOME.
+    /// Returns the command of a prolog or an epilog, as Slurm runs it: without PATH and HOME.
     fn script(&self, verb: &str, job: &str) -> Command {
         let mut command = program("polymeter");
         command.env_clear().args(["job", verb, "--strict", "--socket"]).arg(&self.socket);
@@ -80,7 +80,7 @@ impl Node {
     }
 }
 
-/// An agent that somebody else has started. It ends with the test.
+/// An agent that a prolog has started. It is killed when this value is dropped.
 struct Detached(Pid);
 
 impl Detached {
@@ -111,7 +111,8 @@ fn said(output: &Output) -> String {
 fn concurrent_prologs_start_one_agent() {
     require(&NEEDS);
     let node = Node::set(&[("cpu.usage", "50ms")]);
-    // In a job's cgroup, as OAR's prologue is, with a descriptor that somebody reads to its end, as slurmd does.
+    // Each prolog runs in a job's cgroup, as OAR's prologue does, with a descriptor that its parent reads until end of
+    // file, as slurmd does.
     let cage = node.cgroups.job("cage");
     let (mut end, inherited) = rustix::pipe::pipe().map(|(end, pipe)| (File::from(end), pipe)).unwrap();
     let enter: Vec<String> =
@@ -171,7 +172,7 @@ fn job_is_tracked_when_its_cgroups_appear() {
     prolog.env("SLURM_JOB_COMMENT", "grant 12; polymeter: cpu.usage=20ms for 10min");
     assert!(prolog.output().unwrap().status.success());
     let agent = Detached::of(&node);
-    // Told once more, nothing changes.
+    // A repeated report changes nothing.
     node.must("start", "7");
     assert!(!node.follows("7"));
     let (job, sleeper) = (node.cgroups.job("7"), Sleeper::start());
@@ -204,7 +205,7 @@ fn sampling_requests_wait_for_the_controllers_cgroup() {
     let mut prolog = node.script("start", "8");
     assert!(prolog.args(["--request", "memory.current=20ms"]).output().unwrap().status.success());
     let agent = Detached::of(&node);
-    // One hierarchy after the other, as schedulers make them. They are removed with `cgroups`.
+    // The cgroups are created one hierarchy after the other, as by schedulers, and removed with `cgroups`.
     let make = |controller: &str| {
         fs::create_dir(cgroup::root(controller).unwrap().join(&node.cgroups.name).join("job_8")).unwrap();
     };
@@ -265,7 +266,7 @@ fn steps_and_tasks_have_separate_series() {
     node.must("end", "9");
     let row = stored::wait_for_end(&node.env, "9");
     let ledger = stored::ledger(&mut node.env.reader(), Some(row.job_key));
-    // More than one, where the best file of a metric came after another.
+    // There is more than one sample if the best file of a metric appeared after another file.
     let of_task = ledger.iter().filter(|(source, _)| source.starts_with("step_0/task_3/"));
     let taken: u64 = of_task.map(|(_, tally)| tally.taken).sum();
     assert_eq!(taken, points("cpu.usage", task_3).len() as u64, "{ledger:?}");
@@ -326,13 +327,13 @@ fn bad_sampling_requests_and_a_missing_agent_fail_no_job() {
     node.collector.terminate();
 }
 
-/// An agent that reads jobs at their beginning and at their end only.
+/// Starts an agent that reads jobs only when they begin and end.
 fn seldom(env: &TestEnvironment, endpoint: &str, cgroups: &TestCgroups) -> Agent {
     let baseline = [("cpu.usage", "1d"), ("memory.current", "1d")];
     Agent::start(env, &Plan { collector: endpoint, jobs: &[cgroups.pattern()], baseline: &baseline })
 }
 
-/// What a job has used of the CPU, as the kernel says.
+/// Returns the CPU time of a job in nanoseconds, as the kernel counts it.
 fn cpu_ns(job: &Job) -> f64 {
     fs::read_to_string(job.directory("cpuacct").join("cpuacct.usage")).unwrap().trim().parse().unwrap()
 }
@@ -342,7 +343,7 @@ fn final_sample_is_taken_before_the_cgroups_are_removed() {
     let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
     let (collector, endpoint) = collector(&env, &env.endpoint());
     let agent = seldom(&env, &endpoint, &cgroups);
-    // A job without steps, and one whose process is in a task of a step, which came later.
+    // A job without steps, and a job whose process is in a task of a step that was added later.
     for (id, in_step) in [("flat", false), ("deep", true)] {
         let job = cgroups.job(id);
         agent.must_track(id, &["v2/cpu.stat"]);
@@ -353,7 +354,7 @@ fn final_sample_is_taken_before_the_cgroups_are_removed() {
         process.execute("burn 30");
         drop(process);
         let used_ns = cpu_ns(&job);
-        // Nothing but the agent's own attention makes it read now: the next deadline is tomorrow's.
+        // Only the job's end can trigger this read: the next deadline is tomorrow.
         wait_until("the store has all that the job used", || {
             let mut reader = env.reader();
             let Some(row) = stored::job(&mut reader, id) else { return false };
@@ -376,7 +377,7 @@ fn final_sample_is_taken_while_the_supervisor_is_blocked() {
     let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
     let (collector, endpoint) = collector(&env, &env.endpoint());
     let agent = seldom(&env, &endpoint, &cgroups);
-    // Version 1 knows a process, and version 2 says that the cgroup is empty.
+    // For version 1 the exit watcher watches a process; for version 2 the kernel reports that the cgroup is empty.
     for (id, controller) in [("one", "cpuacct"), ("two", cgroup::V2)] {
         let readings = || {
             let mut reader = env.reader();
@@ -388,7 +389,7 @@ fn final_sample_is_taken_while_the_supervisor_is_blocked() {
         wait_until("the job is read at its beginning", || readings() > 0);
         let process = Sleeper::start();
         job.enter(process.pid());
-        // Its entry is seen by the supervisor, in its own time.
+        // The supervisor notices the process's entry within its own interval.
         let mut before = 0;
         wait_until("nothing more is read", || {
             pause(300);
@@ -426,7 +427,7 @@ fn reused_job_id_is_a_new_job_and_recreated_cgroups_are_not() {
     come_and_go();
     node.must("end", "5");
     wait_until("it is stored", || rows() == 1);
-    // Requeued.
+    // The job is requeued.
     node.must("start", "5");
     come_and_go();
     node.must("end", "5");

@@ -1,4 +1,4 @@
-//! Users change how their own jobs are sampled, for a while, and nothing else.
+//! Leases: users change the sampling of their own jobs for a limited time, and nothing else.
 
 use polymeter_e2e::scene::{NEEDS, OTHER_USER, OWNER, Scene};
 use polymeter_e2e::tests;
@@ -44,7 +44,7 @@ fn lease_takes_effect_at_once_and_expires() {
     assert_eq!(causes, [("baseline", Some(500_000)), ("lease", Some(5_000)), ("lease_end", Some(500_000))]);
     assert_eq!(told[1].actor.as_deref(), Some("uid 64001"));
     assert!(told[1].until_ns.unwrap() > told[1].time_ns);
-    // An event that was counted before, during and after the lease has been counted all the time.
+    // A perf event that was counted before, during and after the lease was counted without interruption.
     let clock = scene.points("perf.task_clock");
     assert!(clock.windows(2).all(|pair| pair[0].1 <= pair[1].1), "{clock:?}");
     scene.end();
@@ -92,7 +92,7 @@ fn users_cannot_change_other_jobs_or_the_node() {
         let said = scene.refused(OWNER, "set", &["--job", "x", wish]);
         assert!(said.contains(word), "{wish}: {said}");
     }
-    // What else she has asked for, at whatever period, says nothing about what would be granted.
+    // The owner's other requests, at any period, do not affect the message about the grantable period.
     scene.granted(OWNER, &["pids.current=10min"]);
     let said = scene.refused(OWNER, "set", &["--job", "x", "*=1ms"]);
     let output = scene.user(OWNER, "set", &["--job", "x", "*=1ms", "--json"]);

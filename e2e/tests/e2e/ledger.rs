@@ -1,5 +1,5 @@
-//! The ledger against the samples, in SQL: of each sample that was due it is known what became of it, whatever is killed,
-//! stopped or overflows on the way.
+//! The ledger compared with the samples, in SQL: the outcome of each sample that was due is known, although programs are
+//! killed and stopped and buffers overflow.
 
 use polymeter_e2e::cgroup::TestCgroups;
 use polymeter_e2e::daemons::{Agent, Plan, collector, collector_with};
@@ -12,7 +12,7 @@ use rustix::process::Signal;
 
 tests![ledger_balances_under_faults, ledger_balances_for_a_job_with_changing_cgroups_and_killed_agents,];
 
-/// For each job and for the node there are as many rows as the ledger says, and each line adds up.
+/// Asserts that the store has as many rows of each job and of the node as the ledger says, and that each line adds up.
 fn assert_balanced(store: &Connection) {
     let wrong = "SELECT count(*) FROM ledger_balance
          WHERE due <> missed + absent + dropped + skipped + rejected + quarantined + stored + unknown OR unknown < 0";
@@ -28,13 +28,13 @@ fn assert_balanced(store: &Connection) {
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 
-/// Nothing of the node: all samples are those of jobs.
+/// No metric of the node: all samples belong to jobs.
 const BASELINE: [(&str, &str); 3] = [("memory.*", "1ms"), ("cpu.*", "1ms"), ("pids.*", "1ms")];
 
-/// The least that the configuration allows: full after a second or two.
+/// The smallest outbox that the configuration permits: it is full after a second or two.
 const OUTBOX: &str = "outbox_bytes = \"64KiB\"\n";
 
-/// The one number that `sql` gives.
+/// Returns the one number that `sql` selects.
 fn number(store: &Connection, sql: &str) -> u64 {
     let number: i64 = store.query_row(sql, (), |row| row.get(0)).unwrap();
     number as u64
@@ -67,7 +67,7 @@ fn ledger_balances_under_faults() {
     wait_for_drops(&agent);
     (running, _) = collector(&env, &endpoint);
     wait_for_acknowledgements(&agent);
-    // A collector that hangs, and an agent that is not let run.
+    // The collector is stopped, then the agent.
     running.signal(Signal::STOP);
     wait_for_drops(&agent);
     running.signal(Signal::CONT);
@@ -75,7 +75,7 @@ fn ledger_balances_under_faults() {
     agent.daemon.signal(Signal::STOP);
     pause(300);
     agent.daemon.signal(Signal::CONT);
-    // A job that ends while nobody takes its last samples.
+    // A job ends while no collector receives its last samples.
     running.kill();
     let [first, second] = jobs;
     second.remove();
@@ -88,7 +88,7 @@ fn ledger_balances_under_faults() {
 
     let store = Connection::open(env.path("store.db")).unwrap();
     let count = |sql: &str| number(&store, sql);
-    // What the agent says of itself, what the ledger says, and what is there.
+    // The agent's own counters, the ledger and the stored rows.
     let ledger = |column: &str| count(&format!("SELECT sum({column}) FROM ledger_balance"));
     wait_until("the last tallies are stored", || ledger("due") == agent.count("due"));
     assert_eq!(ledger("taken"), agent.count("taken"));
@@ -103,7 +103,7 @@ fn ledger_balances_under_faults() {
     );
     assert!(ledger("missed") > 0 && ledger("skipped") > 2000);
 
-    // Of each job and source, and not only in all.
+    // The same for each job and source, not only in total.
     let disagree = "SELECT count(*) FROM ledger_balance
          WHERE due <> missed + absent + dropped + skipped + rejected + quarantined + stored OR taken <> due - missed - absent OR stored < 0";
     assert_eq!(count(disagree), 0);
@@ -111,7 +111,7 @@ fn ledger_balances_under_faults() {
              (SELECT sum(stored) FROM ledger_balance WHERE ledger_balance.job_key = job.job_key)
              <> (SELECT count(*) FROM samples JOIN series USING (series_id) WHERE series.job_key = job.job_key)";
     assert_eq!(count(by_job), 0);
-    // Sources of one metric each.
+    // Sources with one metric each.
     for (source, metric) in
         [("v1/memory.usage_in_bytes", "memory.current"), ("v1/pids.current", "pids.current")]
     {
@@ -143,7 +143,7 @@ fn ledger_balances_for_a_job_with_changing_cgroups_and_killed_agents() {
             agent.must_track("1", &["v1/memory.stat"]);
             wait_for_acknowledgements(&agent);
             job.remove();
-            // Before and after the agent has seen that it is gone.
+            // The pause ends before or after the agent notices that the cgroups are gone.
             pause(pause_ms);
         }
         let job = cgroups.job("1");
@@ -156,7 +156,7 @@ fn ledger_balances_for_a_job_with_changing_cgroups_and_killed_agents() {
         }
         assert_balanced(&store());
     }
-    // The last one's successor never comes, and its job ends all the same, at a time that is not known.
+    // The last agent has no successor. Its job is ended all the same, at an unknown time.
     let lost = "SELECT count(*) FROM job JOIN job_node USING (job_key) WHERE lost AND job.ended IS NOT NULL";
     wait_until("the job of the lost agent has ended", || number(&store(), lost) > 0);
     running.terminate();

@@ -1,4 +1,4 @@
-//! The real programs, from the kernel to the database.
+//! End-to-end tests of the real programs, from the kernel to the database.
 
 #![allow(
     clippy::cast_possible_truncation,

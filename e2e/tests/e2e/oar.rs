@@ -1,4 +1,4 @@
-//! OAR's scripts of `deploy/`, run as OAR runs them.
+//! The scripts of `deploy/oar/`, run as OAR runs them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -24,7 +24,7 @@ fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/oar").join(name)
 }
 
-/// Runs a script of the first node as OAR does: within the job's cgroups, told the job and its user.
+/// Runs a script of the first node as OAR does: within the job's cgroups, with the job's id and its user as arguments.
 fn run(env: &TestEnvironment, name: &str, places: &[PathBuf], told: [&str; 2]) {
     let enter: String =
         places.iter().map(|place| format!("echo $$ > {}/cgroup.procs; ", place.display())).collect();
@@ -37,7 +37,7 @@ fn run(env: &TestEnvironment, name: &str, places: &[PathBuf], told: [&str; 2]) {
     assert!(output.status.success() && output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
 }
 
-/// The agent that a prologue has started.
+/// Returns the pid of the agent that a prologue has started.
 fn agent_of(env: &TestEnvironment) -> Pid {
     let stream = UnixStream::connect(env.path("agent.sock")).unwrap();
     rustix::net::sockopt::socket_peercred(stream).unwrap().pid
@@ -47,7 +47,7 @@ fn oar_prologue_starts_an_agent_outside_the_job_and_epilogue_takes_a_final_sampl
     require(&[Need::Root, Need::Cgroup1, Need::Cgroup2]);
     let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
     let (collector, endpoint) = collector(&env, &env.endpoint());
-    // As OAR names them: the user, an underscore, the number.
+    // OAR names a job's cgroup after its user and number, joined by an underscore.
     let jobs = [format!("{}/job_{{user}}_{{number}}", cgroups.name)];
     configure(&env, &Plan { collector: &endpoint, jobs: &jobs, baseline: &[("cpu.usage", "1d")] });
     let job = cgroups.job("root_71");
@@ -76,7 +76,7 @@ fn oar_prologue_starts_an_agent_outside_the_job_and_epilogue_takes_a_final_sampl
     collector.terminate();
 }
 
-/// The user's process of a job whose cgroups OAR has made.
+/// A process of the user in a job whose cgroups OAR's script made.
 struct Running {
     id: &'static str,
     places: Vec<PathBuf>,
@@ -84,7 +84,7 @@ struct Running {
 }
 
 impl Running {
-    /// Has OAR start a job, and its prologue run before the user's process does.
+    /// Creates the job with OAR's script, and runs its prologue before the user's process starts.
     fn start(env: &TestEnvironment, node: &oar::Node, id: &'static str, with_memory: bool) -> Self {
         let places = node.start_job(id, with_memory);
         run(env, "prologue", &places, [id, oar::USER.0]);
@@ -96,7 +96,7 @@ impl Running {
         Self { id, places, process }
     }
 
-    /// Ends it as OAR does, and says what the job had used of the CPU before the epilogue and after it, in nanoseconds.
+    /// Ends the job as OAR does. Returns the job's CPU time before and after the epilogue, in nanoseconds.
     fn end(self, env: &TestEnvironment) -> (f64, f64) {
         let cpuacct =
             self.places.iter().find(|place| place.starts_with(cgroup::root("cpuacct").unwrap())).unwrap();
@@ -110,8 +110,8 @@ impl Running {
     }
 }
 
-/// Two jobs of one user at once, of which the second alone has the memory controller. The agent is not told where OAR's cgroups
-/// are.
+/// Runs two jobs of one user at once; only the second has the memory controller. The agent's configuration does not name
+/// OAR's cgroups.
 fn jobs_of_a_real_oar_are_tracked_to_their_end() {
     require(&[Need::Root, Need::Cgroup1, Need::Mounts, Need::Oar]);
     let env = TestEnvironment::new();
@@ -139,7 +139,7 @@ fn jobs_of_a_real_oar_are_tracked_to_their_end() {
     collector.terminate();
 }
 
-/// What `oarstat -f -j` says of a job.
+/// The output of `oarstat -f -j` for a job.
 const OARSTAT: &str = "#!/bin/sh\ncat <<'TOLD'\nJob_Id: 71\n    project = default\n    owner = zoe\n    types = besteffort, polymeter=cpu.*=10ms,perf.instructions=100ms for 1h, day\n    assigned_hostnames = n1+n2\nTOLD\n";
 
 fn server_prologue_requests_as_the_owner() {
@@ -151,7 +151,7 @@ fn server_prologue_requests_as_the_owner() {
         path
     };
     let asked = directory.path().join("asked");
-    // The first time nobody has heard of the job.
+    // The first attempt fails: no agent knows the job yet.
     let sudo = format!(
         "#!/bin/sh\n[ -e {0}.1 ] || {{ touch {0}.1; exit 1; }}\nprintf '%s\\n' \"$@\" > {0}.2; mv {0}.2 {0}\n",
         asked.display()
@@ -182,7 +182,7 @@ fn server_prologue_requests_as_the_owner() {
         "perf.instructions=100ms",
     ];
     assert_eq!(words.lines().collect::<Vec<_>>(), expected);
-    // A job that wishes nothing, and what is no job.
+    // A job without sampling requests, and a string that is not a job id.
     for (told, job) in [("#!/bin/sh\necho '    owner = zoe'\n", "72"), (OARSTAT, "7;1")] {
         fs::remove_file(&asked).ok();
         let mut server = Command::new(script("server_prologue"));

@@ -1,4 +1,4 @@
-//! The agent in the hands of its administrator: configuration, signals, and the control socket.
+//! Administration of the agent: configuration, signals, and the control socket.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -30,7 +30,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// What `polymeter` answers about the agent of an environment.
+/// Returns the output of `polymeter` for the agent of an environment.
 fn polymeter(env: &TestEnvironment, verb: &str, more: &[&str]) -> Output {
     program("polymeter").args([verb, "--socket"]).arg(env.path("agent.sock")).args(more).output().unwrap()
 }
@@ -76,7 +76,7 @@ fn all_configuration_errors_are_reported_together() {
     assert!(text(&missing.stderr).contains("/nowhere/agent.toml"));
 }
 
-/// A collector, an agent, and a job with a process that it samples.
+/// A collector, an agent, and a job with a process, which the agent samples.
 struct Scene {
     env: TestEnvironment,
     collector: Daemon,
@@ -99,7 +99,7 @@ impl Scene {
         Self { env, collector, endpoint, agent, cgroups, job, _sleeper: sleeper }
     }
 
-    /// Writes another configuration, and has the agent read it.
+    /// Writes another configuration and has the agent reload it.
     fn reload(&self, baseline: &[(&str, &str)]) {
         let plan = Plan { collector: &self.endpoint, jobs: &[self.cgroups.pattern()], baseline };
         configure(&self.env, &plan);
@@ -110,7 +110,7 @@ impl Scene {
         wait_until(&format!("the agent says `{words}`"), || self.agent.daemon.log().contains(words));
     }
 
-    /// The times of a metric of the job in the store.
+    /// Returns the times of a metric's stored samples of the job, in microseconds since the epoch.
     fn times_us(&self, metric: &str) -> Vec<i64> {
         let mut reader = self.env.reader();
         let Some(job) = stored::job(&mut reader, "1") else { return Vec::new() };
@@ -119,7 +119,7 @@ impl Scene {
         series.map(|series| series.points.iter().map(|point| point.0).collect()).unwrap_or_default()
     }
 
-    /// The changes of a metric's period in the store.
+    /// Returns the stored changes of a metric's period.
     fn plan_changes(&self, metric: &str) -> Vec<PlanChangeRow> {
         let mut reader = self.env.reader();
         let Some(job) = stored::job(&mut reader, "1") else { return Vec::new() };
@@ -172,13 +172,13 @@ fn reloaded_period_takes_effect() {
     assert_eq!(ends.last().map(|change| change.new_period_us), Some(None), "{ends:?}");
 
     let since_us = changes[2].time_ns / 1000;
-    // The change is told with the first sample behind it; one more may have been under way.
+    // The change is stored with the first sample after it; one more sample may have been in transit.
     let later = || {
         scene.times_us("cpu.usage").into_iter().filter(|time| *time > since_us + LONG_US).collect::<Vec<_>>()
     };
     wait_until("there are samples at the last period", || later().len() > 3);
     assert!(later().windows(2).all(|pair| pair[0] / LONG_US < pair[1] / LONG_US), "{:?}", later());
-    // Events that were counted all the time go on counting.
+    // Perf events that were counted before the reload are still counted.
     let job = stored::job(&mut scene.env.reader(), "1").unwrap();
     let samples = stored::samples(&mut scene.env.reader(), SeriesScope::Job(job.job_key));
     if let Some(clock) = samples.get(&("perf.task_clock".to_owned(), String::new())) {
@@ -192,7 +192,7 @@ fn reloaded_period_takes_effect() {
 
 fn status_and_jobs_as_text_and_json() {
     require(&NEEDS);
-    // What is not taken out of the scene lives as long as it.
+    // Fields that are not moved out of the scene live as long as it does.
     let scene = Scene::set(&[("cpu.*", "20ms"), ("perf.cpu_cycles", "1s")]);
     let Scene { env, collector, agent, job, .. } = scene;
     let said = polymeter(&env, "status", &[]);

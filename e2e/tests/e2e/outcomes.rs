@@ -1,5 +1,5 @@
-//! What becomes of a job beside its samples: its owner, how it ended, what of its owner's requests was refused; and which
-//! names are let in.
+//! The data about a job other than its samples: its owner, its outcome and the refused requests of its owner; and the
+//! names that are accepted.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -23,14 +23,15 @@ tests![
 ];
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
-/// A user of every Debian, as whom the scheduler's controller runs.
+/// A user that exists on every Debian, as whom the scheduler's controller runs.
 const SCHEDULER: (u32, &str) = (5, "games");
 const OWNER: u32 = 64_001;
 const OTHER_USER: u32 = 64_002;
 
-/// An agent that finds jobs by their cgroups, a collector with a door, and the command where ordinary users can run it.
+/// An agent that discovers jobs by their cgroups, a collector with a control socket, and the command in a directory where
+/// ordinary users can run it.
 struct Scene {
-    // In the order in which they go: the daemons before the place where they write.
+    // Fields are dropped in this order: the daemons before the directory that they write to.
     agent: Agent,
     collector: Daemon,
     cgroups: TestCgroups,
@@ -55,7 +56,7 @@ impl Scene {
         Self { agent, collector, cgroups, socket, command, env }
     }
 
-    /// The command as a user types it.
+    /// Returns the output of the command, called by a user.
     fn user(&self, uid: u32, arguments: &[&str]) -> Output {
         let mut command = Command::new("setpriv");
         command.args([format!("--reuid={uid}"), format!("--regid={uid}"), "--clear-groups".to_owned()]);
@@ -63,7 +64,7 @@ impl Scene {
         command.env("POLYMETER_COLLECTOR", &self.socket).current_dir("/").output().unwrap()
     }
 
-    /// Starts a job whose process is a user's.
+    /// Creates a job with one process of a user.
     fn job(&self, id: &str, uid: u32) -> (Job, Sleeper) {
         let (job, sleeper) = (self.cgroups.job(id), Sleeper::start_as(uid));
         job.enter(sleeper.pid());
@@ -109,7 +110,7 @@ fn only_the_scheduler_reports_job_outcomes() {
         assert_eq!(state(uid, "8", "COMPLETED", &[]), 1, "not even the owner");
         assert_eq!(state(uid, "missing", "COMPLETED", &[]), 1);
     }
-    // Who may not tell learns nothing of ids either.
+    // A user who may not report outcomes cannot find out whether a job exists either.
     let line = |job: &str| format!("{{\"verb\":\"state\",\"job\":\"{job}\",\"state\":\"COMPLETED\"}}");
     let said = |job: &str| {
         let socket = scene.socket.to_str().unwrap().to_owned();
@@ -125,7 +126,7 @@ fn only_the_scheduler_reports_job_outcomes() {
     assert_eq!(state(SCHEDULER.0, "8", "TIMEOUT", &timeout), 0);
     let row = scene.row("8");
     assert_eq!((row.state.as_deref(), row.exit_code, row.exit_signal), (Some("TIMEOUT"), Some(0), Some(15)));
-    // An epilog that comes later and knows less changes nothing of that.
+    // An epilog that reports later and with less detail does not change the outcome.
     let end = json!({"verb": "end", "job": "8", "exit_code": 1, "exit_signal": 0});
     assert_eq!(scene.agent.ask(&end)["answer"], "done");
     assert_eq!(ask(&scene.socket, &(line("8") + "\n"))["answer"], "done", "root may, too");
@@ -155,7 +156,7 @@ fn refused_requests_are_recorded() {
     };
     assert_eq!((start("1", "faster", false), start("1", "faster", true)), (0, 1));
     assert_eq!((start("2", "cpu.usge=1s", false), start("2", "cpu.usge=1s", true)), (0, 1));
-    // What is refused when the job is there already is refused at once; what is refused later is shown later.
+    // Requests that are refused while the job exists are refused at once; later refusals are shown later.
     assert_eq!(start("9", "cpu.usage=100us, memory.current=10ms", true), 0);
     let (job, sleeper) = scene.job("9", OWNER);
     let plan = || scene.agent.ask(&json!({"verb": "plan", "job": "9"}))["refused"].clone();
@@ -192,7 +193,7 @@ fn refused_requests_are_recorded() {
     scene.collector.terminate();
 }
 
-/// Names that would deceive who reads them.
+/// Names that would mislead a reader of the output.
 const HOSTILE: [(&str, &str); 5] = [
     ("a\u{202e}b", "U+202E"),
     ("a\u{200b}", "U+200B"),
@@ -227,7 +228,7 @@ fn misleading_names_are_refused_everywhere() {
         let remote = json!({"verb": "mark", "job": name, "name": "x"});
         let answer = ask(&scene.socket, &format!("{remote}\n"));
         assert!(answer["message"].as_str().unwrap().contains(why), "{answer}");
-        // What is not a name of the language is not said again as it is.
+        // An unknown verb or field is not repeated unescaped.
         for request in [json!({"verb": name}), json!({"verb": "status", name: 1})] {
             let answer = scene.agent.ask(&request).to_string();
             assert!(!answer.contains(name) || name.trim().is_empty(), "{answer}");
@@ -237,7 +238,7 @@ fn misleading_names_are_refused_everywhere() {
     scene.end(job, "5");
 }
 
-/// What an administrator who wants to see reads in the text of a command's fault.
+/// Asserts that the message of a refused request states each reason once.
 fn every_refusal_has_one_reason() {
     require(&NEEDS);
     let scene = Scene::set();
@@ -246,7 +247,7 @@ fn every_refusal_has_one_reason() {
     let set = |plan: Value| scene.agent.ask(&json!({"verb": "set", "job": "4", "plan": plan}));
     let nothing = set(json!({"node.*": "1s"}));
     assert!(nothing["message"].as_str().unwrap().contains("no metric of a job matches node.*"), "{nothing}");
-    // No process of the job's is sampled one by one: it has cgroups.
+    // The job has cgroups, so that its processes are not sampled one by one.
     let many = set(json!({"process.*": "1s"}));
     assert_eq!(many["code"], "unavailable", "{many}");
     let (groups, message) = (many["unavailable"].as_array().unwrap(), many["message"].as_str().unwrap());

@@ -1,4 +1,4 @@
-//! What programs and people are told, and where: results, errors, and text that came from elsewhere.
+//! The output of the programs and its destination: results, errors, and text from untrusted sources.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -38,7 +38,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// A store with one job of a command that was run, and its URL and the job's id.
+/// Creates a store with one job of `polymeter run`. Returns the store's URL and the job's id.
 fn store(directory: &Path) -> (String, String) {
     let path = directory.join("run.db");
     let report = directory.join("report.json");
@@ -135,7 +135,7 @@ fn json_errors_state_the_cause() {
         assert!(!json["message"].as_str().unwrap().is_empty());
         assert!(text(&told.stderr).contains("polymeter: "), "people read it on stderr: {command:?}");
     }
-    // Of this one stdout is the command's.
+    // Here stdout belongs to the command that is run.
     for (arguments, status, code) in [
         (["run", "--json", "/nowhere/program"], 127, "not_started"),
         (["run", "--json", "--every=x"], 2, "usage"),
@@ -237,7 +237,7 @@ fn untrusted_text_is_escaped() {
 fn reports_fit_eighty_columns() {
     let directory = tempfile::tempdir().unwrap();
     let (store, _) = store(directory.path());
-    // A terminal of 80 columns, where the machine has a program that makes one.
+    // A terminal of 80 columns, if the machine has `script`, which creates one.
     let command = format!(
         "stty cols 80; '{}' report --all --store '{store}'",
         program("polymeter").get_program().display()

@@ -1,4 +1,4 @@
-//! A job's owner reaches all its nodes through the collector, and nobody else does.
+//! Control of a job on all its nodes through the collector: the owner may, other users may not.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -28,7 +28,7 @@ const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 const OWNER: u32 = 64_001;
 const OTHER_USER: u32 = 64_002;
 
-/// A node: an agent that follows job x of the owner's, in cgroups of its own.
+/// A node: an agent that tracks the owner's job x in cgroups of its own.
 struct Node {
     agent: Agent,
     env: TestEnvironment,
@@ -52,14 +52,14 @@ impl Node {
         agent
     }
 
-    /// Kills the agent as the kernel does, and starts another.
+    /// Kills the agent with SIGKILL and starts another.
     fn crash(&mut self) {
         self.agent.daemon.signal(Signal::KILL);
         wait_until("the agent is gone", || !self.agent.daemon.runs());
         self.agent = Self::agent(&self.env, &self.endpoint, &self.job);
     }
 
-    /// The period of a metric of the job, because of what, and until when.
+    /// Returns the effective period of a metric of the job, its cause, and its end.
     fn in_force(&self, metric: &str) -> Option<(String, String, Option<i64>)> {
         let plan = self.agent.ask(&json!({"verb": "plan", "job": "x"}));
         let line = plan["plan"].as_array()?.iter().find(|line| line["metric"] == metric)?;
@@ -76,9 +76,9 @@ impl Node {
     }
 }
 
-/// Two nodes, their collector, and the command where ordinary users can run it.
+/// Two nodes, their collector, and the command in a directory where ordinary users can run it.
 struct Scene {
-    // In the order in which they go: the daemons before the place where they write.
+    // Fields are dropped in this order: the daemons before the directory that they write to.
     nodes: [Node; 2],
     collector: Daemon,
     _sleepers: [Sleeper; 2],
@@ -96,7 +96,7 @@ impl Scene {
         format!("control_socket = \"{socket}\"\npending_requests_file = \"{requests}\"\n{more}")
     }
 
-    /// Kills the collector, and starts another in its place.
+    /// Kills the collector with SIGKILL and starts another in its place.
     fn crash_collector(&mut self) {
         self.collector.signal(Signal::KILL);
         wait_until("the collector is gone", || !self.collector.runs());
@@ -126,13 +126,13 @@ impl Scene {
         scene
     }
 
-    /// How many nodes of the job the collector knows.
+    /// Returns the number of the job's nodes that the collector knows.
     fn known(&self) -> usize {
         let answer = ask(&self.socket, "{\"verb\":\"plan\",\"job\":\"x\"}\n");
         answer["nodes"].as_array().map_or(0, Vec::len)
     }
 
-    /// What the command answers to a user who is on none of the job's nodes.
+    /// Returns the output of the command, called by a user who is on none of the job's nodes.
     fn user(&self, uid: u32, arguments: &[&str]) -> Output {
         Command::new("setpriv")
             .args([format!("--reuid={uid}"), format!("--regid={uid}"), "--clear-groups".to_owned()])
@@ -146,7 +146,7 @@ impl Scene {
             .unwrap()
     }
 
-    /// What each node answers, and the exit status.
+    /// Returns each node's answer, and the exit status.
     fn told(&self, uid: u32, arguments: &[&str]) -> (Value, i32) {
         let output = self.user(uid, &[arguments, &["--json", "--job", "x"]].concat());
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -154,7 +154,7 @@ impl Scene {
         (answer, output.status.code().unwrap())
     }
 
-    /// What a refusal says; its exit status is 1.
+    /// Returns the error message of a refused command; its exit status must be 1.
     fn refused(&self, uid: u32, arguments: &[&str]) -> String {
         let output = self.user(uid, arguments);
         let said = String::from_utf8(output.stderr).unwrap();
@@ -167,7 +167,8 @@ impl Scene {
         self.nodes.iter().all(|node| node.is(metric, period, cause))
     }
 
-    /// When each node changed the period of a metric to `period_us`, in microseconds since the epoch.
+    /// Returns the times at which each node changed the period of a metric to `period_us`, in microseconds since the
+    /// epoch.
     fn changes(&self, metric: &str, period_us: i64) -> Vec<(String, i64)> {
         let mut reader = self.env.reader();
         let Some(job) = stored::job(&mut reader, "x") else { return Vec::new() };
@@ -188,7 +189,7 @@ impl Scene {
     }
 }
 
-/// What the collector answers to a user at its socket.
+/// Returns the collector's answer to a user at its socket.
 fn ask_as(uid: u32, socket: &Path, line: &str) -> Value {
     std::thread::scope(|scope| {
         let thread = scope.spawn(move || {
@@ -231,7 +232,7 @@ fn only_the_owner_changes_all_nodes_at_one_time() {
         );
     }
     assert!(scene.refused(OWNER, &["plan", "--job", "y"]).contains("unknown job y, or not yours"));
-    // Of a job that exists and of one that does not another user hears the same; root sees which is which.
+    // Another user gets the same answer for an existing and a missing job; root can tell them apart.
     for request in [
         json!({"verb": "plan"}),
         json!({"verb": "set", "plan": {"cpu.usage": "10ms"}}),
@@ -262,7 +263,7 @@ fn only_the_owner_changes_all_nodes_at_one_time() {
     assert!(done.status.success());
     assert_eq!(said.lines().filter(|line| line.ends_with("done  1 leases ended")).count(), 2, "{said}");
     assert!(scene.both("cpu.usage", "500ms", "baseline"));
-    // Who is on a node of the job, and names its agent, asks that one alone.
+    // A user on one of the job's nodes can name its agent, and reaches that node only.
     let node = &scene.nodes[0];
     let socket = node.agent.socket.to_str().unwrap();
     assert_eq!(
@@ -311,7 +312,8 @@ fn disconnected_agent_receives_pending_requests() {
     scene.end();
 }
 
-/// A conversation with the door for other machines, in which `credential` makes of what is to be signed what is sent.
+/// Sends a request to the collector's TCP control listener and returns the answer. `credential` makes the message from
+/// the text to be signed.
 fn knock(address: &str, line: &str, credential: impl FnOnce(&str) -> String) -> Value {
     let mut stream = TcpStream::connect(address).unwrap();
     let mut read = BufReader::new(stream.try_clone().unwrap());

@@ -1,4 +1,4 @@
-//! `polymeter run`: the command is as if nobody watched, and what it used is reported.
+//! `polymeter run`: the command behaves as without it, and its resource usage is reported.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -28,7 +28,7 @@ tests![
     kept_store_is_private_to_the_user,
 ];
 
-/// Bytes that the workload touches.
+/// The number of bytes that the workload touches.
 const TOUCHED: usize = 100 << 20;
 
 fn polymeter(arguments: &[&str]) -> Command {
@@ -45,20 +45,20 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Adds the workload to a command, and says it what to do.
+/// Adds the workload and its commands to a command line.
 fn with_workload<'a>(command: &'a mut Command, executable: &Path) -> &'a mut Command {
     let words = format!("touch {};burn 500;rest 400", TOUCHED / workload::PAGE);
     command.arg("--").arg(executable).arg(words)
 }
 
-/// What the workload says of its own CPU time.
+/// Returns the CPU time that the workload printed, in seconds.
 fn own_cpu_s(output: &Output) -> f64 {
     let said = text(&output.stdout);
     let ns = said.split_once("workload: cpu_ns ").unwrap_or_else(|| panic!("{said}")).1;
     ns.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1e9
 }
 
-/// The directories that `polymeter run` of this process id has made and not removed.
+/// Returns the existing cgroup directories of the `polymeter run` with this process id.
 fn cgroups_of(pid: u32) -> Vec<PathBuf> {
     let prefix = format!("polymeter-run-{pid}-");
     let roots =
@@ -90,7 +90,7 @@ fn command_not_found_exits_like_a_shell() {
     let directory = tempfile::tempdir().unwrap();
     let plain = directory.path().join("plain");
     fs::write(&plain, "no program").unwrap();
-    // A directory of the tests' own PATH that may not be searched would make it another fault.
+    // An unsearchable directory in the tests' own PATH would cause a different error.
     let output =
         polymeter(&["run", "polymeter-no-such-program"]).env("PATH", "/usr/bin:/bin").output().unwrap();
     assert_eq!(output.status.code(), Some(127), "{}", text(&output.stderr));
@@ -126,7 +126,7 @@ fn standard_streams_pass_through() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // More than a pipe holds, so that reading and writing have to go on together.
+    // More bytes than a pipe holds, so that reading and writing must overlap.
     let sent: Vec<u8> = (0..1_000_000_u32).map(|number| (number % 251) as u8).collect();
     let (mut stdin, expected) = (child.stdin.take().unwrap(), sent.clone());
     let writer = std::thread::spawn(move || stdin.write_all(&sent).unwrap());
@@ -137,7 +137,7 @@ fn standard_streams_pass_through() {
     assert!(said.starts_with("härte ' \" word\njob run-"), "{said}");
 }
 
-/// A `polymeter run` that is ended with the test, and its cgroups with all in them, whatever it left.
+/// A `polymeter run` that is killed when this value is dropped; its cgroups are removed with all processes in them.
 struct Ended(Child);
 
 impl Drop for Ended {
@@ -151,7 +151,7 @@ impl Drop for Ended {
 }
 
 fn signals_reach_the_command() {
-    // It ends by itself after a while, should it be left alone.
+    // The script ends by itself after a while, if it gets no signal.
     let script =
         "trap 'echo caught; exit 7' TERM; echo ready; for i in $(seq 400); do sleep 0.05; done; exit 8";
     let child = polymeter(&["run", "sh", "-c", script])
@@ -180,7 +180,7 @@ fn report_states_usage_and_overhead() {
     assert!(output.stdout.is_empty());
 }
 
-/// The value at a path of a report.
+/// Returns the number at a JSON pointer of a report.
 fn number(report: &Value, path: &str) -> f64 {
     report.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("no {path} in {report:#}"))
 }
@@ -227,7 +227,7 @@ fn values_are_those_of_the_command() {
     for same in ["job", "used", "series", "ledger", "stored", "wall_s", "ended"] {
         assert_eq!(again[same], told[same], "{same}");
     }
-    // The file takes one more job, and both are told apart.
+    // The file takes a second job; both can be selected.
     let more = run(&["-o", store.to_str().unwrap(), "true"]);
     assert!(more.status.success() && text(&more.stderr).contains("samples in"), "{}", text(&more.stderr));
     let job = told["job"].as_str().unwrap();
@@ -237,7 +237,7 @@ fn values_are_those_of_the_command() {
     assert_ne!(serde_json::from_slice::<Value>(&last.stdout).unwrap()["job"], told["job"]);
 }
 
-/// What an ordinary user runs: programs in a place that everybody may read.
+/// An ordinary user's programs, in a directory that every user can read.
 struct Ordinary {
     polymeter: PathBuf,
     work: PathBuf,
@@ -259,7 +259,7 @@ impl Ordinary {
         Self { polymeter, work, directory }
     }
 
-    /// `polymeter run` of this user, who has no cgroup.
+    /// Returns `polymeter run` of this user, who has no cgroup.
     fn run(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&self.polymeter).arg("run");
@@ -283,7 +283,8 @@ fn process_tree_is_read_without_root() {
     assert_eq!(told["owner"], "uid 65534");
 }
 
-/// The whole CPU time of a command with children, which perf must have counted from its first instruction on.
+/// Asserts that the CPU time of a command with children is complete: perf must have counted from the first instruction
+/// on.
 fn short_commands_are_counted_completely() {
     require(&[Need::Root]);
     let user = Ordinary::new();
@@ -305,7 +306,7 @@ fn short_commands_are_counted_completely() {
     drop(user.directory);
 }
 
-/// At 1 ms the kernel's ticks would show several times as many cores as there are.
+/// Asserts that rates stay plausible: at a period of 1 ms, the kernel's ticks would show several times the existing CPUs.
 fn no_rate_exceeds_the_number_of_cpus() {
     require(&[Need::Root, Need::Cgroup1, Need::Cgroup2]);
     let work = format!("{} 'burn 200'", workload::program().display());
@@ -334,7 +335,7 @@ fn ignored_signals_stay_ignored() {
     assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), "alive\n".to_owned()), "{output:?}");
 }
 
-/// A command that writes its process id and waits, under a `polymeter run`.
+/// Starts a command under `polymeter run` that prints its process id and waits.
 fn started() -> (Ended, u32) {
     let child = polymeter(&["run", "sh", "-c", "echo $$; exec sleep 600"])
         .stdout(Stdio::piped())
@@ -358,10 +359,10 @@ fn only_cgroups_of_dead_runs_are_removed() {
     dead.0.wait().unwrap();
     let kept = places(&dead);
     assert!(!kept.is_empty());
-    // The command may have made cgroups of its own.
+    // The command may have created cgroups of its own.
     fs::create_dir(kept[0].join("within")).unwrap();
 
-    // What survived it is left alone, and named.
+    // The process that survived is left alone and reported.
     let said = text(&run(&["true"]).stderr);
     let flat = said.split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(places(&dead), kept, "{said}");
@@ -369,7 +370,7 @@ fn only_cgroups_of_dead_runs_are_removed() {
     assert!(Path::new(&format!("/proc/{survivor}")).exists());
 
     kill_process(Pid::from_raw(survivor.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
-    // Runs of other tests may remove them at once.
+    // Concurrent tests' runs may remove them at once.
     let is_used = |place: &PathBuf| {
         fs::read_to_string(place.join("cgroup.procs")).is_ok_and(|processes| !processes.is_empty())
     };
@@ -394,7 +395,7 @@ fn command_that_leaves_its_cgroup_is_reported() {
         told["series"].as_array().unwrap().iter().find(|series| series["metric"] == "cpu.usage").unwrap();
     let (used_s, seen_s) = (number(&told, "/used/cpu_s"), number(seen, "/growth") / 1e9);
     assert!(used_s > 0.2 && seen_s < used_s / 2.0, "{used_s} s, {seen_s} s in the cgroup");
-    // Beside it may stand what other tests leave for a moment.
+    // The notes may also name cgroups that concurrent tests leave for a moment.
     let has_left = |report: &Value| {
         report["notes"]
             .as_array()

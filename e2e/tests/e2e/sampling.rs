@@ -1,4 +1,4 @@
-//! From the kernel to the database: every value is the kernel's, and every deadline is accounted for.
+//! From the kernel to the database: every value equals the kernel's, and every deadline is accounted for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -26,11 +26,11 @@ tests![
     ended_jobs_leave_no_resources,
 ];
 
-/// What a job's sources are called when all of them are open.
+/// The names of a job's sources when all of them are open.
 const SOURCES: [&str; 5] =
     ["v1/memory.stat", "v1/cpuacct.usage_all", "v1/pids.current", "v2/cpu.stat", "perf/0"];
 
-/// Times that the comparison of values that stand still is tried: memory.stat is brought up to date every 2 s.
+/// The number of attempts to compare the values of a stopped job: the kernel updates memory.stat every 2 s.
 const ROUNDS: u32 = 5;
 
 fn stored_values_match_the_kernel_on_sqlite() {
@@ -52,8 +52,8 @@ fn values(env: impl Fn() -> TestEnvironment) {
     let job = cgroups.job("1");
     let mut workload = Workload::start();
     agent.must_track("1", &SOURCES);
-    // Two processes, one in the job itself and one in a step of it: what version 1 counts with and without the cgroups
-    // below differs.
+    // Two processes, one in the job's cgroup and one in a step's: version 1 counts with and without the child cgroups
+    // differ.
     let (step, mut other) = (job.step("step_0"), Workload::start());
     step.enter(workload.pid());
     job.enter(other.pid());
@@ -76,7 +76,7 @@ fn values(env: impl Fn() -> TestEnvironment) {
     let before_us = polymeter_e2e::now_us();
     wait_until("the last faults are stored", || newest(&env, "1", "perf.page_faults").0 > before_us);
     let faults = newest(&env, "1", "perf.page_faults").1 - faults_before;
-    // 20 times 100 pages beside the 2000 and the 500, and a few of the workload's own.
+    // 20 times 100 pages in addition to 2000 and 500, and some of the workload's own.
     assert!((4500.0..4700.0).contains(&faults), "process {pid} made {faults} page faults");
     drop(workload);
     job.remove();
@@ -87,7 +87,7 @@ fn values(env: impl Fn() -> TestEnvironment) {
     collector.terminate();
 }
 
-/// The newest value of a metric without labels that is stored of a job, and its time.
+/// Returns the time and the value of the newest stored sample of a metric without labels.
 fn newest(env: &TestEnvironment, job: &str, metric: &str) -> (i64, f64) {
     let mut reader = env.reader();
     let Some(job) = stored::job(&mut reader, job) else { return (0, 0.0) };
@@ -98,15 +98,14 @@ fn newest(env: &TestEnvironment, job: &str, metric: &str) -> (i64, f64) {
         .unwrap_or_default()
 }
 
-/// The value of a metric of a job that was read after this call began.
+/// Returns a value of a metric of the job that was read after this call began.
 fn stored_now(env: &TestEnvironment, job: &str, metric: &str) -> f64 {
     let began_us = polymeter_e2e::now_us();
     wait_until("a newer value is stored", || newest(env, job, metric).0 > began_us);
     newest(env, job, metric).1
 }
 
-/// Of a job that has stopped, everything that is stored is what stands in the files, and everything that stands in the
-/// files is stored.
+/// Asserts that the stored values of a stopped job equal the values in the kernel's files, and that none is missing.
 fn stands_still(env: &TestEnvironment, job: &polymeter_e2e::cgroup::Job) {
     let mut wrong = Vec::new();
     for _ in 0..ROUNDS {
@@ -135,7 +134,7 @@ fn stands_still(env: &TestEnvironment, job: &polymeter_e2e::cgroup::Job) {
     panic!("{wrong:#?}");
 }
 
-/// The last value before `before_us` of each series that has a file.
+/// Returns the last value before `before_us` of each series that a kernel file has.
 fn last_values(env: &TestEnvironment, job: &str, before_us: i64) -> BTreeMap<Key, (i64, f64)> {
     let mut reader = env.reader();
     let job = stored::job(&mut reader, job).unwrap();
@@ -148,7 +147,7 @@ fn last_values(env: &TestEnvironment, job: &str, before_us: i64) -> BTreeMap<Key
         .collect()
 }
 
-/// The metrics whose deadlines are counted, each from a source of its own: name, period in microseconds, source.
+/// The metrics whose deadlines are counted, each with a source of its own: name, period in microseconds, source.
 const METRES: [(&str, i64, &str); 4] = [
     ("memory.events.max", 100, "v1/memory.failcnt"),
     ("memory.current", 1_000, "v1/memory.usage_in_bytes"),
@@ -170,7 +169,7 @@ fn every_deadline_is_stored_or_counted() {
         ("pids.current", "1s"),
     ];
     let agent = Agent::start(&env, &Plan { collector: &endpoint, jobs: &[], baseline: &baseline });
-    // Registered, a job has its first and last reading out of turn, and all its cgroups from the beginning.
+    // A registered job has its first and its last sample off the grid, and all its cgroups from the beginning.
     let answer = agent.ask(&json!({"verb": "register", "job": "1", "cgroups": job.places}));
     assert_eq!(answer["answer"], "registered", "{answer}");
     pause(4_000);
@@ -193,16 +192,16 @@ fn every_deadline_is_stored_or_counted() {
     collector.terminate();
 }
 
-/// Every sample but the first and the last keeps a deadline of its own, and the deadlines between those two that were not
-/// kept were counted as missed.
+/// Asserts that every sample except the first and the last has a deadline of its own, and that the missed deadlines
+/// between these two were counted.
 fn assert_on_grid(metric: &str, times_us: &[i64], period_us: i64, tally: &Tally) {
-    /// By how much the grid, which was laid once, and the wall clock may differ.
+    /// The permitted difference between the grid, which is set once, and the wall clock, in microseconds.
     const SKEW_US: i64 = 20;
     assert_eq!(tally.taken, times_us.len() as u64, "{metric}: {tally:?}");
     let missed = tally.missed as i64;
     let (mut kept, mut out_of_turn) = (i64::MIN, 0);
     for time_us in times_us {
-        // Read late within a tick, it may be dated after the next deadline.
+        // A sample that is read late within its tick may carry a time after the next deadline.
         let earliest = (time_us / period_us - 1).max(kept.saturating_add(1));
         if earliest <= (time_us + SKEW_US) / period_us {
             kept = earliest;
@@ -218,7 +217,7 @@ fn assert_on_grid(metric: &str, times_us: &[i64], period_us: i64, tally: &Tally)
     let (first, last) = (times_us[0], times_us[times_us.len() - 1]);
     let deadlines = last / period_us - first / period_us;
     let accounted = times_us.len() as i64 - 2 + missed;
-    // The first and the last are dated a moment after the deadlines begin and end to count.
+    // The first and the last sample are dated shortly after the deadlines begin and end to count.
     let edges = if period_us < 1_000 { 5 } else { 1 };
     assert!(
         (deadlines - edges..=deadlines + edges).contains(&accounted),
@@ -241,7 +240,8 @@ fn removed_job_does_not_disturb_others() {
     agent.must_track("stays", sources);
     agent.must_track("goes", sources);
     pause(300);
-    // While it is sampled every millisecond its process is killed and its directories go, one after the other.
+    // The job is sampled every millisecond while its process is killed and its directories are removed one after the
+    // other.
     goes.remove();
     let gone = stored::wait_for_end(&env, "goes");
     let gone_us = gone.ended_ns.unwrap() / 1000;
@@ -264,7 +264,8 @@ fn removed_job_does_not_disturb_others() {
     collector.terminate();
 }
 
-/// Where every CPU works, none is interrupted more than the others.
+/// Asserts that the sampler moves between CPUs when all of them are busy, so that no CPU's programs are interrupted more
+/// than the others.
 fn sampler_keeps_up_on_busy_cpus() {
     const FIFO: &str = "1";
     require(&[Need::Root]);
@@ -278,7 +279,7 @@ fn sampler_keeps_up_on_busy_cpus() {
     let agent =
         Agent::start(&env, &Plan { collector: &endpoint, jobs: &[], baseline: &[("node.cpu.*", "1ms")] });
     let sampler = agent.daemon.thread("sampler");
-    // The policy is the 41st field, and the second is the name; proc_pid_stat(5).
+    // The policy is the 41st field, after the name in the second; see proc_pid_stat(5).
     let stat = std::fs::read_to_string(sampler.join("stat")).unwrap();
     if stat.rsplit_once(") ").unwrap().1.split(' ').nth(38) != Some(FIFO) {
         skip("real-time", "this machine grants no real-time priority");
@@ -302,7 +303,7 @@ fn sampler_keeps_up_on_busy_cpus() {
                 seen.len() > 1
             });
         }));
-        // Whoever moves it by hand is obeyed.
+        // The agent keeps a CPU affinity that an administrator sets.
         let all = sched_getaffinity(None).unwrap();
         let left_alone = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             wait_until("the agent says that it is left alone", || {
@@ -319,24 +320,24 @@ fn sampler_keeps_up_on_busy_cpus() {
     collector.terminate();
 }
 
-/// Nothing that an administrator would have to look after.
+/// Asserts that the log has no warnings and no errors.
 fn assert_silent(said: &str) {
     let worse = said.lines().find(|line| !line.starts_with("polymeter-agent: info: "));
     assert!(worse.is_none(), "{said}");
 }
 
 fn ended_jobs_leave_no_resources() {
-    /// Jobs that come and go, several at a time.
+    /// The number of jobs that start and end, several at a time.
     const JOBS: usize = 20;
     require(&[Need::Root, Need::Cgroup1, Need::Cgroup2, Need::Perf]);
     let (env, cgroups) = (TestEnvironment::new(), TestCgroups::new());
     let (collector, endpoint) = collector(&env, &env.endpoint());
-    // A minute is longer than any of them: what is stored at that period are first and last readings.
+    // Every job is shorter than a minute: at that period only its first and last samples are stored.
     let baseline =
         [("memory.current", "1min"), ("pids.current", "1min"), ("cpu.*", "50ms"), ("perf.*", "50ms")];
     let agent =
         Agent::start(&env, &Plan { collector: &endpoint, jobs: &[cgroups.pattern()], baseline: &baseline });
-    // The first job opens what stays open.
+    // The first job opens the descriptors that stay open.
     come_and_go(&cgroups, "first");
     stored::wait_for_end(&env, "first");
     wait_until("the first job is forgotten", || agent.jobs().is_empty());

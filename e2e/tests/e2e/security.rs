@@ -1,4 +1,4 @@
-//! Who may send to a collector with keys, and who may not: the real programs over real connections.
+//! Authentication of agents to a collector with keys: the real programs over real connections.
 
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
@@ -27,18 +27,18 @@ tests![
     collector_without_keys_listens_locally_only,
 ];
 
-/// An environment with keys for a collector, `collector`, and some for agents.
+/// An environment with key pairs of a collector, `collector`, and of agents.
 struct Fort {
     env: TestEnvironment,
     endpoint: String,
 }
 
-/// What a daemon's configuration says of keys.
+/// The keys in an agent's configuration.
 #[derive(Clone, Copy)]
 enum Keys<'a> {
-    /// Nothing.
+    /// No keys.
     None,
-    /// This pair; and the collector's key is that of the other.
+    /// The name of the agent's own pair, and that of the collector's public key.
     Pair(&'a str, &'a str),
 }
 
@@ -76,7 +76,7 @@ impl Fort {
         daemon
     }
 
-    /// An agent that calls itself `node`.
+    /// Starts an agent with the node name `node`.
     fn agent(&self, node: &str, keys: Keys<'_>) -> Daemon {
         let place = |name: String| self.env.path(&name).display().to_string();
         let mut text = format!(
@@ -101,13 +101,13 @@ impl Fort {
         self.env.path(&format!("agents.d/{name}.pub"))
     }
 
-    /// How many samples of a node are stored.
+    /// Returns the number of stored samples of a node.
     fn stored(&self, node: &str) -> usize {
         let samples = stored::samples(&mut self.env.reader(), SeriesScope::Node(node));
         samples.values().map(|series| series.points.len()).sum()
     }
 
-    /// Waits until the collector has counted `least` of what was refused for this reason.
+    /// Waits until the collector has counted `least` refusals of this kind and reason.
     fn must_count(&self, collector: &Daemon, of: &str, reason: &str, least: u64) {
         let sample = format!("polymeter_collector_refused_{of}_total{{reason=\"{reason}\"}} ");
         wait_until(&format!("{least} {of} were refused: {reason}"), || {
@@ -122,7 +122,7 @@ impl Fort {
         wait_until(&format!("more of {node} is stored"), || self.stored(node) > before);
     }
 
-    /// No refusal has a secret in it, nor anything else that was said.
+    /// Asserts that the logs contain no secret key.
     fn keeps_secrets(&self, said: &[&str]) {
         for name in ["collector", "n1", "n2"] {
             let text = fs::read_to_string(self.env.path(&format!("{name}.key"))).unwrap();
@@ -132,7 +132,7 @@ impl Fort {
     }
 }
 
-/// The collector's own metrics.
+/// Returns the collector's own metrics.
 fn metrics(collector: &Daemon) -> String {
     let said = collector.log();
     let address = said.split_once("serving metrics at http://").unwrap().1.split_once('/').unwrap().0;
@@ -202,7 +202,7 @@ fn unknown_key_is_refused_until_authorised() {
     let key = fs::read_to_string(fort.env.path("n1.pub")).unwrap();
     let key = key.lines().find_map(|line| line.strip_prefix("public ")).unwrap().to_owned();
     assert!(collector.log().contains(&key) && agent.log().contains(&key));
-    // Tried a second time, and said once.
+    // The agent tried at least twice; the log has one line.
     fort.must_count(&collector, "connections", "unknown_key", 2);
     assert_eq!(lines(&collector.log(), "is not authorised"), 1);
     assert_eq!(fort.stored("n1"), 0);
@@ -221,7 +221,7 @@ fn removed_key_is_revoked_for_connected_agents() {
     let agent = fort.agent("n1", Keys::Pair("n1", "collector"));
     fort.must_store("n1");
     fs::remove_file(fort.authorised("n1")).unwrap();
-    // What had come before may still be on its way into the store.
+    // Data that arrived before may still be on its way into the store.
     let (mut refused, mut stored) = (0, 0);
     wait_until("nothing more is stored", || {
         refused += 4;
@@ -229,7 +229,7 @@ fn removed_key_is_revoked_for_connected_agents() {
         std::mem::replace(&mut stored, fort.stored("n1")) == stored
     });
     assert_eq!(lines(&collector.log(), "not authorised"), 1, "{}", collector.log());
-    // Another key in its place is another agent's.
+    // A different key in the file belongs to a different agent.
     fs::copy(fort.env.path("n2.pub"), fort.authorised("n1")).unwrap();
     fort.must_count(&collector, "messages", "key", refused + 8);
     assert_eq!(fort.stored("n1"), stored);
@@ -240,7 +240,7 @@ fn removed_key_is_revoked_for_connected_agents() {
     collector.terminate();
 }
 
-/// Runs an agent that must not get in, until the collector has refused it twice.
+/// Runs an agent that must be refused, until the collector has refused it twice.
 fn must_stay_out(keys_of_collector: bool, keys_of_agent: Keys<'_>, reason: &str, told: (&str, &str)) {
     let mut fort = Fort::new();
     fort.authorise("n1");
@@ -329,7 +329,7 @@ fn keys_readable_by_others_are_refused() {
         }
         chmod(file, good);
     }
-    // A secret where a public key belongs, and the other way round.
+    // A secret key in place of a public key, and the reverse.
     fs::copy(fort.env.path("collector.key"), fort.env.path("collector.pub")).unwrap();
     let (status, said) = run("polymeter-agent", "n1.toml", &["--check"]);
     assert!(status == Some(2) && said.contains("the file contains a secret key"), "{said}");

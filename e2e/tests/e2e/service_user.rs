@@ -1,4 +1,4 @@
-//! The service's user: whose keys root takes for its own, and as whom `--check` can look.
+//! The service user: key files that root accepts, and the access rights that `--check` tests for another user.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -16,12 +16,12 @@ tests![
 ];
 
 const NEEDS: [Need; 2] = [Need::Root, Need::Mounts];
-/// `polymeter`, on the machine that the tests pretend to be on.
+/// The uid of `polymeter` on the simulated machine.
 const SERVICE: u32 = 64_010;
-/// Somebody else.
+/// The uid of another user.
 const STRANGER: u32 = 64_011;
 
-/// A machine on which the service's user exists.
+/// A simulated machine on which the service user exists.
 struct Machine {
     env: TestEnvironment,
     passwd: PathBuf,
@@ -40,7 +40,7 @@ impl Machine {
         Self { env, passwd }
     }
 
-    /// What `command` says there.
+    /// Runs `command` with the simulated machine's /etc/passwd and returns its output.
     fn run(&self, command: &Command) -> Output {
         let script = "mount --bind \"$1\" /etc/passwd && shift && exec \"$@\"";
         let mut within = Command::new("unshare");
@@ -114,7 +114,7 @@ fn configuration_check_uses_the_rights_of_the_given_user() {
         let (status, said) = machine.check(name, &as_service);
         assert!(status == Some(2) && said.contains(words), "{words}: {said}");
     };
-    // As keygen leaves them when root calls it.
+    // The key files belong to root, as after `keygen` by root.
     for (name, key) in [("polymeter-agent", "n1.key"), ("polymeter-collector", "collector.key")] {
         assert_eq!(machine.check(name, &[]).0, Some(0));
         refuses(name, &format!("{}: cannot be read: Permission denied", machine.env.path(key).display()));
@@ -126,7 +126,7 @@ fn configuration_check_uses_the_rights_of_the_given_user() {
     refuses("polymeter-agent", "for `control_socket`: Permission denied");
     machine.own("run", SERVICE);
     assert_eq!(machine.check("polymeter-agent", &as_service).0, Some(0));
-    // The store: its directory, and the file that root has made there.
+    // The store's directory, and the file that root has created there.
     refuses("polymeter-collector", "for `store`: Permission denied");
     machine.own("data", SERVICE);
     let collector = machine.check("polymeter-collector", &as_service);
@@ -135,7 +135,7 @@ fn configuration_check_uses_the_rights_of_the_given_user() {
     fs::set_permissions(machine.env.path("data/store.db"), Permissions::from_mode(0o600)).unwrap();
     refuses("polymeter-collector", "cannot write to the store");
     machine.own("data/store.db", SERVICE);
-    // An empty file becomes a store.
+    // An empty file is accepted and becomes a store.
     assert_eq!(machine.check("polymeter-collector", &as_service).0, Some(0));
     fs::write(machine.env.path("data/store.db"), "Dear diary,").unwrap();
     refuses("polymeter-collector", "the file is not an SQLite database");

@@ -1,5 +1,5 @@
-//! Under a real Slurm, with the prolog and the epilog of `deploy/`: whatever becomes of a job, its first and its last reading
-//! are stored, and what the prolog told.
+//! Jobs of a real Slurm, with the prolog and the epilog of `deploy/`: the first and the last sample of each job are
+//! stored, however the job ends, and so is the prolog's data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -22,14 +22,14 @@ tests![
     exclusive prolog_cost_and_final_sample_coverage,
 ];
 
-/// The last metric is due once a day, so that its samples are the first and the last readings alone.
+/// The last metric is due once a day: its only samples are the first and the last one.
 const BASELINE: &str = "[baseline]\n\"cpu.usage\" = \"1s\"\n\"memory.peak\" = \"1s\"\n\"memory.events.max\" = \"1s\"\n\"cpu.user\" = \"1d\"\n\
     [steps]\n\"cpu.usage\" = \"1s\"\n";
 
-/// Uses the CPU, and stays for long enough to be found while many others begin on two CPUs.
+/// Uses the CPU, and runs long enough to be discovered while many other jobs start on two CPUs.
 const BURN: &str = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 0.3";
 
-/// A cluster, and a collector that its agents send to.
+/// A cluster, and the collector that its agents send to.
 struct Scene {
     cluster: Cluster,
     collector: Daemon,
@@ -45,14 +45,14 @@ impl Scene {
         let configure = |node: &str, _: &Path| {
             let mut text =
                 format!("node = \"{node}\"\ncollector = \"{endpoint}\"\nflush_interval = \"50ms\"\n");
-            // Both nodes are this machine, on which each has its own cgroups.
+            // Both nodes run on this machine, each with its own cgroups.
             write!(text, "jobs = [\"slurm_{node}/uid_{{uid}}/job_{{job}}\"]\n{BASELINE}").unwrap();
             text
         };
         Self { cluster: Cluster::start(&socket, configure), collector, env }
     }
 
-    /// The samples of a job that has ended, on all its nodes, its steps left out.
+    /// Returns the samples of an ended job on all its nodes, without those of its steps.
     fn samples(&self, row: &JobRow) -> BTreeMap<Key, Series> {
         let mut reader = self.env.reader();
         let mut all: BTreeMap<Key, Series> = BTreeMap::new();
@@ -65,15 +65,15 @@ impl Scene {
         all
     }
 
-    /// The steps of a job that were seen, with their nodes.
+    /// Returns the sampled steps of a job, with their nodes.
     fn steps(&self, row: &JobRow) -> BTreeSet<(String, String)> {
         let series = self.env.reader().series(SeriesScope::Job(row.job_key)).unwrap();
         let steps = series.into_iter().filter(|series| !series.labels.is_empty());
         steps.map(|series| (series.labels.to_string(), series.node)).collect()
     }
 
-    /// Waits until a job has ended in this state, with this exit status and signal: as the controller says, and not as the
-    /// nodes' epilogs know it.
+    /// Waits until a job is stored with this state, exit status and signal, as the controller reports them. The nodes'
+    /// epilogs do not know the state.
     fn must_have_ended(&self, job: &str, state: &str, code: i64, signal: i64) {
         wait_until(&format!("job {job} is stored as {state}"), || {
             stored::job(&mut self.env.reader(), job).is_some_and(|row| row.state.as_deref() == Some(state))
@@ -88,7 +88,7 @@ impl Scene {
         assert!(requests.iter().any(|request| request.request.contains("cpu.usge")), "{requests:?}");
     }
 
-    /// Slurm looks for jobs beyond their time every half minute.
+    /// Waits for the time limit of a job. Slurm checks the limits every 30 s.
     fn must_reach_its_time_limit(&self, job: &str) {
         wait_until("the time limit comes near", || {
             self.cluster.of_job(job, "RunTime").as_str() >= "00:00:50"
@@ -98,10 +98,10 @@ impl Scene {
         self.must_have_ended(job, "TIMEOUT", 0, 15);
     }
 
-    /// A job that has ended has its first and its last reading on each of its nodes, and what the prolog told.
+    /// Asserts that an ended job has its first and its last sample on each of its nodes, and the prolog's data.
     fn must_be_whole(&self, job: &str, nodes: u32) -> BTreeMap<Key, Series> {
         let row = stored::wait_for_end(&self.env, job);
-        // The job has ended when one of its nodes says so: what the others say may come later.
+        // A job has ended when its first node reports the end; the reports of the other nodes may follow later.
         let store = Connection::open(self.env.path("store.db")).unwrap();
         wait_until(&format!("job {job} has ended on {nodes} nodes"), || {
             let ended = "SELECT count(*) FROM job_node WHERE job_key = ?1 AND ended IS NOT NULL";
@@ -118,7 +118,7 @@ impl Scene {
     }
 }
 
-/// The last values of a metric on all nodes, added up.
+/// Returns the sum of a metric's last values on all nodes.
 fn last(samples: &BTreeMap<Key, Series>, metric: &str) -> f64 {
     let of_metric = samples.iter().filter(|((name, _), _)| name == metric);
     of_metric.filter_map(|(_, series)| Some(series.points.last()?.1)).sum()
@@ -128,7 +128,7 @@ fn slurm_jobs_of_all_kinds_are_tracked_completely() {
     require(&[Need::Root, Need::Slurm]);
     let scene = Scene::set();
     let cluster = &scene.cluster;
-    // The shortest time limit is a minute, by which the others have ended.
+    // The shortest time limit is one minute; the other jobs end before it.
     let endless = cluster.submit(true, &["--time=1"], "sleep 600");
     // A tenth of a second is enough, also for the agent that this job's prolog starts.
     let short = cluster.submit(false, &[], "sleep 0.1");
@@ -139,10 +139,10 @@ fn slurm_jobs_of_all_kinds_are_tracked_completely() {
     let wished = cluster.submit(true, &[wishes], &format!("{BURN}; sleep 1"));
     let refused = cluster.submit(true, &["--comment=polymeter: cpu.usge=1s"], "sleep 0.5");
     let array = cluster.submit(true, &["--array=1-3"], BURN);
-    // Two components, of which each is a job to its node.
+    // A job of two components; each is a job of its own to its node.
     let mixed = cluster.submit(true, &["-n1", ":", "-n1"], BURN);
     let both = cluster.submit(true, &["-N2", "-n2", "-A", "physics"], &format!("srun sh -c '{BURN}'"));
-    // Touches more than it may have.
+    // This job uses more memory than its limit.
     let hungry = cluster.submit(true, &["--mem=30"], "sleep 0.3; head -c 200000000 /dev/zero | tail");
     let failing = cluster.submit(false, &[], "sleep 0.3; exit 3");
     let cancelled = cluster.submit(true, &[], "sleep 600");
@@ -195,7 +195,7 @@ fn slurm_jobs_of_all_kinds_are_tracked_completely() {
     must_be_left_alone(scene);
 }
 
-/// Ranks that compute and tell each other for half a second.
+/// An MPI program whose ranks compute and exchange data for half a second.
 const MPI: &str = r#"
     #include <mpi.h>
     #include <stdio.h>
@@ -235,7 +235,7 @@ fn mpi_job_is_tracked_on_both_nodes() {
     must_be_left_alone(scene);
 }
 
-/// Every agent ends by itself, and no cgroup of a job is left.
+/// Asserts that every agent ends by itself and that no cgroup of a job is left.
 fn must_be_left_alone(scene: Scene) {
     for node in &scene.cluster.nodes {
         wait_until("the agents end when there are no jobs", || scene.cluster.agent(node).is_none());
@@ -271,10 +271,10 @@ fn requeued_job_is_new_and_suspended_job_is_not() {
     assert!(running(1), "{:?}", rows());
     assert!(cluster.run("scontrol", &["requeue", &job]).status.success());
     wait_until("it has ended", || rows().iter().any(|row| row.ended_ns.is_some()));
-    // A requeued job may be held back for a while.
+    // Slurm may hold a requeued job back for a while.
     let update = format!("jobid={job}");
     wait_until("it may begin again", || {
-        // In vain where it runs already.
+        // The command fails if the job runs already.
         cluster.run("scontrol", &["update", &update, "starttime=now"]);
         running(2)
     });
@@ -283,7 +283,8 @@ fn requeued_job_is_new_and_suspended_job_is_not() {
     must_be_left_alone(scene);
 }
 
-/// What a prolog costs, and how much of what a job used its last sample has. Numbers for a person; nothing is asserted of them.
+/// Measures the time that a prolog takes, and the share of a job's CPU time that its last sample contains. The result is
+/// printed; nothing is asserted.
 fn prolog_cost_and_final_sample_coverage() {
     require(&[Need::Root, Need::SlurmExperiment, Need::Slurm]);
     let scene = Scene::set();
@@ -311,7 +312,7 @@ fn prolog_cost_and_final_sample_coverage() {
     );
     let mut shares = Vec::new();
     for _ in 0..20 {
-        // It says itself what it used, in clock ticks of 10 ms, as late as it can.
+        // The job records its own CPU usage as late as it can, in clock ticks of 10 ms.
         let used = cluster.path("used");
         std::fs::remove_file(&used).ok();
         let script = format!(

@@ -1,4 +1,5 @@
-//! The spool, with real programs that are killed: what was on the disk is stored, once, by the next life of the agent.
+//! The spool, with real programs that are killed: the agent's next session delivers the spooled data, and each sample is
+//! stored once.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,10 +16,10 @@ tests![spooled_data_survives_kills_and_is_stored_once, shutdown_without_collecto
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Cgroup1, Need::Cgroup2];
 
-/// Nothing of the node: all samples are those of jobs.
+/// No metric of the node: all samples belong to jobs.
 const BASELINE: [(&str, &str); 3] = [("memory.*", "1ms"), ("cpu.*", "1ms"), ("pids.*", "1ms")];
 
-/// An agent with little memory, a spool and a job, and no collector.
+/// An agent with a small outbox, a spool and a job, and without a collector.
 struct Scene {
     env: TestEnvironment,
     cgroups: TestCgroups,
@@ -47,7 +48,7 @@ fn segments(env: &TestEnvironment) -> usize {
     spooled::segments(&env.path("spool")).len()
 }
 
-/// How many samples lie in the spool, by session.
+/// Returns the number of samples in the spool, by session.
 fn spooled(env: &TestEnvironment) -> BTreeMap<String, u64> {
     let mut samples: BTreeMap<String, u64> = BTreeMap::new();
     for frame in spooled::frames(&env.path("spool")) {
@@ -56,7 +57,7 @@ fn spooled(env: &TestEnvironment) -> BTreeMap<String, u64> {
     samples
 }
 
-/// The one number that `sql` gives.
+/// Returns the one number that `sql` selects.
 fn number(store: &Path, sql: &str) -> u64 {
     let number: i64 = Connection::open(store).unwrap().query_row(sql, (), |row| row.get(0)).unwrap();
     number as u64
@@ -73,7 +74,7 @@ fn spooled_data_survives_kills_and_is_stored_once() {
     assert_eq!(kept.len(), 1);
     assert!(kept.values().all(|samples| *samples > 100_000), "{kept:?}");
 
-    // The next life finds it, begins to send it, and is killed as well; and so is the collector.
+    // The next agent finds the spool, begins to send it, and is killed as well, and so is the collector.
     let agent = start(&env, &cgroups);
     let (running, endpoint) = collector(&env, &env.endpoint());
     wait_until("frames are acknowledged", || agent.count("frames_acknowledged") > 0);
@@ -89,10 +90,10 @@ fn spooled_data_survives_kills_and_is_stored_once() {
         let losses = env.reader().losses(None).unwrap();
         assert_eq!(number(&store, &stored), samples, "{session}: {losses:?}");
     }
-    // In one statement: the agent goes on sampling.
+    // One statement, since the agent keeps sampling.
     let twice = "SELECT (SELECT count(*) FROM samples) - (SELECT count(*) FROM (SELECT DISTINCT time, series_id FROM samples))";
     assert_eq!(number(&store, twice), 0);
-    // Nothing that was taken is lost; what the killed might have taken afterwards is unknown.
+    // No sample that was taken is lost. The samples that a killed agent took after its last frame are unknown.
     let lost = "SELECT count(*) FROM loss JOIN session USING (session_id) WHERE reason <> 'unknown' OR end_reason <> 'superseded'";
     assert_eq!(number(&store, lost), 0);
     agent.daemon.terminate();
@@ -106,7 +107,7 @@ fn shutdown_without_collector_keeps_the_spool() {
     let (status, said) = agent.daemon.end(Signal::TERM);
     assert!(status.success() && said.contains("wait in the spool"), "{status}: {said}");
     let kept = spooled(&env);
-    // A second agent beside it is refused, and says why.
+    // A second agent with the same spool is refused with a message.
     let agent = start(&env, &cgroups);
     let config = env.path("agent.toml");
     let socket = env.path("other.sock");
@@ -121,7 +122,7 @@ fn shutdown_without_collector_keeps_the_spool() {
     let (running, _) = collector(&env, &env.endpoint());
     wait_until("nothing is left on the disk", || segments(&env) == 0);
     let store = env.path("store.db");
-    // The last tallies were in the spool, too: nothing is missing of all that was due.
+    // The last tallies were in the spool, too: each sample that was due is accounted for.
     let of_session = |sum: &str| {
         number(&store, &format!("SELECT sum({sum}) FROM ledger_balance WHERE session_id = '{session}'"))
     };

@@ -1,4 +1,5 @@
-//! Stores that cannot be read, and ones that can although nobody may write there: what is wrong is said, each in its words.
+//! Stores that cannot be read, each with an error of its own, and stores that can be read although the user may not write
+//! there.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -16,7 +17,7 @@ tests![
     store_on_a_read_only_disk_is_readable,
 ];
 
-/// A store with a job, and the command where everybody can run it.
+/// A store with a job, and the command in a directory where every user can run it.
 struct Shelf {
     env: TestEnvironment,
     command: PathBuf,
@@ -42,7 +43,7 @@ impl Shelf {
         command
     }
 
-    /// The report as an ordinary user asks for it.
+    /// Returns the output of a report by an ordinary user.
     fn report_to_ada(&self, store: &Path) -> Output {
         let report = self.report(store);
         let mut command = Command::new("setpriv");
@@ -50,7 +51,7 @@ impl Shelf {
         command.arg(report.get_program()).args(report.get_args()).current_dir("/").output().unwrap()
     }
 
-    /// The report where the store's directory lies on a disk that nobody can write to.
+    /// Returns the output of a report whose store is in a directory on a read-only mount.
     fn report_from_fixed_disk(&self, store: &Path) -> Output {
         let script = "mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\" && shift && exec \"$@\"";
         let report = self.report(store);
@@ -59,7 +60,7 @@ impl Shelf {
         command.arg(report.get_program()).args(report.get_args()).output().unwrap()
     }
 
-    /// A directory with a copy of the store, for everybody to read.
+    /// Returns a copy of the store in a directory of its own, readable by every user.
     fn copy(&self, name: &str) -> PathBuf {
         let directory = self.env.path(name);
         fs::create_dir(&directory).unwrap();
@@ -70,7 +71,7 @@ impl Shelf {
         copy
     }
 
-    /// The same, with a log that has not gone into the file, as a collector leaves it that was killed.
+    /// Returns such a copy with a write-ahead log that was not checkpointed, as a killed collector leaves it.
     fn copy_with_log(&self, name: &str) -> PathBuf {
         let (whole, copy) = (self.copy(&format!("{name}.whole")), self.copy(name));
         let connection = Connection::open(&whole).unwrap();
@@ -92,7 +93,7 @@ fn suffixed(path: &Path, suffix: &str) -> PathBuf {
     format!("{}{suffix}", path.display()).into()
 }
 
-/// What a report that is refused says; it names the file.
+/// Returns the error of a report that must fail. The message names the file.
 fn refused(output: &Output, store: &Path) -> String {
     let said = String::from_utf8(output.stderr.clone()).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
@@ -143,7 +144,7 @@ fn each_store_error_is_reported_specifically() {
     }
     let said = refused(&shelf.report(&truncated).output().unwrap(), &truncated);
     assert!(said.contains(&format!("{} of {bytes} bytes", bytes / 2)), "{said}");
-    // A bundle says the same.
+    // A bundle reports the same error.
     let bundle = Command::new(&shelf.command)
         .args(["bundle", "x", "--store"])
         .arg(format!("sqlite:{}", missing.display()))
@@ -157,21 +158,21 @@ fn each_store_error_is_reported_specifically() {
 fn file_permissions_decide_which_stores_a_user_reads() {
     require(&[Need::Root]);
     let shelf = Shelf::new();
-    // Not hers to read.
+    // The user may not read the file.
     let said = refused(&shelf.report_to_ada(&shelf.store), &shelf.store);
     assert!(said.contains("permission denied: the file belongs to uid 0 and has mode 600"), "{said}");
     let hidden = shelf.copy("hidden");
     chmod(hidden.parent().unwrap(), 0o700);
     let said = refused(&shelf.report_to_ada(&hidden), &hidden);
     assert!(said.contains("permission denied: its directory is not accessible"), "{said}");
-    // In a directory that is another's.
+    // The file is readable, in a directory of another user.
     let readable = shelf.copy("readable");
     granted(&shelf.report_to_ada(&readable));
     assert_eq!(fs::read_dir(readable.parent().unwrap()).unwrap().count(), 1, "nothing was left there");
     let with_log = shelf.copy_with_log("log");
     let said = refused(&shelf.report_to_ada(&with_log), &with_log);
     assert!(said.contains("write-ahead log (-wal)") && said.contains("copy the file and its -wal"), "{said}");
-    // As it advises.
+    // The user follows the advice of the message.
     let own = shelf.env.path("own");
     fs::create_dir(&own).unwrap();
     for suffix in ["", "-wal"] {

@@ -1,4 +1,4 @@
-//! What is sampled is seen as it is sampled: over the socket, in lines and in a terminal, by whom it belongs to.
+//! Live samples: the owner of a job sees them as they are taken, on the socket, as lines and in a terminal.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -19,7 +19,7 @@ tests![
     watch_terminal_shows_values_and_changes_periods,
 ];
 
-/// A connection on which root watches, and what comes of it.
+/// A connection on which root watches, and the lines received on it.
 struct Watcher {
     stream: UnixStream,
     lines: BufReader<UnixStream>,
@@ -39,7 +39,7 @@ impl Watcher {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line:?}: {error}"))
     }
 
-    /// The next line that is an answer of this name.
+    /// Returns the next line that is an answer of this name.
     fn next_of(&mut self, name: &str) -> Value {
         loop {
             let line = self.next();
@@ -82,13 +82,13 @@ fn watch_streams_samples_as_they_are_taken() {
     let plan = watcher.next_of("plan");
     let line = plan["plan"].as_array().unwrap().iter().find(|line| line["metric"] == "pids.current").unwrap();
     assert_eq!((&line["period"], &line["actor"]), (&"20ms".into(), &"uid 64001".into()));
-    // A second sees what is sampled as well; who goes takes no part of it along.
+    // A second watcher receives the samples as well, and the first one continues when the second ends.
     let mut second =
         Watcher::begin(&scene.agent.socket, &json!({"verb": "watch", "job": "x", "metrics": ["cpu.usage"]}));
     assert_eq!(second.next_of("samples")["metric"], "cpu.usage");
     drop(second);
     watcher.next_of("samples");
-    // The job's end is the stream's; the connection goes on.
+    // The stream ends with the job; the connection stays open.
     assert_eq!(scene.agent.ask(&json!({"verb": "unregister", "job": "x"}))["answer"], "done");
     watcher.next_of("ended");
     watcher.stream.write_all(b"{\"verb\":\"jobs\"}\n").unwrap();
@@ -163,12 +163,12 @@ fn watch_lines_end_as_requested() {
         let words = [&["--job", "x"], more].concat();
         scene.typed(OWNER, "watch", &words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     };
-    // Whoever reads, as `head` does, goes when she has seen enough.
+    // A reader such as `head` may close the pipe early.
     let mut watch = piped(&[]);
     drop(watch.stdout.take());
     let output = watch.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0), "{output:?}");
-    // The job ends, and then the agent.
+    // A watch of a job ends with the job, a watch of the node with the agent.
     let mut watches = [piped(&["--plain"]), piped(&["--json"])];
     for watch in &mut watches {
         watch.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
@@ -188,7 +188,7 @@ fn watch_lines_end_as_requested() {
     assert!(String::from_utf8(output.stderr).unwrap().contains("cannot continue to watch"));
 }
 
-/// The command in a terminal, which `script` of util-linux makes.
+/// The command in a terminal that `script` of util-linux creates.
 struct Terminal {
     script: Child,
     shown: Receiver<Vec<u8>>,
@@ -221,7 +221,7 @@ impl Terminal {
         Self { script, shown, all: Vec::new() }
     }
 
-    /// Everything that was shown so far.
+    /// Returns the whole output so far.
     fn shown(&mut self) -> String {
         self.all.extend(self.shown.try_iter().flatten());
         String::from_utf8_lossy(&self.all).into_owned()
@@ -239,7 +239,7 @@ impl Terminal {
         self.script.stdin.as_mut().unwrap().write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Presses a key, and again where the answer to the one before had not come yet, until it has had its effect.
+    /// Presses a key, again if an earlier press came before the answer was shown, until it has had its effect.
     fn press_until(&mut self, key: &str, done: impl Fn() -> bool) {
         let mut polls = 0;
         wait_until(&format!("{key} has its effect"), || {
@@ -251,14 +251,14 @@ impl Terminal {
         });
     }
 
-    /// The process in the terminal.
+    /// Returns the pid of the command in the terminal.
     fn pid(&mut self) -> Pid {
         let shown = self.shown();
         let pid = shown.split("pid:").nth(1).and_then(|rest| rest.split(':').next()).unwrap();
         Pid::from_raw(pid.parse().unwrap()).unwrap()
     }
 
-    /// How it ended, having given the terminal back.
+    /// Waits for the end and returns the exit status. The terminal must have been restored.
     fn end(mut self) -> Option<i32> {
         let status = self.script.wait().unwrap();
         while let Ok(more) = self.shown.recv() {
@@ -272,7 +272,7 @@ impl Terminal {
     }
 }
 
-/// The words that are shown, without what moves the cursor.
+/// Returns the words of an output without its escape sequences.
 fn words(shown: &str) -> Vec<String> {
     let mut text = String::new();
     let mut rest = shown.chars();
@@ -309,7 +309,7 @@ fn watch_terminal_shows_values_and_changes_periods() {
     terminal.press("q");
     assert_eq!(terminal.end(), Some(0));
 
-    // A signal gives the terminal back, too; and so does the agent's end.
+    // The terminal is also restored after a signal, and after the agent's end.
     let mut terminal = Terminal::run(&watch);
     terminal.must_show("the job", |shown| shown.contains("\u{1b}[?1049h") && shown.contains("job"));
     kill_process(terminal.pid(), Signal::TERM).unwrap();

@@ -1,5 +1,5 @@
-//! An agent: a delivery as it is, and a sampler that makes things up. The value of a sample is its name, and so is the time
-//! of an event.
+//! A simulated agent: a real delivery session and a sampler that generates samples. A sample's value is its name; an
+//! event's time is its name.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,26 +19,26 @@ use polymeter_proto::series::{
 use super::disk::Disk;
 use super::random::Random;
 
-/// What sources are called. Two shapes of one job may be of the same.
+/// The names of sources. Two shapes of one job may have the same source.
 const SOURCES: [&str; 2] = ["a", "b"];
 
-/// Jobs that an agent has at once, at most.
+/// The maximum number of simultaneous jobs of an agent.
 const JOBS: usize = 3;
 
 #[derive(Debug)]
 pub(crate) struct Agent {
     pub(crate) session: SessionId,
     pub(crate) delivery: DeliverySession,
-    /// What earlier lives have left.
+    /// The undelivered sessions of earlier runs.
     pub(crate) earlier: Vec<DeliverySession>,
     pub(crate) disk: Option<Disk>,
     pub(crate) outbox_bytes: usize,
-    /// The connection; another one has another id.
+    /// The connection. Each connection has a different id.
     pub(crate) peer: Peer,
-    /// How many samples and events there were.
+    /// The number of samples so far.
     pub(crate) samples: u64,
     pub(crate) events: Vec<i64>,
-    /// What became of the samples of each source, by the job's id.
+    /// The expected tally of each source, by the job's id.
     pub(crate) truth: HashMap<Whose, Tally>,
     next_id: u32,
     own: Arc<Shape>,
@@ -60,13 +60,13 @@ fn descriptor() -> SessionDescriptor {
 
 type Whose = (Option<(u32, String)>, String);
 
-/// The handle and the id of a shape's job, and its source.
+/// Returns the handle and the id of a shape's job, and its source.
 fn whose(shape: &Shape) -> Whose {
     let job = shape.job.as_ref().map(|job| (job.handle.0, job.descriptor.job_id.as_str().to_owned()));
     (job, shape.source.as_str().to_owned())
 }
 
-/// A shape of one or two columns, with ids that nobody else has.
+/// Returns a shape of one or two columns, with unique ids.
 fn shape(next_id: &mut u32, job: Option<&Arc<Job>>, columns: u32) -> Arc<Shape> {
     let mut column = |_| {
         *next_id += 1;
@@ -85,7 +85,7 @@ fn shape(next_id: &mut u32, job: Option<&Arc<Job>>, columns: u32) -> Arc<Shape> 
 }
 
 impl Agent {
-    /// An agent that finds what is on its disk, if it has one.
+    /// Creates an agent, which recovers the data on its disk, if it has one.
     pub(crate) fn new(
         session: u64,
         connection: u64,
@@ -120,19 +120,19 @@ impl Agent {
         }
     }
 
-    /// Whether everything is acknowledged, and nothing is left to be told.
+    /// Returns true if everything is acknowledged and no tally or loss is left to be reported.
     pub(crate) fn is_settled(&self) -> bool {
         let is_spooled = self.disk.as_ref().is_some_and(|disk| !disk.is_empty());
         self.delivery.is_empty() && !self.delivery.has_untold() && !is_spooled && self.earlier.is_empty()
     }
 
-    /// A name that no sample and no event of any session has.
+    /// Returns a unique name of a sample or an event, across all sessions.
     fn name(&mut self) -> u64 {
         self.next_name += 1;
         self.session.0 << 32 | self.next_name
     }
 
-    /// Samples, begins and ends jobs, and hands on what came of it.
+    /// Begins and ends jobs, takes samples, and passes them to the delivery session.
     pub(crate) fn flush(&mut self, random: &mut Random, now_ns: u64) {
         let mut flushed = SampleBatch::default();
         if self.jobs.len() < JOBS && random.percent(20) {
@@ -156,12 +156,12 @@ impl Agent {
         }
         self.delivery.take(&flushed, now_ns);
         self.attend(false, now_ns);
-        // What is read back of the disk comes beside it.
+        // Data that are read back from the disk count in addition.
         let most_bytes = self.outbox_bytes + self.disk.as_ref().map_or(0, |_| self.outbox_bytes);
         assert!(self.delivery.outbox_bytes() <= most_bytes, "the outbox is beyond its limit");
     }
 
-    /// Writes to the disk what belongs there.
+    /// Spills to the disk, and removes what was delivered.
     pub(crate) fn attend(&mut self, ends: bool, now_ns: u64) {
         let Some(disk) = &mut self.disk else { return };
         disk.attend(&mut self.delivery, ends, now_ns);
@@ -173,7 +173,7 @@ impl Agent {
         std::iter::once(&mut self.delivery).chain(&mut self.earlier)
     }
 
-    /// What is to be sent next, of the oldest session that has anything.
+    /// Returns the next message to send, of the oldest session that has one.
     pub(crate) fn next_send(&mut self, now_ns: u64) -> Option<Vec<u8>> {
         for delivery in self.earlier.iter_mut().chain([&mut self.delivery]) {
             while let Some(send) = delivery.next_send() {
@@ -194,7 +194,7 @@ impl Agent {
         None
     }
 
-    /// Says the last word on all sources, as an agent does at its end.
+    /// Reports the final tallies of all sources, as an agent does at its end.
     pub(crate) fn end(&mut self, now_ns: u64) {
         let mut flushed = SampleBatch::default();
         self.report_all(&mut flushed, true);
@@ -215,7 +215,7 @@ impl Agent {
 
     fn begin_job(&mut self, random: &mut Random, flushed: &mut SampleBatch) {
         self.next_id += 1;
-        // Some cgroups that went come back: the same job under another handle.
+        // Some removed cgroups return: the same job with another handle.
         let name = if random.percent(30) { random.below(3) as u32 } else { self.next_id };
         let descriptor = JobDescriptor {
             job_id: format!("{name}").as_str().try_into().unwrap(),
@@ -251,7 +251,7 @@ impl Agent {
         let values: Vec<_> = shape.columns.iter().map(|_| Some(self.name())).collect();
         let count = values.len() as u64;
         self.samples += count;
-        // Some deadlines are missed, and some samples absent; the batch is full now and then.
+        // Some deadlines are missed and some samples are absent; sometimes the batch is full.
         let (missed, absent, dropped) = (
             count % 2,
             u64::from(self.next_name.is_multiple_of(7)),

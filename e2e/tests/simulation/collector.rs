@@ -1,4 +1,5 @@
-//! A collector: ingests as they are, and around them what a writer does. All but the store is lost with it.
+//! A simulated collector: real ingests, and the work of a writer around them. All its state except the store is lost with
+//! it.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use polymeter_store::accepted::Accepted;
 
 use super::store::Store;
 
-/// What goes back, and to whom.
+/// An answer and its receiver.
 pub(crate) type Answer = (Peer, ToAgent);
 
 #[derive(Default)]
@@ -23,7 +24,7 @@ struct Writer {
 
 pub(crate) struct Collector {
     writers: Vec<Writer>,
-    /// The store's, which it has open.
+    /// The number of the store's file that it has open.
     file: Option<u64>,
 }
 
@@ -36,7 +37,8 @@ impl Collector {
         Self { writers: (0..writers).map(|_| Writer::default()).collect(), file: None }
     }
 
-    /// What every call of the store does: when its file is another one, nothing counts that was remembered.
+    /// Checks the store before each access, as the real one does: if its file was replaced, all remembered state is
+    /// dropped.
     fn check(&mut self, store: &Store) -> bool {
         let is_same = *self.file.get_or_insert(store.file) == store.file;
         if !is_same {
@@ -45,7 +47,7 @@ impl Collector {
         is_same
     }
 
-    /// Takes what came. `refuses` says which frames are beyond this collector, however often they come.
+    /// Takes a message. `refuses` returns true for frames that this collector refuses every time.
     pub(crate) fn take(
         &mut self,
         store: &Store,
@@ -105,8 +107,8 @@ impl Collector {
         writer
     }
 
-    /// Commits the first `frames` that one writer has gathered, `times` times: a transaction whose outcome is unknown is
-    /// tried again. Returns the acknowledgements.
+    /// Commits the first `frames` gathered by one writer, `times` times: a transaction of unknown outcome is repeated.
+    /// Returns the acknowledgements.
     pub(crate) fn commit(
         &mut self,
         store: &mut Store,
@@ -126,7 +128,7 @@ impl Collector {
             match store.commit(&gathered) {
                 Ok(stored) => through = stored,
                 Err(_) => {
-                    // As a writer does: nothing counts that was remembered.
+                    // A real writer drops its remembered state, too.
                     *writer = Writer::default();
                     return Vec::new();
                 }
@@ -146,11 +148,11 @@ impl Collector {
     }
 }
 
-/// What is acknowledged is stored.
+/// Asserts that the acknowledged frames are stored.
 fn must_be_true(store: &Store, answer: &ToAgent) {
     if let ToAgent::Ack { session, through } = answer {
         let stored = store.last_sequence(*session);
-        // In one file a store may go back unseen until the next commit.
+        // A store that was restored from a copy within the same file is noticed at the next commit only.
         let is_known = *through <= stored || store.struck.contains_key(session);
         assert!(is_known, "{through} is acknowledged, and {stored} is stored");
     }

@@ -1,4 +1,4 @@
-//! A spool in memory: what was written outlives the agent. It may be full, or refuse to write for a while.
+//! A spool in memory, which survives its agent. It may be full, or refuse to write for a while.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ impl Disk {
         Self { segments: BTreeMap::new(), open: None, limit_bytes, is_faulty: false }
     }
 
-    /// Does what the agent's keeper does for a delivery.
+    /// Spills and removes segments of a delivery session, as the agent's spool manager does.
     pub(crate) fn attend(&mut self, delivery: &mut DeliverySession, ends: bool, now_ns: u64) {
         for segment in delivery.released() {
             let released = self.segments.remove(&(delivery.session(), segment));
@@ -49,7 +49,7 @@ impl Disk {
         segment::read(&self.segments[&(session, first)])
     }
 
-    /// What earlier lives have left, as the next one finds it.
+    /// Returns the undelivered sessions on the disk, as the next agent finds them.
     pub(crate) fn deliveries(&mut self, outbox_bytes: usize, now_ns: u64) -> Vec<DeliverySession> {
         self.open = None;
         let mut sessions: BTreeMap<SessionId, Vec<u64>> = BTreeMap::new();
@@ -67,7 +67,7 @@ impl Disk {
         self.segments.is_empty()
     }
 
-    /// The frames that are there: their sessions, numbers and samples.
+    /// Returns the frames on the disk: their sessions, sequence numbers and samples.
     pub(crate) fn frames(&self) -> Vec<(SessionId, u64, Vec<u64>)> {
         let mut frames = Vec::new();
         for bytes in self.segments.values() {

@@ -1,9 +1,10 @@
-//! The delivery protocol under every fault that chance finds: the agent's [`DeliverySession`](polymeter_agent::delivery::session) and
-//! the collector's [`Ingest`](polymeter_collector::ingest), as they are, with a network, a database and a clock that a
-//! seed decides. Messages are lost, repeated, delayed, overtaken and damaged; either side is restarted at any moment,
-//! also between the commit and the acknowledgement; the outbox overflows.
+//! The delivery protocol under random faults: the real [`DeliverySession`](polymeter_agent::delivery::session) of the
+//! agent and the real [`Ingest`](polymeter_collector::ingest) of the collector, with a simulated network, database and
+//! clock that a seed determines. Messages are lost, repeated, delayed, reordered and damaged; either side is restarted at
+//! any moment, also between the commit and the acknowledgement; the outbox overflows.
 //!
-//! A seed that fails is printed. `POLYMETER_SEED=N` runs just that one, and `POLYMETER_SEEDS=N` as many from 0.
+//! The test prints a seed that fails. `POLYMETER_SEED=N` runs that seed alone, `POLYMETER_SEEDS=N` the seeds from 0 to N
+//! - 1.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -29,10 +30,10 @@ use world::World;
 
 tests![every_sample_is_stored_or_counted_once,];
 
-/// Seeds that the suite tries.
+/// The number of seeds that the suite tries.
 const SEEDS: u64 = 10_000;
 
-/// Steps with faults of each seed.
+/// The number of steps with faults for each seed.
 const STEPS: u32 = 200;
 
 fn number(name: &str) -> Option<u64> {

@@ -1,4 +1,4 @@
-//! Chance that a seed decides: SplitMix64.
+//! Random numbers that a seed determines: SplitMix64.
 
 pub(crate) struct Random(u64);
 
@@ -15,12 +15,12 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// From 0 to before `end`.
+    /// Returns a number from 0 to `end` - 1.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 
-    /// True in so many of 100 cases.
+    /// Returns true with a probability of `percent` %.
     pub(crate) fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }

@@ -1,4 +1,4 @@
-//! A database in memory: what is committed stays, and a transaction is all or nothing.
+//! A database in memory: committed data persist, and a transaction is atomic.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,16 +6,16 @@ use polymeter_proto::ledger::Tally;
 use polymeter_proto::series::SessionId;
 use polymeter_store::accepted::{Accepted, LedgerLine as Line, LossReason, MissingFrames, check_gaps};
 
-/// A source: its session, the handle and the id of its job, its name.
+/// A source: its session, the handle and the id of its job, and its name.
 pub(crate) type Source = (SessionId, Option<(u32, String)>, String);
 
-/// What the ledger has of one source.
+/// The ledger's data about one source.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Account {
     pub(crate) tally: Tally,
     pub(crate) lost: u64,
     pub(crate) stored: u64,
-    /// The most that a tally said was taken beyond what had arrived with its frame.
+    /// The greatest number by which a tally exceeded the samples that had arrived with its frame.
     pub(crate) excess: u64,
 }
 
@@ -23,25 +23,25 @@ pub(crate) struct Account {
 pub(crate) struct Store {
     /// The last sequence number of each session.
     pub(crate) last: HashMap<SessionId, u64>,
-    /// The session of each sample, whose value is its name.
+    /// The session of each sample; a sample's value is its name.
     pub(crate) samples: HashMap<u64, SessionId>,
-    /// How many samples of each session are said to be lost.
+    /// The number of samples reported as lost, by session.
     pub(crate) lost: HashMap<SessionId, u64>,
     pub(crate) ledger: HashMap<Source, Account>,
-    /// Each event, by its time, which is its name.
+    /// The session of each event; an event's time is its name.
     pub(crate) events: HashMap<i64, SessionId>,
-    /// Sessions of which the store says that frames are missing.
+    /// Sessions that the store has marked as having missing frames.
     pub(crate) incomplete: HashSet<SessionId>,
-    /// Another file has another one.
+    /// The number of its file; a replaced file has another number.
     pub(crate) file: u64,
-    /// What it had before it was replaced, and the session of each.
+    /// The samples that were in the store before it was replaced, and the session of each.
     pub(crate) gone: HashMap<u64, SessionId>,
-    /// Sessions that were there when it was replaced, and whether some of their samples were lost by then.
+    /// Sessions that existed when the store was replaced, and whether some of their samples were lost by then.
     pub(crate) struck: HashMap<SessionId, bool>,
 }
 
 impl Store {
-    /// Gives way to `copy`, which is in the same file or not.
+    /// Replaces the contents with `copy`, in the same file or another one.
     pub(crate) fn replace(&mut self, copy: &Self, is_same_file: bool) {
         let mut before = std::mem::replace(self, copy.clone());
         before.samples.retain(|sample, _| !self.samples.contains_key(sample));
@@ -58,8 +58,11 @@ impl Store {
         self.last.get(&session).copied().unwrap_or_default()
     }
 
-    /// Stores what is not stored yet, and says up to where each session is stored. Takes nothing where it does not have what
-    /// comes before.
+    /// Stores the frames that are not stored yet and returns the last stored sequence number of each session.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error and stores nothing if an earlier frame is missing.
     pub(crate) fn commit(&mut self, frames: &[Accepted]) -> Result<Vec<(SessionId, u64)>, MissingFrames> {
         check_gaps(frames, &self.last)?;
         let mut through = HashMap::new();

@@ -1,4 +1,4 @@
-//! Agents, a network, a collector and a store, and the faults that chance makes.
+//! Agents, a network, a collector and a store, and random faults.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,14 +15,14 @@ use super::disk::Disk;
 use super::random::Random;
 use super::store::Store;
 
-/// What may be under way in each direction. Beyond it a socket has no room.
+/// The maximum number of messages in transit in each direction: a socket's queue has no room for more.
 const UNDER_WAY: usize = 40;
 
-/// Rounds, of a second each, in which everything must have arrived when the faults have stopped: the longest wait for an
-/// acknowledgement and some.
+/// The number of one-second rounds after the faults in which everything must arrive: more than the longest wait for an
+/// acknowledgement.
 const ROUNDS: u32 = 200;
 
-/// How often one frame is damaged on the way. Once more, and an agent might rightly give it up.
+/// The maximum number of times that one frame is damaged. After one more, an agent might rightly give up on it.
 const DAMAGES: u32 = 2;
 
 pub(crate) struct World {
@@ -32,22 +32,22 @@ pub(crate) struct World {
     writers: u64,
     collector: Collector,
     store: Store,
-    /// The database is away: nothing is committed, and the collector takes nothing.
+    /// The database is unavailable: nothing is committed, and the collector receives nothing.
     away: bool,
     to_collector: Vec<(Peer, Vec<u8>)>,
     to_agents: Vec<Answer>,
     connections: u64,
     sessions: u64,
-    /// Frames that the collector refuses, however often they come.
+    /// Frames that the collector refuses every time.
     poisoned: HashSet<(SessionId, u64)>,
     /// Frames that were sent before.
     seen: HashSet<(SessionId, u64)>,
     damaged: HashMap<(SessionId, u64), u32>,
-    /// Samples of agents that were killed, by session.
+    /// The samples of killed agents, by session.
     killed: HashMap<SessionId, u64>,
-    /// The store as it was copied.
+    /// A copy of the store.
     copy: Store,
-    /// Frames that were on the disk of an agent when it was killed, and their samples.
+    /// Frames on the disk of an agent when it was killed, and their samples.
     spooled: Vec<(SessionId, u64, Vec<u64>)>,
 }
 
@@ -56,7 +56,7 @@ impl World {
         let mut random = Random::new(seed);
         let writers = 1 + random.below(3);
         let mut world = Self {
-            // Any time but 0, which the collector's clock might take for never.
+            // Not 0, which the collector's clock might take for "never".
             now_ns: 1_790_000_000_000_000_000,
             agents: Vec::new(),
             writers,
@@ -85,13 +85,13 @@ impl World {
     fn new_agent(&mut self) -> Agent {
         self.sessions += 1;
         self.connections += 1;
-        // From some frames to all of them.
+        // Room for a few frames up to all of them.
         let outbox_bytes = 1400 << self.random.below(4);
         let disk = self.random.percent(35).then(|| Disk::new(2048 << self.random.below(6)));
         Agent::new(self.sessions, self.connections, outbox_bytes, disk, self.now_ns)
     }
 
-    /// One thing happens.
+    /// Performs one random action.
     pub(crate) fn step(&mut self) {
         let agent = self.random.below(self.agents.len() as u64) as usize;
         self.now_ns += self.random.below(200_000_000);
@@ -133,7 +133,7 @@ impl World {
         }
     }
 
-    /// One of the messages arrives, any of them; or it is lost, or comes again, or is damaged.
+    /// Delivers one of the messages, or loses, repeats or damages it.
     fn reach_collector(&mut self) {
         if self.away || self.to_collector.is_empty() {
             return;
@@ -168,7 +168,7 @@ impl World {
         let (peer, answer) = pick(&mut self.random, &mut self.to_agents);
         match self.random.below(10) {
             0 => return,
-            // A refusal that came again and again would be taken for as many.
+            // A repeated refusal would count as several.
             1 if !matches!(answer, ToAgent::Refused { .. }) => {
                 self.to_agents.push((peer.clone(), answer.clone()));
             }
@@ -196,7 +196,7 @@ impl World {
         }
     }
 
-    /// The collector dies between the commit and the acknowledgement.
+    /// The collector is restarted between the commit and the acknowledgement.
     fn commit_without_a_word(&mut self) {
         if !self.away {
             self.collector.commit_all(&mut self.store);
@@ -211,7 +211,7 @@ impl World {
         }
     }
 
-    /// What was under way on a connection is lost with it, and a new one comes about.
+    /// Replaces a connection; the messages in transit on the old one are lost.
     fn break_connection(&mut self, agent: usize) {
         let agent = &mut self.agents[agent];
         self.to_collector.retain(|(peer, _)| *peer != agent.peer);
@@ -221,8 +221,8 @@ impl World {
         agent.deliveries().for_each(DeliverySession::connected);
     }
 
-    /// What an agent has in memory dies with it, unless it may end in order. What is on its way still may arrive, and
-    /// what is on its disk must.
+    /// Replaces an agent. The data in its memory are lost unless it ends in an orderly way; its messages in transit may
+    /// still arrive, and the data on its disk must.
     fn kill_agent(&mut self, agent: usize) {
         self.agents[agent].attend(self.random.percent(30), self.now_ns);
         let mut killed = self.new_agent();
@@ -242,7 +242,7 @@ impl World {
         }
     }
 
-    /// The store is copied, or gives way to the copy or to nothing, under a collector that runs or does not.
+    /// Copies the store, or replaces it with the copy or an empty one, while the collector runs or not.
     fn replace_store(&mut self) {
         match self.random.below(10) {
             0..5 => return self.copy = self.store.clone(),
@@ -260,7 +260,7 @@ impl World {
         self.now_ns += self.random.below(70) * 1_000_000_000;
     }
 
-    /// The faults have stopped: everything arrives, in order, and in bounded time.
+    /// Stops all faults: everything must arrive, in order and in bounded time.
     pub(crate) fn settle(&mut self) {
         self.away = false;
         let now_ns = self.now_ns;
@@ -309,7 +309,7 @@ impl World {
                 assert_eq!(due, missed + absent + dropped + account.lost + account.stored, "{account:?}");
                 assert_eq!(taken, dropped + account.lost + account.stored, "{account:?}");
             }
-            // At no time a tally may speak of samples that have not arrived: the session may be killed there.
+            // A tally may never include samples that have not arrived: the session may be killed at that point.
             for (whose, account) in self.store.ledger.iter().filter(|(whose, _)| whose.0 == agent.session) {
                 assert!(account.excess == 0, "{whose:?} {account:?}");
             }
@@ -326,7 +326,7 @@ impl World {
         for (session, samples) in &self.killed {
             let lost = self.store.lost.get(session).copied().unwrap_or_default();
             assert!(self.stored(*session) + lost <= *samples, "session {session} has too much");
-            // A tally goes on from what the store had before it was replaced.
+            // The tally continues from the value that the store had before it was replaced.
             let is_whole = !self.store.struck.contains_key(session);
             for (whose, account) in
                 self.store.ledger.iter().filter(|(whose, _)| is_whole && whose.0 == *session)
@@ -336,7 +336,7 @@ impl World {
         }
     }
 
-    /// What the store had before it was replaced may be missing, and nothing else; and it knows that something is.
+    /// Asserts that only samples from before the replacement are missing, and that the store knows that some are.
     fn check_struck(&self, agent: &Agent) {
         let session = agent.session;
         let stored = self.stored(session);
@@ -360,7 +360,7 @@ impl World {
 }
 
 fn pick<T>(random: &mut Random, from: &mut Vec<T>) -> T {
-    // Mostly the oldest, as networks do.
+    // Mostly the oldest one, as in real networks.
     let position = if random.percent(70) { 0 } else { random.below(from.len() as u64) as usize };
     from.remove(position)
 }

@@ -1,11 +1,11 @@
-//! What is in the database, held against what the agents counted, what they left on their disks and what the kernel said.
+//! Checks of the database against the agents' own counters, the data left in their spools, and the kernel's values.
 
 use super::scene::{Ended, METRICS};
 use polymeter_e2e::reference::assert_between;
 use polymeter_e2e::stored;
 
 impl Ended {
-    /// Whatever `sql` finds is wrong.
+    /// Asserts that `sql` returns no rows.
     fn must_be_empty(&mut self, what: &str, sql: &str) {
         let found = self.hub.server().query(sql);
         assert!(found.is_empty(), "{what}:\n{found}");
@@ -17,7 +17,7 @@ impl Ended {
     }
 }
 
-/// The metrics with their sources, as a table.
+/// Returns the metrics with their sources, as a table.
 fn sources() -> String {
     let rows = METRICS.map(|(metric, source, _)| format!("('{metric}', '{source}')"));
     format!("of (metric, source) AS (VALUES {})", rows.join(", "))
@@ -36,9 +36,10 @@ pub(crate) fn nothing_twice(ended: &mut Ended) {
     assert_eq!(ended.number(&jobs), 1);
 }
 
-/// Each line of each life adds up. Nothing was dropped by anybody or rejected: every outbox had room, also that of the agent
-/// whose spool had none. What the agents themselves counted is there, and who was stopped has missed something. Of a life
-/// that was killed, and of no other, it is noted that its end is unknown, for the job and for the node.
+/// Asserts that each line of each session's ledger adds up. No sample was dropped or rejected: every outbox had room,
+/// also that of the agent without space for its spool. The agents' own counters agree, and an agent that was stopped has
+/// missed samples. The unknown end of a session is recorded, for the job and for the node, exactly if the session was
+/// killed.
 pub(crate) fn ledger_is_whole(ended: &mut Ended) {
     let wrong = "SELECT * FROM ledger_balance
         WHERE due <> taken + missed + absent OR stored <> taken OR dropped + skipped + rejected + quarantined + unknown <> 0";
@@ -65,7 +66,7 @@ pub(crate) fn ledger_is_whole(ended: &mut Ended) {
             "SELECT sum({column}) FROM ledger_balance JOIN session USING (session_id) WHERE node = '{node}'"
         )
     };
-    // Since they were asked, the node itself was sampled on.
+    // The node was sampled further after the counters were read.
     for (node, due) in ended.due.clone() {
         let in_ledger = ended.number(&of_node("due", &node));
         assert!(
@@ -78,8 +79,8 @@ pub(crate) fn ledger_is_whole(ended: &mut Ended) {
     }
 }
 
-/// Of each node and job, and of each source of what is there all the time, there is what the ledger says, also of lives that
-/// were killed, whose last tallies are missing.
+/// Asserts that the stored samples agree with the ledger: of each node, of each job, and of each source of the node and
+/// of the permanent job. This includes killed sessions, whose last tallies are missing.
 pub(crate) fn stored_is_what_was_taken(ended: &mut Ended) {
     let compare = |columns: &str, join: &str, which: &str| {
         format!(
@@ -112,10 +113,10 @@ pub(crate) fn stored_is_what_was_taken(ended: &mut Ended) {
     assert!(rows > 10_000, "only {rows} samples");
 }
 
-/// Between the first and the last sample of each life every deadline was kept or counted as missed: what is lost with a
-/// life that is killed is its end, and never a frame in between. A miss travels with the frame in which it is found, so
-/// that this holds without the last tallies, too. A frame has five ticks, and the first and the last sample, which may be out
-/// of turn, hide two at most.
+/// Asserts that between the first and the last sample of each session every deadline was met or counted as missed: a
+/// killed session loses its end, never a frame in between. A missed deadline is reported in the frame in which it is
+/// noticed, so that this holds without the last tallies, too. A frame spans five ticks; the first and the last sample may
+/// be off the grid and hide at most two.
 pub(crate) fn no_life_has_a_hole(ended: &mut Ended) {
     let holes = format!(
         "WITH {}, life AS (
@@ -139,9 +140,9 @@ pub(crate) fn no_life_has_a_hole(ended: &mut Ended) {
     ended.must_be_empty("a hole", &holes);
 }
 
-/// Of a life that has ended there is all that was acknowledged, and just what lay on its disk besides. What was in its
-/// memory alone went with it where it was killed: at most 5 s of samples while the collector was away, by the design of the
-/// spool. Of one that ended in order nothing did, and its ledger agrees with it besides.
+/// Asserts that the store has all acknowledged frames of each ended session, and exactly those that were in its spool
+/// besides. A killed session loses only the frames that were in memory alone: at most 5 s of samples while the collector
+/// was away, by the design of the spool. A session that was terminated loses none, and its ledger agrees.
 pub(crate) fn the_dead_left_what_they_had(ended: &mut Ended) {
     assert!(!ended.dead.is_empty() && ended.dead.len().is_multiple_of(3), "{:?}", ended.dead);
     for (session, left) in std::mem::take(&mut ended.dead) {

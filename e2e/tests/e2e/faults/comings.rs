@@ -1,4 +1,4 @@
-//! A job whose cgroups come and go all the time.
+//! A job whose cgroups are created and removed all the time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,14 +8,15 @@ use polymeter_e2e::cgroup::TestCgroups;
 use polymeter_e2e::pause;
 use polymeter_e2e::random::Random;
 
-/// Its id.
+/// The id of the job.
 pub(crate) const ID: &str = "2";
 
-/// How long its cgroups are there, and how long they are not, in milliseconds: also less than an agent needs to see it.
+/// The durations for which its cgroups exist and do not exist, in milliseconds. Some are too short for an agent to
+/// notice.
 const STAY_MS: [u64; 4] = [1, 30, 200, 900];
 const PAUSE_MS: [u64; 4] = [0, 5, 40, 300];
 
-/// The thread that makes and removes them.
+/// The thread that creates and removes the cgroups.
 pub(crate) struct Comings {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<u32>>,
@@ -39,7 +40,7 @@ impl Comings {
         Self { stop, thread: Some(thread) }
     }
 
-    /// Ends it, and returns how often the cgroups came.
+    /// Ends the thread. Returns the number of times that the cgroups were created.
     pub(crate) fn end(mut self) -> u32 {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().unwrap().join().unwrap()

@@ -1,8 +1,8 @@
-//! Every part is killed, stopped, restarted and cut off in turn, while somebody else reads the same kernel files. Afterwards
-//! sums, duplicates and ledger are compared in SQL.
+//! Fault injection: every component is killed, stopped, restarted and disconnected in turn, while an independent reader
+//! reads the same kernel files. Afterwards sums, duplicates and the ledger are checked in SQL.
 //!
-//! The order follows from a seed, which is printed. `POLYMETER_SEED=N` runs with that one. `POLYMETER_FAULT_SECONDS=N` goes on
-//! for so long.
+//! A seed, which is printed, determines the order. `POLYMETER_SEED=N` sets it. `POLYMETER_FAULT_SECONDS=N` sets the
+//! duration.
 
 mod balance;
 mod comings;
@@ -21,23 +21,23 @@ tests![
 
 const NEEDS: [Need; 5] = [Need::Root, Need::Cgroup1, Need::Cgroup2, Need::Mounts, Need::Network];
 
-/// What happens, to one part at a time.
+/// A fault of one component.
 #[derive(Debug, Clone, Copy)]
 enum Fault {
     CollectorKilled,
     CollectorTerminated,
     CollectorStopped,
-    /// An agent, while the collector takes what it sends.
+    /// An agent is killed while the collector receives its data.
     AgentKilled,
-    /// An agent that has begun to write to its spool, for there is no collector.
+    /// An agent is killed after it has begun to write to its spool, without a collector.
     AgentKilledWithoutCollector,
-    /// An agent that has nobody to give its last frames to.
+    /// An agent is terminated and cannot deliver its last frames.
     AgentTerminatedWithoutCollector,
     AgentStopped,
     DatabaseCrashed,
     DatabaseStopped,
     LinkCut,
-    /// Those behind the link are not told that their collector is gone, and find another in its place.
+    /// The agents behind the link get no notice that their collector is gone, and find another in its place.
     LinkCutAndCollectorKilled,
 }
 
@@ -56,7 +56,7 @@ impl Fault {
         Self::LinkCutAndCollectorKilled,
     ];
 
-    /// Lets it happen, for as long as it takes to matter, and puts it right.
+    /// Causes the fault for as long as it needs to take effect, and repairs it.
     fn strike(self, scene: &mut Scene, random: &mut Random) {
         match self {
             Self::CollectorKilled => {
@@ -123,12 +123,12 @@ impl Fault {
     }
 }
 
-/// Lets each fault happen once, in an order of its own.
+/// Causes each fault once, in random order.
 fn all_faults(scene: &mut Scene, random: &mut Random) {
     let mut faults = Fault::ALL;
     random.shuffle(&mut faults);
     for fault in faults {
-        // Now and then one agent sees nothing of it.
+        // In a quarter of the cases the link is cut as well: the agent behind it does not notice the fault.
         let cut = random.below(4) == 0;
         println!("{fault:?}{}", if cut { ", and the link is cut" } else { "" });
         if cut {

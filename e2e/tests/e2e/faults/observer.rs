@@ -1,4 +1,4 @@
-//! A job that works, and a reader of its files who knows nothing of Polymeter.
+//! A working job, and an independent reader of its kernel files.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,10 +8,10 @@ use polymeter_e2e::cgroup::Job;
 use polymeter_e2e::reference::Snapshot;
 use polymeter_e2e::workload::Workload;
 
-/// What the job does between two looks, again and again.
+/// The work of the job between two snapshots, repeated.
 const WORK: [&str; 3] = ["touch 20", "burn 5", "rest 40"];
 
-/// Both of them, in a thread of their own. They end with it.
+/// A thread with the job's process and the reader. Both end with it.
 pub(crate) struct Observer {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<(Job, Vec<Snapshot>)>>,
@@ -37,7 +37,7 @@ impl Observer {
         Self { stop, thread: Some(thread) }
     }
 
-    /// Ends the work. The job is still there.
+    /// Ends the work and returns the snapshots. The job still exists.
     pub(crate) fn end(mut self) -> (Job, Vec<Snapshot>) {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().unwrap().join().unwrap()

@@ -1,4 +1,4 @@
-//! Three agents that follow the same job, a collector, a database, and a link that can be cut.
+//! Three agents that track the same job, a collector, a database, and a link that can be cut.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,19 +13,19 @@ use polymeter_e2e::reference::Snapshot;
 use polymeter_e2e::{TestEnvironment, disk, spooled, wait_until};
 use rustix::process::Signal;
 
-/// Its spool lies on a disk that is full at once. It lives as long as the test.
+/// The agent with a spool on a disk that is full at once. It runs as long as the test.
 pub(crate) const NEAR: usize = 0;
-/// Behind the link. It lives as long as the test.
+/// The agent behind the link. It runs as long as the test.
 pub(crate) const FAR: usize = 1;
-/// It is killed, and begins anew.
+/// The agent that is killed and restarted.
 pub(crate) const MORTAL: usize = 2;
-/// How many agents there are.
+/// The number of agents.
 pub(crate) const COUNTED: usize = 3;
 
 const JOB: &str = "1";
 const LISTEN: &str = "tcp://10.0.0.1:7717";
 
-/// Metrics, the sources that they come from where this machine has both versions of cgroups, and periods.
+/// Metrics, their sources on a machine with both cgroup versions, and their periods.
 pub(crate) const METRICS: [(&str, &str, &str); 7] = [
     ("cpu.usage", "v2/cpu.stat", "10ms"),
     ("cpu.user", "v2/cpu.stat", "10ms"),
@@ -36,21 +36,21 @@ pub(crate) const METRICS: [(&str, &str, &str); 7] = [
     ("node.load1", "proc/loadavg", "50ms"),
 ];
 
-/// Of the job, all but the last.
+/// The sources of the job; the last metric is the node's.
 const SOURCES: [&str; 4] = ["v2/cpu.stat", "v1/memory.usage_in_bytes", "v1/memory.stat", "v1/pids.current"];
 
-/// What a life of an agent that has ended must have left in the store.
+/// The data that an ended session of an agent must have left in the store.
 #[derive(Debug)]
 pub(crate) struct Left {
-    /// Or ended in order.
+    /// True if it was killed, false if it was terminated.
     pub(crate) killed: bool,
-    /// The collector had acknowledged so many frames.
+    /// The number of frames that the collector had acknowledged.
     pub(crate) acknowledged: u64,
-    /// The number of its last frame that was stored or on the disk, and the samples of all of them.
+    /// The sequence number of its last frame that was stored or spooled, and the number of samples in all its frames.
     pub(crate) kept: Option<(u64, u64)>,
 }
 
-/// All of it. What goes first stands first.
+/// All programs of the test. Fields are dropped in this order.
 pub(crate) struct Scene {
     agents: [Option<Agent>; COUNTED],
     collector: Option<Daemon>,
@@ -59,15 +59,15 @@ pub(crate) struct Scene {
     cgroups: Arc<TestCgroups>,
     pub(crate) network: Network,
     nodes: [TestEnvironment; COUNTED],
-    /// Where the collector and the database are, and everybody's keys.
+    /// The directory of the collector, the database and all keys.
     pub(crate) hub: TestEnvironment,
-    /// By session.
+    /// The ended sessions, by id.
     dead: BTreeMap<String, Left>,
-    /// The nodes whose agent was stopped for a while.
+    /// The nodes whose agents were stopped for a while.
     stopped: Vec<String>,
 }
 
-/// What is left when everything was ended in order.
+/// The data that remain after an orderly end.
 pub(crate) struct Ended {
     pub(crate) hub: TestEnvironment,
     pub(crate) nodes: Vec<String>,
@@ -75,12 +75,12 @@ pub(crate) struct Ended {
     pub(crate) snapshots: Vec<Snapshot>,
     pub(crate) dead: BTreeMap<String, Left>,
     pub(crate) stopped: Vec<String>,
-    /// What the agents that were never killed counted as due, by node.
+    /// The samples that the agents which were never killed counted as due, by node.
     pub(crate) due: Vec<(String, u64)>,
 }
 
 impl Scene {
-    /// None where the machine has no database.
+    /// Starts everything. Skips the test if the machine has no PostgreSQL.
     pub(crate) fn set(seed: u64) -> Self {
         let hub = TestEnvironment::best_postgres();
         let nodes = [(); COUNTED].map(|()| TestEnvironment::new());
@@ -156,7 +156,7 @@ impl Scene {
         self.collector.take().unwrap().terminate();
     }
 
-    /// All agents that there are go on sampling, whatever has become of the others.
+    /// Waits until each running agent has taken more samples.
     pub(crate) fn must_sample(&self) {
         let before: Vec<u64> = self.running().map(|agent| agent.count("taken")).collect();
         for (agent, before) in self.running().zip(before) {
@@ -164,13 +164,13 @@ impl Scene {
         }
     }
 
-    /// An agent writes to its spool what nobody takes.
+    /// Waits until an agent writes undelivered data to its spool.
     pub(crate) fn must_spool(&self, number: usize) {
         let agent = self.agents[number].as_ref().unwrap();
         wait_until("an agent writes to its spool", || agent.count("spool_bytes") > 0);
     }
 
-    /// The frames of all agents are acknowledged again.
+    /// Waits until frames of all agents are acknowledged again.
     pub(crate) fn must_recover(&self) {
         let before: Vec<u64> = self.running().map(|agent| agent.count("frames_acknowledged")).collect();
         for (agent, before) in self.running().zip(before) {
@@ -178,7 +178,7 @@ impl Scene {
         }
     }
 
-    /// Has an agent stand still while the others sample.
+    /// Stops an agent while the others sample, and continues it.
     pub(crate) fn stop_agent(&mut self, number: usize) {
         let agent = self.agents[number].take().unwrap();
         agent.daemon.signal(Signal::STOP);
@@ -188,7 +188,7 @@ impl Scene {
         self.stopped.push(self.nodes[number].node.clone());
     }
 
-    /// Ends a life of the agent that has several.
+    /// Ends a session of the agent that is restarted.
     pub(crate) fn end_mortal(&mut self, signal: Signal) {
         let agent = self.agents[MORTAL].take().unwrap();
         let session = agent.status()["session"].as_str().unwrap().to_owned();
@@ -199,8 +199,8 @@ impl Scene {
         self.dead.insert(session, Left { killed, acknowledged, kept: None });
     }
 
-    /// Counts what the lives that have ended have left, in the store and on the disk. Nothing may be on its way between the
-    /// two: there is neither agent nor collector.
+    /// Counts the data that the ended sessions left in the store and in the spool. No frame may be in transit: neither
+    /// the agent nor the collector may run.
     pub(crate) fn count_the_dead(&mut self) {
         for frame in spooled::frames(&self.nodes[MORTAL].path("spool")) {
             let left = self.dead.get_mut(&frame.session).unwrap();
@@ -220,7 +220,7 @@ impl Scene {
         }
     }
 
-    /// Ends the job and then everything else, in the order of the data.
+    /// Ends the job and then all programs, in the direction of the data flow.
     pub(crate) fn end(mut self) -> Ended {
         let (job, snapshots) = self.observer.take().unwrap().end();
         job.remove();
@@ -244,7 +244,7 @@ impl Scene {
             }
             let said = agent.daemon.terminate();
             assert!(!said.contains("did not acknowledge"), "{said}");
-            // Its disk was too small for what the others could write there.
+            // Its disk was too small for the frames that the other agents could write to their spools.
             assert!(number != NEAR || said.contains("samples that do not fit into memory"), "{said}");
         }
         self.terminate_collector();
