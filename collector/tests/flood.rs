@@ -61,7 +61,7 @@ impl Collector {
         Self { child, endpoint }
     }
 
-    /// Returns the private memory of the process, in bytes.
+    /// Returns the resident memory of the process, in bytes.
     fn memory(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();

@@ -3,14 +3,13 @@
 //! A backend runs statements. [`crate::writer`] and [`crate::reader`] choose the statements and the
 //! transactions, for all backends. Statements are written in the common SQL of PostgreSQL and SQLite, with
 //! these conventions:
-//! conventions:
 //!
 //! - Parameters are `$1`, `$2`. A parameter whose type PostgreSQL cannot infer is in a CAST.
 //! - `{new}` stands for the rows of a [`Batch`].
 //! - `{for_update}`, `{skip_locked}` and `{same_labels}` are the fragments of [`Dialect`].
 //! - `greatest` and `least` ignore NULL; comparisons with NULL are `IS [NOT] DISTINCT FROM`.
 //! - Times are passed and returned unchanged: a backend converts between its own type and
-//! [`Value::Time`](crate::value::Value).
+//!   [`Value::Time`](crate::value::Value).
 
 use std::fmt;
 use std::path::Path;

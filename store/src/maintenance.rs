@@ -27,7 +27,6 @@ impl Maintenance {
     ///
     /// # Errors
     /// Returns an error if the thread panicked.
-    /// When the thread panicked.
     pub fn stop(self) -> std::thread::Result<()> {
         // The receiver resolves when the sender is dropped.
         drop(self.stop);

@@ -46,7 +46,6 @@ impl Unmunge {
     ///
     /// # Errors
     /// Returns a refusal unless munged accepts it as genuine, not expired, and not replayed.
-    /// When munged does not find it genuine, fresh, and seen for the first time.
     pub(super) async fn decode(&self, credential: &[u8]) -> Result<Credential, Refusal> {
         let mut command = Command::new(&self.program);
         command.args(["--numeric", "--keys=STATUS,UID"]).env_clear().kill_on_drop(true);
