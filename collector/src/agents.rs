@@ -1,7 +1,7 @@
-//! The connected agents and their jobs, by which control finds the nodes of a job.
+//! The directory of connected agents and their jobs, in which control finds the nodes of a job.
 //!
-//! The writers update it with what the agents report. Of a node the newest session counts, since a restarted agent may still
-//! send the samples of its predecessor.
+//! The writers update it with the reports of agents. For each node the newest session counts, since a
+//! restarted agent may still send samples of its previous session.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +23,7 @@ pub struct AgentInfo {
     pub node: Identifier,
     /// The start of the session, in microseconds since the epoch.
     pub started_us: i64,
-    /// The tracked jobs, each with its owner's numeric id if that is known.
+    /// The tracked jobs, each with its owner's numeric id, if known.
     pub jobs: Vec<(Identifier, Option<u32>)>,
 }
 
@@ -36,7 +36,7 @@ pub struct JobNode {
     pub session: SessionId,
     /// The connection of its agent.
     pub peer: Peer,
-    /// The job's owner, as this node reports it.
+    /// The numeric id of the job's owner, as this node reports it.
     pub owner_uid: Option<u32>,
 }
 
@@ -52,9 +52,9 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// By node, with the number of its last change.
+    /// The agents by node, each with the number of its last change.
     nodes: HashMap<Identifier, (AgentInfo, u64)>,
-    /// The number of their jobs.
+    /// The total number of their jobs.
     jobs: usize,
     changes: u64,
     /// Nodes that changed since control last took the changes.
@@ -69,9 +69,9 @@ impl AgentDirectory {
         }
     }
 
-    /// The nodes of a job, sorted by name.
+    /// Returns the nodes of a job, sorted by name.
     pub fn nodes_of(&self, job: &Identifier) -> Vec<JobNode> {
-        // Takes some microseconds per thousand nodes, and requests are rare.
+        // This takes some microseconds per thousand nodes, and requests are rare.
         let state = self.lock();
         let mut nodes: Vec<_> = state.nodes.values().filter_map(|(agent, _)| agent.job_node(job)).collect();
         nodes.sort_by(|a, b| a.node.cmp(&b.node));
@@ -91,7 +91,7 @@ impl AgentDirectory {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No panic leaves it half updated.
+        // No panic leaves it in an inconsistent state.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -109,7 +109,7 @@ impl AgentInfo {
 }
 
 impl State {
-    /// Updates an agent. Tells whether control must be notified.
+    /// Updates an agent. Returns true if control must be notified.
     fn update(&mut self, agent: AgentInfo) -> bool {
         if self.nodes.get(&agent.node).is_some_and(|(known, _)| known.started_us > agent.started_us) {
             return false;

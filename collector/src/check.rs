@@ -1,4 +1,4 @@
-//! `--check`: tests whether this user could run the collector with its configuration.
+//! `--check`: tests if this user could run the collector with its configuration.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use rustix::fs::{Access, access};
 use crate::config::Config;
 use crate::keys::CollectorKeyFiles;
 
-/// Returns what would keep this user from running the collector: unusable keys; and, if `as_user`, directories and a store
-/// that cannot be written.
+/// Returns messages about everything that prevents this user from running the collector: unusable keys; and,
+/// if `as_user`, directories and a store that cannot be written.
 pub fn faults(config: &Config, as_user: bool) -> Vec<String> {
     let mut faults = Vec::new();
     if let Some(keys) = &config.keys {
@@ -50,7 +50,7 @@ fn unreadable_key(keys: &CollectorKeyFiles) -> Option<String> {
         .find_map(|path| access(&path, Access::READ_OK).err().map(|error| cannot_read(&path, &error, "go+r")))
 }
 
-/// Returns what keeps this user from writing to the store.
+/// Returns a message if this user cannot write to the store.
 fn store_fault(store: &StoreUrl) -> Option<String> {
     let Some(path) = store.file() else {
         let error = store.probe().err()?;

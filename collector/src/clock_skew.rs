@@ -1,4 +1,4 @@
-//! Log messages about nodes whose clocks are far off.
+//! Log messages about nodes with skewed clocks.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,7 +25,7 @@ impl Default for ClockSkewLog {
 }
 
 impl ClockSkewLog {
-    /// Logs that samples of `accepted` lie outside of `range`, unless that was logged of the node recently.
+    /// Logs that samples of `accepted` lie outside of `range`, unless it was recently logged for the node.
     pub(crate) fn report(&self, accepted: &Accepted, range: TimeRange, now: Duration) {
         let Some(out_of_range) = &accepted.out_of_range else { return };
         let node = accepted.session.descriptor.node.as_str();
@@ -76,7 +76,7 @@ fn report(out_of_range: &OutOfRange, received_us: i64, range: TimeRange) -> Repo
     }
 }
 
-/// A duration in the largest unit of which it has two.
+/// A duration, displayed in the largest unit of which it has at least two.
 struct Rounded(Duration);
 
 impl fmt::Display for Rounded {

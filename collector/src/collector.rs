@@ -49,10 +49,11 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Opens the store, binds the endpoint and starts the threads. `inproc://` endpoints work within `context`.
+    /// Opens the store, binds the endpoint and starts the threads. `inproc://` endpoints work within
+    /// `context`.
     ///
     /// # Errors
-    /// When the store or an endpoint cannot be opened. No thread is left running then.
+    /// Returns an error if the store or an endpoint cannot be opened. No thread is left running then.
     pub fn start(config: &Config, context: &zmq::Context) -> Result<Self, StartError> {
         let (clock, shutdown) = (Clock::start(), Shutdown::default());
         let key_pair =
@@ -67,7 +68,7 @@ impl Collector {
         let waker = Waker::new().map_err(StartError::Thread)?;
         let metrics = Arc::new(Metrics::new(write_mode.to_string()));
         metrics.refused_connections.create(HandshakeFailure::ALL.map(HandshakeFailure::as_str));
-        // The order matters: if a later step fails, what was created last is dropped first.
+        // The order matters: if a later step fails, values are dropped in reverse order of their creation.
         let Listening { auth, authorised, endpoint, socket } =
             listen(config, context, key_pair.as_ref(), (&metrics, clock))?;
         let maintenance = config.store.start_maintenance().map_err(|source| store_error(config, source))?;
@@ -77,7 +78,7 @@ impl Collector {
         let settings = SharedSettings::new(config);
         let (outgoing_sender, outgoing) = outgoing_queue(waker.clone());
         let (outcome_sender, outcomes) = control::outcome::queue();
-        // Without control no ends of jobs are reported.
+        // Without control no outcomes of jobs are reported.
         let outcomes = Some(outcomes).filter(|_| !control_endpoints.is_empty());
         let shared = Shared {
             outgoing: outgoing_sender.clone(),
@@ -93,8 +94,8 @@ impl Collector {
             receiver: outgoing_sender,
             outcomes: outcome_sender,
         };
-        // From here on only the writers and control own senders of outgoing messages: the receiver ends when all of them are
-        // gone.
+        // From here on only the writers and control own senders of outgoing messages: the receiver ends when
+        // all of them are dropped.
         drop((shared.outgoing, shared.sinks));
         let control = Control::start(listeners, links, clock).map_err(StartError::Thread)?;
         let (control, agent_answers) = control.unzip();
@@ -130,39 +131,40 @@ impl Collector {
         })
     }
 
-    /// The endpoint for agents, with its real port.
+    /// Returns the endpoint for agents, with its actual port.
     pub fn endpoint(&self) -> &str {
         &self.endpoint
     }
 
-    /// The endpoints for users: paths, and addresses with their real ports.
+    /// Returns the endpoints for users: paths, and addresses with their actual ports.
     pub fn control_endpoints(&self) -> &[String] {
         &self.control_endpoints
     }
 
-    /// The address of the collector's own metrics, with its real port; none if they are not served.
+    /// Returns the address of the collector's own metrics, with its actual port; none if they are not served.
     pub fn metrics(&self) -> Option<SocketAddr> {
         self.metrics.as_ref().map(metrics::Server::address)
     }
 
-    /// The layout in which samples are written, and why it was chosen.
+    /// Returns the layout in which samples are written, with the reason for it.
     pub const fn write_mode(&self) -> &WriteMode {
         &self.write_mode
     }
 
-    /// Applies the part of `config` that can change while the collector runs: `commit_interval`, `commit_rows`,
-    /// `session_timeout` and `[clock]`. Sinks open their outputs again. Returns the other keys whose values have changed: they require a restart.
+    /// Applies the part of `config` that can change at runtime: `commit_interval`, `commit_rows`,
+    /// `session_timeout` and `[clock]`. Sinks reopen their outputs. Returns the other keys with changed
+    /// values, which require a restart.
     pub fn reload(&self, config: &Config) -> Vec<&'static str> {
         self.settings.set(config);
         self.sinks.reopen();
         settings::fixed_changes(&self.config, config)
     }
 
-    /// Commits and acknowledges the messages in the socket, and ends the threads. If the store does not answer, that takes
-    /// hardly longer than [`limits::SHUTDOWN_COMMIT`](crate::limits::SHUTDOWN_COMMIT).
+    /// Commits and acknowledges the messages in the socket, and ends the threads. If the store does not
+    /// answer, that takes little longer than [`limits::SHUTDOWN_COMMIT`](crate::limits::SHUTDOWN_COMMIT).
     ///
     /// # Errors
-    /// When a thread panicked.
+    /// Returns an error if a thread panicked.
     pub fn stop(self) -> Result<Totals, ThreadPanicked> {
         self.shutdown.request(self.clock.now().since_start);
         self.waker.wake();
@@ -179,7 +181,7 @@ impl Collector {
             Err(_) => panicked = true,
         }
         drop((self.auth, self.metrics));
-        // The writers are gone, so that these were the last senders of rows.
+        // The writers have ended, so that these were the last senders of rows.
         drop(self.sinks);
         self.sink_threads.stop(self.clock);
         if let Some(maintenance) = self.maintenance {
@@ -194,7 +196,7 @@ fn serve_metrics(address: SocketAddr, metrics: &Arc<Metrics>) -> Result<metrics:
         .map_err(|source| StartError::Metrics { address, source })
 }
 
-/// What all writers share.
+/// State that all writers share.
 struct Shared {
     outgoing: OutgoingSender,
     directory: AgentDirectory,
@@ -225,7 +227,7 @@ fn start_writers(
             directory: shared.directory.clone(),
             clock_skew: clock_skew.clone(),
             metrics,
-            // The first writer stores how jobs ended.
+            // The first writer stores the outcomes of jobs.
             outcomes: outcomes.take(),
             settings: shared.settings.clone(),
             sinks: shared.sinks.clone(),
@@ -237,16 +239,17 @@ fn start_writers(
     Ok((queues, writers))
 }
 
-/// A bound socket and its authentication. The latter stands behind the socket, so that it is dropped later.
+/// A bound socket and its authentication. Fields are dropped in order: the authentication must be dropped
+/// last.
 struct Listening {
     socket: zmq::Socket,
-    /// The bound endpoint, with its real port.
+    /// The bound endpoint, with its actual port.
     endpoint: String,
     auth: Option<AuthHandler>,
     authorised: Option<Arc<AuthorisedKeys>>,
 }
 
-/// Binds the socket for agents, after authentication has started: no connection may come before it can be checked.
+/// Binds the socket for agents after authentication has started, so that every connection is checked.
 fn listen(
     config: &Config,
     context: &zmq::Context,

@@ -1,4 +1,4 @@
-//! Why a collector does not start, or does not stop well.
+//! The errors of starting and stopping a collector.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use polymeter_store::StoreError;
 use crate::auth::AuthError;
 use crate::control::ListenError;
 
-/// Why a collector does not start.
+/// The reason for which a collector cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The endpoint for agents cannot be bound.
@@ -22,7 +22,7 @@ pub enum StartError {
     /// The store cannot be opened.
     #[error("cannot open the store {store}")]
     Store {
-        /// The store, without its password.
+        /// The store's URL, without its password.
         store: String,
         /// The reason.
         source: StoreError,
@@ -33,7 +33,7 @@ pub enum StartError {
     /// The keys cannot be used.
     #[error("cannot use the keys")]
     Keys(#[source] KeysError),
-    /// ZeroMQ does not create a socket.
+    /// ZeroMQ cannot create a socket.
     #[error("cannot create the socket of {purpose}")]
     Socket {
         /// The purpose of the socket.
@@ -49,7 +49,7 @@ pub enum StartError {
         /// The reason.
         source: std::io::Error,
     },
-    /// The machine gives no more threads or descriptors.
+    /// The machine has no more threads or descriptors.
     #[error("cannot start a thread")]
     Thread(#[source] std::io::Error),
 }

@@ -1,7 +1,8 @@
-//! A queue that serves all peers in turn and bounds each of them: a peer that sends much delays only itself, and one whose
-//! messages cannot be stored may send less and less.
+//! A queue that serves all peers in turn and bounds each of them: a peer that sends much delays only itself.
+//! A peer whose messages cannot be stored is limited to a low rate.
 //!
-//! Peers are served by deficit round robin: each may take a number of bytes per round, and saves them for longer messages.
+//! Peers are served by deficit round robin: each may take a number of bytes per round, and accumulates them
+//! for longer messages.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -16,12 +17,12 @@ use crate::messages::{Peer, ReceivedMessage};
 pub(crate) enum Offered {
     /// The message is in the queue.
     Queued,
-    /// The queue is full: the message is returned, to be offered again.
+    /// The queue is full: the message is returned, to be offered again later.
     QueueFull(ReceivedMessage),
-    /// Its peer has more messages in the queue than an agent may have in flight: it is dropped, and the agent sends it
-    /// again.
+    /// Its peer has more messages in the queue than an agent may have in flight: it is dropped, and the agent
+    /// sends it again.
     PeerQueueFull,
-    /// Its peer has sent so many messages that could not be stored that it is muted.
+    /// Its peer is muted, since too many of its messages could not be stored.
     Muted,
 }
 
@@ -30,16 +31,16 @@ pub(crate) enum Offered {
 struct PeerQueue {
     messages: VecDeque<ReceivedMessage>,
     bytes: usize,
-    /// The bytes that it may take in its next turn.
+    /// The number of bytes that it may take in its next turn.
     deficit: usize,
 }
 
-/// The limit of messages that cannot be stored, in bytes.
+/// The limit for messages that cannot be stored, in bytes.
 #[expect(clippy::cast_precision_loss, reason = "constants far below 2^52")]
 const USELESS: TokenBucket =
     TokenBucket::new(limits::USELESS_BYTES_PER_S as f64, limits::USELESS_BYTES as f64);
 
-/// A peer is muted while it has less than this many bytes left: the limit's gain of a millisecond.
+/// The threshold in bytes below which a peer is muted: the gain of a millisecond.
 #[expect(clippy::cast_precision_loss, reason = "a constant far below 2^52")]
 const MUTED_BELOW_BYTES: f64 = limits::USELESS_BYTES_PER_S as f64 / 1000.0;
 
@@ -51,11 +52,11 @@ fn nanos(time: Duration) -> u64 {
 #[derive(Debug, Default)]
 pub(crate) struct FairQueue {
     peers: HashMap<Peer, PeerQueue>,
-    /// The peers that have messages, in the order of their turns.
+    /// The peers with messages, in the order of their turns.
     turns: VecDeque<Peer>,
     bytes: usize,
     messages: usize,
-    /// The peers whose limit of useless messages is not full.
+    /// The peers whose token bucket for useless messages is not full.
     useless: HashMap<Peer, TokenBucket>,
 }
 
@@ -68,7 +69,7 @@ impl FairQueue {
         self.messages
     }
 
-    /// Queues a message, if there is room for it and its peer is not muted.
+    /// Queues a message if there is room for it and its peer is not muted.
     pub(crate) fn offer(&mut self, message: ReceivedMessage, now: Duration) -> Offered {
         let len = message.bytes.len();
         let is_muted = |bucket: &TokenBucket| bucket.tokens(nanos(now)) < MUTED_BELOW_BYTES;
@@ -77,7 +78,7 @@ impl FairQueue {
         }
         let queue = self.peers.get(&message.peer);
         let (bytes, messages) = queue.map_or((0, 0), |queue| (queue.bytes, queue.messages.len()));
-        // A peer's only message is never too large, and an empty queue takes any message.
+        // A peer's only message is never too large, and an empty queue accepts any message.
         if messages >= limits::PEER_QUEUE_MESSAGES || (bytes > 0 && bytes + len > limits::PEER_QUEUE_BYTES) {
             return Offered::PeerQueueFull;
         }
@@ -97,7 +98,7 @@ impl FairQueue {
         Offered::Queued
     }
 
-    /// Takes the next message: those of one peer in their order, and the peers in turn.
+    /// Takes the next message: messages of a peer in their order, and the peers in turn.
     pub(crate) fn take(&mut self) -> Option<ReceivedMessage> {
         loop {
             let peer = self.turns.front()?.clone();
@@ -122,7 +123,7 @@ impl FairQueue {
         }
     }
 
-    /// Records whether a message of `len` bytes was useful.
+    /// Records if a message of `len` bytes was useful.
     pub(crate) fn note(&mut self, peer: &Peer, len: usize, is_useful: bool, now: Duration) {
         if is_useful {
             self.useless.remove(peer);
@@ -133,7 +134,7 @@ impl FairQueue {
         self.useless.entry(peer.clone()).or_insert(USELESS).drain(cost, nanos(now));
     }
 
-    /// Forgets the peers whose limit is full again, and returns memory.
+    /// Forgets the peers whose token bucket is full again, and releases memory.
     pub(crate) fn tidy(&mut self, now: Duration) {
         self.useless.retain(|_, bucket| !bucket.is_full(nanos(now)));
         self.useless.shrink_to_fit();
@@ -180,7 +181,7 @@ mod tests {
                 of_little.push(len);
             }
         }
-        // In their order, with at most one message of the other peer in between.
+        // The messages are in order, with at most one message of the other peer in between.
         assert_eq!(of_little, [101, 102, 103, 104, 105]);
         while turn(&mut queue).is_some() {}
         assert_eq!((queue.bytes(), queue.messages(), queue.peers.len(), queue.turns.len()), (0, 0, 0, 0));
@@ -196,7 +197,7 @@ mod tests {
         let mut queue = FairQueue::default();
         let small = (0..2 * limits::QUEUE_MESSAGES).filter(|_| takes(&mut queue, "much", 0)).count();
         assert_eq!(small, limits::PEER_QUEUE_MESSAGES);
-        // All peers together fill it, and a message that is rejected is returned.
+        // The queue is filled by all peers together, and returns a rejected message.
         let mut queue = FairQueue::default();
         let all = (0..1000).filter(|number| takes(&mut queue, &number.to_string(), quarter)).count();
         assert_eq!(all, limits::QUEUE_BYTES / quarter);

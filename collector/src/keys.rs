@@ -18,7 +18,7 @@ impl CollectorKeyFiles {
     /// Reads the collector's key pair, and checks the directory, but not the files in it.
     ///
     /// # Errors
-    /// When the file or the directory cannot be used, or libzmq cannot encrypt.
+    /// Returns an error if the file or the directory cannot be used, or libzmq does not support encryption.
     pub fn read(&self) -> Result<KeyPair, KeysError> {
         require_curve(zmq::has("curve"))?;
         check_directory(&self.authorised_agents)?;

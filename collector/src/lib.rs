@@ -7,8 +7,8 @@
 //! users --> control --> receiver --> agents, and back the same way
 //! ```
 //!
-//! The invariant: what is acknowledged is committed, and what is committed is committed once. Agents keep the frames that are
-//! not acknowledged; therefore the collector holds nothing that it could not lose.
+//! The invariant: acknowledged data are committed, and committed exactly once. Agents keep the frames that
+//! are not acknowledged; therefore the collector may lose everything that it has in memory.
 
 pub mod agents;
 mod auth;

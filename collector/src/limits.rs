@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Messages from one agent that ZeroMQ queues. Further messages wait in the agent's outbox. Each may have 4 MiB, and they
-/// stay here while the writers' queues are full.
+/// Messages from one agent that ZeroMQ queues. Further messages wait in the agent's outbox. Each may have 4
+/// MiB, and stays in memory while the writers' queues are full.
 pub const SOCKET_MESSAGES_IN: i32 = 32;
 
 /// Messages to one agent that ZeroMQ queues.
@@ -13,15 +13,15 @@ pub const SOCKET_MESSAGES_OUT: i32 = 256;
 /// thousands of them would retry for minutes. The kernel limits it to net.core.somaxconn.
 pub const BACKLOG: i32 = 4096;
 
-/// Bytes that wait for one writer. 64 MiB are seconds of a large cluster; beyond that the agents' outboxes are the better
-/// place.
+/// Bytes that wait for one writer. 64 MiB are seconds of a large cluster; more data should rather wait in the
+/// agents' outboxes.
 pub const QUEUE_BYTES: usize = 64 * 1024 * 1024;
 
 /// Messages that wait for one writer.
 pub const QUEUE_MESSAGES: usize = 16 * 1024;
 
-/// Bytes of one peer that wait for one writer: a whole dictionary, and the most that an agent has in flight. Further
-/// messages are dropped.
+/// Bytes of one peer that wait for one writer: a whole dictionary, and the maximum that an agent has in
+/// flight. Further messages are dropped.
 pub const PEER_QUEUE_BYTES: usize = 32 * 1024 * 1024;
 
 /// Messages of one peer that wait for one writer.
@@ -30,53 +30,54 @@ pub const PEER_QUEUE_MESSAGES: usize = 4 * 1024;
 /// Bytes that one peer may send per turn while others wait.
 pub const TURN_BYTES: usize = 64 * 1024;
 
-/// Bytes that a peer may send without anything that can be stored: twice a whole dictionary. A peer that exceeds it is
-/// muted except for [`USELESS_BYTES_PER_S`], until one of its messages can be stored.
+/// Bytes that a peer may send without anything that can be stored: twice a whole dictionary. A peer that
+/// exceeds it is muted except for [`USELESS_BYTES_PER_S`], until one of its messages can be stored.
 pub const USELESS_BYTES: usize = 128 * 1024 * 1024;
 
-/// See [`USELESS_BYTES`].
+/// The rate at which a peer regains bytes of [`USELESS_BYTES`].
 pub const USELESS_BYTES_PER_S: usize = 1024 * 1024;
 
-/// The cost of a useless message besides its bytes.
+/// The cost of a useless message in addition to its bytes.
 pub const USELESS_MESSAGE_BYTES: usize = 512;
 
-/// The silence after which a session is forgotten of which nothing was ever accepted.
+/// The silence after which a session is removed if no frame of it was ever accepted.
 pub const STRANGER_SILENCE: Duration = Duration::from_secs(10);
 
-/// Memory for the dictionaries of all such sessions together. With a new store all agents send theirs at once.
+/// Memory for the dictionaries of all such sessions together. With a new store all agents send their
+/// dictionaries at once.
 pub const STRANGERS_DICTIONARY_BYTES: usize = 256 * 1024 * 1024;
 
 /// The interval at which a writer checks such sessions, if it has any.
 pub const TIDY_EVERY: Duration = Duration::from_secs(2);
 
-/// Bytes that must have been freed before the allocator is asked to return memory.
+/// Bytes that must have been freed before the allocator is requested to return memory.
 pub const TRIM_BYTES: usize = 4 * 1024 * 1024;
 
-/// Messages to agents that wait to be sent. The receiver never waits for a writer; therefore a writer may wait here for the
-/// receiver.
+/// Messages to agents that wait to be sent. The receiver never waits for a writer; therefore a writer may
+/// wait for the receiver here.
 pub const OUTGOING_MESSAGES: usize = 16 * 1024;
 
 /// Messages that the receiver reads from its socket before it sends answers again.
 pub const RECEIVE_BURST: usize = 256;
 
-/// The time for which the receiver collects messages after one has woken it. Thousands of agents send small frames, and
-/// waking two threads for each costs more than processing it; no agent waits for an acknowledgement, which comes after a
-/// commit.
+/// The time for which the receiver collects messages after the first one. Thousands of agents send small
+/// frames, and waking two threads for each costs more than processing it. No agent waits for an
+/// acknowledgement, which follows a commit.
 pub const COLLECT_DURATION: Duration = Duration::from_millis(10);
 
-/// Ends of jobs that wait to be stored: those of a whole job array that is cancelled.
+/// Outcomes of jobs that wait to be stored: those of a whole job array that is cancelled.
 pub const OUTCOMES: usize = 4096;
 
-/// The longest delay until the end of a job is stored if nothing else arrives.
+/// The longest delay until the outcome of a job is stored if nothing else arrives.
 pub const OUTCOMES_EVERY: Duration = Duration::from_millis(500);
 
-/// The timeout of storing the end of a job.
+/// The timeout of storing the outcome of a job.
 pub const OUTCOME_WITHIN: Duration = Duration::from_secs(5);
 
 /// Frames of one transaction. Frames without samples do not count as rows.
 pub const COMMIT_FRAMES: usize = 8 * 1024;
 
-/// Sessions that one writer remembers. A session that was forgotten is looked up in the store when it sends again.
+/// Sessions that one writer keeps. A removed session is looked up in the store when it sends again.
 pub const SESSIONS: usize = 16 * 1024;
 
 /// Sessions of one peer: an agent has one, and its predecessor's while the outbox drains.
@@ -85,17 +86,19 @@ pub const SESSIONS_PER_PEER: usize = 8;
 /// Memory for the dictionary of one session, and for those of one peer: about 300 000 series.
 pub const SESSION_DICTIONARY_BYTES: usize = 64 * 1024 * 1024;
 
-/// Memory for the dictionaries of all sessions of one writer. The sessions with the longest silence are forgotten first.
+/// Memory for the dictionaries of all sessions of one writer. The sessions with the longest silence are
+/// removed first.
 pub const DICTIONARY_BYTES: usize = 1024 * 1024 * 1024;
 
-/// The time after which an unanswered request to an agent (send again, send your dictionary) is repeated.
+/// The time after which an unanswered request to an agent (for frames or the dictionary) is repeated.
 pub const REQUEST_AGAIN: Duration = Duration::from_secs(1);
 
-/// Dictionaries that an agent may send for one frame. If the frame still has unknown ids, it always will.
+/// Dictionaries that an agent may send for one frame. If the frame still has unknown ids, another dictionary
+/// does not help.
 pub const DICTIONARIES_PER_FRAME: u32 = 3;
 
-/// The default silence after which a session counts as ended. Agents send at least every 30 s, and may have to wait a
-/// minute before they retry.
+/// The default silence after which a session counts as ended. Agents send at least every 30 s, and may wait
+/// up to a minute before they retry.
 pub const SESSION_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The longest interval between two checks for silent sessions.
@@ -107,7 +110,7 @@ pub const SAMPLE_AGE_MAX: Duration = Duration::from_secs(366 * 86_400);
 /// The default greatest lead of a sample's time: a clock with a wrong time zone.
 pub const SAMPLE_SKEW_MAX: Duration = Duration::from_secs(86_400);
 
-/// The greatest value that either can be set to. On plain PostgreSQL every day of it may become a partition.
+/// The maximum value of both settings. On plain PostgreSQL every day within it may become a partition.
 pub const SAMPLE_DISTANCE_MAX: Duration = Duration::from_secs(3660 * 86_400);
 
 /// The interval between two answers to a peer whose messages are refused.
@@ -116,20 +119,22 @@ pub const REFUSAL_INTERVAL: Duration = Duration::from_secs(10);
 /// The interval between two log messages about one peer that is refused, or one node whose clock is skewed.
 pub const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Refused peers that are remembered. While it is full of recent ones, further peers get no answer.
+/// Refused peers that are kept. While all of them are recent, further peers get no answer.
 pub const REFUSED_PEERS: usize = 1024;
 
-/// Log messages about refusals within [`LOG_INTERVAL`], since a peer that reconnects is a new peer; likewise about clocks,
-/// since the collector's own clock may be the one that is wrong.
+/// Log messages about refusals within [`LOG_INTERVAL`], since a peer that reconnects counts as a new peer;
+/// likewise about clocks, since the collector's own clock may be wrong.
 pub const LOG_MESSAGES: u32 = 20;
 
 /// The first and the longest delay between two attempts to reach the store.
 pub const RECONNECT: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 
-/// The time for which the file of an SQLite store may be missing before a new one is created: it may be being replaced.
+/// The time for which the file of an SQLite store may be missing before a new one is created: a replacement
+/// may be in progress.
 pub const STORE_MISSING: Duration = Duration::from_secs(5);
 
-/// The time within which a stopping collector commits what it received. Agents keep what it does not acknowledge.
+/// The time within which a stopping collector commits the received data. Agents keep data that are not
+/// acknowledged.
 pub const SHUTDOWN_COMMIT: Duration = Duration::from_secs(10);
 
 /// The silence after which a stopping collector considers its socket drained, and the longest time it waits for that.
@@ -138,20 +143,21 @@ pub const SHUTDOWN_DRAIN: (Duration, Duration) = (Duration::from_millis(20), Dur
 /// The time for the last acknowledgements to leave a stopping collector.
 pub const LINGER_MS: i32 = 1_000;
 
-/// TCP keep-alive: seconds of silence before the first probe, seconds between probes, and the number of probes before a
-/// connection is closed: 35 seconds for a node that lost its power.
+/// TCP keep-alive: seconds of silence before the first probe, seconds between probes, and the number of
+/// probes before a connection is closed: 35 seconds for a node without power.
 pub const KEEPALIVE: (i32, i32, i32) = (20, 5, 3);
 
-/// Nodes that control knows, and jobs that they have together: about 100 MiB. The latest changes are kept.
+/// Nodes that control keeps, and their jobs in total: about 100 MiB. The latest changes are kept.
 pub const NODES: usize = 16 * 1024;
 
-/// See [`NODES`].
+/// The number of jobs for [`NODES`].
 pub const JOBS: usize = 256 * 1024;
 
-/// Connections to each endpoint for users: people and their scripts.
+/// Connections to each endpoint for users.
 pub const CONTROL_CONNECTIONS: usize = 256;
 
-/// Connections of one user to the Unix socket, and requests of one user in progress, so that no user excludes others.
+/// Connections of one user to the Unix socket, and requests of one user in progress, so that no user excludes
+/// others.
 pub const CONTROL_PER_USER: usize = 16;
 
 /// Bytes of a request with its newline, as on an agent's socket.
@@ -160,29 +166,29 @@ pub const REQUEST_BYTES: u64 = 64 * 1024;
 /// Bytes of a request as a MUNGE credential: base64 adds a third, the nonce and MUNGE's header a little.
 pub const CREDENTIAL_BYTES: u64 = 96 * 1024;
 
-/// The time for which a connection may be silent, and within which it must read its answer.
+/// The time for which a connection may be silent, and within which the client must read its answer.
 pub const CONTROL_SILENCE: Duration = Duration::from_secs(30);
 
-/// The delay after which a request takes effect on all nodes: longer than a message is in flight.
+/// The delay after which a request takes effect on all nodes: longer than the transmission of a message.
 pub const EFFECT_AFTER_US: i64 = 250_000;
 
 /// The time for agents' answers after a request took effect.
 pub const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
-/// Answers of agents that wait for control, which takes them at once. Further ones count as missing.
+/// Answers of agents that wait for control, which takes them immediately. Further ones count as missing.
 pub const CONTROL_ANSWERS: usize = 1024;
 
-/// Bytes of all nodes' answers to one request. Beyond that, nodes report only whether they granted it.
+/// Bytes of all nodes' answers to one request. Beyond that, answers are shortened.
 pub const JOB_ANSWER_BYTES: usize = 16 * 1024 * 1024;
 
-/// Requests that are remembered for agents that are away, and the bytes that they may have.
+/// Pending requests for disconnected agents, and their total size in bytes.
 pub const REMEMBERED: usize = 4096;
 
-/// See [`REMEMBERED`].
+/// The number of bytes for [`REMEMBERED`].
 pub const REMEMBERED_BYTES: usize = 16 * 1024 * 1024;
 
-/// Bytes of the file in which they outlive the collector: the requests, twice as long where quotes are escaped, and who has
-/// heard them.
+/// The maximum size of the file of pending requests, in bytes: the requests, twice as long with escaped
+/// quotes, and the sessions that have answered.
 pub const KEPT_BYTES: usize = 3 * REMEMBERED_BYTES;
 
 /// Credentials that are decoded concurrently; each is a process.
@@ -201,7 +207,8 @@ pub const KEY_FAULTS: usize = 20;
 /// connected agent takes effect.
 pub const KEYS_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The time after which a key file that was edited in place takes effect. Other changes take effect at once.
+/// The time after which a key file that was edited in place takes effect. Other changes take effect
+/// immediately.
 pub const KEYS_REREAD_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Failed handshakes, and authentication requests, that are handled before other work of the authentication thread.
@@ -219,17 +226,19 @@ pub const HTTP_CONNECTIONS: usize = 8;
 /// The timeout of one request and its answer, so that a silent client holds no connection.
 pub const HTTP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The most transactions that wait for one sink. Further ones are dropped: at the default commit interval a minute.
+/// The maximum number of transactions that wait for one sink: a minute at the default commit interval.
+/// Further ones are dropped.
 pub const SINK_BATCHES: usize = 64;
 
-/// The most rows that wait for one sink, about 32 MB. A single transaction may exceed it.
+/// The maximum number of rows that wait for one sink, about 32 MB. A single transaction may exceed it.
 pub const SINK_ROWS: u64 = 2_000_000;
 
-/// The longest time that a stopping collector waits for all sinks together. Rows that are queued then are dropped.
+/// The maximum time that a stopping collector waits for all sinks together. Rows that are still queued are
+/// dropped.
 pub const SINK_STOP: Duration = Duration::from_secs(2);
 
 /// The interval of log messages about the same problem of a sink.
 pub const SINK_LOG_EVERY: Duration = Duration::from_secs(60);
 
-/// The most messages about one sink in an interval.
+/// The maximum number of messages about one sink in an interval.
 pub const SINK_LOG_LINES: u32 = 4;

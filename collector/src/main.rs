@@ -1,4 +1,4 @@
-//! `polymeter-collector`: from the command line to the exit status.
+//! `polymeter-collector`: the main program, from the command line to the exit status.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
-            // Includes --help and --version, which are no errors.
+            // This includes --help and --version, which are no errors.
             let printed = error.print();
             return if error.use_stderr() || printed.is_err() {
                 ExitCode::from(EXIT_CONFIGURATION)
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
             };
         }
     };
-    // Before the configuration is read: the check includes whether that user can read it.
+    // The user changes before the configuration is read: the check includes that the user can read it.
     if let Some(Err(error)) = arguments.user.as_deref().map(become_user) {
         error!("{error}");
         return ExitCode::from(EXIT_CONFIGURATION);
@@ -101,7 +101,7 @@ fn check_configuration(config: &Config, as_user: bool) -> ExitCode {
 
 fn run(arguments: &Arguments, config: &Config) -> Result<Totals, Box<dyn Error>> {
     let event_loop = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // Before anything starts, so that no signal is lost.
+    // Signals are caught before anything starts, so that none is lost.
     let (mut terminate, mut interrupt, mut hangup) = event_loop.block_on(async {
         let signals = (
             signal(SignalKind::terminate())?,
@@ -136,7 +136,7 @@ fn run(arguments: &Arguments, config: &Config) -> Result<Totals, Box<dyn Error>>
     Ok(collector.stop()?)
 }
 
-/// Reloads the configuration. An invalid one leaves the old one in force.
+/// Reloads the configuration. An invalid one is ignored.
 fn reload(arguments: &Arguments, collector: &Collector) {
     let config = match arguments.resolve() {
         Ok(config) => config,

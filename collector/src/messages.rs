@@ -1,4 +1,4 @@
-//! The messages that the collector's threads hand to one another, and the peers that they concern.
+//! The messages between the collector's threads, and the peers that they concern.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use polymeter_proto::wire::message::ToAgent;
 
 use crate::refusal::Refusal;
 
-/// A connection of an agent: the routing id that the ROUTER socket gave it, and the node that its key permits.
+/// A connection of an agent: the routing id that the ROUTER socket assigned, and the node that its key
+/// permits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Peer {
     routing_id: Arc<[u8]>,
@@ -27,12 +28,12 @@ impl Peer {
         Self { node, ..self }
     }
 
-    /// The routing id.
+    /// Returns the routing id.
     pub fn as_bytes(&self) -> &[u8] {
         &self.routing_id
     }
 
-    /// The only node whose data the peer may send; none if it may send those of any.
+    /// Returns the only node whose data the peer may send; none if it may send data of any node.
     pub fn node(&self) -> Option<&Identifier> {
         self.node.as_deref()
     }
@@ -60,6 +61,7 @@ pub(crate) struct AgentAnswer {
 pub(crate) enum Outgoing {
     /// A message.
     Message(Peer, ToAgent),
-    /// A refusal of what the peer sent, with the frame if it was one. The receiver decides whether to answer it.
+    /// A refusal of a message of the peer, with the frame if it was one. The receiver decides if it is
+    /// answered.
     Refusal(Peer, Refusal, Option<(SessionId, u64)>),
 }

@@ -1,7 +1,7 @@
 //! The bounded queues between the receiver and the writers.
 //!
-//! The receiver never waits for a writer: a full queue rejects the message, and wakes the receiver when it has room again. A
-//! writer may wait for the receiver, which always takes what it is given.
+//! The receiver never waits for a writer: a full queue rejects the message, and wakes the receiver when it
+//! has room again. A writer may wait for the receiver, which always empties its queue.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use crate::waker::Waker;
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
-    /// Notified when a message has come, or the sender is gone.
+    /// Notified when a message arrives, or the sender is dropped.
     changed: Condvar,
     depth: QueueDepth,
 }
@@ -25,9 +25,9 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     queue: FairQueue,
-    /// The sender found no room and waits for it.
+    /// True if the sender found no room and waits for it.
     sender_waits: bool,
-    /// The sender is gone.
+    /// True if the sender was dropped.
     closed: bool,
 }
 
@@ -56,20 +56,20 @@ pub(crate) struct WriterQueue {
 #[derive(Debug)]
 pub(crate) enum Dequeued {
     Message(ReceivedMessage),
-    /// Nothing came within the timeout.
+    /// No message arrived within the timeout.
     TimedOut,
-    /// The sender is gone, and the queue is empty.
+    /// The sender was dropped, and the queue is empty.
     Closed,
 }
 
-/// A queue that calls `waker` when there is room after there was none, and publishes its depth.
+/// Returns a queue that calls `waker` when a full queue has room again, and exports its depth as metrics.
 pub(crate) fn writer_queue(waker: Waker, depth: QueueDepth) -> (WriterQueueSender, WriterQueue) {
     let shared = Arc::new(Shared { depth, ..Shared::default() });
     (WriterQueueSender(Arc::clone(&shared)), WriterQueue { shared, waker })
 }
 
 impl WriterQueueSender {
-    /// Queues a message, unless its peer must wait. The waker is called when there is room where there was none.
+    /// Queues a message, unless its peer must wait. The waker is called when a full queue has room again.
     pub(crate) fn offer(&self, message: ReceivedMessage, now: Duration) -> Offered {
         let mut state = self.0.lock();
         let offered = state.queue.offer(message, now);
@@ -94,7 +94,7 @@ impl Drop for WriterQueueSender {
 }
 
 impl WriterQueue {
-    /// Takes the next message, waiting for it for `timeout`, or without limit.
+    /// Takes the next message; waits for at most `timeout`, or without limit.
     pub(crate) fn take(&self, timeout: Option<Duration>) -> Dequeued {
         let is_empty = |state: &mut State| state.queue.messages() == 0 && !state.closed;
         let state = self.shared.lock();
@@ -117,12 +117,12 @@ impl WriterQueue {
         Dequeued::Message(message)
     }
 
-    /// Records whether a message of `len` bytes was useful, which decides how much more its peer may send.
+    /// Records if a message of `len` bytes was useful, which limits the further messages of its peer.
     pub(crate) fn note(&self, peer: &Peer, len: usize, is_useful: bool, now: Duration) {
         self.shared.lock().queue.note(peer, len, is_useful, now);
     }
 
-    /// Returns memory, and forgets the peers that behave.
+    /// Releases memory, and forgets the peers below their limits.
     pub(crate) fn tidy(&self, now: Duration) {
         self.shared.lock().queue.tidy(now);
     }
@@ -136,7 +136,7 @@ pub(crate) struct OutgoingSender {
     waker: Waker,
 }
 
-/// The queue of messages to agents; it wakes the receiver, which sends them.
+/// Returns the queue of messages to agents. It wakes the receiver, which sends them.
 pub(crate) fn outgoing_queue(waker: Waker) -> (OutgoingSender, Receiver<Outgoing>) {
     let (sender, receiver) = sync_channel(limits::OUTGOING_MESSAGES);
     (OutgoingSender { queue: Some(sender), waker }, receiver)
@@ -153,7 +153,7 @@ impl OutgoingSender {
 }
 
 impl Drop for OutgoingSender {
-    /// The receiver also waits for the last sender to disconnect; therefore it is woken after that.
+    /// Wakes the receiver after the disconnection, since it also waits for the last sender to disconnect.
     fn drop(&mut self) {
         drop(self.queue.take());
         self.waker.wake();

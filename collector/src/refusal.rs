@@ -2,7 +2,7 @@
 
 use polymeter_proto::wire::DecodeError;
 
-/// The reason for which a message is refused, as the metrics count it.
+/// The reason for which a message is refused, as counted in the metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefusalKind {
     /// It is neither a frame nor a message, or it is damaged.
@@ -24,7 +24,7 @@ impl RefusalKind {
     pub const ALL: [Self; 6] =
         [Self::Undecodable, Self::Version, Self::Contradiction, Self::Key, Self::Node, Self::Useless];
 
-    /// The value of the label `reason` in the collector's metrics.
+    /// Returns the value of the label `reason` in the collector's metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Undecodable => "undecodable",
@@ -36,7 +36,7 @@ impl RefusalKind {
         }
     }
 
-    /// The remedy for the log.
+    /// Returns the remedy for the log.
     pub const fn remedy(self) -> &'static str {
         match self {
             Self::Undecodable | Self::Version | Self::Contradiction => {
@@ -63,7 +63,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// A contradiction.
+    /// Returns the refusal of a contradiction.
     pub fn contradiction(reason: impl Into<String>) -> Self {
         Self { kind: RefusalKind::Contradiction, reason: reason.into() }
     }

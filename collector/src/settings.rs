@@ -1,4 +1,4 @@
-//! The part of the configuration that can change while the collector runs.
+//! The settings that can change at runtime.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -9,13 +9,13 @@ use crate::ingest::TimeRange;
 /// The settings that each writer reads before each message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// See [`Config::commit_interval`].
+    /// The value of [`Config::commit_interval`].
     pub(crate) commit_interval: Duration,
-    /// See [`Config::commit_rows`].
+    /// The value of [`Config::commit_rows`].
     pub(crate) commit_rows: usize,
-    /// See [`Config::session_timeout`].
+    /// The value of [`Config::session_timeout`].
     pub(crate) session_timeout: Duration,
-    /// See [`Config::clock`].
+    /// The value of [`Config::clock`].
     pub(crate) clock: TimeRange,
 }
 
@@ -44,9 +44,9 @@ impl SharedSettings {
     }
 }
 
-/// The keys whose values differ between `running` and `wanted`, and that require a restart.
+/// Returns the keys whose values differ between `running` and `wanted`, and that require a restart.
 pub(crate) fn fixed_changes(running: &Config, wanted: &Config) -> Vec<&'static str> {
-    // Every field is named, so that a new field cannot be forgotten here.
+    // Every field is listed, so that the compiler reports a new one here.
     let Config {
         listen,
         store,

@@ -1,4 +1,4 @@
-//! The request to shut down, and waiting that ends with it.
+//! The request to shut down, and interruptible waiting.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -8,20 +8,20 @@ use std::time::Duration;
 pub(crate) struct Shutdown(Arc<(Mutex<Option<Duration>>, Condvar)>);
 
 impl Shutdown {
-    /// Requests the shutdown at `now`, counted from the clock's start.
+    /// Requests the shutdown at `now`, measured from the clock's start.
     pub(crate) fn request(&self, now: Duration) {
         let (requested_at, changed) = &*self.0;
         requested_at.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(now);
         changed.notify_all();
     }
 
-    /// The time of the request, if there was one.
+    /// Returns the time of the request, if there was one.
     pub(crate) fn requested_at(&self) -> Option<Duration> {
         *self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the request, `timeout` at most. If it was made before, waits only for a short time, so that the caller can
-    /// retry a few times.
+    /// Waits for the request, at most for `timeout`. After the request it waits only for a short time, so
+    /// that the caller can retry a few times.
     pub(crate) fn wait(&self, timeout: Duration) {
         let (requested_at, changed) = &*self.0;
         let guard = requested_at.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,11 +1,11 @@
-//! Wakes a thread that polls sockets.
+//! A waker for a thread that polls sockets.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// An eventfd that a thread polls beside its sockets.
+/// An eventfd that a thread polls besides its sockets.
 #[derive(Debug, Clone)]
 pub(crate) struct Waker(Arc<OwnedFd>);
 
@@ -16,11 +16,11 @@ impl Waker {
 
     /// Makes the descriptor readable.
     pub(crate) fn wake(&self) {
-        // Fails only if the counter is full; then the descriptor is readable anyway.
+        // It fails only if the counter is full; then the descriptor is readable anyway.
         rustix::io::write(self.as_fd(), &1_u64.to_ne_bytes()).ok();
     }
 
-    /// Makes the descriptor unreadable until the next [`Waker::wake`]. Tells whether it was readable.
+    /// Makes the descriptor unreadable until the next [`Waker::wake`]. Returns true if it was readable.
     pub(crate) fn clear(&self) -> bool {
         rustix::io::read(self.as_fd(), &mut [0_u8; 8]).is_ok()
     }

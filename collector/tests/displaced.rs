@@ -1,5 +1,5 @@
-//! A store whose file is deleted, moved, replaced or truncated under a collector that runs: nothing is acknowledged that is
-//! not in the file at the path, and what went with the file is recorded.
+//! Tests of a store whose file is deleted, moved, replaced or truncated while the collector runs: nothing is
+//! acknowledged that is not in the file at the path, and lost data are recorded.
 
 #![allow(
     clippy::cast_precision_loss,
@@ -41,9 +41,9 @@ fn main() -> std::process::ExitCode {
     polymeter_test_harness::run(&[TESTS])
 }
 
-/// Frames before the fault and behind it.
+/// The number of frames before the fault, and after it.
 const FRAMES: i64 = 5;
-/// Samples of one frame.
+/// The number of samples in one frame.
 const SAMPLES: i64 = 3;
 
 fn path(site: &Site) -> PathBuf {
@@ -70,8 +70,8 @@ fn send(agent: &mut Agent, begin_us: i64, seeds: std::ops::Range<i64>) {
     agent.settle();
 }
 
-/// Stores frames, has `fault` happen to the store, and stores more. Returns the site and how many samples of the first half
-/// are at the path afterwards; those of the second half must all be.
+/// Stores frames, runs `fault` on the store, and stores more. Returns the site and the number of samples of
+/// the first half that are at the path afterwards. All samples of the second half must be there.
 fn strike(fault: impl FnOnce(&Path)) -> (Site, i64) {
     let site = Site::new(Kind::Sqlite);
     let (path, begin_us) = (path(&site), now_us());
@@ -81,7 +81,7 @@ fn strike(fault: impl FnOnce(&Path)) -> (Site, i64) {
     fault(&path);
     send(&mut agent, begin_us, FRAMES..2 * FRAMES);
     collector.stop().unwrap();
-    // Of the samples at the path each series and job is what it says: nothing bears an id of a store that is gone.
+    // The samples at the path have the right series and jobs: no row has an id of a store that is gone.
     let joined = "SELECT count(*) FROM samples JOIN series USING (series_id) JOIN job USING (job_key)
         WHERE node = 'n1' AND job.job_id = '4711'";
     assert_eq!(number(&path, joined), number(&path, "SELECT count(*) FROM samples"));
@@ -124,7 +124,7 @@ fn a_moved_store_keeps_acknowledged_frames() {
 fn continues_with_an_older_copy() {
     let (_site, first) = strike(|path| {
         let copy = suffixed(path, ".copy");
-        // As it was before the last frame, in one file.
+        // A copy of the state before the last frame, in one file.
         Connection::open(path).unwrap().execute("VACUUM INTO ?1", [copy.to_str().unwrap()]).unwrap();
         let connection = Connection::open(&copy).unwrap();
         connection.execute_batch("DELETE FROM samples; UPDATE session SET last_sequence = 0").unwrap();
@@ -164,7 +164,7 @@ fn an_emptied_database_is_created_again() {
         truncate(path, 0);
     });
     assert_eq!(first, 0);
-    // All that is missing is still in the log.
+    // All missing data are still in the log.
     let (_site, first) = strike(|path| truncate(path, 0));
     assert_eq!(first, FRAMES * SAMPLES);
 }
@@ -184,14 +184,14 @@ fn a_truncated_store_is_not_written() {
         let heard = agent.hear(200);
         assert!(!matches!(heard, Some(ToAgent::Ack { through, .. }) if through == sequence), "{heard:?}");
     }
-    // Whoever moves it away has a store again.
+    // After the damaged file is moved away, a new store is created.
     fs::rename(&path, suffixed(&path, ".broken")).unwrap();
     agent.settle();
     collector.stop().unwrap();
     assert_eq!(number(&path, "SELECT count(*) FROM samples"), SAMPLES);
 }
 
-/// Moves all of the log into the database.
+/// Writes all of the log into the database.
 fn checkpoint(path: &Path) {
     let connection = Connection::open(path).unwrap();
     let busy: i64 = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get(0)).unwrap();
@@ -209,7 +209,7 @@ fn a_new_store_is_private() {
         assert_eq!(mode(suffix), 0o600, "{suffix}");
     }
     collector.stop().unwrap();
-    // Who wants others to read it has it so, from then on.
+    // A changed mode is kept from then on.
     fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
     let collector = site.collector();
     for suffix in ["", "-wal", "-shm"] {

@@ -1,5 +1,5 @@
-//! What the store knows of a job beside its samples, on each kind of store: its owner, how it ended, what was refused; and
-//! names of agents that let in what is refused today.
+//! Tests of the facts of a job in each kind of store: its owner, its outcome and refused requests; and of
+//! names from agents that accept characters which are refused today.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -40,7 +40,7 @@ fn the_job(site: &Site, job_id: &str) -> JobRow {
     jobs.into_iter().find(|job| job.job_id == job_id).unwrap_or_else(|| panic!("no job {job_id}"))
 }
 
-/// A job that was announced without an owner.
+/// Returns a job that was announced without an owner.
 fn job_of_nobody(handle: u32, job_id: &str) -> Arc<Job> {
     let Job { descriptor, .. } = (*job(handle, job_id, now_us())).clone();
     let descriptor = JobDescriptor { owner_uid: None, owner: None, ..descriptor };
@@ -131,7 +131,7 @@ fn outcome_of_the_controller_is_final(site: &mut Site) {
     collector.stop().unwrap();
 }
 
-/// The answer to one line.
+/// Returns the answer to one line.
 fn ask(door: &Path, line: &str) -> String {
     let mut stream = UnixStream::connect(door).unwrap();
     stream.write_all(format!("{line}\n").as_bytes()).unwrap();
@@ -140,18 +140,18 @@ fn ask(door: &Path, line: &str) -> String {
     answer.trim_end().to_owned()
 }
 
-/// Three bytes that a name may have, and three that it may not.
+/// Three bytes that are allowed in a name, and three that are not.
 const PLACE: &[u8] = b"XXX";
 const HOSTILE: &[u8] = "\u{202e}".as_bytes();
 
-/// CRC-32 as in zlib, without a table.
+/// Computes CRC-32 as in zlib, without a table.
 fn checksum(bytes: &[u8]) -> u32 {
     let step = |crc: u32| if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
     let of_byte = |crc: u32, byte: &u8| (0..8).fold(crc ^ u32::from(*byte), |crc, _| step(crc));
     !bytes.iter().fold(!0, of_byte)
 }
 
-/// The frame as an agent would have sent it that let the name in.
+/// Returns the frame of an agent that accepts the hostile name.
 fn made_hostile(frame: &[u8]) -> Vec<u8> {
     let mut bytes = frame[..frame.len() - 4].to_vec();
     while let Some(at) = bytes.windows(PLACE.len()).position(|window| window == PLACE) {

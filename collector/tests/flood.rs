@@ -1,5 +1,5 @@
-//! Peers without keys that send what nobody can store: the collector's memory stays bounded and falls again, and honest
-//! agents are served meanwhile.
+//! Tests of peers without keys that send useless data: the collector's memory stays bounded and decreases
+//! again, and other agents are served meanwhile.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -31,14 +31,14 @@ use polymeter_proto::wire::message::ToCollector;
 
 const MIB: u64 = 1024 * 1024;
 
-/// What the collector may take while one peer floods it: a whole dictionary, as it lies in memory, that peer's share of the
-/// inbox, and what ZeroMQ holds of it.
+/// The maximum memory of the collector while one peer floods it: a whole dictionary in memory, that peer's
+/// share of the queue, and its messages in ZeroMQ.
 const BOUND: u64 = 224 * MIB;
 
-/// What it may take afterwards.
+/// The maximum memory afterwards.
 const BOUND_AFTER: u64 = 64 * MIB;
 
-/// Bytes of the flood.
+/// The number of bytes of the flood.
 const FLOOD: u64 = 245_000_000;
 
 struct Collector {
@@ -61,7 +61,7 @@ impl Collector {
         Self { child, endpoint }
     }
 
-    /// Bytes of memory that are its own now.
+    /// Returns the resident memory of the process, in bytes.
     fn memory(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -76,7 +76,7 @@ impl Drop for Collector {
     }
 }
 
-/// A dictionary that begins a session, of which nothing will ever come.
+/// Returns a dictionary that begins a session without frames.
 fn dictionary(session: u64, first: u32) -> Vec<u8> {
     let descriptor = SessionDescriptor {
         node: "flood".try_into().unwrap(),
@@ -102,7 +102,7 @@ fn dictionary(session: u64, first: u32) -> Vec<u8> {
     ToCollector::Dictionary { session: SessionId(session), entries }.encode()
 }
 
-/// Sends dictionaries of several sessions over one connection until it has sent so many `bytes`.
+/// Sends dictionaries of several sessions over one connection, `bytes` bytes in total.
 fn flood(context: &zmq::Context, endpoint: &str, bytes: u64, sent: &AtomicU64) {
     let socket = context.socket(zmq::DEALER).unwrap();
     socket.set_linger(0).unwrap();

@@ -1,5 +1,5 @@
-//! The ledger against the rows, and the ends of sessions and jobs, on every kind of store: also where agents are killed and
-//! jobs return.
+//! Tests that the ledger agrees with the rows, and of the ends of sessions and jobs, with every kind of
+//! store: including killed agents and reappearing jobs.
 
 #![allow(
     clippy::cast_precision_loss,
@@ -37,12 +37,12 @@ scenarios! {
 
 const SECOND_US: i64 = 1_000_000;
 
-/// A frame with a row of `shape`, `seconds` after the begin.
+/// Adds a frame with a row of `shape`, `seconds` after `begin_us`.
 fn tick(agent: &mut Agent, shape: &Arc<Shape>, begin_us: i64, seconds: i64) {
     agent.frame(&[(shape, begin_us + seconds * SECOND_US, &values(seconds).0)], &[], &[]);
 }
 
-/// A frame with the tally of `rows` rows.
+/// Adds a frame with the tally of `rows` rows.
 fn tell(agent: &mut Agent, job: Option<u32>, rows: u64, events: &[Event]) {
     let tally = Tally { due: rows * 3, taken: rows * 3, ..Tally::default() };
     let entry = LedgerEntry { job: job.map(JobHandle), source: "stat".try_into().unwrap(), tally };
@@ -58,7 +58,7 @@ fn settle(agent: &mut Agent) {
     agent.settle();
 }
 
-/// For each job and for the nodes there are as many rows as the ledger says, and every line adds up.
+/// Checks that the ledger counts the rows of each job and of the nodes, and that every line is balanced.
 fn assert_balanced(site: &Site) {
     let wrong = "SELECT count(*) FROM ledger_balance
          WHERE due <> missed + absent + dropped + skipped + rejected + quarantined + stored + unknown OR unknown < 0";
@@ -87,7 +87,7 @@ fn a_returning_job_has_a_line_for_each_handle(site: &mut Site) {
     let collector = site.collector();
     let mut agent = Agent::to(&site.context, &collector, "n1", 1);
     for handle in 1..=4 {
-        // As a prolog told it: all lives of the job began at one time.
+        // With the start time from a prolog, all handles of the job began at the same time.
         let of_job = shape(handle, Some(&job(handle, "7", begin_us)));
         let rows = i64::from(handle) * 2;
         (0..rows).for_each(|row| tick(&mut agent, &of_job, begin_us, i64::from(handle) * 10 + row));
@@ -104,7 +104,7 @@ fn a_returning_job_has_a_line_for_each_handle(site: &mut Site) {
     assert!(ledger.iter().all(|row| row.unknown == 0));
 }
 
-/// Rows of two jobs and the node, of which only some are in a tally.
+/// Adds rows of two jobs and the node, of which only some are in a tally.
 fn half_told(agent: &mut Agent, begin_us: i64) {
     let (own, first, second) =
         (shape(1, None), shape(2, Some(&job(1, "a", begin_us))), shape(3, Some(&job(2, "b", begin_us))));
@@ -128,7 +128,7 @@ fn a_killed_agent_leaves_a_loss(site: &mut Site) {
     assert_balanced(site);
     drop(killed);
     assert_eq!(site.number("SELECT count(*) FROM loss"), 0);
-    // Its successor finds one of the jobs still there.
+    // The next session still tracks one of the jobs.
     let mut successor = Agent::to(&site.context, &collector, "n1", 2);
     successor.descriptor.started_us += 1;
     tick(&mut successor, &shape(1, Some(&job(1, "a", begin_us + 50 * SECOND_US))), begin_us, 55);
@@ -152,7 +152,7 @@ fn a_stopped_agent_leaves_no_loss(site: &mut Site) {
     let mut stopped = Agent::to(&site.context, &collector, "n1", 1);
     half_told(&mut stopped, begin_us);
     stopped.frame(&[], &[], &[Event::SessionEnded { at_us: begin_us + 6 * SECOND_US }]);
-    // What it had to tell again comes behind it.
+    // Repeated events follow the end of the session.
     tell(&mut stopped, Some(1), 4, &[]);
     settle(&mut stopped);
     let mut successor = Agent::to(&site.context, &collector, "n1", 2);
@@ -182,7 +182,7 @@ fn jobs_of_a_silent_agent_end_until_it_returns(site: &mut Site) {
     assert_eq!(site.number("SELECT count(*) FROM loss WHERE reason = 'unknown'"), 2);
     collector.stop().unwrap();
 
-    // The network was cut, and nothing is unknown after all.
+    // The network was interrupted, and nothing is unknown afterwards.
     let collector = site.collector();
     tick(&mut agent, &shape(2, Some(&job(1, "a", begin_us))), begin_us, 6);
     settle(&mut agent);
@@ -252,7 +252,7 @@ fn handles_of_one_transaction_are_distinguished(site: &mut Site) {
         tell(&mut agent, Some(handle), 1, &[ended(handle, started_us + 2 * SECOND_US)]);
     }
     agent.send_from(0);
-    // The stop commits all that lies in the socket together.
+    // The shutdown commits all messages in the socket together.
     collector.stop().unwrap();
     agent.settle();
     let jobs = site.reader().jobs().unwrap();
@@ -268,7 +268,7 @@ fn a_handle_keeps_its_job_after_a_restart(site: &mut Site) {
     let mut other = Agent::to(&site.context, &collector, "n2", 2);
     tick(&mut other, &shape(1, Some(&job(1, "7", at(1)))), begin_us, 2);
     settle(&mut other);
-    // Its cgroups go and return on one node, while it runs on the other.
+    // Its cgroups disappear and reappear on one node, while it runs on the other.
     let mut agent = Agent::new(&site.context, &site.config().listen, "n1", 1);
     tick(&mut agent, &shape(1, Some(&job(1, "7", at(0)))), begin_us, 1);
     tell(&mut agent, Some(1), 1, &[ended(1, at(5))]);
@@ -278,7 +278,7 @@ fn a_handle_keeps_its_job_after_a_restart(site: &mut Site) {
     agent.frame(&[], &[], &[ended(2, at(20))]);
     settle(&mut agent);
     settle(&mut other);
-    // It comes again as another job, before the last tally of the life before has arrived.
+    // It reappears as another job before the last tally of the previous handle has arrived.
     tick(&mut other, &shape(2, Some(&job(2, "7", at(100)))), begin_us, 101);
     settle(&mut other);
     collector.stop().unwrap();

@@ -1,4 +1,4 @@
-//! The collector's own metrics, as a scraper sees them.
+//! Tests of the collector's own metrics, from the view of a scraper.
 
 #![allow(
     clippy::cast_precision_loss,
@@ -34,7 +34,7 @@ fn main() -> std::process::ExitCode {
     polymeter_test_harness::run(&[TESTS])
 }
 
-/// Sends a request and reads the answer to its end: status line, heads, body.
+/// Sends a request and reads the answer to its end: status line, headers, body.
 fn ask(address: SocketAddr, request: &[u8]) -> (String, String, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(request).unwrap();
@@ -57,11 +57,11 @@ fn page(collector: &Collector) -> Page {
     Page::parse(&body)
 }
 
-/// A page that keeps to the rules of OpenMetrics 1.0.0, as far as this collector uses them.
+/// A page that satisfies the rules of OpenMetrics 1.0.0, as far as this collector uses them.
 struct Page {
-    /// Family by name: its type.
+    /// The type of each family, by name.
     families: BTreeMap<String, String>,
-    /// Sample by its name and labels.
+    /// The samples by name and labels.
     samples: BTreeMap<String, f64>,
 }
 
@@ -114,7 +114,7 @@ impl Page {
 struct Family {
     name: String,
     kind: String,
-    /// For each set of labels but `le`: the buckets in their order, and the count.
+    /// For each set of labels except `le`: the buckets in their order, and the count.
     buckets: BTreeMap<String, Vec<(f64, f64)>>,
     counts: BTreeMap<String, f64>,
     sums: HashSet<String>,
@@ -181,7 +181,7 @@ fn is_name(name: &str) -> bool {
         && characters.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
 }
 
-/// Labels between braces, with nothing escaped but what must be.
+/// Parses the labels between braces, and checks that only the necessary characters are escaped.
 fn labels(text: &str) -> BTreeMap<String, String> {
     let mut labels = BTreeMap::new();
     let mut rest = text;
@@ -297,7 +297,7 @@ fn invalid_and_silent_clients_do_no_harm() {
     let site = Site::new(Kind::Sqlite);
     let collector = start(&site);
     let address = collector.metrics().unwrap();
-    // More clients than are served at once: the next one waits until their timeout.
+    // More clients than are served concurrently: the next one waits until their timeout.
     let silent: Vec<_> = (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
     let status = |request: &[u8]| ask(address, request).0;
     assert_eq!(status(b"GET / HTTP/1.1\r\n\r\n"), "HTTP/1.1 404 Not Found");

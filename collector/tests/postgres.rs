@@ -1,4 +1,4 @@
-//! What only a server can do: go away, be shared, and offer more or less.
+//! Tests specific to a server: outages, several collectors, and different features.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -101,8 +101,9 @@ fn stop_without_a_server_acknowledges_nothing() {
 }
 
 fn a_deadlock_is_retried() {
-    /// Locks what the collector writes second, waits until it waits for that, and then wants what it wrote first. The
-    /// collector is the one whom the server tells: the other would look for a deadlock after an hour only.
+    /// Locks the table that the collector writes second, waits until the collector waits for it, and then
+    /// locks the one that the collector wrote first. The server reports the deadlock to the collector: the
+    /// other session would check for one only after an hour.
     const OTHER: &str = "SET deadlock_timeout = '1h'; BEGIN; LOCK TABLE samples IN ACCESS EXCLUSIVE MODE;
         DO $$ BEGIN
             WHILE NOT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'samples'::regclass) LOOP
@@ -135,7 +136,7 @@ fn two_collectors_share_a_database() {
     let site = Site::new(Kind::Postgres);
     let begin_us = now_us();
     let config = |number| Config { listen: format!("inproc://collector{number}"), ..site.config() };
-    // Both make the schema at once.
+    // Both create the schema at the same time.
     let start = |number| Collector::start(&config(number), &site.context).unwrap();
     let (a, b) = std::thread::scope(|scope| {
         let (a, b) = (scope.spawn(|| start(1)), scope.spawn(|| start(2)));
@@ -150,7 +151,8 @@ fn two_collectors_share_a_database() {
             to_a.frame(&[(&shape(1, None), time_us, &row), (&shape(2, Some(&job)), time_us, &row)], &[], &[]);
         to_a.send(sequence);
     }
-    // The same frames to the other collector: it looks the session up, or finds it out when it commits.
+    // The same frames are sent to the other collector, which finds the session in the store, or detects the
+    // repetition when it commits.
     let to_b = Agent::to(&site.context, &b, "n1", 1);
     to_a.outbox.values().for_each(|bytes| to_b.send_bytes(bytes));
     to_a.settle();
@@ -266,7 +268,7 @@ fn timescaledb_can_be_left_unused() {
     let collector = Collector::start(&off, &site.context).unwrap();
     assert_eq!(collector.write_mode().name, "PostgreSQL with a partition per day");
     collector.stop().unwrap();
-    // The table is as it was made, whatever is wanted later.
+    // The table keeps its form, independent of the current setting.
     let auto = Config { timescaledb: TimescaleMode::Auto, ..site.config() };
     let collector = Collector::start(&auto, &site.context).unwrap();
     assert_eq!(collector.write_mode().name, "PostgreSQL with a partition per day");
@@ -299,7 +301,7 @@ fn a_refused_frame_does_not_stop_others() {
     let mut site = Site::new(Kind::Postgres);
     let begin_us = now_us();
     site.collector().stop().unwrap();
-    // What an administrator may add to the database.
+    // A constraint that an administrator may add to the database.
     server(&mut site).query("ALTER TABLE series ADD CONSTRAINT only_ours CHECK (node <> 'stranger')");
     let config =
         Config { commit_interval: std::time::Duration::from_millis(300), writers: 1, ..site.config() };
@@ -334,7 +336,7 @@ fn an_exhausted_sequence_costs_no_sample() {
     let mut agent = Agent::to(&site.context, &collector, "n1", 7);
     tick(&mut agent, begin_us, 0);
     agent.send_from(0);
-    // It says why, tries again, and acknowledges nothing meanwhile.
+    // The collector reports the cause, retries, and acknowledges nothing meanwhile.
     assert_eq!(agent.hear(1500), None);
     for table in ["series_series_id", "job_job_key", "ledger_ledger_id"] {
         server(&mut site).query(&format!("ALTER SEQUENCE {table}_seq NO MAXVALUE"));
@@ -343,7 +345,7 @@ fn an_exhausted_sequence_costs_no_sample() {
     collector.stop().unwrap();
     assert_counts(&site, "n1", 1);
     assert!(site.reader().losses(None).unwrap().is_empty());
-    // More ids than 32 bits hold.
+    // Ids exceed 32 bits.
     server(&mut site).query("SELECT setval('series_series_id_seq', 5000000000)");
     let collector = site.collector();
     let mut other = Agent::to(&site.context, &collector, "n2", 8);

@@ -1,4 +1,4 @@
-//! The program, as a person or systemd runs it: its words and its exit status.
+//! Tests of the program as a user or systemd runs it: its messages and its exit status.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -41,7 +41,7 @@ fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_raw(child.id().try_into().unwrap()).unwrap(), signal).unwrap();
 }
 
-/// Starts the program with a new store, and says where it listens. What it writes further comes line by line.
+/// Starts the program with a new store, and returns its endpoint and an iterator over its further lines.
 fn start(store: &str, more: &[&str]) -> (Running, impl Iterator<Item = String> + use<>, String) {
     let mut child = program()
         .args(["--listen", "tcp://127.0.0.1:*", "--store", store])
@@ -60,7 +60,7 @@ fn start(store: &str, more: &[&str]) -> (Running, impl Iterator<Item = String> +
     (Running(child), lines, endpoint)
 }
 
-/// A program that ends with its test.
+/// A process that is ended with its test.
 struct Running(Child);
 
 impl Drop for Running {
@@ -109,7 +109,7 @@ fn skewed_clocks_are_logged_once() {
     for node in ["n1", "n2"] {
         let said = of(&format!("[node={node}]"));
         assert_eq!(said.len(), 1, "{lines:?}");
-        // A little less than a year, for some time passes until it arrives.
+        // A little less than a year, since some time passes until it arrives.
         assert!(said[0].contains("36") && said[0].contains(" d in the future (at most 60 min)"), "{said:?}");
         assert!(said[0].contains("raise `max_skew` in [clock]"), "{said:?}");
     }
@@ -139,7 +139,7 @@ fn sighup_reloads_the_configuration() {
     in_two_hours(1);
     assert!(lines.next().unwrap().contains("cannot trust the times of samples"));
     let hang_up = |child: &Running| signal(&child.0, Signal::HUP);
-    // A bad file changes nothing, and its faults are told.
+    // An invalid file changes nothing, and its faults are reported.
     write("writers = 0\n[clock]\nmax_skew = '1y'\n");
     hang_up(&child);
     let said: Vec<_> = lines.by_ref().take(3).collect();

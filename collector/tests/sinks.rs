@@ -1,4 +1,4 @@
-//! Sinks beside a store: the same rows, and no delay by a sink that hangs.
+//! Tests of sinks besides a store: they get the same rows, and a blocked sink causes no delay.
 
 #![allow(
     clippy::unwrap_used,
@@ -130,7 +130,7 @@ fn a_sink_that_hangs_delays_neither_acknowledgement_nor_stop() {
     let directory = tempfile::tempdir().unwrap();
     let (fifo, file) = (directory.path().join("fifo"), directory.path().join("file"));
     mkfifoat(CWD, &fifo, Mode::from_raw_mode(0o600)).unwrap();
-    // A reader that never reads: the pipe fills, and the sink's write waits.
+    // A reader that never reads: the pipe fills, and the sink's write blocks.
     let _reader = OpenOptions::new().read(true).write(true).open(&fifo).unwrap();
     let config =
         Config { metrics_listen: Some("127.0.0.1:0".parse().unwrap()), ..config(&site, &[&fifo, &file]) };
@@ -147,7 +147,7 @@ fn a_sink_that_hangs_delays_neither_acknowledgement_nor_stop() {
         let line = page.lines().find_map(|line| line.strip_prefix(&start));
         line.unwrap_or_else(|| panic!("no {name} in {page}")).parse().unwrap()
     };
-    // What was sent in the last moment may be on its way.
+    // The last rows may still be in transit.
     let (accepted, dropped, queued) =
         (count("accepted_rows_total"), count("dropped_rows_total"), count("queued_rows"));
     assert!(dropped > 0 && queued > 0, "{accepted} {dropped} {queued}");

@@ -1,4 +1,4 @@
-//! Scenarios between agents and a collector, each on every kind of store.
+//! Scenarios of agents and a collector, each with every kind of store.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -45,7 +45,7 @@ scenarios! {
     migrates_older_schemas_with_data,
 }
 
-/// A frame of one row, `seed` seconds after `begin_us`.
+/// Adds a frame of one row, `seed` seconds after `begin_us`.
 fn tick(agent: &mut Agent, shape: &Arc<Shape>, begin_us: i64, seed: i64) -> u64 {
     agent.frame(&[(shape, begin_us + seed * 1_000_000 + 7, &values(seed).0)], &[], &[])
 }
@@ -56,7 +56,7 @@ fn ticks(agent: &mut Agent, shape: &Arc<Shape>, begin_us: i64, seeds: std::ops::
     }
 }
 
-/// Exactly the samples of [`tick`] for `seeds` are in each series of `of`.
+/// Checks that each series of `of` has exactly the samples of [`tick`] for `seeds`.
 fn assert_ticks(site: &Site, of: SeriesScope<'_>, begin_us: i64, seeds: impl Iterator<Item = i64> + Clone) {
     let mut reader = site.reader();
     let series = reader.series(of).unwrap();
@@ -105,7 +105,7 @@ fn has_what_the_scheduler_told(found: &JobRow) {
     assert_eq!((found.state.as_deref(), found.exit_code, found.exit_signal), (Some("FAILED"), Some(3), None));
 }
 
-/// The tallies that came, and of the source that sent the samples without one what is there.
+/// Checks the received tallies, and the counted rows of the source that sent no tally.
 fn assert_ledger(ledger: &[LedgerRow], told: Tally) {
     let of = |source: &str| -> Vec<_> {
         let rows = ledger.iter().filter(|row| row.source == source);
@@ -198,7 +198,7 @@ fn repeated_frames_are_stored_once(site: &mut Site) {
     agent.send_from(0);
     let frames = agent.outbox.clone();
     agent.settle();
-    // And long after they were acknowledged.
+    // The frames are sent again long after they were acknowledged.
     frames.values().for_each(|bytes| agent.send_bytes(bytes));
     assert_eq!(agent.must_hear(), ToAgent::Ack { session: SessionId(1), through: 30 });
     let totals = collector.stop().unwrap();
@@ -219,7 +219,7 @@ fn requests_gaps_and_unknown_ids(site: &mut Site) {
     agent.settle();
     collector.stop().unwrap();
 
-    // A collector that knows nothing of the session but its number.
+    // The new collector only knows the last sequence number of the session.
     let collector = site.collector();
     let sequence = tick(&mut agent, &own, begin_us, 4);
     wait_until("the collector asks", || {
@@ -264,7 +264,8 @@ fn skipped_frames_are_a_loss(site: &mut Site) {
     agent.skip(&skipped(3, 4, SkipReason::OutboxFull));
     agent.send_from(5);
     agent.settle();
-    // Said again: no loss. Said of frames that are in another store: nobody knows how much.
+    // The repeated skip is no loss. The skip of acknowledged frames, which are in another store, is a loss of
+    // an unknown number.
     agent.skip(&skipped(3, 4, SkipReason::OutboxFull));
     agent.skip(&skipped(7, 9, SkipReason::AlreadyAcknowledged));
     wait_until("the skipped are acknowledged", || agent.must_hear() == ToAgent::Ack { session, through: 9 });
@@ -325,7 +326,7 @@ fn invalid_messages_do_no_harm(site: &mut Site) {
     };
     assert!(!reason.is_empty());
     assert_eq!(hostile.hear(50), None, "one answer in ten seconds");
-    // An agent that dies in the middle of its life.
+    // The agent is killed.
     drop(hostile);
     let totals = collector.stop().unwrap();
     assert_eq!((totals.samples, totals.refused), (60, 100));
@@ -363,7 +364,7 @@ fn reused_job_ids_are_other_jobs(site: &mut Site) {
         .collect();
     assert_eq!(times, [(0, Some(20_000_000)), (100_000_000, None)]);
     assert_eq!((jobs[0].nodes.len(), jobs[1].nodes.len()), (2, 1));
-    // An agent that was restarted goes on with the series that are there.
+    // A restarted agent continues the existing series.
     let series = site.reader().series(SeriesScope::Job(jobs[1].job_key)).unwrap();
     assert_eq!(series.iter().map(|series| series.count).collect::<Vec<_>>(), [2, 2, 2]);
 }
@@ -380,7 +381,7 @@ fn samples_out_of_range_are_counted(site: &mut Site) {
         &[],
         &[],
     );
-    // A month ago is possible, and on plain PostgreSQL a partition that is not there yet.
+    // A time a month ago is accepted; on plain PostgreSQL it needs a partition that does not exist yet.
     agent.frame(&[(&own, begin_us - 30 * 86_400 * 1_000_000, row)], &[], &[]);
     agent.send_from(0);
     agent.settle();
@@ -398,8 +399,8 @@ fn quarantining(site: &Site) -> Config {
     Config { clock, ..site.config() }
 }
 
-/// A job's source with two rows of the time that it is and one of a clock that is two years behind, as the agent counts
-/// them.
+/// Sends a tally and rows of a job's source: two rows with the current time and one from a clock that is two
+/// years behind.
 fn send_from_a_wrong_clock(agent: &mut Agent, begin_us: i64) {
     let (row, _) = values(1);
     let row = row.as_slice();
@@ -417,7 +418,7 @@ fn samples_out_of_range_are_quarantined(site: &mut Site) {
     let collector = Collector::start(&quarantining(site), &site.context).unwrap();
     let mut agent = Agent::to(&site.context, &collector, "n1", 20);
     send_from_a_wrong_clock(&mut agent, begin_us);
-    // It comes twice, as when an acknowledgement is lost.
+    // The frame is sent twice, as after a lost acknowledgement.
     agent.send_from(0);
     agent.settle();
     let totals = collector.stop().unwrap();
@@ -442,13 +443,13 @@ fn samples_out_of_range_are_quarantined(site: &mut Site) {
     let job_key = the_job(site).job_key;
     let ledger = site.reader().ledger(Some(job_key)).unwrap();
     assert_eq!((ledger[0].quarantined, ledger[0].stored), (3, 6));
-    // Nothing was made in the table of the others for a day of two years ago.
+    // No partition for a day two years ago was created in the table of the other samples.
     if site.kind == common::Kind::Postgres {
         let old = "SELECT count(*) FROM pg_class WHERE relname ~ '^samples_[0-9]{8}$'
              AND relname < 'samples_' || to_char(now() AT TIME ZONE 'UTC' - interval '2 days', 'YYYYMMDD')";
         assert_eq!(site.number(old), 0);
     }
-    // They can be moved, as docs/explanation/security.md says.
+    // The samples can be moved, as docs/explanation/security.md describes.
     if site.kind != common::Kind::Sqlite {
         site.execute(
             "INSERT INTO samples SELECT time + interval '732 days', series_id, value FROM samples_quarantine JOIN series USING (series_id) WHERE node = 'n1';
@@ -459,7 +460,7 @@ fn samples_out_of_range_are_quarantined(site: &mut Site) {
     }
 }
 
-/// What made the schema of each version, as files that never change again.
+/// The statements that made the schema of each version, in files that never change.
 const SQLITE: [&str; 5] = [
     include_str!("../../store/schema/sqlite/1.sql"),
     include_str!("../../store/schema/sqlite/2.sql"),
@@ -475,7 +476,7 @@ const POSTGRES: [&str; 5] = [
     include_str!("../../store/schema/postgres/5.sql"),
 ];
 
-/// Makes a store as a collector of an older version left it, with a job of 3 samples, of which its ledger knows.
+/// Creates a store in the state of an older version, with a job of 3 samples that its ledger counts.
 fn make_store_of_version(site: &mut Site, version: usize) {
     site.execute("CREATE TABLE schema_version (version int4 NOT NULL)");
     for (number, (sqlite, postgres)) in (1..=version).zip(SQLITE.into_iter().zip(POSTGRES)) {
@@ -537,7 +538,7 @@ fn make_store_of_version(site: &mut Site, version: usize) {
         );
     }
     if site.kind == common::Kind::Timescale {
-        // The policy comes last, for its first run would come between.
+        // The policy is created last, since its first run would interfere.
         site.execute("SELECT compress_chunk(chunk) FROM show_chunks('samples') AS chunk");
         site.execute("SELECT add_compression_policy('samples', compress_after => interval '2 days')");
     }
@@ -565,7 +566,7 @@ fn migrates_older_schemas_with_data(site: &mut Site) {
         assert_eq!(site.number(&found), 2, "version {version}");
         let quarantined = if version >= 4 { 4 } else { 3 };
         assert_eq!(site.number("SELECT count(*) FROM samples_quarantine"), quarantined, "version {version}");
-        // Nothing is lost of the samples, and more than 2^31 series have room.
+        // No samples are lost, and there is room for more than 2^31 series.
         let mut reader = site.reader();
         let jobs = reader.jobs().unwrap();
         let old = jobs.iter().find(|job| job.job_id == "old").unwrap();
@@ -621,7 +622,7 @@ fn refuses_a_newer_schema(site: &mut Site) {
     assert!(matches!(source, StoreError::NewerSchema { found: 99 }), "{source:?}");
     assert!(source.to_string().contains("use a newer polymeter-collector"), "{source}");
     let Err(StoreError::NewerSchema { found: 99 }) = Reader::open(&site.url()) else { panic!("it is read") };
-    // And an older one is brought up to date by a collector, and read by nobody before.
+    // A collector migrates an older store; readers refuse it before.
     site.execute("DELETE FROM schema_version WHERE version > 1");
     let Err(StoreError::OlderSchema { found: 1 }) = Reader::open(&site.url()) else { panic!("it is read") };
 }

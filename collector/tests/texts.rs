@@ -68,7 +68,8 @@ fn start_errors_are_as_in_the_snapshot() {
     compare("start-errors", errors.concat().replace(&place, "DIRECTORY").as_bytes());
 }
 
-/// The stderr of a successful check with further variables, written to a file so that its device and inode are known.
+/// Returns the stderr of a successful check with further variables, written to a file so that its device and
+/// inode are known.
 fn log_of_check(variables: &[(&str, &str)], more: &[&str]) -> String {
     let mut file = tempfile::tempfile().unwrap();
     let metadata = file.metadata().unwrap();
@@ -92,7 +93,7 @@ fn log_of_check(variables: &[(&str, &str)], more: &[&str]) -> String {
 #[test]
 fn journal_gets_priorities() {
     assert!(log_of_check(&[("JOURNAL_STREAM", "THIS")], &[]).starts_with("<6>the configuration is valid"));
-    // The variable of a parent process whose stderr was another one.
+    // The variable is from a parent process with another stderr.
     let other = log_of_check(&[("JOURNAL_STREAM", "1:1")], &[]);
     assert!(other.starts_with("polymeter-collector: info: the configuration is valid"), "{other}");
 }

@@ -1,4 +1,4 @@
-//! Lines of the control sockets, and what programs read of answers.
+//! Lines of the control sockets, and the parts of answers that programs read.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -7,7 +7,7 @@ use polymeter_proto::text::Unprintable;
 fuzz_target!(|data: &[u8]| {
     for checked in [polymeter_agent::control::check(data)] {
         if let Err(refusal) = checked {
-            // It travels as a line of its own, and is shown to a person.
+            // The message is sent as one line, and displayed.
             let message = refusal.message.as_str();
             assert!(!message.trim().is_empty() && !refusal.code.is_empty());
             assert!(message.chars().all(|c| Unprintable::of(c).is_none()));

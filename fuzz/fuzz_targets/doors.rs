@@ -1,5 +1,6 @@
-//! What comes to the collector's other doors: key files, the directory of authorised agents, libzmq's questions (ZAP), HTTP
-//! requests for the metrics, what `unmunge` says, and the file of remembered requests. Each reads the same bytes, for all are read in no time.
+//! Other inputs of the collector: key files, the directory of authorised agents, ZAP requests of libzmq, HTTP
+//! requests for the metrics, the output of `unmunge`, and the file of pending requests. All parsers read the
+//! same bytes, since each is fast.
 #![no_main]
 
 use std::path::PathBuf;
@@ -22,7 +23,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// A key that was read can be written, and is the same again.
+/// Checks that a parsed key is unchanged after formatting and parsing.
 fn keys(text: &str) {
     if let Ok(key) = PublicKey::from_text(text) {
         assert_eq!(PublicKey::from_text(&key.to_text("n")), Ok(key));
@@ -34,7 +35,7 @@ fn keys(text: &str) {
     }
 }
 
-/// Files behind zeros: a line with the name, and the content.
+/// Parses files that are separated by zeros: a line with the name, and the content.
 fn authorised(data: &[u8]) {
     let mut files = Vec::new();
     for file in data.split(|byte| *byte == 0) {
@@ -51,7 +52,7 @@ fn authorised(data: &[u8]) {
     }
 }
 
-/// Parts behind their lengths.
+/// Parses parts that are preceded by their lengths.
 fn zap(data: &[u8]) {
     let (mut parts, mut rest) = (Vec::new(), data);
     while let Some((length, behind)) = rest.split_first() {
@@ -64,7 +65,8 @@ fn zap(data: &[u8]) {
     assert!(key.is_none_or(|key| parts.last().is_some_and(|part| part == key.as_bytes())));
 }
 
-/// What is answered once is answered with more behind it; and what is too long is not waited for.
+/// Checks that a request with an answer also has one with more bytes appended, and that a request beyond the
+/// limit is answered.
 fn http(data: &[u8]) {
     let is_answered = fuzzing::is_answered(data);
     assert!(is_answered || data.len() <= fuzzing::HTTP_REQUEST_BYTES);

@@ -1,4 +1,4 @@
-//! Frames, with the dictionary, tallies and events in them: any bytes are a frame or an error.
+//! Frames with their dictionary, tallies and events: any bytes are a frame or an error.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -9,7 +9,7 @@ use polymeter_proto::wire::frame::Frame;
 
 fuzz_target!(|data: &[u8]| {
     look(data);
-    // Behind a right checksum, which no fuzzer guesses.
+    // The same bytes with a valid checksum, which no fuzzer can guess.
     let Some(body) = data.len().checked_sub(4).and_then(|end| data.get(..end)) else { return };
     look(&[body, &crc32fast::hash(body).to_le_bytes()].concat());
 });
@@ -29,7 +29,7 @@ fn look(bytes: &[u8]) {
     }
 }
 
-/// Whatever an agent sends, a name that was decoded is one that is valid.
+/// Checks that every decoded name is valid, whatever the agent sent.
 fn look_at_names(entry: &Entry) {
     let is_valid = |name: &Identifier| assert!(Identifier::try_from(name.as_str()).is_ok(), "{name:?}");
     match entry {

@@ -1,4 +1,4 @@
-//! What an agent may send, one message after the other: the collector accepts each number of a session once, in order.
+//! A sequence of an agent's messages: the collector accepts each number of a session once, in order.
 #![no_main]
 
 use std::time::Duration;
@@ -11,7 +11,7 @@ use polymeter_proto::wire::frame::Frame;
 use polymeter_proto::wire::message::ToCollector;
 
 fuzz_target!(|data: &[u8]| {
-    // Either way of what is dated impossibly, by a bit that costs the seeds nothing.
+    // The length of the input selects the policy, so that the seeds need no extra byte.
     let out_of_range = if data.len() % 2 == 0 { OutOfRangePolicy::Reject } else { OutOfRangePolicy::Quarantine };
     let mut ingest = Ingest::new(TimeRange { out_of_range, ..TimeRange::default() });
     let peer = Peer::from(&b"peer"[..]);

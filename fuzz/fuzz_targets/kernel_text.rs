@@ -1,4 +1,4 @@
-//! The text of kernel files: whatever a layout was made for, it reads any other text, and makes no value up.
+//! The text of kernel files: a layout for one text reads any other text, and never returns invented values.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -8,7 +8,7 @@ use polymeter_agent::sources::Reading;
 use polymeter_agent::sources::layout::{Layout, Wanted};
 use polymeter_proto::catalogue::{self, Definition, Form, Origin};
 
-/// All that the catalogue reads, by the form of the file.
+/// All fields that the catalogue reads, by the form of the file.
 static WANTED: LazyLock<Vec<(Form, Vec<Wanted>)>> = LazyLock::new(|| {
     let mut forms: Vec<(Form, Vec<Wanted>)> = Vec::new();
     for metric in catalogue::all() {
@@ -25,7 +25,7 @@ static WANTED: LazyLock<Vec<(Form, Vec<Wanted>)>> = LazyLock::new(|| {
 });
 
 fuzz_target!(|data: &[u8]| {
-    // One text to find the places in, and one that is there when they are looked at.
+    // The first text is for the discovery of positions, the second one for reading.
     let middle = data.iter().position(|byte| *byte == 0).unwrap_or(data.len());
     let (before, after) = data.split_at(middle);
     for (form, wanted) in WANTED.iter() {

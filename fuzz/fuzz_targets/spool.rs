@@ -1,4 +1,5 @@
-//! Segments of the agent's spool, as a disk may give them back: whole records are read, and nothing is made up.
+//! Segments of the agent's spool, possibly damaged by a disk: complete records are read, and none is
+//! invented.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -14,11 +15,11 @@ fuzz_target!(|data: &[u8]| {
     let (bytes, records) = segment_of(data);
     let whole = segment::read(&bytes);
     assert!(whole.cut_bytes == 0 && judged(&whole) <= records);
-    // A write that was not finished: what was before it is there, and nothing else.
+    // An incomplete write: exactly the records before it are read.
     let unfinished = segment::read(bytes.split_last().map_or(&[][..], |(_, before)| before));
     assert!(unfinished.cut_bytes > 0 && judged(&unfinished) <= judged(&whole));
     assert!(judged(&whole) - judged(&unfinished) <= records.min(1));
-    // A bit that has turned over, somewhere: it is noticed, and no record comes up that was not there.
+    // A flipped bit: it is detected, and no additional record is read.
     let mut turned = bytes;
     let sum = data.iter().fold(0, |sum: usize, byte| sum.wrapping_mul(31).wrapping_add(usize::from(*byte)));
     let at = sum % turned.len();
@@ -28,13 +29,13 @@ fuzz_target!(|data: &[u8]| {
     assert!(damaged.restored.len() <= whole.restored.len());
 });
 
-/// Records that were found to be frames or notes, or damaged. Dictionaries are not among them.
+/// Returns the number of records that are frames, Skipped messages, or damaged. Dictionaries do not count.
 fn judged(segment: &Segment) -> usize {
     segment.restored.len() + usize::try_from(segment.damaged).expect("it is small")
 }
 
-/// A segment with right checksums, which no fuzzer guesses, of messages behind their lengths as the seeds of `ingest` have
-/// them; and how many records it has.
+/// Returns a segment with valid checksums, which no fuzzer can guess, and its number of records. `data` has
+/// messages preceded by their lengths, like the seeds of `ingest`.
 fn segment_of(data: &[u8]) -> (Vec<u8>, usize) {
     let (mut bytes, mut records, mut rest) = (segment::head(SESSION, 1), 0, data);
     while let Some((length, behind)) = rest.split_first_chunk::<2>() {

@@ -1,4 +1,4 @@
-//! Samples as the sampler collects them: a log of rows, appended without allocation, sorted into blocks when encoded.
+//! The batch: a log of rows that the sampler appends without allocation. Encoding sorts it into blocks.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::series::{
     ShapeId,
 };
 
-/// A job as series refer to it.
+/// The job that a shape refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
     /// Its id within the session.
@@ -18,12 +18,12 @@ pub struct Job {
     pub descriptor: JobDescriptor,
 }
 
-/// One column of a shape: a series, with all that the dictionary says of it.
+/// One column of a shape: a series with its dictionary entries.
 #[derive(Debug, Clone)]
 pub struct Column {
     /// The series' id.
     pub series: SeriesId,
-    /// Its metric's id, and what the metric is.
+    /// The id and the descriptor of its metric.
     pub metric: (MetricId, MetricDescriptor),
     /// Its labels.
     pub labels: Labels,
@@ -36,9 +36,9 @@ pub struct Shape {
     pub id: ShapeId,
     /// The job whose series these are; none for the node's own.
     pub job: Option<Arc<Job>>,
-    /// The source that gives them, under the name that it has in tallies.
+    /// The source, under the name that it has in tallies.
     pub source: Identifier,
-    /// The period of their deadlines.
+    /// The period of the deadlines.
     pub period: Period,
     /// The series.
     pub columns: Vec<Column>,
@@ -57,8 +57,8 @@ impl Shape {
 /// The time at which a row's values were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instant {
-    /// The deadline that was kept: its number on the grid of the period. None for a reading out of turn, such as a
-    /// job's last.
+    /// The deadline of the read: its number on the grid of the period. None for a read outside of the grid,
+    /// such as a job's last one.
     pub deadline: Option<u64>,
     /// The time of the read, in microseconds since the epoch.
     pub time_us: i64,
@@ -72,20 +72,20 @@ pub(crate) struct Row {
     pub(crate) values_at: u32,
 }
 
-/// A bounded log of rows. Appending neither allocates nor blocks once its buffers have grown to their bounds.
+/// A bounded log of rows. Appending neither allocates nor blocks once the buffers have grown to their bounds.
 #[derive(Debug, Default)]
 pub struct Batch {
     pub(crate) shapes: Vec<Arc<Shape>>,
     pub(crate) rows: Vec<Row>,
     pub(crate) values: Vec<u64>,
-    /// Row and column of each value that was absent, in the order of the rows.
+    /// The row and the column of each absent value, in the order of the rows.
     pub(crate) absent: Vec<(u32, u32)>,
 }
 
-/// One row, to be looked at.
+/// A view of one row.
 #[derive(Debug, Clone, Copy)]
 pub struct Recorded<'a> {
-    /// The place of its shape in [`Batch::shapes`].
+    /// The index of its shape in [`Batch::shapes`].
     pub shape: usize,
     /// The time of the read, in microseconds since the epoch.
     pub time_us: i64,
@@ -94,14 +94,14 @@ pub struct Recorded<'a> {
 }
 
 impl Recorded<'_> {
-    /// The bits of the value in one column of the shape; none where it was absent.
+    /// Returns the bits of the value in one column of the shape; none where it was absent.
     pub fn value(&self, column: usize) -> Option<u64> {
         let absent = self.absent.binary_search_by_key(&column, |(_, absent)| *absent as usize);
         self.values.get(column).copied().filter(|_| absent.is_err())
     }
 }
 
-/// A batch has no room left for a row; it must be handed on first.
+/// The error for a batch without room for another row: it must be flushed first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Full;
 
@@ -110,7 +110,7 @@ pub struct Full;
 pub struct ShapeIndex(u32);
 
 impl Batch {
-    /// An empty batch whose buffers are allocated for the values of one flush.
+    /// Returns an empty batch whose buffers are allocated for `values` values.
     pub fn with_capacity(values: usize) -> Self {
         Self {
             shapes: Vec::new(),
@@ -120,18 +120,18 @@ impl Batch {
         }
     }
 
-    /// Makes `shape` known to this batch.
+    /// Adds `shape` to this batch.
     pub fn add_shape(&mut self, shape: &Arc<Shape>) -> ShapeIndex {
         let index = u32::try_from(self.shapes.len()).unwrap_or(u32::MAX);
         self.shapes.push(Arc::clone(shape));
         ShapeIndex(index)
     }
 
-    /// Appends a row: one value, or none where it was absent, for each column of the shape. Returns how many were
-    /// present.
+    /// Appends a row: one value for each column of the shape, none where it was absent. Returns the number of
+    /// present values.
     ///
     /// # Errors
-    /// [`Full`] when the batch holds [`limits::BATCH_VALUES`] values; nothing was appended then.
+    /// Returns [`Full`] if the batch holds [`limits::BATCH_VALUES`] values. Nothing is appended then.
     pub fn push(
         &mut self,
         shape: ShapeIndex,
@@ -154,10 +154,10 @@ impl Batch {
         Ok(present as u64)
     }
 
-    /// As [`Batch::push`], for a row of which nothing is absent: a copy.
+    /// Appends a row without absent values, like [`Batch::push`] but by a plain copy.
     ///
     /// # Errors
-    /// As there.
+    /// Returns [`Full`] as [`Batch::push`] does.
     pub fn push_whole(&mut self, shape: ShapeIndex, instant: Instant, values: &[u64]) -> Result<u64, Full> {
         self.check_room()?;
         let values_at = u32::try_from(self.values.len()).map_err(|_too_many| Full)?;
@@ -179,7 +179,7 @@ impl Batch {
         self.rows.is_empty()
     }
 
-    /// Returns the number of samples; an absent value is none.
+    /// Returns the number of samples. Absent values do not count.
     pub fn samples(&self) -> usize {
         self.values.len() - self.absent.len()
     }
@@ -202,13 +202,13 @@ impl Batch {
         samples
     }
 
-    /// The earliest and the latest time of its rows, in microseconds since the epoch.
+    /// Returns the earliest and the latest time of its rows, in microseconds since the epoch.
     pub fn span_us(&self) -> Option<(i64, i64)> {
         let times = || self.rows.iter().map(|row| row.instant.time_us);
         times().min().zip(times().max())
     }
 
-    /// The shapes whose rows it holds.
+    /// Returns the shapes of its rows.
     pub fn shapes(&self) -> &[Arc<Shape>] {
         &self.shapes
     }
@@ -228,7 +228,7 @@ impl Batch {
         })
     }
 
-    /// Empties it, and keeps its buffers.
+    /// Empties the batch. Its buffers are kept.
     pub fn clear(&mut self) {
         self.shapes.clear();
         self.rows.clear();

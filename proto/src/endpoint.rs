@@ -1,8 +1,9 @@
-//! What the text of a ZeroMQ endpoint says of who can be at its other end.
+//! ZeroMQ endpoints: the reachability of the peer.
 
 use std::net::IpAddr;
 
-/// Whether only this machine can be at the other end. What is not known to be so is not: a name, an interface, `*`.
+/// Returns true if only this machine can be the peer. A name, an interface and `*` count as reachable by
+/// other machines.
 pub fn is_local(endpoint: &str) -> bool {
     let Some(rest) = endpoint.strip_prefix("tcp://") else { return true };
     let host = rest.rsplit_once(':').map_or(rest, |(host, _)| host);

@@ -7,8 +7,8 @@ use crate::period::Period;
 use crate::series::{Identifier, JobHandle};
 use crate::text::Text;
 
-/// Counts of samples of one source and job since the session began. Later entries replace earlier ones, so that a lost
-/// or repeated entry does no harm.
+/// Counts of samples of one source and job since the session began. Later entries replace earlier ones, so
+/// that lost and repeated entries are harmless.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// Samples that were due.
@@ -19,14 +19,14 @@ pub struct Tally {
     pub late: u64,
     /// Samples that were not taken, because the next one was already due.
     pub missed: u64,
-    /// Samples that the source did not have when it was read: the file was gone, or had no such line.
+    /// Samples that the source did not have when it was read: the file or the line did not exist.
     pub absent: u64,
-    /// Samples that were read, and found no room on the way to the outbox.
+    /// Samples that were read, and dropped because a queue before the outbox was full.
     pub dropped: u64,
 }
 
 impl Tally {
-    /// Adds the counts of another source.
+    /// Adds the counts of another tally.
     pub const fn add(&mut self, other: &Self) {
         self.due += other.due;
         self.taken += other.taken;
@@ -36,7 +36,7 @@ impl Tally {
         self.dropped += other.dropped;
     }
 
-    /// The counts since an earlier tally of the same source.
+    /// Returns the counts since an earlier tally of the same source.
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {
             due: self.due.saturating_sub(earlier.due),
@@ -78,9 +78,10 @@ pub enum Event {
     JobFacts(JobFactsUpdate),
     /// The owner of a job became known after the job was announced.
     JobOwner(JobOwner),
-    /// A sampling request at submission is not granted.
+    /// A sampling request at submission was refused.
     RequestRefused(RequestRefused),
-    /// The agent stopped in order: nothing was sampled and not sent. A session without it ended in an unknown state.
+    /// The agent stopped normally: all samples were sent. A session without this event ended in an unknown
+    /// state.
     SessionEnded {
         /// The time, in microseconds since the epoch.
         at_us: i64,
@@ -88,7 +89,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// The job of the event; none for the node.
+    /// Returns the job of the event; none for the node.
     pub const fn job(&self) -> Option<JobHandle> {
         match self {
             Self::PlanChange(change) => change.job,
@@ -102,8 +103,8 @@ impl Event {
     }
 }
 
-/// The owner of a job, which became known after the job was announced: from its processes, from the owner's name, or from a
-/// late prolog. It adds to the known owner and never replaces it.
+/// The owner of a job, if it became known after the job was announced: from its processes, from the owner's
+/// name, or from a late prolog. It adds to the known owner and never replaces it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobOwner {
     /// The job.
@@ -114,18 +115,18 @@ pub struct JobOwner {
     pub name: Option<Identifier>,
 }
 
-/// A sampling request at submission that is not granted.
+/// A sampling request at submission that was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestRefused {
     /// The time of the refusal, in microseconds since the epoch.
     pub at_us: i64,
     /// The job.
     pub job: JobHandle,
-    /// The selector, or the request as it was written where it cannot be parsed.
+    /// The selector, or the original text of a request that cannot be parsed.
     pub request: Text,
-    /// The requested period, where it can be parsed.
+    /// The requested period, if it can be parsed.
     pub period: Option<Period>,
-    /// The user of the request, where it is known.
+    /// The user of the request, if known.
     pub by: Option<Identifier>,
     /// The reason of the refusal.
     pub reason: Text,
@@ -136,13 +137,13 @@ pub struct RequestRefused {
 pub struct JobFactsUpdate {
     /// The job.
     pub job: JobHandle,
-    /// True if no later event is about the job: it had ended before.
+    /// True if no later event concerns the job, because it had ended before.
     pub is_over: bool,
     /// The facts.
     pub facts: JobFacts,
 }
 
-/// Facts of a job that only its scheduler knows; each where it is known. Later facts add to earlier ones.
+/// Facts of a job that only its scheduler knows; each is optional. Later facts add to earlier ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobFacts {
     /// The account or project that it is charged to.
@@ -153,7 +154,7 @@ pub struct JobFacts {
     pub nodes: Option<Identifier>,
     /// The number of its cores on all nodes.
     pub cores: Option<u32>,
-    /// The scheduler's word for the final state: `COMPLETED`.
+    /// The final state in the scheduler's terms: `COMPLETED`.
     pub state: Option<Identifier>,
     /// The exit status of its script.
     pub exit_code: Option<u32>,
@@ -195,7 +196,7 @@ pub enum MarkKind {
 }
 
 impl MarkKind {
-    /// The kind as it stands in requests and in the database.
+    /// Returns the name of the kind in requests and in the database.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Instant => "instant",
@@ -204,7 +205,7 @@ impl MarkKind {
         }
     }
 
-    /// The kind of this name.
+    /// Returns the kind with this name.
     pub fn of(text: &str) -> Option<Self> {
         [Self::Instant, Self::Begin, Self::End].into_iter().find(|kind| kind.as_str() == text)
     }
@@ -219,13 +220,13 @@ pub struct PlanChange {
     pub job: Option<JobHandle>,
     /// The metric.
     pub metric: MetricName,
-    /// The period before; none where it was not sampled.
+    /// The previous period; none if it was not sampled.
     pub old: Option<Period>,
-    /// The period after; none where it is not sampled any more.
+    /// The new period; none if it is no longer sampled.
     pub new: Option<Period>,
     /// The cause.
     pub cause: Cause,
-    /// The user that requested it, if a user did.
+    /// The user that requested it, if any.
     pub by: Option<Identifier>,
     /// The time at which it ends, in microseconds since the epoch.
     pub until_us: Option<i64>,
@@ -251,7 +252,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// The cause as it stands in the database.
+    /// Returns the name of the cause in the database.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Baseline => "baseline",

@@ -1,7 +1,8 @@
-//! Polymeter's vocabulary: names, units, the metric catalogue, samples, batches, frames and messages.
+//! Polymeter's data model and protocol: names, units, the metric catalogue, samples, batches, frames and
+//! messages.
 //!
-//! Nothing here sees a file, a socket or a clock. Data flows from a [`batch::Batch`], which the agent's sampler fills,
-//! through [`wire::frame`] to the collector.
+//! Nothing here accesses a file, a socket or a clock. Data flow from a [`batch::Batch`], which the agent's
+//! sampler fills, through [`wire::frame`] to the collector.
 
 pub mod batch;
 pub mod catalogue;

@@ -14,7 +14,7 @@ use crate::text::describe;
 #[serde(try_from = "String", into = "String")]
 pub struct MetricName(Cow<'static, str>);
 
-/// The reason why a text is not a name or a selector.
+/// The reason for which a text is not a name or a selector.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidName {
     /// It is empty, or has an empty word between two dots.
@@ -23,13 +23,13 @@ pub enum InvalidName {
     /// It is longer than [`limits::NAME_BYTES`].
     #[error("a name has at most {} bytes", limits::NAME_BYTES)]
     TooLong,
-    /// It has a character that names do not have.
+    /// It has a character that is not allowed in names.
     #[error("it contains {}; only a-z, 0-9, _ and dots are allowed", describe(*.0))]
     Character(char),
 }
 
 impl MetricName {
-    /// Creates a name of the catalogue, whose test proves that all its names are valid.
+    /// Creates a name of the catalogue. A test of the catalogue proves that all its names are valid.
     pub(crate) const fn from_catalogue(name: &'static str) -> Self {
         Self(Cow::Borrowed(name))
     }
@@ -37,7 +37,7 @@ impl MetricName {
     /// Creates a name from any text.
     ///
     /// # Errors
-    /// If the text is empty, too long, or has a character outside of `a-z 0-9 _ .`.
+    /// Returns an error if the text is empty, too long, or has a character outside of `a-z 0-9 _ .`.
     pub fn new(name: impl Into<Cow<'static, str>>) -> Result<Self, InvalidName> {
         let name = name.into();
         check(&name, |c| c == '_')?;
@@ -103,16 +103,17 @@ impl Selector {
         &self.0
     }
 
-    /// Returns true if the pattern has no wildcard, and so names one metric.
+    /// Returns true if the pattern has no wildcard, and so matches one name.
     pub fn is_exact(&self) -> bool {
         !self.0.contains(['*', '?'])
     }
 
-    /// Returns true if the pattern selects `name`. Takes at most pattern length x name length steps, whatever the pattern.
+    /// Returns true if the pattern matches `name`. Takes at most pattern length x name length steps, for any
+    /// pattern.
     pub fn matches(&self, name: &str) -> bool {
         let (pattern, name) = (self.0.as_bytes(), name.as_bytes());
         let (mut p, mut n) = (0, 0);
-        // Where to resume after a mismatch: behind the last star, one more character of the name swallowed by it.
+        // The position after a mismatch: behind the last star, which matches one more character of the name.
         let mut resume: Option<(usize, usize)> = None;
         while let Some(&character) = name.get(n) {
             match pattern.get(p) {

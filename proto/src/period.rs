@@ -33,11 +33,11 @@ const UNITS: [(&str, u64); 6] = [
 ];
 
 impl Period {
-    /// The shortest period that can be asked for. Below it the reading itself takes most of the time.
+    /// The shortest period. Below it, reading takes most of the time.
     pub const MIN: Self = Self { micros: 100 };
     /// The longest period.
     pub const MAX: Self = Self { micros: 86_400_000_000 };
-    /// One second, the period of a baseline that says nothing else.
+    /// One second, the default period of a baseline.
     pub const SECOND: Self = Self { micros: 1_000_000 };
 
     /// One millisecond.
@@ -54,7 +54,7 @@ impl Period {
     /// Creates a period of `micros` microseconds.
     ///
     /// # Errors
-    /// Outside of [`Period::MIN`]..=[`Period::MAX`].
+    /// Returns an error if it is outside of [`Period::MIN`]..=[`Period::MAX`].
     pub fn from_micros(micros: u64) -> Result<Self, InvalidPeriod> {
         let period = Self { micros };
         if (Self::MIN..=Self::MAX).contains(&period) {
@@ -69,7 +69,7 @@ impl Period {
         self.micros
     }
 
-    /// Returns the period in nanoseconds; at most 8.64e13, far from overflow.
+    /// Returns the period in nanoseconds, at most 8.64e13.
     pub const fn as_nanos(self) -> u64 {
         self.micros * 1_000
     }

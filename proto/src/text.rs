@@ -1,8 +1,8 @@
-//! Which characters text from elsewhere may have, and texts that are never empty.
+//! Characters that are allowed in text from other sources, and texts that are never empty.
 //!
-//! What is refused could deceive a reader or break a line: control characters, characters that turn the direction of
-//! writing, characters without a width, and separators of lines and paragraphs. It never reaches a terminal, a table or a
-//! store.
+//! Refused are characters that could deceive a reader or break a line: control characters, characters that
+//! change the direction of writing, characters without a width, and separators of lines and paragraphs. They
+//! never reach a terminal, a table or a store.
 
 use std::fmt;
 
@@ -10,23 +10,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits;
 
-/// Why a character is refused.
+/// The reason for which a character is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unprintable {
     /// A control character.
     Control,
-    /// It turns the direction of the text around it.
+    /// It changes the direction of the surrounding text.
     Direction,
-    /// It has no width, or is drawn as nothing.
+    /// It has no width, or is invisible.
     Invisible,
     /// It separates lines or paragraphs.
     Separator,
-    /// It has no meaning of its own: private, or not a character.
+    /// It has no defined meaning: private use, or not a character.
     Unassigned,
 }
 
 impl Unprintable {
-    /// Why `c` is refused; none where it may stand in a name.
+    /// Returns the reason for which `c` is refused; none if it is allowed in a name.
     pub const fn of(c: char) -> Option<Self> {
         Some(match c {
             '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => Self::Control,
@@ -34,8 +34,8 @@ impl Unprintable {
                 Self::Direction
             }
             '\u{2028}' | '\u{2029}' => Self::Separator,
-            // The rest of Unicode's category Cf, the fillers, the variation selectors, and what looks like a space and
-            // is none.
+            // The rest of Unicode's category Cf, the fillers, the variation selectors, and characters that
+            // look like a space.
             '\u{ad}'
             | '\u{34f}'
             | '\u{600}'..='\u{605}'
@@ -83,8 +83,8 @@ impl fmt::Display for Unprintable {
     }
 }
 
-/// A character that is refused, for a message: it is named by its number, since it would do in the message what it does in
-/// a name.
+/// Describes a refused character by its number, since the character itself would affect the message in the
+/// same way.
 pub(crate) fn describe(c: char) -> String {
     match Unprintable::of(c) {
         Some(why) => format!("the character U+{:04X}, {why}", u32::from(c)),
@@ -92,23 +92,23 @@ pub(crate) fn describe(c: char) -> String {
     }
 }
 
-/// Whether nothing of `text` can be seen.
+/// Returns true if `text` has no visible character.
 pub(crate) fn is_blank(text: &str) -> bool {
     text.chars().all(char::is_whitespace)
 }
 
-/// One line that people read, such as a reason: never blank, at most [`limits::TEXT_BYTES`] long, without characters that
-/// are [`Unprintable`].
+/// One line of text for the user, such as a reason: never blank, at most [`limits::TEXT_BYTES`] long, without
+/// [`Unprintable`] characters.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct Text(String);
 
-/// What stands where there is nothing to be said.
+/// The replacement for a blank text.
 const NOTHING: &str = "not stated";
 
 impl Text {
-    /// The text as people may read it. What is unprintable becomes `?`, what is too long is cut off, and what is blank
-    /// becomes "not stated".
+    /// Makes a text printable: [`Unprintable`] characters become `?`, text beyond the limit is cut off, and
+    /// blank text becomes "not stated".
     pub fn of(text: &str) -> Self {
         let mut printable = String::with_capacity(text.len().min(limits::TEXT_BYTES));
         for c in text.trim().chars().map(|c| if Unprintable::of(c).is_some() { '?' } else { c }) {
@@ -121,7 +121,7 @@ impl Text {
         Self(if printable.is_empty() { NOTHING } else { printable }.to_owned())
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -191,12 +191,12 @@ mod tests {
     }
 }
 
-/// Texts as they come from those who mean no good.
+/// Hostile texts for property tests.
 #[cfg(test)]
 pub(crate) mod strategy {
     use proptest::prelude::*;
 
-    /// Any text, with many of the characters that deceive.
+    /// Returns any text, with many deceptive characters.
     pub(crate) fn hostile() -> impl Strategy<Value = String> {
         let deceiving = prop::sample::select(vec![
             '\u{202e}',

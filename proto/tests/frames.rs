@@ -1,4 +1,4 @@
-//! Frames as a whole: what goes in comes out, and whatever else comes is refused.
+//! Tests of whole frames: decoding restores the encoded content, and refuses other bytes.
 
 mod common;
 
@@ -136,7 +136,7 @@ fn damage_is_seen() {
     assert!(matches!(Frame::decode(&vec![0; limits::FRAME_BYTES + 1]), Err(DecodeError::Limit { .. })));
 }
 
-/// A frame whose body is `sections`, with a right checksum.
+/// Returns a frame whose body is `sections`, with a valid checksum.
 fn frame_of(sections: &[u8]) -> Vec<u8> {
     let mut bytes = b"PLM\x02\x01\0\0\0\0\0\0\0\x01\0".to_vec();
     bytes.extend_from_slice(sections);
@@ -158,7 +158,7 @@ fn a_small_frame_cannot_ask_for_much_memory() {
     assert!(Frame::decode(&frame_of(&empty)).is_err());
 }
 
-/// Series with labels as long as they may be take 5 KiB each: a few hundred of them are more than a section may hold.
+/// Series with labels of the maximum length take 5 KiB each: a few hundred of them exceed a section.
 #[test]
 fn long_entries_are_divided_among_sections() {
     let long = |key: u8| (format!("{key:064}"), "v".repeat(limits::LABEL_VALUE_BYTES));
@@ -170,7 +170,7 @@ fn long_entries_are_divided_among_sections() {
     assert_eq!(Frame::decode(&bytes).unwrap().dictionary, dictionary);
 }
 
-/// A source with two lines that are there in turns makes a block of every row.
+/// A source with two lines that are present alternately makes a block of every row.
 #[test]
 fn a_batch_of_nothing_but_single_rows_comes_back() {
     let shape = shape(1, 1_000, &[Number::Unsigned]);
@@ -189,7 +189,7 @@ proptest! {
     #[test]
     fn any_bytes_are_a_frame_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         prop_assert!(Frame::decode(&bytes).is_err());
-        // With a right head and checksum the sections are reached.
+        // With a valid head and checksum the sections are decoded.
         drop(Frame::decode(&frame_of(&bytes)));
     }
 

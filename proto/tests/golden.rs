@@ -1,8 +1,9 @@
-//! Frames and messages of protocol version 2, kept as files: later revisions must decode them.
+//! Frames and messages of protocol version 2, stored as files: later revisions must decode them.
 //!
-//! `golden/NAME.bin` holds the bytes, `golden/NAME.json` their contents. The bytes are built from fixed data and must be
-//! equal, byte for byte; `POLYMETER_BLESS=1` writes the files anew after an intended change of the encoding.
-//! `decoder.py` was written from `docs/reference/protocol.md` alone and must say the same of each file.
+//! `golden/NAME.bin` contains the bytes, `golden/NAME.json` their decoded contents. The bytes are built from
+//! fixed data and must be identical; `POLYMETER_BLESS=1` writes the files again after an intended change of
+//! the encoding. `decoder.py` was written from `docs/reference/protocol.md` alone and must decode each file
+//! to the same contents.
 
 #![allow(
     clippy::indexing_slicing,
@@ -53,10 +54,10 @@ fn main() -> std::process::ExitCode {
 
 const T0: i64 = 1_790_000_000_000_000;
 const SESSION: SessionId = SessionId(0xfeed);
-/// A session that needs all its 64 bits.
+/// A session id that needs all 64 bits.
 const LARGE_SESSION: SessionId = SessionId(0xfedc_ba98_7654_3210);
 
-/// Which way something goes. The bytes of a message do not say it; the socket that it came from does.
+/// The direction of a frame or message. The bytes of a message do not contain it; it follows from the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Frame,
@@ -64,10 +65,10 @@ enum Way {
     ToAgent,
 }
 
-/// One file: its name, which way it goes, and its bytes.
+/// One file: its name, its direction, and its bytes.
 type Golden = (&'static str, Way, Vec<u8>);
 
-/// A tick on the grid of `period_us`, `late_us` after its deadline.
+/// Returns the tick `number` on the grid of `period_us`, `late_us` after its deadline.
 fn tick(number: u64, period_us: u64, late_us: i64) -> Instant {
     let deadline = T0.cast_unsigned() / period_us + number;
     Instant { deadline: Some(deadline), time_us: (deadline * period_us).cast_signed() + late_us }
@@ -77,7 +78,7 @@ const fn out_of_turn(time_us: i64) -> Instant {
     Instant { deadline: None, time_us }
 }
 
-/// The frame 1 with these columns, whose ticks all lie 14 µs behind the deadlines of a period of 1 ms.
+/// Returns frame 1 with these columns. All ticks are 14 µs after the deadlines of a period of 1 ms.
 fn columns(number: Number, columns: &[&[u64]]) -> Vec<u8> {
     let shape = shape(1, 1_000, &vec![number; columns.len()]);
     let ticks = columns.first().map_or(0, |column| column.len());
@@ -97,14 +98,14 @@ fn floats(of: &[f64]) -> Vec<u8> {
     columns(Number::Float, &[&bits])
 }
 
-/// The frame 1 with a column of nines at these instants.
+/// Returns frame 1 with a column of nines at these instants.
 fn instants(period_us: u64, instants: &[Instant]) -> Vec<u8> {
     let shape = shape(2, period_us, &[Number::Unsigned]);
     let rows: Vec<_> = instants.iter().map(|instant| (*instant, vec![Some(9)])).collect();
     Wire::default().encode(&batch_of(&shape, &rows))
 }
 
-/// Numbers that look like noise and are the same everywhere.
+/// Returns a generator of reproducible pseudo-random numbers.
 fn noise(bits: u32) -> impl FnMut() -> u64 {
     let mut state = 1_u64;
     move || {
@@ -113,7 +114,8 @@ fn noise(bits: u32) -> impl FnMut() -> u64 {
     }
 }
 
-/// A clock that goes 1 ms and some noise a tick, stands still for a while, and goes on.
+/// Returns the readings of a clock that advances by 1 ms and some noise per tick, stops for a while, and
+/// continues.
 fn long_packed() -> Vec<u8> {
     let mut noise = noise(10);
     let mut at = 0;
@@ -133,7 +135,7 @@ fn late_by_noise() -> Vec<u8> {
     instants(1_000, &ticks)
 }
 
-/// Ten columns, of which 1 and 8 are absent now and then, and once all.
+/// Ten columns, of which 1 and 8 are absent in some rows, and all in one row.
 fn partial() -> Vec<u8> {
     let shape = shape(3, 1_000, &[Number::Unsigned; 10]);
     let row = |number: u64| {
@@ -148,7 +150,7 @@ fn partial() -> Vec<u8> {
     Wire::default().encode(&batch_of(&shape, &(0..6).map(row).collect::<Vec<_>>()))
 }
 
-/// One shape on the grid, interrupted by a reading out of turn, and another shape.
+/// One shape on the grid, interrupted by a read outside of the grid, and another shape.
 fn several_blocks() -> Vec<u8> {
     let first = shape(1, 1_000, &[Number::Unsigned, Number::Float]);
     let second = shape(70_000, 500_000, &[Number::Signed]);
@@ -241,7 +243,7 @@ fn dictionary() -> Vec<Entry> {
     entries
 }
 
-/// The first frame of a session, as an agent sends it: who speaks, what the ids mean, and the samples.
+/// Returns the first frame of a session, as an agent sends it: session, dictionary and samples.
 fn first_frame() -> Vec<u8> {
     let name = MetricName::new("memory.current").unwrap();
     let metric = MetricDescriptor { name, unit: Unit::Bytes, kind: Kind::Gauge, number: Number::Unsigned };
@@ -328,7 +330,7 @@ fn events() -> Vec<Event> {
     ]
 }
 
-/// The events that came after the first.
+/// The kinds of events that were added later.
 fn events_of_jobs() -> Vec<Event> {
     let refused = |request: &str, period: Option<u64>, reason: &str| {
         Event::RequestRefused(RequestRefused {
@@ -395,7 +397,7 @@ fn modes() -> Vec<Golden> {
     ]
 }
 
-/// How late each of a run of ticks was, as instants.
+/// Converts the latenesses of successive ticks to instants.
 trait MapTicks {
     fn map_ticks(&self, period_us: u64) -> Vec<Instant>;
 }
@@ -436,7 +438,8 @@ fn extras() -> Vec<Golden> {
     ]
 }
 
-/// No JSON, so that it needs no quotes within JSON; the protocol does not look into it.
+/// Returns a control line. It is not JSON, so that it needs no escapes in the JSON files; the protocol does
+/// not parse it.
 fn control_line(text: &str) -> ControlLine {
     text.try_into().unwrap()
 }
@@ -559,7 +562,7 @@ fn golden_files_match_the_encoder_and_decode() {
     look_around();
 }
 
-/// There are no other files there, and they are small.
+/// Checks that the directory has no other files, and that they are small.
 fn look_around() {
     let mut expected = BTreeSet::from(["json.rs".to_owned()]);
     for (name, _, _) in all() {
@@ -573,7 +576,8 @@ fn look_around() {
     assert!(bytes < 100 * 1024, "{bytes} bytes of golden files");
 }
 
-/// The bytes that `docs/reference/protocol.md` explains, each with the golden file that has them; `|` where its tables divide them.
+/// The bytes that `docs/reference/protocol.md` explains, each with the name of its golden file; `|` marks the
+/// boundaries of table rows.
 const EXAMPLES: [(&str, &str); 18] = [
     ("zeros", "f8 38"),
     ("constant", "61 07"),
@@ -626,7 +630,7 @@ fn document_explains_the_golden_bytes() {
     }
 }
 
-/// Runs the decoder on `bytes`. Skips the test where python3 is not installed.
+/// Runs the decoder on `bytes`. Skips the test if python3 is not installed.
 fn python(way: Way, bytes: &[u8]) -> Output {
     let direction = (way == Way::ToAgent).then_some("--to-agent");
     let child = Command::new("python3")
@@ -658,7 +662,7 @@ fn second_decoder_agrees() {
     }
 }
 
-/// A frame of these sections, with a right checksum.
+/// Returns a frame of these sections, with a valid checksum.
 fn frame_of(sections: &[u8]) -> Vec<u8> {
     let mut bytes = b"PLM\x02\x01\0\0\0\0\0\0\0\x01\0".to_vec();
     bytes.extend_from_slice(sections);

@@ -1,6 +1,6 @@
-//! The seeds of the fuzz target `ingest`, which reads what an agent sends, one message behind the other: made of the golden
-//! files, so that they are understood to their ends. `POLYMETER_BLESS=1 cargo test -p polymeter-proto --test seeds` writes them
-//! anew, after the golden files were.
+//! The seeds of the fuzz target `ingest`, which reads a sequence of an agent's messages. They are made of the
+//! golden files, so that they are valid to their ends. `POLYMETER_BLESS=1 cargo test -p polymeter-proto
+//! --test seeds` writes them again after a change of the golden files.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "clippy does not know that this is a test")]
 
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Each seed with the golden files that it is made of.
+/// Each seed with its golden files.
 const SEEDS: [(&str, &[&str]); 5] = [
     ("dictionary_then_frame", &["message_dictionary", "first_frame"]),
     ("first_frame", &["first_frame"]),
@@ -17,14 +17,14 @@ const SEEDS: [(&str, &[&str]); 5] = [
     ("twice", &["first_frame", "first_frame"]),
 ];
 
-/// Bytes of the checksum at a frame's end, which the target puts there: no fuzzer guesses it.
+/// The length of the checksum at a frame's end. The target adds the checksum, which no fuzzer can guess.
 const CHECKSUM_BYTES: usize = 4;
 
 fn here() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
 }
 
-/// A golden file behind its length, a frame without its checksum.
+/// Returns a golden file preceded by its length; a frame without its checksum.
 fn message(name: &str) -> Vec<u8> {
     let path = here().join(format!("{name}.bin"));
     let mut bytes = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));

@@ -20,7 +20,7 @@ pub struct Mounts {
     pub v2: Option<PathBuf>,
     /// The hierarchies of version 1, by controller.
     pub v1: BTreeMap<String, PathBuf>,
-    /// The directory of tracefs, mounted or not.
+    /// The directory of tracefs, even if it is not mounted.
     pub tracefs: PathBuf,
     /// The directory of procfs.
     pub proc: PathBuf,
@@ -30,7 +30,7 @@ impl Mounts {
     /// Reads the mounts of the machine whose root directory is `root`.
     ///
     /// # Errors
-    /// When `/proc/self/mountinfo` below it cannot be read.
+    /// Returns an error if `/proc/self/mountinfo` below it cannot be read.
     pub fn read(root: &Path) -> io::Result<Self> {
         let mut mounts = Self {
             root: root.to_owned(),
@@ -70,7 +70,7 @@ impl Mounts {
         roots
     }
 
-    /// Whether perf can use cgroups of version 2: `perf_event` is not mounted as version 1.
+    /// Returns true if perf can use cgroups of version 2: `perf_event` is not mounted as version 1.
     pub fn perf_follows_v2(&self) -> bool {
         !self.v1.contains_key("perf_event")
     }
@@ -79,7 +79,7 @@ impl Mounts {
 /// Returns the roots of all cgroup hierarchies, including those without metrics.
 ///
 /// # Errors
-/// When `/proc/self/mountinfo` below `root` cannot be read.
+/// Returns an error if `/proc/self/mountinfo` below `root` cannot be read.
 pub fn all_roots(root: &Path) -> io::Result<Vec<PathBuf>> {
     let infos = mount_infos(root)?;
     let cgroups = infos.0.iter().filter(|info| matches!(info.fs_type.as_str(), "cgroup" | "cgroup2"));

@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use nix::unistd::{User, geteuid, initgroups, setgid, setuid};
 use rustix::fs::{Access, access};
 
-/// Why a program cannot check as another user.
+/// The reason for which a program cannot check as another user.
 #[derive(Debug, thiserror::Error)]
 pub enum BecomeUserError {
     /// The name service failed.
@@ -21,7 +21,7 @@ pub enum BecomeUserError {
     /// There is no such user.
     #[error("cannot check as user `{0}`: this system has no such user")]
     Unknown(String),
-    /// The process may not become the user.
+    /// The process has no permission to become the user.
     #[error("cannot check as user `{name}`: {errno}; run the check as root")]
     Denied {
         /// The user's name.
@@ -34,7 +34,7 @@ pub enum BecomeUserError {
 /// Becomes the user `name`, with its groups, for the rest of the process's life.
 ///
 /// # Errors
-/// When there is no such user, or this process may not become it.
+/// Returns an error if there is no such user, or this process may not become it.
 pub fn become_user(name: &str) -> Result<(), BecomeUserError> {
     let lookup = |errno| BecomeUserError::Lookup { name: name.to_owned(), errno };
     let user = User::from_name(name).map_err(lookup)?;
@@ -51,8 +51,8 @@ pub fn become_user(name: &str) -> Result<(), BecomeUserError> {
     switch().map_err(|errno| BecomeUserError::Denied { name: name.to_owned(), errno })
 }
 
-/// Returns a message if this user cannot create files in `directory`, which the configuration's `key` needs. A directory
-/// that does not exist is not checked: systemd creates a service's directories when it starts.
+/// Returns a message if this user cannot create files in `directory`, which is the value of the key `key`. A
+/// missing directory is not checked: systemd creates a service's directories when it starts.
 pub fn directory_fault(key: &str, directory: &Path) -> Option<String> {
     let directory = if directory == Path::new("") { Path::new(".") } else { directory };
     if !directory.exists() {
@@ -78,7 +78,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         assert_eq!(directory_fault("spool", directory.path()), None);
         assert_eq!(directory_fault("spool", &directory.path().join("absent")), None);
-        // sysfs has no files to create, for root neither.
+        // No user can create files in sysfs, not even root.
         let fault = directory_fault("spool", Path::new("/sys/kernel"));
         assert!(geteuid().is_root() || fault.is_some_and(|fault| fault.contains("for `spool`")));
     }

@@ -1,4 +1,4 @@
-//! The clocks. No other module of the programs reads them.
+//! The clocks. No other module of the programs reads the system's clocks.
 
 use std::time::{Duration, Instant};
 
@@ -13,31 +13,32 @@ fn nanos(time: Timespec) -> u64 {
     seconds.saturating_mul(SECOND_NS).saturating_add(u64::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Monotonic time, in nanoseconds since some fixed instant. Durations and deadlines are measured by it.
+/// Returns the monotonic time, in nanoseconds since an arbitrary fixed instant. Durations and deadlines are
+/// measured by it.
 #[inline]
 pub fn monotonic_ns() -> u64 {
     nanos(clock_gettime(ClockId::Monotonic))
 }
 
-/// Wall-clock time, in nanoseconds since the epoch. Samples are dated by it.
+/// Returns the wall-clock time, in nanoseconds since the epoch. It dates samples.
 #[inline]
 pub fn realtime_ns() -> u64 {
     nanos(clock_gettime(ClockId::Realtime))
 }
 
-/// Wall-clock time, in microseconds since the epoch.
+/// Returns the wall-clock time, in microseconds since the epoch.
 #[inline]
 pub fn realtime_us() -> i64 {
     i64::try_from(realtime_ns() / 1_000).unwrap_or(i64::MAX)
 }
 
-/// CPU time used by all threads of this process, in nanoseconds.
+/// Returns the CPU time used by all threads of this process, in nanoseconds.
 #[inline]
 pub fn process_cpu_ns() -> u64 {
     nanos(clock_gettime(ClockId::ProcessCPUTime))
 }
 
-/// CPU time used by the calling thread, in nanoseconds.
+/// Returns the CPU time used by the calling thread, in nanoseconds.
 #[inline]
 pub fn thread_cpu_ns() -> u64 {
     nanos(clock_gettime(ClockId::ThreadCPUTime))
@@ -46,13 +47,13 @@ pub fn thread_cpu_ns() -> u64 {
 /// Sleeps for `duration`, or less if a signal arrives.
 pub fn sleep(duration: Duration) {
     let deadline = Duration::from_nanos(monotonic_ns()).saturating_add(duration);
-    // A deadline that the kernel cannot represent is not waited for.
+    // A deadline that the kernel cannot represent causes no wait.
     if let Ok(deadline) = Timespec::try_from(deadline) {
         clock_nanosleep_absolute(rustix::thread::ClockId::Monotonic, &deadline).ok();
     }
 }
 
-/// One reading of both clocks: the wall clock dates, the monotonic clock measures.
+/// A simultaneous reading of both clocks: wall-clock time for dates, monotonic time for durations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
     /// Microseconds since the epoch.
@@ -68,23 +69,24 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that starts now.
+    /// Starts a clock.
     #[expect(clippy::disallowed_methods, reason = "this is the clock module")]
     pub fn start() -> Self {
         Self { start: Instant::now() }
     }
 
-    /// The current time.
+    /// Returns the current time.
     pub fn now(&self) -> Now {
         Now { wall_us: realtime_us(), since_start: self.start.elapsed() }
     }
 }
 
-/// The date and time `wall_us` microseconds after the epoch, in UTC, as RFC 3339 writes it. Pure.
+/// Formats the time `wall_us` microseconds after the epoch, in UTC, as in RFC 3339. Pure.
 pub fn rfc3339(wall_us: i64) -> String {
     let (second, us) = (wall_us.div_euclid(1_000_000), wall_us.rem_euclid(1_000_000));
     let (day, second_of_day) = (second.div_euclid(86_400), second.rem_euclid(86_400));
-    // Howard Hinnant's `civil_from_days`: years begin in March, so that the leap day is a year's last.
+    // Howard Hinnant's `civil_from_days`: years begin in March, so that the leap day is the last day of a
+    // year.
     let shifted = day + 719_468;
     let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
     let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

@@ -1,4 +1,5 @@
-//! A TOML document from which values are taken one by one. All faults are collected, each with its file and line.
+//! A TOML document from which values are taken one by one. All faults are collected, each with its file and
+//! line.
 
 use std::fmt;
 use std::fs::File;
@@ -15,10 +16,10 @@ use crate::suggest::nearest;
 /// The largest configuration file that is read, in bytes.
 pub const DOCUMENT_BYTES_MAX: u64 = 1024 * 1024;
 
-/// The text of the configuration file at `path`.
+/// Reads the configuration file at `path`.
 ///
 /// # Errors
-/// When it cannot be read, is not UTF-8, or has more than [`DOCUMENT_BYTES_MAX`] bytes.
+/// Returns an error if it cannot be read, is not UTF-8, or has more than [`DOCUMENT_BYTES_MAX`] bytes.
 pub fn read_text(path: &Path) -> Result<String, Faults> {
     let read = || {
         let mut text = String::new();
@@ -38,7 +39,7 @@ pub fn read_text(path: &Path) -> Result<String, Faults> {
 /// The position of a key or value in a document, in bytes.
 pub type Span = Range<usize>;
 
-/// The reporter of one file: turns positions into lines, and collects the faults.
+/// The fault reporter of one file: converts positions to lines, and collects the faults.
 #[derive(Debug)]
 pub struct Reporter<'a> {
     file: &'a Path,
@@ -47,7 +48,7 @@ pub struct Reporter<'a> {
 }
 
 impl<'a> Reporter<'a> {
-    /// A reporter of the document `text`, read from `file`.
+    /// Returns a reporter for the document `text`, read from `file`.
     pub const fn new(file: &'a Path, text: &'a str) -> Self {
         Self { file, text, faults: Vec::new() }
     }
@@ -57,7 +58,7 @@ impl<'a> Reporter<'a> {
         before.iter().filter(|byte| **byte == b'\n').count() + 1
     }
 
-    /// The file and line of `span`.
+    /// Returns the file and line of `span`.
     pub fn place(&self, span: &Span) -> String {
         format!("{}:{}", self.file.display(), self.line(span))
     }
@@ -68,7 +69,7 @@ impl<'a> Reporter<'a> {
         self.faults.push((line, Fault::new(place, message)));
     }
 
-    /// The document's root table. Syntax errors become faults; what could be parsed is returned.
+    /// Parses the document's root table. Syntax errors become faults; the valid part is returned.
     pub fn root(&mut self) -> Section<'a> {
         let (table, errors) = DeTable::parse_recoverable(self.text);
         for error in errors {
@@ -77,14 +78,14 @@ impl<'a> Reporter<'a> {
         Section::new("", table.into_inner())
     }
 
-    /// All faults, sorted by line.
+    /// Returns all faults, sorted by line.
     pub fn into_faults(mut self) -> Faults {
         self.faults.sort_by_key(|(line, _)| *line);
         Faults(self.faults.into_iter().map(|(_, fault)| fault).collect())
     }
 }
 
-/// A table whose known keys are taken out. The keys that remain at its end are faults.
+/// A table from which known keys are taken. The keys that remain are faults.
 #[derive(Debug)]
 pub struct Section<'i> {
     name: String,
@@ -98,7 +99,7 @@ impl<'i> Section<'i> {
         Self { name: name.to_owned(), table, known: Vec::new(), renamed: Vec::new() }
     }
 
-    /// Declares that the key `old` is called `new` now: the fault that refuses `old` says so.
+    /// Declares that the key `old` was renamed to `new`: the fault for `old` states it.
     pub fn renamed(&mut self, old: &'static str, new: &'static str) {
         self.renamed.push((old, new));
     }
@@ -110,7 +111,7 @@ impl<'i> Section<'i> {
         self.table.remove(&found)
     }
 
-    /// The position of a key that was not taken yet.
+    /// Returns the position of a key that was not taken yet.
     pub fn span(&self, key: &str) -> Option<Span> {
         self.table.keys().find(|name| name.get_ref() == key).map(Spanned::span)
     }
@@ -189,7 +190,7 @@ impl<'i> Section<'i> {
         Some(strings)
     }
 
-    /// The remaining keys and values, in the order of the file. For tables whose keys are the user's.
+    /// Returns the remaining keys and values, in the order of the file, for tables with arbitrary keys.
     pub fn into_entries(mut self) -> Vec<(Spanned<String>, Spanned<DeValue<'i>>)> {
         let mut entries: Vec<_> = std::mem::take(&mut self.table)
             .into_iter()
@@ -217,7 +218,7 @@ impl<'i> Section<'i> {
     }
 }
 
-/// The type of a value with its article, as a message names it.
+/// Returns the name of a value's type with its article, for messages.
 fn type_name(value: &DeValue<'_>) -> String {
     let name = value.type_str();
     let article = if name.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };

@@ -18,7 +18,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A fault at `place`. The message becomes one line.
+    /// Returns a fault at `place`. The message is converted to one line.
     pub fn new(place: impl Into<String>, message: impl fmt::Display) -> Self {
         Self { place: place.into(), message: printable(&message.to_string(), MESSAGE_CHARS_MAX) }
     }
@@ -49,10 +49,10 @@ impl Faults {
         self.0.push(Fault::new(place, message));
     }
 
-    /// Returns `value` if there is no fault.
+    /// Returns `value` if there are no faults.
     ///
     /// # Errors
-    /// All faults.
+    /// Returns all faults.
     pub fn into_result<T>(self, value: T) -> Result<T, Self> {
         if self.0.is_empty() { Ok(value) } else { Err(self) }
     }

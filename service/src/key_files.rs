@@ -1,4 +1,4 @@
-//! Key files, read only if no other user could have read or changed them.
+//! Reading of key files, if no other user could have read or changed them.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -10,7 +10,7 @@ use rustix::process::geteuid;
 
 use crate::users::uid_of;
 
-/// Why keys cannot be used. Contains no secret.
+/// The reason for which keys cannot be used. It contains no secret.
 #[derive(Debug, thiserror::Error)]
 pub enum KeysError {
     /// The libzmq that this program is linked with cannot encrypt.
@@ -23,10 +23,10 @@ pub enum KeysError {
     File(#[from] KeyFileError),
 }
 
-/// Returns an error unless libzmq can encrypt. `has_curve` is what `zmq::has("curve")` returns.
+/// Checks that libzmq supports encryption. `has_curve` is the result of `zmq::has("curve")`.
 ///
 /// # Errors
-/// When it cannot, or does not say.
+/// Returns an error if it does not, or if that is unknown.
 pub fn require_curve(has_curve: Option<bool>) -> Result<(), KeysError> {
     if has_curve == Some(true) { Ok(()) } else { Err(KeysError::NoCurve) }
 }
@@ -34,7 +34,7 @@ pub fn require_curve(has_curve: Option<bool>) -> Result<(), KeysError> {
 /// Reads the key pair in the file at `path`, which no other user may be able to read.
 ///
 /// # Errors
-/// When it cannot be read, is open to others or holds something else.
+/// Returns an error if it cannot be read, is accessible to other users, or has invalid content.
 pub fn read_key_pair(path: &Path) -> Result<KeyPair, KeyFileError> {
     let (file, guard) = open(path)?;
     KeyPair::from_file(path, guard, file)
@@ -43,7 +43,7 @@ pub fn read_key_pair(path: &Path) -> Result<KeyPair, KeyFileError> {
 /// Reads the public key in the file at `path`, which no other user may be able to change.
 ///
 /// # Errors
-/// When it cannot be read, others can change it, or it holds something else.
+/// Returns an error if it cannot be read, other users can change it, or it has invalid content.
 pub fn read_public_key(path: &Path) -> Result<PublicKey, KeyFileError> {
     let (file, guard) = open(path)?;
     PublicKey::from_file(path, guard, file)
@@ -52,7 +52,7 @@ pub fn read_public_key(path: &Path) -> Result<PublicKey, KeyFileError> {
 /// Returns the metadata of the directory at `path`, which no other user may be able to change.
 ///
 /// # Errors
-/// When there is no such directory, or others can change it.
+/// Returns an error if it does not exist, or other users can change it.
 pub fn check_directory(path: &Path) -> Result<Metadata, KeyFileError> {
     let cannot_read = |error| KeyFileError::Read(path.to_owned(), error);
     let metadata = path.metadata().map_err(cannot_read)?;
@@ -74,12 +74,12 @@ fn guard(metadata: &Metadata) -> Guard {
 
 fn open(path: &Path) -> Result<(File, Guard), KeyFileError> {
     let cannot_read = |error| KeyFileError::Read(path.to_owned(), error);
-    // Checked before it is opened: opening a pipe waits for its other end.
+    // This is checked before the file is opened: opening a pipe waits for its other end.
     if !path.metadata().map_err(cannot_read)?.is_file() {
         return Err(cannot_read(io::Error::other("not a regular file")));
     }
     let file = File::open(path).map_err(cannot_read)?;
-    // The metadata of the open file, whatever the path has become meanwhile.
+    // The metadata are those of the open file, since the path may have changed since.
     let metadata = file.metadata().map_err(cannot_read)?;
     Ok((file, guard(&metadata)))
 }

@@ -1,6 +1,7 @@
-//! What Polymeter's programs share: logging, configuration files, key files, user accounts, clocks and limiters.
+//! Modules that Polymeter's programs share: logging, configuration files, key files, user accounts, clocks
+//! and limiters.
 //!
-//! The invariant: nothing here knows an agent, a collector or a store.
+//! The invariant: nothing here depends on an agent, a collector or a store.
 
 pub mod cgroup_mounts;
 pub mod check;

@@ -1,5 +1,5 @@
-//! A throttle for repeated log messages, so that a faulty peer fills neither the log nor the memory. Pure: the caller
-//! tells the time.
+//! A rate limit for repeated log messages, so that a faulty peer fills neither the log nor the memory. Pure:
+//! the caller passes the time.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -17,13 +17,13 @@ pub struct LogThrottle<K = String> {
 }
 
 impl<K: Hash + Eq> LogThrottle<K> {
-    /// A throttle that allows one message per key and `messages_max` in total within `interval`.
+    /// Returns a throttle that allows one message per key and `messages_max` in total within `interval`.
     pub fn new(interval: Duration, messages_max: u32) -> Self {
         let (logged_at, window_start) = (HashMap::new(), Duration::ZERO);
         Self { interval, messages_max, logged_at, window_start, window_messages: 0 }
     }
 
-    /// Tells whether a message about `key` may be logged at `now`, which is counted from any fixed instant.
+    /// Returns true if a message about `key` may be logged at `now`, measured from any fixed instant.
     pub fn allows<Q>(&mut self, key: &Q, now: Duration) -> bool
     where
         K: Borrow<Q>,
@@ -39,7 +39,7 @@ impl<K: Hash + Eq> LogThrottle<K> {
         if self.window_messages >= self.messages_max {
             return false;
         }
-        // At most the messages of two windows remain.
+        // At most the messages of two intervals remain.
         self.logged_at.retain(|_, since| now.saturating_sub(*since) < self.interval);
         self.window_messages += 1;
         self.logged_at.insert(key.to_owned(), now);

@@ -1,9 +1,9 @@
-//! Text from files, peers and other programs, made harmless for a terminal or log.
+//! Untrusted text, made safe for terminals and logs.
 
 use polymeter_proto::text::Unprintable;
 
-/// Returns the first `chars_max` characters of `text` on one line: line breaks become spaces, and characters that could
-/// deceive a reader become `?`.
+/// Returns the first `chars_max` characters of `text` on one line: line breaks become spaces, and deceptive
+/// characters become `?`.
 pub fn printable(text: &str, chars_max: usize) -> String {
     let replace = |c| match c {
         '\n' => ' ',

@@ -1,5 +1,5 @@
-//! Snapshot tests: a text is compared with a file in `tests/snapshots` of the tested crate. With `POLYMETER_BLESS=1` the file
-//! is written instead.
+//! Snapshot tests: a text is compared with a file in `tests/snapshots` of the tested crate. With
+//! `POLYMETER_BLESS=1` the file is written instead.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 /// Compares `text` with the snapshot `name` of the crate whose manifest is in `crate_directory`.
 ///
 /// # Errors
-/// When they differ, or there is no such snapshot; with the first line that differs.
+/// Returns the first line that differs, or an error if the snapshot does not exist.
 pub fn compare(crate_directory: &str, name: &str, text: &str) -> Result<(), String> {
     let path = Path::new(crate_directory).join("tests/snapshots").join(format!("{name}.txt"));
     if std::env::var_os("POLYMETER_BLESS").is_some_and(|value| value == "1") {

@@ -1,9 +1,9 @@
-//! The known word that an unknown one resembles.
+//! The search for a known word similar to an unknown one.
 
-/// The least similarity of a word that is suggested, as Jaro-Winkler measures it: 1 for equal words.
+/// The minimum similarity of a suggested word by Jaro-Winkler, which is 1 for equal words.
 const SIMILARITY_MIN: f64 = 0.8;
 
-/// Returns the candidate most similar to `word`, if one is similar enough to be meant.
+/// Returns the candidate most similar to `word`, if it is similar enough.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let scored = candidates.into_iter().map(|candidate| (strsim::jaro_winkler(word, candidate), candidate));
     let best = scored.max_by(|(a, _), (b, _)| a.total_cmp(b))?;

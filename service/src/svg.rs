@@ -1,4 +1,4 @@
-//! A writer of SVG files: the few shapes that plots need. Pure.
+//! A writer of SVG files with the shapes that plots need. Pure.
 
 use std::fmt::Write;
 
@@ -42,7 +42,7 @@ impl Svg {
         }
     }
 
-    /// Adds a line of text. Characters with a meaning in XML are escaped.
+    /// Adds a line of text. Special characters of XML are escaped.
     pub fn text(&mut self, at: Point, anchor: Anchor, text: &str) {
         let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
         let ((x, y), anchor) = (at, anchor.as_str());
@@ -90,7 +90,7 @@ impl Svg {
     }
 
     fn element(&mut self, element: std::fmt::Arguments<'_>) {
-        // Writing to a String does not fail.
+        // Writing to a String cannot fail.
         writeln!(self.text, "{element}").ok();
     }
 }

@@ -1,11 +1,11 @@
-//! A token bucket: a rate in the long run and a burst at once. Pure: the caller tells the time.
+//! A token bucket: limits the long-term rate and the burst. Pure: the caller passes the time.
 
 use std::time::Duration;
 
-/// The longest debt that is reported, in seconds.
+/// The longest reported debt, in seconds.
 const DEBT_MAX_S: f64 = 3_600.0;
 
-/// What may still be used of something that is limited.
+/// A token bucket, whose tokens represent units of a limited resource.
 #[derive(Debug, Clone, Copy)]
 pub struct TokenBucket {
     per_second: f64,
@@ -15,7 +15,7 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// A full bucket that holds `capacity` tokens and gains `per_second`.
+    /// Returns a full bucket that holds `capacity` tokens and gains `per_second`.
     pub const fn new(per_second: f64, capacity: f64) -> Self {
         Self { per_second, capacity, tokens: capacity, updated_ns: 0 }
     }
@@ -27,7 +27,7 @@ impl TokenBucket {
         self.tokens = (self.tokens + elapsed_s * self.per_second).min(self.capacity);
     }
 
-    /// Takes `amount` if that many tokens are there, and tells whether it did.
+    /// Takes `amount` tokens and returns true, or returns false if there are fewer.
     pub fn try_take(&mut self, amount: f64, now_ns: u64) -> bool {
         self.refill(now_ns);
         let fits = self.tokens >= amount;
@@ -37,13 +37,13 @@ impl TokenBucket {
         fits
     }
 
-    /// Takes `amount`, which was used already, even if the bucket then is in debt.
+    /// Takes `amount` tokens that were already used, even if the bucket goes into debt.
     pub fn charge(&mut self, amount: f64, now_ns: u64) {
         self.refill(now_ns);
         self.tokens -= amount;
     }
 
-    /// Takes up to `amount`: the bucket may become empty, but not indebted.
+    /// Takes up to `amount` tokens. The bucket may become empty, but does not go into debt.
     pub fn drain(&mut self, amount: f64, now_ns: u64) {
         self.refill(now_ns);
         self.tokens = (self.tokens - amount).max(0.0);
@@ -56,14 +56,14 @@ impl TokenBucket {
         bucket.tokens
     }
 
-    /// Returns the time until the debt is paid, in nanoseconds; an hour at most.
+    /// Returns the time until the debt is paid, in nanoseconds, at most an hour.
     pub fn debt_ns(&mut self, now_ns: u64) -> u64 {
         self.refill(now_ns);
         let debt_s = (-self.tokens).max(0.0) / self.per_second;
         u64::try_from(Duration::from_secs_f64(debt_s.min(DEBT_MAX_S)).as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Tells whether the bucket is full: a full bucket need not be remembered.
+    /// Returns true if the bucket is full. A full bucket has no state to keep.
     pub fn is_full(&mut self, now_ns: u64) -> bool {
         self.refill(now_ns);
         self.tokens >= self.capacity
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(bucket.debt_ns(SECOND_NS), 2 * SECOND_NS);
         assert_eq!(bucket.debt_ns(2 * SECOND_NS), SECOND_NS);
         assert_eq!(bucket.debt_ns(9 * SECOND_NS), 0);
-        // A clock that goes back gives nothing and takes nothing.
+        // A clock that goes backwards neither adds nor removes tokens.
         assert_eq!(bucket.debt_ns(8 * SECOND_NS), 0);
     }
 

@@ -1,19 +1,19 @@
-//! Names and numeric ids of users and groups, as the system's name service (`nsswitch.conf`) knows them. A lookup may take
-//! long, and a name service that does not answer knows no one.
+//! Names and numeric ids of users and groups, from the system's name service (`nsswitch.conf`). A lookup may
+//! take long. If the name service fails, it returns none.
 
 use nix::unistd::{Group, Uid, User};
 
-/// The numeric id of the user `name`.
+/// Returns the numeric id of the user `name`.
 pub fn uid_of(name: &str) -> Option<u32> {
     User::from_name(name).ok().flatten().map(|user| user.uid.as_raw())
 }
 
-/// The name of the user with the numeric id `uid`.
+/// Returns the name of the user with the numeric id `uid`.
 pub fn name_of(uid: u32) -> Option<String> {
     User::from_uid(Uid::from_raw(uid)).ok().flatten().map(|user| user.name)
 }
 
-/// The numeric id of the group `name`.
+/// Returns the numeric id of the group `name`.
 pub fn gid_of(name: &str) -> Option<u32> {
     Group::from_name(name).ok().flatten().map(|group| group.gid.as_raw())
 }

@@ -1,14 +1,15 @@
-//! The interface of a database. Each backend has a folder of its own, and one line in [`crate::url`].
+//! The interface of a database. Each backend has its own directory, and one line in [`crate::url`].
 //!
-//! A backend runs statements; which ones, and in which transaction, is decided in [`crate::writer`] and [`crate::reader`],
-//! once for all of them. Statements are written in the SQL that PostgreSQL and SQLite have in common, with these
-//! conventions:
+//! A backend runs statements. [`crate::writer`] and [`crate::reader`] choose the statements and the
+//! transactions, for all backends. Statements are written in the common SQL of PostgreSQL and SQLite, with
+//! these conventions:
 //!
-//! - Parameters are `$1`, `$2`. Where PostgreSQL cannot infer the type of one, it is inside of a CAST.
-//! - `{new}` is the rows of a [`Batch`].
+//! - Parameters are `$1`, `$2`. A parameter whose type PostgreSQL cannot infer is in a CAST.
+//! - `{new}` stands for the rows of a [`Batch`].
 //! - `{for_update}`, `{skip_locked}` and `{same_labels}` are the fragments of [`Dialect`].
 //! - `greatest` and `least` ignore NULL; comparisons with NULL are `IS [NOT] DISTINCT FROM`.
-//! - Times are passed and returned as they are: a backend converts between its type and [`Value::Time`](crate::value::Value).
+//! - Times are passed and returned unchanged: a backend converts between its own type and
+//!   [`Value::Time`](crate::value::Value).
 
 use std::fmt;
 use std::path::Path;
@@ -19,9 +20,9 @@ use crate::maintenance::Maintenance;
 use crate::value::{Batch, Row, Value};
 use crate::{OpenOptions, Origin, StoreError, WriteMode};
 
-/// A database at one place, as a URL names it. [`fmt::Display`] shows the place without a password.
+/// A database that a URL names. [`fmt::Display`] shows its address without a password.
 pub(crate) trait Backend: fmt::Display + Send + Sync {
-    /// Returns the file of the database; none where it is on a server.
+    /// Returns the file of the database; none if it is on a server.
     fn file(&self) -> Option<&Path> {
         None
     }
@@ -29,7 +30,7 @@ pub(crate) trait Backend: fmt::Display + Send + Sync {
     /// Returns true if several connections can write at the same time.
     fn has_parallel_writers(&self) -> bool;
 
-    /// Connects to write, and brings the schema up to date.
+    /// Connects to write, and migrates the schema to the current version.
     fn open(&self, options: &OpenOptions) -> Result<Opened, StoreError>;
 
     /// Connects to read. Nothing is created or changed. The caller checks the schema's version.
@@ -38,14 +39,14 @@ pub(crate) trait Backend: fmt::Display + Send + Sync {
     /// Returns the error for a database without tables of Polymeter.
     fn without_tables(&self) -> StoreError;
 
-    /// Connects and disconnects, to find out whether the database can be reached.
+    /// Connects and disconnects, to test whether the database can be reached.
     fn probe(&self) -> Result<(), StoreError>;
 
-    /// Starts the work that the database needs beside the writers; none where it needs none.
+    /// Starts the maintenance that the database needs besides the writers; none if it needs none.
     fn start_maintenance(&self) -> Result<Option<Maintenance>, StoreError>;
 }
 
-/// A connection that has been opened to write.
+/// A connection that was opened to write.
 #[derive(Debug)]
 pub(crate) struct Opened {
     /// The connection.
@@ -56,17 +57,19 @@ pub(crate) struct Opened {
     pub(crate) write_mode: WriteMode,
 }
 
-/// The fragments in which statements differ between backends.
+/// The fragments of statements that differ between backends.
 #[derive(Debug)]
 pub(crate) struct Dialect {
-    /// The condition that `series.labels` and `new.labels` are equal, in the form that the unique index serves.
+    /// The condition that `series.labels` and `new.labels` are equal, in the form that the unique index
+    /// supports.
     pub(crate) same_labels: &'static str,
-    /// The clause that locks the selected rows until the end of the transaction; empty where a transaction locks everything.
+    /// The clause that locks the selected rows until the end of the transaction; empty if a transaction locks
+    /// the whole database.
     pub(crate) for_update: &'static str,
-    /// The clause that locks the selected rows of `old`, and leaves out those that another transaction has locked.
+    /// The clause that locks the selected rows of `old`, and skips those that another transaction has locked.
     pub(crate) skip_locked: &'static str,
-    /// Stored samples are counted in the row of the session until a tally comes, since an update of a ledger line for each
-    /// source and commit costs more than the samples.
+    /// True if stored samples are counted in the row of the session until a tally arrives, since an update of
+    /// a ledger line for each source and commit costs more than the samples.
     pub(crate) defers_ledger: bool,
 }
 
@@ -80,9 +83,9 @@ impl Dialect {
     }
 }
 
-/// A connection, which runs statements. After an error it is in an unknown state, and must be dropped.
+/// A connection, which runs statements. After an error its state is unknown, and it must be dropped.
 pub(crate) trait Connection: fmt::Debug + Send {
-    /// The fragments in which its statements differ from others'.
+    /// Returns the fragments of its statements that differ between backends.
     fn dialect(&self) -> &'static Dialect;
 
     /// Begins a transaction. A connection that is dropped before [`Self::commit`] rolls it back.
@@ -94,7 +97,7 @@ pub(crate) trait Connection: fmt::Debug + Send {
     /// Runs a statement and returns its rows.
     fn query(&mut self, statement: &str, parameters: &[Value<'_>]) -> Result<Vec<Row>, DatabaseError>;
 
-    /// Runs a statement for a reader, whose error names the cause as far as it can be found out.
+    /// Runs a statement for a reader. The error names the cause as precisely as possible.
     fn read(&mut self, statement: &str, parameters: &[Value<'_>]) -> Result<Vec<Row>, StoreError>;
 
     /// Runs a statement and returns the number of rows that it changed.
@@ -106,16 +109,18 @@ pub(crate) trait Connection: fmt::Debug + Send {
     /// Runs a statement for the rows of `batch` and returns the number of rows that it changed.
     fn execute_batch(&mut self, statement: &str, batch: &Batch<'_>) -> Result<u64, DatabaseError>;
 
-    /// Writes the samples of `frames`, whose series have ids, by the fastest means of the database, and returns their number.
+    /// Writes the samples of `frames`, whose series have ids, by the fastest method of the database, and
+    /// returns their number.
     fn write_samples(&mut self, frames: &[&Accepted]) -> Result<u64, DatabaseError>;
 
-    /// Makes room for the samples of `frames`, in transactions of its own, such as partitions.
+    /// Prepares storage for the samples of `frames`, such as partitions, in transactions of its own.
     fn make_room(&mut self, frames: &[Accepted]) -> Result<(), DatabaseError>;
 
-    /// Waits until no other connection gives keys to jobs, and keeps others waiting until the end of the transaction.
+    /// Waits until no other connection assigns keys to jobs, and blocks others until the end of the
+    /// transaction.
     fn lock_job_keys(&mut self) -> Result<(), DatabaseError>;
 
-    /// Checks that the database is still the one that was opened; for a reader, that its tables can be read.
+    /// Checks that the database is still the one that was opened; for a reader, that its tables are readable.
     fn check(&mut self) -> Result<(), StoreError>;
 
     /// Checks that the transaction that was just committed survives a crash.

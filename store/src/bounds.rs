@@ -1,14 +1,15 @@
 //! The ranges of values that every store can hold. Pure.
 
-/// The latest time that is stored, 2100. An agent's time beyond it is wrong, and must not stop a transaction.
+/// The latest time that is stored, 2100. A later time from an agent is wrong, and must not make a transaction
+/// fail.
 const LATEST_US: i64 = 4_102_444_800 * 1_000_000;
 
-/// Returns a time that an agent reported, in microseconds since the epoch, within the range that every store can hold.
+/// Limits a time that an agent reported, in microseconds since the epoch, to the range of every store.
 pub(crate) fn stored_us(time_us: i64) -> i64 {
     time_us.clamp(0, LATEST_US)
 }
 
-/// Returns a count that an agent reported, within the range that every store can hold.
+/// Limits a count that an agent reported to the range of every store.
 pub(crate) fn stored_count(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

@@ -11,7 +11,7 @@ use crate::schema::SCHEMA_VERSION;
 /// An error of a store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The database, or the connection to it, reports an error.
+    /// The database, or the connection to it, reported an error.
     #[error("cannot {action}")]
     Database {
         /// The action that failed, as a verb and an object.
@@ -19,7 +19,7 @@ pub enum StoreError {
         /// The error.
         source: DatabaseError,
     },
-    /// The schema was made by a newer program.
+    /// A newer program made the schema.
     #[error(
         "cannot use the store: its schema version {found} is newer than this program's version {SCHEMA_VERSION}; use a newer polymeter-collector, or another store"
     )]
@@ -27,7 +27,7 @@ pub enum StoreError {
         /// Its version.
         found: i32,
     },
-    /// The schema was made by an older program, and has not been migrated.
+    /// An older program made the schema, and it was not migrated.
     #[error(
         "cannot read the store: its schema version {found} is older than this program's version {SCHEMA_VERSION}; migrate it by starting polymeter-collector of this version with it once"
     )]
@@ -35,7 +35,7 @@ pub enum StoreError {
         /// Its version.
         found: i32,
     },
-    /// The file does not exist, and is not to be created.
+    /// The file does not exist, and must not be created.
     #[error("cannot open the store {path}: no such file; check the path", path = path.display())]
     Missing {
         /// The file.
@@ -49,7 +49,8 @@ pub enum StoreError {
         /// The problem with it.
         problem: FileProblem,
     },
-    /// The files of an open store were deleted, replaced or cut off: the last transactions are in none of those at the path.
+    /// The files of an open store were deleted, replaced or truncated: the last transactions are not in the
+    /// files at the path.
     #[error("cannot acknowledge the samples written to {path}: {how}", path = path.display())]
     Displaced {
         /// The store's file.
@@ -63,16 +64,16 @@ pub enum StoreError {
         expected = .0.expected, session = .0.session, stored = .0.stored
     )]
     FramesMissing(MissingFrames),
-    /// The connection leads to another store than the one before.
+    /// The connection leads to a store other than the previous one.
     #[error(
         "cannot continue in the same store: {}; samples that only the old store contains are recorded as lost (store_replaced)",
         if *is_new { "it disappeared, and a new one was created" } else { "it was replaced by another store" }
     )]
     Replaced {
-        /// The new store was made just now, since there was none.
+        /// True if the new store was created just now, because there was none.
         is_new: bool,
     },
-    /// The database cannot be used as it is. The text is a whole message.
+    /// The database cannot be used in its current state. The text is a complete message.
     #[error("{0}")]
     Unusable(String),
     /// The operating system refused a thread or an event loop.
@@ -81,12 +82,12 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Returns true if the store lacks data that it had: nothing that was remembered of it is valid, such as ids.
+    /// Returns true if the store lacks data that it had: all cached state of it, such as ids, is invalid.
     pub const fn is_loss(&self) -> bool {
         matches!(self, Self::Displaced { .. } | Self::FramesMissing(_) | Self::Replaced { .. })
     }
 
-    /// Returns true if a row is the cause, so that a retry is useless.
+    /// Returns true if a row is the cause, so that a retry fails again.
     pub const fn is_refusal(&self) -> bool {
         matches!(self, Self::Database { source: DatabaseError { kind: ErrorKind::BadRow, .. }, .. })
     }
@@ -97,11 +98,11 @@ impl StoreError {
     }
 }
 
-/// The kinds of errors that are handled in different ways.
+/// The kinds of errors that are handled differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ErrorKind {
-    /// A value of a row is the only possible cause. A full disk, an exhausted sequence, a missing partition or an
-    /// administrator's trigger is not: it must not cost a row.
+    /// The value of a row is the only possible cause. A full disk, an exhausted sequence, a missing partition
+    /// and an administrator's trigger are of kind `Other`: they must not cost a row.
     BadRow,
     /// A table does not exist.
     MissingTable,
@@ -109,7 +110,7 @@ pub(crate) enum ErrorKind {
     Other,
 }
 
-/// An error that a database reports. It is displayed as the error of the database's library.
+/// An error that a database reports. It is displayed like the error of the database's library.
 #[derive(Debug)]
 pub struct DatabaseError {
     kind: ErrorKind,
@@ -117,7 +118,7 @@ pub struct DatabaseError {
 }
 
 impl DatabaseError {
-    /// Returns the error of the database's library with its kind.
+    /// Wraps the error of the database's library with its kind.
     pub(crate) fn new(kind: ErrorKind, error: impl Error + Send + Sync + 'static) -> Self {
         Self { kind, error: Box::new(error) }
     }
@@ -147,7 +148,7 @@ impl<T, E: Into<DatabaseError>> Context<T> for Result<T, E> {
     }
 }
 
-/// Returns an error with all its causes, on one line.
+/// Formats an error with all its causes, on one line.
 pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |error| (*error).source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")

@@ -7,7 +7,7 @@ use std::fmt;
 pub enum FileProblem {
     /// There is no such file.
     Missing,
-    /// It is a directory, or something else that holds no data.
+    /// It is a directory, or another file that holds no data.
     NoFile,
     /// This user may not read it.
     NotReadable {
@@ -18,17 +18,17 @@ pub enum FileProblem {
     },
     /// This user may not enter its directory.
     NotReachable,
-    /// It is empty.
+    /// It has no content.
     Empty,
-    /// It is no SQLite database.
+    /// It is not an SQLite database.
     NoDatabase,
     /// It is a database of another program.
     Foreign,
     /// Its end is missing.
     Truncated {
-        /// Bytes that it has.
+        /// The length that it has, in bytes.
         bytes: u64,
-        /// Bytes that it had.
+        /// The length that it had, in bytes.
         expected: u64,
     },
     /// It is a damaged SQLite database.
@@ -36,9 +36,10 @@ pub enum FileProblem {
         /// SQLite's message.
         said: String,
     },
-    /// Its write-ahead log holds the newest samples, and this user cannot use it without the right to write beside it.
+    /// Its write-ahead log contains the newest samples, but this user has no permission to create files in
+    /// its directory, which reading the log requires.
     LogNotUsable,
-    /// It could not be opened for a reason that SQLite names.
+    /// It could not be opened. SQLite's message states the reason.
     NotOpened {
         /// SQLite's message.
         said: String,
@@ -87,13 +88,13 @@ impl fmt::Display for FileProblem {
 pub enum Displaced {
     /// The database was deleted or moved.
     Deleted,
-    /// Another file is in the database's place.
+    /// Another file replaced the database.
     Replaced,
     /// The database is shorter than it was.
     Truncated,
     /// The write-ahead log was deleted or replaced.
     LogDeleted,
-    /// The write-ahead log was overwritten or cut off.
+    /// The write-ahead log was overwritten or truncated.
     LogTruncated,
 }
 

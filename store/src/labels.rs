@@ -2,14 +2,14 @@
 
 use polymeter_proto::series::Labels;
 
-/// Returns labels as a JSON object with sorted keys.
+/// Formats labels as a JSON object with sorted keys.
 pub fn labels_json(labels: &Labels) -> String {
     let object: serde_json::Map<_, _> =
         labels.iter().map(|(key, value)| (key.to_owned(), value.into())).collect();
     serde_json::Value::Object(object).to_string()
 }
 
-/// Returns the labels that a JSON object of texts stands for. Other text gives none: only this program writes the column.
+/// Parses a JSON object of texts as labels. Other text yields no labels: only this program writes the column.
 pub(crate) fn parse_labels(json: &str) -> Labels {
     let object: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json).unwrap_or_default();
     let pairs = object.into_iter().filter_map(|(key, value)| Some((key, value.as_str()?.to_owned())));

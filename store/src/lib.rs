@@ -1,8 +1,9 @@
 //! Polymeter's store, shared by the collector and the command: schema, migrations, writer and reader.
 //!
-//! SQLite serves one machine and a first look, PostgreSQL with or without TimescaleDB a cluster. All stores have the same tables
-//! and columns, and run the same statements. A transaction stores frames together with the last sequence numbers of their
-//! sessions, so that a frame that comes twice is stored once, whichever collector brings it.
+//! SQLite is for one machine and for trials, PostgreSQL with or without TimescaleDB for a cluster. All stores
+//! have the same tables and columns, and run the same statements. A transaction stores frames together with
+//! the last sequence numbers of their sessions, so that a repeated frame is stored once, whichever collector
+//! receives it.
 //!
 //! ```text
 //! accepted frames -> writer (statements) -> backend.rs <- sqlite/, postgres/ <- selected in url.rs

@@ -1,4 +1,4 @@
-//! The thread that does what a database needs beside the writers.
+//! The thread for the maintenance of a database, besides the writers.
 
 use std::thread::{Builder, JoinHandle};
 
@@ -14,7 +14,7 @@ pub struct Maintenance {
 }
 
 impl Maintenance {
-    /// Starts a thread that does `work` until the receiver resolves.
+    /// Starts a thread that runs `work` until the receiver resolves.
     pub(crate) fn spawn(
         work: impl FnOnce(oneshot::Receiver<()>) + Send + 'static,
     ) -> Result<Self, StoreError> {
@@ -23,10 +23,10 @@ impl Maintenance {
         Ok(Self { stop, thread: thread.map_err(StoreError::Thread)? })
     }
 
-    /// Ends the thread, and the statement that it runs.
+    /// Ends the thread, and cancels the statement that it runs.
     ///
     /// # Errors
-    /// When the thread panicked.
+    /// Returns an error if the thread panicked.
     pub fn stop(self) -> std::thread::Result<()> {
         // The receiver resolves when the sender is dropped.
         drop(self.stop);

@@ -8,10 +8,10 @@ use polymeter_proto::text::Text;
 /// The use of TimescaleDB where the store is PostgreSQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TimescaleMode {
-    /// Used where supported by the server.
+    /// Used if the server supports it.
     #[default]
     Auto,
-    /// Not used, even where supported by the server.
+    /// Not used, even if the server supports it.
     Off,
     /// Required: without it the store cannot be opened.
     Require,
@@ -35,7 +35,7 @@ impl FromStr for TimescaleMode {
 pub struct OpenOptions {
     /// The use of TimescaleDB.
     pub timescale: TimescaleMode,
-    /// A missing file is created.
+    /// True if a missing file is created.
     pub may_create: bool,
 }
 
@@ -54,26 +54,26 @@ impl fmt::Display for WriteMode {
     }
 }
 
-/// The identity of the store that a connection leads to, as far as it can be found out.
+/// The identity of a store, as far as a connection can determine it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin {
-    /// Numbers that another store would not have, such as those of a file.
+    /// Numbers that identify the store, such as those of a file.
     identity: (u64, u64),
     is_new: bool,
 }
 
 impl Origin {
-    /// Returns the origin of a store. `is_new` tells that this connection made the schema.
+    /// Returns the origin of a store. `is_new` is true if this connection created the schema.
     pub(crate) const fn new(identity: (u64, u64), is_new: bool) -> Self {
         Self { identity, is_new }
     }
 
-    /// Returns true if a later connection of origin `later` leads to the same store.
+    /// Returns true if a later connection with the origin `later` leads to the same store.
     pub fn is_same(self, later: Self) -> bool {
         self.identity == later.identity && !later.is_new
     }
 
-    /// Returns true if the schema was made by this connection.
+    /// Returns true if this connection created the schema.
     pub const fn is_new(self) -> bool {
         self.is_new
     }

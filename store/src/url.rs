@@ -8,10 +8,11 @@ use std::sync::Arc;
 use crate::backend::{Backend, Connection, Opened};
 use crate::{Maintenance, OpenOptions, StoreError, postgres, sqlite};
 
-/// The function of a backend that reads a URL: none where the URL is another backend's, a message where it is wrong.
+/// The parser of a backend for URLs: returns none for a URL of another backend, and a message for an invalid
+/// one.
 type ParseUrl = fn(&str) -> Option<Result<Arc<dyn Backend>, String>>;
 
-/// The backends. A new one is a folder and a line here.
+/// All backends. A new one is a directory and a line here.
 const BACKENDS: [ParseUrl; 2] = [sqlite::parse_url, postgres::parse_url];
 
 /// The URL of a store: `sqlite:PATH`, a `postgres://` URL, or libpq's `key=value` words.
@@ -44,13 +45,13 @@ impl FromStr for StoreUrl {
 }
 
 impl StoreUrl {
-    /// Returns the URL of a file of SQLite.
+    /// Returns the URL of an SQLite file.
     pub fn sqlite(path: impl Into<PathBuf>) -> Self {
         let backend = sqlite::Sqlite::new(path.into());
         Self { text: backend.to_string(), backend: Arc::new(backend) }
     }
 
-    /// Returns the file; none where the store is on a server.
+    /// Returns the file; none if the store is on a server.
     pub fn file(&self) -> Option<&Path> {
         self.backend.file()
     }
@@ -60,18 +61,18 @@ impl StoreUrl {
         self.backend.has_parallel_writers()
     }
 
-    /// Connects and disconnects, to find out whether the store can be reached. Nothing is created.
+    /// Connects and disconnects, to test whether the store can be reached. Nothing is created.
     ///
     /// # Errors
-    /// When it cannot be reached, or refuses this user.
+    /// Returns an error if it cannot be reached, or refuses this user.
     pub fn probe(&self) -> Result<(), StoreError> {
         self.backend.probe()
     }
 
-    /// Starts the work that the store needs beside the writers; none where it needs none.
+    /// Starts the maintenance that the store needs besides the writers; none if it needs none.
     ///
     /// # Errors
-    /// When the operating system refuses a thread.
+    /// Returns an error if the operating system refuses a thread.
     pub fn start_maintenance(&self) -> Result<Option<Maintenance>, StoreError> {
         self.backend.start_maintenance()
     }
@@ -91,14 +92,14 @@ impl StoreUrl {
 
 impl PartialEq for StoreUrl {
     fn eq(&self, other: &Self) -> bool {
-        // Two spellings of a path are equal; passwords must be, too.
+        // Different spellings of a path are equal; otherwise the whole texts must be, including passwords.
         self.text == other.text || self.file().is_some() && self.file() == other.file()
     }
 }
 
 impl Eq for StoreUrl {}
 
-/// The place, without a password.
+/// The address of the store, without a password.
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.backend.fmt(f)

@@ -22,12 +22,12 @@ pub(crate) enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// Returns a time that an agent reported, within the range that every backend can store.
+    /// Returns a time that an agent reported, limited to the range of every backend.
     pub(crate) fn time(time_us: i64) -> Self {
         Self::Time(stored_us(time_us))
     }
 
-    /// Returns a count that an agent reported, within the range that every backend can store.
+    /// Returns a count that an agent reported, limited to the range of every backend.
     pub(crate) fn count(count: u64) -> Self {
         Self::Integer(stored_count(count))
     }
@@ -95,12 +95,12 @@ pub(crate) enum ColumnType {
 /// A column of a [`Batch`]: its name in the statement, and its type.
 pub(crate) type Column = (&'static str, ColumnType);
 
-/// The rows that one statement is applied to. The statement refers to them as a table named `new`, which it takes from
-/// `{new}`: `INSERT INTO node (node) SELECT node FROM {new}`.
+/// The rows that one statement is applied to. The statement refers to them as a table named `new`, which
+/// `{new}` stands for: `INSERT INTO node (node) SELECT node FROM {new}`.
 ///
-/// A server gets all rows in one round trip; an embedded database runs the prepared statement row by row. A statement must
-/// therefore have the same result in both cases. In an INSERT with ON CONFLICT, `{new}` is followed by `WHERE true`: SQLite
-/// takes ON for a join otherwise.
+/// A server receives all rows in one round trip; an embedded database runs the prepared statement row by row.
+/// A statement must therefore have the same result in both cases. In an INSERT with ON CONFLICT, `{new}` is
+/// followed by `WHERE true`: otherwise SQLite parses ON as part of a join.
 #[derive(Debug)]
 pub(crate) struct Batch<'a> {
     columns: &'static [Column],
@@ -108,7 +108,7 @@ pub(crate) struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// Returns a batch of rows that have a value for each of `columns`.
+    /// Returns a batch of rows with a value for each of `columns`.
     pub(crate) fn new<const N: usize>(
         columns: &'static [Column; N],
         rows: impl IntoIterator<Item = [Value<'a>; N]>,
@@ -116,23 +116,24 @@ impl<'a> Batch<'a> {
         Self { columns, rows: rows.into_iter().map(Vec::from).collect() }
     }
 
-    /// The columns.
+    /// Returns the columns.
     pub(crate) const fn columns(&self) -> &'static [Column] {
         self.columns
     }
 
-    /// The rows.
+    /// Returns the rows.
     pub(crate) fn rows(&self) -> &[Vec<Value<'a>>] {
         &self.rows
     }
 
-    /// Returns true if there are no rows, and the statement need not be run.
+    /// Returns true if there are no rows, so that the statement need not be run.
     pub(crate) const fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 }
 
-/// A row of a result, whose fields are taken from left to right. A field of another type than requested counts as NULL.
+/// A row of a result, whose fields are taken from left to right. A field of an unexpected type counts as
+/// NULL.
 #[derive(Debug)]
 pub(crate) struct Row {
     fields: std::vec::IntoIter<Value<'static>>,
@@ -144,7 +145,7 @@ impl Row {
         Self { fields: fields.into_iter() }
     }
 
-    /// Takes the next field as it is, to be passed on as a parameter.
+    /// Takes the next field unchanged, to be passed on as a parameter.
     pub(crate) fn value(&mut self) -> Value<'static> {
         self.fields.next().unwrap_or(Value::Null)
     }

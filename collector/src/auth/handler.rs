@@ -23,21 +23,22 @@ use crate::metrics::Metrics;
 use crate::waker::Waker;
 use crate::{limits, thread};
 
-/// Why authentication cannot start.
+/// The reason for which authentication cannot start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AuthError {
-    /// ZeroMQ does not create a socket.
+    /// ZeroMQ cannot create a socket.
     #[error("cannot create the authentication socket")]
     Socket(#[source] zmq::Error),
     /// The directory of authorised keys cannot be used.
     #[error("cannot use the keys")]
     Keys(#[source] KeysError),
-    /// The machine gives no more threads or descriptors.
+    /// The machine has no more threads or descriptors.
     #[error("cannot start the authentication thread")]
     Thread(#[source] std::io::Error),
 }
 
-/// The thread. It must outlive the socket that it guards: it ends when this is dropped and the socket is closed.
+/// The thread. It must outlive the socket that it guards: it ends when this is dropped and the socket is
+/// closed.
 #[derive(Debug)]
 pub(crate) struct AuthHandler {
     waker: Waker,
@@ -57,10 +58,12 @@ pub(crate) struct AuthOptions<'a> {
 }
 
 impl AuthHandler {
-    /// Starts the thread. From then on connections are authenticated, if there are keys, and their failures counted.
+    /// Starts the thread. From then on connections are authenticated, if there are keys, and failures are
+    /// counted.
     ///
     /// # Errors
-    /// When the directory cannot be read or is open to others, or the machine gives no thread.
+    /// Returns an error if the directory cannot be read or is accessible to other users, or the thread cannot
+    /// be created.
     pub(crate) fn start(options: AuthOptions<'_>) -> Result<(Self, Option<Arc<AuthorisedKeys>>), AuthError> {
         let monitor = monitor(options.context, options.guarded).map_err(AuthError::Socket)?;
         let zap = match options.authorised {
@@ -94,7 +97,7 @@ impl Drop for AuthHandler {
     fn drop(&mut self) {
         self.ends.store(true, Relaxed);
         self.waker.wake();
-        // A panic of the thread was reported when it happened.
+        // A panic of the thread was reported when it occurred.
         self.thread.take().map(JoinHandle::join);
     }
 }
@@ -108,7 +111,7 @@ fn zap_socket(context: &Context, guarded: &Socket) -> zmq::Result<Socket> {
     Ok(socket)
 }
 
-/// Creates the socket on which libzmq reports what happens to the connections of `guarded`.
+/// Creates the socket on which libzmq reports events of the connections of `guarded`.
 fn monitor(context: &Context, guarded: &Socket) -> zmq::Result<Socket> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let endpoint = format!("inproc://polymeter-auth-{}", COUNT.fetch_add(1, Relaxed));
@@ -121,9 +124,9 @@ fn monitor(context: &Context, guarded: &Socket) -> zmq::Result<Socket> {
 
 /// The state of the thread.
 struct Worker {
-    /// Authentication requests; none without keys.
+    /// The socket for authentication requests; none without keys.
     zap: Option<Zap>,
-    /// Reports of failed connections.
+    /// The socket for reports of failed connections.
     monitor: Socket,
     throttle: LogThrottle,
     metrics: Arc<Metrics>,
@@ -146,7 +149,7 @@ impl Worker {
             self.waker.clear();
             self.work();
             if self.ends.load(Relaxed) {
-                // libzmq's I/O thread, and everything with it, waits until the last report of the socket is read.
+                // libzmq's I/O thread, and with it every socket, waits until the last report is read.
                 let since = *ends_since.get_or_insert(self.now());
                 if self.is_socket_closed || self.now().saturating_sub(since) > limits::AUTH_STOP_TIMEOUT {
                     return;
@@ -191,7 +194,7 @@ impl Worker {
         self.clock.now().since_start
     }
 
-    /// Counts a failed handshake, and logs it if it needs the administrator.
+    /// Counts a failed handshake, and logs it if the administrator can act on it.
     fn report(&mut self, failure: HandshakeFailure) {
         self.metrics.refused_connections.add(failure.as_str(), 1);
         let Some((error, remedy)) = failure.explanation(self.zap.is_some()) else { return };
@@ -200,7 +203,7 @@ impl Worker {
         }
     }
 
-    /// Authorises the keys that the directory contains now.
+    /// Replaces the authorised keys by those in the directory.
     fn read_keys(&mut self) -> Result<(), KeyFileError> {
         let Some(zap) = &mut self.zap else { return Ok(()) };
         let (nodes, result) = match zap.directory.changed(self.clock.now()) {
@@ -213,7 +216,7 @@ impl Worker {
         result
     }
 
-    /// Answers an authentication request. Tells whether there was one.
+    /// Answers an authentication request. Returns false if there was none.
     fn answer(&mut self) -> bool {
         let Some(zap) = &self.zap else { return false };
         let Ok(parts) = zap.socket.recv_multipart(DONTWAIT) else { return false };
@@ -242,10 +245,10 @@ impl Worker {
     }
 }
 
-/// The address of a peer as a person reads it.
+/// Formats the address of a peer for people.
 fn peer_address(address: &str) -> String {
     match address.parse::<IpAddr>() {
-        // An IPv6 socket reports IPv4 addresses as mapped ones.
+        // An IPv6 socket reports IPv4 addresses in mapped form.
         Ok(address) => address.to_canonical().to_string(),
         Err(_) if address.is_empty() => "this machine".to_owned(),
         Err(_) => address.chars().take(100).collect(),

@@ -2,14 +2,14 @@
 
 use zmq::SocketEvent;
 
-/// Why a connection failed before the first message.
+/// The reason for which a connection failed before its first message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HandshakeFailure {
     /// The agent's key is not authorised.
     UnknownKey,
-    /// One side has keys, and the other has none.
+    /// One side has keys, and the other has not.
     Mechanism,
-    /// The agent has another public key for this collector than the collector's own.
+    /// The agent's configured public key of this collector is not the collector's key.
     CollectorKey,
     /// The peer is not an agent.
     Protocol,
@@ -22,7 +22,7 @@ impl HandshakeFailure {
     pub(crate) const ALL: [Self; 5] =
         [Self::UnknownKey, Self::Mechanism, Self::CollectorKey, Self::Protocol, Self::Disconnected];
 
-    /// The value of the label `reason` in the collector's metrics.
+    /// Returns the value of the label `reason` in the collector's metrics.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::UnknownKey => "unknown_key",
@@ -33,8 +33,8 @@ impl HandshakeFailure {
         }
     }
 
-    /// The cause and the remedy for the log; none if there is nothing to do. `has_keys` tells whether the collector has
-    /// keys.
+    /// Returns the cause and the remedy for the log; none if there is no remedy. `has_keys` is true if the
+    /// collector has keys.
     pub(super) const fn explanation(self, has_keys: bool) -> Option<(&'static str, &'static str)> {
         match self {
             Self::Mechanism if has_keys => Some((
@@ -52,7 +52,7 @@ impl HandshakeFailure {
             Self::Protocol => {
                 Some(("the peer is not an agent", "restrict access to this endpoint to agents"))
             }
-            // The authentication request was logged; and a disconnection is no fault.
+            // The authentication request was logged, and a disconnection is no fault.
             Self::UnknownKey | Self::Disconnected => None,
         }
     }
@@ -64,12 +64,12 @@ const CRYPTOGRAPHIC: u32 = 0x1100_0001;
 /// `ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH`.
 const MECHANISM_MISMATCH: u32 = 0x1100_0002;
 
-// `SocketEvent::from_raw` panics at numbers that it does not know; therefore numbers are compared.
+// `SocketEvent::from_raw` panics for unknown numbers; therefore the numbers are compared.
 const MONITOR_STOPPED: u16 = SocketEvent::MONITOR_STOPPED as u16;
 const FAILED_NO_DETAIL: u16 = SocketEvent::HANDSHAKE_FAILED_NO_DETAIL as u16;
 const FAILED_PROTOCOL: u16 = SocketEvent::HANDSHAKE_FAILED_PROTOCOL as u16;
 
-/// The events that the monitor reports. Keys that are not authorised are known from the authentication request.
+/// The events that the monitor reports. Unauthorised keys are known from the authentication request.
 pub(super) const EVENTS: i32 = (MONITOR_STOPPED | FAILED_NO_DETAIL | FAILED_PROTOCOL) as i32;
 
 /// A report of the monitor.
@@ -81,7 +81,7 @@ pub(super) enum MonitorEvent {
     SocketClosed,
 }
 
-/// Parses the first part of a report: the event's number and value, in the machine's byte order.
+/// Parses the first part of a report: the event's number and value, in native byte order.
 pub(super) fn parse(part: &[u8]) -> Option<MonitorEvent> {
     let (event, value) = part.split_first_chunk::<2>()?;
     let value = u32::from_ne_bytes(*value.first_chunk()?);

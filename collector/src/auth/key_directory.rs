@@ -1,7 +1,7 @@
 //! The directory of authorised keys: a file `NODE.pub` for each agent.
 //!
-//! A changed directory counts for the next connection. A file that is edited in place, which does not change its directory,
-//! counts after [`limits::KEYS_REREAD_INTERVAL`] at the latest.
+//! A changed directory takes effect for the next connection. A file that is edited in place, which does not
+//! change its directory, takes effect after at most [`limits::KEYS_REREAD_INTERVAL`].
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -23,12 +23,12 @@ use crate::limits;
 /// The node that each authorised key is named after.
 pub(super) type NodesByKey = HashMap<PublicKey, Arc<Identifier>>;
 
-/// The directory, and its state when it was last read.
+/// The directory, with its state when it was last read.
 #[derive(Debug)]
 pub(super) struct KeyDirectory {
     path: PathBuf,
     last_read: Option<LastRead>,
-    /// The faults that were logged when it was last read; each is logged once.
+    /// The faults that were logged when it was last read, so that each is logged once.
     faults: Vec<String>,
 }
 
@@ -58,7 +58,8 @@ impl Stamp {
         }
     }
 
-    /// Tells whether a further change at `now` might not change the stamp, since file systems count time in ticks.
+    /// Returns true if another change at `now` might leave the stamp unchanged, since timestamps of file
+    /// systems are coarse.
     const fn is_fresh(&self, now: Now) -> bool {
         now.wall_us / 1_000_000 - self.changed_s <= 1
     }
@@ -73,10 +74,10 @@ impl KeyDirectory {
         &self.path
     }
 
-    /// Returns the contents of the directory, if it may have changed since it was last read.
+    /// Returns the contents of the directory if it may have changed since it was last read.
     ///
     /// # Errors
-    /// When it cannot be read, or others can change it. It then authorises no agent.
+    /// Returns an error if it cannot be read, or other users can change it. No agent is authorised then.
     pub(super) fn changed(&mut self, now: Now) -> Result<Option<NodesByKey>, KeyFileError> {
         // If this fails, the next call must read the directory.
         let last_read = self.last_read.take();
@@ -115,12 +116,12 @@ fn read(path: &Path) -> io::Result<(NodesByKey, Vec<String>)> {
             )));
         }
     }
-    // Sorted, so that of two files with the same key it is always the same one that counts.
+    // Sorted, so that the choice between two files with the same key is deterministic.
     files.sort();
     Ok(collect(&files, read_public_key))
 }
 
-/// Collects the keys in `files`, each of which `read` reads. Returns them and the faults.
+/// Collects the keys in `files`, which `read` reads one by one. Returns them and the faults.
 fn collect(
     files: &[PathBuf],
     read: impl Fn(&Path) -> Result<PublicKey, KeyFileError>,
@@ -146,7 +147,8 @@ fn collect(
     (nodes, faults.into_iter().take(limits::KEY_FAULTS).collect())
 }
 
-/// For the fuzzer: the nodes that a directory with these files, names and contents, would authorise, and the faults.
+/// Returns the nodes that a directory with these files (names and contents) would authorise, and the faults.
+/// For the fuzzer.
 #[cfg(fuzzing)]
 pub fn authorise(files: &[(PathBuf, &[u8])]) -> (Vec<Arc<Identifier>>, Vec<String>) {
     let guard = polymeter_proto::key::Guard { owner: 0, mode: 0o644, user: 0, service: None };
@@ -201,7 +203,7 @@ mod tests {
         assert_eq!(nodes(&mut directory, later(10)), Some(both.clone()));
         assert_eq!(nodes(&mut directory, later(11)), None);
         assert_eq!(nodes(&mut directory, later(50)), Some(both), "edited in place");
-        // File systems count time in ticks of some milliseconds, and the times above are not the file system's.
+        // File systems have timestamps of some milliseconds, and the times above are not the file system's.
         std::thread::park_timeout(Duration::from_millis(20));
         fs::remove_file(place.path().join("n1.pub")).unwrap();
         assert_eq!(nodes(&mut directory, later(51)), Some(vec![(key(2), "n2".to_owned())]));

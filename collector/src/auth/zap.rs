@@ -14,7 +14,7 @@ const MECHANISM: &[u8] = b"CURVE";
 /// A request to authenticate a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Request {
-    /// The peer's address, without its port; empty where the transport has none.
+    /// The peer's address, without its port; empty if the transport has none.
     pub(super) address: String,
     /// The public key of the key pair that the peer has proven to own.
     pub(super) key: PublicKey,
@@ -30,7 +30,7 @@ pub(super) fn parse(parts: &[Vec<u8>]) -> Option<Request> {
     Some(Request { address: String::from_utf8_lossy(address).into_owned(), key: PublicKey::new(key) })
 }
 
-/// For the fuzzer: the key in a request, and whether its answer has the form that libzmq requires.
+/// Returns the key in a request, and true if its answer has the form that libzmq requires. For the fuzzer.
 #[cfg(fuzzing)]
 pub fn ask(parts: &[Vec<u8>]) -> (Option<PublicKey>, bool) {
     let [version, id, status, ..] = answer(parts, None);
@@ -38,7 +38,8 @@ pub fn ask(parts: &[Vec<u8>]) -> (Option<PublicKey>, bool) {
     (parse(parts).map(|request| request.key), is_answer)
 }
 
-/// The answer to `parts`: accept the connection, with `user_id` in the metadata of its messages; or refuse it.
+/// Returns the answer to `parts`: acceptance of the connection, with `user_id` in the metadata of its
+/// messages; or refusal.
 pub(super) fn answer(parts: &[Vec<u8>], user_id: Option<&str>) -> [Vec<u8>; 6] {
     let id = parts.get(1).cloned().unwrap_or_default();
     let (status, text) = if user_id.is_some() { ("200", "OK") } else { ("400", "the key is not authorised") };

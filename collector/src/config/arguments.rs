@@ -52,15 +52,15 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// The configuration of the command line and the file that it names.
+    /// Combines the configuration of the command line with the file that it names.
     ///
     /// # Errors
-    /// All faults of both.
+    /// Returns all faults of both.
     pub fn resolve(&self) -> Result<Config, Faults> {
         self.resolve_with(Path::new(DEFAULT_PATH))
     }
 
-    /// The same, with the file at `default` if the command line names none.
+    /// Does the same as [`Self::resolve`], with the file at `default` if the command line names none.
     fn resolve_with(&self, default: &Path) -> Result<Config, Faults> {
         let mut faults = Faults::default();
         let raw = match &self.config {
@@ -112,7 +112,7 @@ mod tests {
         Arguments::try_parse_from(arguments).unwrap().resolve().map_err(|faults| faults.to_string())
     }
 
-    /// A function that resolves a file with the given contents, and further arguments.
+    /// Returns a function that resolves a file with the given contents, and further arguments.
     fn resolver() -> impl Fn(&str, &[&str]) -> Result<Config, String> {
         let directory = tempfile::tempdir().unwrap();
         move |text: &str, more: &[&str]| {

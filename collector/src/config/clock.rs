@@ -1,4 +1,4 @@
-//! The section `[clock]`: the times that samples may have.
+//! The section `[clock]`: the accepted times of samples.
 
 use std::str::FromStr;
 use std::time::Duration;

@@ -35,13 +35,14 @@ impl std::str::FromStr for Endpoint {
     }
 }
 
-/// Tells whether `text` is a port, or `*` for any free one.
+/// Returns true if `text` is a port, or `*` for any free one.
 fn is_port(text: &str) -> bool {
     text == "*" || text.parse::<u16>().is_ok()
 }
 
 impl Endpoint {
-    /// Tells whether only this machine can reach the endpoint. Names, interfaces and `*` count as reachable by others.
+    /// Returns true if only this machine can reach the endpoint. Names, interfaces and `*` count as reachable
+    /// by others.
     pub fn is_local(&self) -> bool {
         endpoint::is_local(&self.0)
     }

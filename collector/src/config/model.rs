@@ -34,13 +34,13 @@ pub struct Config {
     pub writers: usize,
     /// The longest time that samples wait for a commit.
     pub commit_interval: Duration,
-    /// The most samples of one commit, except that one frame may exceed it.
+    /// The maximum number of samples in one commit; a single frame may exceed it.
     pub commit_rows: usize,
     /// The silence after which an agent's session and its jobs count as ended.
     pub session_timeout: Duration,
     /// The accepted times of samples, and the treatment of others.
     pub clock: TimeRange,
-    /// The endpoints for users who change the sampling of whole jobs.
+    /// The endpoints for control requests of users.
     pub control: ControlConfig,
     /// The key files; none for connections without encryption.
     pub keys: Option<CollectorKeyFiles>,

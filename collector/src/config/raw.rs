@@ -1,4 +1,4 @@
-//! The configuration file, as it is written.
+//! The configuration file before it is resolved.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -15,13 +15,14 @@ use super::endpoint::Endpoint;
 use super::security::RawSecurity;
 use crate::sinks::SinkUrl;
 
-/// The most writers; more connections do not make one server faster.
+/// The maximum number of writers; more connections do not make a server faster.
 const WRITERS_MAX: u64 = 64;
 
-/// The most samples of one commit; a larger transaction takes longer than agents should wait for an acknowledgement.
+/// The maximum number of samples in one commit; a larger transaction takes longer than agents should wait for
+/// an acknowledgement.
 const COMMIT_ROWS_MAX: u64 = 10_000_000;
 
-/// The contents of a file. Keys that are left out are none.
+/// The contents of a file. Missing keys are none.
 #[derive(Debug, Default)]
 pub(super) struct RawConfig {
     pub(super) listen: Option<Endpoint>,
@@ -103,7 +104,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// The sinks. The same one twice would write each row twice.
+/// Takes the sinks. A repeated URL is a fault, since each row would be written twice.
 fn sinks(root: &mut Section<'_>, reporter: &mut Reporter<'_>) -> Vec<SinkUrl> {
     let mut sinks: Vec<SinkUrl> = Vec::new();
     for (text, span) in root.strings("sinks", reporter).unwrap_or_default() {

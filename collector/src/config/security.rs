@@ -1,4 +1,5 @@
-//! The keys of encryption, and the check that other machines cannot connect without it unless the configuration permits it.
+//! The keys of encryption, and the check that other machines can connect without it only if the configuration
+//! permits it.
 
 use std::path::PathBuf;
 
@@ -7,7 +8,7 @@ use polymeter_service::document::{Faults, Reporter, Section};
 use super::endpoint::Endpoint;
 use crate::keys::CollectorKeyFiles;
 
-/// The fault of a collector that other machines can reach, without keys.
+/// The fault of a collector without keys that other machines can reach.
 const UNPROTECTED: &str = "other machines can reach this address, but without keys, data is not encrypted and agents are \
     not authenticated; create keys with `polymeter keygen` and set `key` and `authorised_agents`, or set `insecure = true` (--insecure) on a \
     trusted network";
@@ -51,8 +52,8 @@ impl RawSecurity {
         faults.add(&*self.keys_place, message);
     }
 
-    /// Adds a fault if other machines can reach `listen` without keys, unless the file or the option `insecure` permits
-    /// it. `is_option` tells that the endpoint is that of the command line.
+    /// Adds a fault if other machines can reach `listen` without keys, unless the file or the option
+    /// `insecure` permits it. `is_option` is true if the endpoint is from the command line.
     pub(super) fn check_endpoint(
         &self,
         listen: &Endpoint,
@@ -67,7 +68,7 @@ impl RawSecurity {
         faults.add(if is_option { "--listen" } else { &self.listen_place }, UNPROTECTED);
     }
 
-    /// The key files, if both are set.
+    /// Returns the key files, if both are set.
     pub(super) fn resolve(self) -> Option<CollectorKeyFiles> {
         Some(CollectorKeyFiles { key: self.key?, authorised_agents: self.authorised_agents? })
     }

@@ -1,9 +1,9 @@
-//! Agents' answers on their way to one user, within a bound of bytes.
+//! A byte limit for the agents' answers to one request.
 
 use polymeter_proto::wire::control::ControlLine;
 use serde_json::{Map, Value, json};
 
-/// The fields of an answer that are kept where all answers together would be too long.
+/// The fields that remain in an answer when all answers together would be too long.
 const KEPT_FIELDS: [&str; 6] = ["answer", "code", "field", "message", "until_us", "ended"];
 
 /// The longest text of a shortened answer, in bytes.
@@ -20,8 +20,8 @@ impl AnswerBudget {
         Self { left: bytes }
     }
 
-    /// Takes an agent's answer. One that is invalid becomes a refusal; one for which there is no room is shortened to the
-    /// fields that tell whether the request was granted.
+    /// Takes an agent's answer. An invalid one becomes a refusal; one without room is shortened to the fields
+    /// that tell if the request was granted.
     pub(super) fn take(&mut self, line: &ControlLine) -> Value {
         let parsed: Option<Map<String, Value>> = serde_json::from_str(line.as_str()).ok();
         let Some(mut answer) = parsed.filter(|answer| answer.get("answer").is_some_and(Value::is_string))

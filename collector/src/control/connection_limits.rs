@@ -1,4 +1,4 @@
-//! The limits of connections at one listener, in all and per user.
+//! The limits of connections to one listener, in total and per user.
 
 use std::collections::HashMap;
 use std::io;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::limits;
 
-/// The wait where there are no descriptors for another connection, until some connection ends.
+/// The delay after an accept that failed for lack of descriptors.
 const NO_DESCRIPTORS: Duration = Duration::from_millis(100);
 
 /// The connections of one listener.
@@ -17,7 +17,7 @@ pub(super) struct ConnectionLimits {
     users: HashMap<u32, Weak<()>>,
 }
 
-/// One permit; dropping it returns it.
+/// The permit for one connection, returned on drop.
 #[derive(Debug)]
 pub(super) struct ConnectionPermit {
     _all: Arc<()>,
@@ -25,14 +25,14 @@ pub(super) struct ConnectionPermit {
 }
 
 impl ConnectionLimits {
-    /// Takes a permit for a connection of user `uid`. Returns none where there are too many.
+    /// Takes a permit for a connection of user `uid`. Returns none if there are too many.
     pub(super) fn acquire(&mut self, uid: u32) -> Option<ConnectionPermit> {
         if Arc::strong_count(&self.all) > limits::CONTROL_CONNECTIONS {
             return None;
         }
         self.users.retain(|_, user| user.strong_count() > 0);
         let user = self.users.get(&uid).and_then(Weak::upgrade).unwrap_or_default();
-        // One count is of `user` itself.
+        // One reference is `user` itself.
         if Arc::strong_count(&user) > limits::CONTROL_PER_USER {
             return None;
         }
@@ -41,7 +41,7 @@ impl ConnectionLimits {
     }
 }
 
-/// A connection that was accept. When it could not be, waits a moment and gives none.
+/// Returns an accepted connection. After a failed accept, waits for a short time and returns none.
 pub(super) async fn accept<T>(connection: io::Result<T>) -> Option<T> {
     if connection.is_err() {
         tokio::time::sleep(NO_DESCRIPTORS).await;

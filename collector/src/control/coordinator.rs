@@ -1,5 +1,5 @@
-//! The execution of requests about whole jobs: finds the job's nodes, checks the user's rights, sends the request to all
-//! agents with one common time, and gathers their answers.
+//! The execution of requests about whole jobs: finds the job's nodes, checks the user's permission, sends the
+//! request to all agents with one common effective time, and gathers their answers.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -36,9 +36,9 @@ pub(super) struct Coordinator {
     receiver: OutgoingSender,
     clock: Clock,
     outcomes: OutcomeSender,
-    /// The file in which pending requests outlive this process; none where they do not.
+    /// The file that keeps pending requests across restarts, if configured.
     pending_file: Option<PendingFile>,
-    /// The user that may report final states of jobs, beside root.
+    /// The user that may report final states of jobs, besides root.
     scheduler_uid: Option<u32>,
     state: Mutex<State>,
 }
@@ -51,8 +51,8 @@ struct State {
     open: HashMap<u64, OpenRequest>,
     /// Users' requests that are being executed, by user.
     busy: HashMap<u32, usize>,
-    /// The turns of requests that change how a job is sampled. One after the other: else an agent could receive a late
-    /// request behind the next one.
+    /// A lock per job for requests that change its sampling. Without it, an agent could receive a late
+    /// request after the next one.
     turns: HashMap<Identifier, Weak<AsyncMutex<()>>>,
     pending: PendingRequests,
 }
@@ -62,12 +62,12 @@ struct State {
 struct OpenRequest {
     peer: Peer,
     session: SessionId,
-    /// The receiver of the answer, and the position of the agent's node in it.
+    /// The channel for the answer, and the index of the agent's node in it.
     reply: mpsc::Sender<(usize, ControlLine)>,
     position: usize,
 }
 
-/// One request that is being executed; dropping it makes room for another.
+/// One request in execution. Dropping it releases its place.
 struct Busy<'a>(&'a Coordinator, u32);
 
 impl Drop for Busy<'_> {
@@ -95,7 +95,7 @@ impl Coordinator {
         Self { directory, receiver, clock, outcomes, pending_file, scheduler_uid, state }
     }
 
-    /// Executes the request of user `uid` in `line`.
+    /// Executes the request in `line` of user `uid`.
     pub(super) async fn answer(self: &Arc<Self>, uid: u32, line: &[u8]) -> CollectorAnswer {
         if let Some(request) = StateRequest::parse(line) {
             let stored = self.store_state(uid, request).await;
@@ -104,9 +104,9 @@ impl Coordinator {
         self.ask(uid, line).await.map_or_else(CollectorAnswer::Refused, CollectorAnswer::Nodes)
     }
 
-    /// Has a writer store the final state of a job.
+    /// Passes the final state of a job to a writer, which stores it.
     async fn store_state(&self, uid: u32, request: Result<StateRequest, Refusal>) -> Result<(), Refusal> {
-        // First: other users learn nothing from what follows.
+        // This is checked first, so that other users learn nothing from later errors.
         if uid != ROOT && self.scheduler_uid != Some(uid) {
             let message = "only root and the configured `scheduler_user` may report the state of a job";
             return Err(Refusal::new("forbidden", Some("verb"), message));
@@ -147,7 +147,7 @@ impl Coordinator {
         let until_us = lease_end(&request, at_us, &answers);
         let job = request.job.clone();
         self.add_pending(SentRequest { request, uid, at_us, until_us, answered }, &nodes);
-        // Before the user reads that nodes which are away will receive it.
+        // Saved before the user reads that disconnected nodes will receive it.
         self.write_pending().await;
         Ok(gathered(&job, Some(at_us), &nodes, answers))
     }
@@ -202,7 +202,7 @@ impl Coordinator {
                 }
             }
         };
-        // After that time, the answers that have arrived are returned.
+        // After the timeout, the answers that have arrived are returned.
         timeout(patience, gather).await.ok();
         let mut state = self.lock();
         numbers.iter().for_each(|number| drop(state.open.remove(number)));
@@ -218,7 +218,7 @@ impl Coordinator {
         number
     }
 
-    /// Takes an agent's answer. One to a request that was not sent to this agent is ignored.
+    /// Takes an agent's answer. An answer without a request to this agent is ignored.
     pub(super) fn take_answer(&self, AgentAnswer { peer, session, request, line }: AgentAnswer) {
         let mut state = self.lock();
         let fits = state.open.get(&request).is_some_and(|open| open.peer == peer && open.session == session);
@@ -232,7 +232,7 @@ impl Coordinator {
         let job = sent.request.job.clone();
         let now_us = self.clock.now().wall_us;
         self.lock().pending.add(sent, now_us);
-        // Agents that connected while the others were asked.
+        // Agents that connected while the request was in progress.
         let asked: HashSet<_> = asked.iter().map(|node| node.session).collect();
         let is_new = |node: &JobNode| !asked.contains(&node.session);
         for node in self.directory.nodes_of(&job).into_iter().filter(is_new) {
@@ -240,7 +240,7 @@ impl Coordinator {
         }
     }
 
-    /// Writes the pending requests into their file, where there is one.
+    /// Writes the pending requests to their file, if there is one.
     async fn write_pending(&self) {
         if let Some(pending_file) = &self.pending_file {
             pending_file.write(|| pending_file::text(&self.lock().pending)).await;
@@ -269,7 +269,7 @@ impl Coordinator {
                 let nodes = std::slice::from_ref(&node);
                 let answers = coordinator.ask_all(nodes, resend.uid, resend.at_us, &resend.line).await;
                 if !answers.iter().flatten().any(is_final) {
-                    // The agent is away again. It receives the request when it returns.
+                    // The agent has disconnected again. It receives the request when it reconnects.
                     return;
                 }
                 coordinator.lock().pending.answered(resend.number, node.session);
@@ -278,7 +278,7 @@ impl Coordinator {
         });
     }
 
-    /// The pending requests for a node.
+    /// Returns the pending requests for a node.
     fn unanswered(&self, job: &Identifier, node: &JobNode) -> Vec<Resend> {
         let now_us = self.clock.now().wall_us;
         let mut unanswered = self.lock().pending.unanswered(job, node.session, now_us);
@@ -293,12 +293,12 @@ impl Coordinator {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // It is consistent at every point where a panic could happen.
+        // The state is consistent at every point where a panic could occur.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The end of a request's leases, as the agents answered; where none answered, as it was requested.
+/// Returns the end of a request's leases as the agents report it; without answers, the requested end.
 fn lease_end(request: &RoutedRequest, at_us: i64, answers: &[Option<Value>]) -> Option<i64> {
     if request.remote != Remote::GrantsLeases {
         return None;
@@ -310,7 +310,7 @@ fn lease_end(request: &RoutedRequest, at_us: i64, answers: &[Option<Value>]) -> 
     answers.filter_map(|answer| answer.get("until_us")?.as_i64()).max()
 }
 
-/// True if the agent has executed or refused the request, and need not receive it again.
+/// Returns true if the agent has executed or refused the request, and need not receive it again.
 fn is_final(answer: &Value) -> bool {
     !matches!(answer.get("code").and_then(Value::as_str), Some("busy" | "stopping"))
 }
@@ -326,13 +326,14 @@ fn gathered(
     JobAnswer { job: job.to_string(), at_us, nodes: nodes.collect() }
 }
 
-/// True if the user may send requests about the job to this node: root, and the owner that this node reports.
+/// Returns true if the user may send requests about the job to this node: root, and the owner that this node
+/// reports.
 fn may(uid: u32, node: &JobNode) -> bool {
     uid == ROOT || node.owner_uid == Some(uid)
 }
 
-/// The nodes of a job to which a user may send requests. Another user's job is refused as one that does not exist, in code,
-/// text and fields: else the answer would reveal which ids are in use.
+/// Returns the nodes of a job to which a user may send requests. Another user's job is refused like an
+/// unknown one, with the same code, text and fields: otherwise the answer would reveal which ids are in use.
 fn permitted(uid: u32, job: &Identifier, nodes: Vec<JobNode>) -> Result<Vec<JobNode>, Refusal> {
     let permitted: Vec<JobNode> = nodes.into_iter().filter(|node| may(uid, node)).collect();
     if !permitted.is_empty() {

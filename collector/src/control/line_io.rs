@@ -1,4 +1,4 @@
-//! Lines over a stream, within bounds of length and time.
+//! Lines over a stream, with limits on length and time.
 
 use std::io;
 
@@ -8,8 +8,8 @@ use tokio::time::timeout;
 
 use crate::limits;
 
-/// Reads the next line without its newline, of at most `limit` bytes. Returns none at the end of the stream, and a refusal
-/// for a line that is too long, too late or incomplete.
+/// Reads the next line without its newline, of at most `limit` bytes. Returns none at the end of the stream,
+/// and a refusal for a line that is too long, too late or incomplete.
 pub(super) async fn read(
     stream: &mut (impl AsyncBufRead + Unpin),
     limit: u64,

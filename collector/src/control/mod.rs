@@ -1,4 +1,5 @@
-//! Control of whole jobs: a user's request reaches all agents of a job, and the answer holds the answer of each.
+//! Control of whole jobs: a user's request is sent to all agents of a job. The answer contains the answer of
+//! each agent.
 //!
 //! ```text
 //! users --unix_listener, munge_listener--> coordinator --answers--> receiver --ROUTER--> agents
@@ -6,8 +7,8 @@
 //!                                             +------- answers --------+
 //! ```
 //!
-//! The kernel authenticates users of this machine, munged those of others. Control has a thread of its own, so that no
-//! request delays a sample.
+//! The kernel authenticates users of this machine, munged those of other machines. Control has its own
+//! thread, so that no request delays a sample.
 
 mod answer_budget;
 mod connection_limits;
@@ -43,10 +44,10 @@ use crate::limits;
 use crate::messages::AgentAnswer;
 use polymeter_service::clock::Clock;
 
-/// Parses a line as a request for agents, which they may still refuse.
+/// Checks that a line is a request for agents, which may still refuse it.
 ///
 /// # Errors
-/// When it is not a request that is passed on.
+/// Returns a refusal if it is not a request that the collector forwards.
 pub fn check(line: &[u8]) -> Result<(), Refusal> {
     RoutedRequest::parse(line).map(drop)
 }
@@ -54,26 +55,27 @@ pub fn check(line: &[u8]) -> Result<(), Refusal> {
 /// The configuration of control.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ControlConfig {
-    /// The Unix socket for this machine; none for no such listener.
+    /// The path of the Unix socket for this machine; none if there is no such listener.
     pub socket: Option<PathBuf>,
-    /// The listener for other machines; none for no such listener.
+    /// The listener for other machines; none if there is no such listener.
     pub network: Option<NetworkConfig>,
-    /// The file for requests that agents have not received yet; none if they are lost when the collector stops.
+    /// The file for requests that agents have not received yet; without it, they are lost when the collector
+    /// stops.
     pub pending_requests_file: Option<PathBuf>,
-    /// The user that may report final states of jobs, beside root.
+    /// The user that may report final states of jobs, besides root.
     pub scheduler_user: Option<String>,
 }
 
 /// The listener for other machines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NetworkConfig {
-    /// Its address: HOST:PORT.
+    /// Its address, HOST:PORT.
     pub address: String,
     /// The decoder of its credentials.
     pub unmunge: Unmunge,
 }
 
-/// A listener that cannot be opened.
+/// The error for a listener that cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot open the control endpoint {place} (set by `control_socket` or `control_listen`)")]
 pub struct ListenError {
@@ -92,7 +94,7 @@ pub(crate) struct Listeners {
     scheduler_uid: Option<u32>,
 }
 
-/// The numeric id of a user. One that this machine does not know has no rights.
+/// Returns the numeric id of a user; none for a user that this machine does not know, which has no rights.
 fn uid_of(name: &str) -> Option<u32> {
     let found = nix::unistd::User::from_name(name).ok().flatten().map(|user| user.uid.as_raw());
     if found.is_none() {
@@ -102,7 +104,7 @@ fn uid_of(name: &str) -> Option<u32> {
 }
 
 impl Listeners {
-    /// Opens what is configured.
+    /// Opens the configured listeners.
     pub(crate) fn open(config: &ControlConfig) -> Result<Self, ListenError> {
         let local = config.socket.as_ref().map(|path| {
             unix_listener::listen(path)
@@ -119,7 +121,7 @@ impl Listeners {
         Ok(Self { local: local.transpose()?, network: network.transpose()?, requests, scheduler_uid })
     }
 
-    /// The paths and addresses of the listeners, with their real ports.
+    /// Returns the paths and addresses of the listeners, with their actual ports.
     pub(crate) fn addresses(&self) -> Vec<String> {
         let local = self.local.as_ref().and_then(|listener| listener.local_addr().ok());
         let local = local.and_then(|address| Some(address.as_pathname()?.display().to_string()));
@@ -139,11 +141,11 @@ pub(crate) struct Control {
     stop: oneshot::Sender<()>,
 }
 
-/// Control, and the queue of agents' answers to it.
+/// Control, and the queue for agents' answers to it.
 pub(crate) type Started = (Control, mpsc::Sender<AgentAnswer>);
 
 impl Control {
-    /// Starts the thread. Returns none where there is no listener.
+    /// Starts the thread. Returns none if there is no listener.
     pub(crate) fn start(
         listeners: Listeners,
         links: CoordinatorLinks,
@@ -161,7 +163,7 @@ impl Control {
             runtime.block_on(async {
                 tokio::select! {
                     () = serve(listeners, coordinator, received) => {}
-                    // Either a wish to stop, or its sender has gone.
+                    // The stop was requested, or its sender was dropped.
                     _ = stopped => {}
                 }
             });
@@ -172,7 +174,7 @@ impl Control {
 
     /// Ends the thread. Returns false if it panicked.
     pub(crate) fn stop(self) -> bool {
-        // A thread that has ended cannot receive it.
+        // This fails only if the thread has already ended.
         self.stop.send(()).ok();
         self.thread.join().is_ok()
     }

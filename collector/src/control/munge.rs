@@ -1,8 +1,9 @@
-//! The user of a request from another machine, as munged authenticates it.
+//! The authentication of a user on another machine by munged.
 //!
-//! The `unmunge` command is used and not libmunge: it needs no foreign code in this process, and a user's request can wait
-//! the few milliseconds of a process. It gets the credential on its standard input, runs without a shell and without an
-//! environment, is ended when it takes too long, and is read no further than a request can be long.
+//! The `unmunge` command is used instead of libmunge: no foreign code runs in this process, and a user's
+//! request can wait the few milliseconds of a process. The command gets the credential on its standard input,
+//! runs without a shell and without an environment, is killed after a timeout, and its output is read up to
+//! the length of a request.
 
 use std::io;
 use std::path::PathBuf;
@@ -28,23 +29,23 @@ pub struct Unmunge {
 /// A valid credential.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Credential {
-    /// The numeric id of the user that made it.
+    /// The numeric id of the user that created it.
     pub(super) uid: u32,
     /// The signed text.
     pub(super) payload: Vec<u8>,
 }
 
-/// Bytes that `unmunge` writes in front of the payload.
+/// The maximum length of the output of `unmunge` before the payload, in bytes.
 const HEAD_BYTES: u64 = 1024;
 
-/// Bytes of an error message of `unmunge`.
+/// The maximum length of an error message of `unmunge`, in bytes.
 const ERROR_BYTES: u64 = 1024;
 
 impl Unmunge {
     /// Decodes a credential.
     ///
     /// # Errors
-    /// When munged does not find it genuine, fresh, and seen for the first time.
+    /// Returns a refusal unless munged accepts it as genuine, not expired, and not replayed.
     pub(super) async fn decode(&self, credential: &[u8]) -> Result<Credential, Refusal> {
         let mut command = Command::new(&self.program);
         command.args(["--numeric", "--keys=STATUS,UID"]).env_clear().kill_on_drop(true);
@@ -79,7 +80,7 @@ async fn run(mut child: Child, credential: &[u8]) -> io::Result<Output> {
         return Err(io::ErrorKind::BrokenPipe.into());
     };
     let write = async {
-        // A command that has read enough and ended is judged by its status.
+        // If the command ended early, its status tells the result.
         stdin.write_all(credential).await.ok();
         drop(stdin);
     };
@@ -95,7 +96,7 @@ async fn run(mut child: Child, credential: &[u8]) -> io::Result<Output> {
     Ok(Output { status, output, error })
 }
 
-/// The exit status of `unmunge` is the number of munge's error.
+/// Converts the output to a result. The exit status of `unmunge` is the number of munge's error.
 fn interpret(output: Output) -> Result<Credential, Refusal> {
     let refuse = |code, message: &str| Err(Refusal::new(code, None, message));
     match output.status {
@@ -115,8 +116,8 @@ fn interpret(output: Output) -> Result<Credential, Refusal> {
     }
 }
 
-/// Parses the output of `unmunge` for a valid credential: lines of keys and values, an empty line, and the payload. The payload
-/// comes last, so that nothing in it can be taken for a key.
+/// Parses the output of `unmunge` for a valid credential: lines of keys and values, an empty line, and the
+/// payload. The payload comes last, so that it cannot contain keys.
 fn parse(output: &[u8]) -> Option<Credential> {
     let end = output.windows(2).position(|pair| pair == b"\n\n")?;
     let (head, rest) = output.split_at_checked(end)?;
@@ -133,7 +134,7 @@ fn parse(output: &[u8]) -> Option<Credential> {
     (status? == 0).then_some(Credential { uid: uid?, payload })
 }
 
-/// For the fuzzer: the user and the signed text in an output of `unmunge`.
+/// Returns the user and the signed text in an output of `unmunge`. For the fuzzer.
 #[cfg(fuzzing)]
 pub fn signed(output: &[u8]) -> Option<(u32, Vec<u8>)> {
     parse(output).map(|Credential { uid, payload }| (uid, payload))

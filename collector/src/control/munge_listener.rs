@@ -1,8 +1,8 @@
-//! The listener for other machines: TCP, where the user's munged signs each request.
+//! The listener for other machines: TCP, with a MUNGE credential for each request.
 //!
-//! The collector begins with a nonce. The request is the payload of a MUNGE credential, behind a fixed text and the nonce,
-//! so that a credential that was made for another purpose, for another collector, or that was overheard is not accepted.
-//! One request per connection.
+//! The collector begins with a nonce. The request is the payload of a MUNGE credential, after a fixed text
+//! and the nonce, so that a credential is not accepted if it was made for another purpose or collector, or
+//! was intercepted. One request per connection.
 
 use std::io;
 use std::net::TcpListener as StdListener;
@@ -21,14 +21,14 @@ use super::munge::Unmunge;
 use super::nonce::nonce;
 use crate::limits;
 
-/// Listens at `address`, which is HOST:PORT.
+/// Listens at `address`, HOST:PORT.
 pub(super) fn listen(address: &str) -> io::Result<StdListener> {
     let listener = StdListener::bind(address)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
 
-/// Answers until the runtime ends.
+/// Serves requests until the runtime ends.
 pub(super) async fn serve(
     listener: StdListener,
     unmunge: Unmunge,
@@ -43,7 +43,7 @@ pub(super) async fn serve(
         let (coordinator, unmunge, unmunges) =
             (Arc::clone(&coordinator), unmunge.clone(), Arc::clone(&unmunges));
         tokio::spawn(async move {
-            // A client that goes away in the middle has no use for an error.
+            // An error of a connection concerns only its client, which has disconnected.
             serve_connection(stream, &unmunge, &unmunges, &coordinator).await.ok();
             drop(place);
         });
@@ -73,7 +73,7 @@ async fn serve_connection(
     line_io::write(&mut write, &answer.to_line()).await
 }
 
-/// The user and the request in a credential.
+/// Returns the user and the request in a credential.
 async fn authenticate(
     credential: &[u8],
     nonce: &str,

@@ -8,7 +8,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 /// Returns an unpredictable number that does not repeat, in hexadecimal digits.
 ///
 /// # Errors
-/// When the system gives no random bytes.
+/// Returns an error if the system provides no random bytes.
 pub(super) fn nonce() -> io::Result<String> {
     let mut bytes = [0_u8; 16];
     let filled = getrandom(&mut bytes, GetRandomFlags::empty())?;
@@ -16,7 +16,7 @@ pub(super) fn nonce() -> io::Result<String> {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     Ok(bytes.iter().fold(String::new(), |mut text, byte| {
-        // Into memory: it cannot fail.
+        // Writing to a string cannot fail.
         write!(text, "{byte:02x}").ok();
         text
     }))

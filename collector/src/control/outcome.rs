@@ -1,5 +1,5 @@
-//! Final states of jobs, from the scheduler's controller: an epilog on a node does not know them. A writer stores them, for
-//! the agents do not track the job any more by then.
+//! Final states of jobs, from the scheduler's controller, since an epilog on a node does not know them. A
+//! writer stores them, because the agents no longer track the job by then.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -9,24 +9,24 @@ use tokio::sync::oneshot;
 
 use crate::limits;
 
-/// The outcome in a `state` request.
+/// Converts a `state` request to an outcome.
 ///
 /// # Errors
-/// When a field is invalid; the refusal names it.
+/// Returns a refusal that names the field if a field is invalid.
 pub(super) fn outcome_of(request: &StateRequest) -> Result<JobOutcome, Refusal> {
     let (job_id, cluster, facts) = request.facts()?;
     Ok(JobOutcome { job_id, cluster, facts })
 }
 
-/// An outcome on its way to the store.
+/// An outcome to be stored, and the channel for the result.
 #[derive(Debug)]
 pub(crate) struct OutcomeReport {
     pub(crate) outcome: JobOutcome,
-    /// Receives true if the store knows the job.
+    /// Receives true if the store has the job.
     pub(crate) reply: oneshot::Sender<bool>,
 }
 
-/// Control's end of the queue to the writer.
+/// The sending end of the queue from control to the writer.
 pub(crate) type OutcomeSender = SyncSender<OutcomeReport>;
 
 /// Creates the queue of outcomes, from control to one writer.

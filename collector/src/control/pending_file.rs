@@ -1,6 +1,6 @@
-//! Pending requests in a file: a collector that is restarted still sends them to agents that were away.
+//! The file of pending requests: a restarted collector still sends them to agents that were disconnected.
 //!
-//! One line of JSON for each request. The request itself is parsed as when it arrived.
+//! One line of JSON per request. The request itself is parsed like a received one.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -24,7 +24,7 @@ use crate::limits;
 /// The first line, which names the format.
 const HEAD: &str = "{\"polymeter_requests\":1}";
 
-/// The bits of a mode that let others than the owner write.
+/// The permission bits for users other than the owner to write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// One request.
@@ -34,7 +34,7 @@ struct Line {
     at_us: i64,
     until_us: i64,
     line: ControlLine,
-    /// The sessions that have answered. Where there is no room for all of them, some receive the request twice.
+    /// The sessions that have answered. If there is no room for all of them, some receive the request twice.
     answered: Vec<u64>,
 }
 
@@ -51,7 +51,7 @@ impl PendingFile {
         Self { path, is_stale: AtomicBool::new(false), turn: Mutex::new(()) }
     }
 
-    /// Reads the file. One that cannot be used is logged, and left alone until there is something to write.
+    /// Reads the file. An unusable file is logged, and left unchanged until there is something to write.
     pub(super) fn read(&self) -> PendingRequests {
         let is_new = || self.path.parent().is_some_and(Path::is_dir);
         let path = self.path.display();
@@ -73,7 +73,8 @@ impl PendingFile {
         pending
     }
 
-    /// Writes `text`, once it is this caller's turn and unless another caller has written the same meanwhile.
+    /// Writes the result of `text` after concurrent calls, unless another call has written the same
+    /// meanwhile.
     pub(super) async fn write(&self, text: impl FnOnce() -> String) {
         self.is_stale.store(true, Relaxed);
         let _turn = self.turn.lock().await;
@@ -89,7 +90,8 @@ impl PendingFile {
     }
 }
 
-/// Reads a file that no other user could have written: who can write it can send requests in the name of every user.
+/// Reads a file that no other user could have written: a user that can write it can send requests in the name
+/// of every user.
 fn read(path: &Path) -> io::Result<String> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;
@@ -105,7 +107,7 @@ fn read(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Replaces the file: a process that is killed leaves the old or the new one.
+/// Replaces the file atomically: if the process is killed, either the old or the new file remains.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let next = path.with_extension("next");
     let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&next)?;
@@ -115,7 +117,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
 }
 
-/// The file's text for the pending requests.
+/// Formats the pending requests as the file's text.
 pub(super) fn text(pending: &PendingRequests) -> String {
     let mut room = limits::KEPT_BYTES - limits::REMEMBERED_BYTES * 2;
     let mut text = format!("{HEAD}\n");
@@ -126,7 +128,7 @@ pub(super) fn text(pending: &PendingRequests) -> String {
         room = room.saturating_sub(answered.len() * SESSION_BYTES + LINE_BYTES);
         let PendingRequest { uid, at_us, until_us, ref request, .. } = *pending;
         let line = Line { uid, at_us, until_us, line: request.line.clone(), answered };
-        // Neither numbers nor texts can be refused.
+        // Serialising numbers and texts cannot fail.
         if let Ok(line) = serde_json::to_string(&line) {
             writeln!(text, "{line}").ok();
         }
@@ -134,10 +136,10 @@ pub(super) fn text(pending: &PendingRequests) -> String {
     text
 }
 
-/// The most bytes of a session's number in a line.
+/// The maximum length of a session's number in a line, in bytes.
 const SESSION_BYTES: usize = 21;
 
-/// The most bytes of a line beside its request and its sessions.
+/// The maximum length of a line without its request and its sessions, in bytes.
 const LINE_BYTES: usize = 128;
 
 /// Parses the file's text. Returns the requests, and the number of invalid lines.
@@ -156,7 +158,7 @@ pub(super) fn parse(text: &str) -> (PendingRequests, usize) {
     (pending, invalid)
 }
 
-/// For the fuzzer: the text of a file with the requests of `file`.
+/// Parses the text of a file and formats its requests again. For the fuzzer.
 #[cfg(fuzzing)]
 pub fn requests(file: &str) -> String {
     text(&parse(file).0)

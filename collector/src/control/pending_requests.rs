@@ -1,6 +1,6 @@
-//! Requests that agents which are away must still receive, while they have an effect. Pure: no I/O and no clock.
+//! Requests that disconnected agents must still receive while they have an effect. Pure: no I/O and no clock.
 //!
-//! Requests are idempotent: an agent that receives one twice grants the same lease once more, with the same end.
+//! Requests are idempotent: an agent that receives one twice grants the same lease again, with the same end.
 
 use std::collections::HashSet;
 
@@ -10,17 +10,17 @@ use polymeter_proto::wire::control::ControlLine;
 
 use crate::limits;
 
-/// A request as it is sent again.
+/// A request to be sent again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Resend {
-    /// Identifies the request when it has been answered.
+    /// The number that identifies the request when it is answered.
     pub(super) number: u64,
     pub(super) uid: u32,
     pub(super) at_us: i64,
     pub(super) line: ControlLine,
 }
 
-/// A request whose effect lasts.
+/// A request with a lasting effect.
 #[derive(Debug)]
 pub(super) struct PendingRequest {
     pub(super) number: u64,
@@ -49,7 +49,7 @@ pub(super) struct SentRequest {
     pub(super) request: RoutedRequest,
     pub(super) uid: u32,
     pub(super) at_us: i64,
-    /// The end of its leases, as the agents answered.
+    /// The end of its leases, as reported by the agents.
     pub(super) until_us: Option<i64>,
     /// The sessions that have answered.
     pub(super) answered: HashSet<SessionId>,
@@ -72,7 +72,8 @@ impl PendingRequests {
                 });
                 until_us
             }
-            // As long as the leases that it ends: an agent that was away may have them. Root ends all leases.
+            // It is kept as long as the leases that it ends, which a disconnected agent may still have. Root
+            // ends all leases.
             Remote::EndsLeases => {
                 self.remove(|pending| pending.request.job == request.job && (uid == 0 || pending.uid == uid))
             }
@@ -81,12 +82,12 @@ impl PendingRequests {
         self.restore(PendingRequest { number: 0, request, uid, at_us, until_us, answered });
     }
 
-    /// All pending requests, the oldest first.
+    /// Returns all pending requests, the oldest first.
     pub(super) fn iter(&self) -> impl Iterator<Item = &PendingRequest> {
         self.requests.iter()
     }
 
-    /// Adds a request behind all others, with a number of its own.
+    /// Adds a request after all others, and assigns it a number.
     pub(super) fn restore(&mut self, mut pending: PendingRequest) {
         self.next += 1;
         pending.number = self.next;
@@ -98,7 +99,8 @@ impl PendingRequests {
         }
     }
 
-    /// The requests that a session which tracks the job has not answered, in the order in which they were sent.
+    /// Returns the requests that a session which tracks the job has not answered, in the order in which they
+    /// were sent.
     pub(super) fn unanswered(&self, job: &Identifier, session: SessionId, now_us: i64) -> Vec<Resend> {
         let unanswered = self.requests.iter().filter(|pending| {
             pending.request.job == *job && pending.until_us > now_us && !pending.answered.contains(&session)
@@ -120,7 +122,7 @@ impl PendingRequests {
         }
     }
 
-    /// Removes requests, and returns the last end among them.
+    /// Removes the requests that `which` selects, and returns the latest end among them.
     fn remove(&mut self, which: impl Fn(&PendingRequest) -> bool) -> Option<i64> {
         let (mut last, mut freed) = (None, 0);
         self.requests.retain(|pending| {
@@ -143,7 +145,7 @@ mod tests {
     const ADA: u32 = 1000;
     const BOB: u32 = 1001;
 
-    /// A request whose line is `line`, for which the selectors of a `set` stand here.
+    /// Returns a request with the line `line`, whose text is also its selector.
     fn sent(job: &str, uid: u32, remote: Remote, line: &str, until_us: i64, answered: &[u64]) -> SentRequest {
         let is_set = remote == Remote::GrantsLeases;
         SentRequest {

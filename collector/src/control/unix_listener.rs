@@ -1,4 +1,4 @@
-//! The listener for this machine: a Unix socket, on which the kernel identifies the client.
+//! The listener for this machine: a Unix socket, whose clients the kernel identifies.
 
 use std::fs;
 use std::io;
@@ -16,7 +16,7 @@ use super::coordinator::Coordinator;
 use super::line_io;
 use crate::limits;
 
-/// Opens the socket at `path`. One that nobody listens on, left by a collector that was killed, is replaced.
+/// Opens the socket at `path`. A stale socket without a listener, left by a killed collector, is replaced.
 pub(super) fn listen(path: &Path) -> io::Result<StdListener> {
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;
@@ -29,13 +29,13 @@ pub(super) fn listen(path: &Path) -> io::Result<StdListener> {
         fs::remove_file(path)?;
     }
     let listener = StdListener::bind(path)?;
-    // Everybody may knock; the kernel says who it is.
+    // Every user may connect; the kernel identifies the user.
     fs::set_permissions(path, fs::Permissions::from_mode(0o666))?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
 
-/// Answers until the runtime ends.
+/// Serves requests until the runtime ends.
 pub(super) async fn serve(listener: StdListener, coordinator: Arc<Coordinator>) -> io::Result<()> {
     let listener = UnixListener::from_std(listener)?;
     let mut limits = ConnectionLimits::default();
@@ -44,7 +44,7 @@ pub(super) async fn serve(listener: StdListener, coordinator: Arc<Coordinator>) 
         let Ok(uid) = stream.peer_cred().map(|peer| peer.uid()) else { continue };
         let (coordinator, permit) = (Arc::clone(&coordinator), limits.acquire(uid));
         tokio::spawn(async move {
-            // A client that goes away in the middle has no use for an error.
+            // An error of a connection concerns only its client, which has disconnected.
             match permit {
                 Some(_permit) => serve_connection(stream, uid, &coordinator).await.ok(),
                 None => refuse(stream).await.ok(),

@@ -1,4 +1,4 @@
-//! The dictionary of one session: the records that its ids stand for.
+//! The dictionary of one session: the records that its ids represent.
 
 use std::collections::hash_map::Entry as Slot;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -17,7 +17,7 @@ use polymeter_store::accepted::{JobRecord, LedgerLine, SeriesRecord, SessionReco
 use super::cost::{ENTRY_BYTES, cost, job_cost, series_cost, shape_cost};
 use crate::limits;
 
-/// The number of ended jobs that are remembered, since their last tallies may follow their end.
+/// The number of ended jobs that are kept, since their last tallies may follow their end.
 const ENDED_JOBS: usize = 256;
 
 /// The reason for which a frame or an entry cannot be used.
@@ -39,7 +39,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Checks that `block` can have this shape.
+    /// Checks that `block` matches this shape.
     pub(super) fn fits(&self, block: &Block) -> Result<(), Fault> {
         if self.columns.len() != block.shape_columns {
             return Err(Fault::Contradiction(
@@ -74,7 +74,7 @@ pub(super) struct Dictionary {
 }
 
 impl Dictionary {
-    /// The approximate memory of the dictionary.
+    /// Returns the approximate memory of the dictionary, in bytes.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -82,7 +82,7 @@ impl Dictionary {
     /// Returns the session.
     ///
     /// # Errors
-    /// When it was not announced yet.
+    /// Returns an error if it was not announced yet.
     pub(super) fn session(&self) -> Result<&Arc<SessionRecord>, Fault> {
         self.session.as_ref().ok_or(Fault::Unknown("session"))
     }
@@ -101,7 +101,7 @@ impl Dictionary {
         })
     }
 
-    /// Learns the owner of a job that was announced without one. A known owner is never replaced.
+    /// Records the owner of a job that was announced without one. A known owner is never replaced.
     pub(super) fn learn_owner(&mut self, job: JobHandle, uid: Option<u32>) {
         let is_unknown = self.jobs.get(&job).is_some_and(|job| job.descriptor.owner_uid.is_none());
         if let (true, Some(uid), Slot::Vacant(place)) = (is_unknown, uid, self.owners.entry(job)) {
@@ -110,12 +110,12 @@ impl Dictionary {
         }
     }
 
-    /// Forgets everything, so that only entries that the agent still uses are announced again.
+    /// Removes all entries, so that the agent announces only those that it still uses.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Learns one entry of session `id`. Idempotent.
+    /// Adds one entry of session `id`. Idempotent.
     pub(super) fn add(&mut self, id: SessionId, entry: Entry) -> Result<(), Fault> {
         let bytes = cost(&entry);
         if self.bytes + bytes > limits::SESSION_DICTIONARY_BYTES {
@@ -168,7 +168,7 @@ impl Dictionary {
     /// Returns the line of the ledger of one source.
     ///
     /// # Errors
-    /// When the session or the job is unknown, or there is no room for another line.
+    /// Returns an error if the session or the job is unknown, or there is no room for another line.
     pub(super) fn line(
         &mut self,
         job: Option<JobHandle>,
@@ -229,7 +229,7 @@ impl Dictionary {
         self.jobs.get(&handle).cloned().ok_or(Fault::Unknown("job"))
     }
 
-    /// Forgets the series and shapes of a job that has ended. The job itself is remembered a little longer.
+    /// Removes the series and shapes of a job that has ended. The job itself is kept a little longer.
     pub(super) fn end_job(&mut self, handle: JobHandle) {
         let Some(job) = self.jobs.get(&handle).cloned() else { return };
         let is_its = |series: &Arc<SeriesRecord>| series.job.as_ref().is_some_and(|of| Arc::ptr_eq(of, &job));
@@ -261,7 +261,7 @@ impl Dictionary {
     }
 }
 
-/// Returns true if two entries are of one job: they may differ in an owner that one of them does not have.
+/// Returns true if two entries describe the same job: they may differ in an owner that one of them lacks.
 fn is_same_job(known: &JobDescriptor, new: &JobDescriptor) -> bool {
     let has_same_uid = known.owner_uid.zip(new.owner_uid).is_none_or(|(known, new)| known == new);
     let names = known.owner.as_ref().zip(new.owner.as_ref());
@@ -270,7 +270,7 @@ fn is_same_job(known: &JobDescriptor, new: &JobDescriptor) -> bool {
     has_same_owner && identity(known) == identity(new)
 }
 
-/// Puts `new` under `id`. Returns true if it was unknown before.
+/// Adds `new` under `id`. Returns true if it was unknown before.
 fn learn<K: Hash + Eq, N, V>(
     map: &mut HashMap<K, V>,
     id: K,
@@ -288,13 +288,13 @@ fn learn<K: Hash + Eq, N, V>(
     }
 }
 
-/// The metrics of the catalogue. Thousands of sessions announce the same ones, which are kept once.
+/// The metrics of the catalogue. Thousands of sessions announce the same ones, which share one copy.
 static CATALOGUE: LazyLock<HashSet<Arc<MetricDescriptor>>> = LazyLock::new(|| {
     let metrics = catalogue::all().map(|metric| Definition { metric, instance: None });
     metrics.filter_map(|metric| metric.descriptor()).map(Arc::new).collect()
 });
 
-/// Returns the metric of the catalogue, or one of this session alone.
+/// Returns the shared copy of a catalogue metric, or a new one for this session.
 fn shared(descriptor: MetricDescriptor) -> Arc<MetricDescriptor> {
     CATALOGUE.get(&descriptor).map_or_else(|| Arc::new(descriptor), Arc::clone)
 }

@@ -1,4 +1,4 @@
-//! The bounds of the memory of sessions, and what is forgotten to keep them.
+//! The memory bounds of sessions, and the eviction that enforces them.
 
 use polymeter_proto::series::SessionId;
 use polymeter_service::clock::Now;
@@ -8,7 +8,7 @@ use super::sessions::Ingest;
 use crate::limits;
 
 impl Ingest {
-    /// Forgets a session of which a frame cannot be stored. It begins again where the store ends.
+    /// Removes a session of which a frame cannot be stored. It restarts after its last stored frame.
     pub fn forget(&mut self, session: SessionId) {
         if let Some(state) = self.sessions.remove(&session) {
             self.dictionary_bytes -= state.dictionary.bytes();
@@ -25,7 +25,7 @@ impl Ingest {
         self.unproven > 0
     }
 
-    /// Forgets the silent sessions of which no frame was ever accepted.
+    /// Removes the silent sessions of which no frame was ever accepted.
     pub fn forget_silent_unproven(&mut self, now: Now) {
         let is_silent = |state: &SessionState| {
             state.is_unproven() && now.since_start.saturating_sub(state.heard) >= limits::STRANGER_SILENCE
@@ -43,15 +43,16 @@ impl Ingest {
         std::mem::replace(&mut self.freed_bytes, 0)
     }
 
-    /// Forgets all sessions, since the store lacks data that it had. Each begins again where the store ends.
+    /// Removes all sessions, since the store lacks data that it had. Each restarts after its last stored
+    /// frame.
     pub fn forget_all(&mut self) {
         self.sessions.clear();
         (self.dictionary_bytes, self.unproven, self.unproven_bytes) = (0, 0, 0);
         self.changed_agent = None;
     }
 
-    /// Forgets the session among `which` that was silent for longest and has no frames to commit. Returns false if there is
-    /// none.
+    /// Removes the session among `which` that was silent for longest and has no frames to commit. Returns
+    /// false if there is none.
     pub(super) fn forget_most_silent(&mut self, which: impl Fn(&SessionState) -> bool) -> bool {
         let forgettable =
             self.sessions.iter().filter(|(_, state)| state.received == state.committed && which(state));
@@ -63,14 +64,14 @@ impl Ingest {
         true
     }
 
-    /// Forgets sessions until the dictionaries are within their bounds. `speaking` sent the last message.
+    /// Removes sessions until the dictionaries are within their bounds. `speaking` sent the last message.
     pub(super) fn bound_memory(&mut self, speaking: SessionId) {
         let Some(state) = self.sessions.get(&speaking) else { return };
         let (heard, bytes, peer) = (state.heard, state.dictionary.bytes(), state.peer.clone());
         while self.dictionary_bytes > limits::DICTIONARY_BYTES
             && self.forget_most_silent(|state| state.heard != heard)
         {}
-        // The session that sent the last message may be forgotten, too: nothing of it is stored.
+        // The session that sent the last message may be removed, too: nothing of it is stored.
         while self.unproven_bytes > limits::STRANGERS_DICTIONARY_BYTES
             && self.forget_most_silent(SessionState::is_unproven)
         {}

@@ -1,7 +1,7 @@
-//! The rules by which frames are accepted: each once, in order, and with known ids. Pure: no I/O and no clock.
+//! The rules for accepting frames: each once, in order, and with known ids. Pure: no I/O and no clock.
 //!
-//! The state of a session is a cache. It begins where the store ends, and its dictionary can be requested again, so that any
-//! session may be forgotten when all its accepted frames are committed.
+//! The state of a session is a cache. It begins after the last stored frame, and its dictionary can be
+//! requested again. Any session can be removed when all its accepted frames are committed.
 
 mod cost;
 mod dictionary;

@@ -1,4 +1,4 @@
-//! Frames with their ids replaced by the records of a dictionary.
+//! The replacement of a frame's ids by the records of a dictionary.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use polymeter_store::accepted::{Accepted, LossReason, LossRecord, SampleBlock};
 use super::dictionary::{Dictionary, Fault};
 
 impl Dictionary {
-    /// Checks that all ids of `frame` are known. The entries of its own dictionary have been learnt.
+    /// Checks that all ids of `frame` are known. The entries of its own dictionary were added before.
     pub(super) fn check(&self, frame: &Frame) -> Result<(), Fault> {
         self.session()?;
         for block in &frame.blocks {
@@ -21,22 +21,22 @@ impl Dictionary {
         of_tallies.chain(of_events).try_for_each(|job| self.job(job).map(drop))
     }
 
-    /// Takes everything with unknown ids out of `frame`, and returns its samples as losses.
+    /// Removes everything with unknown ids from `frame`, and returns its samples as losses.
     pub(super) fn reject_unknown(&mut self, frame: &mut Frame, received_us: i64) -> Vec<LossRecord> {
         let is_known =
             |block: &Block| self.shapes.get(&block.shape).is_some_and(|shape| shape.fits(block).is_ok());
         let (known, unknown) = std::mem::take(&mut frame.blocks).into_iter().partition(is_known);
         let unknown: Vec<Block> = unknown;
         frame.blocks = known;
-        // A tally is repeated by the next one.
+        // The next tally repeats this one.
         frame.ledger.retain(|entry| self.line(entry.job, entry.source.clone()).is_ok());
         let is_known = |job: Option<JobHandle>| job.is_none_or(|job| self.jobs.contains_key(&job));
         frame.events.retain(|event| is_known(event.job()));
         unknown.iter().map(|block| self.loss(block, LossReason::UnknownId, received_us)).collect()
     }
 
-    /// Returns the samples of `block` as a loss of the source of its shape, if the shape is known. Without times the loss has
-    /// the time `received_us`.
+    /// Returns the samples of `block` as a loss of the source of its shape, if the shape is known. A loss
+    /// without times gets the time `received_us`.
     pub(super) fn loss(&self, block: &Block, reason: LossReason, received_us: i64) -> LossRecord {
         let shape = self.shapes.get(&block.shape);
         let times = || block.times_us.iter().copied();
@@ -48,7 +48,7 @@ impl Dictionary {
         }
     }
 
-    /// Returns `frame` with its ids replaced by records. The entries of its own dictionary have been learnt.
+    /// Returns `frame` with its ids replaced by records. The entries of its own dictionary were added before.
     pub(super) fn resolve(&mut self, frame: Frame, received_us: i64) -> Result<Accepted, Fault> {
         let mut accepted = Accepted::empty(Arc::clone(self.session()?), frame.sequence, received_us);
         for block in frame.blocks {

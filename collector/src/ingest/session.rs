@@ -1,4 +1,4 @@
-//! The state of one session: the order of its frames, and the requests to its agent.
+//! The state of one session: the order of its frames, and pending requests to its agent.
 
 use std::time::Duration;
 
@@ -24,28 +24,28 @@ pub(super) struct SessionState {
     /// The connection of its agent.
     pub(super) peer: Peer,
     pub(super) dictionary: Dictionary,
-    /// The newest frame that was accepted, like all frames before it.
+    /// The newest accepted frame. All earlier frames were accepted, too.
     pub(super) received: u64,
-    /// The newest frame that is committed.
+    /// The newest committed frame.
     pub(super) committed: u64,
     pub(super) requested: RequestTimes,
     /// The number of requested dictionaries that arrived since a frame was accepted.
     dictionaries: u32,
-    /// A dictionary was requested, and has not arrived.
+    /// True if a dictionary was requested and has not arrived.
     dictionary_requested: bool,
     /// The time of the agent's last message.
     pub(super) heard: Duration,
 }
 
-/// The times of the last requests that were not answered. Frames and the dictionary have a time each: the first frame that is
-/// sent again may be the one that needs the dictionary.
+/// The times of the last unanswered requests. Frames and the dictionary have separate times: the first frame
+/// that is sent again may be the one that needs the dictionary.
 #[derive(Debug, Default)]
 pub(super) struct RequestTimes {
     frames: Option<Duration>,
     dictionary: Option<Duration>,
 }
 
-/// The samples that a Skipped reports as lost.
+/// The samples that a Skipped message reports as lost.
 #[derive(Debug)]
 pub(super) struct SkippedSamples {
     pub(super) reason: LossReason,
@@ -133,30 +133,30 @@ impl SessionState {
         }
     }
 
-    /// Requests the dictionary, which may give the unknown ids a meaning.
+    /// Requests the dictionary, which may define the unknown ids.
     fn need_dictionary(&mut self, fault: Fault, session: SessionId, now: Now) -> Verdict {
         if fault == Fault::Full {
-            // The agent announces again what it still uses, and no more.
+            // The agent announces only the entries that it still uses.
             self.dictionary.clear();
         }
         self.dictionary_requested = true;
         self.request(ToAgent::NeedDictionary { session }, now)
     }
 
-    /// Learns the entries of a dictionary.
+    /// Adds the entries of a dictionary.
     pub(super) fn learn(&mut self, session: SessionId, entries: Vec<Entry>) -> Verdict {
         if std::mem::take(&mut self.dictionary_requested) {
             self.dictionaries += 1;
         }
         let learnt = entries.into_iter().try_for_each(|entry| self.dictionary.add(session, entry));
         match learnt {
-            // Entries that are unknown or have no room are noticed when a frame needs them.
+            // Unknown ids and missing room are detected when a frame needs the entries.
             Ok(()) | Err(Fault::Unknown(_) | Fault::Full) => Verdict::Nothing,
             Err(Fault::Contradiction(what)) => Verdict::Refused(Refusal::contradiction(what)),
         }
     }
 
-    /// Skips the frames `first..=last`, which will never come.
+    /// Skips the frames `first..=last`, which will never arrive.
     pub(super) fn skip(
         &mut self,
         session: SessionId,
@@ -192,8 +192,8 @@ impl SessionState {
         }
     }
 
-    /// Returns the losses of skipped frames. Those of a job that was not announced have no line of the ledger, when the session
-    /// `gives_up` waiting for it.
+    /// Returns the losses of skipped frames. Losses of a job that was not announced have no line of the
+    /// ledger, if the session `gives_up` waiting for it.
     fn losses(
         &mut self,
         skipped: SkippedSamples,
@@ -227,7 +227,7 @@ impl SessionState {
         Verdict::Repeated(committed)
     }
 
-    /// Requests something from the agent, unless the answer to the last request of the kind may still arrive.
+    /// Sends a request to the agent, unless the answer to the last request of the same kind may still arrive.
     fn request(&mut self, request: ToAgent, now: Now) -> Verdict {
         let for_dictionary = matches!(request, ToAgent::NeedDictionary { .. });
         let requested = if for_dictionary { self.requested.dictionary } else { self.requested.frames };
@@ -236,7 +236,7 @@ impl SessionState {
         {
             return Verdict::Nothing;
         }
-        // After its dictionary the agent sends all frames again.
+        // The agent resends all frames after its dictionary.
         self.requested.frames = Some(now.since_start);
         if for_dictionary {
             self.requested.dictionary = self.requested.frames;

@@ -27,14 +27,14 @@ pub struct Ingest {
     /// The number of sessions of which no frame was ever accepted, and the bytes of their dictionaries.
     pub(super) unproven: usize,
     pub(super) unproven_bytes: usize,
-    /// The bytes of dictionaries that were forgotten since they were last taken.
+    /// The bytes of removed dictionaries since the last [`Self::take_freed`].
     pub(super) freed_bytes: usize,
     /// The last agent whose node or jobs have changed, until it is taken.
     pub(super) changed_agent: Option<AgentInfo>,
 }
 
 impl Ingest {
-    /// Returns an ingest without sessions. The times of samples must be within `range`.
+    /// Returns an ingest without sessions. Accepted times of samples are within `range`.
     pub fn new(range: TimeRange) -> Self {
         Self { range, ..Self::default() }
     }
@@ -49,10 +49,10 @@ impl Ingest {
         self.sessions.contains_key(&session)
     }
 
-    /// Begins a session after the frames that the store has, of which `committed` is the newest, or 0.
+    /// Begins a session after its stored frames, of which `committed` is the newest, or 0.
     ///
-    /// Makes room by forgetting the session that was silent for longest, of the same peer if that has many. Returns false if
-    /// there is no room, since all other sessions wait for a commit.
+    /// Makes room by removing the session that was silent for longest, of the same peer if that has many.
+    /// Returns false if there is no room, since all other sessions wait for a commit.
     pub fn open(&mut self, session: SessionId, peer: &Peer, committed: u64, now: Now) -> bool {
         let of_peer = self.sessions.values().filter(|state| state.peer == *peer).count();
         if of_peer >= limits::SESSIONS_PER_PEER && !self.forget_most_silent(|state| state.peer == *peer) {
@@ -113,8 +113,8 @@ impl Ingest {
         verdict
     }
 
-    /// Refuses messages for another node than the peer's key permits: in a session of another node, or with `entries` that would
-    /// make the session one of another node. They do not change the session.
+    /// Refuses messages for a node that the peer's key does not permit: in a session of another node, or with
+    /// `entries` that would assign the session to another node. They do not change the session.
     fn refuse_node(&self, id: SessionId, peer: &Peer, entries: &[Entry]) -> Option<Refusal> {
         let own = peer.node()?;
         let session = self.sessions.get(&id).and_then(|state| state.dictionary.session().ok());
@@ -144,7 +144,7 @@ impl Ingest {
         state.heard = now.since_start;
         let moved = state.peer != *peer;
         if moved {
-            // The agent has connected again, and requests over the old connection are lost.
+            // The agent has reconnected, and requests over the old connection are lost.
             state.peer = peer.clone();
             state.requested = RequestTimes::default();
         }
@@ -160,7 +160,7 @@ impl Ingest {
             self.unproven_bytes += bytes;
             self.unproven += 1;
         } else if state.dictionary.take_changes() || moved || was_unproven {
-            // Sessions without stored data are not announced.
+            // Sessions without stored data are not announced to control.
             self.changed_agent = state.agent_info(id);
         }
         verdict

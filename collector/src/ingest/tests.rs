@@ -69,7 +69,8 @@ fn shape(id: u32, job: Option<u32>) -> Arc<Shape> {
     Arc::new(Shape { id: ShapeId(id), job, source: source(), period: Period::SECOND, columns: vec![column] })
 }
 
-/// A frame of the session with a sample at each of `times_us`, and all entries that `announced` does not have.
+/// Returns a frame of the session with a sample at each of `times_us`, and all entries that are not in
+/// `announced`.
 fn frame(
     sequence: u64,
     shape: &Arc<Shape>,
@@ -90,7 +91,7 @@ fn frame(
     Frame::decode(&bytes).unwrap()
 }
 
-/// An ingest with the session open behind `committed`, and frames 1.. of one sample each.
+/// Returns an ingest whose session is open after `committed`, and frames 1.. of one sample each.
 fn opened(committed: u64, frames: u64) -> (Ingest, Announced, Vec<Frame>) {
     let mut announced = Announced::default();
     let frames = (1..=frames)
@@ -143,7 +144,7 @@ fn restarted_collector_requests_frames_and_dictionary() {
     let (mut ingest, _, frames) = opened(1, 3);
     let verdict = ingest.frame(&peer(), frames[2].clone(), at(0));
     assert!(matches!(verdict, Verdict::Ask(ToAgent::Resend { from: 2, .. })), "{verdict:?}");
-    // What was asked for comes at once, and must not be taken for one more frame that is out of turn.
+    // The requested frame arrives, and must not count as another frame out of order.
     let verdict = ingest.frame(&peer(), frames[1].clone(), at(1));
     assert!(matches!(verdict, Verdict::Ask(ToAgent::NeedDictionary { .. })), "{verdict:?}");
 }
@@ -155,7 +156,7 @@ fn requests_a_gap_once_a_second() {
     assert!(resend(ingest.frame(&peer(), frames[1].clone(), at(0))));
     assert!(matches!(ingest.frame(&peer(), frames[2].clone(), at(999)), Verdict::Nothing));
     assert!(resend(ingest.frame(&peer(), frames[3].clone(), at(1000))));
-    // Over a new connection at once, for the request went to the old one.
+    // A new connection gets a request at once, since the last request went to the old one.
     assert!(resend(ingest.frame(&Peer::from(b"anew".as_slice()), frames[3].clone(), at(1001))));
     accepted(ingest.frame(&peer(), frames[0].clone(), at(1002)));
     accepted(ingest.frame(&peer(), frames[1].clone(), at(1002)));
@@ -170,7 +171,7 @@ fn requests_unknown_ids_and_then_accepts_the_frame() {
     let dictionary = ToCollector::Dictionary { session: SESSION, entries: announced.all(&descriptor()) };
     assert!(matches!(ingest.message(&peer(), dictionary.clone(), at(2)), Verdict::Nothing));
     accepted(ingest.frame(&peer(), frames[1].clone(), at(3)));
-    // To hear it again is no fault.
+    // A repeated dictionary is accepted.
     assert!(matches!(ingest.message(&peer(), dictionary, at(4)), Verdict::Nothing));
     accepted(ingest.frame(&peer(), frames[2].clone(), at(5)));
 }
@@ -191,7 +192,7 @@ fn ids_that_are_never_announced_become_a_loss() {
             ToCollector::Dictionary { session: SESSION, entries: vec![Entry::Session(descriptor())] };
         assert!(matches!(ingest.message(&peer(), dictionary, now), Verdict::Nothing));
     }
-    // What does not need them is stored.
+    // The content that does not need them is stored.
     let mut last = frames[1].clone();
     let tally = |job| LedgerEntry { job, source: "x".try_into().unwrap(), tally: Default::default() };
     last.ledger = vec![tally(Some(JobHandle(9))), tally(None)];
@@ -236,7 +237,7 @@ fn skipped_frames_advance_the_session() {
         let lost = vec![Lost { job: None, source: source(), samples: 5 }];
         ToCollector::Skipped { session: SESSION, first, last, reason, span_us: (1, 2), lost }
     };
-    // Before anybody has said who speaks, there is no node to count a loss for.
+    // Before the session entry there is no node for which a loss could be counted.
     assert!(matches!(
         ingest.message(&peer(), skipped(1, 2, SkipReason::OutboxFull), at(0)),
         Verdict::Ask(ToAgent::NeedDictionary { .. })
@@ -266,7 +267,7 @@ fn skipped_frames_advance_the_session() {
     accepted(ingest.frame(&peer(), frame(10, &shape(1, None), &[NOW_US], &mut announced, &[]), at(0)));
 }
 
-/// Now, just too old, just too far ahead, and just not too old.
+/// Returns the current time, and times just too old, just too far ahead, and just not too old.
 fn on_both_sides_of(range: TimeRange) -> [i64; 4] {
     let (age_us, skew_us) = (times::micros(range.max_age), times::micros(range.max_skew));
     [NOW_US, NOW_US - age_us - 1, NOW_US + skew_us + 1, NOW_US - age_us]
@@ -304,9 +305,9 @@ fn samples_out_of_range_are_quarantined_if_configured() {
         (kept.quarantined[0].line.source.as_str(), kept.quarantined[0].line.job.is_some()),
         (source().as_str(), true)
     );
-    // Where the store refuses the frame, they are lost with the others.
+    // If the store refuses the frame, they are lost with the others.
     assert_eq!(kept.as_loss(LossReason::StoreRefused).losses[0].samples, 4);
-    // What no clock can say, and what all can.
+    // Times that no clock has, and times that every clock can have.
     let nonsense = frame(2, &shape(1, Some(3)), &[i64::MIN, i64::MAX], &mut announced, &[]);
     let kept = accepted(ingest.frame(&peer(), nonsense, at(0)));
     assert_eq!((kept.rows(), kept.rows_quarantined()), (0, 2));
@@ -325,7 +326,7 @@ fn an_ended_job_is_forgotten_after_its_frame() {
         at(0),
     ));
     assert_eq!((last.rows(), last.job_ends.len()), (1, 1));
-    // Its series are gone, its tallies are still understood.
+    // The series are removed, but tallies are still accepted.
     let mut late = frame(2, &shape(1, Some(3)), &[NOW_US], &mut announced, &[]);
     late.dictionary.clear();
     let entry =
@@ -397,7 +398,7 @@ fn a_key_of_one_node_cannot_send_data_of_another() {
     assert!(ingest.open(SESSION, &own("n2"), 0, at(0)));
     assert!(is_refused(ingest.frame(&own("n2"), frames[0].clone(), at(0))));
     assert!(is_refused(ingest.message(&own("n2"), dictionary(), at(0))));
-    // The node itself may, and what the other has tried has left nothing behind.
+    // The node itself is accepted, and the refused messages have left no state.
     assert!(matches!(ingest.frame(&own("n1"), frames[0].clone(), at(0)), Verdict::Accepted(_)));
     assert!(is_refused(ingest.frame(&own("n2"), frames[1].clone(), at(0))), "the session is another's");
     let skipped = ToCollector::Skipped {
@@ -409,6 +410,6 @@ fn a_key_of_one_node_cannot_send_data_of_another() {
         lost: vec![Lost { job: None, source: source(), samples: 1 }],
     };
     assert!(is_refused(ingest.message(&own("n2"), skipped, at(0))));
-    // A key that is for no node in particular may speak for all.
+    // A key that is not bound to a node may send data of any node.
     assert!(matches!(ingest.frame(&peer(), frames[1].clone(), at(0)), Verdict::Accepted(_)));
 }

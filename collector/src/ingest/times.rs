@@ -1,4 +1,4 @@
-//! When samples may be dated, and what becomes of others: a node's clock may be far off.
+//! The accepted times of samples, and the treatment of others: a node's clock may be skewed.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub enum OutOfRangePolicy {
     /// They are not stored, and count as lost.
     #[default]
     Reject,
-    /// They are stored in a table of their own.
+    /// They are stored in a separate table.
     Quarantine,
 }
 
@@ -30,12 +30,12 @@ impl FromStr for OutOfRangePolicy {
     }
 }
 
-/// The times that samples may have, relative to their arrival.
+/// The accepted times of samples, relative to their arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeRange {
     /// The greatest age.
     pub max_age: Duration,
-    /// The greatest lead of a node's clock.
+    /// The greatest lead over the collector's clock.
     pub max_skew: Duration,
     /// The treatment of other samples.
     pub out_of_range: OutOfRangePolicy,
@@ -52,7 +52,8 @@ impl Default for TimeRange {
 }
 
 impl TimeRange {
-    /// Takes the samples out of `accepted` whose times are out of range at `now_us`, and quarantines them or counts them as lost.
+    /// Removes the samples from `accepted` whose times are out of range at `now_us`, and quarantines them or
+    /// counts them as lost.
     pub(super) fn enforce(self, accepted: &mut Accepted, now_us: i64) {
         let possible =
             now_us.saturating_sub(micros(self.max_age))..=now_us.saturating_add(micros(self.max_skew));
@@ -75,12 +76,12 @@ impl TimeRange {
     }
 }
 
-/// Returns whole microseconds, of at most [`limits::SAMPLE_DISTANCE_MAX`].
+/// Returns whole microseconds, at most [`limits::SAMPLE_DISTANCE_MAX`].
 pub(crate) fn micros(reach: Duration) -> i64 {
     i64::try_from(reach.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// Sums up samples whose times are out of range.
+/// Returns the extent of samples whose times are out of range.
 fn out_of_range(others: &[SampleBlock]) -> Option<OutOfRange> {
     let samples = others.iter().map(|samples| samples.values.len() as u64).sum();
     let times = || others.iter().flat_map(|samples| samples.times_us.iter().copied());

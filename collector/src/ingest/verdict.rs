@@ -1,24 +1,24 @@
-//! The verdict on a message of an agent.
+//! The verdict on a message from an agent.
 
 use polymeter_proto::wire::message::ToAgent;
 use polymeter_store::accepted::Accepted;
 
 use crate::refusal::Refusal;
 
-/// The consequence of a message of an agent.
+/// The consequence of a message from an agent.
 #[derive(Debug)]
 pub enum Verdict {
     /// The frame is to be stored.
     Accepted(Accepted),
-    /// The frame advances its session, but some of its samples can never be stored. The others are to be stored together with
-    /// the loss, which has this reason.
+    /// The frame advances its session, but some of its samples can never be stored. The others are to be
+    /// stored together with the loss, which has this reason.
     Rejected(Accepted, &'static str),
     /// The frame was accepted before. Committed frames are acknowledged again, if there are any.
     Repeated(Option<ToAgent>),
     /// The frame cannot be used yet, and something is requested from the agent.
     Ask(ToAgent),
-    /// The message cannot be used, and would be refused again.
+    /// The message cannot be used, and a repetition would be refused again.
     Refused(Refusal),
-    /// There is no consequence: entries were learnt, or the request to the agent was sent a moment ago.
+    /// There is no consequence: entries were added, or the request to the agent was sent recently.
     Nothing,
 }

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::registered::Metrics;
 use crate::{limits, thread};
 
-/// The server's thread; it ends when this is dropped.
+/// The server's thread, which ends on drop.
 #[derive(Debug)]
 pub(crate) struct Server {
     address: SocketAddr,
@@ -25,7 +25,7 @@ impl Server {
     /// Starts a server that listens at `address`.
     ///
     /// # Errors
-    /// When the address cannot be bound, or the machine gives no thread.
+    /// Returns an error if the address cannot be bound, or the thread cannot be created.
     pub(crate) fn start(address: SocketAddr, metrics: Arc<Metrics>) -> io::Result<Self> {
         let event_loop = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         let listener = event_loop.block_on(TcpListener::bind(address))?;
@@ -42,7 +42,7 @@ impl Server {
         Ok(Self { address: bound, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// The address at which it listens, with its real port.
+    /// Returns the address at which it listens, with its actual port.
     pub(crate) const fn address(&self) -> SocketAddr {
         self.address
     }
@@ -51,7 +51,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         drop(self.stop.take());
-        // A panic of the thread was reported when it happened.
+        // A panic of the thread was reported when it occurred.
         self.thread.take().map(JoinHandle::join);
     }
 }
@@ -70,7 +70,7 @@ async fn serve(listener: TcpListener, metrics: Arc<Metrics>) {
                     drop(permit);
                 });
             }
-            // Most likely no descriptor is free; an immediate retry would fail, too.
+            // Probably no descriptor is free; an immediate retry would fail, too.
             Err(_) => tokio::time::sleep(limits::HTTP_TIMEOUT).await,
         }
     }
@@ -124,7 +124,7 @@ fn parse(request: &[u8]) -> Parsed {
     })
 }
 
-/// For the fuzzer: tells whether these bytes are a request that gets a response.
+/// Returns true if these bytes are a request that gets a response. For the fuzzer.
 #[cfg(fuzzing)]
 pub fn is_answered(request: &[u8]) -> bool {
     let metrics = Metrics::new(String::new());

@@ -18,18 +18,18 @@ impl Default for Page {
 }
 
 impl Page {
-    /// Adds a metric. A counter's name has no `_total`: the page adds it.
+    /// Adds a metric. The name of a counter must not end in `_total`, which the page appends.
     pub(super) fn register(&self, name: &str, help: &str, metric: impl Metric) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).register(name, help, metric);
     }
 
-    /// Adds a metric whose name ends in its unit: the page adds it.
+    /// Adds a metric whose unit the page appends to its name.
     pub(super) fn register_with_unit(&self, name: &str, help: &str, unit: Unit, metric: impl Metric) {
         let mut registry = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         registry.register_with_unit(name, help, unit, metric);
     }
 
-    /// The page as OpenMetrics text, version 1.0.0.
+    /// Formats the page as OpenMetrics text, version 1.0.0.
     pub(super) fn to_text(&self) -> String {
         let mut text = String::new();
         let registry = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -11,7 +11,7 @@ type Reason = [(&'static str, &'static str); 1];
 pub(crate) struct ByReason(Family<Reason, Counter>);
 
 impl ByReason {
-    /// Creates the counters, so that they are served before they count.
+    /// Creates the counters, so that they are exported before their first increment.
     pub(crate) fn create(&self, reasons: impl IntoIterator<Item = &'static str>) {
         reasons.into_iter().for_each(|reason| self.add(reason, 0));
     }
@@ -21,7 +21,7 @@ impl ByReason {
         self.0.get_or_create(&[("reason", reason)]).inc_by(count);
     }
 
-    /// The family, to be registered.
+    /// Returns the family, to be registered.
     pub(super) fn family(&self) -> Family<Reason, Counter> {
         self.0.clone()
     }

@@ -26,7 +26,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// The metrics of a collector whose store is written as `write_mode` says.
+    /// Returns the metrics of a collector that writes its store as `write_mode` describes.
     pub(crate) fn new(write_mode: String) -> Self {
         let metrics = Self {
             page: Page::default(),
@@ -48,7 +48,7 @@ impl Metrics {
         metrics
     }
 
-    /// Adds a metric to the page. A counter's name has no `_total`: the page adds it.
+    /// Adds a metric to the page. The name of a counter must not end in `_total`, which the page appends.
     pub(crate) fn register(&self, name: &str, help: &str, metric: impl Metric) {
         self.page.register(name, help, metric);
     }
@@ -86,12 +86,12 @@ impl Metrics {
         self.register("authorised_keys", "Keys of agents that may connect", self.authorised_keys.clone());
     }
 
-    /// The metrics of writer `number`.
+    /// Returns the metrics of writer `number`.
     pub(crate) fn writer(&self, number: usize) -> WriterMetrics {
         self.writers.writer(number)
     }
 
-    /// The page: OpenMetrics text, version 1.0.0.
+    /// Formats the page as OpenMetrics text, version 1.0.0.
     pub(super) fn to_text(&self) -> String {
         self.page.to_text()
     }

@@ -10,7 +10,8 @@ use prometheus_client::registry::Unit;
 use super::page::Page;
 use super::reasons::ByReason;
 
-/// The upper bounds of the buckets of commits, in seconds: from a commit to memory to a store that is away.
+/// The upper bounds of the histogram buckets of commits, in seconds: from a commit to memory to an
+/// unreachable store.
 const COMMIT_BOUNDS_S: [f64; 14] =
     [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0];
 
@@ -26,10 +27,10 @@ pub(crate) struct WriterMetrics {
     pub(crate) repeated_frames: Counter,
     pub(crate) lost_samples: ByReason,
     pub(crate) store_failures: Counter,
-    /// 1 while the store answers.
+    /// 1 while the store is reachable.
     pub(crate) store_up: Gauge,
     pub(crate) sessions: Gauge,
-    /// The durations of commits in seconds, including time in which the store was away.
+    /// The durations of commits in seconds, including time in which the store was unreachable.
     pub(crate) commit_duration: Histogram,
     pub(crate) queue: QueueDepth,
 }

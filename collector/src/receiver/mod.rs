@@ -1,8 +1,8 @@
-//! The receiver: the only thread that owns the socket. It distributes messages, sends answers, and waits for neither the
-//! store nor an agent.
+//! The receiver: the only thread that owns the socket. It distributes messages, sends answers, and waits
+//! neither for the store nor for an agent.
 //!
-//! While a writer's queue is full it does not read: ZeroMQ's queues fill, then the connections, and the data wait at the
-//! agents. Acknowledgements are still sent, since they free memory there.
+//! While a writer's queue is full it does not read: ZeroMQ's queues fill, then the connections, and the data
+//! wait in the agents' outboxes. Acknowledgements are still sent, since they free memory there.
 
 mod refusals;
 mod socket;
@@ -38,7 +38,7 @@ use crate::waker::Waker;
 pub(crate) struct Receiver {
     pub(crate) socket: Socket,
     pub(crate) waker: Waker,
-    /// One queue per writer; empty once the socket is drained at the shutdown.
+    /// One queue per writer; empty after the socket is drained at shutdown.
     pub(crate) queues: Vec<WriterQueueSender>,
     pub(crate) outgoing: mpsc::Receiver<Outgoing>,
     /// The queue for agents' answers to users; none without control.
@@ -52,15 +52,15 @@ pub(crate) struct Receiver {
 
 /// The next step of the loop.
 enum Next {
-    /// Wait for the socket or a writer, without limit or for a time.
+    /// Wait for the socket or a writer, without limit or with a timeout.
     Wait(Option<Duration>),
-    /// Return: all writers are gone.
+    /// Return: all writers have ended.
     Return,
 }
 
 impl Receiver {
-    /// Works until the shutdown is requested, the socket is drained, and the last writer is gone. Returns the number of
-    /// refused messages.
+    /// Works until the shutdown is requested, the socket is drained, and the last writer has ended. Returns
+    /// the number of refused messages.
     pub(crate) fn run(mut self) -> u64 {
         let mut refusals = Refusals::default();
         let mut held = None;
@@ -76,7 +76,7 @@ impl Receiver {
                     if let Err(zmq::Error::ETERM | zmq::Error::ENOTSOCK) =
                         poll(&self.socket, reads, self.waker.raw_fd(), timeout)
                     {
-                        // The context was destroyed: no message can be received or sent any more.
+                        // The context was destroyed: no message can be received or sent.
                         return refusals.count();
                     }
                     collect_more();
@@ -85,7 +85,7 @@ impl Receiver {
         }
     }
 
-    /// Closes the writers' queues once the shutdown is requested and no more messages come.
+    /// Closes the writers' queues after the shutdown is requested and no more messages arrive.
     fn close_when_drained(&mut self, next: Next, received: usize, holds: bool) -> Next {
         let Some(since) = self.shutdown.requested_at() else { return next };
         if self.queues.is_empty() {
@@ -97,7 +97,7 @@ impl Receiver {
         if is_over || is_silent {
             self.queues.clear();
         }
-        // Check again soon: a message may have come, or the writers may be gone.
+        // It checks again soon: a message may have arrived, or the writers may have ended.
         match next {
             Next::Wait(_) => Next::Wait(Some(silence)),
             Next::Return => Next::Return,
@@ -137,8 +137,8 @@ impl Receiver {
         }
     }
 
-    /// Distributes the messages in the socket, and returns their number. A message that finds no room is held, and no other
-    /// is read until it has found room.
+    /// Distributes the messages in the socket, and returns their number. A message without room in its queue
+    /// is held, and no other is read until it has room.
     fn receive(&self, held: &mut Option<(usize, ReceivedMessage)>, refusals: &mut Refusals) -> usize {
         if let Some((writer, message)) = held.take() {
             *held = self.distribute(writer, message, refusals);
@@ -155,7 +155,7 @@ impl Receiver {
                 Ok((Recipient::Control(session, request, line), _)) => {
                     let answer = AgentAnswer { peer, session, request, line };
                     if let Some(control) = &self.control {
-                        // Without room the answer is dropped, and the user is told that the agent did not answer.
+                        // Without room the answer is dropped, and counts as missing.
                         control.try_send(answer).ok();
                     }
                 }
@@ -175,7 +175,7 @@ impl Receiver {
         match self.queues.get(writer)?.offer(message, self.clock.now().since_start) {
             Offered::Queued => None,
             Offered::QueueFull(message) => Some((writer, message)),
-            // The agent sends it again: while the store is away it may send its window twice.
+            // The agent sends it again: while the store is unreachable it may send its window twice.
             Offered::PeerQueueFull => {
                 self.metrics.dropped_messages.inc();
                 None
@@ -189,7 +189,7 @@ impl Receiver {
         }
     }
 
-    /// The next message and its sender, if there is one.
+    /// Returns the next message and its sender, if there is one.
     fn next(&self) -> Option<(Peer, Result<zmq::Message, Refusal>)> {
         let refusal = |kind, reason: &str| Err(Refusal { kind, reason: reason.to_owned() });
         let routing_id = self.socket.recv_msg(DONTWAIT).ok()?;
@@ -221,7 +221,7 @@ impl Receiver {
         Some((peer, if single { Ok(payload) } else { several() }))
     }
 
-    /// The writer of a session: the same one for all its messages.
+    /// Returns the index of a session's writer, which is the same for all its messages.
     fn writer_for(&self, session: SessionId) -> usize {
         let writers = self.queues.len().max(1) as u64;
         usize::try_from(session.0 % writers).unwrap_or_default()
@@ -247,7 +247,7 @@ fn peek(bytes: &[u8]) -> Result<Recipient, DecodeError> {
             Ok(Recipient::Writer(SessionId(u64::from_le_bytes(*session))))
         }
         (message::MAGIC, VERSION) => {
-            // The writer decodes its messages: here only those for control are decoded.
+            // The writer decodes its messages: only those for control are decoded here.
             if let Some(session) = ToCollector::peek(bytes)? {
                 return Ok(Recipient::Writer(session));
             }
@@ -270,7 +270,7 @@ fn poll(socket: &Socket, reads: bool, waker: RawFd, timeout: Option<Duration>) -
     zmq::poll(&mut items, timeout.map_or(-1, millis)).map(drop)
 }
 
-/// Waits until more messages have come, so that they are distributed together.
+/// Waits for further messages, so that they are distributed together.
 fn collect_more() {
     // If a signal ends the wait early, the loop runs once more.
     rustix::event::poll(&mut [], Timespec::try_from(limits::COLLECT_DURATION).ok().as_ref()).ok();

@@ -1,4 +1,4 @@
-//! Refused messages: a peer that sends garbage gets few answers, and causes few log messages.
+//! Refused messages, with limits on the answers and log messages for a peer that sends garbage.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -27,12 +27,12 @@ impl Default for Refusals {
 }
 
 impl Refusals {
-    /// The number of refused messages.
+    /// Returns the number of refused messages.
     pub(super) const fn count(&self) -> u64 {
         self.count
     }
 
-    /// Counts and logs a refused message of `peer`. Tells whether it is to be answered.
+    /// Counts and logs a refused message of `peer`. Returns true if it is to be answered.
     pub(super) fn note(&mut self, peer: &Peer, refusal: &Refusal, now: Duration) -> bool {
         self.count += 1;
         if self.answered_at.len() >= limits::REFUSED_PEERS && !self.answered_at.contains_key(peer) {

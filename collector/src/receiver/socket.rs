@@ -5,7 +5,7 @@ use zmq::{Context, Socket};
 
 use crate::limits;
 
-/// Creates the socket. With `keys` it accepts only encrypted connections.
+/// Creates the socket. With `keys` it accepts encrypted connections only.
 pub(crate) fn make(context: &Context, keys: Option<&KeyPair>) -> zmq::Result<Socket> {
     let socket = context.socket(zmq::ROUTER)?;
     socket.set_rcvhwm(limits::SOCKET_MESSAGES_IN)?;
@@ -13,7 +13,8 @@ pub(crate) fn make(context: &Context, keys: Option<&KeyPair>) -> zmq::Result<Soc
     socket.set_backlog(limits::BACKLOG)?;
     socket.set_maxmsgsize(i64::try_from(polymeter_proto::limits::FRAME_BYTES).unwrap_or(i64::MAX))?;
     socket.set_linger(limits::LINGER_MS)?;
-    // TCP keep-alive instead of ZeroMQ's heartbeats, which walk over the timers of all connections for each answer.
+    // TCP keep-alive replaces ZeroMQ's heartbeats, which search the timers of all connections for each
+    // answer.
     let (idle_s, interval_s, probes) = limits::KEEPALIVE;
     socket.set_tcp_keepalive(1)?;
     socket.set_tcp_keepalive_idle(idle_s)?;

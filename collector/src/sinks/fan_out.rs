@@ -32,7 +32,7 @@ impl Sinks {
         }
     }
 
-    /// Has all sinks open their outputs again.
+    /// Makes all sinks reopen their outputs.
     pub(crate) fn reopen(&self) {
         self.0.iter().for_each(SinkQueue::reopen);
     }
@@ -43,7 +43,7 @@ impl Sinks {
 pub(crate) struct SinkThreads(Vec<SinkThread>);
 
 impl SinkThreads {
-    /// Waits until the queues are empty, for a short time in total. All [`Sinks`] must have been dropped.
+    /// Waits until the queues are empty, for a limited total time. All [`Sinks`] must have been dropped.
     pub(crate) fn stop(self, clock: Clock) {
         let deadline = clock.now().since_start + limits::SINK_STOP;
         for thread in self.0 {
@@ -52,10 +52,10 @@ impl SinkThreads {
     }
 }
 
-/// Starts the sinks at `urls`, and adds their counters to the metrics.
+/// Starts the sinks at `urls`, and registers their counters.
 ///
 /// # Errors
-/// When the machine gives no more threads.
+/// Returns an error if a thread cannot be created.
 pub(crate) fn start(urls: &[SinkUrl], metrics: &Metrics, clock: Clock) -> io::Result<(Sinks, SinkThreads)> {
     type BySink<M> = Family<[(&'static str, String); 1], M>;
     let (accepted, dropped, errors) =

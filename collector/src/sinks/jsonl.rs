@@ -1,11 +1,12 @@
-//! JSON lines, one for each sample, to a file, a FIFO or a Unix socket.
+//! A sink of JSON lines, one per sample, to a file, a FIFO or a Unix socket.
 //!
 //! ```json
 //! {"time_us":1767225600000000,"node":"n1","job":"4242","metric":"cpu.usage","unit":"nanoseconds","labels":{},"value":1.5}
 //! ```
 //!
-//! `job` is null for the node's own series, and `value` for NaN. A file is appended to, and created if it is missing. After an
-//! error the output is opened again with the next rows; a line that was cut off by the error is ended by a newline.
+//! `job` is null for the node's own series, and `value` for NaN. A file is appended to, and created if it is
+//! missing. After an error the output is reopened with the next rows; an incomplete line is ended by a
+//! newline.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -20,7 +21,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use super::sink::{AcceptedRows, Sink, SinkError};
 
-/// The mode of a new file, which is private, since samples reveal what users do.
+/// The mode of a new file. It is private, since samples reveal the activities of users.
 const MODE: u32 = 0o600;
 
 /// The number of bytes that are written at once.
@@ -29,10 +30,10 @@ const WRITE_BYTES: usize = 256 * 1024;
 /// A sink of JSON lines.
 pub(super) struct JsonLines {
     path: PathBuf,
-    /// None before the first rows, and after an error.
+    /// The open output; none before the first rows, and after an error.
     output: Option<Box<dyn Write + Send>>,
     buffer: Vec<u8>,
-    /// The last line may be incomplete.
+    /// True if the last line may be incomplete.
     is_torn: bool,
 }
 
@@ -85,7 +86,7 @@ impl Sink for JsonLines {
     }
 }
 
-/// Returns the parts of the lines of a series between the time and the value, and behind the value.
+/// Returns the parts of a series' lines between the time and the value, and after the value.
 fn frame_of(series: &SeriesRecord) -> serde_json::Result<(String, &'static [u8])> {
     let job = series.job.as_ref().map(|job| &job.descriptor);
     let node = serde_json::to_string(series.node().as_str())?;
@@ -114,7 +115,7 @@ fn open(path: &Path) -> io::Result<Box<dyn Write + Send>> {
         return Ok(Box::new(UnixStream::connect(path)?));
     }
     if kind.is_some_and(|kind| kind.is_fifo()) {
-        // An error instead of a wait while no program reads it.
+        // While no program reads the FIFO, opening fails instead of waiting.
         let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
         let fifo = OpenOptions::new().write(true).custom_flags(flags).open(path)?;
         fcntl_setfl(&fifo, fcntl_getfl(&fifo)? - OFlags::NONBLOCK)?;
@@ -183,7 +184,7 @@ mod tests {
         let mut text = vec![0; LINES.len()];
         stream.read_exact(&mut text).unwrap();
         assert_eq!(String::from_utf8(text).unwrap(), LINES);
-        // The reader goes and comes again: the line that may have been cut off is ended.
+        // The reader disconnects and reconnects: an incomplete line is ended.
         drop(stream);
         assert!((0..1000).any(|_| sink.accept(&rows(2)).is_err()));
         sink.accept(&rows(2)).unwrap();

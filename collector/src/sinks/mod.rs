@@ -1,8 +1,8 @@
-//! Sinks: further outputs of committed rows, best effort.
+//! Sinks: additional best-effort outputs of committed rows.
 //!
-//! The store alone decides acknowledgement. A sink gets rows after they were committed, so that it never shows a row that the
-//! store does not have. Each sink has a thread and a bounded queue of its own: rows that find no room are dropped and counted,
-//! and neither a slow sink nor one that hangs delays the store or the other sinks.
+//! Only the store determines acknowledgements. A sink gets rows after they were committed, so that it never
+//! has a row that the store lacks. Each sink has its own thread and bounded queue: rows without room are
+//! dropped and counted, and a slow or blocked sink delays neither the store nor the other sinks.
 //!
 //! To add a sink: write a file here that implements `Sink` of `sink.rs`, and add a line to `KINDS` in `registry.rs`.
 

@@ -23,11 +23,11 @@ use crate::thread::spawn;
 pub(super) struct SinkCounters {
     /// Rows that the sink has written.
     pub(super) accepted_rows: Counter,
-    /// Rows that found no room in the queue, and those of failed writes, of which some may have been written.
+    /// Rows that found no room in the queue, and those of failed writes, some of which may have been written.
     pub(super) dropped_rows: Counter,
     /// Failed writes.
     pub(super) errors: Counter,
-    /// Rows in the queue, and those that are being written.
+    /// Rows in the queue, and those in the current write.
     pub(super) queued_rows: Gauge,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct QueueBounds {
 /// A message to the thread of a sink.
 enum Message {
     Rows(Arc<AcceptedRows>),
-    /// The output is to be opened again, although there may be no rows.
+    /// Reopen the output, even if there are no rows.
     Reopen,
 }
 
@@ -66,7 +66,7 @@ impl SinkQueue {
     pub(super) fn offer(&self, rows: &Arc<AcceptedRows>, now: Duration) {
         let count = i64::try_from(rows.count()).unwrap_or(i64::MAX);
         let queued = u64::try_from(self.counters.queued_rows.inc_by(count)).unwrap_or_default();
-        // A transaction that is larger than the queue passes when that is empty.
+        // A transaction that is larger than the queue is accepted when the queue is empty.
         let has_room = queued == 0 || queued.saturating_add(rows.count()) <= self.rows_max;
         let problem = match has_room.then(|| self.sender.try_send(Message::Rows(Arc::clone(rows)))) {
             Some(Ok(())) => return,
@@ -81,10 +81,11 @@ impl SinkQueue {
         }
     }
 
-    /// Has the output opened again.
+    /// Makes the sink reopen its output.
     pub(super) fn reopen(&self) {
         self.reopen.store(true, Ordering::Release);
-        // A thread with a full queue sees the flag at its next rows; one that has ended has no output.
+        // With a full queue, the thread sees the flag at its next rows; a thread that has ended has no
+        // output.
         self.sender.try_send(Message::Reopen).ok();
     }
 }
@@ -96,14 +97,14 @@ pub(super) struct SinkThread {
     counters: SinkCounters,
     /// Set when the collector stops waiting: rows that are still queued are dropped.
     abandoned: Arc<AtomicBool>,
-    /// Disconnected when the thread ends.
+    /// Disconnected at the end of the thread.
     ended: Receiver<()>,
     thread: JoinHandle<()>,
 }
 
 impl SinkThread {
-    /// Waits until the queue, whose senders are gone, is empty, for at most `patience`. A thread that hangs is left to the end
-    /// of the process.
+    /// Waits until the queue, whose senders were dropped, is empty, for at most `patience`. A blocked thread
+    /// is left until the end of the process.
     pub(super) fn stop(self, patience: Duration) {
         if self.ended.recv_timeout(patience) != Err(mpsc::RecvTimeoutError::Timeout) {
             if self.thread.join().is_err() {
@@ -160,7 +161,7 @@ struct SinkWork {
     abandoned: Arc<AtomicBool>,
     throttle: LogThrottle,
     clock: Clock,
-    /// Dropped at the end of the thread, also by a panic.
+    /// Dropped at the end of the thread, even by a panic.
     _ended: SyncSender<()>,
 }
 
@@ -200,7 +201,7 @@ mod tests {
     use super::super::testing::rows;
     use super::*;
 
-    /// A sink that does what the test tells it to, for each transaction.
+    /// A sink that obeys an order of the test for each transaction.
     struct Scripted {
         orders: Receiver<Order>,
         reopened: SyncSender<()>,
@@ -275,14 +276,14 @@ mod tests {
         for _ in 0..1000 {
             queue.offer(&rows(1), Duration::ZERO);
         }
-        // One is being written, and four wait.
+        // One is in progress, and four wait.
         let (accepted, dropped, errors, queued) = counts(&counters);
         assert!((accepted, errors) == (0, 0) && (4..=5).contains(&queued), "{queued}");
         assert_eq!(dropped + queued.unsigned_abs(), 1000);
         drop(queue);
         thread.stop(Duration::from_millis(10));
         assert!(clock.now().since_start < Duration::from_secs(10));
-        // The thread drops what it finds in the queue as soon as it continues.
+        // The thread drops the queued rows when it continues.
         orders.send(Order::Accept).unwrap();
         while counters.queued_rows.get() > 0 {
             std::thread::park_timeout(Duration::from_millis(1));

@@ -14,14 +14,14 @@ struct SinkKind {
     scheme: &'static str,
     /// The form of its URLs, for messages.
     form: &'static str,
-    /// Checks the part of a URL behind the scheme. Nothing is opened.
+    /// Checks the part of a URL after the scheme. Nothing is opened.
     check: fn(&str) -> Result<(), String>,
-    /// Returns a sink for the part of a URL behind the scheme. Nothing is opened: that may take time, and is left to the
-    /// sink's thread.
+    /// Returns a sink for the part of a URL after the scheme. Nothing is opened: the sink's thread does that,
+    /// since it may take time.
     create: fn(&str) -> Box<dyn Sink>,
 }
 
-/// The kinds of sinks. A new one is a file and a line here.
+/// All kinds of sinks. A new one is a file and a line here.
 static KINDS: &[SinkKind] = &[SinkKind {
     scheme: "jsonl",
     form: "jsonl:PATH",

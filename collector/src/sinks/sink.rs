@@ -2,15 +2,15 @@
 
 use polymeter_store::accepted::{Accepted, SeriesRecord};
 
-/// A best-effort output of committed rows. It runs on a thread of its own, and may wait.
+/// A best-effort output of committed rows. It runs on its own thread, and may wait.
 pub(crate) trait Sink: Send {
-    /// Writes rows. After an error they are not offered again.
+    /// Writes rows. They are not offered again after an error.
     ///
     /// # Errors
-    /// When not all rows were written.
+    /// Returns an error if not all rows were written.
     fn accept(&mut self, rows: &AcceptedRows) -> Result<(), SinkError>;
 
-    /// Opens the output again, after it was moved for rotation. A sink without a file has nothing to do.
+    /// Reopens the output after log rotation. A sink without a file has nothing to do.
     fn reopen(&mut self) {}
 }
 
@@ -38,13 +38,13 @@ impl AcceptedRows {
         Self { frames, count }
     }
 
-    /// The number of rows.
+    /// Returns the number of rows.
     pub(crate) const fn count(&self) -> u64 {
         self.count
     }
 
-    /// Returns each series with its samples: times in microseconds since the epoch, and values. Samples in quarantine are not
-    /// among them.
+    /// Returns each series with its samples: times in microseconds since the epoch, and values. Quarantined
+    /// samples are excluded.
     pub(crate) fn series(&self) -> impl Iterator<Item = (&SeriesRecord, impl Iterator<Item = (i64, f64)>)> {
         let blocks = self.frames.iter().flat_map(|frame| &frame.samples);
         blocks.flat_map(|block| block.iter()).map(|(series, samples)| (&**series, samples))

@@ -12,16 +12,16 @@ use super::store_access::NotStored;
 use crate::limits;
 use crate::messages::Outgoing;
 
-/// The form in which a frame was stored on its own.
+/// The form in which a single frame was stored.
 enum StoredAs {
-    /// As it is.
+    /// Unchanged.
     Frame,
     /// As a loss, since the store refuses its content.
     Loss,
 }
 
 impl Writer {
-    /// Returns the time for which the gathered frames may still wait for others; none where there are none.
+    /// Returns the time for which the gathered frames may still wait for others; none if there are none.
     pub(super) fn time_to_commit(&self) -> Option<Duration> {
         let waited = || self.clock.now().since_start.saturating_sub(self.gathered_since);
         (!self.gathered.is_empty()).then(|| self.settings.commit_interval.saturating_sub(waited()))
@@ -54,7 +54,7 @@ impl Writer {
             return;
         }
         match self.store_all(&frames) {
-            // Only now, so that no sink ever shows a row that the store does not have.
+            // Only after the commit, so that no sink ever has a row that the store lacks.
             Ok(()) => self.sinks.offer(frames, self.clock.now().since_start),
             Err(NotStored::Refused(_)) => self.commit_one_by_one(frames),
             Err(NotStored::GivenUp) => self.give_up(frames.len()),
@@ -62,17 +62,18 @@ impl Writer {
         }
     }
 
-    /// Forgets everything that was remembered of a store that is gone, ids included. Agents keep frames that were not
-    /// acknowledged, and report the others as acknowledged: those count as lost where the store does not have them.
+    /// Discards all cached state of a store that is gone, including ids. Agents keep frames that were not
+    /// acknowledged, and report the others as acknowledged: those count as lost if the store does not have
+    /// them.
     pub(super) fn reset(&mut self) {
         self.gathered.clear();
         self.rows = 0;
         self.ingest.forget_all();
     }
 
-    /// Commits each frame on its own, so that one that the store refuses does not stop the others; that one is stored as a
-    /// loss. Where even that is refused, no later frame of the session may be stored: the session begins again where the store
-    /// ends.
+    /// Commits each frame separately, so that one that the store refuses does not block the others; it is
+    /// stored as a loss. If even that is refused, no later frame of the session may be stored: the session
+    /// restarts after its last stored frame.
     fn commit_one_by_one(&mut self, frames: Vec<Accepted>) {
         let mut stuck = HashSet::new();
         let mut stored = Vec::new();
@@ -103,7 +104,8 @@ impl Writer {
         self.sinks.offer(stored, self.clock.now().since_start);
     }
 
-    /// Stores a frame, or else its content as a loss, or else a loss without its source; none if the store refuses all of them.
+    /// Stores a frame, else its content as a loss, else a loss without its source. Returns none if the store
+    /// refuses all of them.
     fn commit_alone(&mut self, frame: &Accepted) -> Result<Option<StoredAs>, NotStored> {
         let losses =
             [frame.as_loss(LossReason::StoreRefused), frame.as_unattributed_loss(LossReason::StoreRefused)];
@@ -123,7 +125,7 @@ impl Writer {
         Ok(None)
     }
 
-    /// Leaves frames to their agents, since the time for a shutdown is over.
+    /// Leaves frames to their agents, since the time for a shutdown has expired.
     fn give_up(&mut self, frames: usize) {
         self.given_up = true;
         self.totals.given_up += frames as u64;

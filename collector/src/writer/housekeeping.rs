@@ -1,4 +1,4 @@
-//! The work of a writer beside messages: silent sessions, outcomes of jobs, memory, and the time of the next of them.
+//! The periodic work of a writer: silent sessions, outcomes of jobs, memory, and the time of the next task.
 
 use std::time::Duration;
 
@@ -11,19 +11,20 @@ use crate::ingest::micros;
 use crate::{limits, memory};
 
 impl Writer {
-    /// Stores outcomes of jobs. The outcome of a job that is not stored yet is reported again.
+    /// Stores outcomes of jobs. The scheduler reports the outcome of a job again if the store does not have
+    /// the job yet.
     pub(super) fn store_outcomes(&mut self) {
         while let Some(OutcomeReport { outcome, reply }) =
             self.outcomes.as_ref().and_then(|outcomes| outcomes.try_recv().ok())
         {
             let is_stored =
                 !self.given_up && matches!(self.persist(|store| store.store_outcome(&outcome)), Ok(true));
-            // A reporter that does not wait any more reports again.
+            // The reporter may have timed out; it then reports again.
             reply.send(is_stored).ok();
         }
     }
 
-    /// Forgets, from time to time, sessions that sent nothing that can be stored, and returns memory.
+    /// Periodically removes sessions that sent nothing that can be stored, and releases memory.
     pub(super) fn clean_up(&mut self) {
         let now = self.clock.now();
         if now.since_start.saturating_sub(self.cleaned_at) < limits::TIDY_EVERY {
@@ -39,7 +40,7 @@ impl Writer {
         }
     }
 
-    /// Returns the time to wait for a message.
+    /// Returns the maximum time to wait for a message.
     pub(super) fn next_wake(&self) -> Option<Duration> {
         let now = self.clock.now().since_start;
         let until_silence_check = self.next_silence_check.map(|check| check.saturating_sub(now));
@@ -54,7 +55,7 @@ impl Writer {
             .min()
     }
 
-    /// Ends, from time to time, the sessions that have been silent for too long.
+    /// Periodically ends the sessions that have been silent for too long.
     pub(super) fn end_silent_sessions(&mut self) {
         let now = self.clock.now();
         if self.next_silence_check.is_none_or(|check| now.since_start < check) || self.store.is_none() {

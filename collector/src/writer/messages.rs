@@ -1,4 +1,4 @@
-//! Messages of agents: decoding, and what follows from them.
+//! The messages of agents: decoding and execution.
 
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::frame::{self, Frame};
@@ -13,7 +13,7 @@ use crate::messages::{Outgoing, Peer, ReceivedMessage};
 use crate::refusal::Refusal;
 
 impl Writer {
-    /// Handles a message. Returns true if it is useful: if something of it is to be stored.
+    /// Handles a message. Returns true if it is useful: if a part of it is to be stored.
     pub(super) fn handle_message(&mut self, ReceivedMessage { peer, bytes }: ReceivedMessage) -> bool {
         if self.given_up {
             self.totals.given_up += 1;
@@ -54,7 +54,8 @@ impl Writer {
         self.ingest.message(peer, message, self.clock.now())
     }
 
-    /// Opens the session where the store ends, unless it is known. Returns false if that is not possible now.
+    /// Opens the session after its last stored frame, unless it is known. Returns false if that is currently
+    /// impossible.
     fn open_session(&mut self, session: SessionId, peer: &Peer) -> bool {
         if self.ingest.knows(session) {
             return true;

@@ -1,10 +1,10 @@
-//! A writer: takes messages of agents from its queue, gathers accepted frames, commits them, acknowledges them, and offers them
-//! to the sinks.
+//! A writer: takes messages of agents from its queue, gathers accepted frames, commits them, acknowledges
+//! them, and offers them to the sinks.
 //!
-//! While the store cannot be reached a writer takes no messages: its queue fills, the receiver stops reading, and the data wait
-//! in the agents' outboxes. A frame is acknowledged only after it was committed.
+//! While the store is unreachable a writer takes no messages: its queue fills, the receiver stops reading,
+//! and the data wait in the agents' outboxes. A frame is acknowledged only after its commit.
 //!
-//! A new store or sink changes nothing here: see the crate `store`, and [`crate::sinks`].
+//! A new store or sink requires no change here: see the crate `store`, and [`crate::sinks`].
 
 mod commit;
 mod housekeeping;

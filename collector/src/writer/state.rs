@@ -32,9 +32,9 @@ pub(crate) struct WriterLinks {
     pub(crate) clock_skew: ClockSkewLog,
     /// The writer's metrics.
     pub(crate) metrics: WriterMetrics,
-    /// The outcomes of jobs; none where another writer stores them.
+    /// The queue of outcomes of jobs; none if another writer stores them.
     pub(crate) outcomes: Option<mpsc::Receiver<OutcomeReport>>,
-    /// The settings that may change while it runs.
+    /// The settings that may change at runtime.
     pub(crate) settings: SharedSettings,
     /// The sinks of committed rows.
     pub(crate) sinks: Sinks,
@@ -51,9 +51,9 @@ pub(crate) struct Writer {
     pub(super) directory: AgentDirectory,
     pub(super) clock_skew: ClockSkewLog,
     pub(super) sinks: Sinks,
-    /// None while it cannot be reached.
+    /// The open store; none while it is unreachable.
     pub(super) store: Option<Store>,
-    /// The identity of the store that was last reached.
+    /// The identity of the last open store.
     pub(super) origin: Origin,
     /// The time since which its file is missing.
     pub(super) missing_since: Option<Duration>,
@@ -63,16 +63,16 @@ pub(crate) struct Writer {
     pub(super) rows: usize,
     /// The time at which the first of them was gathered.
     pub(super) gathered_since: Duration,
-    /// The next search for silent sessions; none where another writer does it.
+    /// The time of the next search for silent sessions; none if another writer does it.
     pub(super) next_silence_check: Option<Duration>,
     /// The time of the last clean-up.
     pub(super) cleaned_at: Duration,
-    /// The number of bytes that were freed since the allocator last returned memory.
+    /// The number of bytes that were freed since memory was last released to the kernel.
     pub(super) freed_bytes: usize,
-    /// The time for a shutdown is over: further messages are left to the agents.
+    /// True if the time for a shutdown has expired: further messages are left to the agents.
     pub(super) given_up: bool,
     pub(super) totals: Totals,
-    /// The totals that the metrics have.
+    /// The totals that were last added to the metrics.
     published: Totals,
     pub(super) metrics: WriterMetrics,
     pub(super) outcomes: Option<mpsc::Receiver<OutcomeReport>>,
@@ -94,7 +94,7 @@ impl Writer {
             links;
         let (shared_settings, settings) = (settings.clone(), settings.get());
         let origin = store.origin();
-        // Agents have that time to reach a collector that was away.
+        // Until then, agents can reconnect after an outage of the collector.
         let next_silence_check = checks_silence.then(|| clock.now().since_start + config.session_timeout);
         Self {
             config,

@@ -1,4 +1,4 @@
-//! A writer's access to its store, which may be away for a while, or come back as another one.
+//! A writer's access to its store, which may be unreachable for a while, or be replaced by another one.
 
 use polymeter_service::log::chain;
 use polymeter_store::{OpenOptions, Store, StoreError};
@@ -9,11 +9,11 @@ use crate::limits;
 
 /// The reason for which data are not in the store.
 pub(super) enum NotStored {
-    /// The collector stops, and the store did not come back in time.
+    /// The collector stops, and the store was not reachable in time.
     GivenUp,
-    /// The store refuses these data, and always will.
+    /// The store refuses these data permanently.
     Refused(StoreError),
-    /// The store lacks data that it had: nothing that was remembered of it is valid.
+    /// The store lacks data that it had: all cached state of it is invalid.
     StoreLost,
 }
 
@@ -30,7 +30,8 @@ impl Writer {
         }
     }
 
-    /// Runs `operation`, and repeats it while the store is away, but not much longer than a shutdown may take.
+    /// Runs `operation`, and repeats it while the store is unreachable, but not much longer than a shutdown
+    /// may take.
     pub(super) fn persist<T>(
         &mut self,
         operation: impl Fn(&mut Store) -> Result<T, StoreError>,
@@ -95,7 +96,7 @@ impl Writer {
         &mut self,
         operation: impl Fn(&mut Store) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        // After a fault the connection may be in any state: a new one is in a known state.
+        // After an error the state of the connection is unknown: it is replaced by a new one.
         let mut store = match self.store.take() {
             Some(store) => store,
             None => self.reconnect()?,
@@ -108,7 +109,8 @@ impl Writer {
     /// Opens the store again.
     ///
     /// # Errors
-    /// Also where it is another one, so that nothing that was remembered is valid.
+    /// Returns an error if it cannot be opened, and also if it is another store, whose cached state is
+    /// invalid.
     fn reconnect(&mut self) -> Result<Store, StoreError> {
         let now = self.clock.now().since_start;
         let patience_over =

@@ -1,30 +1,31 @@
-//! What the writers did.
+//! The totals of the writers.
 
 use polymeter_store::accepted::{LossReason, Losses};
 
 use crate::metrics::WriterMetrics;
 
-/// What one writer, or all of them, did.
+/// The totals of one writer, or of all of them.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Totals {
     /// Frames that were committed.
     pub frames: u64,
     /// Samples that were committed.
     pub samples: u64,
-    /// Samples that were committed apart, because of their times.
+    /// Samples that were quarantined because of their times.
     pub quarantined: u64,
-    /// Frames that came again after they were accepted.
+    /// Frames that were received again after they were accepted.
     pub repeated: u64,
     /// Samples that are not stored and never will be; the store has the sessions and times.
     pub losses: Losses,
-    /// Messages that were not understood at all.
+    /// Messages that could not be decoded or were refused.
     pub refused: u64,
-    /// Frames that were taken and could not be committed before the end. They were not acknowledged: the agents have them.
+    /// Frames that were accepted and could not be committed before the end. They were not acknowledged: the
+    /// agents have them.
     pub given_up: u64,
 }
 
 impl Totals {
-    /// Adds what another did.
+    /// Adds the totals of another writer.
     pub fn add(&mut self, other: &Self) {
         self.frames += other.frames;
         self.samples += other.samples;
@@ -35,7 +36,7 @@ impl Totals {
         self.given_up += other.given_up;
     }
 
-    /// Adds what was done since `published` to the metrics.
+    /// Adds the difference to `published` to the metrics.
     pub(super) fn publish(&self, published: &Self, metrics: &WriterMetrics) {
         metrics.stored_frames.inc_by(self.frames.saturating_sub(published.frames));
         metrics.stored_samples.inc_by(self.samples.saturating_sub(published.samples));

@@ -1,4 +1,4 @@
-//! An agent of a few lines: it samples what the test says, and keeps frames until they are acknowledged.
+//! A minimal agent: it samples the values of the test, and keeps frames until they are acknowledged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use polymeter_proto::wire::dictionary::{Announced, Entry};
 use polymeter_proto::wire::frame::{Encoder, Extras};
 use polymeter_proto::wire::message::{SkipReason, ToAgent, ToCollector};
 
-/// How long the agent waits for an answer before it sends again what is not acknowledged.
+/// The time without an answer after which the agent resends unacknowledged frames.
 const PATIENCE_MS: i64 = 500;
 
 /// A shape, the time in microseconds since the epoch, and a value for each column.
@@ -30,9 +30,9 @@ pub struct Agent {
     announced: Announced,
     encoder: Encoder,
     sequence: u64,
-    /// Frames that are not acknowledged.
+    /// Unacknowledged frames.
     pub outbox: BTreeMap<u64, Vec<u8>>,
-    /// What came from the collector, in order.
+    /// Messages from the collector, in order.
     pub heard: Vec<ToAgent>,
 }
 
@@ -62,7 +62,7 @@ impl Agent {
         Self::new(context, collector.endpoint(), node, session)
     }
 
-    /// Puts a frame into the outbox, and says its number.
+    /// Adds a frame to the outbox, and returns its number.
     pub fn frame(&mut self, rows: &[Row<'_>], ledger: &[LedgerEntry], events: &[Event]) -> u64 {
         self.sequence += 1;
         let mut batch = Batch::with_capacity(1024);
@@ -96,7 +96,8 @@ impl Agent {
         self.outbox.range(first..).for_each(|(_, bytes)| self.send_bytes(bytes));
     }
 
-    /// Sends everything from `from` on, with a note in the place of what was acknowledged before.
+    /// Sends all frames from `from` on, with a Skipped message in place of those that were acknowledged
+    /// before.
     fn resend(&self, from: u64) {
         let oldest = self.outbox.keys().next().map_or(self.sequence + 1, |oldest| *oldest);
         if from < oldest {
@@ -108,7 +109,7 @@ impl Agent {
         self.send_from(from);
     }
 
-    /// Says that the frames up to `last` will never come, and forgets them.
+    /// Reports that the frames up to `last` will never be sent, and discards them.
     pub fn skip(&mut self, message: &ToCollector) {
         if let ToCollector::Skipped { last, .. } = message {
             self.outbox = self.outbox.split_off(&(last + 1));
@@ -120,7 +121,7 @@ impl Agent {
         ToCollector::Dictionary { session: self.session, entries: self.announced.all(&self.descriptor) }
     }
 
-    /// The next answer, if one comes in the time.
+    /// Returns the next answer, if one arrives in time.
     pub fn hear(&mut self, patience_ms: i64) -> Option<ToAgent> {
         if self.socket.poll(zmq::POLLIN, patience_ms).unwrap() == 0 {
             return None;
@@ -130,12 +131,12 @@ impl Agent {
         Some(answer)
     }
 
-    /// The next answer.
+    /// Returns the next answer.
     pub fn must_hear(&mut self) -> ToAgent {
         self.hear(30_000).expect("an answer")
     }
 
-    /// Does what an agent does until all its frames are acknowledged.
+    /// Behaves like an agent until all its frames are acknowledged.
     pub fn settle(&mut self) {
         let clock = Clock::start();
         while !self.outbox.is_empty() {
@@ -171,7 +172,8 @@ pub fn job(handle: u32, job_id: &str, started_us: i64) -> Arc<Job> {
     Arc::new(Job { handle: JobHandle(handle), descriptor })
 }
 
-/// Three columns: an unsigned counter, a signed gauge, and a double with labels. Ids of different shapes do not meet.
+/// Returns a shape with three columns: an unsigned counter, a signed gauge, and a double with labels. Ids of
+/// different shapes do not overlap.
 pub fn shape(id: u32, job: Option<&Arc<Job>>) -> Arc<Shape> {
     let column = |number: u32, name: &'static str, unit, kind, bits, labels: &[(&str, &str)]| Column {
         series: SeriesId(id * 10 + number),
@@ -193,7 +195,7 @@ pub fn shape(id: u32, job: Option<&Arc<Job>>) -> Arc<Shape> {
     Arc::new(Shape { id: ShapeId(id), job: job.cloned(), source, period: Period::SECOND, columns })
 }
 
-/// Three values of [`shape`], and as doubles.
+/// Returns three values of [`shape`], and the same as doubles.
 pub fn values(seed: i64) -> ([Option<u64>; 3], [f64; 3]) {
     let unsigned = u64::try_from(seed).unwrap() * 1_000_003;
     let signed = -seed * 4096;

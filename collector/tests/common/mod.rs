@@ -1,4 +1,4 @@
-//! What the tests share: stores that are really there, and an agent of a few lines over a real socket.
+//! Shared code of the tests: actual stores, and a minimal agent over an actual socket.
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
 
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use self::server::Server;
 
-/// How long anything may take before a test fails.
+/// The time after which a test fails.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Waits until `condition` holds.
@@ -40,7 +40,7 @@ pub enum Kind {
     Timescale,
 }
 
-/// A store, and a place for sockets.
+/// The environment of a test: a store, and a directory for sockets.
 pub struct Site {
     pub kind: Kind,
     directory: TempDir,
@@ -49,7 +49,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// Skips the running test where the machine lacks the server.
+    /// Skips the running test if the machine lacks the server.
     pub fn new(kind: Kind) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let server = match kind {
@@ -85,7 +85,7 @@ impl Site {
         Collector::start(&self.config(), &self.context).unwrap()
     }
 
-    /// Changes the store behind the collector's back.
+    /// Changes the store without the collector.
     pub fn execute(&mut self, sql: &str) {
         match &self.server {
             Some(server) => drop(server.query(sql)),
@@ -96,7 +96,7 @@ impl Site {
         }
     }
 
-    /// The number that a query answers.
+    /// Returns the number that a query returns.
     pub fn number(&self, sql: &str) -> i64 {
         match &self.server {
             Some(server) => server.query(sql).parse().unwrap(),

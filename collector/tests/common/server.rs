@@ -1,4 +1,4 @@
-//! A PostgreSQL server in a temporary directory, reachable by a Unix socket only, that ends with the test.
+//! A PostgreSQL server in a temporary directory, reachable over a Unix socket only, that ends with the test.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::wait_until;
 
-/// A user that servers run as when the tests run as root, which PostgreSQL refuses.
+/// The user as which servers run when the tests run as root, which PostgreSQL refuses.
 const USER: &str = "postgres";
 
 pub struct Server {
@@ -51,7 +51,7 @@ impl Server {
         Ok(server)
     }
 
-    /// With TimescaleDB where PostgreSQL has it.
+    /// Starts a server with TimescaleDB, if it is installed.
     pub fn best() -> Result<Self, String> {
         Self::start(binaries().is_some_and(|binaries| has_timescaledb(&binaries)))
     }
@@ -77,7 +77,7 @@ impl Server {
         format!("host={} user=postgres dbname=postgres", self.directory.path().display())
     }
 
-    /// Starts the server again, on the same data.
+    /// Starts the server again with the same data.
     pub fn resume(&mut self) {
         let data = self.data();
         let config = format!("include = '{}'\n", self.directory.path().join("settings.conf").display());
@@ -98,7 +98,7 @@ impl Server {
         probe.is_ok_and(|status| status.success())
     }
 
-    /// What a query answers, as psql prints it.
+    /// Returns the result of a query as psql prints it.
     pub fn query(&self, sql: &str) -> String {
         let output = self
             .command("psql")
@@ -111,7 +111,7 @@ impl Server {
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
-    /// The server's next start goes without TimescaleDB.
+    /// Removes TimescaleDB from the configuration for the next start.
     pub fn forget_timescaledb(&self) {
         let settings = self.directory.path().join("settings.conf");
         let text = std::fs::read_to_string(&settings).unwrap();
@@ -128,12 +128,12 @@ impl Server {
         self.end(Signal::INT);
     }
 
-    /// Stops the server as a crash would, if not quite: it writes nothing more, and its next start recovers.
+    /// Stops the server like a crash: it writes nothing more, and its next start performs recovery.
     pub fn crash(&mut self) {
         self.end(Signal::QUIT);
     }
 
-    /// Has all its processes stand still: whoever asks gets no answer, and no end of the connection either.
+    /// Suspends all its processes: clients get no answer, and connections stay open.
     pub fn freeze(&self) {
         self.signal_all(Signal::STOP);
     }
@@ -142,7 +142,7 @@ impl Server {
         self.signal_all(Signal::CONT);
     }
 
-    /// To the server, which then starts no other, and to the processes that it has started.
+    /// Sends a signal to the server, and then to its child processes. The order prevents new ones.
     fn signal_all(&self, signal: Signal) {
         let Some(pid) = self.process.as_ref().and_then(|process| i32::try_from(process.id()).ok()) else {
             return;
@@ -151,7 +151,7 @@ impl Server {
         let processes = std::fs::read_dir("/proc").unwrap().flatten();
         for process in processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
             let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-            // The state and the parent stand behind the name, which may hold anything.
+            // The state and the parent follow the name, which may contain any characters.
             let parent =
                 stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse::<i32>().ok());
             if parent == Some(pid) {
@@ -161,7 +161,7 @@ impl Server {
     }
 
     fn end(&mut self, signal: Signal) {
-        // What stands still ends by no signal but this and the last.
+        // A suspended process ends only after SIGCONT, or by SIGKILL.
         self.thaw();
         let Some(mut process) = self.process.take() else { return };
         if let Some(pid) = i32::try_from(process.id()).ok().and_then(Pid::from_raw) {
@@ -186,7 +186,7 @@ fn binaries() -> Option<PathBuf> {
 fn has_timescaledb(binaries: &Path) -> bool {
     let output = Command::new(binaries.join("pg_config")).arg("--sharedir").output();
     let share = output.ok().and_then(|output| String::from_utf8(output.stdout).ok()).unwrap_or_default();
-    // Nix has no pg_config beside the server.
+    // Nix has no pg_config next to the server.
     let shares = [PathBuf::from(share.trim()), binaries.join("../share/postgresql")];
     shares.iter().any(|share| share.join("extension/timescaledb.control").is_file())
 }

@@ -23,13 +23,13 @@ pub struct Metric {
     pub scope: Scope,
     /// The ways to read it, the best first.
     pub origins: &'static [Origin],
-    /// The description, one sentence.
+    /// A description of one sentence.
     pub help: &'static str,
-    /// The longest time by which its values lag behind what they count, where its origins do not say so.
+    /// The longest lag of its values behind the counted quantity, if it differs from that of the origins.
     granularity: Option<Period>,
 }
 
-/// The targets that have a metric.
+/// The targets for which a metric exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// Jobs: read from their cgroups, perf groups or processes.
@@ -52,9 +52,10 @@ impl Metric {
         Self { name, unit, kind, number: Number::Unsigned, scope, origins, help, granularity: None }
     }
 
-    /// Returns the time within which a counter is accurate: its increase over a window is that of the window's length, give or
-    /// take what happened within this time. A rate over a shorter window means nothing. Of several origins the coarsest
-    /// counts. None where every read is exact, and of gauges that the kernel computes at every read.
+    /// Returns the time within which a counter is accurate: its increase over a window is that of the
+    /// window's length, give or take the events within this time. A rate over a shorter window is
+    /// meaningless. Of several origins the coarsest counts. None if every read is exact, and for gauges that
+    /// the kernel computes at every read.
     pub fn granularity(&self) -> Option<Period> {
         self.granularity.or_else(|| self.origins.iter().filter_map(Origin::granularity).max())
     }
@@ -77,12 +78,13 @@ impl Metric {
         Self::new(name, unit, Kind::Gauge, Scope::Job, origins, help)
     }
 
-    /// Returns the same metric as one of the node's.
+    /// Returns the same metric with the node as its scope.
     pub(crate) const fn of_node(self) -> Self {
         Self { scope: Scope::Node, ..self }
     }
 
-    /// Returns the same metric with values that lag behind by up to `granularity`, whatever its origins say.
+    /// Returns the same metric with values that lag behind by up to `granularity`, which overrides the
+    /// granularity of its origins.
     pub(crate) const fn updated_every(self, granularity: Period) -> Self {
         Self { granularity: Some(granularity), ..self }
     }
@@ -102,7 +104,8 @@ impl Metric {
         self.name.strip_suffix('*')
     }
 
-    /// Returns true if `instance` can be an instance of this family, as far as its text tells.
+    /// Returns true if `instance` is a valid instance name of this family. The machine need not have the
+    /// instance.
     pub(crate) fn has_instance(&self, instance: &str) -> bool {
         match self.origins {
             [Origin::Perf(Event::Raw)] => perf_event::raw_config(instance).is_some(),
@@ -127,12 +130,12 @@ impl Definition {
         Self { metric, instance: None }
     }
 
-    /// Returns true for a family of which no instance is chosen yet: all that the machine has are meant.
+    /// Returns true for a family without a chosen instance, which stands for all instances of the machine.
     pub fn is_family(&self) -> bool {
         self.instance.is_none() && self.metric.family_prefix().is_some()
     }
 
-    /// Returns true if a kernel text file has it.
+    /// Returns true if it is read from a kernel text file.
     pub fn is_of_file(&self) -> bool {
         self.metric.origins.iter().any(|origin| matches!(origin, Origin::Text { .. }))
     }

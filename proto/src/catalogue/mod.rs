@@ -1,7 +1,7 @@
-//! Every metric, declared once, as data: its name, unit, kind, help, and its origins.
+//! The catalogue: a declaration of every metric as data, with its name, unit, kind, help, and origins.
 //!
-//! Documents (`docs/reference/metrics.md`), ids, units in the database and the agent's sources follow from these tables. A new
-//! table is a file in `tables/` and a line of [`tables::ALL`].
+//! The reference (`docs/reference/metrics.md`), ids, units in the database and the agent's sources are
+//! derived from these tables. A new table is a file in `tables/` and a line of [`tables::ALL`].
 
 mod metric;
 mod origin;
@@ -15,7 +15,7 @@ pub use metric::{Definition, Metric, Scope};
 pub use origin::{BLOCKING_FILE_KIND, Origin, PERF_KIND, SourceField, TEXT_FILE_KIND};
 pub use text_file::{Cell, Field, Form, Hierarchy, Row, Scale, TextFile, pattern_match};
 
-/// perf events: their numbers, and the texts of families' instances.
+/// perf events: their numbers, and the instance names of families.
 pub mod perf {
     pub use super::perf_event::{Event, raw_config, tracepoint};
 }
@@ -37,7 +37,8 @@ pub fn find(name: &str) -> Option<Definition> {
     })
 }
 
-/// Returns the metrics that a selector chooses. A wildcard chooses whole families; a plain name may be an instance of one.
+/// Returns the metrics that a selector matches. A wildcard selects whole families; a plain name may be an
+/// instance of one.
 pub fn select(selector: &Selector) -> Vec<Definition> {
     if selector.is_exact() {
         return find(selector.as_str()).into_iter().collect();
@@ -45,7 +46,7 @@ pub fn select(selector: &Selector) -> Vec<Definition> {
     all().filter(|metric| selector.matches(metric.name)).map(Definition::of).collect()
 }
 
-/// Returns the name in the catalogue that is nearest to `name`, if any is near enough to be what was meant.
+/// Returns the most similar name in the catalogue; none if none is similar enough.
 pub fn nearest(name: &str) -> Option<&'static str> {
     let distance_max = name.len() / 3 + 1;
     let candidates = all().map(|metric| (strsim::levenshtein(name, metric.name), metric.name));

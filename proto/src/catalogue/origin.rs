@@ -4,8 +4,9 @@ use super::perf_event::Event;
 use super::text_file::{Cell, Field, Row, Scale, TICK_NS, TextFile, V1_UNLIMITED};
 use crate::period::Period;
 
-/// The longest time between two updates of the CPU time of a running task: a tick of the scheduler where the kernel's
-/// `HZ` is 100, which is the lowest. With 250 it is 4 ms, with 1000 it is 1 ms. Values in ticks of `USER_HZ` are as coarse.
+/// The longest time between two updates of the CPU time of a running task: one scheduler tick with the lowest
+/// `HZ` of the kernel, 100. It is 4 ms with 250 and 1 ms with 1000. Values in ticks of `USER_HZ` are equally
+/// coarse.
 pub(crate) const TICK: Period = Period::TEN_MILLISECONDS;
 
 /// One way to read a metric.
@@ -20,11 +21,11 @@ pub enum Origin {
     },
     /// A perf event.
     Perf(Event),
-    /// A field of a source kind with code of its own. New kinds use this.
+    /// A field of a source kind with its own implementation. New kinds use this.
     Source(SourceField),
 }
 
-/// A quantity of a source kind with code of its own.
+/// A quantity of a source kind with its own implementation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SourceField {
     /// The name under which the agent registers the kind: `filesystem`.
@@ -33,7 +34,7 @@ pub struct SourceField {
     pub field: &'static str,
     /// The origin in one phrase, for documents: "`statvfs` of each mount".
     pub place: &'static str,
-    /// The longest time by which values lag behind what they count; none where they are exact at every read.
+    /// The longest lag of values behind the counted quantity; none if they are exact at every read.
     pub granularity: Option<Period>,
 }
 
@@ -47,12 +48,12 @@ pub const BLOCKING_FILE_KIND: &str = "blocking_file";
 pub const PERF_KIND: &str = "perf";
 
 impl Origin {
-    /// Creates an origin of a kind with code of its own.
+    /// Creates an origin of a kind with its own implementation.
     pub(crate) const fn source(kind: &'static str, field: &'static str, place: &'static str) -> Self {
         Self::Source(SourceField { kind, field, place, granularity: None })
     }
 
-    /// As [`Origin::source`], with values that lag behind by up to `granularity`.
+    /// Creates an origin like [`Origin::source`], whose values lag behind by up to `granularity`.
     pub(crate) const fn lagging_source(
         kind: &'static str,
         field: &'static str,
@@ -72,7 +73,7 @@ impl Origin {
         }
     }
 
-    /// Returns its field, if `kind` is the source kind with code of its own that reads it.
+    /// Returns its field, if `kind` is the source kind that reads it.
     pub fn field_of(&self, kind: &str) -> Option<&'static str> {
         match self {
             Self::Source(field) if field.kind == kind => Some(field.field),
@@ -80,13 +81,13 @@ impl Origin {
         }
     }
 
-    /// Returns the longest time by which its values lag behind what they count.
+    /// Returns the longest lag of its values behind the counted quantity.
     pub(crate) fn granularity(&self) -> Option<Period> {
         match self {
             Self::Text { field: Field { scale: Scale::Times(TICK_NS), .. }, .. } => Some(TICK),
             Self::Text { file, .. } => file.granularity,
             Self::Source(field) => field.granularity,
-            // A read of a perf event brings it up to date.
+            // The kernel updates a perf event at every read.
             Self::Perf(_) => None,
         }
     }

@@ -1,4 +1,5 @@
-//! perf events by the two numbers that perf_event_open(2) knows them by: `include/uapi/linux/perf_event.h`.
+//! perf events, identified by the type and the config of perf_event_open(2):
+//! `include/uapi/linux/perf_event.h`.
 
 /// A perf event, or a time of a group of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

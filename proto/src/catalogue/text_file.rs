@@ -1,4 +1,4 @@
-//! Kernel text files: their places, the form of their lines, and the addresses of values in them.
+//! Kernel text files: their paths, the format of their lines, and the addresses of values in them.
 
 use crate::period::Period;
 
@@ -7,16 +7,17 @@ use crate::period::Period;
 pub struct TextFile {
     /// The directory that the path is relative to.
     pub hierarchy: Hierarchy,
-    /// The path below that directory. Each of its components may have one `*`, which stands for any text without `/`; where the
-    /// component has a `.` of its own, the text has none either.
+    /// The path below that directory. Each of its components may have one `*`, which matches any text without
+    /// `/`; in a component that contains a `.`, it matches no text with a `.`.
     pub path: &'static str,
-    /// The labels whose values the `*`s of the path stand for, in the order of the `*`s.
+    /// The labels whose values are the matches of the path's `*`s, in their order.
     pub path_labels: &'static [&'static str],
     /// The form of its lines.
     pub form: Form,
-    /// The longest time by which its values lag behind what they count; none where they are exact at every read.
+    /// The longest lag of its values behind the counted quantity; none if they are exact at every read.
     pub granularity: Option<Period>,
-    /// True where each cgroup counts for itself alone, so that a job's value is the sum over its cgroup and all below.
+    /// True if the file excludes descendants of the cgroup, so that a job's value is the sum over its cgroup
+    /// and all descendants.
     pub is_local: bool,
     /// True where a read may wait for a device, so that the file is read in the slow lane. Its form is [`Form::Values`].
     pub is_blocking: bool,
@@ -42,7 +43,7 @@ pub enum Form {
     Values,
     /// A key, then values: `memory.stat`, `vmstat`, `/proc/stat`, `meminfo` with its colons.
     Keyed,
-    /// Values among which the key stands, counted from 0: `diskstats`.
+    /// Values with the key among them, at this position counted from 0: `diskstats`.
     KeyedAt(usize),
     /// A key, then `name=value` pairs: `cpu.pressure`, `io.stat`.
     Pairs,
@@ -70,18 +71,18 @@ pub enum Row {
     Key(&'static str),
     /// The line whose key is this text followed by the instance of the metric's family.
     Instance(&'static str),
-    /// Every line whose key is `prefix` followed by more, which is the value of a label: each line is a series.
+    /// Every line whose key is `prefix` followed by the value of a label. Each line is a series.
     Each {
         /// The label's key.
         label: &'static str,
         /// The text before the label's value.
         prefix: &'static str,
-        /// True where only numbers are values of the label.
+        /// True if only numbers are valid values of the label.
         numeric: bool,
     },
 }
 
-/// The place of a value in its line.
+/// The position of a value in its line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cell {
     /// The n-th word of the line, counted from 0, keys included.
@@ -97,17 +98,17 @@ pub enum Cell {
 pub enum Scale {
     /// A whole number, multiplied by this: 4 for octets in units of four.
     Times(u64),
-    /// A whole number, absent where it is this or more, or `max`: there is no limit then.
+    /// A whole number; absent if it is this or more, or `max`, both of which mean that there is no limit.
     Limit(u64),
     /// A decimal fraction; the value is a double.
     Decimal,
-    /// A whole number, which may be negative, in units of which this many make one: 1000 for thousandths of a degree. The value
-    /// is a double.
+    /// A whole number, possibly negative, divided by this: 1000 for thousandths of a degree. The value is a
+    /// double.
     Per(u32),
 }
 
-/// The limit that version 1 of cgroups writes where there is none, or less: the largest number of whole pages in an i64, with
-/// pages of 64 KiB, the largest that Linux has.
+/// The smallest value that version 1 of cgroups writes without a limit: the largest number of whole pages in
+/// an i64, with pages of 64 KiB, the largest of Linux.
 pub(crate) const V1_UNLIMITED: u64 = 0x7fff_ffff_ffff_0000;
 
 /// Nanoseconds in a tick of `USER_HZ`, which is 100 Hz on every architecture that Linux is used on in HPC.
@@ -152,7 +153,7 @@ impl TextFile {
         Self { granularity: Some(granularity), ..self }
     }
 
-    /// Returns the same file, in which each cgroup counts for itself alone.
+    /// Returns the same file, marked as excluding descendants of the cgroup.
     pub(crate) const fn local(self) -> Self {
         Self { is_local: true, ..self }
     }

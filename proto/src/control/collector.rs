@@ -1,5 +1,5 @@
-//! The collector's part of the control language: requests about whole jobs, their answers, and the signed form in which
-//! they arrive over TCP.
+//! The collector's part of the control protocol: requests about whole jobs, their answers, and the signed
+//! form in which they arrive over TCP.
 
 use std::collections::BTreeMap;
 
@@ -23,11 +23,11 @@ const STATE: &str = "state";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum CollectorAnswer {
-    /// The agents of the job were asked.
+    /// The answers of the job's agents.
     Nodes(JobAnswer),
     /// The request was executed by the collector itself.
     Done {},
-    /// The request is not granted, and no agent was asked.
+    /// The request is refused by the collector, and was not sent to any agent.
     Refused(Refusal),
 }
 
@@ -53,9 +53,9 @@ pub struct NodeAnswer {
 }
 
 impl CollectorAnswer {
-    /// The answer as one line, with its newline.
+    /// Encodes the answer as one line, with its newline.
     pub fn to_line(&self) -> Vec<u8> {
-        // Plain data into memory: it cannot fail.
+        // Serialising plain data into memory cannot fail.
         let mut line = serde_json::to_vec(self).unwrap_or_default();
         line.push(b'\n');
         line
@@ -67,17 +67,17 @@ impl CollectorAnswer {
 pub struct RoutedRequest {
     /// The job.
     pub job: Identifier,
-    /// The treatment of the verb.
+    /// The remote treatment of the verb.
     pub remote: Remote,
     /// The selectors of a lease.
     pub selectors: Vec<String>,
     /// The duration of a lease, in microseconds, where the request has one.
     pub duration_us: Option<u64>,
-    /// The request, as it is passed on.
+    /// The request as it is forwarded.
     pub line: ControlLine,
 }
 
-/// The fields of a request that the collector reads; agents refuse those that they do not know.
+/// The fields of a request that the collector reads. Agents refuse unknown fields.
 #[derive(Debug, Default, Deserialize)]
 struct RoutedFields {
     job: Option<String>,
@@ -91,7 +91,7 @@ impl RoutedRequest {
     /// Parses one line.
     ///
     /// # Errors
-    /// When it is not a request that the collector passes on.
+    /// Returns a refusal if it is not a request that the collector forwards.
     pub fn parse(line: &[u8]) -> Result<Self, Refusal> {
         let malformed = |error: &dyn std::fmt::Display| Refusal::new("malformed", None, &error.to_string());
         let text = std::str::from_utf8(line.trim_ascii()).map_err(|error| malformed(&error))?;
@@ -135,7 +135,7 @@ pub struct StateRequest {
     /// The cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
-    /// The scheduler's word for the final state.
+    /// The final state in the scheduler's terms.
     pub state: String,
     /// The exit status of its script.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -146,13 +146,13 @@ pub struct StateRequest {
 }
 
 impl StateRequest {
-    /// Parses one line. Returns none where its verb is another one.
+    /// Parses one line. Returns none if it has another verb.
     pub fn parse(line: &[u8]) -> Option<Result<Self, Refusal>> {
         let mut fields = Fields::parse(line).ok()?;
         (fields.take_verb().ok()? == STATE).then(|| fields.into_request())
     }
 
-    /// The request as one line, without a newline.
+    /// Encodes the request as one line, without a newline.
     pub fn to_line(&self) -> String {
         /// The request with its verb.
         #[derive(Serialize)]
@@ -161,14 +161,14 @@ impl StateRequest {
             #[serde(flatten)]
             request: &'a StateRequest,
         }
-        // Plain data into memory: it cannot fail.
+        // Serialising plain data into memory cannot fail.
         serde_json::to_string(&Tagged { verb: STATE, request: self }).unwrap_or_default()
     }
 
-    /// The job, its cluster, and the facts.
+    /// Returns the job, its cluster, and the facts.
     ///
     /// # Errors
-    /// When a text must not be a name.
+    /// Returns a refusal if a text is not a valid name.
     pub fn facts(&self) -> Result<(Identifier, Option<Identifier>, JobFacts), Refusal> {
         let (exit_code, exit_signal) = (self.exit_code, self.exit_signal);
         let state = Some(identifier("state", &self.state)?);
@@ -184,26 +184,26 @@ impl StateRequest {
 /// The fixed text in front of a signed request, so that a signature that was made for another purpose is not accepted.
 const CONTEXT: &str = "polymeter control 1";
 
-/// The first line of the collector.
+/// The greeting: the first line that the collector sends on a connection.
 #[derive(Debug, Deserialize)]
 struct Greeting {
     polymeter_control: u32,
     nonce: String,
 }
 
-/// The first line of the collector on a connection, with its newline.
+/// Returns the greeting with this nonce, with its newline.
 pub fn greeting(nonce: &str) -> String {
     format!("{{\"polymeter_control\":1,\"nonce\":\"{nonce}\"}}\n")
 }
 
-/// The text that a user's credential must sign for the request `line`, given the collector's first line. Returns none where
-/// that is not of this version.
+/// Returns the text that a user's credential must sign for the request `line`, given the collector's
+/// greeting. None if the greeting has another version.
 pub fn sign(greeting: &str, line: &str) -> Option<String> {
     let greeting: Greeting = serde_json::from_str(greeting).ok()?;
     (greeting.polymeter_control == 1).then(|| format!("{CONTEXT} {}\n{line}", greeting.nonce))
 }
 
-/// The request in a signed text. Returns none where it was signed for another purpose or connection.
+/// Returns the request in a signed text. None if it was signed for another purpose or connection.
 pub fn signed_request<'a>(payload: &'a [u8], nonce: &str) -> Option<&'a [u8]> {
     payload.strip_prefix(format!("{CONTEXT} {nonce}\n").as_bytes())
 }

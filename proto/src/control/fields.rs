@@ -13,10 +13,11 @@ use crate::name::Selector;
 use crate::period::Period;
 use crate::series::Identifier;
 
-/// Entries of one list or object in a request. The length of a line bounds them too; this bounds their cost.
+/// The maximum number of entries of one list or object in a request. The length of a line also bounds them;
+/// this bounds their cost.
 const ENTRIES: usize = 1024;
 
-/// Characters of an unknown name that a refusal repeats.
+/// The maximum number of characters of an unknown name that a refusal repeats.
 const SHOWN_CHARACTERS: usize = 64;
 
 /// The fields of one request.
@@ -32,7 +33,7 @@ impl Fields {
             let message = "expected a JSON object, such as {\"verb\": \"status\"}";
             return Err(Refusal::new("malformed", None, message));
         };
-        // null means the same as leaving the field out.
+        // null means the same as a missing field.
         fields.retain(|_, value| !value.is_null());
         Ok(Self(fields))
     }
@@ -46,7 +47,7 @@ impl Fields {
         }
     }
 
-    /// Deserializes the fields. An unknown field is refused, so that a misspelt one does no silent harm.
+    /// Deserializes the fields. Unknown fields are refused, so that a misspelt one is noticed.
     pub(super) fn into_request<T: DeserializeOwned>(self) -> Result<T, Refusal> {
         for (name, value) in &self.0 {
             let entries = value.as_array().map(Vec::len).or_else(|| value.as_object().map(Map::len));
@@ -59,7 +60,7 @@ impl Fields {
     }
 }
 
-/// One field, whose name every error carries.
+/// One field. Every error contains its name.
 struct Field {
     name: String,
     value: Value,
@@ -154,7 +155,7 @@ impl<'de> Deserializer<'de> for Field {
     }
 }
 
-/// The refusal of a verb that is not among `known`.
+/// Returns the refusal of a verb that is not among `known`.
 pub(super) fn unknown_verb<'a>(verb: &str, known: impl Iterator<Item = &'a str> + Clone) -> Refusal {
     let advice = match nearest(verb, known.clone()) {
         Some(near) => format!("did you mean `{near}`?"),
@@ -163,7 +164,7 @@ pub(super) fn unknown_verb<'a>(verb: &str, known: impl Iterator<Item = &'a str> 
     invalid("verb", &format!("unknown verb `{}`; {advice}", shown(verb)))
 }
 
-/// The known name nearest to an unknown one, where few of its characters differ.
+/// Returns the known name most similar to an unknown one, if few characters differ.
 fn nearest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let unknown = shown(unknown);
     let measured = known.map(|name| (strsim::damerau_levenshtein(&unknown, name), name));
@@ -175,7 +176,7 @@ fn shown(name: &str) -> String {
     name.chars().take(SHOWN_CHARACTERS).collect()
 }
 
-/// The refusal of a value that a field must not have.
+/// Returns the refusal of a value that is not valid for the field.
 pub fn invalid(field: &str, error: &dyn fmt::Display) -> Refusal {
     Refusal::new("invalid", Some(field), &error.to_string())
 }
@@ -183,7 +184,7 @@ pub fn invalid(field: &str, error: &dyn fmt::Display) -> Refusal {
 /// Parses the text of a field as a name.
 ///
 /// # Errors
-/// When the text must not be a name.
+/// Returns a refusal if the text is not a valid name.
 pub fn identifier(field: &str, text: &str) -> Result<Identifier, Refusal> {
     Identifier::try_from(text).map_err(|error| invalid(field, &error))
 }
@@ -191,7 +192,7 @@ pub fn identifier(field: &str, text: &str) -> Result<Identifier, Refusal> {
 /// Parses the text of an optional field as a name.
 ///
 /// # Errors
-/// When the text must not be a name.
+/// Returns a refusal if the text is not a valid name.
 pub fn optional_identifier(field: &str, text: Option<&str>) -> Result<Option<Identifier>, Refusal> {
     text.map(|text| identifier(field, text)).transpose()
 }
@@ -199,7 +200,7 @@ pub fn optional_identifier(field: &str, text: Option<&str>) -> Result<Option<Ide
 /// Parses the text of an optional field as a duration, and returns it in microseconds.
 ///
 /// # Errors
-/// When the text is not a duration.
+/// Returns a refusal if the text is not a duration.
 pub fn duration_us(field: &str, text: Option<&str>) -> Result<Option<u64>, Refusal> {
     let duration = text.map(str::parse::<Period>).transpose().map_err(|error| invalid(field, &error))?;
     Ok(duration.map(Period::as_micros))
@@ -208,7 +209,7 @@ pub fn duration_us(field: &str, text: Option<&str>) -> Result<Option<u64>, Refus
 /// Parses the texts of a field as selectors, at most `limit`.
 ///
 /// # Errors
-/// When a text is not a selector, or there are too many.
+/// Returns a refusal if a text is not a selector, or there are too many.
 pub fn selectors(field: &str, texts: &[String], limit: usize) -> Result<Vec<Selector>, Refusal> {
     if texts.len() > limit {
         return Err(invalid(field, &format!("more than {limit} selectors")));
@@ -218,5 +219,5 @@ pub fn selectors(field: &str, texts: &[String], limit: usize) -> Result<Vec<Sele
     texts.iter().map(parse).collect()
 }
 
-/// Selectors and periods as a request has them: `{"cpu.*": "10ms"}`.
+/// Selectors and periods in the form of a request: `{"cpu.*": "10ms"}`.
 pub type PlanFields = BTreeMap<String, String>;

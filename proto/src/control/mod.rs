@@ -1,8 +1,9 @@
-//! The control language: requests and answers as lines of JSON, which the agent's control socket, the collector and the
-//! `polymeter` command share. No I/O.
+//! The control protocol: requests and answers as lines of JSON, shared by the agent's control socket, the
+//! collector and the `polymeter` command. No I/O.
 //!
-//! Each file of `verbs/` declares one verb: its name, its fields, its answers, the principals that may use it, and its
-//! treatment when it arrives through the collector. [`for_each_verb!`](crate::for_each_verb) lists them all.
+//! Each file of `verbs/` declares one verb: its name, its fields, its answers, the principals that may use
+//! it, and its treatment when it arrives through the collector. [`for_each_verb!`](crate::for_each_verb)
+//! lists them all.
 
 mod collector;
 mod fields;

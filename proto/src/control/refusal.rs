@@ -4,23 +4,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::text::Text;
 
-/// Metrics that are listed per reason; further ones are counted.
+/// The maximum number of metrics that are listed per reason; further ones are counted.
 const LISTED: usize = 3;
 
-/// A request that is not granted.
+/// A request that was refused.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// A word for programs: `invalid`, `forbidden`, `unknown_job`, ...
+    /// A code for programs: `invalid`, `forbidden`, `unknown_job`, ...
     pub code: String,
     /// The field at fault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// A sentence for people, never empty.
+    /// A message for the user, never empty.
     pub message: Text,
-    /// The unavailable metrics, where that is the reason.
+    /// The unavailable metrics, if they are the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unavailable: Option<Box<[UnavailableGroup]>>,
-    /// The predicted cost, where that is the reason.
+    /// The predicted cost, if it is the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Box<PredictedCost>>,
     /// The period or duration that would be granted.
@@ -29,7 +29,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// A refusal with a word for programs, the field at fault, and a sentence for people.
+    /// Returns a refusal with a code for programs, the field at fault, and a message for the user.
     pub fn new(code: &str, field: Option<&str>, message: &str) -> Self {
         Self {
             code: code.to_owned(),
@@ -63,7 +63,7 @@ pub struct UnavailableGroup {
 }
 
 impl UnavailableGroup {
-    /// Groups unavailable metrics, each with its reason, in the order of first occurrence of the reasons.
+    /// Groups unavailable metrics by the reason, in the order of first occurrence of the reasons.
     pub fn by_reason(unavailable: &[(String, String)]) -> Vec<Self> {
         let mut groups: Vec<(&str, Vec<String>)> = Vec::new();
         for (metric, reason) in unavailable {
@@ -75,7 +75,7 @@ impl UnavailableGroup {
         groups.into_iter().map(|(reason, metrics)| Self { reason: Text::of(reason), metrics }).collect()
     }
 
-    /// The first metrics, and the number of the others: `cpu.user, cpu.system, cpu.usage and 4 more`.
+    /// Formats the first metrics and the number of the others: `cpu.user, cpu.system, cpu.usage and 4 more`.
     pub fn summary(&self) -> String {
         let listed = self.metrics.iter().take(LISTED).map(String::as_str).collect::<Vec<_>>().join(", ");
         match self.metrics.len().saturating_sub(LISTED) {

@@ -1,4 +1,4 @@
-//! The properties of a verb, which its file declares.
+//! The properties of a verb, declared in its file.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 pub enum Access {
     /// Every principal, for a verb that names no job.
     Everybody,
-    /// Every principal; the answer covers what the principal may see.
+    /// Every principal. The answer is restricted to the jobs that the principal may see.
     Viewer,
     /// The owner of the job, and administrators; for the node administrators alone.
     Owner,
@@ -17,7 +17,7 @@ pub enum Access {
 }
 
 impl Access {
-    /// The access rule as the reference states it.
+    /// Returns the access rule in the words of the reference.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Everybody => "everybody",
@@ -31,18 +31,19 @@ impl Access {
 /// The treatment of a verb that arrives through the collector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remote {
-    /// It is refused: the verb is for the control socket of the node.
+    /// It is refused: the verb is available on the control socket of the node only.
     Refused,
-    /// All nodes of the job execute it at once. Its effect ends with the answer.
+    /// All nodes of the job execute it at once. It has no lasting effect.
     Immediate,
-    /// All nodes of the job grant leases at one common time. Nodes that are away learn of it when they return.
+    /// All nodes of the job grant leases at one common time. Disconnected nodes receive it when they
+    /// reconnect.
     GrantsLeases,
-    /// All nodes of the job end leases at one common time. Nodes that are away learn of it when they return.
+    /// All nodes of the job end leases at one common time. Disconnected nodes receive it when they reconnect.
     EndsLeases,
 }
 
 impl Remote {
-    /// The treatment as the reference states it.
+    /// Returns the treatment in the words of the reference.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Refused => "no",
@@ -66,7 +67,7 @@ pub trait Verb: Serialize + DeserializeOwned {
     const EXAMPLE: &'static str;
 }
 
-/// The properties of one verb, for lists.
+/// The properties of one verb, for listings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VerbInfo {
     /// The value of the field `verb`.
@@ -82,7 +83,7 @@ pub struct VerbInfo {
 }
 
 impl VerbInfo {
-    /// The properties of `V`.
+    /// Returns the properties of `V`.
     pub const fn of<V: Verb>() -> Self {
         Self { name: V::NAME, help: V::HELP, access: V::ACCESS, remote: V::REMOTE, example: V::EXAMPLE }
     }

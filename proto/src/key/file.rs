@@ -1,4 +1,4 @@
-//! Files that hold keys, once somebody has opened them.
+//! Key files that the caller has opened.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 use super::guard::{Exposed, Guard};
 use super::pair::{KeyError, KeyPair, PublicKey};
 
-/// Bytes of a file that holds keys. Keys and a comment have a few hundred.
+/// The maximum size of a key file. Keys and a comment take a few hundred bytes.
 pub const KEY_FILE_BYTES: u64 = 4096;
 
-/// Why the keys in a file or directory cannot be used. No secret is in it.
+/// The reason for which the keys in a file or directory cannot be used. It contains no secret.
 #[derive(Debug)]
 pub enum KeyFileError {
     /// It cannot be read.
     Read(PathBuf, io::Error),
-    /// Others could have read or changed it.
+    /// Other users could have read or changed it.
     Exposed(PathBuf, Exposed),
-    /// It does not hold what it should.
+    /// Its content is not valid.
     Content(PathBuf, KeyError),
 }
 
@@ -34,10 +34,10 @@ impl fmt::Display for KeyFileError {
 impl std::error::Error for KeyFileError {}
 
 impl KeyPair {
-    /// The pair that `file` at `path` holds, if nobody else can read it.
+    /// Reads the key pair in `file` at `path`, which no other user may be able to read.
     ///
     /// # Errors
-    /// When others can, when it cannot be read, or holds something else.
+    /// Returns an error if other users can read it, it cannot be read, or its content is not valid.
     pub fn from_file(path: &Path, guard: Guard, file: impl Read) -> Result<Self, KeyFileError> {
         guard.keeps_secret(path).map_err(|exposed| KeyFileError::Exposed(path.to_owned(), exposed))?;
         Self::from_text(&read(path, file)?).map_err(|error| KeyFileError::Content(path.to_owned(), error))
@@ -45,10 +45,10 @@ impl KeyPair {
 }
 
 impl PublicKey {
-    /// The public key that `file` at `path` holds, if nobody else can change it.
+    /// Reads the public key in `file` at `path`, which no other user may be able to change.
     ///
     /// # Errors
-    /// When others can, when it cannot be read, or holds something else.
+    /// Returns an error if other users can change it, it cannot be read, or its content is not valid.
     pub fn from_file(path: &Path, guard: Guard, file: impl Read) -> Result<Self, KeyFileError> {
         guard.keeps_intact(path).map_err(|exposed| KeyFileError::Exposed(path.to_owned(), exposed))?;
         Self::from_text(&read(path, file)?).map_err(|error| KeyFileError::Content(path.to_owned(), error))

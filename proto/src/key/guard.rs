@@ -1,15 +1,15 @@
-//! Whether others could have read or changed a file.
+//! The check that no other user could have read or changed a file.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Rights of the group and of everybody else to read, write or enter.
+/// The permission bits of the group and of other users to read, write or execute.
 const OTHERS: u32 = 0o077;
 
-/// Rights of the group and of everybody else to write.
+/// The permission bits of the group and of other users to write.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// Who owns a file and who may do what with it, as the file system says, and who asks.
+/// The owner and the mode of a file, and the user of this process.
 #[derive(Debug, Clone, Copy)]
 pub struct Guard {
     /// The user id of the file's owner.
@@ -18,32 +18,32 @@ pub struct Guard {
     pub mode: u32,
     /// The user id of this process.
     pub user: u32,
-    /// The user id of [`SERVICE_USER`], where there is one. Root, as whom a prolog starts an agent, takes that user's files for
-    /// its own.
+    /// The user id of [`SERVICE_USER`], if it exists. Root accepts that user's files like its own, since a
+    /// prolog starts agents as root.
     pub service: Option<u32>,
 }
 
-/// As whom the daemons run where they are services (`deploy/systemd`).
+/// The user as which the daemons run as services (`deploy/systemd`).
 pub const SERVICE_USER: &str = "polymeter";
 
 impl Guard {
-    /// Whether it takes to know who [`SERVICE_USER`] is to judge the file.
+    /// Returns true if the check needs the user id of [`SERVICE_USER`].
     pub const fn asks_for_service(self) -> bool {
         self.user == 0 && self.owner != 0
     }
 
-    /// Whether nobody but root and this user can know what the file at `path` holds.
+    /// Checks that only root and this user can know the content of the file at `path`.
     ///
     /// # Errors
-    /// When somebody else can, with the command that ends it.
+    /// Returns an error if another user can. It contains the command that corrects the permissions.
     pub fn keeps_secret(self, path: &Path) -> Result<(), Exposed> {
         self.check(path, OTHERS, "600", "other users can read or change it")
     }
 
-    /// Whether nobody but root and this user can have made the file or directory at `path` what it is.
+    /// Checks that only root and this user can have changed the file or directory at `path`.
     ///
     /// # Errors
-    /// When somebody else can, with the command that ends it.
+    /// Returns an error if another user can. It contains the command that corrects the permissions.
     pub fn keeps_intact(self, path: &Path) -> Result<(), Exposed> {
         self.check(path, OTHERS_WRITE, "go-w", "other users can change it")
     }
@@ -69,7 +69,7 @@ impl Guard {
     }
 }
 
-/// A file that others can read or change, where that must not be.
+/// A file that other users can read or change, and must not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exposed {
     what: &'static str,

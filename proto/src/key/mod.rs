@@ -1,7 +1,7 @@
-//! Keys of the encryption between agent and collector: CURVE's keys of 32 bytes, and the text of the files that hold them.
+//! Keys of the encryption between agent and collector: CURVE keys of 32 bytes, and the text of key files.
 //!
-//! A reader of the files asks [`Guard`] first whether others could have read or changed them. A secret key has no text but
-//! in [`KeyPair::to_text`], so that none comes into a log or an error by mistake.
+//! A reader of key files first checks with [`Guard`] that no other user could have read or changed them. Only
+//! [`KeyPair::to_text`] formats a secret key, so that none gets into a log or an error by mistake.
 
 mod file;
 mod guard;

@@ -1,4 +1,4 @@
-//! Public and secret keys, and the text of the files that hold them.
+//! Public and secret keys, and the text of key files.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,25 +11,25 @@ const PUBLIC: &str = "public";
 /// The word before a secret key in a file.
 const SECRET: &str = "secret";
 
-/// A public key, which says whose a connection is. Its text is Z85 (ZeroMQ's RFC 32).
+/// A public key, which identifies the peer of a connection. Its text is Z85 (ZeroMQ's RFC 32).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PublicKey([u8; KEY_BYTES]);
 
 impl PublicKey {
-    /// The key with these bytes.
+    /// Creates the key with these bytes.
     pub const fn new(bytes: [u8; KEY_BYTES]) -> Self {
         Self(bytes)
     }
 
-    /// Its bytes.
+    /// Returns its bytes.
     pub const fn as_bytes(&self) -> &[u8; KEY_BYTES] {
         &self.0
     }
 
-    /// The key in the text of a public key's file.
+    /// Parses the text of a public key's file.
     ///
     /// # Errors
-    /// When there is none, more than one, or a secret key, which has no business there.
+    /// Returns an error if it has no key, more than one, or a secret key.
     pub fn from_text(text: &str) -> Result<Self, KeyError> {
         let lines = Lines::parse(text)?;
         if lines.secret.is_some() {
@@ -38,7 +38,7 @@ impl PublicKey {
         lines.public.map(Self).ok_or(KeyError::Missing(PUBLIC))
     }
 
-    /// The text of the file with the public key of `name`.
+    /// Formats the text of the file with the public key of `name`.
     pub fn to_text(&self, name: &str) -> String {
         format!("# Polymeter: the public key of {name}.\n{PUBLIC} {self}\n")
     }
@@ -69,7 +69,7 @@ impl FromStr for PublicKey {
 pub struct SecretKey([u8; KEY_BYTES]);
 
 impl SecretKey {
-    /// Its bytes.
+    /// Returns its bytes.
     pub const fn as_bytes(&self) -> &[u8; KEY_BYTES] {
         &self.0
     }
@@ -81,25 +81,25 @@ impl fmt::Debug for SecretKey {
     }
 }
 
-/// A secret key and the public key that belongs to it.
+/// A secret key with its public key.
 #[derive(Debug, Clone)]
 pub struct KeyPair {
-    /// What others know.
+    /// The public key.
     pub public: PublicKey,
-    /// What nobody else knows.
+    /// The secret key.
     pub secret: SecretKey,
 }
 
 impl KeyPair {
-    /// The pair with these bytes, which must belong together.
+    /// Creates the pair with these bytes, which must belong together.
     pub const fn new(public: [u8; KEY_BYTES], secret: [u8; KEY_BYTES]) -> Self {
         Self { public: PublicKey(public), secret: SecretKey(secret) }
     }
 
-    /// The pair in the text of a secret key's file.
+    /// Parses the text of a secret key's file.
     ///
     /// # Errors
-    /// When either key is missing, is there more than once, or is none.
+    /// Returns an error if either key is missing, occurs twice, or is invalid.
     pub fn from_text(text: &str) -> Result<Self, KeyError> {
         let lines = Lines::parse(text)?;
         match (lines.public, lines.secret) {
@@ -109,7 +109,7 @@ impl KeyPair {
         }
     }
 
-    /// The text of the file with the pair of `name`.
+    /// Formats the text of the file with the pair of `name`.
     pub fn to_text(&self, name: &str) -> String {
         format!(
             "# Polymeter: the key pair of {name}. Keep it secret: it authenticates {name}.\n{PUBLIC} {}\n{SECRET} {}\n",
@@ -119,18 +119,18 @@ impl KeyPair {
     }
 }
 
-/// What is wrong with a text that should hold keys. It never has a word of the text, which may be secret.
+/// A fault of a text that should contain keys. It never repeats the text, which may be secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyError {
-    /// It is no key.
+    /// The text is not a key.
     NoKey,
     /// A line is neither empty, nor a comment, nor a known word and a key.
     Line(usize),
-    /// A line says what another has said.
+    /// A line repeats a key.
     Twice(usize),
     /// There is no line with this word.
     Missing(&'static str),
-    /// There is a secret key where only public ones should be.
+    /// It has a secret key, but must have public ones only.
     SecretHere,
 }
 
@@ -155,7 +155,7 @@ impl fmt::Display for KeyError {
 
 impl std::error::Error for KeyError {}
 
-/// What the lines of a file say.
+/// The keys in the lines of a file.
 #[derive(Default)]
 struct Lines {
     public: Option<[u8; KEY_BYTES]>,

@@ -6,7 +6,7 @@ pub const KEY_BYTES: usize = 32;
 const ALPHABET: &[u8; 85] =
     b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#";
 
-/// The text of a key.
+/// Encodes a key.
 pub(super) fn encode(key: &[u8; KEY_BYTES]) -> String {
     let (chunks, _) = key.as_chunks::<4>();
     let characters = |chunk: &[u8; 4]| {
@@ -17,7 +17,7 @@ pub(super) fn encode(key: &[u8; KEY_BYTES]) -> String {
     chunks.iter().flat_map(characters).collect()
 }
 
-/// The key with this text; none where it is no key's.
+/// Decodes a key; none if the text is not a valid key.
 pub(super) fn decode(text: &str) -> Option<[u8; KEY_BYTES]> {
     let (chunks, rest) = text.as_bytes().as_chunks::<5>();
     if chunks.len() * 4 != KEY_BYTES || !rest.is_empty() {

@@ -8,16 +8,16 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::limits;
 use crate::text::{Unprintable, describe, is_blank};
 
-/// The reason why a text cannot be a node's, job's, cluster's or user's name, or a label.
+/// The reason for which a text is not a valid name of a node, job, cluster or user, or a valid label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidIdentifier {
     /// It has no characters.
     #[error("it is empty")]
     Empty,
-    /// It has nothing but spaces.
+    /// It consists of spaces only.
     #[error("it is blank")]
     Blank,
-    /// It has more bytes than its limit.
+    /// It is longer than its limit.
     #[error("it has more than {limit_bytes} bytes")]
     TooLong {
         /// The limit.
@@ -52,8 +52,8 @@ fn is_refused(c: char) -> bool {
     Unprintable::of(c).is_some() || matches!(c, '"' | '\'' | '`' | '\\' | '<' | '>' | '&')
 }
 
-/// Returns a name from the wire as it is kept. An agent of an earlier version may have accepted characters that are refused
-/// today: each becomes `?`, so that neither the name nor the samples under it are lost.
+/// Makes a name from the wire valid. An agent of an earlier version may have accepted characters that are
+/// refused today: each becomes `?`, so that neither the name nor its samples are lost.
 pub(crate) fn from_wire(text: String, limit_bytes: usize) -> String {
     if check_text(&text, limit_bytes).is_ok() {
         return text;
@@ -75,7 +75,7 @@ pub(crate) fn from_wire(text: String, limit_bytes: usize) -> String {
 pub struct Identifier(String);
 
 impl<'de> Deserialize<'de> for Identifier {
-    /// Refuses an invalid name in human-readable text, and makes one from the wire valid.
+    /// Refuses an invalid name in human-readable formats, and makes one from the wire valid.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let is_written = deserializer.is_human_readable();
         let text = String::deserialize(deserializer)?;

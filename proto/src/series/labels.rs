@@ -14,8 +14,8 @@ use crate::limits;
 pub struct Labels(Vec<(String, String)>);
 
 impl<'de> Deserialize<'de> for Labels {
-    /// Refuses invalid labels in human-readable text, and makes those from the wire valid. Too many labels are refused in
-    /// any case.
+    /// Refuses invalid labels in human-readable formats, and makes those from the wire valid. Too many labels
+    /// are always refused.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let is_written = deserializer.is_human_readable();
         let pairs = Vec::<(String, String)>::deserialize(deserializer)?;
@@ -39,7 +39,8 @@ impl Labels {
     /// Creates labels from keys and values in any order.
     ///
     /// # Errors
-    /// If there are too many, one is too long or has a character that is not allowed, or a key comes twice.
+    /// Returns an error if there are too many, one is too long or has an invalid character, or a key occurs
+    /// twice.
     pub fn new(mut pairs: Vec<(String, String)>) -> Result<Self, InvalidIdentifier> {
         if pairs.len() > limits::LABELS {
             return Err(InvalidIdentifier::TooManyLabels);

@@ -1,4 +1,4 @@
-//! Series: a metric of a node or a job, with labels; and the compact ids that stand for it on the wire.
+//! Series: a metric of a node or a job, with labels; and the compact ids that represent it on the wire.
 
 mod identifier;
 mod labels;
@@ -30,7 +30,7 @@ pub struct JobHandle(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ShapeId(pub u32);
 
-/// One life of one agent process: 64 random bits.
+/// The id of a session, the lifetime of one agent process: 64 random bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SessionId(pub u64);
 
@@ -46,7 +46,7 @@ impl fmt::Debug for SessionId {
     }
 }
 
-/// A metric as it is announced in the dictionary.
+/// The dictionary entry of a metric.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct MetricDescriptor {
     /// Its canonical name.
@@ -59,38 +59,38 @@ pub struct MetricDescriptor {
     pub number: Number,
 }
 
-/// A series as it is announced in the dictionary; its node is the session's.
+/// The dictionary entry of a series. Its node is that of the session.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SeriesDescriptor {
     /// The metric.
     pub metric: MetricId,
     /// The job whose series it is; none for the node's own.
     pub job: Option<JobHandle>,
-    /// The labels that tell it from its siblings.
+    /// The labels that distinguish it from other series of the metric.
     pub labels: Labels,
 }
 
-/// A job as it is announced in the dictionary.
+/// The dictionary entry of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct JobDescriptor {
-    /// The scheduler's name for it.
+    /// The scheduler's id of the job.
     pub job_id: Identifier,
-    /// The cluster whose scheduler it is, where it is known.
+    /// The cluster of the scheduler, if known.
     pub cluster: Option<Identifier>,
-    /// The owner's numeric id, where it is known.
+    /// The owner's numeric id, if known.
     pub owner_uid: Option<u32>,
-    /// The owner's name, where it is known.
+    /// The owner's name, if known.
     pub owner: Option<Identifier>,
     /// The time at which this node began to track it, in microseconds since the epoch.
     pub started_us: i64,
 }
 
-/// The session as it is announced in the dictionary.
+/// The dictionary entry of the session.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SessionDescriptor {
     /// The node's name.
     pub node: Identifier,
-    /// The version of the agent's program.
+    /// The version of the agent.
     pub agent_version: Identifier,
     /// The time at which the session began, in microseconds since the epoch.
     pub started_us: i64,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The unit of a metric's values, as they are stored.
+/// The unit of the stored values of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Unit {
     /// Bytes.
@@ -17,10 +17,10 @@ pub enum Unit {
     Sectors,
     /// Processor cycles, or ticks of another hardware clock.
     Cycles,
-    /// A number of things or events.
+    /// A number of objects or events.
     Count,
-    /// The value of the series' label `unit`; no unit without that label. Users' own metrics have it, so that the unit that one
-    /// user gives to a name binds no other.
+    /// The value of the series' label `unit`; no unit without that label. User-supplied metrics have it, so
+    /// that different users can use different units for the same name.
     Labelled,
     /// Degrees Celsius.
     Celsius,
@@ -46,9 +46,9 @@ impl Unit {
 /// The meaning of a metric's values in their sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Kind {
-    /// Never decreases while its source lasts; differences of values have a meaning.
+    /// A counter: never decreases while its source exists. Differences of values are meaningful.
     Counter,
-    /// Goes up and down; each value has a meaning.
+    /// A gauge: increases and decreases. Each value is meaningful.
     Gauge,
 }
 
@@ -74,7 +74,8 @@ pub enum Number {
 }
 
 impl Number {
-    /// Returns the value of `bits` as the stores keep it. Integers beyond 2^53 are rounded to the nearest double.
+    /// Converts `bits` to the double that the stores keep. Integers beyond 2^53 are rounded to the nearest
+    /// double.
     #[expect(clippy::cast_precision_loss, reason = "the stores keep doubles, as documented")]
     pub const fn to_f64(self, bits: u64) -> f64 {
         match self {

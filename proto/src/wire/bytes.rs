@@ -1,8 +1,8 @@
-//! Varints, zigzag and a cursor that never reads past its end.
+//! Varints, zigzag, and a cursor with bounds checks.
 
 use super::VERSION;
 
-/// The reason why bytes are refused.
+/// The reason for which bytes are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The bytes end too early.
@@ -17,7 +17,7 @@ pub enum DecodeError {
         /// The version of the bytes.
         found: u8,
     },
-    /// The checksum does not match: the bytes were damaged on the way.
+    /// The checksum does not match: the bytes were damaged in transit.
     #[error("the checksum does not match")]
     Checksum,
     /// A varint has more than 64 bits.
@@ -52,19 +52,20 @@ pub enum DecodeError {
     Serialised,
 }
 
-/// Signed to unsigned, so that numbers near zero stay small: 0, -1, 1, -2 become 0, 1, 2, 3.
+/// Encodes a signed number as an unsigned one, so that numbers near zero stay small: 0, -1, 1, -2 become 0,
+/// 1, 2, 3.
 pub(crate) const fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)).cast_unsigned()
 }
 
-/// The inverse of [`zigzag`].
+/// Decodes a number that [`zigzag`] encoded.
 pub(crate) const fn unzigzag(value: u64) -> i64 {
     (value >> 1).cast_signed() ^ -((value & 1).cast_signed())
 }
 
-/// How many bytes `value` takes as a varint.
+/// Returns the length of `value` as a varint, in bytes.
 pub(crate) const fn varint_len(value: u64) -> usize {
-    // 7 bits a byte; `| 1` because zero takes a byte too.
+    // 7 bits per byte; `| 1` because zero takes a byte, too.
     (70 - (value | 1).leading_zeros() as usize) / 7
 }
 
@@ -77,7 +78,7 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(low_byte(value));
 }
 
-/// What bytes can be appended to.
+/// A destination to which bytes can be appended.
 pub(crate) trait Sink {
     /// Appends one byte.
     fn byte(&mut self, byte: u8);
@@ -96,8 +97,8 @@ impl Sink for Vec<u8> {
     }
 }
 
-/// Appends short things to a vector that was made long enough for all of them at once: none asks for room, and each is
-/// one store, whatever its length.
+/// Appends short items to a vector whose space is reserved for all of them at once. Each item is written by
+/// one store, independent of its length.
 #[derive(Debug)]
 pub(crate) struct Appender<'a> {
     out: &'a mut Vec<u8>,
@@ -105,10 +106,11 @@ pub(crate) struct Appender<'a> {
 }
 
 impl<'a> Appender<'a> {
-    /// Room for `room` more bytes, which are given back if they are not used; should they not suffice, more are found.
+    /// Reserves `room` more bytes. Unused bytes are released at the end; if more are needed, the vector
+    /// grows.
     pub(crate) fn new(out: &'a mut Vec<u8>, room: usize) -> Self {
         let at = out.len();
-        // The last thing is stored as a whole word too, of which only its bytes stay.
+        // The last item is also stored as a whole word, of which only its own bytes remain.
         out.resize(at + room + size_of::<u64>(), 0);
         Self { out, at }
     }
@@ -144,14 +146,14 @@ impl Sink for Appender<'_> {
         self.word(u64::from(byte), 1);
     }
 
-    /// Without a branch up to 56 bits, for the lengths of neighbours cannot be predicted.
+    /// Encodes up to 56 bits without a branch, since the lengths of successive varints cannot be predicted.
     fn varint(&mut self, value: u64) {
         const CONTINUED: u64 = 0x8080_8080_8080_8080;
         let len = varint_len(value);
         if len > size_of::<u64>() {
             return self.long_varint(value);
         }
-        // Each step moves the upper half of every group up, until each byte has seven bits.
+        // Each step shifts the upper half of every group up, until each byte has seven bits.
         let groups = ((value & 0x00ff_ffff_f000_0000) << 4) | (value & 0x0fff_ffff);
         let groups = ((groups & 0x0fff_c000_0fff_c000) << 2) | (groups & 0x0000_3fff_0000_3fff);
         let groups = ((groups & 0x3f80_3f80_3f80_3f80) << 1) | (groups & 0x007f_007f_007f_007f);
@@ -166,13 +168,13 @@ impl Drop for Appender<'_> {
     }
 }
 
-/// The lowest eight bits.
+/// Returns the lowest eight bits.
 #[expect(clippy::cast_possible_truncation, reason = "taking the low bits is what it is for")]
 pub(crate) const fn low_byte(value: u64) -> u8 {
     value as u8
 }
 
-/// A position in bytes that came from elsewhere.
+/// A position in untrusted bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cursor<'a> {
     rest: &'a [u8],
@@ -221,7 +223,7 @@ impl<'a> Cursor<'a> {
         Err(DecodeError::Varint)
     }
 
-    /// A varint that counts `what`, and is at most `limit`.
+    /// Reads a varint that counts `what`, and is at most `limit`.
     pub(crate) fn count(&mut self, what: &'static str, limit: usize) -> Result<usize, DecodeError> {
         let found = self.varint()?;
         match usize::try_from(found) {

@@ -1,9 +1,11 @@
-//! The column codec: one series over the ticks of a block, and the columns of a block after one another.
+//! The column codec: the values of one series over the ticks of a block, and the sequence of columns of a
+//! block.
 //!
-//! A column is 64-bit values of which nothing is assumed but that neighbours in time resemble each other. What makes
-//! the counters of cgroups small, in the order of what it gives: most columns do not change, many are zero, the
-//! `total_` lines of memory.stat repeat the plain ones, memory grows by whole pages (their low bits are zero), and the
-//! noise of a clock is far smaller than its value. `docs/reference/protocol.md` has the bytes.
+//! A column consists of 64-bit values, of which successive ones are similar. The properties of cgroup
+//! counters that are used for compression, the most effective first: most columns do not change, many are
+//! zero, the `total_` lines of memory.stat repeat the plain ones, memory grows by whole pages (their low bits
+//! are zero), and the noise of a clock is far smaller than its value. `docs/reference/protocol.md` describes
+//! the bytes.
 
 mod decode;
 mod encode;

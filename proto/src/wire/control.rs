@@ -1,4 +1,4 @@
-//! A line of the control socket's language, as it travels through a collector.
+//! A line of the control protocol, as it is forwarded by a collector.
 
 use std::fmt;
 
@@ -11,12 +11,12 @@ use crate::limits;
 #[serde(try_from = "String", into = "String")]
 pub struct ControlLine(String);
 
-/// Why a text is no line.
+/// The reason for which a text is not a single line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InvalidLine {
-    /// It has so many bytes.
+    /// It is too long; its length in bytes.
     TooLong(usize),
-    /// It is several lines.
+    /// It contains several lines.
     Several,
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for InvalidLine {
 impl std::error::Error for InvalidLine {}
 
 impl ControlLine {
-    /// The line as text.
+    /// Returns the line as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! The in-band dictionary: by it names travel once, and ids afterwards.
+//! The in-band dictionary: a name is sent once, then represented by its id.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry::Vacant;
@@ -16,7 +16,7 @@ use crate::series::{
 /// One line of the dictionary. An entry may refer to ids of earlier entries only.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Entry {
-    /// Who speaks; the first entry of every session.
+    /// The session with its node; the first entry of every session.
     Session(SessionDescriptor),
     /// A metric.
     Metric(MetricId, MetricDescriptor),
@@ -28,7 +28,7 @@ pub enum Entry {
     Shape(ShapeId, ShapeDescriptor),
 }
 
-/// The sender's side: what has been announced, and how to announce all that is still in use once more.
+/// The sender's dictionary: the entries that were announced and are still in use.
 #[derive(Debug, Default)]
 pub struct Announced {
     metrics: BTreeMap<MetricId, MetricDescriptor>,
@@ -39,7 +39,7 @@ pub struct Announced {
 }
 
 impl Announced {
-    /// Adds to `entries` what a receiver must know before it sees a block of `shape`, and does not know yet.
+    /// Adds to `entries` what a receiver needs to decode a block of `shape`, if it was not announced yet.
     pub fn announce(&mut self, shape: &Arc<Shape>, entries: &mut Vec<Entry>) {
         if self.shapes.contains_key(&shape.id) {
             return;
@@ -65,7 +65,7 @@ impl Announced {
         entries.push(Entry::Shape(shape.id, shape.descriptor()));
     }
 
-    /// Adds the job's entry if the receiver does not know it yet: an event may speak of a job without a block.
+    /// Adds the job's entry if it was not announced yet: an event may refer to a job without a block.
     pub fn announce_job(&mut self, handle: JobHandle, descriptor: &JobDescriptor, entries: &mut Vec<Entry>) {
         if let Vacant(place) = self.jobs.entry(handle) {
             place.insert(descriptor.clone());
@@ -74,7 +74,7 @@ impl Announced {
         }
     }
 
-    /// Adds the owner to the job's entry, for receivers that are told everything again.
+    /// Adds the owner to the job's entry, for receivers that request the dictionary again.
     pub fn learn_owner(&mut self, owner: &JobOwner) {
         if let Some(descriptor) = self.jobs.get_mut(&owner.job) {
             descriptor.owner_uid = descriptor.owner_uid.or(owner.uid);
@@ -83,17 +83,17 @@ impl Announced {
         }
     }
 
-    /// Another number whenever [`Announced::all`] would say something else.
+    /// Returns a number that changes whenever the result of [`Announced::all`] changes.
     pub const fn version(&self) -> u64 {
         self.version
     }
 
-    /// Whether the job was announced and is not retired.
+    /// Returns true if the job was announced and is not retired.
     pub fn knows_job(&self, handle: JobHandle) -> bool {
         self.jobs.contains_key(&handle)
     }
 
-    /// Everything that was announced and is still in use, for a receiver that lost it.
+    /// Returns all entries that were announced and are still in use, for a receiver without a dictionary.
     pub fn all(&self, session: &SessionDescriptor) -> Vec<Entry> {
         let session = std::iter::once(Entry::Session(session.clone()));
         let metrics = self.metrics.iter().map(|(id, metric)| Entry::Metric(*id, metric.clone()));
@@ -103,7 +103,7 @@ impl Announced {
         session.chain(metrics).chain(jobs).chain(series).chain(shapes).collect()
     }
 
-    /// Forgets a job that has ended and whose frames are all acknowledged.
+    /// Removes a job that has ended and whose frames are all acknowledged.
     pub fn retire_job(&mut self, handle: JobHandle) {
         self.version += 1;
         self.jobs.remove(&handle);

@@ -1,7 +1,7 @@
-//! Everything that is serialised and is no column: the one place that knows bincode.
+//! Serialisation of everything except for columns. The only module that uses bincode.
 //!
-//! bincode is unmaintained (RUSTSEC-2025-0141) and pinned; its format is simple enough to be replaced behind these two
-//! functions, which is why nobody else may call it.
+//! bincode is unmaintained (RUSTSEC-2025-0141) and pinned. Its format is simple enough to be reimplemented
+//! behind these functions; therefore no other module may call it.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -26,7 +26,7 @@ pub(crate) fn put<T: Serialize>(out: &mut Vec<u8>, value: &T) {
     debug_assert!(serialised.is_ok(), "plain data into memory: {serialised:?}");
 }
 
-/// Reads a `T` from the beginning of `bytes`, whatever follows.
+/// Decodes a `T` at the beginning of `bytes`. The rest is ignored.
 pub(crate) fn get_first<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     let read = bincode::serde::decode_from_slice(bytes, config());
     match read {
@@ -35,7 +35,8 @@ pub(crate) fn get_first<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeEr
     }
 }
 
-/// Reads a `T` from all of `bytes`. A length in it beyond [`limits::MESSAGE_BYTES`] is refused before memory is taken.
+/// Decodes a `T` from all of `bytes`. A length beyond [`limits::MESSAGE_BYTES`] is refused before memory is
+/// allocated.
 pub(crate) fn get<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     match bincode::serde::decode_from_slice(bytes, config()) {
         Ok((value, used)) if used == bytes.len() => Ok(value),

@@ -1,4 +1,4 @@
-//! A frame: the samples that were flushed together, encoded. Exactly one ZeroMQ message.
+//! A frame: the encoded samples of one flush. Exactly one ZeroMQ message.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::ledger::{Event, LedgerEntry};
 use crate::limits;
 use crate::series::{Number, SessionId, ShapeId};
 
-/// How a frame begins.
+/// The first bytes of a frame.
 pub const MAGIC: [u8; 3] = *b"PLM";
 
 const SECTION_DICTIONARY: u8 = 1;
@@ -19,54 +19,54 @@ const SECTION_BLOCK: u8 = 2;
 const SECTION_LEDGER: u8 = 3;
 const SECTION_EVENTS: u8 = 4;
 const SECTION_PARTIAL_BLOCK: u8 = 5;
-/// The two kinds of block again, of one row each: at long periods every block is one, and a byte counts.
+/// The two kinds of block with a single row: at long periods every block has one row, and each byte counts.
 const SECTION_LONE_BLOCK: u8 = 6;
 const SECTION_LONE_PARTIAL_BLOCK: u8 = 7;
 
 const CHECKSUM_BYTES: usize = 4;
 
-/// A frame, decoded.
+/// A decoded frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
     /// The session that it belongs to.
     pub session: SessionId,
     /// Its number in that session; the first is 1.
     pub sequence: u64,
-    /// What must be known to understand its blocks and was not announced before.
+    /// Dictionary entries that its content needs and that were not announced before.
     pub dictionary: Vec<Entry>,
     /// The samples.
     pub blocks: Vec<Block>,
-    /// What became of the samples that were due.
+    /// Tallies of the samples that were due.
     pub ledger: Vec<LedgerEntry>,
-    /// What happened.
+    /// Events.
     pub events: Vec<Event>,
 }
 
 /// The samples of one shape.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
-    /// What the columns are.
+    /// The id of the shape.
     pub shape: ShapeId,
-    /// How many columns the shape has.
+    /// The number of columns of the shape.
     pub shape_columns: usize,
-    /// Which of the shape's columns are here; the others were absent.
+    /// The positions of the present columns in the shape; the others were absent.
     pub columns: Vec<usize>,
-    /// When the samples were taken, in microseconds since the epoch.
+    /// The times of the samples, in microseconds since the epoch.
     pub times_us: Vec<i64>,
-    /// The bits of the values, column by column, `times_us.len()` to each.
+    /// The bits of the values, column by column, `times_us.len()` for each.
     pub values: Vec<u64>,
 }
 
 impl Block {
-    /// Each column's position in the shape, with its values.
+    /// Returns the position of each present column in the shape, with its values.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &[u64])> {
         self.columns.iter().copied().zip(self.values.chunks_exact(self.times_us.len().max(1)))
     }
 }
 
 impl Frame {
-    /// The session and the number of the frame that `bytes` begin to be. They may be damaged: nothing but the beginning
-    /// is looked at.
+    /// Returns the session and the sequence number in the first bytes of a frame. The rest is not checked,
+    /// and may be damaged.
     pub fn peek(bytes: &[u8]) -> Option<(SessionId, u64)> {
         let mut cursor = Cursor::new(bytes);
         let known = cursor.array().ok()? == MAGIC && cursor.byte().ok()? == VERSION;
@@ -75,16 +75,16 @@ impl Frame {
         known.then_some((session, sequence))
     }
 
-    /// How many samples it holds.
+    /// Returns the number of its samples.
     pub fn samples(&self) -> usize {
         self.blocks.iter().map(|block| block.values.len()).sum()
     }
 
-    /// The frame that `bytes` are.
+    /// Decodes a frame. Takes time and memory proportional to the length of the bytes and at most to
+    /// [`limits::FRAME_VALUES`].
     ///
     /// # Errors
-    /// When they are not exactly one undamaged frame of this version within its limits. Takes time proportional to the
-    /// bytes and to [`limits::FRAME_VALUES`] at most, and no more memory than that.
+    /// Returns an error if the bytes are not exactly one undamaged frame of this version within its limits.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         if bytes.len() > limits::FRAME_BYTES {
             return Err(DecodeError::Limit {
@@ -178,7 +178,7 @@ fn get_block(
     if ticks == 0 {
         return Err(DecodeError::Contradiction("a block has no ticks"));
     }
-    // Its times take as much memory as one more column.
+    // The times take as much memory as one more column.
     let wanted = (columns.len() + 1) * ticks;
     *values_left = values_left.checked_sub(wanted).ok_or(DecodeError::Limit {
         what: "values in a frame",
@@ -197,8 +197,8 @@ fn get_bitmap(cursor: &mut Cursor<'_>, columns: usize) -> Result<Vec<usize>, Dec
     Ok(bits.take(columns).enumerate().filter_map(|(column, present)| present.then_some(column)).collect())
 }
 
-/// The times of a block of one tick are its time; of a regular block the deadlines and how late each was kept; of
-/// another the differences.
+/// Reads the times of a block: one time for a single tick; deadlines and latenesses for a block on the grid;
+/// otherwise differences.
 fn get_times(cursor: &mut Cursor<'_>, ticks: usize, base_us: i64) -> Result<Vec<i64>, DecodeError> {
     let anchor_us = base_us.wrapping_add(unzigzag(cursor.varint()?));
     if ticks == 1 {
@@ -222,7 +222,7 @@ fn get_times(cursor: &mut Cursor<'_>, ticks: usize, base_us: i64) -> Result<Vec<
     Ok(times_us)
 }
 
-/// What goes into a frame beside the samples.
+/// The content of a frame besides the samples.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Extras<'a> {
     /// Dictionary entries that the samples or events need.
@@ -233,11 +233,12 @@ pub struct Extras<'a> {
     pub events: &'a [Event],
 }
 
-/// A frame would be beyond [`limits::FRAME_BYTES`], or have more than [`limits::SECTION_ENTRIES`] of a kind: divide it.
+/// The error for a frame that would exceed [`limits::FRAME_BYTES`], or have more than
+/// [`limits::SECTION_ENTRIES`] of a kind: it must be divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Oversized;
 
-/// Encodes batches into frames. Keeps its buffers from frame to frame.
+/// Encodes batches into frames. The buffers are kept between frames.
 #[derive(Debug, Default)]
 pub struct Encoder {
     columns: ColumnEncoder,
@@ -254,7 +255,7 @@ impl Encoder {
     /// Appends the frame `sequence` of `session` with all of `batch` to `out`.
     ///
     /// # Errors
-    /// [`Oversized`] when no collector would take the frame; `out` is then as it was.
+    /// Returns [`Oversized`] if a collector would refuse the frame; `out` is unchanged then.
     pub fn encode(
         &mut self,
         out: &mut Vec<u8>,
@@ -287,11 +288,12 @@ impl Encoder {
         Ok(())
     }
 
-    /// A section holds at most [`limits::MESSAGE_BYTES`], so long lists make several: each is halved until it fits.
+    /// Appends sections with all `entries`. A list that does not fit [`limits::MESSAGE_BYTES`] is halved
+    /// until its parts do.
     fn put_section<T: serde::Serialize>(&mut self, out: &mut Vec<u8>, kind: u8, entries: &[T]) {
-        // Entries that are serialised at once, so that the buffer stays small.
+        // The maximum number of entries that are serialised at once, so that the buffer stays small.
         const CHUNK: usize = 1024;
-        // Whoever reads it back counts an integer that takes one byte with all of its eight.
+        // A decoder may count an integer of one byte as eight bytes.
         const SECTION_BYTES: usize = limits::MESSAGE_BYTES / 8;
         if entries.is_empty() {
             return;
@@ -332,7 +334,8 @@ impl Encoder {
         self.by_shape = by_shape;
     }
 
-    /// A block of rows that are alike: of one shape, with the same columns absent, all on the grid or all out of turn.
+    /// Appends a block of rows that have the same shape and absent columns, and are all on the grid or all
+    /// outside of it.
     fn put_block(
         &mut self,
         out: &mut Vec<u8>,
@@ -364,7 +367,7 @@ impl Encoder {
         self.instants.extend(numbers.iter().filter_map(|number| Some(rows.get(*number)?.instant)));
         self.put_times(out, shape.period.as_micros(), base_us);
         if lone && missing.is_empty() {
-            // One row lies as its columns do.
+            // The values of one row are in the order of its columns.
             self.columns.put_row(out, rows.values(*first, width), shape.columns.iter().map(coding));
             return;
         }
@@ -425,10 +428,10 @@ impl Encoder {
     }
 }
 
-/// The rows of a batch, with what is absent in each.
+/// The rows of a batch, with the absent columns of each.
 struct Rows<'a> {
     batch: &'a Batch,
-    /// For each row where its absent columns begin in the batch's list; one more at the end.
+    /// For each row, the index of its first absent column in the batch's list; one more at the end.
     absent_from: Vec<u32>,
 }
 
@@ -471,7 +474,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// How a series is coded.
+/// Returns the coding of a series.
 const fn coding(column: &Column) -> Coding {
     match column.metric.1.number {
         Number::Unsigned | Number::Signed => Coding::Difference,

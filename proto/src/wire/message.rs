@@ -1,4 +1,4 @@
-//! The messages beside the frames, in both directions.
+//! The messages besides frames, in both directions.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -13,17 +13,18 @@ use crate::series::{Identifier, JobHandle, SessionId};
 /// The first bytes of a message, which distinguish it from a frame.
 pub const MAGIC: [u8; 3] = *b"PLC";
 
-/// From an agent to its collector.
+/// A message from an agent to its collector.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToCollector {
-    /// The answer to [`ToAgent::NeedDictionary`]. Long dictionaries come in several messages; frames follow the last.
+    /// The answer to [`ToAgent::NeedDictionary`]. A long dictionary takes several messages, which precede
+    /// further frames.
     Dictionary {
         /// The session of the dictionary.
         session: SessionId,
         /// A part of the dictionary, in order.
         entries: Vec<Entry>,
     },
-    /// Frames that are never sent.
+    /// Frames that will never be sent.
     Skipped {
         /// The session of the frames.
         session: SessionId,
@@ -33,14 +34,14 @@ pub enum ToCollector {
         last: u64,
         /// The reason.
         reason: SkipReason,
-        /// The times of the oldest and the newest sample, in microseconds since the epoch.
+        /// The times of the oldest and the newest lost sample, in microseconds since the epoch.
         span_us: (i64, i64),
-        /// The samples that they held, one entry per job and source.
+        /// The lost samples, one entry per job and source.
         lost: Vec<Lost>,
     },
     /// The answer to [`ToAgent::Request`].
     Answer {
-        /// The session that answers.
+        /// The session of the request.
         session: SessionId,
         /// The number of the request.
         request: u64,
@@ -49,7 +50,7 @@ pub enum ToCollector {
     },
 }
 
-/// Samples of one source that are lost.
+/// Lost samples of one source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost {
     /// The job of the source; none for the node's own.
@@ -60,12 +61,12 @@ pub struct Lost {
     pub samples: u64,
 }
 
-/// The reason why frames are not sent.
+/// The reason for which frames are not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SkipReason {
     /// The outbox was full, and the oldest unsent frames were dropped.
     OutboxFull,
-    /// They were acknowledged before, by a collector or store whose state was lost.
+    /// They were acknowledged before, by a collector or store that has lost its state.
     AlreadyAcknowledged,
     /// The collector refused the frame repeatedly, or no frame can hold the samples.
     Refused,
@@ -73,36 +74,36 @@ pub enum SkipReason {
     Damaged,
 }
 
-/// From the collector to an agent.
+/// A message from the collector to an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToAgent {
-    /// All frames up to `through` are committed to the database, or are not needed any more.
+    /// All frames up to `through` are committed to the database, or are no longer needed.
     Ack {
         /// The session of the frames.
         session: SessionId,
         /// The number of the newest frame.
         through: u64,
     },
-    /// A frame arrived out of order: send again, beginning with `from`.
+    /// A frame arrived out of order: the agent must resend all frames, beginning with `from`.
     Resend {
         /// The session of the frames.
         session: SessionId,
         /// The number of the first missing frame.
         from: u64,
     },
-    /// A frame has ids that the collector does not know.
+    /// A frame refers to ids that the collector does not know.
     NeedDictionary {
         /// The session of the ids.
         session: SessionId,
     },
     /// A frame or message is refused, and would be refused again.
     Refused {
-        /// The reason, as a sentence for people.
+        /// The reason, as a message for the administrator.
         reason: String,
         /// The first and the last version of the protocol that the collector accepts.
         versions: (u8, u8),
-        /// The session and the number of the frame, as its first bytes state them; none where it is not a frame of an
-        /// accepted version.
+        /// The session and the number of the frame, as its first bytes state them; none if it is not a frame
+        /// of an accepted version.
         frame: Option<(SessionId, u64)>,
     },
     /// A control request for a job of this agent.
@@ -113,7 +114,7 @@ pub enum ToAgent {
         request: u64,
         /// The numeric id of the user, as the collector has authenticated it; 0 for root.
         uid: u32,
-        /// The time at which it takes effect, in microseconds since the epoch; a past time means at once.
+        /// The time at which it takes effect, in microseconds since the epoch; a past time means immediately.
         at_us: i64,
         /// The request, in the form of the control socket.
         line: ControlLine,
@@ -121,10 +122,11 @@ pub enum ToAgent {
 }
 
 impl ToCollector {
-    /// Dictionary messages that hold `entries`, each within [`limits::MESSAGE_BYTES`].
+    /// Encodes dictionary messages with `entries`, each within [`limits::MESSAGE_BYTES`].
     pub fn dictionaries(session: SessionId, entries: &[Entry]) -> Vec<Vec<u8>> {
         let message = Self::Dictionary { session, entries: entries.to_vec() }.encode();
-        // bincode counts integers at their full width against the limit, at most eight times what they take.
+        // bincode counts integers at their full width against the limit, at most eight times their encoded
+        // length.
         match entries.split_at_checked(entries.len() / 2) {
             Some((first, second)) if !first.is_empty() && message.len() > limits::MESSAGE_BYTES / 8 => {
                 let mut messages = Self::dictionaries(session, first);
@@ -143,15 +145,17 @@ impl ToCollector {
     /// Decodes a message.
     ///
     /// # Errors
-    /// When the bytes are not a message of this version, or longer than [`limits::MESSAGE_BYTES`].
+    /// Returns an error if the bytes are not a message of this version, or longer than
+    /// [`limits::MESSAGE_BYTES`].
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         decode(bytes)
     }
 
-    /// The session of a dictionary or of skipped frames, without decoding the rest; none of an answer.
+    /// Returns the session of a dictionary or of skipped frames, without decoding the rest; none for an
+    /// answer.
     ///
     /// # Errors
-    /// When the bytes do not begin as such a message, or are too long for one.
+    /// Returns an error if the bytes do not begin like such a message, or are too long.
     pub fn peek(bytes: &[u8]) -> Result<Option<SessionId>, DecodeError> {
         /// The variant of [`Self::Answer`].
         const ANSWER: u32 = 2;
@@ -169,7 +173,8 @@ impl ToAgent {
     /// Decodes a message.
     ///
     /// # Errors
-    /// When the bytes are not a message of this version, or longer than [`limits::MESSAGE_BYTES`].
+    /// Returns an error if the bytes are not a message of this version, or longer than
+    /// [`limits::MESSAGE_BYTES`].
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         decode(bytes)
     }
@@ -186,7 +191,7 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     envelope::get(body(bytes)?)
 }
 
-/// The bytes behind the head of a message of this version.
+/// Returns the bytes after the head of a message of this version.
 fn body(bytes: &[u8]) -> Result<&[u8], DecodeError> {
     if bytes.len() > limits::MESSAGE_BYTES {
         return Err(DecodeError::Limit {
@@ -236,7 +241,7 @@ mod tests {
         let message = ToCollector::Answer { session: SessionId(7), request: 9, line: line(&long) };
         let mut bytes = message.encode();
         assert_eq!(ToCollector::decode(&bytes), Ok(message));
-        // The length is the marker of a 32-bit number and the number, in front of the text.
+        // The text is preceded by its length: the marker of a 32-bit number and the number.
         let length = bytes.len() - long.len() - 4;
         bytes[length..length + 4].copy_from_slice(&u32::try_from(long.len() + 1).unwrap().to_le_bytes());
         bytes.push(b'x');
@@ -294,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_false_length_takes_no_memory() {
-        // A `Refused` whose text claims 2^40 bytes.
+        // A `Refused` whose text has a length field of 2^40 bytes.
         let mut bytes = b"PLC\x02\x03".to_vec();
         bytes.extend_from_slice(&[253, 0, 0, 0, 0, 0, 1, 0, 0]);
         assert_eq!(ToAgent::decode(&bytes), Err(DecodeError::Serialised));

@@ -1,4 +1,4 @@
-//! The bytes on the wire: frames with the project's own column codec, and serialised messages.
+//! The wire format: frames with the column codec of this project, and serialised messages.
 //!
 //! `docs/reference/protocol.md` describes every byte.
 
@@ -12,5 +12,5 @@ pub mod message;
 
 pub use bytes::DecodeError;
 
-/// The version of the protocol. `docs/reference/protocol.md` lists all versions with what each changed.
+/// The version of the protocol. `docs/reference/protocol.md` lists the changes of each version.
 pub const VERSION: u8 = 2;

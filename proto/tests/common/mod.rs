@@ -13,7 +13,7 @@ use polymeter_proto::series::{
 use polymeter_proto::wire::dictionary::Announced;
 use polymeter_proto::wire::frame::{Encoder, Extras};
 
-/// A shape with one column for each kind of number, all of one metric per kind.
+/// Returns a shape with a column for each of `numbers`, with one metric per kind of number.
 pub(crate) fn shape(id: u32, period_us: u64, numbers: &[Number]) -> Arc<Shape> {
     let column = |(position, number): (u32, &Number)| {
         let name = MetricName::new(format!("test.{number:?}").to_lowercase()).unwrap();
@@ -32,7 +32,7 @@ pub(crate) fn shape(id: u32, period_us: u64, numbers: &[Number]) -> Arc<Shape> {
     })
 }
 
-/// A batch of these rows.
+/// Returns a batch of these rows.
 pub(crate) fn batch_of(shape: &Arc<Shape>, rows: &[(Instant, Vec<Option<u64>>)]) -> Batch {
     let mut batch = Batch::default();
     let index = batch.add_shape(shape);
@@ -42,7 +42,7 @@ pub(crate) fn batch_of(shape: &Arc<Shape>, rows: &[(Instant, Vec<Option<u64>>)])
     batch
 }
 
-/// The sender's side of a session.
+/// The sender's state of a session.
 #[derive(Debug, Default)]
 pub(crate) struct Wire {
     encoder: Encoder,

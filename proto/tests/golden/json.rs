@@ -1,4 +1,5 @@
-//! As much JSON as the golden files need: integers, texts, lists, objects and null. The crate itself needs none.
+//! The subset of JSON that the golden files need: integers, texts, lists, objects and null. The crate itself
+//! needs no JSON library for it.
 
 use std::fmt;
 
@@ -42,13 +43,13 @@ fn object<const N: usize>(members: [(&str, Json); N]) -> Json {
     Json::Object(members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
-/// A length or a position.
+/// Converts a length or a position.
 fn count(value: usize) -> Json {
     Json::Number(i128::try_from(value).unwrap_or(i128::MAX))
 }
 
-/// One number per line makes long files and one line per file unreadable diffs, so that lists of numbers alone share a
-/// line.
+/// Formats a value. Lists of numbers share a line: one number per line makes long files, one line per file
+/// unreadable diffs.
 impl fmt::Display for Json {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write(f, 0)
@@ -95,13 +96,14 @@ impl Json {
         }
     }
 
-    /// The value that `text` is; none where it is not JSON of this kind.
+    /// Parses a value; none if the text is not JSON of this subset.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (value, rest) = parse(text.trim_start())?;
         rest.trim().is_empty().then_some(value)
     }
 
-    /// Where two values differ first, and how; none where they are equal. The order of an object's members is free.
+    /// Describes the first difference of two values; none if they are equal. The order of an object's members
+    /// is ignored.
     pub(crate) fn difference(&self, other: &Self, path: &str) -> Option<String> {
         match (self, other) {
             (Self::List(these), Self::List(those)) if these.len() == those.len() => {
@@ -142,7 +144,7 @@ fn parse(text: &str) -> Option<(Json, &str)> {
     Some((Json::Number(number.parse().ok()?), rest))
 }
 
-/// What stands between brackets; `rest` begins behind the opening one.
+/// Parses the items between brackets. `rest` begins after the opening one.
 fn parse_items<T>(rest: &str, end: char, item: fn(&str) -> Option<(T, &str)>) -> Option<(Vec<T>, &str)> {
     let mut items = Vec::new();
     let mut rest = rest.trim_start();
@@ -166,7 +168,7 @@ fn parse_member(text: &str) -> Option<((String, Json), &str)> {
     Some(((key, value), rest))
 }
 
-/// A text without escapes: names have neither quotes nor backslashes, and the golden reasons have none either.
+/// Parses a text without escapes: neither names nor the golden reasons contain quotes or backslashes.
 fn parse_text(text: &str) -> Option<(String, &str)> {
     let (text, rest) = text.strip_prefix('"')?.split_once('"')?;
     (!text.contains('\\')).then(|| (text.to_owned(), rest))

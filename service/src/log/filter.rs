@@ -20,7 +20,8 @@ const LEVELS: [(&str, LevelFilter); 6] = [
     ("trace", LevelFilter::TRACE),
 ];
 
-/// The events that are logged: `LEVEL`, or `LEVEL,MODULE=LEVEL,...` such as `info,polymeter_agent::delivery=debug`.
+/// The selection of logged events: `LEVEL`, or `LEVEL,MODULE=LEVEL,...` such as
+/// `info,polymeter_agent::delivery=debug`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Filter {
     targets: Targets,
@@ -29,7 +30,7 @@ pub struct Filter {
 
 impl Eq for Filter {}
 
-/// A text that is no log filter.
+/// The error for a text that is not a log filter.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown log level `{word}`: expected off, error, warn, info, debug or trace{hint}")]
 pub struct InvalidFilter {
@@ -74,7 +75,7 @@ fn level(word: &str) -> Result<LevelFilter, InvalidFilter> {
 }
 
 impl Filter {
-    /// Tells whether an event is logged.
+    /// Returns true if an event is logged.
     pub(super) fn enables(&self, metadata: &tracing::Metadata<'_>) -> bool {
         self.targets.would_enable(metadata.target(), metadata.level())
     }

@@ -1,4 +1,4 @@
-//! One log event as one line. Pure.
+//! The format of a log event on one line. Pure.
 
 use std::fmt::Write;
 use std::str::FromStr;
@@ -95,7 +95,7 @@ impl Visit for Record {
     }
 }
 
-/// The word for a level.
+/// Returns the word for a level.
 pub(super) const fn word(level: Level) -> &'static str {
     match level {
         Level::ERROR => "error",
@@ -107,8 +107,8 @@ pub(super) const fn word(level: Level) -> &'static str {
 }
 
 impl Record {
-    /// The event as a person reads it, without the program and level. Control characters and characters that change the
-    /// direction of writing are replaced: values may come from elsewhere.
+    /// Formats the event for people, without the program and level. Control characters and characters that
+    /// change the direction of writing are replaced, since values may be untrusted.
     pub(super) fn to_text(&self) -> String {
         let mut text = self.message.clone();
         for (separator, part) in [(": ", &self.error), ("; ", &self.remedy)] {
@@ -136,7 +136,7 @@ impl Record {
         printable(&text, usize::MAX)
     }
 
-    /// The event as a JSON object on one line.
+    /// Formats the event as a JSON object on one line.
     pub(super) fn to_json(&self, program: &str, level: Level, target: &str, wall_us: i64) -> String {
         let mut bytes = Vec::new();
         let mut serializer = serde_json::Serializer::new(&mut bytes);
@@ -157,12 +157,12 @@ impl Record {
             }
             map.end()
         })();
-        // Strings and numbers always serialize, and to valid UTF-8.
+        // Serialising strings and numbers cannot fail, and yields valid UTF-8.
         written.ok().and_then(|()| String::from_utf8(bytes).ok()).unwrap_or_default()
     }
 }
 
-/// Tells whether a value needs no quotes.
+/// Returns true if a value needs no quotes.
 fn is_plain(value: &str) -> bool {
     !value.is_empty() && !value.contains([' ', '"', '=', '[', ']', '\n'])
 }

@@ -1,4 +1,4 @@
-//! The subscriber that writes the lines, and its settings.
+//! The subscriber that writes log lines, and its settings.
 
 use std::io::Write;
 use std::sync::{PoisonError, RwLock};
@@ -14,11 +14,11 @@ use crate::clock;
 /// The destination of the lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Destination {
-    /// Stderr, each line behind the program's name and the level.
+    /// Stderr, with the program's name and the level before each line.
     Stderr,
-    /// Stderr, which the journal reads: each line behind its priority, see sd-daemon(3).
+    /// Stderr, read by the journal, with the priority before each line: sd-daemon(3).
     Journal,
-    /// The system's log.
+    /// The system's log (syslog).
     Syslog,
 }
 
@@ -64,29 +64,29 @@ fn change(change: impl FnOnce(&mut Output)) {
     tracing::callsite::rebuild_interest_cache();
 }
 
-/// The filter that `POLYMETER_LOG` sets, if it is set.
+/// Returns the filter in `POLYMETER_LOG`, if it is set.
 ///
 /// # Errors
-/// When it is no filter.
+/// Returns an error if it is not a valid filter.
 pub fn filter_of_environment() -> Result<Option<Filter>, InvalidFilter> {
     let text = std::env::var(FILTER_VARIABLE).ok().filter(|text| !text.is_empty());
     text.map(|text| text.parse()).transpose()
 }
 
-/// The filter in force: the command line's, else that of `POLYMETER_LOG`, else the configuration's.
+/// Returns the filter in force: the command line's, else that of `POLYMETER_LOG`, else the configuration's.
 pub fn resolve_filter(command_line: Option<&Filter>, configuration: Filter) -> Filter {
     command_line.cloned().or_else(|| filter_of_environment().ok().flatten()).unwrap_or(configuration)
 }
 
-/// Tells whether stderr is connected to the journal: `JOURNAL_STREAM` names the device and inode of its socket, see
-/// systemd.exec(5). A program that inherits the variable may have another stderr.
+/// Returns true if stderr is connected to the journal: `JOURNAL_STREAM` contains the device and inode of its
+/// socket, see systemd.exec(5). A program that inherits the variable may have another stderr.
 fn stderr_is_journal() -> bool {
     let Some(stream) = std::env::var("JOURNAL_STREAM").ok() else { return false };
     rustix::fs::fstat(std::io::stderr())
         .is_ok_and(|stat| stream == format!("{}:{}", stat.st_dev, stat.st_ino))
 }
 
-/// The subscriber that writes the lines.
+/// The subscriber that writes log lines.
 #[derive(Debug)]
 struct Logger {
     program: &'static str,
@@ -118,7 +118,7 @@ impl Subscriber for Logger {
             (Destination::Stderr, Format::Text) => format!("{}: {}: {text}\n", self.program, word(level)),
             (Destination::Stderr, Format::Json) => format!("{text}\n"),
         };
-        // With stderr closed there is no place for a log.
+        // If stderr is closed, the line is lost.
         std::io::stderr().lock().write_all(line.as_bytes()).ok();
     }
 

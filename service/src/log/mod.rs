@@ -9,7 +9,7 @@
 //! // polymeter-agent: warning: cannot write to the spool: disk full [path=/s]
 //! ```
 //!
-//! Spans are ignored: a field belongs to its event.
+//! Spans are ignored: the fields of a line are those of its event.
 
 mod chain;
 mod filter;

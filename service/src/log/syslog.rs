@@ -1,4 +1,4 @@
-//! The system's log, for programs whose stderr is closed.
+//! The system's log, for programs with a closed stderr.
 
 use std::os::unix::net::UnixDatagram;
 
@@ -13,9 +13,9 @@ const FACILITY_DAEMON: u8 = 3 << 3;
 /// The severity of a message in the system's log, RFC 5424.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
-    /// A failure that ends the program, or a part of its work.
+    /// A failure that ends the program or a part of it.
     Error = 3,
-    /// A fault that the program survives.
+    /// A fault after which the program continues.
     Warning = 4,
     /// Information without a fault.
     Info = 6,
@@ -34,8 +34,8 @@ impl From<Level> for Severity {
     }
 }
 
-/// Sends `message` to the system's log, one entry per line. Without a syslog daemon, or while it is busy, the message is
-/// lost: a program does not wait for its log.
+/// Sends `message` to the system's log, one entry per line. Without a syslog daemon, or while it is busy, the
+/// message is lost: the program does not wait.
 pub fn send(program: &str, severity: Severity, message: &str) {
     let Ok(socket) = UnixDatagram::unbound() else { return };
     if socket.set_nonblocking(true).is_err() {
@@ -43,7 +43,7 @@ pub fn send(program: &str, severity: Severity, message: &str) {
     }
     let header = format!("<{}>{program}[{}]: ", FACILITY_DAEMON | severity as u8, std::process::id());
     for line in message.lines() {
-        // Addressed each time: the daemon may have been restarted since the last message.
+        // The address is resolved for each message, since the daemon may have been restarted.
         socket.send_to(format!("{header}{line}").as_bytes(), SOCKET).ok();
     }
 }

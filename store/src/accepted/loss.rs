@@ -24,7 +24,7 @@ impl LossRecord {
         Self { samples: self.samples.saturating_add(other.samples), span_us, ..self }
     }
 
-    /// Returns true if both are of the same job and source, for the same reason.
+    /// Returns true if both have the same job, source and reason.
     pub fn is_alike(&self, other: &Self) -> bool {
         let line = |loss: &Self| loss.line.as_ref().map(Arc::as_ptr);
         line(self) == line(other) && self.reason == other.reason
@@ -45,19 +45,20 @@ pub struct OutOfRange {
 pub enum LossReason {
     /// The agent's outbox was full.
     OutboxFull,
-    /// They lay in the agent's spool, and are damaged.
+    /// They were in the agent's spool, and are damaged.
     SpoolDamaged,
-    /// A collector refused their frame until the agent gave it up.
+    /// A collector refused their frame until the agent gave up.
     Refused,
     /// Their times are outside of the range that the collector allows.
     Clock,
     /// Their frame contradicts itself or the dictionary.
     Contradiction,
-    /// The agent did not announce their ids although it was asked, or not within the limits of a dictionary.
+    /// The agent did not announce their ids in spite of a request, or the dictionary would exceed its limits.
     UnknownId,
     /// The store refuses their frame.
     StoreRefused,
-    /// They were acknowledged, and this store does not have them: it was lost or replaced since, or another one has them.
+    /// They were acknowledged, but this store does not have them: it was lost or replaced since, or another
+    /// store has them.
     StoreReplaced,
 }
 
@@ -125,7 +126,7 @@ impl LossReason {
         matches!(self, Self::SpoolDamaged | Self::StoreReplaced)
     }
 
-    /// Returns true if the samples were lost in the collector, and not at the agent.
+    /// Returns true if the samples were lost in the collector, and not in the agent.
     pub const fn is_in_collector(self) -> bool {
         !matches!(self, Self::OutboxFull | Self::Refused | Self::SpoolDamaged)
     }

@@ -1,4 +1,4 @@
-//! The content of one transaction: accepted frames, with the ids of their sessions replaced by the records that they stand for.
+//! The content of one transaction: accepted frames, whose session ids are replaced by records.
 
 mod loss;
 mod records;
@@ -12,22 +12,22 @@ use polymeter_proto::series::{Identifier, SessionId};
 pub use self::loss::{LossReason, LossRecord, Losses, OutOfRange};
 pub use self::records::{JobRecord, LedgerLine, SampleBlock, SeriesRecord, SessionRecord};
 
-/// One frame of one session, or a run of frames that will never come, in order.
+/// One frame of one session, or a range of frames that will never arrive, in order.
 #[derive(Debug)]
 pub struct Accepted {
     /// The session.
     pub session: Arc<SessionRecord>,
-    /// The session's last sequence number when this is stored.
+    /// The session's last sequence number after this is stored.
     pub sequence: u64,
-    /// The session's last sequence number before it. A store that does not have that frame has lost it.
+    /// The session's last sequence number before it. A store without that frame has lost it.
     pub follows: u64,
     /// The time of its arrival, in microseconds since the epoch.
     pub received_us: i64,
     /// Its samples.
     pub samples: Vec<SampleBlock>,
-    /// Its samples that are quarantined, since their times are out of range.
+    /// Its quarantined samples, whose times are out of range.
     pub quarantined: Vec<SampleBlock>,
-    /// The extent of its samples whose times are out of range, whether they are quarantined or rejected.
+    /// The extent of its samples whose times are out of range, quarantined or rejected.
     pub out_of_range: Option<OutOfRange>,
     /// Its samples that are not stored.
     pub losses: Vec<LossRecord>,
@@ -35,13 +35,14 @@ pub struct Accepted {
     pub tallies: Vec<(Arc<LedgerLine>, Tally)>,
     /// Changes of plan.
     pub plan_changes: Vec<(Option<Arc<JobRecord>>, PlanChange)>,
-    /// Instants that users marked.
+    /// Marks of users.
     pub marks: Vec<(Option<Arc<JobRecord>>, Mark)>,
-    /// Jobs that ended on the session's node, and when, in microseconds since the epoch.
+    /// Jobs that ended on the session's node, each with the time, in microseconds since the epoch.
     pub job_ends: Vec<(Arc<JobRecord>, i64)>,
-    /// Facts of jobs that schedulers reported.
+    /// Facts of jobs from schedulers.
     pub job_facts: Vec<(Arc<JobRecord>, JobFacts)>,
-    /// The time at which the agent stopped in order, in microseconds since the epoch; none if it did not report that.
+    /// The time at which the agent stopped normally, in microseconds since the epoch; none if it did not
+    /// report that.
     pub session_end_us: Option<i64>,
     /// Owners of jobs that were announced without one.
     pub job_owners: Vec<(Arc<JobRecord>, JobOwner)>,
@@ -72,9 +73,9 @@ impl Accepted {
         }
     }
 
-    /// Adds a loss, to one that is alike where there is one.
+    /// Adds a loss; combines it with one of the same job, source and reason.
     pub fn add_loss(&mut self, loss: LossRecord) {
-        // Some losses have an unknown number of samples, and must be recorded all the same.
+        // Some losses have an unknown number of samples, but must be recorded.
         if loss.samples == 0 && !loss.reason.is_uncounted() {
             return;
         }
@@ -84,7 +85,7 @@ impl Accepted {
         }
     }
 
-    /// Returns the same frame, whose content counts as lost for `reason`.
+    /// Returns the same frame, whose content is recorded as lost for `reason`.
     pub fn as_loss(&self, reason: LossReason) -> Self {
         let mut empty = Self::empty(Arc::clone(&self.session), self.sequence, self.received_us);
         empty.follows = self.follows;
@@ -100,7 +101,8 @@ impl Accepted {
         empty
     }
 
-    /// Returns the same as [`Self::as_loss`] without jobs and sources, which may be what the store refuses.
+    /// Returns the same as [`Self::as_loss`] without jobs and sources, which may be the values that the store
+    /// refuses.
     pub fn as_unattributed_loss(&self, reason: LossReason) -> Self {
         let mut empty = Self::empty(Arc::clone(&self.session), self.sequence, self.received_us);
         for loss in self.as_loss(reason).losses {
@@ -109,17 +111,17 @@ impl Accepted {
         empty
     }
 
-    /// Returns its number of rows of samples, without those that are quarantined.
+    /// Returns the number of its samples, except for quarantined ones.
     pub fn rows(&self) -> usize {
         self.samples.iter().map(|samples| samples.values.len()).sum()
     }
 
-    /// Returns its number of rows of quarantined samples.
+    /// Returns the number of its quarantined samples.
     pub fn rows_quarantined(&self) -> usize {
         self.quarantined.iter().map(|samples| samples.values.len()).sum()
     }
 
-    /// Returns all jobs that it refers to, some more than once.
+    /// Returns all jobs that it refers to, possibly with duplicates.
     pub fn jobs(&self) -> impl Iterator<Item = &Arc<JobRecord>> {
         let of_series = self.series().filter_map(|series| series.job.as_ref());
         let of_lines = self.lines().filter_map(|line| line.job.as_ref());
@@ -135,7 +137,7 @@ impl Accepted {
             .chain(self.refused_requests.iter().map(|(job, _)| job))
     }
 
-    /// Returns all lines of the ledger that it changes, some more than once.
+    /// Returns all lines of the ledger that it changes, possibly with duplicates.
     pub fn lines(&self) -> impl Iterator<Item = &Arc<LedgerLine>> {
         let of_samples = self.samples.iter().chain(&self.quarantined).map(|samples| &samples.line);
         let of_losses = self.losses.iter().filter_map(|loss| loss.line.as_ref());
@@ -147,7 +149,7 @@ impl Accepted {
         self.samples.iter().flat_map(|samples| samples.times_us.iter().copied()).max()
     }
 
-    /// Returns all series that it has samples of, some more than once.
+    /// Returns all series of which it has samples, possibly with duplicates.
     pub fn series(&self) -> impl Iterator<Item = &Arc<SeriesRecord>> {
         self.samples.iter().chain(&self.quarantined).flat_map(|samples| &samples.series)
     }
@@ -158,16 +160,16 @@ impl Accepted {
 pub struct JobOutcome {
     /// The job.
     pub job_id: Identifier,
-    /// Its cluster; none for any.
+    /// Its cluster; none for any cluster.
     pub cluster: Option<Identifier>,
     /// The state, the exit status and the signal.
     pub facts: JobFacts,
 }
 
-/// The cause of a change of plan that stands for a refused request.
+/// The cause in the database for a refused request, which is stored as a change of plan.
 pub const REFUSED: &str = "refused";
 
-/// Frames that a store had committed and does not have any more: it was replaced by an older copy, or begins anew.
+/// Frames that a store had committed and no longer has: it was replaced by an older copy, or is new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MissingFrames {
     /// Their session.
@@ -178,10 +180,10 @@ pub struct MissingFrames {
     pub expected: u64,
 }
 
-/// Checks that a store whose sessions end at `last` can add `frames` without a gap.
+/// Checks that `frames` continue a store whose sessions end at `last` without a gap.
 ///
 /// # Errors
-/// When frames are missing in the store.
+/// Returns an error if frames are missing in the store.
 pub fn check_gaps(frames: &[Accepted], last: &HashMap<SessionId, u64>) -> Result<(), MissingFrames> {
     let mut last = last.clone();
     for frame in frames {
@@ -200,10 +202,11 @@ pub fn check_gaps(frames: &[Accepted], last: &HashMap<SessionId, u64>) -> Result
 pub struct Committed {
     /// The newest stored frame of each session.
     pub through: Vec<(SessionId, u64)>,
-    /// The number of samples that were written, without those that were quarantined.
+    /// The number of stored samples, except for quarantined ones.
     pub rows: u64,
     /// The number of samples that were quarantined.
     pub quarantined: u64,
-    /// The number of frames that were stored before, by another collector or in a transaction whose outcome was not known.
+    /// The number of frames that had been stored before, by another collector or in a transaction with an
+    /// unknown outcome.
     pub repeated: u64,
 }

@@ -6,7 +6,7 @@ use polymeter_proto::series::{
     Identifier, JobDescriptor, JobHandle, Labels, MetricDescriptor, Number, SessionDescriptor, SessionId,
 };
 
-/// A session, as the store keeps it.
+/// A session, as it is stored.
 #[derive(Debug)]
 pub struct SessionRecord {
     /// Its id.
@@ -15,27 +15,28 @@ pub struct SessionRecord {
     pub descriptor: SessionDescriptor,
 }
 
-/// A job, as one node describes it.
+/// A job, as one node reports it.
 #[derive(Debug)]
 pub struct JobRecord {
     /// The session of the node.
     pub session: Arc<SessionRecord>,
-    /// The session's handle of it. A job whose cgroups go and return has another one each time.
+    /// The session's handle of the job. A job whose cgroups disappear and reappear gets a new handle each
+    /// time.
     pub handle: JobHandle,
-    /// Its description by the node.
+    /// Its descriptor from the node.
     pub descriptor: JobDescriptor,
-    /// The store's key, once it is committed there.
+    /// The store's key, once committed.
     pub key: OnceLock<i64>,
 }
 
 impl JobRecord {
-    /// The node.
+    /// Returns the node.
     pub fn node(&self) -> &Identifier {
         &self.session.descriptor.node
     }
 }
 
-/// A series, as the store keeps it.
+/// A series, as it is stored.
 #[derive(Debug)]
 pub struct SeriesRecord {
     /// The session of its node.
@@ -46,19 +47,20 @@ pub struct SeriesRecord {
     pub job: Option<Arc<JobRecord>>,
     /// The labels.
     pub labels: Labels,
-    /// The store's id, once it is committed there.
+    /// The store's id, once committed.
     pub id: OnceLock<i64>,
 }
 
 impl SeriesRecord {
-    /// Its node.
+    /// Returns its node.
     pub fn node(&self) -> &Identifier {
         &self.session.descriptor.node
     }
 }
 
-/// A line of the ledger: one source of one job, or of the node, in one session. Its identity is that of the tally in the
-/// agent, so that a later tally replaces an earlier one of the same counters, and never those of another handle of the job.
+/// A line of the ledger: one source of one job, or of the node, in one session. It corresponds to one tally
+/// of the agent, so that a later tally replaces an earlier one of the same counters, and never one of another
+/// handle of the job.
 #[derive(Debug)]
 pub struct LedgerLine {
     /// The session.
@@ -67,7 +69,7 @@ pub struct LedgerLine {
     pub job: Option<Arc<JobRecord>>,
     /// The name of the source in its tallies.
     pub source: Identifier,
-    /// The store's id, once it is committed there.
+    /// The store's id, once committed.
     pub id: OnceLock<i64>,
 }
 
@@ -103,7 +105,8 @@ impl SampleBlock {
         )
     }
 
-    /// The times of the oldest and the newest sample, in microseconds since the epoch; none without samples.
+    /// Returns the times of the oldest and the newest sample, in microseconds since the epoch; none without
+    /// samples.
     pub fn span_us(&self) -> Option<(i64, i64)> {
         let times = || self.times_us.iter().copied();
         times().min().zip(times().max())

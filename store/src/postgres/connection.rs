@@ -21,14 +21,14 @@ use crate::error::{Context, DatabaseError};
 use crate::value::{Batch, Row, Value};
 use crate::{StoreError, TimescaleMode, limits};
 
-/// A connection to PostgreSQL, with the event loop that drives it.
+/// A connection to PostgreSQL, with its event loop.
 #[derive(Debug)]
 pub(super) struct PostgresConnection {
     runtime: Runtime,
     client: Client,
-    /// The form of the table of samples; none in a connection that only reads.
+    /// The form of the table of samples; none for a read-only connection.
     table: Option<SampleTable>,
-    /// The days, counted from the epoch, whose partitions are known to exist.
+    /// The days, counted from the epoch, whose partitions exist.
     days: BTreeSet<i64>,
 }
 
@@ -100,10 +100,10 @@ impl Connection for PostgresConnection {
 
     fn check(&mut self) -> Result<(), StoreError> {
         if self.table.is_some() {
-            // The server keeps what it has committed.
+            // The server guarantees the durability of commits.
             return Ok(());
         }
-        // A hypertable of a server that does not load TimescaleDB looks empty.
+        // A hypertable appears empty if the server does not load TimescaleDB.
         self.runtime.block_on(async {
             let offer = timescale::detect(&self.client).await?;
             timescale::choose_table(&self.client, &offer, TimescaleMode::Auto, false).await.map(drop)
@@ -127,7 +127,7 @@ async fn copy_samples(client: &Client, frames: &[&Accepted]) -> Result<u64, toki
     let mut buffer = BytesMut::with_capacity(limits::COPY_BYTES * 2);
     put_header(&mut buffer);
     for (series, column) in samples {
-        // All ids were assigned before; the table would refuse a row without one.
+        // All ids were assigned before; the table would reject a row without one.
         let Some(id) = series.id.get().copied() else { continue };
         for (time_us, value) in column {
             put_sample(&mut buffer, stored_us(time_us), id, value);

@@ -1,30 +1,31 @@
-//! PostgreSQL's binary COPY, encoded into whole buffers: a row-by-row writer costs several times as much.
+//! Encoding for PostgreSQL's binary COPY into large buffers: a writer that sends row by row costs several
+//! times as much.
 
 use std::error::Error;
 
 use bytes::{BufMut, BytesMut};
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
 
-/// The begin of a binary COPY: the signature, no flags, no extension.
+/// The head of a binary COPY: the signature, no flags, no extension.
 const HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 
-/// The end of a binary COPY.
+/// The trailer of a binary COPY.
 const TRAILER: i16 = -1;
 
 /// Microseconds from the Unix epoch to 2000-01-01, PostgreSQL's epoch.
 const POSTGRES_EPOCH_US: i64 = 946_684_800 * 1_000_000;
 
-/// Begins a COPY.
+/// Appends the head of a COPY.
 pub(super) fn put_header(out: &mut BytesMut) {
     out.put_slice(HEADER);
 }
 
-/// Ends a COPY.
+/// Appends the trailer of a COPY.
 pub(super) fn put_trailer(out: &mut BytesMut) {
     out.put_i16(TRAILER);
 }
 
-/// Adds a row of the table `samples`: three fields, each behind its length.
+/// Appends a row of the table `samples`: three fields, each preceded by its length.
 pub(super) fn put_sample(out: &mut BytesMut, time_us: i64, series_id: i64, value: f64) {
     out.put_i16(3);
     out.put_i32(8);
@@ -35,7 +36,8 @@ pub(super) fn put_sample(out: &mut BytesMut, time_us: i64, series_id: i64, value
     out.put_f64(value);
 }
 
-/// A `timestamptz`, in microseconds since the Unix epoch and within what [`crate::bounds::stored_us`] allows.
+/// A `timestamptz`, in microseconds since the Unix epoch and within the range of
+/// [`crate::bounds::stored_us`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Timestamp(pub(super) i64);
 

@@ -1,9 +1,9 @@
-//! The work that PostgreSQL needs beside the writers. With partitions: the next day's, and the B-trees of those that no longer
-//! grow. With TimescaleDB: running the compression policy where the server's scheduler fails to (as TimescaleDB 2.28 does on
-//! PostgreSQL 15.20, with "cannot drop portal").
+//! The maintenance of a PostgreSQL database, besides the writers. With partitions: creates the next day's,
+//! and builds the B-trees of those that no longer grow. With TimescaleDB: runs the compression policy if the
+//! server's scheduler fails to (as TimescaleDB 2.28 does on PostgreSQL 15.20, with "cannot drop portal").
 //!
-//! An index over a day of samples takes minutes to build. It is built by a connection of its own, `CONCURRENTLY`, and
-//! cancelled at once when the collector stops: the next start begins it again.
+//! An index over a day of samples takes minutes to build. A separate connection builds it `CONCURRENTLY`.
+//! When the collector stops, the build is cancelled at once; the next start begins it again.
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ use super::{partitions, timescale};
 use crate::error::{Context, chain};
 use crate::{Maintenance, StoreError, TimescaleMode};
 
-/// The interval of the work: partitions are days, and the next one is created a day ahead.
+/// The interval of maintenance: partitions are days, and the next one is created a day ahead.
 const INTERVAL: Duration = Duration::from_secs(3600);
 
-/// Starts the maintenance of the database that `config` leads to.
+/// Starts the maintenance of the database of `config`.
 pub(super) fn start(config: Config) -> Result<Maintenance, StoreError> {
     let event_loop = event_loop()?;
     Maintenance::spawn(move |mut stopped| {
@@ -28,7 +28,7 @@ pub(super) fn start(config: Config) -> Result<Maintenance, StoreError> {
     })
 }
 
-/// Does the work once and waits for the next time. Returns true to stop.
+/// Runs the maintenance once, and waits for the next interval. Returns true if it was stopped.
 async fn run_once(config: &Config, stopped: &mut oneshot::Receiver<()>) -> bool {
     let client = match connect(config).await {
         Ok(client) => client,
@@ -40,7 +40,7 @@ async fn run_once(config: &Config, stopped: &mut oneshot::Receiver<()>) -> bool 
     let cancel = client.cancel_token();
     tokio::select! {
         _ = &mut *stopped => {
-            // Otherwise the server would continue to build an index.
+            // Without the cancellation, the server would continue to build an index.
             if let Err(error) = cancel.cancel_query(NoTls).await {
                 info!(error = %chain(&error), "cannot cancel the database maintenance");
             }
@@ -61,7 +61,7 @@ async fn is_stopped_within(stopped: &mut oneshot::Receiver<()>, interval: Durati
 }
 
 async fn maintain(client: &Client) -> Result<(), StoreError> {
-    // One collector is enough. The end of the connection releases the lock.
+    // One collector at a time does the maintenance. The end of the connection releases the lock.
     let lock = client.query_one("SELECT pg_try_advisory_lock($1)", &[&MAINTENANCE_LOCK]).await;
     if !lock.context("lock the maintenance")?.get::<_, bool>(0) {
         return Ok(());

@@ -21,19 +21,20 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     concat!(include_str!("../../schema/all/6.sql"), include_str!("../../schema/postgres/6.sql")),
 ];
 
-/// The functions and views that manage the partitions of `samples`, beside version 1.
+/// The functions and views that manage the partitions of `samples`, in addition to version 1.
 const PARTITIONS: &str = include_str!("../../schema/postgres/partitions_1.sql");
 
-/// The place in version 1 for the clause that makes `samples` a partitioned table.
+/// The placeholder in version 1 for the clause that makes `samples` a partitioned table.
 const PARTITIONING: &str = "/* PARTITIONING */";
 
-/// The place in version 5 for the statements that give `samples` keys of 64 bits.
+/// The placeholder in version 5 for the statements that widen the keys of `samples` to 64 bits.
 const WIDENING: &str = "/* WIDEN SAMPLES */";
 
-/// The statement that does so in a table that is no hypertable yet.
+/// The statement that widens the keys of a table that is not a hypertable yet.
 const WIDEN: &str = "ALTER TABLE samples ALTER COLUMN series_id TYPE int8;";
 
-/// Brings the schema up to date. Of several collectors that start together, one does it.
+/// Migrates the schema to the current version. If several collectors start at the same time, one of them does
+/// it.
 pub(super) async fn migrate(
     client: &mut Client,
     mode: TimescaleMode,
@@ -45,7 +46,7 @@ pub(super) async fn migrate(
         return Err(StoreError::NewerSchema { found });
     }
     let is_new = found == 0;
-    // Only a new table can become a hypertable; an old one keeps the extension as it is.
+    // Only a new table can become a hypertable; for an old one the extension is left unchanged.
     let offer = if is_new { timescale::install(client, mode, offer).await? } else { offer };
     let hypertable = is_new && timescale::wants_hypertable(&offer, mode)?;
     let partitioned = if is_new { !hypertable } else { is_partitioned(client).await.context(ACTION)? };
@@ -68,7 +69,8 @@ pub(super) async fn migrate(
     transaction.commit().await.context(ACTION)?;
     client.execute("SELECT pg_advisory_unlock($1)", &[&SCHEMA_LOCK]).await.context(ACTION)?;
     let chosen = timescale::choose_table(client, &offer, mode, is_new).await?;
-    // Another database, or another table of that name, has another object id.
+    // The object id of the table identifies the database: another database, or another table of that name,
+    // has another one.
     let table = client.query_one("SELECT 'session'::regclass::oid", &[]).await.context(ACTION)?;
     Ok((chosen, Origin::new((0, table.get::<_, u32>(0).into()), is_new)))
 }

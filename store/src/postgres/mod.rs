@@ -1,6 +1,6 @@
 //! PostgreSQL, with or without TimescaleDB.
 //!
-//! A connection is driven by an event loop of its own, on the thread that uses it.
+//! Each connection has its own event loop, on the thread that uses it.
 
 mod connection;
 mod copy;
@@ -25,12 +25,12 @@ use crate::backend::{Backend, Connection, Opened};
 use crate::error::{DatabaseError, ErrorKind, chain};
 use crate::{Maintenance, OpenOptions, StoreError};
 
-/// A database of PostgreSQL.
+/// A PostgreSQL database.
 pub(crate) struct Postgres {
     config: Config,
 }
 
-/// Reads a `postgres://` URL, or libpq's `key=value` words.
+/// Parses a `postgres://` URL, or libpq's `key=value` words.
 pub(crate) fn parse_url(text: &str) -> Option<Result<Arc<dyn Backend>, String>> {
     let is_url = text.starts_with("postgres://") || text.starts_with("postgresql://");
     let is_words = text.split_whitespace().next().is_some_and(|word| word.contains('='));
@@ -99,7 +99,8 @@ impl From<tokio_postgres::Error> for DatabaseError {
     fn from(error: tokio_postgres::Error) -> Self {
         let kind = match error.as_db_error() {
             Some(error) if *error.code() == SqlState::UNDEFINED_TABLE => ErrorKind::MissingTable,
-            // A violation that names no constraint is of partitions: one was dropped, and is created again.
+            // A violation without a constraint's name concerns partitions: one was dropped, and is created
+            // again.
             Some(error)
                 if ROW_ERRORS.contains(&error.code().code())
                     || error.code().code() == "23514" && error.constraint().is_some() =>
@@ -112,7 +113,8 @@ impl From<tokio_postgres::Error> for DatabaseError {
     }
 }
 
-/// The SQLSTATEs of which a value is the only possible cause. An exhausted sequence (2200H) is none of them.
+/// The SQLSTATEs for which a value is the only possible cause. An exhausted sequence (2200H) is not among
+/// them.
 const ROW_ERRORS: [&str; 9] = [
     "22001", // string_data_right_truncation
     "22003", // numeric_value_out_of_range

@@ -10,7 +10,8 @@ use crate::bounds::stored_us;
 
 const DAY_US: i64 = 86_400 * 1_000_000;
 
-/// Creates the partitions that the samples of `frames` need, and the one after the newest, except for those that are `known`.
+/// Creates the partitions that the samples of `frames` need, and the one after the newest, except for those
+/// in `known`.
 pub(super) async fn create(
     client: &mut Client,
     frames: &[Accepted],
@@ -55,7 +56,8 @@ pub(super) async fn close(client: &Client) -> Result<(), Error> {
         client.query("SELECT partition FROM polymeter_partition_to_close ORDER BY partition", &[]).await?
     {
         let partition: String = row.get(0);
-        // The name comes from the catalogue: `samples_` and eight digits. An index whose build was cancelled is invalid.
+        // The name is from the catalogue: `samples_` and eight digits. An index whose build was cancelled is
+        // invalid.
         let index = format!("{partition}_by_series");
         client.batch_execute(&format!("DROP INDEX IF EXISTS {index}")).await?;
         client

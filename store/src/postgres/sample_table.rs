@@ -5,7 +5,7 @@ use crate::WriteMode;
 /// The form of the table of samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SampleTable {
-    /// A hypertable of TimescaleDB, compressed as the rows arrive.
+    /// A hypertable of TimescaleDB, whose rows are compressed on arrival.
     DirectCompress,
     /// A hypertable of TimescaleDB, whose older chunks may be compressed later.
     Hypertable,

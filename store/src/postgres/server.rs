@@ -6,13 +6,14 @@ use tokio_postgres::{Client, Config, NoTls};
 use crate::error::Context;
 use crate::{StoreError, limits};
 
-/// The advisory lock under which collectors change the schema and the partitions: "polymete" in ASCII.
+/// The advisory lock for changes of the schema and the partitions: "polymete" in ASCII.
 pub(super) const SCHEMA_LOCK: i64 = 0x706f_6c79_6d65_7465;
 
-/// The advisory lock under which jobs get their rows, for no unique index can tell when two are the same.
+/// The advisory lock for the creation of jobs' rows, since no unique index can detect two rows of the same
+/// job.
 pub(super) const JOB_LOCK: i64 = SCHEMA_LOCK + 1;
 
-/// The advisory lock of the collector that does the maintenance.
+/// The advisory lock for maintenance.
 pub(super) const MAINTENANCE_LOCK: i64 = SCHEMA_LOCK + 2;
 
 /// Returns an event loop for one thread.
@@ -20,7 +21,7 @@ pub(super) fn event_loop() -> Result<Runtime, StoreError> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StoreError::Thread)
 }
 
-/// Connects. A server that vanishes silently is noticed in about a minute.
+/// Connects. A silently vanished server is detected in about a minute.
 pub(super) async fn connect(config: &Config) -> Result<Client, StoreError> {
     let mut config = config.clone();
     if config.get_connect_timeout().is_none() {
@@ -31,7 +32,7 @@ pub(super) async fn connect(config: &Config) -> Result<Client, StoreError> {
     }
     config.tcp_user_timeout(limits::CONNECT * 6).keepalives_idle(limits::CONNECT * 3);
     let (client, connection) = config.connect(NoTls).await.context("connect to the database")?;
-    // Its outcome shows in the client's next call.
+    // The client's next call reports its outcome.
     tokio::spawn(connection);
     Ok(client)
 }

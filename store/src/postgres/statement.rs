@@ -10,7 +10,7 @@ use crate::backend::Dialect;
 use crate::value::{Batch, ColumnType, Row, Value};
 
 pub(super) static DIALECT: Dialect = Dialect {
-    // The labels of a series may be longer than an index entry; their digest is not.
+    // The labels of a series may exceed the size of an index entry; their digest does not.
     same_labels: "md5(CAST(series.labels AS text)) = md5(CAST(new.labels AS text))",
     for_update: " FOR UPDATE",
     skip_locked: " FOR UPDATE OF old SKIP LOCKED",
@@ -20,7 +20,7 @@ pub(super) static DIALECT: Dialect = Dialect {
 /// The version of the binary format of `jsonb`, which precedes the text.
 const JSONB_VERSION: u8 = 1;
 
-/// Returns `statement` for all rows of `batch`: `{new}` is a table made of one array for each column.
+/// Returns `statement` for all rows of `batch`: `{new}` becomes a table of one array per column.
 pub(super) fn expand(statement: &str, batch: &Batch<'_>) -> String {
     let array = |(number, (_, kind)): (usize, &(&str, ColumnType))| {
         let name = match kind {
@@ -39,7 +39,7 @@ pub(super) fn expand(statement: &str, batch: &Batch<'_>) -> String {
     DIALECT.fill(statement).replace("{new}", &new)
 }
 
-/// Returns the columns of `batch`, each to be an array.
+/// Returns the columns of `batch`, each to be passed as an array.
 pub(super) fn columns<'a>(batch: &'a Batch<'_>) -> Vec<Vec<&'a Value<'a>>> {
     let mut columns = vec![Vec::with_capacity(batch.rows().len()); batch.columns().len()];
     for row in batch.rows() {

@@ -1,4 +1,4 @@
-//! TimescaleDB: the features that the server offers, and their use.
+//! TimescaleDB: detection of its features on the server, and their use.
 
 use tokio_postgres::{Client, Error, Transaction};
 use tracing::info;
@@ -26,7 +26,7 @@ pub(super) struct Offer {
 }
 
 impl Offer {
-    /// Returns the reason for which no hypertable can be created; none where one can.
+    /// Returns the reason for which no hypertable can be created; none if one can.
     fn obstacle(&self) -> Option<&'static str> {
         match self {
             Self { available: false, .. } => Some("the server does not have TimescaleDB"),
@@ -46,11 +46,11 @@ impl Offer {
     }
 }
 
-/// Returns the features that the server offers to this connection. Needs no privilege.
+/// Detects the features that the server offers to this connection. Needs no privilege.
 ///
 /// # Errors
-/// When the database has the extension and the server does not load it: hypertables then look empty, and do not get the rows
-/// that are written to them.
+/// Returns an error if the database has the extension but the server does not load it: hypertables then
+/// appear empty, and do not receive rows.
 pub(super) async fn detect(client: &Client) -> Result<Offer, StoreError> {
     let row = client
         .query_one(
@@ -78,8 +78,8 @@ pub(super) async fn detect(client: &Client) -> Result<Offer, StoreError> {
     Ok(offer)
 }
 
-/// Creates the extension where that is wanted, possible and not done yet, and returns the features with it. An extension that
-/// is not preloaded must not be created: the server would end the connection.
+/// Creates the extension if it is wanted, possible and not done yet, and returns the resulting features. An
+/// extension that is not preloaded must not be created: the server would close the connection.
 pub(super) async fn install(client: &Client, mode: TimescaleMode, offer: Offer) -> Result<Offer, StoreError> {
     if mode == TimescaleMode::Off || !offer.available || !offer.preloaded || offer.installed {
         return Ok(offer);
@@ -93,10 +93,10 @@ pub(super) async fn install(client: &Client, mode: TimescaleMode, offer: Offer) 
     }
 }
 
-/// Returns true if a new table of samples is to be a hypertable.
+/// Returns true if a new table of samples becomes a hypertable.
 ///
 /// # Errors
-/// When TimescaleDB is required and cannot be used.
+/// Returns an error if TimescaleDB is required and cannot be used.
 pub(super) fn wants_hypertable(offer: &Offer, mode: TimescaleMode) -> Result<bool, StoreError> {
     match (mode, offer.obstacle()) {
         (TimescaleMode::Off, _) | (TimescaleMode::Auto, Some(_)) => Ok(false),
@@ -111,13 +111,14 @@ fn required(obstacle: &str) -> StoreError {
     ))
 }
 
-/// Makes the new table of samples a hypertable, with compression where the licence allows that.
+/// Makes the new table of samples a hypertable, with compression if the licence allows it.
 pub(super) async fn create_hypertable(
     transaction: &Transaction<'_>,
     offer: &Offer,
 ) -> Result<(), StoreError> {
     let action = "create the hypertable";
-    // The default index on time would cost the ingest, and would disable direct compression if it were unique.
+    // The default index on time would slow down the ingest, and would disable direct compression if it were
+    // unique.
     transaction.batch_execute(CREATION).await.context(action)?;
     if offer.compresses() {
         transaction.batch_execute(COMPRESSION).await.context(action)?;
@@ -128,15 +129,16 @@ pub(super) async fn create_hypertable(
 /// The statement that makes the table a hypertable.
 const CREATION: &str = "SELECT create_hypertable('samples', by_range('time', interval '1 day'), create_default_indexes => false)";
 
-/// The statements that enable its compression. Segments by series would hold a row or two each at these rates: 91 bytes a row
-/// were measured, against 7 to 10.
+/// The statements that enable compression. Segments by series would contain a row or two each at typical
+/// rates: 91 bytes per row were measured, compared with 7 to 10.
 const COMPRESSION: &str =
     "ALTER TABLE samples SET (timescaledb.compress, timescaledb.compress_segmentby = '',
                                           timescaledb.compress_orderby = 'series_id,time');
      SELECT add_compression_policy('samples', compress_after => interval '2 days', if_not_exists => true)";
 
-/// Returns the statements that give a hypertable of version 4 keys of 64 bits. The type of a column of a compressed hypertable cannot
-/// be changed, so that all rows are copied: one to two million a second.
+/// Returns the statements that widen the keys of a hypertable of version 4 to 64 bits. The type of a column
+/// of a compressed hypertable cannot be changed; therefore all rows are copied, one to two million per
+/// second.
 pub(super) fn widen(offer: &Offer) -> String {
     let direct = "SELECT set_config(name, 'on', true) FROM pg_settings WHERE name = 'timescaledb.enable_direct_compress_insert';";
     let compression = if offer.compresses() { COMPRESSION } else { "" };
@@ -149,8 +151,8 @@ pub(super) fn widen(offer: &Offer) -> String {
     )
 }
 
-/// Finds out how samples are written into the existing table, and prepares this connection for it. `is_new` tells that the table
-/// was created just now.
+/// Determines how samples are written into the existing table, and configures this connection for it.
+/// `is_new` is true if the table was just created.
 pub(super) async fn choose_table(
     client: &Client,
     offer: &Offer,
@@ -207,7 +209,7 @@ fn choose_partitions(offer: &Offer, mode: TimescaleMode, is_new: bool) -> Result
     Ok(ChosenTable { table: SampleTable::Partitions, reason: reason.to_owned() })
 }
 
-/// Runs the compression policy where the server's scheduler failed to.
+/// Runs the compression policy if the server's scheduler fails to.
 pub(super) async fn compress(client: &Client) -> Result<(), Error> {
     let failed = "SELECT job_id FROM timescaledb_information.jobs JOIN timescaledb_information.job_stats USING (job_id)
          WHERE proc_name = 'policy_compression' AND jobs.hypertable_schema = current_schema() AND jobs.hypertable_name = 'samples'
@@ -215,7 +217,7 @@ pub(super) async fn compress(client: &Client) -> Result<(), Error> {
     for row in client.query(failed, &[]).await? {
         let policy: i32 = row.get(0);
         info!("running the compression policy {policy} here: the server's scheduler failed to run it");
-        // As a statement of its own: it commits chunk by chunk.
+        // A separate statement, since it commits chunk by chunk.
         client.batch_execute(&format!("CALL run_job({policy})")).await?;
     }
     Ok(())

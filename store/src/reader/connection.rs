@@ -1,4 +1,4 @@
-//! The connection of a reader, and jobs.
+//! The connection of a reader, and the list of jobs.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use crate::backend::Connection;
 use crate::value::{Row, Value};
 use crate::{SCHEMA_VERSION, StoreError, StoreUrl};
 
-/// A connection that only reads.
+/// A read-only connection.
 #[derive(Debug)]
 pub struct Reader {
     connection: Box<dyn Connection>,
@@ -17,7 +17,8 @@ impl Reader {
     /// Connects. Nothing is created or changed.
     ///
     /// # Errors
-    /// When the store cannot be reached, has no tables of Polymeter, or was made by another version of the program.
+    /// Returns an error if the store cannot be reached, has no tables of Polymeter, or was made by another
+    /// version of the program.
     pub fn open(url: &StoreUrl) -> Result<Self, StoreError> {
         let mut reader = Self { connection: url.open_to_read()? };
         let version = match reader.schema_version() {
@@ -45,7 +46,7 @@ impl Reader {
         Ok(versions.first().copied().flatten())
     }
 
-    /// Returns all rows of a statement, as `read` makes them.
+    /// Returns all rows of a statement, converted by `read`.
     pub(super) fn rows<T>(
         &mut self,
         statement: &str,
@@ -59,7 +60,7 @@ impl Reader {
     /// Returns all jobs, the earliest first.
     ///
     /// # Errors
-    /// When the store fails.
+    /// Returns an error if the store fails.
     pub fn jobs(&mut self) -> Result<Vec<JobRow>, StoreError> {
         let select =
             "SELECT job_key, job_id, cluster, owner, owner_uid, started, ended, account, queue, cores, state,

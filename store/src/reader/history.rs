@@ -9,10 +9,10 @@ use crate::accepted::REFUSED;
 use crate::value::Value;
 
 impl Reader {
-    /// Returns the balance of the samples that were due, of a job or of the nodes' own sources.
+    /// Returns the balance of the due samples of a job or of the nodes' own sources.
     ///
     /// # Errors
-    /// When the store fails.
+    /// Returns an error if the store fails.
     pub fn ledger(&mut self, job_key: Option<i64>) -> Result<Vec<LedgerRow>, StoreError> {
         let condition = if job_key.is_some() {
             "job_key = CAST($1 AS bigint)"
@@ -48,7 +48,7 @@ impl Reader {
     /// Returns the changes of the sampling plan of a job or of the nodes' own metrics, in the order of their times.
     ///
     /// # Errors
-    /// When the store fails.
+    /// Returns an error if the store fails.
     pub fn plan_changes(&mut self, job_key: Option<i64>) -> Result<Vec<PlanChangeRow>, StoreError> {
         let select = format!(
             "SELECT time, node, metric, old_period_us, new_period_us, cause, actor, until FROM plan_change
@@ -66,10 +66,10 @@ impl Reader {
         })
     }
 
-    /// Returns the requests at the submission of a job that were not granted, in the order of their times.
+    /// Returns the refused requests of a job's submission, in the order of their times.
     ///
     /// # Errors
-    /// When the store fails.
+    /// Returns an error if the store fails.
     pub fn refused_requests(&mut self, job_key: i64) -> Result<Vec<RefusedRow>, StoreError> {
         let select = format!(
             "SELECT time, node, metric, new_period_us, actor, coalesce(reason, '') FROM plan_change
@@ -88,7 +88,7 @@ impl Reader {
     /// Returns the marks of a job or of the nodes, in the order of their times.
     ///
     /// # Errors
-    /// When the store fails.
+    /// Returns an error if the store fails.
     pub fn marks(&mut self, job_key: Option<i64>) -> Result<Vec<MarkRow>, StoreError> {
         let select = "SELECT time, node, name, coalesce(detail ->> 'kind', 'instant'), actor FROM mark
              WHERE coalesce(job_key, 0) = $1 ORDER BY time, node, name";
@@ -101,10 +101,11 @@ impl Reader {
         })
     }
 
-    /// Returns the losses of a job, with those of unknown sources on its nodes while it ran; or all losses.
+    /// Returns the losses of a job, including losses of unknown sources on its nodes while it ran; without a
+    /// job, all losses.
     ///
     /// # Errors
-    /// When the store fails.
+    /// Returns an error if the store fails.
     pub fn losses(&mut self, job_key: Option<i64>) -> Result<Vec<LossRow>, StoreError> {
         let select = "SELECT time, node, session_id, job_key, source, samples, reason, first_time, last_time FROM loss
              WHERE CAST($1 AS bigint) = 0 OR job_key = CAST($1 AS bigint) OR source IS NULL AND reason <> 'unknown' AND EXISTS (
@@ -125,7 +126,7 @@ impl Reader {
     }
 }
 
-/// Keys begin at 1: 0 stands for the nodes' own rows.
+/// Returns the key of a job, or 0 for the nodes' own rows. Keys begin at 1.
 fn key_or_zero(job_key: Option<i64>) -> Value<'static> {
     Value::Integer(job_key.unwrap_or(0))
 }

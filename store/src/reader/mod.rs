@@ -1,4 +1,4 @@
-//! The reading side of a store, for reports: the same statements for every backend.
+//! The reading side of a store, for reports. The statements are the same for every backend.
 
 mod connection;
 mod history;

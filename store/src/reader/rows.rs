@@ -6,42 +6,43 @@ use polymeter_proto::series::Labels;
 /// A job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobRow {
-    /// The store's key for it: job ids come again.
+    /// The store's key of the job. Job ids are reused, keys are not.
     pub job_key: i64,
-    /// The scheduler's name for it.
+    /// The scheduler's id of the job.
     pub job_id: String,
-    /// The cluster, where it is known.
+    /// The cluster, if known.
     pub cluster: Option<String>,
-    /// The owner's name, where it is known.
+    /// The owner's name, if known.
     pub owner: Option<String>,
-    /// The owner's numeric id, where it is known.
+    /// The owner's numeric id, if known.
     pub owner_uid: Option<i64>,
-    /// The time at which the first of its nodes began to track it, in nanoseconds since the epoch.
+    /// The time at which its first node began to track it, in nanoseconds since the epoch.
     pub started_ns: i64,
-    /// The time at which it ended on the last of its nodes, in nanoseconds since the epoch; none while it runs on any.
+    /// The time at which it ended on its last node, in nanoseconds since the epoch; none while it runs on any
+    /// node.
     pub ended_ns: Option<i64>,
-    /// The nodes on which it ended together with its agent, at an unknown time.
+    /// The nodes whose agent was lost, so that the time of the job's end there is unknown.
     pub lost_nodes: Vec<String>,
     /// Its nodes, sorted.
     pub nodes: Vec<String>,
-    /// The account or project that it is charged to, where the scheduler reported that.
+    /// The account or project that it is charged to, if the scheduler reported it.
     pub account: Option<String>,
-    /// The queue or partition that it was submitted to, where the scheduler reported that.
+    /// The queue or partition that it was submitted to, if the scheduler reported it.
     pub queue: Option<String>,
-    /// Its number of cores, where the scheduler reported that.
+    /// Its number of cores, if the scheduler reported it.
     pub cores: Option<i64>,
-    /// Its final state in the scheduler's terms, where the scheduler reported that.
+    /// Its final state in the scheduler's terms, if the scheduler reported it.
     pub state: Option<String>,
-    /// The exit status of its script, where the scheduler reported that.
+    /// The exit status of its script, if the scheduler reported it.
     pub exit_code: Option<i64>,
-    /// The signal that ended its script, where the scheduler reported that.
+    /// The signal that ended its script, if the scheduler reported it.
     pub exit_signal: Option<i64>,
 }
 
-/// A series, and the extent of its samples.
+/// A series with the extent of its samples.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeriesRow {
-    /// The store's id for it.
+    /// The store's id of the series.
     pub series_id: i64,
     /// The node.
     pub node: String,
@@ -79,7 +80,7 @@ pub struct SeriesSummary {
     pub min: f64,
     /// The largest value.
     pub max: f64,
-    /// The mean of the values, each with the same weight.
+    /// The unweighted mean of the values.
     pub mean: f64,
     /// The earliest value.
     pub first: f64,
@@ -96,17 +97,17 @@ pub struct LedgerRow {
     pub node: String,
     /// The source.
     pub source: String,
-    /// The counts since the session began, including the samples that came after its newest tally.
+    /// The counts since the session began, including samples that were stored after its newest tally.
     pub tally: Tally,
-    /// Taken, and lost with frames that the agent dropped or gave up.
+    /// Samples that were taken, and lost with frames that the agent dropped or gave up.
     pub skipped: u64,
-    /// Taken, and rejected by the collector.
+    /// Samples that were taken, and rejected by the collector.
     pub rejected: u64,
-    /// Taken, and quarantined, since their times are out of range.
+    /// Samples that were taken, and quarantined because their times are out of range.
     pub quarantined: u64,
-    /// Taken and stored.
+    /// Samples that were taken and stored.
     pub stored: u64,
-    /// Taken, with an unknown fate.
+    /// Samples that were taken, with an unknown fate.
     pub unknown: u64,
 }
 
@@ -119,36 +120,36 @@ pub struct PlanChangeRow {
     pub node: String,
     /// The metric.
     pub metric: String,
-    /// The period until then, in microseconds; none where it was not sampled.
+    /// The previous period, in microseconds; none if it was not sampled.
     pub old_period_us: Option<i64>,
-    /// The period from then on, in microseconds; none where it is not sampled any more.
+    /// The new period, in microseconds; none if it is no longer sampled.
     pub new_period_us: Option<i64>,
     /// The cause.
     pub cause: String,
-    /// The user who requested it, where there is one.
+    /// The user that requested it, if any.
     pub actor: Option<String>,
-    /// The time at which it ends by itself, in nanoseconds since the epoch.
+    /// The time at which it expires, in nanoseconds since the epoch.
     pub until_ns: Option<i64>,
 }
 
-/// A request at submission that was not granted.
+/// A request at submission that was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedRow {
     /// The time of the refusal, in nanoseconds since the epoch.
     pub time_ns: i64,
     /// The node.
     pub node: String,
-    /// A selector, or the text of a request that could not be read.
+    /// A selector, or the text of a request that could not be parsed.
     pub request: String,
-    /// The requested period, in microseconds, where it could be read.
+    /// The requested period, in microseconds, if it could be parsed.
     pub period_us: Option<i64>,
-    /// The user whose request it was, where that is known.
+    /// The user of the request, if known.
     pub actor: Option<String>,
-    /// The reason for which it was refused.
+    /// The reason of the refusal.
     pub reason: String,
 }
 
-/// An instant that a user marked.
+/// A mark of a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MarkRow {
     /// The time, in nanoseconds since the epoch.
@@ -159,29 +160,29 @@ pub struct MarkRow {
     pub name: String,
     /// `instant`, or `begin` or `end` of a phase.
     pub kind: String,
-    /// The user who marked it.
+    /// The user that made the mark.
     pub actor: Option<String>,
 }
 
-/// Samples that are not in the store.
+/// Samples that are missing in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LossRow {
-    /// The time at which the collector noticed it, in nanoseconds since the epoch.
+    /// The time at which the collector detected the loss, in nanoseconds since the epoch.
     pub time_ns: i64,
     /// The node.
     pub node: String,
     /// The agent's session.
     pub session_id: String,
-    /// The store's key of the job; none for the node's own sources, and where the job is unknown.
+    /// The store's key of the job; none for the node's own sources, or if the job is unknown.
     pub job_key: Option<i64>,
-    /// The source; none where it is unknown.
+    /// The source; none if it is unknown.
     pub source: Option<String>,
     /// The number of samples.
     pub samples: u64,
     /// The reason.
     pub reason: String,
-    /// The time of the oldest of them, in nanoseconds since the epoch.
+    /// The time of the oldest lost sample, in nanoseconds since the epoch.
     pub first_time_ns: i64,
-    /// The time of the newest of them, in nanoseconds since the epoch.
+    /// The time of the newest lost sample, in nanoseconds since the epoch.
     pub last_time_ns: i64,
 }

@@ -9,10 +9,11 @@ use crate::labels::parse_labels;
 use crate::value::Value;
 
 impl Reader {
-    /// Returns the series of a job or a node, with the extent of their samples, by node, metric and labels.
+    /// Returns the series of a job or a node with the extents of their samples, sorted by node, metric and
+    /// labels.
     ///
     /// # Errors
-    /// When the store fails.
+    /// Returns an error if the store fails.
     pub fn series(&mut self, scope: SeriesScope<'_>) -> Result<Vec<SeriesRow>, StoreError> {
         let (condition, parameter) = match scope {
             SeriesScope::Job(key) => ("series.job_key = $1", Value::Integer(key)),
@@ -38,10 +39,10 @@ impl Reader {
         })
     }
 
-    /// Returns the number of CPUs of a node, by the series that each of them has; none without such series.
+    /// Returns the number of CPUs of a node, counted by its per-CPU series; none without such series.
     ///
     /// # Errors
-    /// When the store fails.
+    /// Returns an error if the store fails.
     pub fn cpus(&mut self, node: &str) -> Result<Option<u64>, StoreError> {
         let select = "SELECT count(DISTINCT CAST(labels AS text)) FROM series
              WHERE job_key IS NULL AND node = $1 AND metric LIKE 'node.cpu.%.per_cpu' GROUP BY metric";
@@ -49,13 +50,13 @@ impl Reader {
         Ok(counts.into_iter().max())
     }
 
-    /// Returns the samples of a series from the begin of `span_ns` to before its end, in the order of their times: nanoseconds
-    /// since the epoch, and values.
+    /// Returns the samples of a series within `span_ns`, whose end is excluded, in the order of their times:
+    /// nanoseconds since the epoch, and values.
     ///
     /// # Errors
-    /// When the store fails.
+    /// Returns an error if the store fails.
     pub fn points(&mut self, series_id: i64, span_ns: Range<i64>) -> Result<Vec<(i64, f64)>, StoreError> {
-        // Times have microseconds, so that both bounds are rounded up.
+        // Times have a resolution of microseconds, so that both bounds are rounded up.
         let bound =
             |time_ns: i64| Value::time(time_ns.div_euclid(1000) + i64::from(time_ns.rem_euclid(1000) > 0));
         let select =
@@ -64,10 +65,10 @@ impl Reader {
         self.rows(select, &parameters, |row| (row.time_ns(), row.real()))
     }
 
-    /// Returns statistics of the samples of a series; none where it has no samples.
+    /// Returns statistics of the samples of a series; none if it has no samples.
     ///
     /// # Errors
-    /// When the store fails.
+    /// Returns an error if the store fails.
     pub fn summary(&mut self, series_id: i64) -> Result<Option<SeriesSummary>, StoreError> {
         let end = |order: &str| {
             format!("(SELECT value FROM samples WHERE series_id = $1 ORDER BY time {order} LIMIT 1)")

@@ -1,4 +1,4 @@
-//! A connection to a file of SQLite.
+//! A connection to an SQLite file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,18 +15,18 @@ use crate::error::DatabaseError;
 use crate::value::{Batch, Row, Value};
 use crate::{Origin, StoreError, limits};
 
-/// A connection to a file of SQLite.
+/// A connection to an SQLite file.
 #[derive(Debug)]
 pub(super) struct SqliteConnection {
     pub(super) connection: rusqlite::Connection,
-    /// The file, as it was configured.
+    /// The path of the file, as it was configured.
     path: PathBuf,
-    /// The files as they were when the last transaction ended; none in a connection that only reads.
+    /// The state of the files at the end of the last transaction; none for a read-only connection.
     pub(super) files: Option<StoreFiles>,
 }
 
 impl SqliteConnection {
-    /// Opens the store at `path` to write. A missing file is created where that is allowed.
+    /// Opens the store at `path` to write. A missing file is created if that is allowed.
     pub(super) fn open(path: &Path, may_create: bool) -> Result<(Self, Origin), StoreError> {
         let cannot_open = |source| explain(path, "open the store", source);
         let cannot_create =
@@ -43,7 +43,7 @@ impl SqliteConnection {
         statement::add_functions(&connection).map_err(cannot_open)?;
         let mode: String =
             connection.query_row("PRAGMA journal_mode = WAL", (), |row| row.get(0)).map_err(cannot_open)?;
-        // An acknowledgement promises that the samples outlive a power cut: FULL, one fsync per commit.
+        // An acknowledgement promises that the samples survive a power failure: FULL, one fsync per commit.
         connection
             .execute_batch("PRAGMA synchronous = FULL; PRAGMA cache_size = -65536;")
             .map_err(cannot_open)?;
@@ -54,7 +54,7 @@ impl SqliteConnection {
         Ok((Self { connection, path: path.to_owned(), files: Some(files) }, origin))
     }
 
-    /// Returns a connection that only reads.
+    /// Returns a read-only connection.
     pub(super) const fn to_read(connection: rusqlite::Connection, path: PathBuf) -> Self {
         Self { connection, path, files: None }
     }
@@ -147,7 +147,7 @@ impl Connection for SqliteConnection {
     }
 }
 
-/// Runs a prepared statement and adds its rows to `rows`.
+/// Runs a prepared statement and appends its rows to `rows`.
 fn read_rows(
     prepared: &mut CachedStatement<'_>,
     parameters: &[Value<'_>],

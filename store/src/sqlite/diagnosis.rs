@@ -1,4 +1,4 @@
-//! Diagnosis of an SQLite file that cannot be used: SQLite's own messages are short.
+//! Diagnosis of an SQLite file that cannot be used. SQLite's own messages lack the cause.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
@@ -15,8 +15,8 @@ use crate::file_problem::FileProblem;
 const HEAD_BYTES: usize = 100;
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
-/// Returns the error `source` of the store at `path`, with its cause where the file shows one. The file is opened for that, so
-/// that no other connection of this process may write to it.
+/// Returns the error `source` of the store at `path`, with its cause if the file shows one. The file is
+/// opened for that; therefore no other connection of this process may write to it.
 pub(super) fn explain(path: &Path, action: &'static str, source: rusqlite::Error) -> StoreError {
     match diagnose(path, &source) {
         Some(problem) => StoreError::File { path: path.to_owned(), problem },
@@ -69,19 +69,19 @@ pub(super) fn without_tables(path: &Path) -> StoreError {
     StoreError::File { path: path.to_owned(), problem }
 }
 
-/// Reads the head of the file at `path`, or as much as there is of it.
+/// Reads the head of the file at `path`, or the whole file if it is shorter.
 fn head(path: &Path) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     File::open(path)?.take(HEAD_BYTES as u64).read_to_end(&mut head)?;
     Ok(head)
 }
 
-/// Returns the length of a database with this head, where the head has it.
+/// Returns the length of a database with this head, if the head states it.
 fn bytes_of(head: &[u8]) -> Option<u64> {
     let word = |at: usize| Some(u32::from_be_bytes(*head.get(at..)?.first_chunk()?));
     let page_bytes = u16::from_be_bytes(*head.get(16..)?.first_chunk()?);
     let page_bytes = if page_bytes == 1 { 65_536 } else { u64::from(page_bytes) };
-    // The count is only true where it was written together with the rest of the head.
+    // The count is valid only if it was written together with the rest of the head.
     let is_true = word(24)? == word(92)?;
     is_true.then_some(u64::from(word(28)?) * page_bytes)
 }

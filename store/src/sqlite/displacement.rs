@@ -1,4 +1,5 @@
-//! The check that a store's files are still those that are open, and the state in which they are left when they are not.
+//! The check that an open store's files are still those at its path, and the preparation for the next
+//! connection if not.
 
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
@@ -10,13 +11,14 @@ use crate::StoreError;
 use crate::file_problem::Displaced;
 
 impl SqliteConnection {
-    /// Checks that the open files are those that others find at the path.
+    /// Checks that the open files are still the ones at the path.
     pub(super) fn check_files(&mut self) -> Result<(), StoreError> {
         let connection = &self.connection;
         let is_sound = || {
             let verdict: rusqlite::Result<String> =
                 connection.query_row("PRAGMA quick_check(1)", (), |row| row.get(0));
-            // What it lacks may be in the log alone, which a crash would not leave there.
+            // Pages that the database lacks may exist in the log only: a checkpoint writes them to the
+            // database.
             verdict.is_ok_and(|verdict| verdict == "ok") && checkpoint(connection)
         };
         let Some(files) = &mut self.files else { return Ok(()) };
@@ -26,7 +28,7 @@ impl SqliteConnection {
         }
     }
 
-    /// Leaves the files so that the next connection finds what can be saved, and returns the error.
+    /// Prepares the files so that the next connection recovers as much as possible, and returns the error.
     fn leave(&self, fault: FileFault) -> StoreError {
         let Some(files) = &self.files else {
             return StoreError::Unusable("cannot check the store: it is opened read-only".to_owned());
@@ -40,7 +42,7 @@ impl SqliteConnection {
         };
         match how {
             Displaced::Deleted | Displaced::Replaced | Displaced::LogDeleted => {
-                // A file that was only moved gets what the log has of it.
+                // A file that was only moved receives the content of the log.
                 let is_whole = checkpoint(&self.connection);
                 if how != Displaced::LogDeleted
                     && let Err(error) = files.put_log_aside(is_whole)
@@ -49,7 +51,7 @@ impl SqliteConnection {
                 }
             }
             Displaced::Truncated | Displaced::LogTruncated => {
-                // To copy half of a log would destroy the other half.
+                // A checkpoint of half a log would destroy the other half.
                 let kept = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
                 if let Err(error) = kept {
                     warn!("cannot preserve the write-ahead log of {}: {error}", path.display());
@@ -65,7 +67,7 @@ impl SqliteConnection {
     }
 }
 
-/// Moves all of the log into the database. Returns false if that was not possible.
+/// Writes all of the log into the database. Returns false on failure.
 fn checkpoint(connection: &Connection) -> bool {
     let busy: rusqlite::Result<i64> =
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get(0));

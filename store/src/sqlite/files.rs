@@ -1,8 +1,9 @@
-//! The files at the path of an SQLite store, compared with those that are open.
+//! The comparison of the files at the path of an SQLite store with those that are open.
 //!
-//! SQLite writes to the files that it opened, also after they were deleted or replaced: such a commit is lost when the process
-//! ends. Therefore a few calls of stat(2) compare the files after each commit, before an acknowledgement. The database is never
-//! opened here: closing one of its descriptors would drop SQLite's locks, since POSIX locks belong to the process.
+//! SQLite writes to the files that it opened, even after they were deleted or replaced: such a commit is lost
+//! when the process ends. Therefore a few calls of stat(2) compare the files after each commit, before an
+//! acknowledgement. The database is never opened here: closing one of its descriptors would release SQLite's
+//! locks, since POSIX locks belong to the process.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -11,10 +12,11 @@ use std::path::{Path, PathBuf};
 
 use crate::file_problem::Displaced;
 
-/// The mode of a new store, which is private, since samples reveal what users do. SQLite gives its log and its index the same.
+/// The mode of a new store. It is private, since samples reveal the activities of users. SQLite gives its log
+/// and its index the same mode.
 const MODE: u32 = 0o600;
 
-/// The length of the head of a write-ahead log, which begins with one of two numbers.
+/// The length of the head of a write-ahead log, which begins with one of two magic numbers.
 const LOG_HEAD_BYTES: u64 = 32;
 const LOG_MAGIC: [[u8; 4]; 2] = [[0x37, 0x7f, 0x06, 0x82], [0x37, 0x7f, 0x06, 0x83]];
 
@@ -40,7 +42,7 @@ impl FileId {
 /// A fault of an open store's files.
 #[derive(Debug)]
 pub(super) enum FileFault {
-    /// They are other files than those that are open, or shorter than they were.
+    /// They are not the files that are open, or are shorter than before.
     Displaced(Displaced),
     /// They cannot be examined.
     Io(io::Error),
@@ -57,8 +59,8 @@ impl From<Displaced> for FileFault {
 pub(super) struct StoreFiles {
     /// The path, as it was configured.
     path: PathBuf,
-    /// The write-ahead log and its index, beside the file that the path leads to; none where the file system has no shared memory,
-    /// so that SQLite uses no log.
+    /// The write-ahead log and its index, next to the file that the path leads to; none if the file system
+    /// has no shared memory, so that SQLite uses no log.
     log: Option<(PathBuf, PathBuf)>,
     database: FileId,
     log_id: Option<FileId>,
@@ -90,8 +92,8 @@ impl StoreFiles {
         &self.path
     }
 
-    /// Checks that the files are still those that are open, and not shorter. A database becomes shorter when another program
-    /// vacuums it: then `is_sound` tells whether it is whole.
+    /// Checks that the files are still those that are open, and not shorter. A database also becomes shorter
+    /// when another program vacuums it: `is_sound` then tells whether it is complete.
     pub(super) fn check(&mut self, is_sound: impl FnOnce() -> bool) -> Result<(), FileFault> {
         let metadata = match fs::metadata(&self.path) {
             Ok(metadata) => metadata,
@@ -115,7 +117,7 @@ impl StoreFiles {
         if *self.log_id.get_or_insert(FileId::of(&metadata)) != FileId::of(&metadata) {
             return Err(Displaced::LogDeleted);
         }
-        // Another program's checkpoint may leave it empty, and nothing between.
+        // A checkpoint of another program may leave the log empty, but never shorter with content.
         if metadata.len() < self.log_bytes && metadata.len() > 0 {
             return Err(Displaced::LogTruncated);
         }
@@ -123,21 +125,21 @@ impl StoreFiles {
         Ok(())
     }
 
-    /// Checks after a commit that the log begins with a head. It does not after another program has cut it off: SQLite continues
-    /// behind the hole, and could not recover the log after a crash.
+    /// Checks after a commit that the log begins with a valid head. The head is missing after another program
+    /// has truncated the log: SQLite continues behind the hole, and could not recover the log after a crash.
     pub(super) fn check_log_head(&self) -> Result<(), FileFault> {
         let Some((log, _)) = &self.log else { return Ok(()) };
         if self.log_bytes < LOG_HEAD_BYTES {
             return Ok(());
         }
         let mut magic = [0; 4];
-        // Only the database's own descriptors carry locks.
+        // Only the database's own descriptors hold locks.
         let read = File::open(log).and_then(|mut log| log.read_exact(&mut magic));
         if read.is_ok() && LOG_MAGIC.contains(&magic) { Ok(()) } else { Err(Displaced::LogTruncated.into()) }
     }
 
-    /// Moves the log and its index away from the database that is in this one's place now, since SQLite would apply them to it.
-    /// `is_empty` tells that the content of the log is in its own database.
+    /// Renames the log and its index, which belong to a database that was replaced: SQLite would apply them
+    /// to the new one. `is_empty` is true if the content of the log is in its own database.
     pub(super) fn put_log_aside(&self, is_empty: bool) -> io::Result<()> {
         let Some((log, index)) = &self.log else { return Ok(()) };
         let is_ours = fs::metadata(log).is_ok_and(|metadata| Some(FileId::of(&metadata)) == self.log_id);
@@ -158,7 +160,7 @@ impl StoreFiles {
 
 /// Creates an empty, private file for a new store. Returns false if there is a file.
 pub(super) fn create(path: &Path) -> io::Result<bool> {
-    // Through a link that leads nowhere yet, too. A file that is there is not opened: see above.
+    // This also follows a link to a missing file. An existing file is not opened, for the sake of the locks.
     if fs::metadata(path).is_ok() {
         return Ok(false);
     }
@@ -166,12 +168,12 @@ pub(super) fn create(path: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Returns true if the file does not exist.
+/// Returns true if the error means that the file does not exist.
 pub(super) fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
-/// Returns `path` with `suffix` behind its last component.
+/// Appends `suffix` to the last component of `path`.
 pub(super) fn suffixed(path: &Path, suffix: &str) -> PathBuf {
     let mut path = path.as_os_str().to_owned();
     path.push(suffix);

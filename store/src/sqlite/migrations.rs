@@ -21,7 +21,7 @@ const MIGRATIONS: [&str; SCHEMA_VERSION as usize] = [
     concat!(include_str!("../../schema/all/6.sql"), include_str!("../../schema/sqlite/6.sql")),
 ];
 
-/// Brings the schema up to date, and returns true if there was none.
+/// Migrates the schema to the current version, and returns true if there was none.
 pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<bool, StoreError> {
     let transaction = connection
         .transaction_with_behavior(TransactionBehavior::Immediate)

@@ -22,13 +22,13 @@ use crate::{Maintenance, OpenOptions, StoreError, WriteMode};
 /// The scheme of its URLs.
 const SCHEME: &str = "sqlite:";
 
-/// A file of SQLite.
+/// A SQLite file.
 #[derive(Debug)]
 pub(crate) struct Sqlite {
     path: PathBuf,
 }
 
-/// Reads `sqlite:PATH` or `sqlite://PATH`.
+/// Parses `sqlite:PATH` or `sqlite://PATH`.
 pub(crate) fn parse_url(text: &str) -> Option<Result<Arc<dyn Backend>, String>> {
     let path = text.strip_prefix(SCHEME)?;
     let path = path.strip_prefix("//").unwrap_or(path);

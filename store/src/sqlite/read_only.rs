@@ -1,4 +1,4 @@
-//! Opens the file of an SQLite store to read it, also where this user may not write.
+//! Opens the file of an SQLite store to read it, even if this user may not write.
 
 use std::fs;
 use std::path::Path;
@@ -13,9 +13,9 @@ const OPENING: &str = "open the store";
 
 /// Opens the store at `path`.
 ///
-/// Not read-only, because a reader of a write-ahead log may have to recover it. Where SQLite cannot have a log's index beside
-/// the file, since this user may not write there, and there is no log that holds anything, nothing changes the file either:
-/// then it is read as immutable.
+/// The connection is not read-only, because a reader of a write-ahead log may have to recover it. If this
+/// user may not write to the directory, SQLite cannot create the log's index there. If there is no log with
+/// content then, the file cannot change, and is opened as immutable.
 pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
     let source = match open_writable(path) {
         Ok(connection) => return Ok(connection),
@@ -48,7 +48,7 @@ fn open_immutable(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Runs a first statement, upon which SQLite reads the file.
+/// Runs a first statement, which makes SQLite read the file.
 fn read_something(connection: &Connection) -> rusqlite::Result<()> {
     connection.query_row("SELECT count(*) FROM sqlite_master", (), |_| Ok(()))
 }

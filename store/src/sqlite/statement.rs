@@ -12,23 +12,26 @@ pub(super) static DIALECT: Dialect = Dialect {
     // A transaction locks the whole file.
     for_update: "",
     skip_locked: "",
-    // A row of the ledger costs no more than a sample.
+    // An update of a ledger row costs no more than a sample.
     defers_ledger: false,
 };
 
-/// Returns `statement` in SQLite's form: fragments are filled in, and `$1` is `?1`, since SQLite takes `$1` for a name.
+/// Converts `statement` to SQLite's form: fragments are filled in, and `$1` becomes `?1`, since SQLite treats
+/// `$1` as a name.
 pub(super) fn translate(statement: &str) -> String {
     DIALECT.fill(statement).replace('$', "?")
 }
 
-/// Returns `statement` for one row of `batch`: `{new}` is a table of one row, whose columns are parameters.
+/// Converts `statement` for one row of `batch`: `{new}` becomes a table of one row, whose columns are
+/// parameters.
 pub(super) fn translate_batch(statement: &str, batch: &Batch<'_>) -> String {
     let column = |(number, (name, _)): (usize, &(&str, _))| format!("?{number} AS {name}");
     let columns: Vec<_> = (1..).zip(batch.columns()).map(column).collect();
     translate(statement).replace("{new}", &format!("(SELECT {}) AS new", columns.join(", ")))
 }
 
-/// Adds `greatest` and `least`, which ignore NULL as in PostgreSQL. SQLite's own `max` and `min` do not.
+/// Adds the functions `greatest` and `least`, which ignore NULL as in PostgreSQL, unlike SQLite's own `max`
+/// and `min`.
 pub(super) fn add_functions(connection: &Connection) -> rusqlite::Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
     connection.create_scalar_function("greatest", 2, flags, |context| choose(context, i64::max))?;

@@ -53,7 +53,7 @@ const MARK: [Column; 7] = [
     ("detail", ColumnType::Json),
 ];
 
-/// Inserts samples whose times are out of range, and returns their number.
+/// Inserts quarantined samples, and returns their number.
 pub(super) fn insert_quarantined(
     connection: &mut dyn Connection,
     frames: &[&Accepted],
@@ -102,7 +102,7 @@ pub(super) fn insert_losses(
     )
 }
 
-/// Inserts changes of plan, and refused requests among them.
+/// Inserts changes of plan, including refused requests.
 pub(super) fn insert_plan_changes(
     connection: &mut dyn Connection,
     frames: &[&Accepted],

@@ -12,7 +12,7 @@ use crate::value::{Batch, Column, ColumnType, Row, Value};
 pub(super) struct JobEnd<'a> {
     /// The store's key of the job.
     pub(super) key: i64,
-    /// The job, as the node describes it.
+    /// The job, as the node reports it.
     pub(super) job: &'a Arc<JobRecord>,
     /// The time, in microseconds since the epoch.
     pub(super) at_us: i64,
@@ -28,19 +28,20 @@ const END: [Column; 5] = [
     ("ended", ColumnType::Time),
 ];
 
-/// Jobs on nodes whose session has ended before the time `$1`, or of which version 4 of the schema knew no session.
+/// The jobs on nodes whose session ended before the time `$1`, or whose session is unknown because version 4
+/// of the schema did not store it.
 const LOST: &str = "FROM job_node LEFT JOIN session ON session.session_id = job_node.session_id
     WHERE job_node.ended IS NULL AND CASE WHEN job_node.session_id IS NULL THEN job_node.started < $1
         ELSE session.ended IS NOT NULL AND session.last_seen < $1 END";
 
-/// Returns the ends in `frames`, of jobs that have keys.
+/// Returns the ends in `frames` of jobs that have keys.
 pub(super) fn of_frames<'a>(frames: &[&'a Accepted]) -> Vec<JobEnd<'a>> {
     let ends = frames.iter().flat_map(|frame| &frame.job_ends);
     ends.filter_map(|(job, at_us)| Some(JobEnd { key: *job.key.get()?, job, at_us: *at_us })).collect()
 }
 
-/// Returns the ends in `frames` of jobs of the same name that the session of `job` announced before it. `keys` are those of the
-/// first of `jobs`, which are not committed yet.
+/// Returns the ends in `frames` of earlier jobs with the same name in the session of `job`. `keys` are those
+/// of the first of `jobs`, which are not committed yet.
 pub(super) fn of_predecessors<'a>(
     job: &JobRecord,
     jobs: &[Arc<JobRecord>],
@@ -61,7 +62,8 @@ pub(super) fn of_predecessors<'a>(
     .collect()
 }
 
-/// Locks the rows of all jobs that `frames` change, in one order: several nodes report on a job at once.
+/// Locks the rows of all jobs that `frames` change, in a fixed order, since several nodes report the same job
+/// concurrently.
 pub(super) fn lock_jobs(connection: &mut dyn Connection, frames: &[&Accepted]) -> Result<(), DatabaseError> {
     let ended = frames.iter().flat_map(|frame| frame.job_ends.iter().map(|(job, _)| job));
     let described = frames.iter().flat_map(|frame| frame.job_facts.iter().map(|(job, _)| job));
@@ -85,7 +87,8 @@ fn batch(keys: Vec<i64>) -> Batch<'static> {
     Batch::new(&KEY, keys.into_iter().map(|key| [key.into()]))
 }
 
-/// Ends jobs on the nodes of `ends`, unless a later handle tracks them there, and as a whole where no node is left.
+/// Ends jobs on the nodes of `ends`, unless a later handle tracks them there. A job without running nodes
+/// ends as a whole.
 pub(super) fn end_jobs(connection: &mut dyn Connection, ends: &[JobEnd<'_>]) -> Result<(), DatabaseError> {
     if ends.is_empty() {
         return Ok(());
@@ -110,7 +113,7 @@ pub(super) fn end_jobs(connection: &mut dyn Connection, ends: &[JobEnd<'_>]) -> 
     end_whole_jobs(connection, keys)
 }
 
-/// Ends those of the jobs `keys` that run on no node any more.
+/// Ends those of the jobs `keys` that no longer run on any node.
 fn end_whole_jobs(connection: &mut dyn Connection, keys: Vec<i64>) -> Result<(), DatabaseError> {
     connection.execute_batch(
         "UPDATE job SET ended = (SELECT max(job_node.ended) FROM job_node WHERE job_node.job_key = job.job_key)
@@ -121,7 +124,7 @@ fn end_whole_jobs(connection: &mut dyn Connection, keys: Vec<i64>) -> Result<(),
     Ok(())
 }
 
-/// Ends jobs whose agents were lost before `cutoff`, at the time of their last sign of life.
+/// Ends jobs whose agents were lost before `cutoff`, at the time of their last message.
 pub(super) fn end_lost_jobs(
     connection: &mut dyn Connection,
     cutoff: &Value<'_>,

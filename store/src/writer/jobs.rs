@@ -1,4 +1,4 @@
-//! The keys, owners and facts of jobs, and the nodes that they run on.
+//! The keys, owners and facts of jobs, and the nodes on which they run.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ use crate::error::DatabaseError;
 use crate::limits::RESUME_LOST_JOB;
 use crate::value::Value;
 
-/// Gives keys to the jobs of `frames` that have none.
+/// Assigns keys to the jobs of `frames` that have none.
 pub(super) fn assign_keys(connection: &mut dyn Connection, frames: &[Accepted]) -> Result<(), DatabaseError> {
     let jobs = without_key(frames);
     if jobs.is_empty() {
         return Ok(());
     }
     let keys = transaction(connection, |connection| {
-        // No unique index can tell when two jobs are the same.
+        // No unique index can detect that two jobs are the same.
         connection.lock_job_keys()?;
         let mut keys = Vec::with_capacity(jobs.len());
         for job in &jobs {
-            // A predecessor has ended before, whichever transaction its end is in.
+            // A predecessor ended before, in whichever transaction its end is stored.
             job_ends::end_jobs(connection, &job_ends::of_predecessors(job, &jobs, &keys, frames))?;
             let key = match find(connection, job)? {
                 Some(key) => key,
@@ -41,7 +41,8 @@ pub(super) fn assign_keys(connection: &mut dyn Connection, frames: &[Accepted]) 
     Ok(())
 }
 
-/// Returns the jobs of `frames` without a key, each once, in an order that is the same for all connections.
+/// Returns the jobs of `frames` without a key, without duplicates, in an order that is the same for all
+/// connections.
 fn without_key(frames: &[Accepted]) -> Vec<Arc<JobRecord>> {
     let mut jobs = distinct(frames.iter().flat_map(Accepted::jobs).filter(|job| job.key.get().is_none()));
     jobs.sort_by_key(|job| {
@@ -51,8 +52,9 @@ fn without_key(frames: &[Accepted]) -> Vec<Arc<JobRecord>> {
     jobs
 }
 
-/// Returns the key of the job's row: the one that this handle has rows of already, else the one that this node began at that
-/// time, else the one of the same owner that still runs, or ran when this node began, or of which only the agent was lost.
+/// Returns the key of the job's row: the one that this handle already uses, else the one that this node began
+/// at that time, else the one of the same owner that still runs, ran when this node began, or lost only its
+/// agent.
 fn find(connection: &mut dyn Connection, job: &JobRecord) -> Result<Option<i64>, DatabaseError> {
     let session = job.session.id.to_string();
     let handle: Value<'_> = job.handle.0.into();
@@ -107,7 +109,7 @@ fn insert(connection: &mut dyn Connection, job: &JobRecord) -> Result<i64, Datab
     Ok(rows.into_iter().next().map_or(0, |mut row| row.integer()))
 }
 
-/// Records that the job runs on this node under this handle of this session, unless a later one is known.
+/// Records that the job runs on this node under this handle of this session, unless a later handle is known.
 fn join_node(connection: &mut dyn Connection, job: &JobRecord, key: i64) -> Result<(), DatabaseError> {
     let descriptor = &job.descriptor;
     let joined = connection.execute(
@@ -142,7 +144,7 @@ fn join_node(connection: &mut dyn Connection, job: &JobRecord, key: i64) -> Resu
     Ok(())
 }
 
-/// Stores what schedulers reported of jobs.
+/// Stores facts that schedulers reported.
 pub(super) fn store_facts(
     connection: &mut dyn Connection,
     frames: &[&Accepted],
@@ -173,7 +175,8 @@ pub(super) fn store_facts(
     Ok(())
 }
 
-/// Stores owners that became known later. A known owner is never replaced: if two nodes disagree, the first one counts.
+/// Stores owners that became known later. A known owner is never replaced: if two nodes disagree, the first
+/// one counts.
 pub(super) fn store_owners(
     connection: &mut dyn Connection,
     frames: &[&Accepted],

@@ -1,9 +1,9 @@
 //! The changes that a transaction makes to the ledger. Pure.
 //!
-//! A tally travels every ten seconds at most, samples come with every frame. So that `ledger_balance` agrees with the rows
-//! at any time, also after an agent was killed, the stores count the rows that they write. PostgreSQL adds the counts to
-//! the row of the session, which every transaction updates anyway, and moves them to the ledger when a tally comes: an update
-//! for each source and second would cost more than the samples.
+//! A tally is sent at most every ten seconds, samples with every frame. So that `ledger_balance` agrees with
+//! the rows at any time, even after an agent was killed, the stores count the rows that they write.
+//! PostgreSQL adds the counts to the row of the session, which every transaction updates anyway, and moves
+//! them to the ledger when a tally arrives: an update per source and second would cost more than the samples.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,9 +15,9 @@ use crate::accepted::{Accepted, LedgerLine};
 /// The changes of one ledger line.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct LineChange {
-    /// The newest tally, if one came.
+    /// The newest tally, if one arrived.
     pub(super) tally: Option<Tally>,
-    /// Samples that were stored with the others.
+    /// Samples that were stored and not quarantined.
     pub(super) stored: u64,
     /// Samples that the agent skipped.
     pub(super) skipped: u64,
@@ -38,7 +38,7 @@ impl LineChange {
 pub(super) fn line_changes(frames: &[&Accepted]) -> BTreeMap<(SessionId, i64), LineChange> {
     let mut changes: BTreeMap<_, LineChange> = BTreeMap::new();
     let mut of = |line: &LedgerLine, change: &mut dyn FnMut(&mut LineChange)| {
-        // All ids were given out before.
+        // All ids were assigned before.
         if let Some(id) = line.id.get() {
             change(changes.entry((line.session.id, *id)).or_default());
         }
@@ -70,26 +70,28 @@ const fn add(count: &mut u64, more: u64) {
     *count = count.saturating_add(more);
 }
 
-/// Stored samples that the ledger does not have yet, by the ids of the lines: the column `pending` of a session.
+/// Stored samples that the ledger does not count yet, by the ids of the lines: the column `pending` of a
+/// session.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Pending(BTreeMap<i64, u64>);
 
 impl Pending {
-    /// Parses a JSON object of counts by ledger id. Other text gives no counts: only this program writes the column.
+    /// Parses a JSON object of counts by ledger id. Other text yields no counts: only this program writes the
+    /// column.
     pub(super) fn parse(json: &str) -> Self {
         let counts: BTreeMap<String, u64> = serde_json::from_str(json).unwrap_or_default();
         Self(counts.into_iter().filter_map(|(id, count)| Some((id.parse().ok()?, count))).collect())
     }
 
-    /// The JSON object.
+    /// Formats the JSON object.
     pub(super) fn to_json(&self) -> String {
         let counts: Vec<_> = self.0.iter().map(|(id, count)| format!("\"{id}\":{count}")).collect();
         format!("{{{}}}", counts.join(","))
     }
 }
 
-/// Divides `changes` into those that are written to the ledger now, together with what was pending of them, and those that
-/// become pending, where the store defers such.
+/// Divides `changes` into those that are written to the ledger now, together with the pending counts of their
+/// lines, and those that become pending, if the store defers them.
 pub(super) fn settle(
     changes: BTreeMap<(SessionId, i64), LineChange>,
     pending: &mut HashMap<SessionId, Pending>,

@@ -34,7 +34,7 @@ const CHANGE: [Column; 11] = [
     ("quarantined", ColumnType::Integer),
 ];
 
-/// Gives ids to the lines of `frames` that have none.
+/// Assigns ids to the lines of `frames` that have none.
 pub(super) fn assign_ids(connection: &mut dyn Connection, frames: &[Accepted]) -> Result<(), DatabaseError> {
     let mut lines = without_id(frames);
     if lines.is_empty() {
@@ -46,7 +46,7 @@ pub(super) fn assign_ids(connection: &mut dyn Connection, frames: &[Accepted]) -
         return Ok(());
     }
     transaction(connection, |connection| {
-        // Lines of version 4 of the schema have no handle: they are taken over.
+        // Lines of version 4 of the schema have no handle: they get the handle of this line.
         connection.execute_batch(
             "UPDATE ledger SET handle = new.handle FROM {new}
              WHERE ledger.session_id = new.session_id AND ledger.handle IS NULL AND ledger.job_key = new.job_key
@@ -59,11 +59,12 @@ pub(super) fn assign_ids(connection: &mut dyn Connection, frames: &[Accepted]) -
             &batch(&lines),
         )
     })?;
-    // Only now, since an id that is remembered must be one that is committed.
+    // Ids are cached only after the commit.
     find(connection, &lines)
 }
 
-/// Returns the lines of `frames` without an id, each once, in an order that is the same for all connections.
+/// Returns the lines of `frames` without an id, without duplicates, in an order that is the same for all
+/// connections.
 fn without_id(frames: &[Accepted]) -> Vec<Arc<LedgerLine>> {
     let mut lines = distinct(frames.iter().flat_map(Accepted::lines).filter(|line| line.id.get().is_none()));
     let identity = |line: &LedgerLine| (line.session.id, line.handle(), line.source.clone());
@@ -86,7 +87,7 @@ fn batch(lines: &[Arc<LedgerLine>]) -> Batch<'_> {
     )
 }
 
-/// Gives their ids to those of `lines` that are in the store.
+/// Sets the ids of those of `lines` that are in the store.
 fn find(connection: &mut dyn Connection, lines: &[Arc<LedgerLine>]) -> Result<(), DatabaseError> {
     let found = connection.query_batch(
         "SELECT new.position, (
@@ -105,7 +106,7 @@ fn find(connection: &mut dyn Connection, lines: &[Arc<LedgerLine>]) -> Result<()
     Ok(())
 }
 
-/// Writes changes of lines, by their ids. Counts are added, a tally replaces the one before.
+/// Writes changes of lines, by their ids. Counts are added, a tally replaces the previous one.
 pub(super) fn update(
     connection: &mut dyn Connection,
     changes: &[(i64, LineChange)],

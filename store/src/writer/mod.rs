@@ -1,4 +1,5 @@
-//! The writing side of a store: frames become rows in one transaction, the same statements for every backend.
+//! The writing side of a store: frames become rows in one transaction. The statements are the same for every
+//! backend.
 
 mod events;
 mod job_ends;
@@ -19,7 +20,7 @@ use crate::error::{Context, DatabaseError};
 use crate::value::Value;
 use crate::{OpenOptions, Origin, StoreError, StoreUrl, WriteMode};
 
-/// One connection to a store that writes. After an error it is in an unknown state, and must be dropped.
+/// A connection that writes to a store. After an error its state is unknown, and it must be dropped.
 #[derive(Debug)]
 pub struct Store {
     connection: Box<dyn Connection>,
@@ -28,37 +29,37 @@ pub struct Store {
 }
 
 impl Store {
-    /// Connects, and brings the schema up to date.
+    /// Connects, and migrates the schema to the current version.
     ///
     /// # Errors
-    /// When the store cannot be opened, or its schema was made by a newer program.
+    /// Returns an error if the store cannot be opened, or its schema was made by a newer program.
     pub fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Self, StoreError> {
         let Opened { connection, origin, write_mode } = url.open(options)?;
         Ok(Self { connection, origin, write_mode })
     }
 
-    /// The identity of the store.
+    /// Returns the identity of the store.
     pub const fn origin(&self) -> Origin {
         self.origin
     }
 
-    /// The way in which samples are written.
+    /// Returns the way in which samples are written.
     pub const fn write_mode(&self) -> &WriteMode {
         &self.write_mode
     }
 
-    /// Checks that committed data can be found by others, as far as that can be found out at once.
+    /// Checks that other processes can find the committed data, as far as that can be checked quickly.
     ///
     /// # Errors
-    /// When it cannot.
+    /// Returns an error if they cannot.
     pub fn check(&mut self) -> Result<(), StoreError> {
         self.connection.check()
     }
 
-    /// Returns the newest frame that is stored of a session, 0 where there is none.
+    /// Returns the newest stored frame of a session, 0 if there is none.
     ///
     /// # Errors
-    /// When the store fails.
+    /// Returns an error if the store fails.
     pub fn last_sequence(&mut self, session: SessionId) -> Result<u64, StoreError> {
         self.connection.check()?;
         let select = "SELECT last_sequence FROM session WHERE session_id = $1";
@@ -66,11 +67,11 @@ impl Store {
         Ok(rows.context("look up a session")?.first_mut().map_or(0, |row| row.integer().cast_unsigned()))
     }
 
-    /// Ends the sessions that have been silent since `cutoff_us`, and the jobs that they left. Both times are the collector's,
-    /// in microseconds since the epoch.
+    /// Ends the sessions that have been silent since `cutoff_us`, and their jobs. Both times are the
+    /// collector's, in microseconds since the epoch.
     ///
     /// # Errors
-    /// When the store fails.
+    /// Returns an error if the store fails.
     pub fn end_silent(&mut self, cutoff_us: i64, now_us: i64) -> Result<(), StoreError> {
         let (cutoff, now) = (Value::time(cutoff_us), Value::time(now_us));
         let end = |connection: &mut dyn Connection| sessions::end_silent(connection, &cutoff, &now);
@@ -80,21 +81,22 @@ impl Store {
     /// Stores the outcome of the newest job of that id. Returns false if there is none.
     ///
     /// # Errors
-    /// When the store fails.
+    /// Returns an error if the store fails.
     pub fn store_outcome(&mut self, outcome: &JobOutcome) -> Result<bool, StoreError> {
         jobs::store_outcome(&mut *self.connection, outcome).context("store the outcome of a job")
     }
 
-    /// Stores `frames` in one transaction, except for those that are stored already. In case of an error nothing is stored.
+    /// Stores `frames` in one transaction, except for those that are already stored. In case of an error
+    /// nothing is stored.
     ///
     /// # Errors
-    /// When the store fails, or refuses the frames.
+    /// Returns an error if the store fails, or refuses the frames.
     pub fn commit(&mut self, frames: &[Accepted]) -> Result<Committed, StoreError> {
         let connection = &mut *self.connection;
-        // A commit behind a hole would hide it.
+        // A commit behind a hole of the log would conceal it.
         connection.check()?;
-        // Ids are assigned in transactions of their own: short ones, so that writers do not wait for each other, and committed
-        // before an id is remembered.
+        // Ids are assigned in separate transactions: short ones, so that writers do not wait for each other,
+        // and committed before an id is cached.
         jobs::assign_keys(connection, frames).context("store jobs")?;
         ledger_lines::assign_ids(connection, frames).context("store the lines of the ledger")?;
         series::assign_ids(connection, frames).context("store series")?;
@@ -105,8 +107,8 @@ impl Store {
     }
 }
 
-/// The transaction that stores frames. Rows are locked by session, then by job, each in the order of their keys: connections
-/// that lock in one order never wait in a circle.
+/// Runs the transaction that stores frames. Rows are locked by session, then by job, each in the order of
+/// their keys. Connections that lock in the same order cannot deadlock.
 fn write(connection: &mut dyn Connection, frames: &[Accepted]) -> Result<Committed, StoreError> {
     const ACTION: &str = "store samples";
     let sessions = progress::sessions(frames);

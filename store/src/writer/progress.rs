@@ -11,13 +11,13 @@ use crate::accepted::{Accepted, JobRecord, SessionRecord, check_gaps};
 /// The progress of a session in a transaction.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Progress {
-    /// The newest frame that is stored afterwards.
+    /// The newest stored frame after the transaction.
     pub(super) last: u64,
-    /// At least one of its frames was not stored before.
+    /// True if at least one of its frames was not stored before.
     pub(super) is_new: bool,
-    /// The number of samples that are added, except for quarantined ones.
+    /// The number of added samples, except for quarantined ones.
     pub(super) stored: u64,
-    /// The time of the newest of them, in microseconds since the epoch.
+    /// The time of the newest added sample, in microseconds since the epoch.
     pub(super) newest_us: Option<i64>,
     /// The time at which the agent reported its stop, in microseconds since the epoch.
     pub(super) ended_us: Option<i64>,
@@ -33,10 +33,10 @@ impl Progress {
     }
 }
 
-/// Returns the frames that are not stored yet, where `last` is the newest stored frame of each session.
+/// Returns the frames that are not stored yet. `last` is the newest stored frame of each session.
 ///
 /// # Errors
-/// When the store lacks frames that precede them.
+/// Returns an error if the store lacks frames that precede them.
 pub(super) fn not_stored<'a>(
     frames: &'a [Accepted],
     last: &HashMap<SessionId, u64>,
@@ -61,19 +61,19 @@ pub(super) fn through(progress: &BTreeMap<SessionId, Progress>) -> Vec<(SessionI
     progress.iter().map(|(id, progress)| (*id, progress.last)).collect()
 }
 
-/// Returns the sessions of `frames`, each once, in the order of their ids.
+/// Returns the sessions of `frames` without duplicates, in the order of their ids.
 pub(super) fn sessions(frames: &[Accepted]) -> Vec<Arc<SessionRecord>> {
     let by_id: BTreeMap<_, _> = frames.iter().map(|frame| (frame.session.id, &frame.session)).collect();
     by_id.into_values().cloned().collect()
 }
 
-/// Returns each of `all` once.
+/// Returns the elements of `all` without duplicates.
 pub(super) fn distinct<'a, T: 'a>(all: impl Iterator<Item = &'a Arc<T>>) -> Vec<Arc<T>> {
     let mut seen = HashSet::new();
     all.filter(|item| seen.insert(Arc::as_ptr(item))).cloned().collect()
 }
 
-/// Returns the store's key of a job, once it has one.
+/// Returns the store's key of a job, if it has one.
 pub(super) fn key_of(job: Option<&Arc<JobRecord>>) -> Option<i64> {
     job.and_then(|job| job.key.get().copied())
 }

@@ -23,7 +23,7 @@ const SERIES: [Column; 6] = [
     ("labels", ColumnType::Json),
 ];
 
-/// Gives ids to the series of `frames` that have none.
+/// Assigns ids to the series of `frames` that have none.
 pub(super) fn assign_ids(connection: &mut dyn Connection, frames: &[Accepted]) -> Result<(), DatabaseError> {
     let mut series = without_id(frames);
     if series.is_empty() {
@@ -42,11 +42,12 @@ pub(super) fn assign_ids(connection: &mut dyn Connection, frames: &[Accepted]) -
             &batch(&series),
         )
     })?;
-    // Only now, since an id that is remembered must be one that is committed.
+    // Ids are cached only after the commit.
     find(connection, &series)
 }
 
-/// Returns the series of `frames` without an id, each once, in an order that is the same for all connections.
+/// Returns the series of `frames` without an id, without duplicates, in an order that is the same for all
+/// connections.
 fn without_id(frames: &[Accepted]) -> Vec<Arc<SeriesRecord>> {
     let mut series =
         distinct(frames.iter().flat_map(Accepted::series).filter(|series| series.id.get().is_none()));
@@ -73,9 +74,9 @@ fn batch(series: &[Arc<SeriesRecord>]) -> Batch<'_> {
     )
 }
 
-/// Gives their ids to those of `series` that are in the store.
+/// Sets the ids of those of `series` that are in the store.
 fn find(connection: &mut dyn Connection, series: &[Arc<SeriesRecord>]) -> Result<(), DatabaseError> {
-    // Series by series through the index: a planner could otherwise read and hash all series of the store.
+    // Each series is looked up in the index: a planner could otherwise read and hash all series of the store.
     let found = connection.query_batch(
         "SELECT new.position, (
              SELECT series.series_id FROM series

@@ -16,11 +16,11 @@ use crate::value::{Batch, Column, ColumnType, Value};
 /// The stored state of a session.
 #[derive(Debug, Default)]
 pub(super) struct KnownSession {
-    /// The newest frame that is stored.
+    /// The newest stored frame.
     pub(super) last: u64,
-    /// Stored samples that its ledger does not count yet.
+    /// Stored samples that the ledger does not count yet.
     pub(super) pending: Pending,
-    /// It is recorded as ended.
+    /// True if it is recorded as ended.
     pub(super) is_ended: bool,
 }
 
@@ -54,12 +54,12 @@ const END: [Column; 4] = [
     ("noticed", ColumnType::Time),
 ];
 
-/// The begin of the next session of the node of session `old`.
+/// The start of the next session on the node of session `old`.
 const NEXT_SESSION: &str = "(
     SELECT min(later.started) FROM session AS later
     WHERE later.node = old.node AND later.started > greatest(old.started, coalesce(old.last_sample, old.last_seen)))";
 
-/// Inserts the rows of sessions that have none, and returns the nodes of those.
+/// Inserts the rows of sessions that have none, and returns the nodes of those sessions.
 pub(super) fn insert(
     connection: &mut dyn Connection,
     sessions: &[Arc<SessionRecord>],
@@ -114,7 +114,8 @@ fn ids(sessions: impl Iterator<Item = SessionId>) -> Batch<'static> {
     Batch::new(&ID, sessions.map(|session| [session.to_string().into()]))
 }
 
-/// Records the newest frame of each session. `pending` is what its ledger does not count yet.
+/// Records the newest frame of each session. `pending` are the stored samples that the ledger does not count
+/// yet.
 pub(super) fn advance(
     connection: &mut dyn Connection,
     progress: &BTreeMap<SessionId, Progress>,
@@ -145,8 +146,8 @@ pub(super) fn advance(
     Ok(())
 }
 
-/// Reopens sessions that were recorded as ended and send again: removes their intervals of unknown state, and marks their
-/// lost jobs as running. Returns their nodes.
+/// Reopens sessions that were recorded as ended and send again: removes their intervals of unknown state, and
+/// marks their lost jobs as running. Returns their nodes.
 pub(super) fn reopen(
     connection: &mut dyn Connection,
     sessions: impl Iterator<Item = SessionId>,
@@ -176,8 +177,9 @@ pub(super) fn reopen(
     Ok(nodes.into_iter().map(|mut row| row.text()).collect())
 }
 
-/// Ends the sessions of `nodes` that did not report a stop, and whose newest sample is older than a later session of the node:
-/// their agents were killed. Sessions that another connection stores at this moment are left alone.
+/// Ends the sessions of `nodes` that did not report a stop, and whose newest sample is older than a later
+/// session of the node: their agents were killed. Sessions that another connection stores at the same time
+/// are skipped.
 pub(super) fn end_superseded(
     connection: &mut dyn Connection,
     nodes: Vec<String>,
@@ -198,8 +200,8 @@ pub(super) fn end_superseded(
     end(connection, &Batch::new(&END, ends))
 }
 
-/// Ends sessions that have been silent since `cutoff`, and the jobs of sessions that ended before it and that no other session
-/// has taken over.
+/// Ends sessions that have been silent since `cutoff`, and the jobs of sessions that ended before it, unless
+/// another session tracks them.
 pub(super) fn end_silent(
     connection: &mut dyn Connection,
     cutoff: &Value<'_>,
@@ -215,8 +217,8 @@ pub(super) fn end_silent(
     job_ends::end_lost_jobs(connection, cutoff)
 }
 
-/// Ends sessions. Until the time `until` their state is unknown, which is recorded as a loss of their node and of each job that
-/// they tracked to the end.
+/// Ends sessions. Their state is unknown until the time `until`. This is recorded as a loss of their node and
+/// of each job that they still tracked.
 fn end(connection: &mut dyn Connection, ends: &Batch<'_>) -> Result<(), DatabaseError> {
     if ends.is_empty() {
         return Ok(());

@@ -13,8 +13,9 @@ static V2_CPU_LOCAL: TextFile = TextFile::v2("cpu.stat.local", Form::Keyed);
 static V1_CPU: TextFile = TextFile::v1("cpu", "cpu.stat", Form::Keyed);
 static V1_CPU_LOCAL: TextFile = TextFile::v1("cpu", "cpu.stat.local", Form::Keyed);
 static V1_USAGE: TextFile = TextFile::v1("cpuacct", "cpuacct.usage", Form::Values).updated_every(TICK);
-/// In ticks of `USER_HZ`, and divided as `cpuacct.usage` is: `cpuacct.usage_user` and `_sys` are finer, and count whole ticks of
-/// the scheduler for whatever runs then, so that their sum was found to be 16 % more than `cpuacct.usage`.
+/// User and system time in ticks of `USER_HZ`, divided in proportion as `cpuacct.usage` is.
+/// `cpuacct.usage_user` and `_sys` have a finer unit, but account each whole scheduler tick to the task that
+/// it interrupts: their sum was measured to be 16 % above `cpuacct.usage`.
 static V1_TIMES: TextFile = TextFile::v1("cpuacct", "cpuacct.stat", Form::Keyed);
 static V1_PER_CPU: TextFile =
     TextFile::v1("cpuacct", "cpuacct.usage_percpu", Form::Values).updated_every(TICK);
@@ -22,8 +23,8 @@ static V1_ALL: TextFile = TextFile::v1("cpuacct", "cpuacct.usage_all", Form::Key
 
 const US: u64 = 1_000;
 
-/// The usual period of the CPU limit (`cpu.cfs_period_us`), at whose end a group that had to wait is let run again and its
-/// wait is counted.
+/// The usual period of the CPU limit (`cpu.cfs_period_us`). At its end the kernel unthrottles the group and
+/// counts the throttled time.
 const LIMIT_PERIOD: Period = Period::HUNDRED_MILLISECONDS;
 
 /// CPU time and its throttling.
@@ -151,11 +152,12 @@ static V1_HUGE_MAX: TextFile =
 static V1_HUGE_FAILURES: TextFile =
     TextFile::v1("hugetlb", "hugetlb.*.failcnt", Form::Values).labelled(&["size"]);
 
-/// The least that version 1 writes where huge pages have no limit. It rounds down to whole pages of the size at hand:
-/// this is for the largest, of 16 GiB.
+/// The smallest value that version 1 writes for huge pages without a limit. It is rounded down to whole
+/// pages: this is the value for the largest size, 16 GiB.
 const V1_HUGE_UNLIMITED: u64 = 0x7fff_fffc_0000_0000;
 
-/// The sum over the job's processes, where no file of its cgroups counts the quantity.
+/// Creates the fallback origin where no file of the job's cgroups counts the quantity: the sum over its
+/// processes.
 const fn else_of_processes(field: &'static str) -> Origin {
     Origin::source("cgroup_processes", field, "else sum over `/proc/PID/io`")
 }

@@ -1,5 +1,5 @@
-//! Ports of InfiniBand and Omni-Path adapters. Source: `Documentation/ABI/stable/sysfs-class-infiniband` of Linux. The kernel asks
-//! the adapter at every read.
+//! Ports of InfiniBand and Omni-Path adapters. Source: `Documentation/ABI/stable/sysfs-class-infiniband` of
+//! Linux. The kernel queries the adapter at every read.
 
 use crate::catalogue::metric::Metric;
 use crate::catalogue::text_file::{Form, Scale, TextFile};
@@ -19,7 +19,7 @@ static XMIT_WAIT: TextFile = counter_file("class/infiniband/*/ports/*/counters/p
 static SYMBOL_ERROR: TextFile = counter_file("class/infiniband/*/ports/*/counters/symbol_error");
 static LINK_DOWNED: TextFile = counter_file("class/infiniband/*/ports/*/counters/link_downed");
 
-/// Data are counted in units of four octets.
+/// The unit of data counters: four octets.
 const FOUR_OCTETS: Scale = Scale::Times(4);
 
 /// The node's ports.

@@ -1,15 +1,16 @@
 //! Memory of a job. Source: `Documentation/admin-guide/cgroup-v2.rst` and `cgroup-v1/memory.rst` of Linux, and
 //! `memory_stats` and `memcg1_stats` in `mm/memcontrol*.c`.
 //!
-//! Version 2 counts a cgroup with all below it, as the `total_` lines of version 1 do: these share their names. The
-//! plain lines of version 1, which leave the children out, are `memory.local.*` and absent on version 2.
+//! Version 2 counts a cgroup with its descendants, as the `total_` lines of version 1 do: these share their
+//! names. The plain lines of version 1, which exclude descendants, are `memory.local.*` and absent on version
+//! 2.
 
 use crate::catalogue::metric::Metric;
 use crate::catalogue::text_file::{Form, TextFile, V1_UNLIMITED};
 use crate::period::Period;
 use crate::series::Unit::{Bytes, Count};
 
-/// The kernel adds up the counts of the CPUs when much has changed, and else every two seconds: `FLUSH_TIME` and
+/// The kernel adds up the per-CPU counts after many changes, otherwise every two seconds: `FLUSH_TIME` and
 /// `MEMCG_CHARGE_BATCH` of `mm/memcontrol.c`.
 const FLUSH: Period = Period::TWO_SECONDS;
 
@@ -587,7 +588,7 @@ static V2_SWAP_MAX: TextFile = TextFile::v2("memory.swap.max", Form::Values);
 static V2_SWAP_EVENTS: TextFile = TextFile::v2("memory.swap.events", Form::Keyed);
 static V2_ZSWAP_CURRENT: TextFile = TextFile::v2("memory.zswap.current", Form::Values);
 
-/// Usage, limits, and refused requests.
+/// Usage, limits, and failed allocations.
 pub(crate) static USAGE: &[Metric] = &[
     Metric::gauge(
         "memory.current",

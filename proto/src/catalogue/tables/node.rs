@@ -10,7 +10,7 @@ use crate::series::Unit::{Bytes, Count, Nanoseconds, Pages, Percent, Sectors};
 static STAT: TextFile = TextFile::proc("stat", Form::Keyed);
 static LOADAVG: TextFile = TextFile::proc("loadavg", Form::Values);
 static MEMINFO: TextFile = TextFile::proc("meminfo", Form::Keyed);
-/// The counts of the CPUs are added up every `vm.stat_interval`, which is a second.
+/// The kernel adds up the per-CPU counts every `vm.stat_interval`, one second by default.
 static VMSTAT: TextFile = TextFile::proc("vmstat", Form::Keyed).updated_every(Period::SECOND);
 static DISKSTATS: TextFile = TextFile::proc("diskstats", Form::KeyedAt(2));
 static NETWORK: TextFile = TextFile::proc("net/dev", Form::Keyed);
@@ -35,7 +35,7 @@ const fn times(file: &'static TextFile, row: Row, word: usize, factor: u64) -> O
     Origin::Text { file, field: Field { row, cell: Cell::Word(word), scale: Scale::Times(factor) } }
 }
 
-/// A line of vmstat that begins with this text.
+/// Creates the origin of lines of vmstat with this prefix.
 const fn instances(prefix: &'static str) -> Origin {
     Origin::Text {
         file: &VMSTAT,

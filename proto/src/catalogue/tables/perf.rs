@@ -1,7 +1,8 @@
 //! perf events. Source: perf_event_open(2), `include/uapi/linux/perf_event.h`.
 //!
-//! Each is counted on every CPU on which the job runs; the value is the sum over the CPUs, as counted: where events had
-//! to share a hardware counter, `perf.time_running` is less than `perf.time_enabled` of the same group.
+//! Each event is counted on every CPU on which the job runs. The value is the sum over the CPUs, unscaled:
+//! where events share a hardware counter, `perf.time_running` is less than `perf.time_enabled` of the same
+//! group.
 
 use crate::catalogue::metric::Metric;
 use crate::catalogue::origin::Origin;

@@ -10,7 +10,7 @@ const fn sum(field: &'static str) -> Origin {
     Origin::source("processes", field, PLACE)
 }
 
-/// A sum of CPU time, which proc_pid_stat(5) has in ticks.
+/// Creates the origin of a sum of CPU time, which proc_pid_stat(5) counts in ticks.
 const fn time(field: &'static str) -> Origin {
     Origin::lagging_source("processes", field, PLACE, TICK)
 }

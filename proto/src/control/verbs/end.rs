@@ -10,7 +10,7 @@ use crate::control::verb::{Access, Remote, Verb};
 pub struct EndRequest {
     /// The job's id.
     pub job: String,
-    /// The scheduler's word for the final state.
+    /// The final state in the scheduler's terms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// The exit status of its script.

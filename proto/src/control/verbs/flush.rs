@@ -1,4 +1,4 @@
-//! `flush`: the samples taken so far, sent at once.
+//! `flush`: sends the samples taken so far.
 
 use serde::{Deserialize, Serialize};
 

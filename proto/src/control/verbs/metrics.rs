@@ -1,4 +1,4 @@
-//! `metrics`: the catalogue, as a job or the node has it.
+//! `metrics`: the catalogue, with the availability of each metric for a job or the node.
 
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +29,7 @@ pub struct MetricsAnswer {
     pub metrics: Vec<MetricLine>,
 }
 
-/// One metric of the catalogue, as a job or the node has it.
+/// One metric of the catalogue, with its availability for a job or the node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MetricLine {
     /// The metric.
@@ -37,9 +37,9 @@ pub struct MetricLine {
     /// Its unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// True where it can be sampled now.
+    /// True if it can be sampled now.
     pub available: bool,
-    /// The reason where it is unavailable.
+    /// The reason if it is unavailable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The source that it is read from, together with the other metrics of that source.

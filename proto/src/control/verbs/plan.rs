@@ -1,4 +1,4 @@
-//! `plan`: the metrics that are sampled, with their periods.
+//! `plan`: the sampled metrics with their periods.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,11 +24,11 @@ impl Verb for PlanRequest {
 /// The answer to `plan`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanAnswer {
-    /// The metrics that are sampled.
+    /// The sampled metrics.
     pub plan: Vec<PlanLine>,
     /// Metrics that are requested and unavailable, with the reasons.
     pub unavailable: Vec<(String, String)>,
-    /// The owner's requests at submission that are not granted.
+    /// The refused requests of the job's submission.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<RefusedLine>,
 }
@@ -48,17 +48,17 @@ pub struct PlanLine {
     /// The end of the lease, in microseconds since the epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_us: Option<i64>,
-    /// The period that the lease requests, where the governor has stretched it.
+    /// The requested period of the lease, if the governor has stretched it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requested: Option<String>,
 }
 
-/// A request at submission that is not granted.
+/// A request at submission that was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusedLine {
-    /// The selector, or the request as it was written where it cannot be parsed.
+    /// The selector, or the original text of a request that cannot be parsed.
     pub request: String,
-    /// The requested period, where it can be parsed.
+    /// The requested period, if it can be parsed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub period: Option<String>,
     /// The reason of the refusal.

@@ -1,4 +1,4 @@
-//! `push`: a value of the user's own metric.
+//! `push`: a value of a user-supplied metric.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub struct PushRequest {
     /// The job's id; without it, the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// The metric's name; in the data it begins with `user.`.
+    /// The metric's name, to which the agent prepends `user.`.
     pub metric: String,
     /// The value.
     pub value: f64,

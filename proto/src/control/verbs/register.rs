@@ -1,4 +1,4 @@
-//! `register`: a job that discovery does not find by itself.
+//! `register`: a job that discovery does not find.
 
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ pub struct RegisterRequest {
     /// Its cgroup directories.
     #[serde(default)]
     pub cgroups: Vec<PathBuf>,
-    /// Without cgroups: its first process.
+    /// Its first process, if it has no cgroups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<u32>,
     /// Selectors and periods beyond the baseline.

@@ -1,4 +1,4 @@
-//! `set`: a lease, under which metrics are sampled at other periods for a while.
+//! `set`: a lease, under which metrics are sampled at other periods for a limited time.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub struct SetRequest {
     /// Selectors and periods.
     #[serde(default)]
     pub plan: PlanFields,
-    /// The duration, such as `10min`; without it, the longest that is allowed.
+    /// The duration, such as `10min`; without it, the maximum allowed.
     #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
     pub duration: Option<String>,
 }

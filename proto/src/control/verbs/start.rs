@@ -14,7 +14,7 @@ use crate::control::verb::{Access, Remote, Verb};
 pub struct StartRequest {
     /// The job's id.
     pub job: String,
-    /// Another id, which its cgroups carry: Slurm's SLUID.
+    /// Another id in the names of its cgroups: Slurm's SLUID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alias: Option<String>,
     /// The cluster.
@@ -29,13 +29,13 @@ pub struct StartRequest {
     /// The owner's sampling request: selectors and periods.
     #[serde(default)]
     pub plan: PlanFields,
-    /// Its duration; without it, the longest that is allowed.
+    /// Its duration; without it, the maximum allowed.
     #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
     pub duration: Option<String>,
-    /// The request as the owner wrote it, where it cannot be parsed as a plan.
+    /// The original text of a request that cannot be parsed as a plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
-    /// The reason why it cannot be parsed.
+    /// The reason for which it cannot be parsed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_error: Option<String>,
     /// The account or project that the job is charged to.
@@ -64,8 +64,8 @@ impl Verb for StartRequest {
 /// The answer to `start`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StartedAnswer {
-    /// The effective periods of the owner's sampling request. None where the job's cgroups do not exist yet, or nothing was
-    /// requested.
+    /// The effective periods of the owner's sampling request. None if the job's cgroups do not exist yet, or
+    /// nothing was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub granted: Option<BTreeMap<String, String>>,
     /// The refusal of the sampling request.

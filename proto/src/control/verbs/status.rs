@@ -29,7 +29,7 @@ pub struct StatusReport {
     pub session: String,
     /// Totals of the agent.
     pub counts: AgentCounts,
-    /// The connection to the collector; none from an agent that does not report it.
+    /// The connection to the collector; none if the agent does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collector: Option<CollectorStatus>,
     /// The node and the jobs.
@@ -82,7 +82,7 @@ pub struct CollectorStatus {
     pub acknowledged_us: Option<i64>,
     /// The time of this report.
     pub now_us: i64,
-    /// Bytes that wait to be acknowledged, in memory and in the spool.
+    /// Bytes that are not acknowledged yet, in memory and in the spool.
     pub backlog_bytes: u64,
 }
 
@@ -95,7 +95,7 @@ pub struct SubjectStatus {
     pub uid: Option<u32>,
     /// Its owner's name.
     pub user: Option<String>,
-    /// The time since which the agent tracks it, in microseconds since the epoch.
+    /// The time at which the agent began to track it, in microseconds since the epoch.
     pub started_us: Option<i64>,
     /// Its cgroup directories.
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! `watch`: a stream of samples while they are taken. Its answer is many lines.
+//! `watch`: a stream of samples as they are taken. Its answer consists of many lines.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ impl Verb for WatchRequest {
     const EXAMPLE: &'static str = r#"{"verb":"watch","job":"4242","metrics":["cpu.*"]}"#;
 }
 
-/// The samples of one series since the last line of it.
+/// The samples of one series since its last line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SamplesLine {
     /// The metric.
@@ -45,22 +45,22 @@ pub struct SamplesLine {
     pub period: Option<String>,
     /// The time of each value, in microseconds since the epoch.
     pub times_us: Vec<i64>,
-    /// The values; null for one that is not a number.
+    /// The values; null for NaN and infinities.
     pub values: Vec<Option<f64>>,
 }
 
-/// The progress of sampling, once a second.
+/// The progress of sampling, sent once a second.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ProgressLine {
     /// Seconds since the stream began.
     pub seconds: f64,
-    /// The counts of the samples of all sources of the job since then.
+    /// The counts of the samples of all sources of the job since the stream began.
     pub tally: Tally,
     /// Recent CPU time of the agent for all jobs and the node, in percent of one CPU.
     pub cpu_percent: f64,
 }
 
-/// Samples that arrived faster than they were read, and are left out of the stream.
+/// Samples that are left out of the stream, because the client reads too slowly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaggedLine {
     /// Their number since the last such line.

@@ -1,4 +1,4 @@
-//! From bytes to values.
+//! Decodes columns.
 
 use super::tag::{
     MODE_CONSTANT, MODE_COPY, MODE_LEVEL_PACKED, MODE_LEVEL_RUNS, MODE_RUNS, MODE_XOR, MODE_ZERO, PACK,
@@ -7,7 +7,7 @@ use crate::wire::bytes::{Cursor, DecodeError, unzigzag};
 
 /// Appends `columns` columns of `ticks` values each to `values`.
 ///
-/// The caller has checked `columns` and `ticks` against their limits; no more than their product is ever appended.
+/// The caller has checked `columns` and `ticks` against their limits. At most their product is appended.
 pub(crate) fn get_columns(
     cursor: &mut Cursor<'_>,
     columns: usize,
@@ -36,7 +36,7 @@ pub(crate) fn get_columns(
                 if distance == 0 || distance * ticks > values.len() - base {
                     return Err(DecodeError::Contradiction("a column copies from before its block"));
                 }
-                // Copies may overlap what they append, so that a run of them repeats.
+                // A copy may overlap its own output, so that a run of copies repeats.
                 for _ in 0..count {
                     let at = values.len() - distance * ticks;
                     values.extend_from_within(at..at + ticks);

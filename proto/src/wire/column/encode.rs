@@ -1,4 +1,4 @@
-//! From values to bytes.
+//! Encodes columns.
 
 use super::tag::{
     ARGUMENT_MAX, Coding, MODE_CONSTANT, MODE_COPY, MODE_LEVEL_PACKED, MODE_LEVEL_RUNS, MODE_PACKED,
@@ -6,8 +6,8 @@ use super::tag::{
 };
 use crate::wire::bytes::{Appender, Sink, low_byte, put_varint, varint_len, zigzag};
 
-/// Places in which columns are remembered by their hashes, to find the one that a column repeats. Two that fall into one
-/// place only cost the copy of the earlier.
+/// The size of the hash table in which earlier columns of a block are found. A collision replaces the earlier
+/// column, which costs only the chance to copy it.
 const PLACES: usize = 1024;
 
 /// The most bytes that a column of one value takes: its tag and the longest varint.
@@ -18,7 +18,7 @@ const LONE_BYTES: usize = 11;
 pub(crate) struct ColumnEncoder {
     differences: Vec<u64>,
     pending: Pending,
-    /// The last column that fell into each place, and the block in which that was.
+    /// For each slot of the hash table, the block and the position of the last column.
     seen: Vec<(u32, u32)>,
     block: u32,
     position: usize,
@@ -36,7 +36,7 @@ impl Default for ColumnEncoder {
     }
 }
 
-/// Columns whose tag is not written yet, because the next may lengthen the run.
+/// Columns whose tag is not written yet, since the next column may extend the run.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Pending {
     #[default]
@@ -49,15 +49,15 @@ enum Pending {
 }
 
 impl ColumnEncoder {
-    /// Forgets the columns of the block before.
+    /// Begins a block. Earlier columns are forgotten.
     pub(crate) fn begin_block(&mut self) {
-        // What was seen in another block is forgotten by this alone.
+        // Entries of the hash table with another block number are ignored.
         self.block = self.block.wrapping_add(1);
         self.pending = Pending::Nothing;
         self.position = 0;
     }
 
-    /// Appends the column at `position` of `columns`, which holds the block's columns one after the other.
+    /// Appends the column at `position` of `columns`, which contains the block's columns in sequence.
     pub(crate) fn put(&mut self, out: &mut Vec<u8>, columns: &[u64], ticks: usize, coding: Coding) {
         let start = self.position * ticks;
         let column = columns.get(start..start + ticks).unwrap_or_default();
@@ -75,7 +75,8 @@ impl ColumnEncoder {
         self.position += 1;
     }
 
-    /// Appends a whole block of one row: what [`Self::put`] does with columns of one value, with one store for each thing.
+    /// Appends a block of one row, with the same result as [`Self::put`] for columns of one value, but one
+    /// store for each item.
     pub(crate) fn put_row(&mut self, out: &mut Vec<u8>, row: &[u64], codings: impl Iterator<Item = Coding>) {
         self.begin_block();
         let mut out = Appender::new(out, row.len() * LONE_BYTES);
@@ -95,7 +96,7 @@ impl ColumnEncoder {
         self.flush(&mut out);
     }
 
-    /// Writes what is pending. Must follow the last column of a block.
+    /// Writes the pending run. Must be called after the last column of a block.
     pub(crate) fn flush(&mut self, out: &mut impl Sink) {
         match std::mem::take(&mut self.pending) {
             Pending::Nothing => {}
@@ -113,13 +114,14 @@ impl ColumnEncoder {
         }
     }
 
-    /// How far back a column with this hash stands that is the same, if one does; and remembers this one.
+    /// Returns the distance to an earlier column that `same_at` finds equal, if the hash table has one; and
+    /// adds this column.
     fn distance_to_same(&mut self, hash: u64, same_at: impl Fn(usize) -> bool) -> Option<usize> {
         let place = self.seen.get_mut(usize::try_from(hash >> (64 - PLACES.ilog2())).ok()?)?;
         let position = u32::try_from(self.position).unwrap_or(u32::MAX);
         let (block, seen_at) = std::mem::replace(place, (self.block, position));
         let seen_at = seen_at as usize;
-        // The pending run first: to lengthen it costs nothing.
+        // Extending the pending run costs nothing, so it is tried first.
         if let Pending::Copies { distance, .. } = self.pending
             && let Some(position) = self.position.checked_sub(distance)
             && same_at(position)
@@ -153,12 +155,12 @@ impl ColumnEncoder {
     }
 }
 
-/// A hash that is zero for a column of zeros, and cheap: it is only there to skip most comparisons.
+/// Returns a fast hash, which is zero for a column of zeros. It only avoids most comparisons.
 fn hash(column: &[u64]) -> u64 {
     column.iter().fold(0, |hash, value| (hash ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23))
 }
 
-/// A column of one value, which is a constant.
+/// Appends a column of one value, as a constant.
 fn put_lone(out: &mut Appender<'_>, value: u64, coding: Coding) {
     if coding == Coding::Xor {
         out.byte(tag(MODE_XOR, 0));
@@ -193,7 +195,7 @@ fn put_column(out: &mut Vec<u8>, column: &[u64], coding: Coding, differences: &m
         put_varint(out, first >> shift);
         return;
     }
-    // An arithmetic shift keeps the sign of a difference; what it shifts out is zero.
+    // An arithmetic shift keeps the sign of a difference. The bits that are shifted out are zero.
     for difference in differences.iter_mut() {
         *difference = (difference.cast_signed() >> shift).cast_unsigned();
     }
@@ -211,7 +213,7 @@ fn put_column(out: &mut Vec<u8>, column: &[u64], coding: Coding, differences: &m
     if runs <= packed { put_runs(out, differences) } else { put_packed(out, differences) }
 }
 
-/// A zigzagged difference in a token has one bit less than 64.
+/// Returns true if a zigzagged difference fits a token, which has 63 bits for it.
 const fn fits_token(difference: u64) -> bool {
     zigzag(difference.cast_signed()) <= u64::MAX >> 1
 }
@@ -254,7 +256,7 @@ fn put_runs(out: &mut Vec<u8>, differences: &[u64]) {
     }
 }
 
-/// The least difference of a pack, and how many bits the others need above it.
+/// Returns the smallest difference of a pack, and the number of bits that the others need above it.
 fn frame_of_reference(pack: &[u64]) -> (i64, u32) {
     let signed = || pack.iter().map(|difference| difference.cast_signed());
     let (least, most) = (signed().min().unwrap_or(0), signed().max().unwrap_or(0));
@@ -277,7 +279,7 @@ fn put_packed(out: &mut Vec<u8>, differences: &[u64]) {
         if width == 0 {
             continue;
         }
-        // 128 bits hold the at most 7 left over and 64 new ones.
+        // 128 bits hold the at most 7 remaining and 64 new ones.
         let (mut bits, mut held) = (0_u128, 0_u32);
         for difference in pack {
             bits |= u128::from(difference.wrapping_sub(least.cast_unsigned())) << held;
@@ -307,7 +309,7 @@ fn put_xor(out: &mut Vec<u8>, first: u64, rest: &[u64]) {
             continue;
         }
         put_xor_zeros(out, &mut zeros);
-        // The low bytes of a double with few digits are zero: swapped, they cost nothing.
+        // The low bytes of a double with few digits are zero: with the bytes swapped, the varint omits them.
         put_varint(out, change.swap_bytes());
     }
     put_xor_zeros(out, &mut zeros);
