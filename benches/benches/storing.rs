@@ -12,7 +12,7 @@ use polymeter_benches::store::{Kind, Store};
 use polymeter_collector::clock::Clock;
 use polymeter_collector::ingest::{Ingest, Verdict};
 use polymeter_collector::messages::Peer;
-use polymeter_collector::{Collector, Config};
+use polymeter_collector::{Collector, CollectorConfig};
 use polymeter_proto::period::Period;
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::frame::{Encoder, Frame};
@@ -73,7 +73,8 @@ fn store(criterion: &mut Criterion, script: &Script, kind: Kind) {
     let store = Store::start(kind).expect("it is not missing");
     let context = zmq::Context::new();
     let url = store.url().parse().expect("it is the address of a store");
-    let config = Config { commit_interval: Duration::ZERO, ..Config::new("inproc://storing", url) };
+    let config =
+        CollectorConfig { commit_interval: Duration::ZERO, ..CollectorConfig::new("inproc://storing", url) };
     let collector = Collector::start(&config, &context).expect("the store is empty");
     let socket = context.socket(zmq::DEALER).expect("a context has sockets");
     socket.connect("inproc://storing").expect("the collector listens");

@@ -10,12 +10,12 @@ use polymeter_store::reader::Reader;
 use polymeter_store::{FileProblem, StoreError, StoreUrl};
 use rustix::fs::{Access, access};
 
-use crate::config::Config;
+use crate::config::CollectorConfig;
 use crate::keys::CollectorKeyFiles;
 
 /// Returns messages about everything that prevents this user from running the collector: unusable keys; and,
 /// if `as_user`, directories and a store that cannot be written.
-pub fn faults(config: &Config, as_user: bool) -> Vec<String> {
+pub fn faults(config: &CollectorConfig, as_user: bool) -> Vec<String> {
     let mut faults = Vec::new();
     if let Some(keys) = &config.keys {
         faults.extend(keys.read().err().map(|error| format!("cannot use the keys: {}", chain(&error))));

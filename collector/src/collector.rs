@@ -11,10 +11,10 @@ use polymeter_store::{Maintenance, OpenOptions, Store, StoreError, WriteMode};
 use crate::agents::AgentDirectory;
 use crate::auth::{AuthHandler, AuthOptions, AuthorisedKeys, HandshakeFailure};
 use crate::clock_skew::ClockSkewLog;
-use crate::config::Config;
+use crate::config::CollectorConfig;
 use crate::control::outcome::OutcomeReport;
 use crate::control::{self, Control, CoordinatorLinks, Listeners};
-use crate::error::{StartError, ThreadPanicked};
+use crate::error::{CollectorStartError, ThreadPanicked};
 use crate::keys::CollectorKeyFiles;
 use crate::metrics::{self, Metrics};
 use crate::queues::{OutgoingSender, WriterQueueSender, outgoing_queue, writer_queue};
@@ -44,7 +44,7 @@ pub struct Collector {
     /// Dropped after the receiver, whose socket it guards.
     auth: Option<AuthHandler>,
     metrics: Option<metrics::Server>,
-    config: Config,
+    config: CollectorConfig,
     settings: SharedSettings,
 }
 
@@ -54,18 +54,17 @@ impl Collector {
     ///
     /// # Errors
     /// Returns an error if the store or an endpoint cannot be opened. No thread is left running then.
-    pub fn start(config: &Config, context: &zmq::Context) -> Result<Self, StartError> {
+    pub fn start(config: &CollectorConfig, context: &zmq::Context) -> Result<Self, CollectorStartError> {
         let (clock, shutdown) = (Clock::start(), Shutdown::default());
-        let key_pair =
-            config.keys.as_ref().map(CollectorKeyFiles::read).transpose().map_err(StartError::Keys)?;
+        let key_pair = read_keys(config)?;
         let stores = open_stores(config)?;
         let write_mode = stores.first().map_or_else(
             || WriteMode { name: "none", reason: String::new() },
             |store| store.write_mode().clone(),
         );
-        let listeners = Listeners::open(&config.control).map_err(StartError::Control)?;
+        let listeners = Listeners::open(&config.control).map_err(CollectorStartError::Control)?;
         let control_endpoints = listeners.addresses();
-        let waker = Waker::new().map_err(StartError::Thread)?;
+        let waker = Waker::new().map_err(CollectorStartError::Thread)?;
         let metrics = Arc::new(Metrics::new(write_mode.to_string()));
         metrics.refused_connections.create(HandshakeFailure::ALL.map(HandshakeFailure::as_str));
         // The order matters: if a later step fails, values are dropped in reverse order of their creation.
@@ -74,7 +73,7 @@ impl Collector {
         let maintenance = config.store.start_maintenance().map_err(|source| store_error(config, source))?;
         let server = config.metrics_listen.map(|address| serve_metrics(address, &metrics)).transpose()?;
         let (sinks, sink_threads) =
-            sinks::start(&config.sinks, &metrics, clock).map_err(StartError::Thread)?;
+            sinks::start(&config.sinks, &metrics, clock).map_err(CollectorStartError::Thread)?;
         let settings = SharedSettings::new(config);
         let (outgoing_sender, outgoing) = outgoing_queue(waker.clone());
         let (outcome_sender, outcomes) = control::outcome::queue();
@@ -97,7 +96,7 @@ impl Collector {
         // From here on only the writers and control own senders of outgoing messages: the receiver ends when
         // all of them are dropped.
         drop((shared.outgoing, shared.sinks));
-        let control = Control::start(listeners, links, clock).map_err(StartError::Thread)?;
+        let control = Control::start(listeners, links, clock).map_err(CollectorStartError::Thread)?;
         let (control, agent_answers) = control.unzip();
         let receiver = Receiver {
             socket,
@@ -110,7 +109,7 @@ impl Collector {
             authorised,
             metrics,
         };
-        let receiver = spawn("receiver", move || receiver.run()).map_err(StartError::Thread)?;
+        let receiver = spawn("receiver", move || receiver.run()).map_err(CollectorStartError::Thread)?;
         Ok(Self {
             endpoint,
             control_endpoints,
@@ -154,7 +153,7 @@ impl Collector {
     /// Applies the part of `config` that can change at runtime: `commit_interval`, `commit_rows`,
     /// `session_timeout` and `[clock]`. Sinks reopen their outputs. Returns the other keys with changed
     /// values, which require a restart.
-    pub fn reload(&self, config: &Config) -> Vec<&'static str> {
+    pub fn reload(&self, config: &CollectorConfig) -> Vec<&'static str> {
         self.settings.set(config);
         self.sinks.reopen();
         settings::fixed_changes(&self.config, config)
@@ -191,9 +190,12 @@ impl Collector {
     }
 }
 
-fn serve_metrics(address: SocketAddr, metrics: &Arc<Metrics>) -> Result<metrics::Server, StartError> {
+fn serve_metrics(
+    address: SocketAddr,
+    metrics: &Arc<Metrics>,
+) -> Result<metrics::Server, CollectorStartError> {
     metrics::Server::start(address, Arc::clone(metrics))
-        .map_err(|source| StartError::Metrics { address, source })
+        .map_err(|source| CollectorStartError::Metrics { address, source })
 }
 
 /// State that all writers share.
@@ -208,13 +210,13 @@ struct Shared {
 
 /// Starts a writer for each store. Returns their queues and threads.
 fn start_writers(
-    config: &Config,
+    config: &CollectorConfig,
     stores: Vec<Store>,
     metrics: &Metrics,
     waker: &Waker,
     shared: &Shared,
     mut outcomes: Option<mpsc::Receiver<OutcomeReport>>,
-) -> Result<(Vec<WriterQueueSender>, Vec<JoinHandle<Totals>>), StartError> {
+) -> Result<(Vec<WriterQueueSender>, Vec<JoinHandle<Totals>>), CollectorStartError> {
     let clock_skew = ClockSkewLog::default();
     let (mut queues, mut writers) = (Vec::new(), Vec::new());
     for (number, store) in stores.into_iter().enumerate() {
@@ -234,7 +236,7 @@ fn start_writers(
         };
         let writer =
             Writer::new(config.clone(), shared.clock, shared.shutdown.clone(), links, store, number == 0);
-        writers.push(spawn("writer", move || writer.run()).map_err(StartError::Thread)?);
+        writers.push(spawn("writer", move || writer.run()).map_err(CollectorStartError::Thread)?);
     }
     Ok((queues, writers))
 }
@@ -251,14 +253,14 @@ struct Listening {
 
 /// Binds the socket for agents after authentication has started, so that every connection is checked.
 fn listen(
-    config: &Config,
+    config: &CollectorConfig,
     context: &zmq::Context,
     key_pair: Option<&KeyPair>,
     (metrics, clock): (&Arc<Metrics>, Clock),
-) -> Result<Listening, StartError> {
-    let cannot_bind = |source| StartError::Bind { endpoint: config.listen.clone(), source };
+) -> Result<Listening, CollectorStartError> {
+    let cannot_bind = |source| CollectorStartError::Bind { endpoint: config.listen.clone(), source };
     let socket = receiver::make_socket(context, key_pair)
-        .map_err(|source| StartError::Socket { purpose: "the receiver", source })?;
+        .map_err(|source| CollectorStartError::Socket { purpose: "the receiver", source })?;
     let mut listening = Listening { socket, endpoint: config.listen.clone(), auth: None, authorised: None };
     // Within one process there are no connections to authenticate, and therefore no keys.
     if !config.listen.starts_with("inproc://") {
@@ -276,7 +278,12 @@ fn listen(
     Ok(listening)
 }
 
-fn open_stores(config: &Config) -> Result<Vec<Store>, StartError> {
+/// Reads the collector's key pair; none where it is configured without keys.
+fn read_keys(config: &CollectorConfig) -> Result<Option<KeyPair>, CollectorStartError> {
+    config.keys.as_ref().map(CollectorKeyFiles::read).transpose().map_err(CollectorStartError::Keys)
+}
+
+fn open_stores(config: &CollectorConfig) -> Result<Vec<Store>, CollectorStartError> {
     let writers = if config.store.has_parallel_writers() { config.writers.max(1) } else { 1 };
     let open =
         |_| Store::open(&config.store, &OpenOptions { timescale: config.timescaledb, may_create: true });
@@ -284,6 +291,6 @@ fn open_stores(config: &Config) -> Result<Vec<Store>, StartError> {
     stores.map_err(|source| store_error(config, source))
 }
 
-fn store_error(config: &Config, source: StoreError) -> StartError {
-    StartError::Store { store: config.store.to_string(), source }
+fn store_error(config: &CollectorConfig, source: StoreError) -> CollectorStartError {
+    CollectorStartError::Store { store: config.store.to_string(), source }
 }

@@ -10,7 +10,7 @@ use crate::control::ListenError;
 
 /// The reason for which a collector cannot start.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub enum CollectorStartError {
     /// The endpoint for agents cannot be bound.
     #[error("cannot listen at {endpoint}")]
     Bind {
@@ -54,7 +54,7 @@ pub enum StartError {
     Thread(#[source] std::io::Error),
 }
 
-impl From<AuthError> for StartError {
+impl From<AuthError> for CollectorStartError {
     fn from(error: AuthError) -> Self {
         match error {
             AuthError::Socket(source) => Self::Socket { purpose: "authentication", source },

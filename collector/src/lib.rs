@@ -38,7 +38,7 @@ mod waker;
 mod writer;
 
 pub use collector::Collector;
-pub use config::Config;
-pub use error::{StartError, ThreadPanicked};
+pub use config::CollectorConfig;
+pub use error::{CollectorStartError, ThreadPanicked};
 pub use polymeter_service::clock;
 pub use writer::Totals;

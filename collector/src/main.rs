@@ -4,8 +4,8 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use clap::Parser;
-use polymeter_collector::config::Arguments;
-use polymeter_collector::{Collector, Config, StartError, Totals, check};
+use polymeter_collector::config::CollectorArguments;
+use polymeter_collector::{Collector, CollectorConfig, CollectorStartError, Totals, check};
 use polymeter_service::check::become_user;
 use polymeter_service::document::Faults;
 use polymeter_service::log;
@@ -23,7 +23,7 @@ const EXIT_UNAVAILABLE: u8 = 3;
 
 fn main() -> ExitCode {
     log::init("polymeter-collector");
-    let arguments = match Arguments::try_parse() {
+    let arguments = match CollectorArguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
             // This includes --help and --version, which are no errors.
@@ -74,13 +74,13 @@ fn main() -> ExitCode {
 fn exit_code(error: &(dyn Error + 'static)) -> ExitCode {
     ExitCode::from(match error.downcast_ref() {
         Some(
-            StartError::Bind { .. }
-            | StartError::Store { .. }
-            | StartError::Control(_)
-            | StartError::Metrics { .. },
+            CollectorStartError::Bind { .. }
+            | CollectorStartError::Store { .. }
+            | CollectorStartError::Control(_)
+            | CollectorStartError::Metrics { .. },
         ) => EXIT_UNAVAILABLE,
-        Some(StartError::Keys(_)) => EXIT_CONFIGURATION,
-        Some(StartError::Thread(_) | StartError::Socket { .. }) | None => EXIT_FAILED,
+        Some(CollectorStartError::Keys(_)) => EXIT_CONFIGURATION,
+        Some(CollectorStartError::Thread(_) | CollectorStartError::Socket { .. }) | None => EXIT_FAILED,
     })
 }
 
@@ -89,7 +89,7 @@ fn report(faults: &Faults) {
     faults.0.iter().for_each(|fault| error!("{fault}"));
 }
 
-fn check_configuration(config: &Config, as_user: bool) -> ExitCode {
+fn check_configuration(config: &CollectorConfig, as_user: bool) -> ExitCode {
     let faults = check::faults(config, as_user);
     if faults.is_empty() {
         info!("the configuration is valid: listen at {}, store in {}", config.listen, config.store);
@@ -99,7 +99,7 @@ fn check_configuration(config: &Config, as_user: bool) -> ExitCode {
     ExitCode::from(EXIT_CONFIGURATION)
 }
 
-fn run(arguments: &Arguments, config: &Config) -> Result<Totals, Box<dyn Error>> {
+fn run(arguments: &CollectorArguments, config: &CollectorConfig) -> Result<Totals, Box<dyn Error>> {
     let event_loop = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Signals are caught before anything starts, so that none is lost.
     let (mut terminate, mut interrupt, mut hangup) = event_loop.block_on(async {
@@ -137,7 +137,7 @@ fn run(arguments: &Arguments, config: &Config) -> Result<Totals, Box<dyn Error>>
 }
 
 /// Reloads the configuration. An invalid one is ignored.
-fn reload(arguments: &Arguments, collector: &Collector) {
+fn reload(arguments: &CollectorArguments, collector: &Collector) {
     let config = match arguments.resolve() {
         Ok(config) => config,
         Err(faults) => {

@@ -6,7 +6,7 @@ use polymeter_proto::series::{Identifier, SessionId};
 use polymeter_proto::wire::control::ControlLine;
 use polymeter_proto::wire::message::ToAgent;
 
-use crate::refusal::Refusal;
+use crate::refusal::MessageRefusal;
 
 /// A connection of an agent: the routing id that the ROUTER socket assigned, and the node that its key
 /// permits.
@@ -63,5 +63,5 @@ pub(crate) enum Outgoing {
     Message(Peer, ToAgent),
     /// A refusal of a message of the peer, with the frame if it was one. The receiver decides if it is
     /// answered.
-    Refusal(Peer, Refusal, Option<(SessionId, u64)>),
+    MessageRefusal(Peer, MessageRefusal, Option<(SessionId, u64)>),
 }

@@ -55,21 +55,21 @@ impl RefusalKind {
 
 /// A refused message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct MessageRefusal {
     /// The kind of reason.
     pub kind: RefusalKind,
     /// The reason as text.
     pub reason: String,
 }
 
-impl Refusal {
+impl MessageRefusal {
     /// Returns the refusal of a contradiction.
     pub fn contradiction(reason: impl Into<String>) -> Self {
         Self { kind: RefusalKind::Contradiction, reason: reason.into() }
     }
 }
 
-impl From<DecodeError> for Refusal {
+impl From<DecodeError> for MessageRefusal {
     fn from(error: DecodeError) -> Self {
         let kind = if matches!(error, DecodeError::Version { .. }) {
             RefusalKind::Version

@@ -3,25 +3,25 @@
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use crate::config::Config;
+use crate::config::CollectorConfig;
 use crate::ingest::TimeRange;
 
 /// The settings that each writer reads before each message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Settings {
-    /// The value of [`Config::commit_interval`].
+    /// The value of [`CollectorConfig::commit_interval`].
     pub(crate) commit_interval: Duration,
-    /// The value of [`Config::commit_rows`].
+    /// The value of [`CollectorConfig::commit_rows`].
     pub(crate) commit_rows: usize,
-    /// The value of [`Config::session_timeout`].
+    /// The value of [`CollectorConfig::session_timeout`].
     pub(crate) session_timeout: Duration,
-    /// The value of [`Config::clock`].
+    /// The value of [`CollectorConfig::clock`].
     pub(crate) clock: TimeRange,
 }
 
-impl From<&Config> for Settings {
-    fn from(config: &Config) -> Self {
-        let Config { commit_interval, commit_rows, session_timeout, clock, .. } = *config;
+impl From<&CollectorConfig> for Settings {
+    fn from(config: &CollectorConfig) -> Self {
+        let CollectorConfig { commit_interval, commit_rows, session_timeout, clock, .. } = *config;
         Self { commit_interval, commit_rows, session_timeout, clock }
     }
 }
@@ -31,7 +31,7 @@ impl From<&Config> for Settings {
 pub(crate) struct SharedSettings(Arc<RwLock<Settings>>);
 
 impl SharedSettings {
-    pub(crate) fn new(config: &Config) -> Self {
+    pub(crate) fn new(config: &CollectorConfig) -> Self {
         Self(Arc::new(RwLock::new(config.into())))
     }
 
@@ -39,15 +39,15 @@ impl SharedSettings {
         *self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn set(&self, config: &Config) {
+    pub(crate) fn set(&self, config: &CollectorConfig) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = config.into();
     }
 }
 
 /// Returns the keys whose values differ between `running` and `wanted`, and that require a restart.
-pub(crate) fn fixed_changes(running: &Config, wanted: &Config) -> Vec<&'static str> {
+pub(crate) fn fixed_changes(running: &CollectorConfig, wanted: &CollectorConfig) -> Vec<&'static str> {
     // Every field is listed, so that the compiler reports a new one here.
-    let Config {
+    let CollectorConfig {
         listen,
         store,
         timescaledb,
@@ -64,9 +64,9 @@ pub(crate) fn fixed_changes(running: &Config, wanted: &Config) -> Vec<&'static s
         log_format: _,
         sinks,
     } = wanted;
-    let key = |of: &Config| of.keys.as_ref().map(|keys| keys.key.clone());
-    let agents = |of: &Config| of.keys.as_ref().map(|keys| keys.authorised_agents.clone());
-    let network = |of: &Config| of.control.network.clone();
+    let key = |of: &CollectorConfig| of.keys.as_ref().map(|keys| keys.key.clone());
+    let agents = |of: &CollectorConfig| of.keys.as_ref().map(|keys| keys.authorised_agents.clone());
+    let network = |of: &CollectorConfig| of.control.network.clone();
     let changes = [
         ("listen", *listen != running.listen),
         ("store", *store != running.store),

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use common::agent::{Agent, job, shape, values};
 use common::{Site, now_us};
-use polymeter_collector::{Collector, Config};
+use polymeter_collector::{Collector, CollectorConfig};
 use polymeter_proto::batch::Job;
 use polymeter_proto::ledger::{Event, JobFacts, JobFactsUpdate, JobOwner, RequestRefused};
 use polymeter_proto::period::Period;
@@ -102,7 +102,7 @@ fn stores_refused_requests_with_actor_and_reason(site: &mut Site) {
 fn outcome_of_the_controller_is_final(site: &mut Site) {
     let directory = tempfile::tempdir().unwrap();
     let door = directory.path().join("control.sock");
-    let mut config: Config = site.config();
+    let mut config: CollectorConfig = site.config();
     config.control.socket = Some(door.clone());
     let collector = Collector::start(&config, &site.context).unwrap();
     let mut agent = Agent::to(&site.context, &collector, "n1", 1);

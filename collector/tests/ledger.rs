@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use common::agent::{Agent, job, shape, values};
 use common::{Site, now_us, wait_until};
-use polymeter_collector::{Collector, Config};
+use polymeter_collector::{Collector, CollectorConfig};
 use polymeter_proto::batch::{Job, Shape};
 use polymeter_proto::ledger::{Event, LedgerEntry, Tally};
 use polymeter_proto::series::JobHandle;
@@ -78,8 +78,8 @@ fn the_job(site: &Site) -> JobRow {
     jobs.into_iter().next().unwrap()
 }
 
-fn patient(site: &Site, session_timeout: Duration) -> Config {
-    Config { session_timeout, ..site.config() }
+fn patient(site: &Site, session_timeout: Duration) -> CollectorConfig {
+    CollectorConfig { session_timeout, ..site.config() }
 }
 
 fn a_returning_job_has_a_line_for_each_handle(site: &mut Site) {
@@ -242,7 +242,7 @@ fn a_job_ends_with_its_last_node(site: &mut Site) {
 fn handles_of_one_transaction_are_distinguished(site: &mut Site) {
     let begin_us = now_us() - 3600 * SECOND_US;
     let listen = "inproc://collector".to_owned();
-    let config = Config { listen, commit_interval: Duration::from_secs(3600), ..site.config() };
+    let config = CollectorConfig { listen, commit_interval: Duration::from_secs(3600), ..site.config() };
     let collector = Collector::start(&config, &site.context).unwrap();
     let mut agent = Agent::to(&site.context, &collector, "n1", 1);
     for handle in 1..=3 {

@@ -19,7 +19,7 @@ use std::net::{SocketAddr, TcpStream};
 use common::agent::{Agent, shape, values};
 use common::{Kind, Site, now_us, wait_until};
 use polymeter_collector::Collector;
-use polymeter_collector::config::Config;
+use polymeter_collector::config::CollectorConfig;
 use polymeter_collector::ingest::{OutOfRangePolicy, TimeRange};
 use polymeter_proto::wire::message::{Lost, SkipReason, ToCollector};
 
@@ -198,7 +198,7 @@ fn labels(text: &str) -> BTreeMap<String, String> {
 }
 
 fn start(site: &Site) -> Collector {
-    let config = Config { metrics_listen: Some("127.0.0.1:0".parse().unwrap()), ..site.config() };
+    let config = CollectorConfig { metrics_listen: Some("127.0.0.1:0".parse().unwrap()), ..site.config() };
     Collector::start(&config, &site.context).unwrap()
 }
 
@@ -259,7 +259,8 @@ fn counts_samples_of_a_skewed_clock() {
     ] {
         let site = Site::new(Kind::Sqlite);
         let clock = TimeRange { out_of_range, ..TimeRange::default() };
-        let config = Config { metrics_listen: Some("127.0.0.1:0".parse().unwrap()), clock, ..site.config() };
+        let config =
+            CollectorConfig { metrics_listen: Some("127.0.0.1:0".parse().unwrap()), clock, ..site.config() };
         let collector = Collector::start(&config, &site.context).unwrap();
         let mut agent = Agent::to(&site.context, &collector, "n1", 3);
         let in_two_days = now_us() + 2 * 86_400 * 1_000_000;

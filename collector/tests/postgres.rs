@@ -18,7 +18,7 @@ mod common;
 use common::agent::{Agent, job, shape, values};
 use common::server::Server;
 use common::{Kind, Site, now_us, wait_until};
-use polymeter_collector::{Collector, Config, StartError};
+use polymeter_collector::{Collector, CollectorConfig, CollectorStartError};
 use polymeter_proto::series::SessionId;
 use polymeter_proto::wire::message::ToAgent;
 use polymeter_store::reader::SeriesScope;
@@ -135,7 +135,7 @@ fn a_deadlock_is_retried() {
 fn two_collectors_share_a_database() {
     let site = Site::new(Kind::Postgres);
     let begin_us = now_us();
-    let config = |number| Config { listen: format!("inproc://collector{number}"), ..site.config() };
+    let config = |number| CollectorConfig { listen: format!("inproc://collector{number}"), ..site.config() };
     // Both create the schema at the same time.
     let start = |number| Collector::start(&config(number), &site.context).unwrap();
     let (a, b) = std::thread::scope(|scope| {
@@ -264,12 +264,12 @@ fn compresses_old_chunks_if_the_scheduler_fails() {
 
 fn timescaledb_can_be_left_unused() {
     let site = Site::new(Kind::Timescale);
-    let off = Config { timescaledb: TimescaleMode::Off, ..site.config() };
+    let off = CollectorConfig { timescaledb: TimescaleMode::Off, ..site.config() };
     let collector = Collector::start(&off, &site.context).unwrap();
     assert_eq!(collector.write_mode().name, "PostgreSQL with a partition per day");
     collector.stop().unwrap();
     // The table keeps its form, independent of the current setting.
-    let auto = Config { timescaledb: TimescaleMode::Auto, ..site.config() };
+    let auto = CollectorConfig { timescaledb: TimescaleMode::Auto, ..site.config() };
     let collector = Collector::start(&auto, &site.context).unwrap();
     assert_eq!(collector.write_mode().name, "PostgreSQL with a partition per day");
     assert!(collector.write_mode().reason.contains("without TimescaleDB"), "{}", collector.write_mode());
@@ -278,9 +278,11 @@ fn timescaledb_can_be_left_unused() {
 
 fn timescaledb_can_be_required() {
     let site = Site::new(Kind::Postgres);
-    let required = Config { timescaledb: TimescaleMode::Require, ..site.config() };
+    let required = CollectorConfig { timescaledb: TimescaleMode::Require, ..site.config() };
     let error = Collector::start(&required, &site.context).unwrap_err();
-    let StartError::Store { source: StoreError::Unusable(why), .. } = &error else { panic!("{error:?}") };
+    let CollectorStartError::Store { source: StoreError::Unusable(why), .. } = &error else {
+        panic!("{error:?}")
+    };
     assert!(why.contains("cannot use TimescaleDB, which is required"), "{why}");
 }
 
@@ -291,9 +293,11 @@ fn refuses_a_hypertable_without_timescaledb() {
     server.stop();
     server.forget_timescaledb();
     server.resume();
-    let auto = Config { timescaledb: TimescaleMode::Auto, ..site.config() };
+    let auto = CollectorConfig { timescaledb: TimescaleMode::Auto, ..site.config() };
     let error = Collector::start(&auto, &site.context).unwrap_err();
-    let StartError::Store { source: StoreError::Unusable(why), .. } = &error else { panic!("{error:?}") };
+    let CollectorStartError::Store { source: StoreError::Unusable(why), .. } = &error else {
+        panic!("{error:?}")
+    };
     assert!(why.contains("shared_preload_libraries"), "{why}");
 }
 
@@ -303,8 +307,11 @@ fn a_refused_frame_does_not_stop_others() {
     site.collector().stop().unwrap();
     // A constraint that an administrator may add to the database.
     server(&mut site).query("ALTER TABLE series ADD CONSTRAINT only_ours CHECK (node <> 'stranger')");
-    let config =
-        Config { commit_interval: std::time::Duration::from_millis(300), writers: 1, ..site.config() };
+    let config = CollectorConfig {
+        commit_interval: std::time::Duration::from_millis(300),
+        writers: 1,
+        ..site.config()
+    };
     let collector = Collector::start(&config, &site.context).unwrap();
     let mut agents =
         ["n1", "stranger"].map(|node| Agent::to(&site.context, &collector, node, node.len() as u64));

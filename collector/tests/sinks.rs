@@ -21,7 +21,7 @@ use std::time::Duration;
 use common::agent::{Agent, job, shape, values};
 use common::{Kind, Site, now_us, wait_until};
 use polymeter_collector::clock::Clock;
-use polymeter_collector::{Collector, Config};
+use polymeter_collector::{Collector, CollectorConfig};
 use polymeter_store::reader::SeriesScope;
 use rustix::fs::{CWD, Mode, mkfifoat};
 
@@ -39,9 +39,9 @@ fn main() -> std::process::ExitCode {
 /// A row: the node, the job, the metric, the time in microseconds, and the bits of the value.
 type Row = (String, Option<String>, String, i64, u64);
 
-fn config(site: &Site, sinks: &[&Path]) -> Config {
+fn config(site: &Site, sinks: &[&Path]) -> CollectorConfig {
     let sinks = sinks.iter().map(|path| format!("jsonl:{}", path.display()).parse().unwrap()).collect();
-    Config { sinks, commit_interval: Duration::from_millis(1), ..site.config() }
+    CollectorConfig { sinks, commit_interval: Duration::from_millis(1), ..site.config() }
 }
 
 /// Sends `count` frames, each with rows of a job and of the node, and waits until all are acknowledged.
@@ -132,8 +132,10 @@ fn a_sink_that_hangs_delays_neither_acknowledgement_nor_stop() {
     mkfifoat(CWD, &fifo, Mode::from_raw_mode(0o600)).unwrap();
     // A reader that never reads: the pipe fills, and the sink's write blocks.
     let _reader = OpenOptions::new().read(true).write(true).open(&fifo).unwrap();
-    let config =
-        Config { metrics_listen: Some("127.0.0.1:0".parse().unwrap()), ..config(&site, &[&fifo, &file]) };
+    let config = CollectorConfig {
+        metrics_listen: Some("127.0.0.1:0".parse().unwrap()),
+        ..config(&site, &[&fifo, &file])
+    };
     let collector = Collector::start(&config, &site.context).unwrap();
     let mut agent = Agent::to(&site.context, &collector, "n1", 1);
     let begin_us = now_us();

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use common::agent::{Agent, job, shape, values};
 use common::{Site, now_us, wait_until};
 use polymeter_collector::ingest::{OutOfRangePolicy, TimeRange};
-use polymeter_collector::{Collector, Config, StartError};
+use polymeter_collector::{Collector, CollectorConfig, CollectorStartError};
 use polymeter_proto::batch::Shape;
 use polymeter_proto::ledger::{Cause, Event, JobFacts, JobFactsUpdate, LedgerEntry, PlanChange, Tally};
 use polymeter_proto::name::MetricName;
@@ -394,9 +394,9 @@ fn samples_out_of_range_are_counted(site: &mut Site) {
 
 const YEAR_US: i64 = 366 * 86_400 * 1_000_000;
 
-fn quarantining(site: &Site) -> Config {
+fn quarantining(site: &Site) -> CollectorConfig {
     let clock = TimeRange { out_of_range: OutOfRangePolicy::Quarantine, ..TimeRange::default() };
-    Config { clock, ..site.config() }
+    CollectorConfig { clock, ..site.config() }
 }
 
 /// Sends a tally and rows of a job's source: two rows with the current time and one from a clock that is two
@@ -597,7 +597,7 @@ fn migrates_older_schemas_with_data(site: &mut Site) {
 
 fn stop_commits_messages_in_the_socket(site: &mut Site) {
     let begin_us = now_us();
-    let config = polymeter_collector::Config {
+    let config = polymeter_collector::CollectorConfig {
         listen: "inproc://collector".to_owned(),
         commit_interval: std::time::Duration::from_secs(3600),
         ..site.config()
@@ -618,7 +618,7 @@ fn refuses_a_newer_schema(site: &mut Site) {
     site.collector().stop().unwrap();
     site.execute("INSERT INTO schema_version VALUES (99)");
     let error = polymeter_collector::Collector::start(&site.config(), &site.context).unwrap_err();
-    let StartError::Store { source, .. } = &error else { panic!("{error:?}") };
+    let CollectorStartError::Store { source, .. } = &error else { panic!("{error:?}") };
     assert!(matches!(source, StoreError::NewerSchema { found: 99 }), "{source:?}");
     assert!(source.to_string().contains("use a newer polymeter-collector"), "{source}");
     let Err(StoreError::NewerSchema { found: 99 }) = Reader::open(&site.url()) else { panic!("it is read") };

@@ -17,7 +17,7 @@ use tracing::info;
 use crate::admission::MIN_DESCRIPTORS;
 use crate::cgroups::Mounts;
 use crate::clock;
-use crate::config::Config;
+use crate::config::AgentConfig;
 use crate::control;
 use crate::counters::Counters;
 use crate::delivery::remote_requests::{self, RemoteRequestReceiver, RemoteRequestSender};
@@ -31,7 +31,7 @@ use crate::lifecycle::exit_watcher::ExitWatcher;
 use crate::request::{JobSpec, ManagerRequest, RegisterError, View, ask};
 use crate::rights::Rights;
 use crate::sources::online_cpus;
-use crate::start_error::StartError;
+use crate::start_error::AgentStartError;
 use crate::stats_cache::StatsCache;
 use crate::supervisor::{Shared, Supervisor, waitable};
 
@@ -57,10 +57,10 @@ impl Agent {
     ///
     /// # Errors
     /// Returns an error if a resource that the agent needs is unavailable; then no thread runs.
-    pub fn start(config: Config, context: &zmq::Context) -> Result<Self, StartError> {
+    pub fn start(config: AgentConfig, context: &zmq::Context) -> Result<Self, AgentStartError> {
         let limit = kernel::descriptor_limit();
         if limit < MIN_DESCRIPTORS {
-            return Err(StartError::Descriptors(limit));
+            return Err(AgentStartError::Descriptors(limit));
         }
         let session = sender::new_session().map_err(system("cannot generate a random session id"))?;
         let mounts = Mounts::read(&config.root).map_err(system("cannot find the cgroup hierarchies"))?;
@@ -114,7 +114,10 @@ impl Agent {
             Ok(()) => Ok(agent),
             Err(error) => {
                 agent.abandon();
-                Err(StartError::System("cannot start tracking jobs and serving the control socket", error))
+                Err(AgentStartError::System(
+                    "cannot start tracking jobs and serving the control socket",
+                    error,
+                ))
             }
         }
     }
@@ -139,7 +142,7 @@ impl Agent {
 
     /// Puts another configuration in force. What cannot change in a running agent (`collector`, `key`, `collector_key`,
     /// `socket`, `root`, `flush`, `outbox`, `spool`, `node`, `realtime_priority`, `remote_control`) stays as it was.
-    pub fn reload(&self, config: Config) {
+    pub fn reload(&self, config: AgentConfig) {
         self.requests.blocking_send(ManagerRequest::Reload(Box::new(config))).ok();
     }
 
@@ -187,19 +190,19 @@ impl Agent {
 }
 
 /// Returns a function that makes a start error of a system error.
-fn system(doing: &'static str) -> impl Fn(io::Error) -> StartError {
-    move |error| StartError::System(doing, error)
+fn system(doing: &'static str) -> impl Fn(io::Error) -> AgentStartError {
+    move |error| AgentStartError::System(doing, error)
 }
 
 /// Connects the sender to the collector.
 fn connect(
     context: &zmq::Context,
-    config: &Config,
+    config: &AgentConfig,
     session: SessionId,
     shared: &Shared,
     remote_requests: RemoteRequestSender,
-) -> Result<Sender, StartError> {
-    let keys = config.keys.as_ref().map(AgentKeyFiles::read).transpose().map_err(StartError::Keys)?;
+) -> Result<Sender, AgentStartError> {
+    let keys = config.keys.as_ref().map(AgentKeyFiles::read).transpose().map_err(AgentStartError::Keys)?;
     let settings = Settings {
         collector: config.collector.clone(),
         keys,
@@ -213,40 +216,40 @@ fn connect(
     let Shared { channels, counters, stats_cache, .. } = shared;
     Sender::connect(context, settings, Arc::clone(channels), Arc::clone(counters), Arc::clone(stats_cache))
         .map_err(|error| match error {
-            ConnectError::Socket(error) => StartError::Collector(config.collector.clone(), error),
-            ConnectError::Spool(error) => StartError::Spool(error),
+            ConnectError::Socket(error) => AgentStartError::Collector(config.collector.clone(), error),
+            ConnectError::Spool(error) => AgentStartError::Spool(error),
         })
 }
 
 /// Opens the control socket, if it is configured.
-fn open_socket(config: &Config) -> Result<Option<control::Listener>, StartError> {
+fn open_socket(config: &AgentConfig) -> Result<Option<control::Listener>, AgentStartError> {
     let open = |path: &std::path::PathBuf| {
-        control::Listener::open(path).map_err(|error| StartError::Control(path.clone(), error))
+        control::Listener::open(path).map_err(|error| AgentStartError::Control(path.clone(), error))
     };
     config.control_socket.as_ref().map(open).transpose()
 }
 
-fn descriptor(config: &Config) -> Result<SessionDescriptor, StartError> {
+fn descriptor(config: &AgentConfig) -> Result<SessionDescriptor, AgentStartError> {
     let node = match &config.node {
         Some(node) => node.clone(),
         None => {
             let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-            Identifier::try_from(name.as_str()).map_err(|_invalid| StartError::Node(name))?
+            Identifier::try_from(name.as_str()).map_err(|_invalid| AgentStartError::Node(name))?
         }
     };
     let agent_version = Identifier::try_from(env!("CARGO_PKG_VERSION"))
-        .map_err(|_invalid| StartError::Node(String::new()))?;
+        .map_err(|_invalid| AgentStartError::Node(String::new()))?;
     Ok(SessionDescriptor { node, agent_version, started_us: clock::realtime_us() })
 }
 
 fn spawn<T: Send + 'static>(
     name: &str,
     run: impl FnOnce() -> T + Send + 'static,
-) -> Result<JoinHandle<T>, StartError> {
+) -> Result<JoinHandle<T>, AgentStartError> {
     /// No thread here recurses; the default of 8 MiB would only inflate the address space.
     const STACK_BYTES: usize = 512 * 1024;
     let builder = std::thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES);
-    builder.spawn(run).map_err(|error| StartError::System("cannot start a thread", error))
+    builder.spawn(run).map_err(|error| AgentStartError::System("cannot start a thread", error))
 }
 
 fn sample(channels: Arc<Channels>, counters: Arc<Counters>, flush: Period, priority: Option<u8>) {

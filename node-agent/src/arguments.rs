@@ -8,7 +8,7 @@ use clap::Parser;
 use polymeter_service::document::Faults;
 use polymeter_service::log;
 
-use crate::config::{self, Config, DEFAULT_PATH};
+use crate::config::{self, AgentConfig, DEFAULT_PATH};
 use crate::detach;
 
 /// Polymeter's node agent: samples the metrics of every job on this node, each at its own period, and sends them to a
@@ -19,7 +19,7 @@ use crate::detach;
     after_help = "Exit status: 0 stopped as requested, 1 failed, 2 invalid command line, configuration or keys.\n\
     Signals: SIGHUP reloads the configuration; SIGTERM and SIGINT stop the agent."
 )]
-pub struct Arguments {
+pub struct AgentArguments {
     /// The configuration file [default: /etc/polymeter/agent.toml if it exists].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -62,16 +62,16 @@ pub struct Arguments {
     log_format: Option<log::Format>,
 }
 
-impl Arguments {
+impl AgentArguments {
     /// Loads the configuration and applies the options that override it.
     ///
     /// # Errors
     /// Returns all faults of the configuration.
-    pub fn load(&self) -> Result<Config, Faults> {
+    pub fn load(&self) -> Result<AgentConfig, Faults> {
         let mut config = match &self.config {
-            Some(path) => Config::load(path)?,
-            None if Path::new(DEFAULT_PATH).exists() => Config::load(Path::new(DEFAULT_PATH))?,
-            None => Config::standard(),
+            Some(path) => AgentConfig::load(path)?,
+            None if Path::new(DEFAULT_PATH).exists() => AgentConfig::load(Path::new(DEFAULT_PATH))?,
+            None => AgentConfig::standard(),
         };
         if let Some(collector) = &self.collector {
             config.collector.clone_from(collector);

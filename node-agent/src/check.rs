@@ -5,12 +5,12 @@ use std::path::Path;
 use polymeter_service::check::directory_fault;
 use polymeter_service::log::chain;
 
-use crate::config::Config;
+use crate::config::AgentConfig;
 use crate::keys::AgentKeyFiles;
 
 /// Returns the faults that would keep this user from running the agent: unusable keys and directories. Directories that
 /// do not exist are not checked: systemd creates a service's directories when it starts.
-pub fn faults(config: &Config) -> Vec<String> {
+pub fn faults(config: &AgentConfig) -> Vec<String> {
     let mut faults = Vec::new();
     if let Some(Err(error)) = config.keys.as_ref().map(AgentKeyFiles::read) {
         faults.push(format!("cannot use the keys: {}", chain(&error)));

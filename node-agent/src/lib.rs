@@ -38,4 +38,4 @@ pub use polymeter_service::clock;
 
 pub use agent::Agent;
 pub use delivery::sender::Stopped;
-pub use start_error::StartError;
+pub use start_error::AgentStartError;

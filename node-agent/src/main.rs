@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use polymeter_agent::arguments::Arguments;
-use polymeter_agent::config::Config;
+use polymeter_agent::arguments::AgentArguments;
+use polymeter_agent::config::AgentConfig;
 use polymeter_agent::delivery::spool::SpoolError;
-use polymeter_agent::{Agent, StartError, check, detach, kernel};
+use polymeter_agent::{Agent, AgentStartError, check, detach, kernel};
 use polymeter_service::check::become_user;
 use polymeter_service::document::Faults;
 use polymeter_service::log;
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     log::init("polymeter-agent");
     kernel::keep_memory_small();
     kernel::raise_descriptor_limit();
-    let arguments = Arguments::parse();
+    let arguments = AgentArguments::parse();
     // Before the configuration is read, because the check includes that user's right to read it.
     if let Some(Err(error)) = arguments.user.as_deref().map(become_user) {
         error!("{error}");
@@ -63,7 +63,7 @@ fn main() -> ExitCode {
         Err(error) => {
             error!("{}", log::chain(error.as_ref()));
             ExitCode::from(match error.downcast_ref() {
-                Some(StartError::Keys(_)) => EXIT_CONFIGURATION,
+                Some(AgentStartError::Keys(_)) => EXIT_CONFIGURATION,
                 _ => EXIT_FAILED,
             })
         }
@@ -75,7 +75,7 @@ fn report(faults: &Faults) {
     faults.0.iter().for_each(|fault| error!("{fault}"));
 }
 
-fn check_configuration(config: &Config) -> ExitCode {
+fn check_configuration(config: &AgentConfig) -> ExitCode {
     let faults = check::faults(config);
     if faults.is_empty() {
         info!("the configuration is valid");
@@ -85,7 +85,7 @@ fn check_configuration(config: &Config) -> ExitCode {
     ExitCode::from(EXIT_CONFIGURATION)
 }
 
-fn run(arguments: &Arguments, config: Config) -> Result<(), Box<dyn Error>> {
+fn run(arguments: &AgentArguments, config: AgentConfig) -> Result<(), Box<dyn Error>> {
     if arguments.detached {
         detach::leave(&config.root)?;
     }
@@ -131,12 +131,16 @@ fn run(arguments: &Arguments, config: Config) -> Result<(), Box<dyn Error>> {
 }
 
 /// Starts the agent. If `waits_for_spool`, the previous agent may still be stopping, and the start waits for its spool.
-fn start(config: &Config, context: &zmq::Context, waits_for_spool: bool) -> Result<Agent, StartError> {
+fn start(
+    config: &AgentConfig,
+    context: &zmq::Context,
+    waits_for_spool: bool,
+) -> Result<Agent, AgentStartError> {
     const PAUSE: Duration = Duration::from_millis(20);
     let mut left = if waits_for_spool { SPOOL_TIMEOUT } else { Duration::ZERO };
     loop {
         match Agent::start(config.clone(), context) {
-            Err(StartError::Spool(SpoolError::InUse(_))) if !left.is_zero() => {
+            Err(AgentStartError::Spool(SpoolError::InUse(_))) if !left.is_zero() => {
                 left = left.saturating_sub(PAUSE);
                 // An interrupted pause is a shorter one.
                 poll(&mut [], Timespec::try_from(PAUSE).ok().as_ref()).ok();
@@ -154,7 +158,7 @@ enum Next {
     Stop(Duration),
 }
 
-fn reload(arguments: &Arguments, agent: &Agent) {
+fn reload(arguments: &AgentArguments, agent: &Agent) {
     match arguments.load() {
         Ok(config) => {
             log::configure(config.log_level.clone(), config.log_format);

@@ -1,6 +1,5 @@
 //! Requests to the manager of a running agent, from within the process or over the control socket, and their results.
 
-use std::fmt;
 use std::path::PathBuf;
 
 use polymeter_proto::ledger::{JobFacts, MarkKind, Tally};
@@ -10,7 +9,7 @@ use polymeter_proto::series::{Identifier, Labels};
 use polymeter_proto::text::Text;
 use tokio::sync::oneshot;
 
-use crate::config::Config;
+use crate::config::AgentConfig;
 use crate::delivery::tap::WatchReceiver;
 use crate::plan::{InForce, Layer};
 use crate::principal::Principal;
@@ -76,30 +75,23 @@ pub struct RefusedRequest {
 }
 
 /// The reason why a job is not tracked.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterError {
     /// A job with this id is tracked already.
+    #[error("a job with this id is already tracked; unregister it first")]
     Known,
     /// Too many jobs are tracked.
+    #[error(
+        "limit of tracked jobs reached, on this node or for this user; unregister some, or raise LimitNOFILE of the agent"
+    )]
     TooMany,
     /// A directory that was named does not exist.
+    #[error("no such cgroup directory: {}", .0.display())]
     NoSuchCgroup(PathBuf),
     /// None of the directories lies in a mounted cgroup hierarchy, and no process was named.
+    #[error("missing target: name at least one cgroup directory of the job, or its process")]
     NoCgroup,
 }
-
-impl fmt::Display for RegisterError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Known => f.write_str("a job with this id is already tracked; unregister it first"),
-            Self::TooMany => f.write_str("limit of tracked jobs reached, on this node or for this user; unregister some, or raise LimitNOFILE of the agent"),
-            Self::NoSuchCgroup(path) => write!(f, "no such cgroup directory: {}", path.display()),
-            Self::NoCgroup => f.write_str("missing target: name at least one cgroup directory of the job, or its process"),
-        }
-    }
-}
-
-impl std::error::Error for RegisterError {}
 
 /// A request for a lease: to sample at other periods for a while.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -145,65 +137,35 @@ pub struct PushSpec {
 }
 
 /// The reason why access to a job or the node is denied to a principal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AccessError {
     /// No such job is tracked.
+    #[error("unknown job, or not yours")]
     Unknown,
     /// The principal may not see the job. The answer must not differ from that for an unknown job: otherwise it reveals
     /// ids.
+    #[error("unknown job, or not yours")]
     Hidden,
     /// The principal may see the job, or asks for the node, but may not do this.
+    #[error("permission denied: only the job's owner and administrators may do this")]
     Forbidden,
 }
 
-impl fmt::Display for AccessError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Unknown | Self::Hidden => "unknown job, or not yours",
-            Self::Forbidden => "permission denied: only the job's owner and administrators may do this",
-        })
-    }
-}
-
-impl std::error::Error for AccessError {}
-
 /// The reason why a mark or a value is not put into the data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AnnotateError {
     /// Access is denied.
-    Access(AccessError),
+    #[error(transparent)]
+    Access(#[from] AccessError),
     /// The job has as many user-supplied series as are allowed.
+    #[error("the job has reached the limit of {0} user-supplied series")]
     TooManySeries(usize),
     /// Too many arrived recently.
+    #[error("rate limit of {per_second} marks and values per second reached for this job; send fewer")]
     TooFast {
         /// The allowed rate in the long run, per second.
         per_second: u32,
     },
-}
-
-impl fmt::Display for AnnotateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Access(error) => error.fmt(f),
-            Self::TooManySeries(limit) => {
-                write!(f, "the job has reached the limit of {limit} user-supplied series")
-            }
-            Self::TooFast { per_second } => {
-                write!(
-                    f,
-                    "rate limit of {per_second} marks and values per second reached for this job; send fewer"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for AnnotateError {}
-
-impl From<AccessError> for AnnotateError {
-    fn from(error: AccessError) -> Self {
-        Self::Access(error)
-    }
 }
 
 /// One metric of the catalogue, as a job or the node has it.
@@ -258,11 +220,13 @@ pub struct Cost {
 }
 
 /// The reason why a lease is not granted.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum LeaseError {
     /// Access is denied.
-    Access(AccessError),
+    #[error(transparent)]
+    Access(#[from] AccessError),
     /// None of the selectors matches a metric of the job or of the node.
+    #[error("{}", nothing_chosen(selectors, *of_job))]
     NothingChosen {
         /// The selectors.
         selectors: Vec<String>,
@@ -270,8 +234,10 @@ pub enum LeaseError {
         of_job: bool,
     },
     /// None of the selected metrics can be sampled here: the metrics, at least one, with the reasons.
+    #[error("none of these metrics is available here: {}", reasons_text(.0))]
     Unavailable(Vec<(String, String)>),
     /// The period is below the shortest that is allowed for a metric.
+    #[error("period {requested} refused: the shortest period allowed for {metric} is {shortest}")]
     TooShort {
         /// The metric.
         metric: String,
@@ -281,15 +247,21 @@ pub enum LeaseError {
         shortest: Period,
     },
     /// The duration is above the longest that is allowed.
+    #[error("duration refused: the longest lease allowed is {longest}")]
     TooLong {
         /// The longest duration that is allowed.
         longest: Period,
     },
     /// The lease had expired when the request arrived.
+    #[error(
+        "the lease had expired when it arrived; if the request was sent just now, compare the clocks of this node and the collector"
+    )]
     Expired,
     /// The job has too many leases.
+    #[error("the job has reached the limit of {0} leases; end some with `polymeter reset`")]
     TooMany(usize),
     /// The lease would cost more than is allowed.
+    #[error("{}", over_budget(limit, *cost, *instead))]
     OverBudget {
         /// The budget: `samples_per_second`, `job_cpu_percent` or `node_cpu_percent`.
         limit: &'static str,
@@ -300,46 +272,31 @@ pub enum LeaseError {
     },
 }
 
-impl fmt::Display for LeaseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Access(error) => error.fmt(f),
-            Self::NothingChosen { selectors, of_job } => {
-                let (owner, advice) = if *of_job {
-                    ("a job", "for metrics of the node, use --node (administrators only)")
-                } else {
-                    ("the node", "for metrics of a job, name the job")
-                };
-                write!(f, "no metric of {owner} matches {}; {advice}", selectors.join(", "))
-            }
-            Self::Unavailable(missing) => {
-                let reasons: Vec<_> = by_reason(missing).into_iter().map(reason_text).collect();
-                write!(f, "none of these metrics is available here: {}", reasons.join("; "))
-            }
-            Self::TooShort { metric, requested, shortest } => {
-                write!(f, "period {requested} refused: the shortest period allowed for {metric} is {shortest}")
-            }
-            Self::TooLong { longest } => write!(f, "duration refused: the longest lease allowed is {longest}"),
-            Self::Expired => f.write_str(
-                "the lease had expired when it arrived; if the request was sent just now, compare the clocks of this node \
-                 and the collector",
-            ),
-            Self::TooMany(limit) => {
-                write!(f, "the job has reached the limit of {limit} leases; end some with `polymeter reset`")
-            }
-            Self::OverBudget { limit, cost, instead } => {
-                write!(
-                    f,
-                    "predicted cost above `{limit}`: {:.2} % of a CPU, {:.0} samples/s",
-                    cost.cpu_percent, cost.samples_per_s
-                )?;
-                match instead {
-                    Some(period) => write!(f, "; {period} would be granted"),
-                    None => f.write_str("; no period would be granted"),
-                }
-            }
-        }
-    }
+/// The text of [`LeaseError::NothingChosen`].
+fn nothing_chosen(selectors: &[String], of_job: bool) -> String {
+    let (owner, advice) = if of_job {
+        ("a job", "for metrics of the node, use --node (administrators only)")
+    } else {
+        ("the node", "for metrics of a job, name the job")
+    };
+    format!("no metric of {owner} matches {}; {advice}", selectors.join(", "))
+}
+
+/// Lists unavailable metrics by reason.
+fn reasons_text(missing: &[(String, String)]) -> String {
+    by_reason(missing).into_iter().map(reason_text).collect::<Vec<_>>().join("; ")
+}
+
+/// The text of [`LeaseError::OverBudget`].
+fn over_budget(limit: &str, cost: Cost, instead: Option<Period>) -> String {
+    let advice = match instead {
+        Some(period) => format!("{period} would be granted"),
+        None => "no period would be granted".to_owned(),
+    };
+    let Cost { cpu_percent, samples_per_s, .. } = cost;
+    format!(
+        "predicted cost above `{limit}`: {cpu_percent:.2} % of a CPU, {samples_per_s:.0} samples/s; {advice}"
+    )
 }
 
 /// Groups unavailable metrics by reason, in the order of first occurrence of the reasons.
@@ -368,14 +325,6 @@ pub fn named(metrics: &[&str]) -> String {
     match metrics.len().saturating_sub(NAMED) {
         0 => names,
         more => format!("{names} and {more} more"),
-    }
-}
-
-impl std::error::Error for LeaseError {}
-
-impl From<AccessError> for LeaseError {
-    fn from(error: AccessError) -> Self {
-        Self::Access(error)
     }
 }
 
@@ -409,7 +358,7 @@ pub enum ManagerRequest {
     /// Sends the samples taken so far.
     Flush(oneshot::Sender<()>),
     /// Applies another configuration.
-    Reload(Box<Config>),
+    Reload(Box<AgentConfig>),
     /// Ends the manager.
     Stop,
 }

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use polymeter_service::users::{gid_of, uid_of};
 use tracing::warn;
 
-use crate::config::{Config, JobVisibility};
+use crate::config::{AgentConfig, JobVisibility};
 use crate::kernel;
 use crate::principal::Principal;
 
@@ -20,7 +20,7 @@ pub(crate) struct Rights {
 
 impl Rights {
     /// Looks up the names of the configuration. An unknown name is logged, and grants nothing.
-    pub(crate) fn of(config: &Config) -> Self {
+    pub(crate) fn of(config: &AgentConfig) -> Self {
         let mut rights = Self { job_visibility: config.job_visibility, ..Self::default() };
         for name in &config.administrators {
             let found = match name.strip_prefix('@') {
@@ -66,8 +66,10 @@ mod tests {
     #[test]
     fn only_root_and_the_configured_are_administrators() {
         let (one, _other) = UnixStream::pair().unwrap();
-        let config =
-            Config { administrators: vec!["@root".to_owned(), "daemon".to_owned()], ..Config::default() };
+        let config = AgentConfig {
+            administrators: vec!["@root".to_owned(), "daemon".to_owned()],
+            ..AgentConfig::default()
+        };
         let rights = Rights::of(&config);
         let daemon = uid_of("daemon").unwrap();
         for (uid, gid, administrator) in [(0, 7, true), (daemon, 7, true), (54_321, 0, true)] {

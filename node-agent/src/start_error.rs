@@ -10,7 +10,7 @@ use crate::delivery::spool::SpoolError;
 
 /// The reason why an agent does not start.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub enum AgentStartError {
     /// The system lacks something that the agent needs.
     #[error("{0}")]
     System(&'static str, #[source] io::Error),

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use polymeter_proto::ledger::Tally;
 use polymeter_proto::series::JobHandle;
 
-use crate::lanes::{Cost, SourceReport};
+use crate::lanes::{ReadCost, SourceReport};
 
 /// The newest report of each source, by its job and name.
 type Reports = BTreeMap<(Option<JobHandle>, String), SourceStats>;
@@ -17,7 +17,7 @@ pub struct SourceStats {
     /// The counts of its samples.
     pub tally: Tally,
     /// The cost of its reads since it was opened.
-    pub cost: Cost,
+    pub cost: ReadCost,
     /// The recent mean time of a read, in nanoseconds; 0 before the first.
     pub recent_ns: f64,
 }

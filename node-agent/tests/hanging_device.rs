@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use polymeter_agent::Agent;
-use polymeter_agent::config::Config;
+use polymeter_agent::config::AgentConfig;
 use polymeter_agent::request::{JobView, SourceView};
 use polymeter_service::clock;
 
@@ -37,7 +37,7 @@ fn start(root: &Path) -> Agent {
          jobs = []\n[baseline]\n\"node.hwmon.temperature\" = \"50ms\"\n\"node.load1\" = \"50ms\"\n",
         root.display()
     );
-    let config = Config::parse(Path::new("agent.toml"), &text).unwrap();
+    let config = AgentConfig::parse(Path::new("agent.toml"), &text).unwrap();
     Agent::start(config, &zmq::Context::new()).unwrap()
 }
 

@@ -16,14 +16,14 @@ use common::{SESSION, delivery, flushed};
 use polymeter_agent::delivery::outbox::Restored;
 use polymeter_agent::delivery::session::{DeliverySession, NextSend};
 use polymeter_agent::delivery::spool::segment::{self, Segment};
-use polymeter_agent::delivery::spool::{Batch, Spool, SpoolError};
+use polymeter_agent::delivery::spool::{Spool, SpoolBatch, SpoolError};
 use polymeter_proto::wire::frame::Frame;
 use polymeter_proto::wire::message::{ToAgent, ToCollector};
 
 const LARGE: u64 = 1 << 30;
 
 /// Returns the batch that a delivery with `frames` frames of one sample writes to the spool at its end.
-fn batch(frames: u32) -> (DeliverySession, Batch) {
+fn batch(frames: u32) -> (DeliverySession, SpoolBatch) {
     let mut delivery = delivery();
     delivery.use_spool();
     (0..frames).for_each(|_| delivery.take(&flushed(1, 1), 0));
@@ -164,7 +164,7 @@ fn a_full_or_faulty_disk_keeps_nothing_of_a_batch_and_what_was_kept_stays() {
     let mut spool = Spool::open(directory.path(), batch.bytes.len() as u64 + 100).unwrap();
     spool.append(&batch).unwrap();
     let more =
-        Batch { session: SESSION, first: 3, entries: 1, continues: Some(1), bytes: batch.bytes.clone() };
+        SpoolBatch { session: SESSION, first: 3, entries: 1, continues: Some(1), bytes: batch.bytes.clone() };
     assert!(matches!(spool.append(&more), Err(SpoolError::Full)));
     assert_eq!(numbers(&spool.read(SESSION, 1).unwrap()), [1, 2]);
     drop(spool);
@@ -172,7 +172,7 @@ fn a_full_or_faulty_disk_keeps_nothing_of_a_batch_and_what_was_kept_stays() {
     let mut spool = Spool::open(directory.path(), LARGE).unwrap();
     let blocked = the_file(directory.path()).with_file_name(format!("{SESSION}-{:016x}.spool", 3));
     fs::create_dir(&blocked).unwrap();
-    let alone = Batch { continues: None, ..more };
+    let alone = SpoolBatch { continues: None, ..more };
     assert!(matches!(spool.append(&alone), Err(SpoolError::Disk { doing: "make", .. })));
     fs::remove_dir(&blocked).unwrap();
     // A disk without room for the head leaves no file behind, which nothing would remove.

@@ -18,7 +18,7 @@ use crate::accepted::Accepted;
 use crate::error::DatabaseError;
 use crate::maintenance::Maintenance;
 use crate::value::{Batch, Row, Value};
-use crate::{OpenOptions, Origin, StoreError, WriteMode};
+use crate::{OpenOptions, StoreError, StoreOrigin, WriteMode};
 
 /// A database that a URL names. [`fmt::Display`] shows its address without a password.
 pub(crate) trait Backend: fmt::Display + Send + Sync {
@@ -52,7 +52,7 @@ pub(crate) struct Opened {
     /// The connection.
     pub(crate) connection: Box<dyn Connection>,
     /// The identity of the database.
-    pub(crate) origin: Origin,
+    pub(crate) origin: StoreOrigin,
     /// The way in which samples are written.
     pub(crate) write_mode: WriteMode,
 }

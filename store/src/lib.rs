@@ -31,7 +31,7 @@ pub use crate::error::{DatabaseError, StoreError};
 pub use crate::file_problem::{Displaced, FileProblem};
 pub use crate::labels::labels_json;
 pub use crate::maintenance::Maintenance;
-pub use crate::options::{OpenOptions, Origin, TimescaleMode, WriteMode};
+pub use crate::options::{OpenOptions, StoreOrigin, TimescaleMode, WriteMode};
 pub use crate::schema::SCHEMA_VERSION;
 pub use crate::url::{InvalidStoreUrl, StoreUrl};
 pub use crate::writer::Store;

@@ -56,13 +56,13 @@ impl fmt::Display for WriteMode {
 
 /// The identity of a store, as far as a connection can determine it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Origin {
+pub struct StoreOrigin {
     /// Numbers that identify the store, such as those of a file.
     identity: (u64, u64),
     is_new: bool,
 }
 
-impl Origin {
+impl StoreOrigin {
     /// Returns the origin of a store. `is_new` is true if this connection created the schema.
     pub(crate) const fn new(identity: (u64, u64), is_new: bool) -> Self {
         Self { identity, is_new }

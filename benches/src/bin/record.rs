@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Parser;
 use polymeter_agent::Agent;
 use polymeter_agent::cgroups::Mounts;
-use polymeter_agent::config::Config;
+use polymeter_agent::config::AgentConfig;
 use polymeter_agent::plan::Layer;
 use polymeter_agent::request::JobSpec;
 use polymeter_benches::failure::Failure;
@@ -35,7 +35,8 @@ fn main() -> Result<(), Failure> {
     let context = zmq::Context::new();
     let collector = context.socket(zmq::ROUTER)?;
     collector.bind(ENDPOINT)?;
-    let config = Config { collector: ENDPOINT.to_owned(), ..Config::parse(Path::new("plan"), PLAN)? };
+    let config =
+        AgentConfig { collector: ENDPOINT.to_owned(), ..AgentConfig::parse(Path::new("plan"), PLAN)? };
     let agent = Agent::start(config, &context)?;
     let mut job =
         Job::make(&Mounts::read(Path::new("/"))?, &format!("polymeter_record_{}", std::process::id()))?;

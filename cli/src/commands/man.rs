@@ -46,8 +46,10 @@ pub(crate) fn execute(arguments: &ManArguments, command: Command) -> Result<(), 
 #[cfg(feature = "local")]
 fn daemons() -> impl Iterator<Item = (Command, &'static str)> {
     use clap::CommandFactory;
-    let daemons =
-        [polymeter_agent::arguments::Arguments::command(), polymeter_collector::config::Arguments::command()];
+    let daemons = [
+        polymeter_agent::arguments::AgentArguments::command(),
+        polymeter_collector::config::CollectorArguments::command(),
+    ];
     daemons.into_iter().map(|daemon| (daemon, DAEMONS))
 }
 

@@ -8,7 +8,7 @@ use polymeter_service::log;
 use polymeter_store::{StoreUrl, TimescaleMode};
 
 use super::endpoint::Endpoint;
-use super::model::{Config, DEFAULT_LISTEN, DEFAULT_PATH, DEFAULT_STORE};
+use super::model::{CollectorConfig, DEFAULT_LISTEN, DEFAULT_PATH, DEFAULT_STORE};
 use super::raw::RawConfig;
 
 /// Polymeter's collector: receives samples from agents and stores each of them once.
@@ -19,7 +19,7 @@ use super::raw::RawConfig;
     open an endpoint or the store.\n\
     Signals: SIGHUP reloads the configuration; SIGTERM and SIGINT stop the collector."
 )]
-pub struct Arguments {
+pub struct CollectorArguments {
     /// The endpoint for agents, such as tcp://0.0.0.0:7717 or ipc:///run/polymeter/collector.
     #[arg(long, value_name = "ENDPOINT")]
     listen: Option<String>,
@@ -51,17 +51,17 @@ pub struct Arguments {
     log_format: Option<log::Format>,
 }
 
-impl Arguments {
+impl CollectorArguments {
     /// Combines the configuration of the command line with the file that it names.
     ///
     /// # Errors
     /// Returns all faults of both.
-    pub fn resolve(&self) -> Result<Config, Faults> {
+    pub fn resolve(&self) -> Result<CollectorConfig, Faults> {
         self.resolve_with(Path::new(DEFAULT_PATH))
     }
 
     /// Does the same as [`Self::resolve`], with the file at `default` if the command line names none.
-    fn resolve_with(&self, default: &Path) -> Result<Config, Faults> {
+    fn resolve_with(&self, default: &Path) -> Result<CollectorConfig, Faults> {
         let mut faults = Faults::default();
         let raw = match &self.config {
             Some(path) => RawConfig::read(path, &mut faults),
@@ -78,8 +78,8 @@ impl Arguments {
         let store = store.or_else(|| faults.parse_option("the default store", Some(DEFAULT_STORE)));
         let Some(store) = store.filter(|_| faults.0.is_empty()) else { return Err(faults) };
         let listen = listen.map_or_else(|| DEFAULT_LISTEN.to_owned(), |listen| listen.to_string());
-        let usual = Config::new(listen, store);
-        Ok(Config {
+        let usual = CollectorConfig::new(listen, store);
+        Ok(CollectorConfig {
             timescaledb: timescaledb.unwrap_or(usual.timescaledb),
             writers: raw.writers.unwrap_or(usual.writers),
             commit_interval: raw.commit_interval.unwrap_or(usual.commit_interval),
@@ -107,13 +107,13 @@ mod tests {
     use crate::ingest::{OutOfRangePolicy, TimeRange};
     use crate::keys::CollectorKeyFiles;
 
-    fn resolve(arguments: &[&str]) -> Result<Config, String> {
+    fn resolve(arguments: &[&str]) -> Result<CollectorConfig, String> {
         let arguments = std::iter::once(&"polymeter-collector").chain(arguments);
-        Arguments::try_parse_from(arguments).unwrap().resolve().map_err(|faults| faults.to_string())
+        CollectorArguments::try_parse_from(arguments).unwrap().resolve().map_err(|faults| faults.to_string())
     }
 
     /// Returns a function that resolves a file with the given contents, and further arguments.
-    fn resolver() -> impl Fn(&str, &[&str]) -> Result<Config, String> {
+    fn resolver() -> impl Fn(&str, &[&str]) -> Result<CollectorConfig, String> {
         let directory = tempfile::tempdir().unwrap();
         move |text: &str, more: &[&str]| {
             let path = directory.path().join("collector.toml");
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn defaults_are_for_one_machine() {
         let config = resolve(&[]).unwrap();
-        assert_eq!(config, Config::new("tcp://127.0.0.1:7717", StoreUrl::sqlite("polymeter.db")));
+        assert_eq!(config, CollectorConfig::new("tcp://127.0.0.1:7717", StoreUrl::sqlite("polymeter.db")));
     }
 
     #[test]
@@ -134,7 +134,7 @@ mod tests {
         let path = directory.path().join("collector.toml");
         let resolve = |more: &[&str]| {
             let arguments = std::iter::once(&"polymeter-collector").chain(more);
-            Arguments::try_parse_from(arguments).unwrap().resolve_with(&path)
+            CollectorArguments::try_parse_from(arguments).unwrap().resolve_with(&path)
         };
         assert_eq!(resolve(&[]).unwrap().writers, 2);
         std::fs::write(&path, "writers = 3\nstore = 'sqlite:a.db'\n").unwrap();
@@ -149,7 +149,7 @@ mod tests {
     fn example_states_the_defaults() {
         let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/collector.toml");
         let config = resolve(&["--config", example]).unwrap();
-        assert_eq!(config, Config::new(DEFAULT_LISTEN, config.store.clone()));
+        assert_eq!(config, CollectorConfig::new(DEFAULT_LISTEN, config.store.clone()));
     }
 
     #[test]

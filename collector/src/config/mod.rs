@@ -10,7 +10,7 @@ mod model;
 mod raw;
 mod security;
 
-pub use self::arguments::Arguments;
+pub use self::arguments::CollectorArguments;
 pub use self::endpoint::Endpoint;
-pub use self::model::{Config, DEFAULT_LISTEN, DEFAULT_PATH, DEFAULT_STORE};
+pub use self::model::{CollectorConfig, DEFAULT_LISTEN, DEFAULT_PATH, DEFAULT_STORE};
 pub use self::raw::check;

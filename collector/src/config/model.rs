@@ -23,7 +23,7 @@ pub const DEFAULT_STORE: &str = "sqlite:polymeter.db";
 
 /// The collector's configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Config {
+pub struct CollectorConfig {
     /// The ZeroMQ endpoint for agents.
     pub listen: String,
     /// The store of the samples.
@@ -56,7 +56,7 @@ pub struct Config {
     pub log_format: log::Format,
 }
 
-impl Config {
+impl CollectorConfig {
     /// The default configuration for an endpoint and a store.
     pub fn new(listen: impl Into<String>, store: StoreUrl) -> Self {
         Self {

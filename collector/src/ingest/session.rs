@@ -16,7 +16,7 @@ use super::verdict::Verdict;
 use crate::agents::AgentInfo;
 use crate::limits;
 use crate::messages::Peer;
-use crate::refusal::Refusal;
+use crate::refusal::MessageRefusal;
 
 /// The state of one session.
 #[derive(Debug)]
@@ -152,7 +152,7 @@ impl SessionState {
         match learnt {
             // Unknown ids and missing room are detected when a frame needs the entries.
             Ok(()) | Err(Fault::Unknown(_) | Fault::Full) => Verdict::Nothing,
-            Err(Fault::Contradiction(what)) => Verdict::Refused(Refusal::contradiction(what)),
+            Err(Fault::Contradiction(what)) => Verdict::Refused(MessageRefusal::contradiction(what)),
         }
     }
 
@@ -166,7 +166,7 @@ impl SessionState {
     ) -> Verdict {
         if last > i64::MAX.cast_unsigned() || first > last {
             let reason = format!("cannot skip frames {first} to {last}: invalid range");
-            return Verdict::Refused(Refusal::contradiction(reason));
+            return Verdict::Refused(MessageRefusal::contradiction(reason));
         }
         if last <= self.received {
             return self.repeated(session);

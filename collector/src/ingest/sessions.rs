@@ -15,7 +15,7 @@ use super::verdict::Verdict;
 use crate::agents::AgentInfo;
 use crate::limits;
 use crate::messages::Peer;
-use crate::refusal::{Refusal, RefusalKind};
+use crate::refusal::{MessageRefusal, RefusalKind};
 
 /// The sessions of one writer.
 #[derive(Debug, Default)]
@@ -115,7 +115,7 @@ impl Ingest {
 
     /// Refuses messages for a node that the peer's key does not permit: in a session of another node, or with
     /// `entries` that would assign the session to another node. They do not change the session.
-    fn refuse_node(&self, id: SessionId, peer: &Peer, entries: &[Entry]) -> Option<Refusal> {
+    fn refuse_node(&self, id: SessionId, peer: &Peer, entries: &[Entry]) -> Option<MessageRefusal> {
         let own = peer.node()?;
         let session = self.sessions.get(&id).and_then(|state| state.dictionary.session().ok());
         let announced = entries.iter().filter_map(|entry| match entry {
@@ -125,7 +125,7 @@ impl Ingest {
         let nodes = session.map(|session| &session.descriptor.node).into_iter().chain(announced);
         let other = nodes.into_iter().find(|node| *node != own)?;
         let reason = format!("an agent with the key of {own} sends data of {other}");
-        Some(Refusal { kind: RefusalKind::Node, reason })
+        Some(MessageRefusal { kind: RefusalKind::Node, reason })
     }
 
     /// Returns the number of sessions.

@@ -3,7 +3,7 @@
 use polymeter_proto::wire::message::ToAgent;
 use polymeter_store::accepted::Accepted;
 
-use crate::refusal::Refusal;
+use crate::refusal::MessageRefusal;
 
 /// The consequence of a message from an agent.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub enum Verdict {
     /// The frame cannot be used yet, and something is requested from the agent.
     Ask(ToAgent),
     /// The message cannot be used, and a repetition would be refused again.
-    Refused(Refusal),
+    Refused(MessageRefusal),
     /// There is no consequence: entries were added, or the request to the agent was sent recently.
     Nothing,
 }

@@ -30,7 +30,7 @@ use crate::limits;
 use crate::messages::{AgentAnswer, Outgoing, Peer, ReceivedMessage};
 use crate::metrics::Metrics;
 use crate::queues::WriterQueueSender;
-use crate::refusal::{Refusal, RefusalKind};
+use crate::refusal::{MessageRefusal, RefusalKind};
 use crate::shutdown::Shutdown;
 use crate::waker::Waker;
 
@@ -109,7 +109,9 @@ impl Receiver {
         loop {
             match self.outgoing.try_recv() {
                 Ok(Outgoing::Message(peer, message)) => self.send(&peer, &message),
-                Ok(Outgoing::Refusal(peer, refusal, frame)) => self.refuse(&peer, &refusal, frame, refusals),
+                Ok(Outgoing::MessageRefusal(peer, refusal, frame)) => {
+                    self.refuse(&peer, &refusal, frame, refusals)
+                }
                 Err(TryRecvError::Empty) => return Next::Wait(None),
                 Err(TryRecvError::Disconnected) => return Next::Return,
             }
@@ -126,7 +128,7 @@ impl Receiver {
     fn refuse(
         &self,
         peer: &Peer,
-        refusal: &Refusal,
+        refusal: &MessageRefusal,
         frame: Option<(SessionId, u64)>,
         refusals: &mut Refusals,
     ) {
@@ -183,15 +185,15 @@ impl Receiver {
             Offered::Muted => {
                 self.metrics.dropped_messages.inc();
                 let reason = "too many messages of the peer contain nothing to store".to_owned();
-                self.refuse(&peer, &Refusal { kind: RefusalKind::Useless, reason }, None, refusals);
+                self.refuse(&peer, &MessageRefusal { kind: RefusalKind::Useless, reason }, None, refusals);
                 None
             }
         }
     }
 
     /// Returns the next message and its sender, if there is one.
-    fn next(&self) -> Option<(Peer, Result<zmq::Message, Refusal>)> {
-        let refusal = |kind, reason: &str| Err(Refusal { kind, reason: reason.to_owned() });
+    fn next(&self) -> Option<(Peer, Result<zmq::Message, MessageRefusal>)> {
+        let refusal = |kind, reason: &str| Err(MessageRefusal { kind, reason: reason.to_owned() });
         let routing_id = self.socket.recv_msg(DONTWAIT).ok()?;
         let peer = Peer::from(&*routing_id);
         if !routing_id.get_more() {

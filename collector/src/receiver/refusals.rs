@@ -8,7 +8,7 @@ use tracing::warn;
 
 use crate::limits;
 use crate::messages::Peer;
-use crate::refusal::Refusal;
+use crate::refusal::MessageRefusal;
 
 /// The refusals of one receiver.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Refusals {
     }
 
     /// Counts and logs a refused message of `peer`. Returns true if it is to be answered.
-    pub(super) fn note(&mut self, peer: &Peer, refusal: &Refusal, now: Duration) -> bool {
+    pub(super) fn note(&mut self, peer: &Peer, refusal: &MessageRefusal, now: Duration) -> bool {
         self.count += 1;
         if self.answered_at.len() >= limits::REFUSED_PEERS && !self.answered_at.contains_key(peer) {
             self.answered_at.retain(|_, at| now.saturating_sub(*at) < limits::LOG_INTERVAL);
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn peers_are_answered_once_in_ten_seconds_and_memory_is_bounded() {
         let mut refusals = Refusals::default();
-        let (at, refusal) = (Duration::from_secs, Refusal::contradiction("x"));
+        let (at, refusal) = (Duration::from_secs, MessageRefusal::contradiction("x"));
         let peer = Peer::from(b"a".as_slice());
         assert!(refusals.note(&peer, &refusal, at(100)));
         assert!(!refusals.note(&peer, &refusal, at(109)));

@@ -10,7 +10,7 @@ use super::state::Writer;
 use super::store_access::NotStored;
 use crate::ingest::{Verdict, session_of};
 use crate::messages::{Outgoing, Peer, ReceivedMessage};
-use crate::refusal::Refusal;
+use crate::refusal::MessageRefusal;
 
 impl Writer {
     /// Handles a message. Returns true if it is useful: if a part of it is to be stored.
@@ -34,7 +34,11 @@ impl Writer {
                 is_useful
             }
             Err(error) => {
-                self.outgoing.send(Outgoing::Refusal(peer, Refusal::from(error), Frame::peek(&bytes)));
+                self.outgoing.send(Outgoing::MessageRefusal(
+                    peer,
+                    MessageRefusal::from(error),
+                    Frame::peek(&bytes),
+                ));
                 false
             }
         }
@@ -95,7 +99,7 @@ impl Writer {
                 }
             }
             Verdict::Ask(request) => self.outgoing.send(Outgoing::Message(peer, request)),
-            Verdict::Refused(why) => self.outgoing.send(Outgoing::Refusal(peer, why, None)),
+            Verdict::Refused(why) => self.outgoing.send(Outgoing::MessageRefusal(peer, why, None)),
             Verdict::Nothing => {}
         }
     }

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use polymeter_service::clock::Clock;
 use polymeter_store::accepted::Accepted;
-use polymeter_store::{Origin, Store};
+use polymeter_store::{Store, StoreOrigin};
 
 use super::totals::Totals;
 use crate::agents::AgentDirectory;
 use crate::clock_skew::ClockSkewLog;
-use crate::config::Config;
+use crate::config::CollectorConfig;
 use crate::control::outcome::OutcomeReport;
 use crate::ingest::Ingest;
 use crate::metrics::WriterMetrics;
@@ -43,7 +43,7 @@ pub(crate) struct WriterLinks {
 /// One writer with its connection to the store.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    pub(super) config: Config,
+    pub(super) config: CollectorConfig,
     pub(super) clock: Clock,
     pub(super) shutdown: Shutdown,
     pub(super) queue: WriterQueue,
@@ -54,7 +54,7 @@ pub(crate) struct Writer {
     /// The open store; none while it is unreachable.
     pub(super) store: Option<Store>,
     /// The identity of the last open store.
-    pub(super) origin: Origin,
+    pub(super) origin: StoreOrigin,
     /// The time since which its file is missing.
     pub(super) missing_since: Option<Duration>,
     pub(super) ingest: Ingest,
@@ -83,7 +83,7 @@ pub(crate) struct Writer {
 
 impl Writer {
     pub(crate) fn new(
-        config: Config,
+        config: CollectorConfig,
         clock: Clock,
         shutdown: Shutdown,
         links: WriterLinks,

@@ -8,7 +8,7 @@ pub mod server;
 use std::time::Duration;
 
 use polymeter_collector::clock::Clock;
-use polymeter_collector::{Collector, Config};
+use polymeter_collector::{Collector, CollectorConfig};
 use polymeter_store::reader::Reader;
 use polymeter_store::{StoreUrl, TimescaleMode};
 use tempfile::TempDir;
@@ -70,14 +70,14 @@ impl Site {
         }
     }
 
-    pub fn config(&self) -> Config {
+    pub fn config(&self) -> CollectorConfig {
         let endpoint = format!("ipc://{}", self.directory.path().join("collector").display());
         let timescaledb =
             if self.kind == Kind::Timescale { TimescaleMode::Require } else { TimescaleMode::Auto };
-        Config {
+        CollectorConfig {
             commit_interval: Duration::from_millis(20),
             timescaledb,
-            ..Config::new(endpoint, self.url())
+            ..CollectorConfig::new(endpoint, self.url())
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use polymeter_agent::delivery::session::{DeliverySession, NextSend};
-use polymeter_agent::lanes::{Cost, EventRecord, SampleBatch, SourceKey, SourceReport};
+use polymeter_agent::lanes::{EventRecord, ReadCost, SampleBatch, SourceKey, SourceReport};
 use polymeter_collector::messages::Peer;
 use polymeter_proto::batch::{Column, Instant, Job, Shape};
 use polymeter_proto::ledger::{Cause, Event, PlanChange, Tally};
@@ -210,7 +210,7 @@ impl Agent {
     fn report(&self, shape: &Arc<Shape>, flushed: &mut SampleBatch, last: bool) {
         let key = SourceKey { job: shape.job.clone(), name: shape.source.clone() };
         let tally = self.truth.get(&whose(shape)).copied().unwrap_or_default();
-        flushed.reports.push(SourceReport { key: Arc::new(key), tally, cost: Cost::default(), last });
+        flushed.reports.push(SourceReport { key: Arc::new(key), tally, cost: ReadCost::default(), last });
     }
 
     fn begin_job(&mut self, random: &mut Random, flushed: &mut SampleBatch) {

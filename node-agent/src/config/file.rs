@@ -6,7 +6,7 @@ use polymeter_proto::series::Identifier;
 use polymeter_service::document::{Faults, Reporter, Section, read_text};
 
 use super::key_settings;
-use super::model::{Config, EXAMPLE, Limits};
+use super::model::{AgentConfig, EXAMPLE, Limits};
 use super::rules::{cgroup_rule, layer, patterns, rule};
 use super::values::{absolute, bytes, endpoint, path_or_off, visibility};
 
@@ -20,7 +20,7 @@ const RENAMED: [(&str, &str); 6] = [
     ("socket", "control_socket"),
 ];
 
-impl Config {
+impl AgentConfig {
     /// Returns the configuration of an agent without a file, and the defaults of one with a file: those of the example.
     pub fn standard() -> Self {
         // The test `example_is_valid_and_samples_metrics` proves that the fallback is never used.
@@ -171,8 +171,8 @@ mod tests {
     use super::*;
     use crate::plan::Layer;
 
-    fn parse(text: &str) -> Result<Config, Faults> {
-        Config::parse(Path::new("agent.toml"), text)
+    fn parse(text: &str) -> Result<AgentConfig, Faults> {
+        AgentConfig::parse(Path::new("agent.toml"), text)
     }
 
     fn first_fault(text: &str) -> String {
@@ -183,7 +183,7 @@ mod tests {
     fn defaults_are_those_of_the_example() {
         assert_eq!(parse("").unwrap(), parse(EXAMPLE).unwrap());
         let nothing = parse("jobs = []\n[baseline]\n").unwrap();
-        assert_eq!(nothing, Config::default());
+        assert_eq!(nothing, AgentConfig::default());
     }
 
     #[test]
@@ -191,7 +191,10 @@ mod tests {
         let example = parse(EXAMPLE).unwrap();
         assert!(!example.baseline.is_empty());
         assert!(!example.jobs.is_empty());
-        assert_eq!(Config { baseline: Layer::default(), jobs: Vec::new(), ..example }, Config::default());
+        assert_eq!(
+            AgentConfig { baseline: Layer::default(), jobs: Vec::new(), ..example },
+            AgentConfig::default()
+        );
     }
 
     #[test]

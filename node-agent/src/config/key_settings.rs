@@ -24,13 +24,13 @@ pub(super) fn take(root: &mut Section<'_>, reporter: &mut Reporter<'_>) -> Optio
 mod tests {
     use std::path::Path;
 
-    use super::super::model::Config;
+    use super::super::model::AgentConfig;
     use super::*;
 
     const KEY: &str = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7";
 
     fn parse(text: &str) -> Result<Option<AgentKeyFiles>, String> {
-        let config = Config::parse(Path::new("agent.toml"), text);
+        let config = AgentConfig::parse(Path::new("agent.toml"), text);
         config.map(|config| config.keys).map_err(|faults| faults.to_string())
     }
 

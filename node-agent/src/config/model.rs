@@ -22,7 +22,7 @@ pub const EXAMPLE: &str = include_str!("../../../deploy/agent.toml");
 
 /// The agent's configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Config {
+pub struct AgentConfig {
     /// The node's name in the data; none for the host's name.
     pub node: Option<Identifier>,
     /// The cluster of jobs that are announced without one.
@@ -120,7 +120,7 @@ impl Limits {
     }
 }
 
-impl Default for Config {
+impl Default for AgentConfig {
     fn default() -> Self {
         Self {
             node: None,
@@ -151,7 +151,7 @@ impl Default for Config {
     }
 }
 
-impl Config {
+impl AgentConfig {
     /// True if users' requests from the collector are answered. The collector states the requester and is trusted;
     /// therefore by default only a collector that is known by its key or runs on this machine is answered.
     pub fn accepts_remote_control(&self) -> bool {

@@ -130,12 +130,12 @@ impl LossLedger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lanes::{Cost, SourceKey};
+    use crate::lanes::{ReadCost, SourceKey};
 
     fn report(taken: u64, last: bool) -> SourceReport {
         let key = Arc::new(SourceKey { job: None, name: "stat".try_into().unwrap() });
         let tally = Tally { due: taken, taken, ..Tally::default() };
-        SourceReport { key, tally, cost: Cost::default(), last }
+        SourceReport { key, tally, cost: ReadCost::default(), last }
     }
 
     fn told(lines: &[DueEntry]) -> Vec<u64> {

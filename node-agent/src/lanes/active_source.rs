@@ -8,7 +8,7 @@ use polymeter_proto::period::Period;
 use polymeter_proto::series::JobHandle;
 use rustix::io::Errno;
 
-use super::group::{Cost, Group, SourceKey, UserValue};
+use super::group::{Group, ReadCost, SourceKey, UserValue};
 use super::series_progress::{Counters, SeriesProgress};
 use super::slow::{Finished, SlowReads, with_retired};
 use crate::clock;
@@ -33,7 +33,7 @@ pub struct ActiveSource {
     /// The series of values that users supply, each a group of its own without deadlines.
     user_supplied: Vec<Group>,
     pub(super) tally: Tally,
-    pub(super) cost: Cost,
+    pub(super) cost: ReadCost,
     /// The number of the tick at which `reading` was made, so that several groups share one read.
     read_at_tick: u64,
     pub(super) time_us: i64,
@@ -71,7 +71,7 @@ impl ActiveSource {
             groups,
             user_supplied: Vec::new(),
             tally: Tally::default(),
-            cost: Cost::default(),
+            cost: ReadCost::default(),
             read_at_tick: 0,
             time_us: 0,
             outcome: Outcome::Read,

@@ -13,7 +13,7 @@ use rustix::thread::Pid;
 use tokio::sync::oneshot;
 
 use super::active_source::ActiveSource;
-use super::group::{Cost, Group, SourceId, SourceKey, UserValue};
+use super::group::{Group, ReadCost, SourceId, SourceKey, UserValue};
 use crate::event_fd::EventFd;
 use crate::sources::Outcome;
 use crate::sources::reader_thread::FinishedReads;
@@ -116,7 +116,7 @@ pub struct SourceReport {
     /// The counts of its samples.
     pub tally: Tally,
     /// The cost of its reads.
-    pub cost: Cost,
+    pub cost: ReadCost,
     /// True for the last report of this source.
     pub last: bool,
 }

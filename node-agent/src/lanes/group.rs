@@ -21,7 +21,7 @@ pub struct SourceKey {
 
 /// The cost of the reads of a source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Cost {
+pub struct ReadCost {
     /// The number of reads.
     pub reads: u64,
     /// The time that all reads took, in nanoseconds; in the slow lane the CPU time.
@@ -30,7 +30,7 @@ pub struct Cost {
     pub max_ns: u64,
 }
 
-impl Cost {
+impl ReadCost {
     pub(crate) fn add_read(&mut self, took_ns: u64) {
         self.reads += 1;
         self.total_ns += took_ns;

@@ -14,7 +14,7 @@ mod slow_sources;
 pub use active_source::ActiveSource;
 pub use channels::{Channels, Command, EventRecord, Notice, SampleBatch, SourceReport};
 pub use fast::Sampler;
-pub use group::{Cost, Group, SourceId, SourceKey, UserValue};
+pub use group::{Group, ReadCost, SourceId, SourceKey, UserValue};
 pub use schedule::{Due, Schedule};
 pub use series_progress::SeriesProgress;
 

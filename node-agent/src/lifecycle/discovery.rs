@@ -259,7 +259,7 @@ mod tests {
         for directory in directories {
             fs::create_dir_all(root.path().join("sys/fs/cgroup").join(hierarchy).join(directory)).unwrap();
         }
-        let patterns = crate::config::Config::standard().jobs;
+        let patterns = crate::config::AgentConfig::standard().jobs;
         let (mut discovery, _) = Discovery::new(mounts, patterns);
         let captured = discovery.walk().into_values().map(|found| found.captured);
         captured.map(|captured| (captured.job.unwrap(), captured.uid, captured.user)).collect()

@@ -15,7 +15,7 @@ use tracing::warn;
 use super::probe::try_out;
 use crate::admission::Descriptors;
 use crate::cgroups::{JobCgroups, Mounts, SeenSteps, Step, StepAdmission, steps};
-use crate::config::Config;
+use crate::config::AgentConfig;
 use crate::counters::Counters;
 use crate::delivery::tap::Tap;
 use crate::kernel;
@@ -66,7 +66,7 @@ pub(super) fn now() -> Now {
 }
 
 impl Edge {
-    pub(super) fn new(config: &Config, mounts: Mounts, cpus: Vec<usize>, shared: Shared) -> Self {
+    pub(super) fn new(config: &AgentConfig, mounts: Mounts, cpus: Vec<usize>, shared: Shared) -> Self {
         let warn_of = |error: &std::io::Error| {
             warn!(%error, "cannot watch for the ends of jobs; activity after a job's last regular sample is not recorded");
         };
@@ -83,7 +83,7 @@ impl Edge {
     }
 
     /// Applies another configuration to the search for jobs.
-    pub(super) fn reload(&mut self, config: &Config, has_other_jobs: bool) {
+    pub(super) fn reload(&mut self, config: &AgentConfig, has_other_jobs: bool) {
         self.perf_fd_limit = config.perf_fd_limit;
         if has_other_jobs {
             self.discovery = discovery(config, &self.mounts);
@@ -362,7 +362,7 @@ fn exists(cgroups: &JobCgroups) -> bool {
     cgroups.directories().iter().any(|path| path.is_dir())
 }
 
-fn discovery(config: &Config, mounts: &Mounts) -> Discovery {
+fn discovery(config: &AgentConfig, mounts: &Mounts) -> Discovery {
     let (discovery, error) = Discovery::new(mounts.clone(), config.jobs.clone());
     if let Some(error) = error {
         let interval = config.rescan_interval;

@@ -19,7 +19,7 @@ use super::wait::{every, readable, until, waitable};
 use super::{calibrator, notices, view};
 use crate::admission::{Admission, AdmissionEvent, ExerciseTimes, LeaseOrigin};
 use crate::cgroups::Mounts;
-use crate::config::Config;
+use crate::config::AgentConfig;
 use crate::lanes::{Command, EventRecord};
 use crate::lifecycle::exit_events::ExitEvents;
 use crate::lifecycle::exit_watcher::ExitWatcher;
@@ -43,7 +43,7 @@ const NUMBERS_NS: u64 = 20_000_000;
 /// The supervisor: the state machines with their edge, and the state of the loop.
 #[derive(Debug)]
 pub(crate) struct Supervisor {
-    config: Config,
+    config: AgentConfig,
     core: Dispatcher,
     cpu_meter: CpuMeter,
     placement: Placement,
@@ -64,7 +64,7 @@ struct Waits {
 
 impl Supervisor {
     pub(crate) fn new(
-        config: Config,
+        config: AgentConfig,
         mounts: Mounts,
         cpus: Vec<usize>,
         shared: Shared,
@@ -230,7 +230,7 @@ impl Supervisor {
     }
 
     /// Applies another configuration.
-    async fn reload(&mut self, config: Config) {
+    async fn reload(&mut self, config: AgentConfig) {
         self.core.edge.reload(&config, config.jobs != self.config.jobs);
         self.core.targets.set_job_visibility(config.job_visibility);
         self.config = config;
@@ -322,11 +322,11 @@ impl Supervisor {
 }
 
 /// Returns the plan of a job without any request.
-fn standing_plan(config: &Config) -> Plan {
-    let Config { baseline, steps, tasks, .. } = config.clone();
+fn standing_plan(config: &AgentConfig) -> Plan {
+    let AgentConfig { baseline, steps, tasks, .. } = config.clone();
     Plan { baseline, steps, tasks, ..Plan::default() }
 }
 
-fn rescans(config: &Config) -> Interval {
+fn rescans(config: &AgentConfig) -> Interval {
     every(Duration::from_micros(config.rescan_interval.as_micros()))
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::origin::Origin;
-use super::perf_event::{self, Event};
+use super::perf_event::{self, PerfEvent};
 use crate::name::MetricName;
 use crate::period::Period;
 use crate::series::{Kind, MetricDescriptor, Number, Unit};
@@ -108,8 +108,8 @@ impl Metric {
     /// instance.
     pub(crate) fn has_instance(&self, instance: &str) -> bool {
         match self.origins {
-            [Origin::Perf(Event::Raw)] => perf_event::raw_config(instance).is_some(),
-            [Origin::Perf(Event::Tracepoint)] => perf_event::tracepoint(instance).is_some(),
+            [Origin::Perf(PerfEvent::Raw)] => perf_event::raw_config(instance).is_some(),
+            [Origin::Perf(PerfEvent::Tracepoint)] => perf_event::tracepoint(instance).is_some(),
             _ => !instance.is_empty() && !instance.contains('.'),
         }
     }

@@ -17,7 +17,7 @@ pub use text_file::{Cell, Field, Form, Hierarchy, Row, Scale, TextFile, pattern_
 
 /// perf events: their numbers, and the instance names of families.
 pub mod perf {
-    pub use super::perf_event::{Event, raw_config, tracepoint};
+    pub use super::perf_event::{PerfEvent, raw_config, tracepoint};
 }
 
 /// Returns all metrics, in the order of the documentation.

@@ -1,6 +1,6 @@
 //! Origins of metrics: the source kind that reads a metric, and the address of the value there.
 
-use super::perf_event::Event;
+use super::perf_event::PerfEvent;
 use super::text_file::{Cell, Field, Row, Scale, TICK_NS, TextFile, V1_UNLIMITED};
 use crate::period::Period;
 
@@ -20,7 +20,7 @@ pub enum Origin {
         field: Field,
     },
     /// A perf event.
-    Perf(Event),
+    Perf(PerfEvent),
     /// A field of a source kind with its own implementation. New kinds use this.
     Source(SourceField),
 }

@@ -3,7 +3,7 @@
 
 /// A perf event, or a time of a group of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
+pub enum PerfEvent {
     /// `PERF_TYPE_SOFTWARE` with this config.
     Software(u64),
     /// `PERF_TYPE_HARDWARE` with this config.

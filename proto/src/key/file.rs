@@ -1,6 +1,5 @@
 //! Key files that the caller has opened.
 
-use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -11,27 +10,18 @@ use super::pair::{KeyError, KeyPair, PublicKey};
 pub const KEY_FILE_BYTES: u64 = 4096;
 
 /// The reason for which the keys in a file or directory cannot be used. It contains no secret.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {
     /// It cannot be read.
+    #[error("{path}: cannot be read: {error}", path = .0.display(), error = .1)]
     Read(PathBuf, io::Error),
     /// Other users could have read or changed it.
+    #[error("{path}: {error}", path = .0.display(), error = .1)]
     Exposed(PathBuf, Exposed),
     /// Its content is not valid.
+    #[error("{path}: {error}", path = .0.display(), error = .1)]
     Content(PathBuf, KeyError),
 }
-
-impl fmt::Display for KeyFileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Read(path, error) => write!(f, "{}: cannot be read: {error}", path.display()),
-            Self::Exposed(path, exposed) => write!(f, "{}: {exposed}", path.display()),
-            Self::Content(path, error) => write!(f, "{}: {error}", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for KeyFileError {}
 
 impl KeyPair {
     /// Reads the key pair in `file` at `path`, which no other user may be able to read.

@@ -120,40 +120,26 @@ impl KeyPair {
 }
 
 /// A fault of a text that should contain keys. It never repeats the text, which may be secret.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// The text is not a key.
+    #[error("expected a key of 40 characters; create keys with `polymeter keygen`")]
     NoKey,
     /// A line is neither empty, nor a comment, nor a known word and a key.
+    #[error(
+        "line {0}: expected `public KEY`, `secret KEY` or a comment; create key files with `polymeter keygen`"
+    )]
     Line(usize),
     /// A line repeats a key.
+    #[error("line {0} repeats an entry")]
     Twice(usize),
     /// There is no line with this word.
+    #[error("it has no line `{0} KEY`")]
     Missing(&'static str),
     /// It has a secret key, but must have public ones only.
+    #[error("the file contains a secret key, expected only a public key; use the file that ends in .pub")]
     SecretHere,
 }
-
-impl fmt::Display for KeyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoKey => {
-                f.write_str("expected a key of 40 characters; create keys with `polymeter keygen`")
-            }
-            Self::Line(line) => write!(
-                f,
-                "line {line}: expected `public KEY`, `secret KEY` or a comment; create key files with `polymeter keygen`"
-            ),
-            Self::Twice(line) => write!(f, "line {line} repeats an entry"),
-            Self::Missing(word) => write!(f, "it has no line `{word} KEY`"),
-            Self::SecretHere => f.write_str(
-                "the file contains a secret key, expected only a public key; use the file that ends in .pub",
-            ),
-        }
-    }
-}
-
-impl std::error::Error for KeyError {}
 
 /// The keys in the lines of a file.
 #[derive(Default)]

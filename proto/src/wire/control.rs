@@ -1,7 +1,5 @@
 //! A line of the control protocol, as it is forwarded by a collector.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use crate::limits;
@@ -12,26 +10,15 @@ use crate::limits;
 pub struct ControlLine(String);
 
 /// The reason for which a text is not a single line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidLine {
     /// It is too long; its length in bytes.
+    #[error("the line has {0} bytes; at most {max} are allowed", max = limits::CONTROL_LINE_BYTES)]
     TooLong(usize),
     /// It contains several lines.
+    #[error("the line contains a newline")]
     Several,
 }
-
-impl fmt::Display for InvalidLine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooLong(bytes) => {
-                write!(f, "the line has {bytes} bytes; at most {} are allowed", limits::CONTROL_LINE_BYTES)
-            }
-            Self::Several => f.write_str("the line contains a newline"),
-        }
-    }
-}
-
-impl std::error::Error for InvalidLine {}
 
 impl ControlLine {
     /// Returns the line as text.

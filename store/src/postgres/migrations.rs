@@ -7,7 +7,7 @@ use super::sample_table::ChosenTable;
 use super::server::SCHEMA_LOCK;
 use super::timescale;
 use crate::error::Context;
-use crate::{Origin, SCHEMA_VERSION, StoreError, TimescaleMode};
+use crate::{SCHEMA_VERSION, StoreError, StoreOrigin, TimescaleMode};
 
 const ACTION: &str = "migrate the schema";
 
@@ -38,7 +38,7 @@ const WIDEN: &str = "ALTER TABLE samples ALTER COLUMN series_id TYPE int8;";
 pub(super) async fn migrate(
     client: &mut Client,
     mode: TimescaleMode,
-) -> Result<(ChosenTable, Origin), StoreError> {
+) -> Result<(ChosenTable, StoreOrigin), StoreError> {
     client.execute("SELECT pg_advisory_lock($1)", &[&SCHEMA_LOCK]).await.context(ACTION)?;
     let offer = timescale::detect(client).await?;
     let found = schema_version(client).await.context(ACTION)?;
@@ -72,7 +72,7 @@ pub(super) async fn migrate(
     // The object id of the table identifies the database: another database, or another table of that name,
     // has another one.
     let table = client.query_one("SELECT 'session'::regclass::oid", &[]).await.context(ACTION)?;
-    Ok((chosen, Origin::new((0, table.get::<_, u32>(0).into()), is_new)))
+    Ok((chosen, StoreOrigin::new((0, table.get::<_, u32>(0).into()), is_new)))
 }
 
 async fn schema_version(client: &Client) -> Result<i32, Error> {

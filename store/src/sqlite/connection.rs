@@ -13,7 +13,7 @@ use crate::accepted::Accepted;
 use crate::backend::{Connection, Dialect};
 use crate::error::DatabaseError;
 use crate::value::{Batch, Row, Value};
-use crate::{Origin, StoreError, limits};
+use crate::{StoreError, StoreOrigin, limits};
 
 /// A connection to an SQLite file.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(super) struct SqliteConnection {
 
 impl SqliteConnection {
     /// Opens the store at `path` to write. A missing file is created if that is allowed.
-    pub(super) fn open(path: &Path, may_create: bool) -> Result<(Self, Origin), StoreError> {
+    pub(super) fn open(path: &Path, may_create: bool) -> Result<(Self, StoreOrigin), StoreError> {
         let cannot_open = |source| explain(path, "open the store", source);
         let cannot_create =
             |error| StoreError::Unusable(format!("cannot create the store {}: {error}", path.display()));
@@ -50,7 +50,7 @@ impl SqliteConnection {
         let is_new = migrate(&mut connection, path)?;
         let resolved = connection.path().map_or_else(|| path.to_owned(), Into::into);
         let files = StoreFiles::of_open(path, &resolved, mode == "wal").map_err(cannot_create)?;
-        let origin = Origin::new(files.database().into(), is_new);
+        let origin = StoreOrigin::new(files.database().into(), is_new);
         Ok((Self { connection, path: path.to_owned(), files: Some(files) }, origin))
     }
 

@@ -18,13 +18,13 @@ use crate::accepted::{Accepted, Committed, JobOutcome};
 use crate::backend::{Connection, Opened};
 use crate::error::{Context, DatabaseError};
 use crate::value::Value;
-use crate::{OpenOptions, Origin, StoreError, StoreUrl, WriteMode};
+use crate::{OpenOptions, StoreError, StoreOrigin, StoreUrl, WriteMode};
 
 /// A connection that writes to a store. After an error its state is unknown, and it must be dropped.
 #[derive(Debug)]
 pub struct Store {
     connection: Box<dyn Connection>,
-    origin: Origin,
+    origin: StoreOrigin,
     write_mode: WriteMode,
 }
 
@@ -39,7 +39,7 @@ impl Store {
     }
 
     /// Returns the identity of the store.
-    pub const fn origin(&self) -> Origin {
+    pub const fn origin(&self) -> StoreOrigin {
         self.origin
     }
 

@@ -1,6 +1,6 @@
 //! The catalogue of metrics as a table, as JSON and as the page `docs/reference/metrics.md`.
 
-use polymeter_proto::catalogue::perf::Event;
+use polymeter_proto::catalogue::perf::PerfEvent;
 use polymeter_proto::catalogue::{self, Cell, Field, Hierarchy, Metric, Origin, Row, Scope, TextFile};
 use serde::Serialize;
 
@@ -150,14 +150,14 @@ fn place(file: &TextFile, field: &Field) -> String {
     format!("{path}{row}{cell}{sum}")
 }
 
-fn perf(event: Event) -> String {
+fn perf(event: PerfEvent) -> String {
     match event {
-        Event::Software(config) => format!("perf software event {config}"),
-        Event::Hardware(config) => format!("perf hardware event {config}"),
-        Event::Cache(config) => format!("perf cache event {config:#x}"),
-        Event::Raw => "perf raw event".to_owned(),
-        Event::Tracepoint => "perf tracepoint".to_owned(),
-        Event::TimeEnabled | Event::TimeRunning => "perf group times".to_owned(),
+        PerfEvent::Software(config) => format!("perf software event {config}"),
+        PerfEvent::Hardware(config) => format!("perf hardware event {config}"),
+        PerfEvent::Cache(config) => format!("perf cache event {config:#x}"),
+        PerfEvent::Raw => "perf raw event".to_owned(),
+        PerfEvent::Tracepoint => "perf tracepoint".to_owned(),
+        PerfEvent::TimeEnabled | PerfEvent::TimeRunning => "perf group times".to_owned(),
     }
 }
 

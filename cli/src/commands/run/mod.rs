@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use polymeter_agent::Agent;
-use polymeter_agent::config::Config;
+use polymeter_agent::config::AgentConfig;
 use polymeter_agent::plan::Layer;
 use polymeter_agent::request::JobSpec;
 use polymeter_agent::sources::online_cpus;
@@ -139,19 +139,19 @@ pub(crate) fn execute(arguments: &RunArguments) -> Result<ExitCode, Failure> {
 }
 
 fn start_collector(store: &StoreUrl, context: &zmq::Context) -> Result<Collector, Failure> {
-    let mut config = polymeter_collector::Config::new(ENDPOINT, store.clone());
+    let mut config = polymeter_collector::CollectorConfig::new(ENDPOINT, store.clone());
     config.commit_interval = Duration::from_millis(200);
     Collector::start(&config, context).map_err(|error| Failure::because("cannot store samples", &error))
 }
 
 fn start_agent(baseline: Layer, flush_interval: Period, context: &zmq::Context) -> Result<Agent, Failure> {
-    let config = Config {
+    let config = AgentConfig {
         collector: ENDPOINT.to_owned(),
         baseline,
         flush_interval,
         realtime_priority: rustix::process::geteuid().is_root().then_some(10),
         control_socket: None,
-        ..Config::default()
+        ..AgentConfig::default()
     };
     Agent::start(config, context).map_err(|error| Failure::because("cannot start sampling", &error))
 }

@@ -10,7 +10,7 @@ use super::{DeliveryCounts, DeliverySession, RESEND_NS};
 use crate::delivery::frame_builder::FrameBuilder;
 use crate::delivery::outbox::{Outbox, Outgoing, Spill};
 use crate::delivery::spool::segment::{self, Segment};
-use crate::delivery::spool::{Batch, SEGMENT_BYTES};
+use crate::delivery::spool::{SEGMENT_BYTES, SpoolBatch};
 
 /// The longest time that frames wait in memory alone while nothing is acknowledged, in nanoseconds. It bounds the loss when the
 /// agent is killed while the collector is away, and the rate of writes to the disk.
@@ -43,7 +43,7 @@ impl DeliverySession {
 
     /// Returns the batch to be written to the spool now, whose open segment is `open`: if the outbox is above its
     /// limit, if nothing was acknowledged for `SPILL_NS`, or everything if the agent `ends`.
-    pub fn spill(&mut self, open: Option<u64>, ends: bool, now_ns: u64) -> Option<Batch> {
+    pub fn spill(&mut self, open: Option<u64>, ends: bool, now_ns: u64) -> Option<SpoolBatch> {
         let SpoolMode::On { written } = &self.spool_mode else { return None };
         let written = *written;
         let is_quiet = now_ns >= self.quiet_since_ns + SPILL_NS;
@@ -71,11 +71,11 @@ impl DeliverySession {
                 Outgoing::Segment(_) => {}
             }
         }
-        Some(Batch { session: self.session, first, entries, continues, bytes })
+        Some(SpoolBatch { session: self.session, first, entries, continues, bytes })
     }
 
     /// Records that the batch of [`DeliverySession::spill`] is in `segment`.
-    pub fn spilled(&mut self, batch: &Batch, segment: u64) {
+    pub fn spilled(&mut self, batch: &SpoolBatch, segment: u64) {
         self.spool_mode = SpoolMode::On { written: Some((segment, self.builder.version())) };
         self.outbox.spilled(batch.first, batch.entries, segment);
     }

@@ -7,7 +7,6 @@
 pub mod segment;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -30,13 +29,16 @@ const READ_BYTES: u64 = 4 * SEGMENT_BYTES as u64;
 const SEGMENTS: usize = 64 * 1024;
 
 /// An error of the spool.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum SpoolError {
     /// Another agent uses it.
+    #[error("another agent uses the spool {}; give each agent its own directory", .0.display())]
     InUse(PathBuf),
     /// It has no room left within its limit.
+    #[error("the spool is full; raise `spool_bytes`, or check why the collector is not reachable")]
     Full,
     /// The disk has a fault or is full.
+    #[error("cannot {doing} {}: {source}", path.display())]
     Disk {
         /// The operation that failed.
         doing: &'static str,
@@ -47,29 +49,9 @@ pub enum SpoolError {
     },
 }
 
-impl fmt::Display for SpoolError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::InUse(path) => {
-                write!(
-                    f,
-                    "another agent uses the spool {}; give each agent its own directory",
-                    path.display()
-                )
-            }
-            Self::Full => f.write_str(
-                "the spool is full; raise `spool_bytes`, or check why the collector is not reachable",
-            ),
-            Self::Disk { doing, path, source } => write!(f, "cannot {doing} {}: {source}", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for SpoolError {}
-
 /// A batch to be kept.
 #[derive(Debug)]
-pub struct Batch {
+pub struct SpoolBatch {
     /// The session.
     pub session: SessionId,
     /// The number of the first frame or note.
@@ -154,7 +136,7 @@ impl Spool {
     ///
     /// # Errors
     /// Returns an error if there is no room, or if the disk has a fault. Then nothing of the batch is kept.
-    pub fn append(&mut self, batch: &Batch) -> Result<u64, SpoolError> {
+    pub fn append(&mut self, batch: &SpoolBatch) -> Result<u64, SpoolError> {
         if self.bytes() + batch.bytes.len() as u64 > self.limit_bytes {
             return Err(SpoolError::Full);
         }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use polymeter_proto::catalogue::perf::Event;
+use polymeter_proto::catalogue::perf::PerfEvent;
 use polymeter_proto::catalogue::{self, Definition};
 use rustix::io::Errno;
 
@@ -23,10 +23,11 @@ pub(crate) struct Config {
 
 /// Divides events into the groups in which they are counted: software events together, hardware events in fours.
 pub(crate) fn groups(wanted: &[Definition]) -> Vec<Vec<Definition>> {
-    let is_software =
-        |definition: &&Definition| matches!(event(definition), Some(Event::Software(_) | Event::Tracepoint));
+    let is_software = |definition: &&Definition| {
+        matches!(event(definition), Some(PerfEvent::Software(_) | PerfEvent::Tracepoint))
+    };
     let is_hardware = |definition: &&Definition| {
-        matches!(event(definition), Some(Event::Hardware(_) | Event::Cache(_) | Event::Raw))
+        matches!(event(definition), Some(PerfEvent::Hardware(_) | PerfEvent::Cache(_) | PerfEvent::Raw))
     };
     let software: Vec<_> = wanted.iter().filter(is_software).cloned().collect();
     let hardware: Vec<_> = wanted.iter().filter(is_hardware).cloned().collect();
@@ -34,7 +35,7 @@ pub(crate) fn groups(wanted: &[Definition]) -> Vec<Vec<Definition>> {
     chunks.map(<[Definition]>::to_vec).collect()
 }
 
-pub(crate) fn event(definition: &Definition) -> Option<Event> {
+pub(crate) fn event(definition: &Definition) -> Option<PerfEvent> {
     definition.metric.origins.iter().find_map(|origin| match origin {
         catalogue::Origin::Perf(event) => Some(*event),
         catalogue::Origin::Text { .. } | catalogue::Origin::Source(_) => None,
@@ -45,15 +46,15 @@ pub(crate) fn event(definition: &Definition) -> Option<Event> {
 pub(crate) fn config(definition: &Definition, tracefs: &Path) -> Result<Config, String> {
     let instance = definition.instance.as_deref().unwrap_or_default();
     match event(definition) {
-        Some(Event::Hardware(config)) => Ok(Config { kind: 0, config }),
-        Some(Event::Software(config)) => Ok(Config { kind: 1, config }),
-        Some(Event::Cache(config)) => Ok(Config { kind: 3, config }),
-        Some(Event::Raw) => {
+        Some(PerfEvent::Hardware(config)) => Ok(Config { kind: 0, config }),
+        Some(PerfEvent::Software(config)) => Ok(Config { kind: 1, config }),
+        Some(PerfEvent::Cache(config)) => Ok(Config { kind: 3, config }),
+        Some(PerfEvent::Raw) => {
             let config =
                 catalogue::perf::raw_config(instance).ok_or("expected `r` and hexadecimal digits")?;
             Ok(Config { kind: 4, config })
         }
-        Some(Event::Tracepoint) => {
+        Some(PerfEvent::Tracepoint) => {
             let (subsystem, name) =
                 catalogue::perf::tracepoint(instance).ok_or("expected `subsystem.name`")?;
             let path = tracefs.join("events").join(subsystem).join(name).join("id");
@@ -61,7 +62,7 @@ pub(crate) fn config(definition: &Definition, tracefs: &Path) -> Result<Config, 
             let id = id.trim().parse().map_err(|error| format!("{}: {error}", path.display()))?;
             Ok(Config { kind: 2, config: id })
         }
-        Some(Event::TimeEnabled | Event::TimeRunning) | None => Err("not a perf event".to_owned()),
+        Some(PerfEvent::TimeEnabled | PerfEvent::TimeRunning) | None => Err("not a perf event".to_owned()),
     }
 }
 

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::Path;
 
-use polymeter_proto::catalogue::perf::Event;
+use polymeter_proto::catalogue::perf::PerfEvent;
 use polymeter_proto::catalogue::{self, Definition};
 use polymeter_proto::series::Labels;
 use rustix::io::Errno;
@@ -94,7 +94,7 @@ impl PerfSource {
         let slot = |definition: &Definition| Slot { definition: definition.clone(), labels: labels(None) };
         let mut slots: Vec<_> = definitions.iter().map(slot).collect();
         let is_hardware = |definition: &&Definition| {
-            !matches!(event(definition), Some(Event::Software(_) | Event::Tracepoint))
+            !matches!(event(definition), Some(PerfEvent::Software(_) | PerfEvent::Tracepoint))
         };
         // Software events are never multiplexed; the times of a hardware group give the time for which it counted.
         if let Some(first) = definitions.iter().find(is_hardware) {

@@ -6,19 +6,19 @@
 
 use crate::catalogue::metric::Metric;
 use crate::catalogue::origin::Origin;
-use crate::catalogue::perf_event::Event;
+use crate::catalogue::perf_event::PerfEvent;
 use crate::series::Unit::{Count, Cycles, Nanoseconds};
 
 const fn cache(cache: u64, op: u64, result: u64) -> Origin {
-    Origin::Perf(Event::Cache(cache | op << 8 | result << 16))
+    Origin::Perf(PerfEvent::Cache(cache | op << 8 | result << 16))
 }
 
 const fn software(config: u64) -> Origin {
-    Origin::Perf(Event::Software(config))
+    Origin::Perf(PerfEvent::Software(config))
 }
 
 const fn hardware(config: u64) -> Origin {
-    Origin::Perf(Event::Hardware(config))
+    Origin::Perf(PerfEvent::Hardware(config))
 }
 
 pub(crate) static METRICS: &[Metric] = &[
@@ -303,25 +303,25 @@ pub(crate) static METRICS: &[Metric] = &[
     Metric::counter(
         "perf.raw.*",
         Count,
-        &[Origin::Perf(Event::Raw)],
+        &[Origin::Perf(PerfEvent::Raw)],
         "The raw event of this CPU with the config r<hexadecimal>.",
     ),
     Metric::counter(
         "perf.tracepoint.*",
         Count,
-        &[Origin::Perf(Event::Tracepoint)],
+        &[Origin::Perf(PerfEvent::Tracepoint)],
         "Hits of the tracepoint <subsystem>.<name>.",
     ),
     Metric::counter(
         "perf.time_enabled",
         Nanoseconds,
-        &[Origin::Perf(Event::TimeEnabled)],
+        &[Origin::Perf(PerfEvent::TimeEnabled)],
         "Time that the events of a group were enabled, summed over the CPUs.",
     ),
     Metric::counter(
         "perf.time_running",
         Nanoseconds,
-        &[Origin::Perf(Event::TimeRunning)],
+        &[Origin::Perf(PerfEvent::TimeRunning)],
         "Time that the events of a group were counting, summed over the CPUs.",
     ),
 ];
