@@ -1,4 +1,4 @@
-//! The reason why a command failed, and its exit status.
+//! The reason for which a command failed, and its exit status.
 
 use std::error::Error;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use polymeter_proto::control::{Answer, Refusal};
 use polymeter_service::log::chain;
 
-/// The reason why a command failed. A message has the form `cannot VERB OBJECT: CAUSE; REMEDY`.
+/// The reason for which a command failed. A message has the form `cannot VERB OBJECT: CAUSE; REMEDY`.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The command failed: exit status 1.
@@ -66,7 +66,7 @@ impl Failure {
         })
     }
 
-    /// The failure as one line of JSON; none if the answer was printed already.
+    /// Formats the failure as one line of JSON; none if the answer was already printed.
     pub(crate) fn json(&self) -> Option<String> {
         let refusal = match self {
             Self::Refused(refusal) => Refusal::clone(refusal),

@@ -46,7 +46,7 @@ fn help_or_wrong_usage(error: &clap::Error) -> ExitCode {
         commands::report_wrong_usage(text.trim_end());
         return ExitCode::SUCCESS;
     }
-    // The arguments behind `--` belong to the command of `polymeter run`.
+    // The arguments after `--` belong to the command of `polymeter run`.
     let mut own = std::env::args_os().skip(1).take_while(|argument| argument != "--").peekable();
     let is_run = own.peek().is_some_and(|command| command == "run");
     let failure = Failure::Usage(text.trim_start_matches("error: ").trim_end().to_owned());

@@ -6,7 +6,7 @@ use std::path::Path;
 /// Compares a text with the snapshot `name`.
 ///
 /// # Panics
-/// When they differ, or when there is no such snapshot.
+/// Panics if they differ, or the snapshot does not exist.
 pub(crate) fn check(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(format!("{name}.txt"));
     if std::env::var_os("POLYMETER_BLESS").is_some_and(|value| value == "1") {

@@ -1,5 +1,5 @@
-//! The build without the feature `local` is a small client: it depends on no agent, no collector, no store and no C library of
-//! theirs.
+//! Tests that the build without the feature `local` is a small client: it depends on no agent, no collector,
+//! no store and none of their C libraries.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
@@ -48,7 +48,7 @@ fn the_small_client_contains_no_daemon_and_no_store() {
     let found: Vec<&String> = small.iter().filter(|name| EXCLUDED.contains(&name.as_str())).collect();
     assert!(found.is_empty(), "{found:?}");
     assert!(small.iter().any(|name| name == "polymeter-proto"), "{small:?}");
-    // The names are right: the full build contains all of them.
+    // This proves that the names are correct: the full build contains all of them.
     let full = dependencies(&[]);
     let unknown: Vec<&&str> =
         EXCLUDED.iter().filter(|name| !full.iter().any(|found| found == **name)).collect();

@@ -66,7 +66,7 @@ fn help_of_every_command_is_as_recorded() {
     assert_eq!(checked, recorded, "snapshots of commands that do not exist");
 }
 
-/// Commands that fail without a daemon, and the order in which the recorded messages follow.
+/// Commands that fail without a daemon, in the order of the recorded messages.
 const FAILURES: &[&[&str]] = &[
     &["nonsense"],
     &["status", "--nonsense"],

@@ -57,7 +57,7 @@ pub(super) fn ask_on(
     stream.write_all(&request_line(verb)?).map_err(unreachable)?;
     let mut answer = String::new();
     if BufReader::new(stream).read_line(&mut answer).map_err(unreachable)? == 0 {
-        // The agent was about to stop.
+        // The agent closed the connection: it was about to stop.
         return Err(unreachable(ErrorKind::ConnectionReset.into()));
     }
     serde_json::from_str(&answer).map_err(|error| unreadable(&error))
@@ -71,7 +71,7 @@ pub(crate) fn request_line(verb: &Request) -> Result<Vec<u8>, Failure> {
     Ok(line)
 }
 
-/// The failure for an answer that is a refusal, or that belongs to another request.
+/// Returns the failure for an answer that is a refusal, or that belongs to another request.
 pub(crate) fn unexpected(answer: Answer) -> Failure {
     if let Answer::Refused(refusal) = answer {
         return Failure::Refused(Box::new(refusal));
@@ -81,7 +81,7 @@ pub(crate) fn unexpected(answer: Answer) -> Failure {
     )
 }
 
-/// The failure for an answer that cannot be parsed.
+/// Returns the failure for an answer that cannot be parsed.
 pub(crate) fn unreadable(error: &(dyn std::error::Error + 'static)) -> Failure {
     Failure::Failed(format!(
         "cannot read the agent's answer: {}; check that agent and command have the same version",
@@ -105,12 +105,12 @@ pub(super) fn is_not_running(error: &std::io::Error) -> bool {
     kinds.contains(&error.kind())
 }
 
-/// The failure for an agent that does not answer.
+/// Returns the failure for an agent that does not answer.
 pub(crate) fn unreachable(socket: &Path, error: &std::io::Error) -> Failure {
     unreachable_with(socket, error, "")
 }
 
-/// The failure for an agent that does not answer, with another remedy that the command has.
+/// Returns the failure for an agent that does not answer, with the command's own remedy.
 pub(super) fn unreachable_with(socket: &Path, error: &std::io::Error, remedy: &str) -> Failure {
     let socket = socket.display();
     if is_not_running(error) {

@@ -17,7 +17,7 @@ use crate::failure::Failure;
 /// The maximum time to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The maximum time until the greeting, which the collector sends unasked.
+/// The maximum time until the greeting, which the collector sends first.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The maximum time until the answer. The collector waits about five seconds for the nodes.
@@ -32,7 +32,7 @@ const GREETING_BYTES: u64 = 1024;
 /// The maximum size of an answer; the collector limits its own to a quarter of it.
 const ANSWER_BYTES: u64 = 64 * 1024 * 1024;
 
-/// The cause when a peer does not greet as a collector does.
+/// The cause if a peer does not greet as a collector does.
 const NOT_A_COLLECTOR: &str =
     "the peer does not answer as a collector of this version; check the port and the versions";
 
@@ -62,7 +62,7 @@ impl Collector {
         }
     }
 
-    /// Sends something to be stored.
+    /// Sends a request that the collector executes itself.
     pub(crate) fn send(&self, line: &str) -> Result<(), Failure> {
         match self.answer(line)? {
             CollectorAnswer::Done {} => Ok(()),
@@ -115,7 +115,7 @@ fn ask_socket(path: &Path, line: &str) -> io::Result<String> {
     read_line(&mut BufReader::new(stream), ANSWER_BYTES).map_err(|error| timed_out(error, ANSWER_TIMEOUT))
 }
 
-/// Reads the line that a collector sends first.
+/// Reads the greeting of a collector.
 fn read_greeting(stream: &mut impl BufRead) -> io::Result<String> {
     let bytes = stream.fill_buf().map_err(|error| match timed_out(error, GREETING_TIMEOUT) {
         error if error.kind() == io::ErrorKind::TimedOut => {
@@ -178,7 +178,7 @@ mod tests {
         let peer = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             stream.write_all(words).unwrap();
-            // Until the other side closes the connection.
+            // Waits until the other side closes the connection.
             stream.read(&mut [0]).unwrap_or(0)
         });
         let endpoint = CollectorEndpoint::Tcp(address.clone());

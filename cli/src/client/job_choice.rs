@@ -9,7 +9,7 @@ use super::agent::ask_status;
 use crate::failure::Failure;
 use crate::own_cgroups::OwnCgroups;
 
-/// The variables in which schedulers give a job its id.
+/// The variables in which schedulers pass a job its id.
 const VARIABLES: [&str; 2] = ["SLURM_JOB_ID", "OAR_JOB_ID"];
 
 /// Options that choose a job or the node.

@@ -16,7 +16,7 @@ pub(super) fn credential(socket: Option<&Path>, payload: &str) -> io::Result<Vec
         io::Error::new(error.kind(), message)
     })?;
     if let Some(mut input) = child.stdin.take() {
-        // If munge has ended with an error already, its status tells.
+        // If munge has already ended with an error, its status tells.
         input.write_all(payload.as_bytes()).ok();
     }
     let output = child.wait_with_output()?;

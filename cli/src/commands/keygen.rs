@@ -108,7 +108,7 @@ fn name(arguments: &KeygenArguments) -> Result<String, Failure> {
     )))
 }
 
-/// Creates a key pair whose public key does not begin like a path: in configurations, either can be given.
+/// Creates a key pair whose public key does not begin like a path, since configurations accept either.
 fn new_pair() -> zmq::Result<KeyPair> {
     loop {
         let keys = zmq::CurveKeyPair::new()?;

@@ -1,4 +1,4 @@
-//! The commands that a build without the feature `local` does not contain. They explain where to find them.
+//! The commands that a build without the feature `local` does not contain. They report where to find them.
 
 use std::ffi::OsString;
 

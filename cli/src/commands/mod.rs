@@ -108,7 +108,7 @@ impl CommandLine {
 }
 
 impl Command {
-    /// The format in which a failure is reported.
+    /// Returns the format in which a failure is reported.
     fn error_format(&self) -> ErrorFormat {
         match self {
             #[cfg(feature = "local")]
@@ -164,7 +164,8 @@ impl Command {
     }
 }
 
-/// Returns true if wrong usage of `arguments` must not fail the scheduler's script that they come from; it is reported only.
+/// Returns true if `arguments` belong to a scheduler's script, which wrong usage must not fail. It is only
+/// reported.
 pub(crate) fn tolerates_wrong_usage(arguments: impl Iterator<Item = OsString>) -> bool {
     job::tolerates_wrong_usage(arguments)
 }

@@ -36,7 +36,7 @@ impl SetArguments {
         self.target.json
     }
 
-    /// The requested periods by selector.
+    /// Returns the requested periods by selector.
     fn plan(&self) -> Result<BTreeMap<String, String>, Failure> {
         let parts = |text: &String| {
             let (selector, period) = text.split_once('=').ok_or_else(|| {
@@ -47,7 +47,7 @@ impl SetArguments {
         self.periods.iter().map(parts).collect()
     }
 
-    /// Returns true if a metric was named in full, and not chosen by a pattern.
+    /// Returns true if a metric was named in full, and not selected by a pattern.
     fn names(&self, metric: &str) -> bool {
         self.periods.iter().any(|text| text.split('=').next() == Some(metric))
     }
@@ -71,7 +71,7 @@ pub(crate) fn execute(arguments: &SetArguments) -> Result<(), Failure> {
     terminal::print(&table(&rows))?;
     let (cost, remaining) = (cost_text(cost), units::remaining(clock::realtime_us(), *until_us));
     terminal::print(&format!("all sampling of the job costs {cost}; ends in {remaining}\n"))?;
-    // A pattern may well choose unavailable metrics.
+    // A pattern may select unavailable metrics without a message.
     for (metric, reason) in unavailable.iter().filter(|(metric, _)| arguments.names(metric)) {
         terminal::print_error(&format!("polymeter: {metric} is not available: {reason}\n"));
     }

@@ -41,7 +41,7 @@ fn text(status: &StatusReport, limit: Option<usize>) -> String {
     text
 }
 
-/// The lines about the agent as a whole.
+/// Formats the lines about the agent as a whole.
 fn summary(status: &StatusReport) -> String {
     let counts = &status.counts;
     let refused = match counts.refused {
@@ -79,7 +79,7 @@ fn summary(status: &StatusReport) -> String {
     lines.into_iter().filter_map(|(label, text)| Some(format!("{label:<11}{}\n", text?))).collect()
 }
 
-/// The state of the connection to the collector, and the data that waits for it.
+/// Formats the state of the connection to the collector, and the data that wait for it.
 fn collector_text(status: &StatusReport) -> Option<String> {
     let collector = status.collector.as_ref()?;
     let age = |us: i64| {
@@ -96,7 +96,7 @@ fn collector_text(status: &StatusReport) -> Option<String> {
     Some(format!("{}, {state}{since}, {acknowledged}, {waiting} waiting", collector.address))
 }
 
-/// The number of jobs that are not tracked, if there are any.
+/// Formats the number of jobs that are not tracked, if there are any.
 fn untracked_jobs(status: &StatusReport) -> Option<String> {
     let counts = &status.counts;
     (counts.jobs_left_out > 0).then(|| {
@@ -112,7 +112,7 @@ fn target_name(subject: &SubjectStatus) -> String {
     subject.job.as_ref().map_or_else(|| "node".to_owned(), |job| format!("job {job}"))
 }
 
-/// A row for each source of the node and of each job.
+/// Returns a row for each source of the node and of each job.
 fn source_rows(subjects: &[SubjectStatus]) -> Vec<Vec<String>> {
     let mut rows = vec![head([
         "TARGET",
@@ -140,7 +140,7 @@ fn source_rows(subjects: &[SubjectStatus]) -> Vec<Vec<String>> {
     rows
 }
 
-/// A row for each reason why metrics of a target are unavailable.
+/// Returns a row for each reason for which metrics of a target are unavailable.
 fn unavailable_rows(subjects: &[SubjectStatus]) -> Vec<Vec<String>> {
     let of_subject = |subject: &SubjectStatus| {
         let target = target_name(subject);

@@ -9,7 +9,7 @@ use crate::output::printable::printable_name;
 use crate::output::table::table_within;
 use crate::output::{terminal, units};
 
-/// The metrics that a line names; of the others it states the number.
+/// The maximum number of metrics that a line names; of the others it states the number.
 const NAMED: usize = 4;
 
 /// Prints the answer of each node. Fails if a node refused or did not answer.
@@ -88,13 +88,13 @@ fn result(node: &NodeAnswer, answer: &Parsed, now_us: i64) -> (String, String) {
         }
         Some(Ok(Answer::Reset(ResetAnswer { ended }))) => ("done", format!("{ended} leases ended")),
         Some(Ok(Answer::Refused(refusal))) => ("refused", refusal.message.to_string()),
-        // Verbs whose answer has no details for a list of nodes.
+        // The answers to these verbs have no details for a list of nodes.
         Some(Ok(_)) => ("done", String::new()),
     };
     (result.to_owned(), detail)
 }
 
-/// Reads a grant that the collector has abbreviated because the job has very many nodes.
+/// Formats a grant that the collector has shortened because the job has very many nodes.
 fn abbreviated(node: &NodeAnswer, now_us: i64) -> Option<(String, String)> {
     let answer = node.answer.as_ref()?;
     let word = answer.get("answer")?.as_str().filter(|word| *word == "granted")?;

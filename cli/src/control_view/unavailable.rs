@@ -1,6 +1,6 @@
 //! Unavailable metrics, grouped by the reason. Pure.
 
-/// The metrics that a group names; of the others it states the number.
+/// The maximum number of metrics that a group names; of the others it states the number.
 const NAMED: usize = 3;
 
 /// Groups metrics by the reason, in the order in which the reasons occur first.

@@ -2,7 +2,7 @@
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// The character that stands for what was cut off. It takes one column.
+/// The character that replaces text that was cut off. It takes one column.
 const ELLIPSIS: char = '…';
 
 /// Returns the number of terminal columns that a text takes.
@@ -41,8 +41,8 @@ pub(crate) fn shortened(text: &str, columns: usize) -> String {
     format!("{}{ELLIPSIS}", head(text, columns - 1))
 }
 
-/// Shortens a name to at most `columns` by leaving out its middle: the end, where labels are, matters as much as the
-/// beginning.
+/// Shortens a name to at most `columns` by omitting its middle: the end, which has the labels, matters as
+/// much as the beginning.
 pub(crate) fn without_middle(name: &str, columns: usize) -> String {
     if width(name) <= columns {
         return name.to_owned();
@@ -55,8 +55,8 @@ pub(crate) fn without_middle(name: &str, columns: usize) -> String {
     format!("{}{ELLIPSIS}{}", head(name, head_columns), tail(name, tail_columns))
 }
 
-/// Shortens names to at most `columns` each so that different names stay different: where leaving out the middle would
-/// make two names equal, their beginnings are left out instead.
+/// Shortens names to at most `columns` each so that different names stay different: if omitting the middle
+/// would make two names equal, their beginnings are omitted instead.
 #[cfg(feature = "local")]
 pub(crate) fn distinct_names(names: &[String], columns: usize) -> Vec<String> {
     let short: Vec<String> = names.iter().map(|name| without_middle(name, columns)).collect();

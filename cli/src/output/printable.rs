@@ -15,7 +15,7 @@ pub(crate) fn printable_name(name: &str) -> Cow<'_, str> {
     printable(name)
 }
 
-/// Escapes such characters in lines of text, but for the line ends.
+/// Escapes such characters in lines of text, except for the line ends.
 pub(crate) fn printable_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |character| {
         (character != '\n' && is_invisible(character)).then(|| character.escape_unicode().to_string())

@@ -1,4 +1,4 @@
-//! Tables and paragraphs that fit a terminal. Pure, but for the width of the terminal in [`table`].
+//! Tables and paragraphs that fit a terminal. Pure, except for the width of the terminal in [`table`].
 
 use super::layout::{left_aligned, shortened, width, without_middle, wrapped};
 use super::printable::printable;
@@ -63,7 +63,7 @@ fn table_row(row: &[String], widths: &[usize]) -> String {
         if position + 1 == widths.len() {
             text.push_str(&wrapped(cell, *width).join(&format!("\n{:before$}", "")));
         } else {
-            // The first cell is a name, whose end tells it from its neighbours.
+            // The first cell is a name, whose end distinguishes it from similar ones.
             let cell = if position == 0 { without_middle(cell, *width) } else { shortened(cell, *width) };
             text.push_str(&left_aligned(&cell, *width));
             text.push_str(GAP);

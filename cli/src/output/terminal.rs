@@ -77,12 +77,12 @@ pub(crate) fn print_error_json(json: &str) {
     io::stderr().lock().write_all(printable_json(json).as_bytes()).ok();
 }
 
-/// Prints why a command failed.
+/// Prints the reason for which a command failed.
 pub(crate) fn print_failure(failure: &Failure, format: ErrorFormat) {
     let json = failure.json().filter(|_| format != ErrorFormat::Text);
     match (format, &json) {
         (ErrorFormat::JsonOnStderr, Some(json)) => return print_error_json(json),
-        // If stdout cannot be written, that may be the failure itself, which stderr reports.
+        // A failure to write to stdout may be the failure itself, which stderr reports.
         (ErrorFormat::Json, Some(json)) => drop(print_json_to_reader(json)),
         (ErrorFormat::Text | ErrorFormat::Json | ErrorFormat::JsonOnStderr, _) => {}
     }

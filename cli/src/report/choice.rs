@@ -9,7 +9,7 @@ use crate::output::printable::printable_name;
 /// The maximum number of ids that a refusal suggests.
 const SUGGESTIONS: usize = 3;
 
-/// The part of an id's length that a suggested id may differ by, plus one character.
+/// The divisor of an id's length that gives the maximum difference of a suggested id, plus one character.
 const DISTANCE_PART: usize = 3;
 
 /// Returns the last of the jobs with the id `wanted`, or the last job if no id is wanted.
@@ -24,7 +24,7 @@ pub(crate) fn choose<'a>(
             return Failure::Failed("cannot choose a job: the store contains none".to_owned());
         };
         let uid = rustix::process::geteuid();
-        // A user who can read a file can read all of it. A database may hide the jobs of others.
+        // A user with read access to a file can read all of it. A database may hide the jobs of others.
         let sees_all = uid.is_root() || store.file().is_some();
         let is_visible = |job: &&JobRow| sees_all || job.owner_uid == Some(i64::from(uid.as_raw()));
         let similar =

@@ -21,7 +21,8 @@ pub(crate) fn gather(reader: &mut Reader, job: &JobRow, cpus: Option<usize>) -> 
     for row in rows.into_iter().filter(|row| row.count > 0) {
         let values = reader.points(row.series_id, i64::MIN..i64::MAX)?;
         let period = series::last_period(&row, &changes);
-        // A device has no line before the job uses it: its first value was accumulated since the start of the job.
+        // A device has no line before the job uses it: its first value accumulated since the start of the
+        // job.
         let starts_at_zero = row.metric.starts_with("io.") && row.first_time_ns > first_ns;
         reports.push(series::summarise(&row, &values, period, starts_at_zero, hardware.limit(&row)));
     }

@@ -6,8 +6,8 @@ use polymeter_store::reader::{MarkRow, PlanChangeRow, RefusedRow};
 use super::model::{MarkedInstant, Phase, PlanChange, RefusedRequest};
 use crate::output::units;
 
-/// Sorts marks into phases and instants, in the order in which they began. An end belongs to the last open phase of the same
-/// name on the same node.
+/// Sorts marks into phases and instants, in the order of their begin. An end belongs to the last open phase
+/// of the same name on the same node.
 pub(super) fn phases(rows: Vec<MarkRow>, started_ns: i64) -> (Vec<Phase>, Vec<MarkedInstant>) {
     let (mut phases, mut instants): (Vec<Phase>, Vec<MarkedInstant>) = (Vec::new(), Vec::new());
     for MarkRow { time_ns, node, name, kind, actor } in rows {

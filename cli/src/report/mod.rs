@@ -1,4 +1,4 @@
-//! The report of a job: its resource usage, its series, and what was sampled and lost.
+//! The report of a job: its resource usage, its series, and the completeness of its samples.
 
 pub(crate) mod choice;
 pub(crate) mod gather;

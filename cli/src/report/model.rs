@@ -1,4 +1,4 @@
-//! The contents of a report, as they are written as JSON.
+//! The contents of a report, and its JSON form.
 
 use polymeter_proto::ledger::Tally;
 use serde::Serialize;
@@ -39,7 +39,7 @@ pub(crate) struct Report {
     /// The refused requests of the submission.
     pub(crate) refused_requests: Vec<RefusedRequest>,
     pub(crate) measuring: Option<MeasuringCost>,
-    /// Remarks on how the numbers came about.
+    /// Remarks on the origin of the numbers.
     pub(crate) notes: Vec<String>,
 }
 
@@ -70,7 +70,8 @@ pub(crate) struct SourceReport {
 pub(crate) struct LossReport {
     pub(crate) node: String,
     pub(crate) source: Option<String>,
-    /// The number of samples; 0 for the reason `unknown`: the number that a lost agent had taken is not known.
+    /// The number of samples; 0 for the reason `unknown`: the number of samples that a lost agent took is not
+    /// known.
     pub(crate) samples: u64,
     pub(crate) reason: String,
     /// The time of the oldest of them, in seconds since the start of the job.
@@ -80,13 +81,13 @@ pub(crate) struct LossReport {
 }
 
 impl LossReport {
-    /// Returns true if it is an interval for which nothing is known.
+    /// Returns true if it is an interval without any information.
     pub(crate) fn is_gap(&self) -> bool {
         self.reason == "unknown"
     }
 }
 
-/// The resource usage of a job. What was not sampled is absent.
+/// The resource usage of a job. Quantities that were not sampled are absent.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Usage {
     pub(crate) cpu_s: Option<f64>,
@@ -235,9 +236,9 @@ pub(crate) struct RefusedRequest {
 }
 
 impl Report {
-    /// Adds the exact totals of a command. With a cgroup they fill only what was not sampled, since they omit processes that
-    /// were not waited for. Without one they replace what its processes showed while they ran. If they exceed what the
-    /// cgroup counted, the command has left it.
+    /// Adds the exact totals of a command. With a cgroup they only fill in quantities that were not sampled,
+    /// since they omit processes that were not waited for. Without a cgroup they replace the values of its
+    /// sampled processes. If they exceed the counters of the cgroup, the command has left it.
     pub(crate) fn add_kernel_totals(&mut self, totals: &KernelTotals, has_cgroup: bool) {
         let total_s = totals.user_s + totals.system_s;
         let has_left = has_cgroup && self.used.cpu_s.is_some_and(|counted_s| exceeds(total_s, counted_s));
@@ -256,7 +257,7 @@ impl Report {
         put(&mut used.page_faults_major, totals.page_faults_major);
         put(&mut used.context_switches, totals.context_switches);
         if !has_cgroup {
-            // Counted in user mode only, where no migration happens.
+            // It is counted in user mode only, in which no migration occurs.
             used.cpu_migrations = None;
         }
         if has_left {

@@ -4,11 +4,12 @@ use polymeter_proto::catalogue;
 
 use crate::output::units;
 
-/// The minimum length of a window in granularities of the counter. One tick more or less changes a rate by at most a tenth.
+/// The minimum length of a window in granularities of the counter: one tick more or less changes a rate by at
+/// most a tenth.
 const WINDOW_GRANULARITIES: i64 = 10;
 
-/// The part by which a window may be shorter (at most half the time between two samples), since samples are never taken
-/// exactly at their deadlines.
+/// The divisor of a window's length that gives its tolerance (at most half the time between two samples),
+/// since samples are never taken exactly at their deadlines.
 const TOLERANCE_PART: i64 = 20;
 
 /// The increase per second of a counter, over windows.
@@ -42,7 +43,7 @@ pub(super) fn rates(values: &[(i64, f64)], window_ns: i64, limit: Option<f64>) -
         let above = |rate: f64| limit.is_some_and(|limit| rate > limit);
         let is_above = points.iter().any(|(_, rate)| above(*rate));
         if is_above && window_ns < span_ns {
-            // Begins with twice the shortest time between two samples.
+            // The window is doubled, and is at least twice the shortest time between two samples.
             let shortest_ns = gaps(values).min().unwrap_or(1).max(window_ns);
             window_ns = shortest_ns.saturating_mul(2).min(span_ns);
             continue;

@@ -60,7 +60,8 @@ pub(super) fn summarise(
         is_clamped,
         samples: row.count,
         period,
-        // Overlapping windows may all miss an increase at either end: the range is extended to the mean.
+        // Overlapping windows may all miss an increase at either end: the range is extended to include the
+        // mean.
         min: numbers().chain(mean.filter(|_| is_counter)).reduce(f64::min),
         mean,
         max: numbers().chain(mean.filter(|_| is_counter && !is_clamped)).reduce(f64::max),

@@ -115,7 +115,7 @@ fn walk(path: &Path, prefix: &str, depth: usize, files: &mut BTreeMap<String, St
             let hash = manifest::hash(&entry.path());
             files.insert(name.clone(), hash.map_err(|error| io::Error::other(format!("{name}: {error}")))?);
         } else {
-            // A link would lead to a file outside of the bundle.
+            // A link could lead to a file outside of the bundle.
             return Err(io::Error::other(format!(
                 "{name:?} is neither a regular file nor a directory, or its name contains a line feed"
             )));

@@ -1,4 +1,4 @@
-//! Information about the machine that matters for repeating a measurement.
+//! Information about the machine that is needed to repeat a measurement.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -12,11 +12,11 @@ pub(super) const NAME: &str = "plot.svg";
 /// The maximum number of series in the plot; the samples contain all.
 const SERIES_MAX: usize = 100;
 
-/// The number of columns into which the points of a series fall.
+/// The number of columns into which the points of a series are sorted.
 const COLUMNS: usize = 400;
 
-/// The plot's width, the width of the names and values left of the curves, and a row's height with and without the room below
-/// its curve. In pixels.
+/// The plot's width, the width of the names and values to the left of the curves, and a row's height with and
+/// without the room below its curve. In pixels.
 const WIDTH: f64 = 1000.0;
 const NAMES_WIDTH: f64 = 330.0;
 const ROW_HEIGHT: f64 = 64.0;

@@ -33,7 +33,7 @@ const GROUP_ROWS: usize = 100_000;
 /// The approximate number of rows that are read from the store at once.
 const READ_ROWS: u64 = 500_000;
 
-/// The reason why the file could not be written.
+/// The reason for which the file could not be written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SamplesError {
     /// The store cannot be read.

@@ -1,4 +1,4 @@
-//! The agent of a prolog: the running one, or one that is started. Concurrent prologs start one agent.
+//! The agent of a prolog: the running one, or a new one. Concurrent prologs start only one agent.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io;
@@ -15,7 +15,7 @@ use super::problem::report;
 use crate::client::agent::ask_within;
 use crate::failure::Failure;
 
-/// The maximum time until an answer. The job waits for it.
+/// The maximum time until an answer. The job's start is delayed meanwhile.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Options for starting an agent if none runs.
@@ -47,7 +47,7 @@ pub(crate) struct StartOptions {
 enum Attempt {
     /// The agent answered.
     Answered(Answer),
-    /// No agent runs, or it is about to stop: one may be started.
+    /// No agent runs, or it is about to stop: a new one may be started.
     NotRunning(Failure),
 }
 
@@ -90,7 +90,7 @@ pub(super) fn ask_or_start(socket: &Path, verb: &Request, options: &StartOptions
         .mode(0o600)
         .open(start_lock(socket))
         .map_err(cannot_start)?;
-    // The holder of the lock waits no longer than an agent may take to be ready.
+    // The holder of the lock waits no longer than an agent may take to become ready.
     flock(&lock, FlockOperation::LockExclusive).map_err(|errno| cannot_start(errno.into()))?;
     if let Attempt::Answered(answer) = attempt(socket, verb)? {
         return Ok(answer);

@@ -66,7 +66,7 @@ impl EndDescription {
         let status = environment.get("SLURM_JOB_EXIT_CODE2");
         let (code, signal) = status.as_deref().and_then(|status| status.split_once(':')).unzip();
         let number = |text: Option<&str>| text.and_then(|text| text.parse::<u32>().ok());
-        // slurmd reports 0:0 also for a job that was cancelled or reached its time limit.
+        // slurmd also reports 0:0 for a job that was cancelled or reached its time limit.
         let is_known = (number(code), number(signal)) != (Some(0), Some(0));
         let (code, signal) = (number(code).filter(|_| is_known), number(signal).filter(|_| is_known));
         let (exit_code, exit_signal) = (self.exit_code.or(code), self.exit_signal.or(signal));

@@ -1,4 +1,4 @@
-//! The environment of a scheduler's scripts. Pure, but for [`ProcessEnvironment`].
+//! The environment of a scheduler's scripts. Pure, except for [`ProcessEnvironment`].
 
 use crate::failure::Failure;
 
@@ -17,7 +17,7 @@ impl SchedulerEnvironment for ProcessEnvironment {
     }
 }
 
-/// Returns the id of the job: that of an option, else the scheduler's.
+/// Returns the id of the job: the one of an option, else the scheduler's.
 pub(super) fn job_id(
     option: Option<&String>,
     environment: &impl SchedulerEnvironment,

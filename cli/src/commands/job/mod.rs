@@ -43,7 +43,7 @@ pub(crate) fn execute(arguments: &JobArguments) -> ExitCode {
     })
 }
 
-/// Returns true if `arguments` are those of a script that wrong usage must not fail.
+/// Returns true if `arguments` belong to a scheduler's script, which wrong usage must not fail.
 pub(crate) fn tolerates_wrong_usage(mut arguments: impl Iterator<Item = OsString>) -> bool {
     arguments.nth(1).is_some_and(|command| command == "job")
         && !arguments.any(|argument| argument == "--strict")

@@ -140,7 +140,7 @@ impl JobDescription {
         Ok((start, warnings))
     }
 
-    /// The owner's sampling request, as it was written.
+    /// Returns the owner's sampling request, as it was written.
     fn request_text(&self, environment: &impl SchedulerEnvironment) -> Option<String> {
         let in_comment =
             || sampling_request::in_comment(&environment.get("SLURM_JOB_COMMENT")?).map(str::to_owned);

@@ -47,7 +47,7 @@ pub(super) fn json(metrics: &[&'static Metric]) -> Vec<MetricDescription> {
     metrics.iter().map(description).collect()
 }
 
-/// The time within which the values are accurate; empty where every read is exact.
+/// Formats the time within which the values are accurate; empty if every read is exact.
 fn granularity(metric: &Metric) -> String {
     metric.granularity().map_or_else(String::new, |time| time.to_string())
 }
@@ -60,7 +60,7 @@ const fn scope(scope: Scope) -> &'static str {
     }
 }
 
-/// The page docs/reference/metrics.md.
+/// Returns the page docs/reference/metrics.md.
 pub(super) fn markdown() -> String {
     let mut page = String::from(
         "# The metrics\n\n\

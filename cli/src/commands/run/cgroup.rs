@@ -11,14 +11,14 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::own_cgroups::OwnCgroups;
 
-/// The controllers of version 1 in which a directory is created. Not `cpu`: a group there changes the scheduling, and so the
-/// measurement.
+/// The controllers of version 1 in which a directory is created. `cpu` is excluded: a group there changes the
+/// scheduling, and therefore the measurement.
 const V1_CONTROLLERS: [&str; 5] = ["memory", "cpuacct", "blkio", "pids", "perf_event"];
 
 /// The prefix of the names of these directories.
 const PREFIX: &str = "polymeter-run-";
 
-/// The maximum number of attempts to create a directory that another run removes as one of a dead run.
+/// The maximum number of attempts to create a directory. Another run may remove it as that of a dead run.
 const ATTEMPTS: usize = 5;
 
 /// The maximum depth to which the cgroups within the command's cgroup are searched.

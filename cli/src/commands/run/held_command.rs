@@ -141,7 +141,7 @@ mod tests {
         hold(&command, Vec::new(), Dispositions::read()).unwrap()
     }
 
-    /// One test, since processes that are held at the same time have copies of each other's pipes.
+    /// A single test, since processes that are held at the same time have copies of each other's pipes.
     #[test]
     fn a_command_starts_when_it_is_released_and_not_before() {
         let directory = tempfile::tempdir().unwrap();
@@ -154,13 +154,13 @@ mod tests {
         let missing = hold_words(&["/nowhere/program"]).release().unwrap_err();
         assert!(matches!(missing, Failure::NotStarted { not_found: true, .. }), "{missing}");
 
-        // Not SIGINT, which is ignored in tests that run in the background of a shell.
+        // SIGINT is not used, since tests in the background of a shell ignore it.
         let ended = hold_words(&["sleep", "600"]);
         kill_process(Pid::from_raw(i32::try_from(ended.pid()).unwrap()).unwrap(), Signal::TERM).unwrap();
         let status = ended.release().unwrap().wait().unwrap();
         assert_eq!(status_code(status), 128 + 15);
 
-        // As if this process died.
+        // This simulates the death of this process.
         let HeldCommand { release, spawning, .. } = hold_words(&["sleep", "600"]);
         drop(release);
         let status = spawning.join().unwrap().unwrap().wait().unwrap();

@@ -38,7 +38,7 @@ use signals::CaughtSignals;
 /// The address at which agent and collector connect within the process.
 const ENDPOINT: &str = "inproc://polymeter-run";
 
-/// The maximum time at the end until the last samples are committed.
+/// The maximum time for committing the last samples at the end.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Debug, clap::Args)]
@@ -81,7 +81,7 @@ impl RunArguments {
         self.json
     }
 
-    /// Returns true if a metric was named in full, and not chosen by a pattern.
+    /// Returns true if a metric was named in full, and not selected by a pattern.
     fn names(&self, metric: &str) -> bool {
         self.metrics.iter().any(|text| text.split('=').next() == Some(metric))
     }
@@ -166,7 +166,7 @@ fn run_sampled(
 ) -> Result<CommandOutcome, Failure> {
     let failed = |error: std::io::Error| Failure::because("cannot sample the command", &error);
     let cgroups = cgroup.paths();
-    // The program begins when all its sources are open, so that nothing of it is missed.
+    // The program begins when all its sources are open, so that no part of it is missed.
     let held = held_command::hold(command, cgroup.entrances().map_err(failed)?, signals.before())?;
     let had_cgroup = !cgroups.is_empty();
     let job = JobSpec {
@@ -215,7 +215,7 @@ fn report(
         return Ok(printable_json(&text).into_owned() + "\n");
     }
     let mut text = render::text(&report, Detail::of(arguments.all), limit);
-    // A standard metric or a pattern may well be unavailable.
+    // A standard metric or a metric of a pattern may be unavailable without a message.
     for (metric, reason) in outcome.unavailable.iter().filter(|(metric, _)| arguments.names(metric)) {
         text.push_str(&format!("  {:<LABEL$}{metric}: {reason}\n", "not available"));
     }

@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{self, SignalKind, signal};
 
-/// The signals that this process catches, and whether each was ignored when it started, as with nohup.
+/// The signals that this process catches. True for those that were ignored when it started, as with nohup.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Dispositions([(libc::c_int, bool); 6]);
 
@@ -38,8 +38,8 @@ impl Dispositions {
     }
 }
 
-/// The signals meant for the command. They are caught before it starts, so that none ends this process and leaves the command
-/// and its cgroup behind.
+/// The signals meant for the command. They are caught before it starts, so that none of them ends this
+/// process while the command and its cgroup remain.
 #[derive(Debug)]
 pub(crate) struct CaughtSignals {
     runtime: Runtime,

@@ -87,7 +87,7 @@ async fn watch(arguments: &WatchArguments, job: Option<String>) -> Result<ExitCo
     let printing = plain::print(first, stream, options);
     match arguments.duration.map(|time| Duration::from_micros(time.as_micros())) {
         None => printing.await?,
-        // The end of the time is success.
+        // The end of the requested time is success.
         Some(time) => tokio::time::timeout(time, printing).await.unwrap_or(Ok(()))?,
     }
     Ok(ExitCode::SUCCESS)

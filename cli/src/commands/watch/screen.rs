@@ -1,4 +1,4 @@
-//! The terminal of the live view. It is restored in any case.
+//! The terminal of the live view, which is always restored.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use super::view::{View, ViewAction};
 use crate::client::agent::ask;
 use crate::failure::Failure;
 
-/// The interval at which the view is redrawn. Keys have an effect at once.
+/// The interval at which the view is redrawn. Keys take effect immediately.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The capacity of the queue of keys.
@@ -85,7 +85,7 @@ fn send(socket: PathBuf, verb: Request) -> JoinHandle<Result<Answer, Failure>> {
     tokio::task::spawn_blocking(move || ask(&socket, &verb))
 }
 
-/// Waits for the answer to the pending request; for ever if there is none.
+/// Waits for the answer to the pending request; forever if there is none.
 async fn answer_to(pending: &mut Option<JoinHandle<Result<Answer, Failure>>>) -> Result<Answer, String> {
     let Some(request) = pending else { return std::future::pending().await };
     let answer = request.await;
@@ -109,7 +109,7 @@ fn events() -> mpsc::Receiver<Event> {
     receiver
 }
 
-/// The terminal in the mode of the view. Dropping it, or a panic, restores the terminal.
+/// The terminal in the mode of the view. It is restored on drop and on a panic.
 struct Screen {
     terminal: DefaultTerminal,
 }
@@ -133,8 +133,8 @@ impl Screen {
         kill_process(getpid(), Signal::STOP)?;
         enable_raw_mode()?;
         execute!(io::stdout(), EnterAlternateScreen)?;
-        // A new one redraws everything. Clearing the old one would query the terminal, and the thread of the keys would read
-        // the reply.
+        // A new terminal redraws everything. Clearing the old one would query the terminal, and the thread of
+        // the keys would read the reply.
         self.terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
         Ok(())
     }
@@ -154,7 +154,7 @@ enum SignalAction {
     Suspend,
 }
 
-/// The signals before whose effect the terminal is restored.
+/// The signals whose effect follows the restoration of the terminal.
 struct ScreenSignals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
@@ -173,7 +173,7 @@ impl ScreenSignals {
     }
 
     async fn next(&mut self) -> SignalAction {
-        // The status that a shell reports for a process that a signal ended.
+        // The exit status that a shell reports for a process that a signal ended.
         let status =
             |signal: Signal| SignalAction::Exit(u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX));
         tokio::select! {

@@ -10,7 +10,7 @@ use tokio::net::UnixStream;
 use crate::client::agent::{request_line, unreachable, unreadable};
 use crate::failure::Failure;
 
-/// The maximum size of a line: several times the agent's limit on the data that waits for a client.
+/// The maximum size of a line: several times the agent's limit on the data that wait for a client.
 const LINE_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The maximum time without a line; the agent reports its progress every second.

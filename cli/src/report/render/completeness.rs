@@ -24,7 +24,7 @@ pub(super) fn text(report: &Report, limit: Option<usize>) -> String {
 /// The sums of the ledger.
 fn samples(report: &Report) -> String {
     let ledger = &report.ledger;
-    // Absent values, such as a limit that is not set, could not be taken.
+    // Absent values, such as a limit that is not set, do not exist in their source.
     let available = ledger.due.saturating_sub(ledger.absent);
     let percent =
         if available > 0 { 100.0 * units::to_f64(ledger.taken) / units::to_f64(available) } else { 100.0 };
@@ -97,7 +97,7 @@ pub(super) fn sources(report: &Report, limit: Option<usize>) -> String {
     indented_table_within(&rows, limit)
 }
 
-/// Removes the columns of fates that no sample had, so that the others fit a terminal.
+/// Removes the columns of fates without samples, so that the others fit a terminal.
 fn remove_zero_columns(rows: &mut [Vec<String>]) {
     const ALWAYS: [&str; 5] = ["source", "node", "due", "taken", "stored"];
     let is_kept = |(column, name): (usize, &String)| {

@@ -98,7 +98,7 @@ mod tests {
         }
     }
 
-    /// A report in which everything occurs.
+    /// A report with all kinds of content.
     #[expect(clippy::too_many_lines, reason = "a value with every field")]
     fn report() -> Report {
         let tally = Tally { due: 20, taken: 16, late: 1, missed: 2, absent: 2, dropped: 1 };

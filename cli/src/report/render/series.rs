@@ -19,7 +19,7 @@ const NAME_MIN: usize = 12;
 /// The width of the indentation, and of the gap between two columns.
 const GAP: usize = 2;
 
-/// The metrics that a remark names; of the others it states the number.
+/// The maximum number of metrics that a remark names; of the others it states the number.
 const NAMED: usize = 4;
 
 /// Lays out the table of the series, and remarks on it.
@@ -75,8 +75,8 @@ fn rows(report: &Report, listed: &[&SeriesReport], limit: Option<usize>) -> Vec<
     rows
 }
 
-/// Fits the names into `room` columns, and returns whether charts fit beside them. Charts are left out if names would become
-/// equal otherwise.
+/// Fits the names into `room` columns, and returns true if charts fit beside them. Charts are omitted if
+/// names would become equal otherwise.
 fn fitted(names: Vec<String>, room: Option<usize>) -> (Vec<String>, bool) {
     let Some(room) = room else { return (names, true) };
     let beside_chart = room.saturating_sub(CHART_MIN + GAP);
@@ -92,16 +92,16 @@ fn fitted(names: Vec<String>, room: Option<usize>) -> (Vec<String>, bool) {
     (distinct_names(&names, room.max(NAME_MIN)), false)
 }
 
-/// Adds a name that is not contained yet.
+/// Adds a name unless it is already contained.
 fn add<'a>(names: &mut Vec<&'a str>, name: &'a str) {
     if !names.contains(&name) {
         names.push(name);
     }
 }
 
-/// Explains the rates of counters that are not taken between two samples.
+/// Explains the rates of counters over windows longer than the time between two samples.
 fn remarks(listed: &[&SeriesReport]) -> Vec<String> {
-    // By the window, and by whether it is long enough for the counter.
+    // The key is the window, and true if it is long enough for the counter.
     let mut windows: Vec<((f64, bool), Vec<&str>)> = Vec::new();
     let mut clamped: Vec<&str> = Vec::new();
     for series in listed {
@@ -155,7 +155,7 @@ mod tests {
         let (short, has_chart) = fitted(names.clone(), Some(26));
         assert!(has_chart);
         assert_eq!(short, ["cpu.usa…tep=0}", "cpu.usa…tep=1}", "cpu.usa…batch}", "cpu.usa…xtern}"]);
-        // No room for both: the chart is left out.
+        // The room is insufficient for both: the chart is omitted.
         assert_eq!(fitted(names.clone(), Some(22)), (names, false));
     }
 

@@ -22,7 +22,7 @@ const REASON: usize = 16;
 const CHART_MIN: usize = 10;
 const CHART_MAX: usize = 60;
 
-/// The additional width from which on a row has a reason or a chart.
+/// The additional width that is required for a reason or a chart in the rows.
 const SPARE: usize = 12;
 
 /// The minimum height for a chart of the selected row below the table.
@@ -114,7 +114,7 @@ impl View {
         let Some(Progress { tally, .. }) = self.progress else {
             return vec!["waiting for samples".to_owned()];
         };
-        // Absent values could not be taken.
+        // Absent values do not exist in their source.
         let available = tally.due.saturating_sub(tally.absent);
         let percent =
             if available > 0 { 100.0 * units::to_f64(tally.taken) / units::to_f64(available) } else { 100.0 };
@@ -185,7 +185,7 @@ impl View {
     }
 }
 
-/// Formats the reason for a period; with the time until the end of a lease if `now_us` is given.
+/// Formats the reason for a period, with the time until the end of a lease if `now_us` is given.
 fn reason(line: &PlanLine, now_us: Option<i64>) -> String {
     let ends = line.until_us.zip(now_us).map(|(until_us, now_us)| units::remaining(now_us, until_us));
     let ends = ends.map_or_else(String::new, |time| format!(", ends in {time}"));

@@ -36,7 +36,7 @@ const KEYS: [(KeyCode, KeyAction); 19] = [
     (KeyCode::Home, KeyAction::First),
     (KeyCode::End, KeyAction::Last),
     (KeyCode::Char('+'), KeyAction::ShorterPeriod),
-    // On many keyboards the same key without shift.
+    // On many keyboards this is the same key without shift.
     (KeyCode::Char('='), KeyAction::ShorterPeriod),
     (KeyCode::Char('-'), KeyAction::LongerPeriod),
     (KeyCode::Char('_'), KeyAction::LongerPeriod),

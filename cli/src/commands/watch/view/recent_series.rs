@@ -1,4 +1,4 @@
-//! The last minute of one series, in few points whatever its period. Pure.
+//! The last minute of one series, reduced to few points for any period. Pure.
 
 use std::collections::VecDeque;
 
@@ -29,7 +29,7 @@ pub(super) struct RecentSeries {
     points: VecDeque<Point>,
 }
 
-/// A value and the interval in which it held, in microseconds since the epoch.
+/// A value with the interval in which it held, in microseconds since the epoch.
 type Span = (i64, i64, f64);
 
 impl RecentSeries {
@@ -37,7 +37,7 @@ impl RecentSeries {
         Self { unit, is_counter, period: None, points: VecDeque::new() }
     }
 
-    /// Adds a sample. One that is older than the last is ignored: the clock was set back.
+    /// Adds a sample. A sample older than the last one is ignored: the clock was set back.
     pub(super) fn add(&mut self, time_us: i64, value: f64) {
         let interval = |time_us: i64| time_us.div_euclid(POINT_US);
         match self.points.back_mut() {
