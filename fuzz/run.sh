@@ -4,7 +4,7 @@
 # something is printed and kept there.
 #
 # The corpora are written by hand, but for that of `ingest`, which proto/tests/seeds.rs makes of the golden files. In
-# `doors` the parts of ZAP's requests stand behind their lengths, and key files of a directory behind their names.
+# `connections` the parts of ZAP's requests stand behind their lengths, and key files of a directory behind their names.
 #
 # It is what `cargo fuzz run` does, without the address sanitizer, which wants a nightly compiler and which code without
 # `unsafe` has little use for. `cargo fuzz` works on this directory as well.
@@ -13,7 +13,7 @@ cd "$(dirname "$0")"
 seconds=${1:-60}
 shift || true
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(configuration control doors frame ingest kernel_text message spool)
+[ ${#targets[@]} -gt 0 ] || targets=(configuration connections control frame ingest kernel_text message spool)
 
 out=$(realpath -m ../target/fuzz)
 export CARGO_TARGET_DIR=$out/build

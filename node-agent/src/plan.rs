@@ -86,7 +86,7 @@ pub struct InForce {
     /// The time at which that lease ends, in microseconds since the epoch.
     pub until_us: Option<i64>,
     /// The period that the lease requests, if the governor has slowed it.
-    pub asked: Option<Period>,
+    pub requested: Option<Period>,
 }
 
 /// The plan of one job, or of the node.
@@ -149,7 +149,7 @@ impl Plan {
             cause,
             by: lease.and_then(|lease| lease.principal.name()),
             until_us: lease.map(|lease| lease.until_us),
-            asked: lease.map(|lease| lease.period).filter(|asked| *asked != period),
+            requested: lease.map(|lease| lease.period).filter(|requested| *requested != period),
         })
     }
 
@@ -274,7 +274,7 @@ mod tests {
             ..Plan::default()
         };
         assert_eq!(period(&plan, "cpu.usage").as_deref(), Some("20ms"));
-        assert_eq!(plan.in_force("cpu.usage").unwrap().asked, "10ms".parse().ok());
+        assert_eq!(plan.in_force("cpu.usage").unwrap().requested, "10ms".parse().ok());
         plan.stretch = 2;
         assert_eq!(plan.period("cpu.usage"), Some(("30ms".parse().unwrap(), Cause::Baseline)));
         assert_eq!(period(&plan, "perf.page_faults").as_deref(), Some("40ms"));

@@ -87,11 +87,11 @@ mod tests {
     #[test]
     fn the_kernel_tells_the_groups_of_a_peer() {
         let (one, _other) = UnixStream::pair().unwrap();
-        let mut told = kernel::peer_groups(&one).unwrap();
+        let mut reported = kernel::peer_groups(&one).unwrap();
         let mut own: Vec<u32> =
             rustix::process::getgroups().unwrap().iter().map(|gid| gid.as_raw()).collect();
-        told.sort_unstable();
+        reported.sort_unstable();
         own.sort_unstable();
-        assert_eq!(told, own);
+        assert_eq!(reported, own);
     }
 }

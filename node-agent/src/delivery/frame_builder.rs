@@ -22,7 +22,7 @@ const UNTOLD_EVENTS: usize = 64 * 1024;
 pub(super) struct FrameParts {
     pub(super) dictionary: Vec<Entry>,
     pub(super) ledger: Vec<LedgerEntry>,
-    pub(super) told: Vec<EventRecord>,
+    pub(super) reported: Vec<EventRecord>,
     /// Jobs that were retired already and that the frame mentions again.
     pub(super) revived: Vec<JobHandle>,
 }
@@ -62,13 +62,13 @@ impl FrameBuilder {
     ) -> Option<FrameParts> {
         let lines = self.ledger.enter(&flushed.reports, sequence, now_ns);
         let again = self.untold.len().min(AGAIN_IN_FRAME);
-        let mut told: Vec<EventRecord> = self.untold.drain(..again).collect();
-        let again = told.iter().filter_map(|told| told.job.as_ref());
+        let mut reported: Vec<EventRecord> = self.untold.drain(..again).collect();
+        let again = reported.iter().filter_map(|reported| reported.job.as_ref());
         let again =
             again.chain(lines.iter().filter(|line| line.is_again).filter_map(|line| line.job.as_ref()));
         let revived = again.map(|job| job.handle).filter(|job| !self.announced.knows_job(*job)).collect();
-        told.extend(flushed.events.iter().cloned());
-        if !is_owed && flushed.batch.is_empty() && lines.is_empty() && told.is_empty() {
+        reported.extend(flushed.events.iter().cloned());
+        if !is_owed && flushed.batch.is_empty() && lines.is_empty() && reported.is_empty() {
             return None;
         }
         let mut dictionary = Vec::new();
@@ -79,16 +79,16 @@ impl FrameBuilder {
             self.announced.announce(shape, &mut dictionary);
         }
         let spoken_of = lines.iter().filter_map(|line| line.job.as_ref());
-        for job in spoken_of.chain(told.iter().filter_map(|told| told.job.as_ref())) {
+        for job in spoken_of.chain(reported.iter().filter_map(|reported| reported.job.as_ref())) {
             self.announced.announce_job(job.handle, &job.descriptor, &mut dictionary);
         }
-        for told in &told {
-            if let Event::JobOwner(owner) = &told.event {
+        for reported in &reported {
+            if let Event::JobOwner(owner) = &reported.event {
                 self.announced.learn_owner(owner);
             }
         }
         let ledger = lines.into_iter().map(|line| line.entry).collect();
-        Some(FrameParts { dictionary, ledger, told, revived })
+        Some(FrameParts { dictionary, ledger, reported, revived })
     }
 
     /// Records that the contents built for frame `first` were divided among the frames `first` to `last`.

@@ -87,7 +87,7 @@ impl Sources {
     }
 
     /// Returns the event with its job, as it was first recorded.
-    pub(super) fn told(&self, event: &Event) -> EventRecord {
+    pub(super) fn reported(&self, event: &Event) -> EventRecord {
         let job = event.job().and_then(|job| self.jobs.get(&job)).cloned();
         EventRecord { job, event: event.clone() }
     }
@@ -110,23 +110,23 @@ pub struct LostSamples {
 impl From<&FrameSummary> for LostSamples {
     fn from(summary: &FrameSummary) -> Self {
         let mut losses = Self { samples: BTreeMap::new(), span_us: summary.span_us };
-        for (whose, samples) in &summary.samples {
-            let whose = match whose {
+        for (key, samples) in &summary.samples {
+            let key = match key {
                 Whose::Shape(shape) => (shape.job.as_ref().map(|job| job.handle), shape.source.clone()),
                 Whose::Source(job, source) => (*job, source.clone()),
             };
-            losses.add(whose, *samples);
+            losses.add(key, *samples);
         }
         losses
     }
 }
 
 impl LostSamples {
-    fn add(&mut self, whose: (Option<JobHandle>, Identifier), samples: u64) {
+    fn add(&mut self, key: (Option<JobHandle>, Identifier), samples: u64) {
         let others = || Identifier::try_from(OTHERS).map(|others| (None, others));
-        let is_full = self.samples.len() >= SOURCES && !self.samples.contains_key(&whose);
-        let whose = if is_full { others().unwrap_or(whose) } else { whose };
-        *self.samples.entry(whose).or_default() += samples;
+        let is_full = self.samples.len() >= SOURCES && !self.samples.contains_key(&key);
+        let key = if is_full { others().unwrap_or(key) } else { key };
+        *self.samples.entry(key).or_default() += samples;
     }
 
     /// Adds `other`, unless one note cannot hold so many sources.
@@ -134,7 +134,7 @@ impl LostSamples {
     /// # Errors
     /// Returns `other` if there is no room for it.
     pub fn join(&mut self, other: Self) -> Result<(), Self> {
-        let new = other.samples.keys().filter(|whose| !self.samples.contains_key(whose)).count();
+        let new = other.samples.keys().filter(|key| !self.samples.contains_key(key)).count();
         if self.samples.len() + new > SOURCES {
             return Err(other);
         }
@@ -144,7 +144,7 @@ impl LostSamples {
             (true, false) => other.span_us,
             (false, false) => (self.span_us.0.min(other.span_us.0), self.span_us.1.max(other.span_us.1)),
         };
-        other.samples.into_iter().for_each(|(whose, samples)| self.add(whose, samples));
+        other.samples.into_iter().for_each(|(key, samples)| self.add(key, samples));
         Ok(())
     }
 

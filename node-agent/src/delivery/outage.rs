@@ -47,14 +47,14 @@ pub(crate) struct Outage {
     /// The time of the last acknowledgement, or since which data wait.
     progress_ns: u64,
     /// The begin of the logged outage, and the time at which it was last logged.
-    told: Option<(u64, u64)>,
+    reported: Option<(u64, u64)>,
 }
 
 impl Outage {
     /// Creates a detector, without a connection.
     pub(crate) const fn new(now_ns: u64) -> Self {
         let last = DeliveryState { connected: false, acknowledged: 0, waiting_bytes: 0 };
-        Self { last, changed_ns: now_ns, progress_ns: now_ns, told: None }
+        Self { last, changed_ns: now_ns, progress_ns: now_ns, reported: None }
     }
 
     /// Takes the current state. Returns the notice to be logged, if any.
@@ -73,17 +73,17 @@ impl Outage {
         } else {
             (now_ns.saturating_sub(self.changed_ns) >= GRACE_NS).then_some(self.changed_ns)
         };
-        match (away_since_ns, self.told) {
+        match (away_since_ns, self.reported) {
             (None, None) => None,
             (Some(since_ns), None) => {
-                self.told = Some((since_ns, now_ns));
+                self.reported = Some((since_ns, now_ns));
                 Some(OutageNotice::Began {
                     connected: now.connected,
                     for_ns: now_ns.saturating_sub(since_ns),
                 })
             }
             (Some(_), Some((since_ns, told_ns))) if now_ns.saturating_sub(told_ns) >= REPEAT_NS => {
-                self.told = Some((since_ns, now_ns));
+                self.reported = Some((since_ns, now_ns));
                 Some(OutageNotice::Began {
                     connected: now.connected,
                     for_ns: now_ns.saturating_sub(since_ns),
@@ -92,7 +92,7 @@ impl Outage {
             (Some(_), Some(_)) => None,
             // The outage ends with an acknowledgement, or when nothing waits.
             (None, Some((since_ns, _))) if now.connected && progresses => {
-                self.told = None;
+                self.reported = None;
                 Some(OutageNotice::Ended { for_ns: now_ns.saturating_sub(since_ns) })
             }
             (None, Some(_)) => None,
@@ -121,13 +121,13 @@ mod tests {
     fn it_is_said_at_once_and_then_once_a_minute_until_it_is_back() {
         let mut outage = Outage::new(0);
         let away = |second: u64| OutageNotice::Began { connected: false, for_ns: second * SECOND_NS };
-        let told = notice(&mut outage, (0..130).map(|second| (second, AWAY)));
-        assert_eq!(told, [(3, away(3)), (63, away(63)), (123, away(123))]);
+        let reported = notice(&mut outage, (0..130).map(|second| (second, AWAY)));
+        assert_eq!(reported, [(3, away(3)), (63, away(63)), (123, away(123))]);
         let connected = DeliveryState { connected: true, ..AWAY };
         let back = DeliveryState { acknowledged: 1, ..connected };
-        let told = notice(&mut outage, [(130, connected), (131, connected), (132, back), (133, back)]);
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert_eq!(told[0].1, OutageNotice::Ended { for_ns: told[0].0 * SECOND_NS });
+        let reported = notice(&mut outage, [(130, connected), (131, connected), (132, back), (133, back)]);
+        assert_eq!(reported.len(), 1, "{reported:?}");
+        assert_eq!(reported[0].1, OutageNotice::Ended { for_ns: reported[0].0 * SECOND_NS });
     }
 
     #[test]
@@ -144,8 +144,8 @@ mod tests {
     fn a_collector_that_acknowledges_nothing_is_away_though_it_is_connected() {
         let mut outage = Outage::new(0);
         let state = |acknowledged| DeliveryState { connected: true, acknowledged, waiting_bytes: 100 };
-        let told = notice(&mut outage, (0..20).map(|second| (second, state(5))));
-        assert_eq!(told, [(10, OutageNotice::Began { connected: true, for_ns: 10 * SECOND_NS })]);
+        let reported = notice(&mut outage, (0..20).map(|second| (second, state(5))));
+        assert_eq!(reported, [(10, OutageNotice::Began { connected: true, for_ns: 10 * SECOND_NS })]);
         assert_eq!(
             notice(&mut outage, [(20, state(6))]),
             [(20, OutageNotice::Ended { for_ns: 20 * SECOND_NS })]

@@ -196,8 +196,8 @@ impl Sender {
     /// Passes the batch to watchers, and ends the watches of jobs that have ended.
     fn show(&self, flushed: &SampleBatch) {
         self.tap.show(&flushed.batch);
-        for told in &flushed.events {
-            if let Event::JobEnded { job, .. } = told.event {
+        for reported in &flushed.events {
+            if let Event::JobEnded { job, .. } = reported.event {
                 self.tap.end(job);
             }
         }

@@ -121,9 +121,9 @@ mod tests {
         let stored = |stored| LineChange { stored, ..LineChange::default() };
         assert!(settle(BTreeMap::from([((session, 3), stored(5))]), &mut pending, true).is_empty());
         assert_eq!(pending[&session].to_json(), r#"{"3":15,"4":1}"#);
-        let told = LineChange { tally: Some(Tally::default()), ..stored(2) };
-        let settled = settle(BTreeMap::from([((session, 3), told.clone())]), &mut pending, true);
-        assert_eq!(settled, [(3, LineChange { stored: 17, ..told })]);
+        let reported = LineChange { tally: Some(Tally::default()), ..stored(2) };
+        let settled = settle(BTreeMap::from([((session, 3), reported.clone())]), &mut pending, true);
+        assert_eq!(settled, [(3, LineChange { stored: 17, ..reported })]);
         assert_eq!(pending[&session].to_json(), r#"{"4":1}"#);
         let at_once = settle(BTreeMap::from([((session, 4), stored(1))]), &mut pending, false);
         assert_eq!(at_once, [(4, stored(2))]);

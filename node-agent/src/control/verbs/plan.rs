@@ -31,7 +31,7 @@ pub(crate) fn plan_of(view: &JobView) -> PlanAnswer {
         cause: in_force.cause.as_str().to_owned(),
         actor: in_force.by.as_ref().map(ToString::to_string),
         until_us: in_force.until_us,
-        requested: in_force.asked.map(|period| period.to_string()),
+        requested: in_force.requested.map(|period| period.to_string()),
     };
     let refused = |refused: &RefusedRequest| RefusedLine {
         request: refused.request.to_string(),

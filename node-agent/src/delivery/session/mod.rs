@@ -136,11 +136,11 @@ impl DeliverySession {
         let is_owed = now_ns.saturating_sub(self.framed_ns) >= HEARTBEAT_NS;
         let Some(parts) = self.builder.build(flushed, first, is_owed, now_ns) else { return };
         self.framed_ns = now_ns;
-        let FrameParts { dictionary, ledger, told, revived } = parts;
+        let FrameParts { dictionary, ledger, reported, revived } = parts;
         if self.outbox.is_empty() {
             self.quiet_since_ns = now_ns;
         }
-        self.push(&flushed.batch, &dictionary, &ledger, told);
+        self.push(&flushed.batch, &dictionary, &ledger, reported);
         let last = self.outbox.next_sequence() - 1;
         self.builder.divided(first, last);
         revived.into_iter().for_each(|job| self.retire_after(job, last));
@@ -158,27 +158,27 @@ impl DeliverySession {
 
     /// Puts a frame into the outbox, or several if one would exceed the limits: the dictionary before the samples,
     /// tallies and events behind them.
-    fn push(&mut self, batch: &Batch, dictionary: &[Entry], ledger: &[LedgerEntry], told: Vec<EventRecord>) {
-        let events: Vec<Event> = told.iter().map(|told| told.event.clone()).collect();
+    fn push(&mut self, batch: &Batch, dictionary: &[Entry], ledger: &[LedgerEntry], reported: Vec<EventRecord>) {
+        let events: Vec<Event> = reported.iter().map(|reported| reported.event.clone()).collect();
         let sequence = self.outbox.next_sequence();
         let mut bytes = Vec::new();
         let extras = Extras { dictionary, ledger, events: &events };
         if self.encoder.encode(&mut bytes, self.session, sequence, batch, extras).is_err() {
-            return self.push_divided(batch, dictionary, ledger, told);
+            return self.push_divided(batch, dictionary, ledger, reported);
         }
         bytes.shrink_to_fit();
-        for told in &told {
-            let is_spoken_of = |job: JobHandle| told.job.as_ref().is_some_and(|of| of.handle == job);
+        for reported in &reported {
+            let is_spoken_of = |job: JobHandle| reported.job.as_ref().is_some_and(|of| of.handle == job);
             let is_end = matches!(
-                told.event,
+                reported.event,
                 Event::JobEnded { .. } | Event::JobFacts(JobFactsUpdate { is_over: true, .. })
             );
             let ends = self.retiring.iter().any(|(job, _)| is_spoken_of(*job));
-            if let Some(job) = told.job.as_ref().filter(|_| is_end || ends) {
+            if let Some(job) = reported.job.as_ref().filter(|_| is_end || ends) {
                 self.retire_after(job.handle, sequence);
             }
         }
-        self.outbox.push(bytes, FrameSummary::of(batch), told);
+        self.outbox.push(bytes, FrameSummary::of(batch), reported);
     }
 
     fn push_divided(
@@ -186,24 +186,24 @@ impl DeliverySession {
         batch: &Batch,
         dictionary: &[Entry],
         ledger: &[LedgerEntry],
-        told: Vec<EventRecord>,
+        reported: Vec<EventRecord>,
     ) {
         let nothing = Batch::default();
-        let mut told = told;
+        let mut reported = reported;
         if dictionary.len() > 1 {
             let (first, second) = dictionary.split_at(dictionary.len() / 2);
             self.push(&nothing, first, &[], Vec::new());
-            self.push(batch, second, ledger, told);
-        } else if !batch.is_empty() && ledger.len() + told.len() > 0 {
+            self.push(batch, second, ledger, reported);
+        } else if !batch.is_empty() && ledger.len() + reported.len() > 0 {
             self.push(batch, dictionary, &[], Vec::new());
-            self.push(&nothing, &[], ledger, told);
+            self.push(&nothing, &[], ledger, reported);
         } else if ledger.len() > 1 {
             let (first, second) = ledger.split_at(ledger.len() / 2);
             self.push(&nothing, dictionary, first, Vec::new());
-            self.push(&nothing, &[], second, told);
-        } else if told.len() > 1 {
-            let second = told.split_off(told.len() / 2);
-            self.push(&nothing, dictionary, ledger, told);
+            self.push(&nothing, &[], second, reported);
+        } else if reported.len() > 1 {
+            let second = reported.split_off(reported.len() / 2);
+            self.push(&nothing, dictionary, ledger, reported);
             self.push(&nothing, &[], &[], second);
         } else {
             // A batch alone is always within the limits by design; this counts it should that fail.

@@ -108,8 +108,8 @@ impl Segment {
             let frame = Frame::decode(summary).ok().filter(|frame| frame.session == session)?;
             frame.dictionary.iter().for_each(|entry| sources.learn(entry));
             let known = FrameSummary::of_frame(&frame, sources);
-            let told = frame.events.iter().map(|event| sources.told(event)).collect();
-            self.restored.push(Restored::Frame(frame.sequence, summary.to_vec(), known, told));
+            let reported = frame.events.iter().map(|event| sources.reported(event)).collect();
+            self.restored.push(Restored::Frame(frame.sequence, summary.to_vec(), known, reported));
             self.dictionary.extend(frame.dictionary);
             return Some(());
         }
