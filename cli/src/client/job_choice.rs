@@ -30,7 +30,7 @@ impl JobChoice {
         !self.node
     }
 
-    /// Returns the id of the chosen job; none for the node. Without an option and a variable, the agent at `socket` is asked.
+    /// Returns the id of the chosen job; none for the node. Without an option and a variable, the agent at `socket` determines it.
     pub(crate) fn id(&self, socket: &Path) -> Result<Option<String>, Failure> {
         if self.node {
             return Ok(None);

@@ -123,7 +123,7 @@ impl TextFile {
         self.at(Row::Key(key), Cell::Word(1), Scale::Times(factor))
     }
 
-    /// The value of a key, absent where it says that there is no limit.
+    /// The value of a key, absent without a limit.
     pub(crate) const fn key_limit(&'static self, key: &'static str) -> Origin {
         self.at(Row::Key(key), Cell::Word(1), Scale::Limit(V1_UNLIMITED))
     }

@@ -53,7 +53,7 @@ impl Remote {
     }
 }
 
-/// A request of the control language: a struct whose fields are those of the JSON object, without `verb`.
+/// A request of the control protocol: a struct whose fields are those of the JSON object, without `verb`.
 pub trait Verb: Serialize + DeserializeOwned {
     /// The value of the field `verb`.
     const NAME: &'static str;

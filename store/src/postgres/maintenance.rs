@@ -3,7 +3,7 @@
 //! server's scheduler fails to (as TimescaleDB 2.28 does on PostgreSQL 15.20, with "cannot drop portal").
 //!
 //! An index over a day of samples takes minutes to build. A separate connection builds it `CONCURRENTLY`.
-//! When the collector stops, the build is cancelled at once; the next start begins it again.
+//! A stop of the collector cancels the build at once; the next start begins it again.
 
 use std::time::Duration;
 

@@ -23,7 +23,7 @@ impl Verb for StatusRequest {
 /// The state of an agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StatusReport {
-    /// The version of the control language.
+    /// The version of the control protocol.
     pub version: u32,
     /// The agent's session.
     pub session: String,
