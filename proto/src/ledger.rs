@@ -95,7 +95,7 @@ impl Event {
             Self::PlanChange(change) => change.job,
             Self::JobEnded { job, .. } => Some(*job),
             Self::Mark(mark) => mark.job,
-            Self::JobFacts(told) => Some(told.job),
+            Self::JobFacts(update) => Some(update.job),
             Self::JobOwner(owner) => Some(owner.job),
             Self::RequestRefused(refused) => Some(refused.job),
             Self::SessionEnded { .. } => None,

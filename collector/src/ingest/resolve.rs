@@ -72,7 +72,9 @@ impl Dictionary {
                     let job = mark.job.map(|handle| self.job(handle)).transpose()?;
                     accepted.marks.push((job, mark));
                 }
-                Event::JobFacts(reported) => accepted.job_facts.push((self.job(reported.job)?, reported.facts)),
+                Event::JobFacts(reported) => {
+                    accepted.job_facts.push((self.job(reported.job)?, reported.facts))
+                }
                 Event::SessionEnded { at_us } => accepted.session_end_us = Some(at_us),
                 Event::JobOwner(owner) => accepted.job_owners.push((self.job(owner.job)?, owner)),
                 Event::RequestRefused(refused) => {

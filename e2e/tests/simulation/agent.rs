@@ -123,7 +123,7 @@ impl Agent {
     /// Returns true if everything is acknowledged and no tally or loss is left to be reported.
     pub(crate) fn is_settled(&self) -> bool {
         let is_spooled = self.disk.as_ref().is_some_and(|disk| !disk.is_empty());
-        self.delivery.is_empty() && !self.delivery.has_untold() && !is_spooled && self.earlier.is_empty()
+        self.delivery.is_empty() && !self.delivery.has_unreported() && !is_spooled && self.earlier.is_empty()
     }
 
     /// Returns a unique name of a sample or an event, across all sessions.

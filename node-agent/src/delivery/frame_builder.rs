@@ -107,8 +107,8 @@ impl FrameBuilder {
     }
 
     /// True if events or tallies of lost frames wait to be repeated.
-    pub(super) fn has_untold(&self) -> bool {
-        !self.untold.is_empty() || self.ledger.has_untold()
+    pub(super) fn has_unreported(&self) -> bool {
+        !self.untold.is_empty() || self.ledger.has_unreported()
     }
 
     /// Returns all announced dictionary entries that are still in use.

@@ -11,7 +11,7 @@ use polymeter_proto::series::{Identifier, JobHandle};
 use crate::lanes::SourceReport;
 
 /// The interval between tallies without new losses, in nanoseconds. A loss is reported at once.
-const TELL_NS: u64 = 10_000_000_000;
+const REPORT_NS: u64 = 10_000_000_000;
 
 /// The tallies of one source.
 #[derive(Debug, Default)]
@@ -21,11 +21,11 @@ struct SourceTallies {
     ended: Tally,
     /// The tally of the open source.
     open: Tally,
-    told: Tally,
+    reported: Tally,
     /// The first and the last of the frames among which the last report was divided.
-    told_in: (u64, u64),
+    reported_in: (u64, u64),
     /// True if one of those frames is lost.
-    is_untold: bool,
+    is_unreported: bool,
     /// True if a source has ended since the last report.
     has_ended: bool,
 }
@@ -51,16 +51,16 @@ pub(super) struct DueEntry {
 #[derive(Debug, Default)]
 pub(super) struct LossLedger {
     tallies: BTreeMap<(Option<JobHandle>, Identifier), SourceTallies>,
-    told_ns: u64,
+    reported_ns: u64,
 }
 
 impl LossLedger {
     pub(super) const fn new(now_ns: u64) -> Self {
-        Self { tallies: BTreeMap::new(), told_ns: now_ns }
+        Self { tallies: BTreeMap::new(), reported_ns: now_ns }
     }
 
     /// Takes the sampler's reports. Returns the tallies for frame `sequence`: those with new losses, of ended sources
-    /// and of lost frames at once, all changed ones every `TELL_NS`.
+    /// and of lost frames at once, all changed ones every `REPORT_NS`.
     pub(super) fn enter(&mut self, reports: &[SourceReport], sequence: u64, now_ns: u64) -> Vec<DueEntry> {
         for report in reports {
             let key = (report.key.job.as_ref().map(|job| job.handle), report.key.name.clone());
@@ -72,24 +72,24 @@ impl LossLedger {
                 tallies_of.has_ended = true;
             }
         }
-        let all = !reports.is_empty() && now_ns.saturating_sub(self.told_ns) >= TELL_NS;
+        let all = !reports.is_empty() && now_ns.saturating_sub(self.reported_ns) >= REPORT_NS;
         if all {
-            self.told_ns = now_ns;
+            self.reported_ns = now_ns;
         }
         let lost = |tally: &Tally| tally.missed + tally.dropped + tally.absent;
         let mut lines = Vec::new();
         for (key, tallies_of) in &mut self.tallies {
             let tally = tallies_of.tally();
-            let has_changed = tally != tallies_of.told;
-            let is_urgent = tallies_of.has_ended || lost(&tally) != lost(&tallies_of.told);
-            if !tallies_of.is_untold && !(has_changed && (all || is_urgent)) {
+            let has_changed = tally != tallies_of.reported;
+            let is_urgent = tallies_of.has_ended || lost(&tally) != lost(&tallies_of.reported);
+            if !tallies_of.is_unreported && !(has_changed && (all || is_urgent)) {
                 continue;
             }
             let (job, source) = key.clone();
-            let is_again = std::mem::take(&mut tallies_of.is_untold);
+            let is_again = std::mem::take(&mut tallies_of.is_unreported);
             tallies_of.has_ended = false;
-            tallies_of.told = tally;
-            tallies_of.told_in = (sequence, sequence);
+            tallies_of.reported = tally;
+            tallies_of.reported_in = (sequence, sequence);
             lines.push(DueEntry {
                 entry: LedgerEntry { job, source, tally },
                 job: tallies_of.job.clone(),
@@ -101,28 +101,28 @@ impl LossLedger {
 
     /// Records that the tallies of frame `first` were divided among the frames `first` to `last`.
     pub(super) fn divided(&mut self, first: u64, last: u64) {
-        for tallies_of in self.tallies.values_mut().filter(|tallies_of| tallies_of.told_in.0 == first) {
-            tallies_of.told_in.1 = last;
+        for tallies_of in self.tallies.values_mut().filter(|tallies_of| tallies_of.reported_in.0 == first) {
+            tallies_of.reported_in.1 = last;
         }
     }
 
     /// Schedules the tallies in the lost `frames` for repetition.
     pub(super) fn lost(&mut self, frames: &[u64]) {
         for tallies_of in self.tallies.values_mut() {
-            let (first, last) = tallies_of.told_in;
-            tallies_of.is_untold |= frames.iter().any(|frame| (first..=last).contains(frame));
+            let (first, last) = tallies_of.reported_in;
+            tallies_of.is_unreported |= frames.iter().any(|frame| (first..=last).contains(frame));
         }
     }
 
     /// True if a tally of a lost frame is to be repeated.
-    pub(super) fn has_untold(&self) -> bool {
-        self.tallies.values().any(|tallies_of| tallies_of.is_untold)
+    pub(super) fn has_unreported(&self) -> bool {
+        self.tallies.values().any(|tallies_of| tallies_of.is_unreported)
     }
 
     /// Forgets the reported tallies of a job that has ended.
     pub(super) fn retire(&mut self, job: JobHandle) {
         self.tallies.retain(|(of, _), tallies_of| {
-            *of != Some(job) || tallies_of.is_untold || tallies_of.tally() != tallies_of.told
+            *of != Some(job) || tallies_of.is_unreported || tallies_of.tally() != tallies_of.reported
         });
     }
 }
@@ -138,7 +138,7 @@ mod tests {
         SourceReport { key, tally, cost: ReadCost::default(), last }
     }
 
-    fn told(lines: &[DueEntry]) -> Vec<u64> {
+    fn reported(lines: &[DueEntry]) -> Vec<u64> {
         lines.iter().map(|line| line.entry.tally.taken).collect()
     }
 
@@ -146,23 +146,23 @@ mod tests {
     fn a_source_that_is_opened_again_goes_on_counting() {
         let mut ledger = LossLedger::new(0);
         assert!(ledger.enter(&[report(5, false)], 1, 0).is_empty());
-        assert_eq!(told(&ledger.enter(&[report(7, true)], 2, 0)), [7]);
-        assert_eq!(told(&ledger.enter(&[report(2, true)], 3, 0)), [9]);
-        assert_eq!(told(&ledger.enter(&[report(1, false)], 4, TELL_NS)), [10]);
+        assert_eq!(reported(&ledger.enter(&[report(7, true)], 2, 0)), [7]);
+        assert_eq!(reported(&ledger.enter(&[report(2, true)], 3, 0)), [9]);
+        assert_eq!(reported(&ledger.enter(&[report(1, false)], 4, REPORT_NS)), [10]);
     }
 
     #[test]
-    fn what_was_told_in_a_frame_that_is_lost_is_told_again() {
+    fn what_was_reported_in_a_frame_that_is_lost_is_told_again() {
         let mut ledger = LossLedger::new(0);
-        assert_eq!(told(&ledger.enter(&[report(7, true)], 2, 0)), [7]);
+        assert_eq!(reported(&ledger.enter(&[report(7, true)], 2, 0)), [7]);
         ledger.divided(2, 4);
         ledger.lost(&[1, 5]);
-        assert!(!ledger.has_untold());
+        assert!(!ledger.has_unreported());
         ledger.lost(&[4]);
-        assert!(ledger.has_untold());
+        assert!(ledger.has_unreported());
         let again = ledger.enter(&[], 6, 0);
         assert!(again.iter().all(|line| line.is_again));
-        assert_eq!(told(&again), [7]);
+        assert_eq!(reported(&again), [7]);
         assert!(ledger.enter(&[], 7, 0).is_empty());
     }
 }

@@ -128,18 +128,18 @@ mod tests {
             (process, pidfd)
         });
         let (ended, seen) = mpsc::sync_channel(8);
-        let told: Vec<JobHandle> = std::thread::scope(|scope| {
+        let seen_ends: Vec<JobHandle> = std::thread::scope(|scope| {
             scope.spawn(|| watcher.run(|job| ended.send(job).unwrap()));
-            let mut told = Vec::new();
+            let mut seen_ends = Vec::new();
             for (process, _pidfd) in &mut sleepers {
                 process.kill().unwrap();
-                told.extend(seen.recv());
+                seen_ends.extend(seen.recv());
                 process.wait().unwrap();
             }
             watcher.stop();
-            told
+            seen_ends
         });
-        assert_eq!(told, [JobHandle(1), JobHandle(2)]);
+        assert_eq!(seen_ends, [JobHandle(1), JobHandle(2)]);
         assert!(seen.try_recv().is_err(), "an end was reported that there was not");
     }
 
@@ -153,9 +153,9 @@ mod tests {
             descriptor
         });
         watcher.stop();
-        let mut told = Vec::new();
-        watcher.run(|job| told.push(job.0));
-        assert_eq!(told, [3, 5, 7]);
+        let mut seen_ends = Vec::new();
+        watcher.run(|job| seen_ends.push(job.0));
+        assert_eq!(seen_ends, [3, 5, 7]);
         drop(ended);
     }
 

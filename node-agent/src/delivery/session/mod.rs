@@ -158,7 +158,13 @@ impl DeliverySession {
 
     /// Puts a frame into the outbox, or several if one would exceed the limits: the dictionary before the samples,
     /// tallies and events behind them.
-    fn push(&mut self, batch: &Batch, dictionary: &[Entry], ledger: &[LedgerEntry], reported: Vec<EventRecord>) {
+    fn push(
+        &mut self,
+        batch: &Batch,
+        dictionary: &[Entry],
+        ledger: &[LedgerEntry],
+        reported: Vec<EventRecord>,
+    ) {
         let events: Vec<Event> = reported.iter().map(|reported| reported.event.clone()).collect();
         let sequence = self.outbox.next_sequence();
         let mut bytes = Vec::new();
@@ -349,14 +355,14 @@ impl DeliverySession {
     /// Puts events and tallies of lost frames into a frame of their own, for the end of the agent, when no further
     /// samples follow.
     pub fn tell_all(&mut self, now_ns: u64) {
-        if self.builder.has_untold() && self.outbox.is_empty() {
+        if self.builder.has_unreported() && self.outbox.is_empty() {
             self.take(&SampleBatch::default(), now_ns);
         }
     }
 
     /// True if an event or tally is in no frame yet.
-    pub fn has_untold(&self) -> bool {
-        self.builder.has_untold()
+    pub fn has_unreported(&self) -> bool {
+        self.builder.has_unreported()
     }
 
     /// True if everything is acknowledged.

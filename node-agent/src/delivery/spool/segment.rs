@@ -60,7 +60,7 @@ pub struct Segment {
 }
 
 /// Returns the session and the first number of a segment that begins with `bytes`; none if they are damaged.
-pub fn whose(bytes: &[u8]) -> Option<(SessionId, u64)> {
+pub fn session_and_first(bytes: &[u8]) -> Option<(SessionId, u64)> {
     let (head, checksum) = bytes.get(..HEAD_BYTES)?.split_last_chunk::<4>()?;
     let (magic, rest) = head.split_first_chunk::<4>()?;
     let (session, rest) = rest.split_first_chunk::<8>()?;
@@ -72,7 +72,7 @@ pub fn whose(bytes: &[u8]) -> Option<(SessionId, u64)> {
 /// Decodes the segment `bytes`, which may be damaged in any way.
 pub fn read(bytes: &[u8]) -> Segment {
     let mut segment = Segment::default();
-    let Some((session, _)) = whose(bytes) else {
+    let Some((session, _)) = session_and_first(bytes) else {
         segment.cut_bytes = bytes.len();
         return segment;
     };
