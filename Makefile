@@ -74,8 +74,11 @@ slurm-experiment: slurm-deps ## Measure the cost of a Slurm prolog and the cover
 
 lint: deps ## Check the format and run clippy
 	$(CARGO) fmt --all --check
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy -p polymeter-cli --no-default-features --all-targets --locked -- -D warnings
+	@deploy/install-packages.sh g++
+	RUSTFLAGS="--cfg fuzzing" $(CARGO) clippy --manifest-path fuzz/Cargo.toml --target-dir $(TARGET)/fuzz/lint --locked -- -D warnings
 
 client: ## Build the command as a small client, without libzmq, SQLite and PostgreSQL
 	$(CARGO) build --release --locked -p polymeter-cli --no-default-features

@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    if let Err(faults) = polymeter_agent::config::Config::parse(Path::new("a"), text) {
+    if let Err(faults) = polymeter_agent::config::AgentConfig::parse(Path::new("a"), text) {
         assert!(!faults.0.is_empty());
         assert!(faults.0.iter().all(|fault| fault.to_string().starts_with("a:")));
     }

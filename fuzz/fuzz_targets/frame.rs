@@ -35,7 +35,10 @@ fn look_at_names(entry: &Entry) {
     match entry {
         Entry::Session(session) => [&session.node, &session.agent_version].into_iter().for_each(is_valid),
         Entry::Job(_, job) => {
-            [Some(&job.job_id), job.cluster.as_ref(), job.owner.as_ref()].into_iter().flatten().for_each(is_valid);
+            [Some(&job.job_id), job.cluster.as_ref(), job.owner.as_ref()]
+                .into_iter()
+                .flatten()
+                .for_each(is_valid);
         }
         Entry::Series(_, series) => {
             let pairs = series.labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned()));

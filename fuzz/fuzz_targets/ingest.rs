@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use polymeter_collector::clock::Now;
-use polymeter_collector::messages::Peer;
 use polymeter_collector::ingest::{Ingest, OutOfRangePolicy, TimeRange, Verdict};
+use polymeter_collector::messages::Peer;
 use polymeter_proto::wire::frame::Frame;
 use polymeter_proto::wire::message::ToCollector;
 
 fuzz_target!(|data: &[u8]| {
     // The length of the input selects the policy, so that the seeds need no extra byte.
-    let out_of_range = if data.len() % 2 == 0 { OutOfRangePolicy::Reject } else { OutOfRangePolicy::Quarantine };
+    let out_of_range =
+        if data.len().is_multiple_of(2) { OutOfRangePolicy::Reject } else { OutOfRangePolicy::Quarantine };
     let mut ingest = Ingest::new(TimeRange { out_of_range, ..TimeRange::default() });
     let peer = Peer::from(&b"peer"[..]);
     let (mut rest, mut number) = (data, 0);
