@@ -28,7 +28,7 @@ use crate::kernel;
 use crate::keys::AgentKeyFiles;
 use crate::lanes::{Channels, Command, Sampler};
 use crate::lifecycle::exit_watcher::ExitWatcher;
-use crate::request::{JobSpec, ManagerRequest, RegisterError, View, ask};
+use crate::request::{JobSpec, RegisterError, SupervisorRequest, View, ask};
 use crate::rights::Rights;
 use crate::sources::online_cpus;
 use crate::start_error::AgentStartError;
@@ -41,7 +41,7 @@ const REQUESTS: usize = 64;
 /// A running agent.
 #[derive(Debug)]
 pub struct Agent {
-    requests: mpsc::Sender<ManagerRequest>,
+    requests: mpsc::Sender<SupervisorRequest>,
     supervisor: JoinHandle<()>,
     sampler: JoinHandle<()>,
     exit_watcher: Option<JoinHandle<()>>,
@@ -127,23 +127,23 @@ impl Agent {
     /// # Errors
     /// Returns an error if the job cannot be tracked.
     pub fn register(&self, spec: JobSpec) -> Result<Vec<(String, String)>, RegisterError> {
-        self.ask(|reply| ManagerRequest::Register(Box::new(spec), reply)).unwrap_or(Ok(Vec::new()))
+        self.ask(|reply| SupervisorRequest::Register(Box::new(spec), reply)).unwrap_or(Ok(Vec::new()))
     }
 
     /// Takes the final sample of a registered job and stops tracking it. Returns false if there is no such job.
     pub fn unregister(&self, job_id: Identifier) -> bool {
-        self.ask(|reply| ManagerRequest::Unregister(job_id, reply)).unwrap_or(false)
+        self.ask(|reply| SupervisorRequest::Unregister(job_id, reply)).unwrap_or(false)
     }
 
     /// Returns the state of the node and of all tracked jobs.
     pub fn view(&self) -> View {
-        self.ask(ManagerRequest::View).unwrap_or_default()
+        self.ask(SupervisorRequest::View).unwrap_or_default()
     }
 
     /// Puts another configuration in force. What cannot change in a running agent (`collector`, `key`, `collector_key`,
     /// `socket`, `root`, `flush`, `outbox`, `spool`, `node`, `realtime_priority`, `remote_control`) stays as it was.
     pub fn reload(&self, config: AgentConfig) {
-        self.requests.blocking_send(ManagerRequest::Reload(Box::new(config))).ok();
+        self.requests.blocking_send(SupervisorRequest::Reload(Box::new(config))).ok();
     }
 
     /// Waits until the agent stops by itself: it was started with the option to exit when idle, and is idle.
@@ -162,7 +162,7 @@ impl Agent {
         self.session
     }
 
-    fn ask<T>(&self, make: impl FnOnce(tokio::sync::oneshot::Sender<T>) -> ManagerRequest) -> Option<T> {
+    fn ask<T>(&self, make: impl FnOnce(tokio::sync::oneshot::Sender<T>) -> SupervisorRequest) -> Option<T> {
         let (request, answer) = ask(make);
         self.requests.blocking_send(request).ok()?;
         answer.blocking_recv().ok()
@@ -177,7 +177,7 @@ impl Agent {
 
     /// Stops sampling, sends the remaining samples, and waits for at most `patience` until they are acknowledged.
     pub fn stop(self, patience: Duration) -> Stopped {
-        self.requests.blocking_send(ManagerRequest::Stop).ok();
+        self.requests.blocking_send(SupervisorRequest::Stop).ok();
         // A thread that panicked has logged that already; the others must still be ended.
         self.supervisor.join().ok();
         self.sampler.join().ok();
@@ -292,7 +292,7 @@ struct ControlEndpoints {
     remote_requests: RemoteRequestReceiver,
     /// True if those are answered.
     remote_control: bool,
-    requests: mpsc::Sender<ManagerRequest>,
+    requests: mpsc::Sender<SupervisorRequest>,
     context: control::Context,
     channels: Arc<Channels>,
 }
@@ -300,7 +300,7 @@ struct ControlEndpoints {
 /// Runs the supervisor until the end. First reports whether it can run: it cannot with too few descriptors.
 fn supervise(
     supervisor: Supervisor,
-    received: mpsc::Receiver<ManagerRequest>,
+    received: mpsc::Receiver<SupervisorRequest>,
     endpoints: ControlEndpoints,
     ready: &SyncSender<io::Result<()>>,
 ) {
@@ -317,7 +317,7 @@ fn supervise(
 
 async fn supervised(
     supervisor: Supervisor,
-    received: mpsc::Receiver<ManagerRequest>,
+    received: mpsc::Receiver<SupervisorRequest>,
     endpoints: ControlEndpoints,
     ready: &SyncSender<io::Result<()>>,
 ) -> io::Result<()> {

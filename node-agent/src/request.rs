@@ -1,4 +1,4 @@
-//! Requests to the manager of a running agent, from within the process or over the control socket, and their results.
+//! Requests to the supervisor of a running agent, from within the process or over the control socket, and their results.
 
 use std::path::PathBuf;
 
@@ -301,9 +301,9 @@ fn over_budget(limit: &str, cost: Cost, instead: Option<Period>) -> String {
     )
 }
 
-/// A request to the manager, with the channel of its answer.
+/// A request to the supervisor, with the channel of its answer.
 #[derive(Debug)]
-pub enum ManagerRequest {
+pub enum SupervisorRequest {
     /// Returns the state of the node and of all tracked jobs.
     View(oneshot::Sender<View>),
     /// Tracks a job; the answer holds the unavailable metrics, with the reasons.
@@ -332,7 +332,7 @@ pub enum ManagerRequest {
     Flush(oneshot::Sender<()>),
     /// Applies another configuration.
     Reload(Box<AgentConfig>),
-    /// Ends the manager.
+    /// Ends the supervisor.
     Stop,
 }
 
@@ -356,8 +356,8 @@ pub type MetricsReply = Reply<Result<Vec<MetricView>, AccessError>>;
 
 /// Creates a request with the channel of its answer.
 pub(crate) fn ask<T>(
-    make: impl FnOnce(oneshot::Sender<T>) -> ManagerRequest,
-) -> (ManagerRequest, oneshot::Receiver<T>) {
+    make: impl FnOnce(oneshot::Sender<T>) -> SupervisorRequest,
+) -> (SupervisorRequest, oneshot::Receiver<T>) {
     let (sender, receiver) = oneshot::channel();
     (make(sender), receiver)
 }

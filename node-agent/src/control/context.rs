@@ -1,4 +1,4 @@
-//! The parts of the agent, beside the manager, that answers need.
+//! The parts of the agent, beside the supervisor, that answers need.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use crate::counters::Counters;
 use crate::rights::Rights;
 
-/// The parts of the agent, beside the manager, that answers need.
+/// The parts of the agent, beside the supervisor, that answers need.
 #[derive(Debug, Clone)]
 pub(crate) struct Context {
     pub(crate) session: SessionId,

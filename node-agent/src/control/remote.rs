@@ -16,7 +16,7 @@ use super::request_handler::RequestHandler;
 use super::verbs;
 use crate::clock;
 use crate::delivery::remote_requests::{RemoteRequest, RemoteRequestReceiver};
-use crate::request::ManagerRequest;
+use crate::request::SupervisorRequest;
 
 /// The most requests in progress, including those that wait for their time. A collector sends one per active user.
 const REQUESTS: usize = 16;
@@ -28,7 +28,7 @@ const AHEAD_MAX_US: i64 = 10_000_000;
 pub(crate) async fn serve(
     mut remote: RemoteRequestReceiver,
     enabled: bool,
-    requests: mpsc::Sender<ManagerRequest>,
+    requests: mpsc::Sender<SupervisorRequest>,
     context: Context,
 ) {
     let permits = Arc::new(Semaphore::new(REQUESTS));
@@ -55,7 +55,7 @@ pub(crate) async fn serve(
 
 async fn execute(
     remote: &RemoteRequest,
-    requests: &mpsc::Sender<ManagerRequest>,
+    requests: &mpsc::Sender<SupervisorRequest>,
     context: &Context,
 ) -> Answer {
     let (request, wait_us) = match validate(remote, clock::realtime_us()) {

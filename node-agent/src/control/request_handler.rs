@@ -1,4 +1,4 @@
-//! The state of one principal's requests: the principal, the manager, and the refusals that depend on both.
+//! The state of one principal's requests: the principal, the supervisor, and the refusals that depend on both.
 
 use polymeter_proto::control::Refusal;
 use polymeter_proto::series::Identifier;
@@ -6,7 +6,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::context::Context;
 use crate::principal::Principal;
-use crate::request::{AccessError, JobView, ManagerRequest, View};
+use crate::request::{AccessError, JobView, SupervisorRequest, View};
 
 /// The requests of one principal.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub(super) struct RequestHandler<'a> {
     /// The time from which the durations of leases count, in microseconds since the epoch; none for now.
     pub(super) since_us: Option<i64>,
     pub(super) context: &'a Context,
-    requests: &'a mpsc::Sender<ManagerRequest>,
+    requests: &'a mpsc::Sender<SupervisorRequest>,
 }
 
 /// The reason why a job or the node is not shown.
@@ -37,7 +37,7 @@ impl From<Denied> for Refusal {
 impl<'a> RequestHandler<'a> {
     pub(super) const fn new(
         principal: Principal,
-        requests: &'a mpsc::Sender<ManagerRequest>,
+        requests: &'a mpsc::Sender<SupervisorRequest>,
         context: &'a Context,
     ) -> Self {
         Self { principal, since_us: None, context, requests }
@@ -48,13 +48,13 @@ impl<'a> RequestHandler<'a> {
         Self { since_us: Some(at_us), ..self }
     }
 
-    /// Sends a request to the manager and waits for the answer.
+    /// Sends a request to the supervisor and waits for the answer.
     ///
     /// # Errors
     /// Returns a refusal if the agent stops.
     pub(super) async fn ask<T>(
         &self,
-        make: impl FnOnce(oneshot::Sender<T>) -> ManagerRequest,
+        make: impl FnOnce(oneshot::Sender<T>) -> SupervisorRequest,
     ) -> Result<T, Refusal> {
         let stopping = || Refusal::new("stopping", None, "the agent is stopping");
         let (reply, answer) = oneshot::channel();
@@ -64,7 +64,7 @@ impl<'a> RequestHandler<'a> {
 
     /// Returns the node and all jobs that the principal may see.
     pub(super) async fn view(&self) -> Result<View, Refusal> {
-        let mut view = self.ask(ManagerRequest::View).await?;
+        let mut view = self.ask(SupervisorRequest::View).await?;
         let rights = self.context.rights.borrow();
         view.subjects.retain(|subject| rights.can_see(self.principal, subject.owner_uid));
         Ok(view)
@@ -72,7 +72,7 @@ impl<'a> RequestHandler<'a> {
 
     /// Returns one job or the node, if the principal may see it.
     pub(super) async fn view_one(&self, job: Option<&Identifier>) -> Result<JobView, Denied> {
-        let request = |reply| ManagerRequest::ViewOne(self.principal, job.cloned(), reply);
+        let request = |reply| SupervisorRequest::ViewOne(self.principal, job.cloned(), reply);
         let view = self.ask(request).await.map_err(Denied::Refused)?;
         view.map_err(|error| match error {
             AccessError::Unknown => Denied::Unknown(self.denied(job, error)),

@@ -18,7 +18,7 @@ use super::lines::{read_line, write_answer};
 use super::request_handler::RequestHandler;
 use super::{verbs, watch_stream};
 use crate::clock;
-use crate::request::ManagerRequest;
+use crate::request::SupervisorRequest;
 
 /// The interval at which a fault of accepting connections is logged again.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
@@ -36,7 +36,7 @@ struct Quotas {
 /// Serves connections until the runtime ends.
 pub(crate) async fn serve(
     listener: (UnixListener, File),
-    requests: mpsc::Sender<ManagerRequest>,
+    requests: mpsc::Sender<SupervisorRequest>,
     context: Context,
 ) {
     // The lock is released when this function ends, together with the socket.
@@ -67,7 +67,7 @@ pub(crate) async fn serve(
 /// Identifies the client, and serves the connection if its quota allows one more.
 async fn accept(
     mut stream: UnixStream,
-    requests: &mpsc::Sender<ManagerRequest>,
+    requests: &mpsc::Sender<SupervisorRequest>,
     context: &Context,
     quotas: &Quotas,
 ) -> io::Result<()> {

@@ -22,7 +22,7 @@ use super::verbs::Execute;
 use super::verbs::plan::plan_of;
 use crate::clock;
 use crate::delivery::tap::{Excerpt, WatchReceiver};
-use crate::request::{ManagerRequest, SourceView};
+use crate::request::{SourceView, SupervisorRequest};
 
 /// The interval of the progress lines, and of the check for a change of the plan.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
@@ -96,7 +96,7 @@ async fn begin<'a>(
     let permit = watchers.acquire(handler.principal).ok_or_else(|| {
         Refusal::new("busy", None, "too many watch streams; close one, or request more metrics in one stream")
     })?;
-    let request = |reply| ManagerRequest::Watch(handler.principal, job.clone(), selectors, reply);
+    let request = |reply| SupervisorRequest::Watch(handler.principal, job.clone(), selectors, reply);
     let samples = handler.ask(request).await?.map_err(|error| handler.denied(job.as_ref(), error))?;
     Ok((WatchStream { handler, job, samples, progress: Progress::begin(), plan: None }, permit))
 }

@@ -40,7 +40,7 @@ pub struct ActiveSource {
     outcome: Outcome,
     /// The number of consecutive failed reads that may be retried.
     retries: u32,
-    /// True once the manager was notified that the source changed, ended or failed.
+    /// True once the supervisor was notified that the source changed, ended or failed.
     pub(super) is_reported: bool,
     /// The reads of a source of the slow lane.
     pub(super) slow: SlowReads,

@@ -21,7 +21,7 @@ use crate::sources::reader_thread::FinishedReads;
 /// The number of batches: one that is filled, one that is encoded, and two in case the sender is delayed.
 const BATCHES: usize = 4;
 
-/// The most commands that wait. Beyond that the manager waits, and the sampler never does.
+/// The most commands that wait. Beyond that the supervisor waits, and the sampler never does.
 const COMMANDS: usize = 1024;
 
 /// The most events in one batch: far more than a change of a whole plan makes, and few enough for a frame.
@@ -31,7 +31,7 @@ const EVENTS: usize = 4096;
 /// sampler itself.
 const NOTICES: usize = 4096;
 
-/// A command of the manager to the sampler.
+/// A command of the supervisor to the sampler.
 #[derive(Debug)]
 pub enum Command {
     /// Sample this source, from the next deadline of each of its groups. A source with the same id is replaced, and its tally
@@ -66,7 +66,7 @@ pub enum Command {
     Stop,
 }
 
-/// A notice of the sampler to the manager.
+/// A notice of the sampler to the supervisor.
 #[derive(Debug)]
 pub enum Notice {
     /// Files or devices of the source have appeared or disappeared: it should be opened anew.
@@ -158,7 +158,7 @@ impl SampleBatch {
     }
 }
 
-/// The queues between the sampler, the manager and the sender.
+/// The queues between the sampler, the supervisor and the sender.
 #[derive(Debug)]
 pub struct Channels {
     commands: ArrayQueue<Command>,
@@ -222,7 +222,7 @@ impl Channels {
         self.commands.pop()
     }
 
-    /// Sends a notice. Returns true if the manager will get it.
+    /// Sends a notice. Returns true if the supervisor will get it.
     pub(super) fn notify(&self, notice: Notice) -> bool {
         let fits = self.notices.push(notice).is_ok();
         self.notices_event.notify();

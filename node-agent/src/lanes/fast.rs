@@ -228,7 +228,7 @@ impl Sampler {
         }
     }
 
-    /// Returns the next command, unless there is no room for the event that it may add: then the manager waits, and
+    /// Returns the next command, unless there is no room for the event that it may add: then the supervisor waits, and
     /// sampling continues.
     fn next_command(&mut self) -> Option<Command> {
         if self.recorder.is_full_of_events() {
@@ -255,7 +255,7 @@ impl Sampler {
             }
             Command::RecordUserValue(value) => self.record_user_value(&value),
             Command::RecordEvent(record) => self.record_event(*record),
-            // The manager may have stopped waiting.
+            // The supervisor may have stopped waiting.
             Command::Confirm(reply) => drop(reply.send(())),
             Command::Flush => self.flush(true),
             Command::FlushForWatch => self.flush(self.reports_are_due(clock::monotonic_ns())),
@@ -314,12 +314,12 @@ impl Sampler {
         }
     }
 
-    /// Makes the last report of a removed source, and returns the source to the manager.
+    /// Makes the last report of a removed source, and returns the source to the supervisor.
     fn removed(&mut self, id: SourceId, mut source: Box<ActiveSource>) {
         self.recorder.count(&source.give_up_waiting());
         source.store_progress();
         self.recorder.push_report(SourceReport::of(&source, true));
-        // Closing files, and perf events above all, is slow; the manager does it.
+        // Closing files, and perf events above all, is slow; the supervisor does it.
         self.recorder.channels.notify(Notice::Removed(id, source));
     }
 

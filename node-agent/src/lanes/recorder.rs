@@ -1,4 +1,4 @@
-//! Recording: rows go to the current batch, counts to the sum of all tallies, and notices about sources to the manager.
+//! Recording: rows go to the current batch, counts to the sum of all tallies, and notices about sources to the supervisor.
 
 use std::sync::Arc;
 
@@ -92,7 +92,7 @@ impl Recorder {
         true
     }
 
-    /// Notifies the manager once about a source that changed, ended or failed.
+    /// Notifies the supervisor once about a source that changed, ended or failed.
     pub(super) fn report(&self, id: SourceId, source: &mut ActiveSource) {
         if let Some(errno) = source.newly_failing() {
             self.channels.notify(Notice::Failing(id, errno));

@@ -22,7 +22,7 @@ use polymeter_proto::series::{Kind, Number};
 use crate::sources::{Reading, Slot};
 
 /// The last value of a series when its source was closed, for the next source of the series. Only the sampler's thread
-/// reads and writes it; the manager merely keeps it.
+/// reads and writes it; the supervisor merely keeps it.
 #[derive(Debug, Default)]
 pub struct SeriesProgress {
     /// The source of the last value, as a hash of its name; 0 before the first reading.

@@ -151,7 +151,7 @@ impl Drop for ThreadedSource {
 
 /// Reads on request until the source is closed.
 fn serve(mut source: Box<dyn CustomSource>, mailbox: &Mailbox) {
-    // The manager's thread, which starts this one, has a higher priority than reads need.
+    // The supervisor's thread, which starts this one, has a higher priority than reads need.
     rustix::process::setpriority_process(None, 0).ok();
     loop {
         let Some(Request { mut reading, finished }) = mailbox.request.pop() else {

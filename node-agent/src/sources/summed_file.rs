@@ -4,7 +4,7 @@
 //! `oom_kill` of `memory.oom_control` counts in the cgroup of the killed process, `memory.failcnt` in that of the
 //! limit, which with Slurm are a step and its tasks, and not the job (`memcg_memory_event`, mm/memcontrol.c).
 //!
-//! The manager opens the files of new cgroups, and closes those of removed ones; the sampler only reads.
+//! The supervisor opens the files of new cgroups, and closes those of removed ones; the sampler only reads.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -142,7 +142,7 @@ impl SummedFileSource {
                             *gone = gone.saturating_add(member.reading.get(slot).unwrap_or_default());
                         }
                     }
-                    // The manager closes it; without room in the queue it is closed here.
+                    // The supervisor closes it; without room in the queue it is closed here.
                     drop(self.exchange.left.push(Box::new(member)));
                 }
             }

@@ -25,7 +25,7 @@ use crate::lifecycle::exit_events::ExitEvents;
 use crate::lifecycle::exit_watcher::ExitWatcher;
 use crate::lifecycle::{Lifecycle, LifecycleEvent, Registration, identity};
 use crate::plan::Plan;
-use crate::request::{AccessError, AnnotateError, JobSpec, ManagerRequest, MarkSpec, StartSpec};
+use crate::request::{AccessError, AnnotateError, JobSpec, MarkSpec, StartSpec, SupervisorRequest};
 use crate::rights::Rights;
 use crate::sources::Target;
 use crate::targets::{Access, Targets, TrackedTarget};
@@ -89,7 +89,11 @@ impl Supervisor {
 
     /// Runs until asked to stop, and stops the sampler and the exit watcher. `notices` becomes readable when the
     /// sampler has notices.
-    pub(crate) async fn run(mut self, requests: mpsc::Receiver<ManagerRequest>, notices: AsyncFd<OwnedFd>) {
+    pub(crate) async fn run(
+        mut self,
+        requests: mpsc::Receiver<SupervisorRequest>,
+        notices: AsyncFd<OwnedFd>,
+    ) {
         self.core.lifecycle(LifecycleEvent::Started).await;
         let descriptors = self.core.edge.descriptors();
         self.core.lifecycle(LifecycleEvent::NodeSampled(descriptors)).await;
@@ -101,7 +105,7 @@ impl Supervisor {
         self.core.edge.command(Command::Stop).await;
     }
 
-    async fn work(&mut self, mut requests: mpsc::Receiver<ManagerRequest>, notices: AsyncFd<OwnedFd>) {
+    async fn work(&mut self, mut requests: mpsc::Receiver<SupervisorRequest>, notices: AsyncFd<OwnedFd>) {
         let mut waits = self.waits(notices);
         let (calibrated, mut calibrations) = mpsc::channel::<ExerciseTimes>(1);
         loop {
@@ -112,8 +116,8 @@ impl Supervisor {
             tokio::select! {
                 () = readable(waits.exits.as_ref()) => {}
                 request = requests.recv() => match request {
-                    None | Some(ManagerRequest::Stop) => break,
-                    Some(ManagerRequest::Reload(config)) => {
+                    None | Some(SupervisorRequest::Stop) => break,
+                    Some(SupervisorRequest::Reload(config)) => {
                         self.reload(*config).await;
                         waits.cgroups = self.cgroup_changes();
                         waits.rescan = rescans(&self.config);
@@ -243,49 +247,49 @@ impl Supervisor {
     }
 
     /// Serves a request. An answer is dropped if the requester does not wait any more.
-    async fn serve(&mut self, request: ManagerRequest) {
+    async fn serve(&mut self, request: SupervisorRequest) {
         let shared = &self.core.edge.shared;
         match request {
-            ManagerRequest::View(reply) => {
+            SupervisorRequest::View(reply) => {
                 drop(reply.send(view::view_all(&self.core.targets, &shared.stats_cache)));
             }
-            ManagerRequest::ViewOne(principal, key, reply) => {
+            SupervisorRequest::ViewOne(principal, key, reply) => {
                 let target = self.core.targets.access(principal, &key, Access::See);
                 drop(reply.send(target.map(|target| view::view(&key, target, &shared.stats_cache))));
             }
-            ManagerRequest::Watch(principal, key, selectors, reply) => {
+            SupervisorRequest::Watch(principal, key, selectors, reply) => {
                 let target = self.core.targets.access(principal, &key, Access::See);
                 drop(reply.send(target.map(|target| shared.tap.watch(target.handle(), selectors))));
             }
-            ManagerRequest::Flush(reply) => {
+            SupervisorRequest::Flush(reply) => {
                 self.core.edge.command(Command::Flush).await;
                 reply.send(()).ok();
             }
-            ManagerRequest::Mark(mark, reply) => drop(reply.send(self.mark(*mark).await)),
-            ManagerRequest::Push(push, reply) => drop(reply.send(self.core.push(*push).await)),
-            ManagerRequest::Set(request, reply) => {
+            SupervisorRequest::Mark(mark, reply) => drop(reply.send(self.mark(*mark).await)),
+            SupervisorRequest::Push(push, reply) => drop(reply.send(self.core.push(*push).await)),
+            SupervisorRequest::Set(request, reply) => {
                 let (origin, read_times) = (LeaseOrigin::Client(reply), shared.stats_cache.read_times());
                 self.core.admission(AdmissionEvent::LeaseRequested(*request, origin, read_times)).await;
             }
-            ManagerRequest::Reset(principal, key, reply) => {
+            SupervisorRequest::Reset(principal, key, reply) => {
                 self.core.admission(AdmissionEvent::LeasesReset(principal, key, reply)).await;
             }
-            ManagerRequest::Metrics(principal, key, reply) => {
+            SupervisorRequest::Metrics(principal, key, reply) => {
                 let read_times = shared.stats_cache.read_times();
                 let event = AdmissionEvent::MetricsRequested(principal, key, reply, read_times);
                 self.core.admission(event).await;
             }
-            ManagerRequest::Register(spec, reply) => {
+            SupervisorRequest::Register(spec, reply) => {
                 let owner_uid = identity::owner_uid(spec.owner_uid, spec.owner.as_ref()).await;
                 let target = self.core.edge.registered_target(&spec);
                 let (spec, descriptors) = (JobSpec { owner_uid, ..*spec }, self.core.edge.descriptors());
                 let registration = Registration { spec, target, descriptors, reply };
                 self.core.lifecycle(LifecycleEvent::JobRegistered(Box::new(registration))).await;
             }
-            ManagerRequest::Unregister(job_id, reply) => {
+            SupervisorRequest::Unregister(job_id, reply) => {
                 self.core.lifecycle(LifecycleEvent::JobUnregistered(job_id, reply)).await;
             }
-            ManagerRequest::Start(spec, reply) => {
+            SupervisorRequest::Start(spec, reply) => {
                 let owner_uid = identity::owner_uid(spec.owner_uid, spec.owner.as_ref()).await;
                 let lacks_name = self.core.targets.job(&spec.job_id).is_some_and(lacks_owner_name);
                 let owner_name = match owner_uid.filter(|_| lacks_name) {
@@ -295,10 +299,10 @@ impl Supervisor {
                 let spec = Box::new(StartSpec { owner_uid, ..*spec });
                 self.core.lifecycle(LifecycleEvent::JobAnnounced { spec, owner_name, reply }).await;
             }
-            ManagerRequest::End(job_id, facts, reply) => {
+            SupervisorRequest::End(job_id, facts, reply) => {
                 self.core.lifecycle(LifecycleEvent::SchedulerEnded(job_id, facts, reply)).await;
             }
-            ManagerRequest::Stop | ManagerRequest::Reload(_) => {}
+            SupervisorRequest::Stop | SupervisorRequest::Reload(_) => {}
         }
     }
 

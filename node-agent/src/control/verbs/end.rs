@@ -7,7 +7,7 @@ use polymeter_proto::series::Identifier;
 use super::Execute;
 use crate::control::request_handler::RequestHandler;
 use crate::principal::Principal;
-use crate::request::ManagerRequest;
+use crate::request::SupervisorRequest;
 
 impl Execute for EndRequest {
     type Spec = (Identifier, JobFacts);
@@ -20,7 +20,7 @@ impl Execute for EndRequest {
     }
 
     async fn execute((job, facts): Self::Spec, handler: &RequestHandler<'_>) -> Result<Answer, Refusal> {
-        handler.ask(|reply| ManagerRequest::End(job, Box::new(facts), reply)).await?;
+        handler.ask(|reply| SupervisorRequest::End(job, Box::new(facts), reply)).await?;
         Ok(Answer::Done {})
     }
 }

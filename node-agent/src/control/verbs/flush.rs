@@ -5,7 +5,7 @@ use polymeter_proto::control::{Answer, FlushRequest, Refusal};
 use super::Execute;
 use crate::control::request_handler::RequestHandler;
 use crate::principal::Principal;
-use crate::request::ManagerRequest;
+use crate::request::SupervisorRequest;
 
 impl Execute for FlushRequest {
     type Spec = ();
@@ -15,7 +15,7 @@ impl Execute for FlushRequest {
     }
 
     async fn execute((): (), handler: &RequestHandler<'_>) -> Result<Answer, Refusal> {
-        handler.ask(ManagerRequest::Flush).await?;
+        handler.ask(SupervisorRequest::Flush).await?;
         Ok(Answer::Done {})
     }
 }

@@ -6,7 +6,7 @@ use polymeter_proto::ledger::MarkKind;
 use super::{Execute, annotation};
 use crate::control::request_handler::RequestHandler;
 use crate::principal::Principal;
-use crate::request::{ManagerRequest, MarkSpec};
+use crate::request::{MarkSpec, SupervisorRequest};
 
 impl Execute for MarkRequest {
     type Spec = MarkSpec;
@@ -20,7 +20,7 @@ impl Execute for MarkRequest {
 
     async fn execute(mark: MarkSpec, handler: &RequestHandler<'_>) -> Result<Answer, Refusal> {
         let job = mark.job_id.clone();
-        let marked = handler.ask(|reply| ManagerRequest::Mark(Box::new(mark), reply)).await?;
+        let marked = handler.ask(|reply| SupervisorRequest::Mark(Box::new(mark), reply)).await?;
         marked.map_err(|error| annotation::refuse(handler, job.as_ref(), error))?;
         Ok(Answer::Done {})
     }

@@ -9,7 +9,7 @@ use polymeter_proto::series::Identifier;
 use super::Execute;
 use crate::control::request_handler::RequestHandler;
 use crate::principal::Principal;
-use crate::request::{Availability, ManagerRequest, MetricView};
+use crate::request::{Availability, MetricView, SupervisorRequest};
 
 impl Execute for MetricsRequest {
     type Spec = Option<Identifier>;
@@ -19,7 +19,7 @@ impl Execute for MetricsRequest {
     }
 
     async fn execute(job: Self::Spec, handler: &RequestHandler<'_>) -> Result<Answer, Refusal> {
-        let request = |reply| ManagerRequest::Metrics(handler.principal, job.clone(), reply);
+        let request = |reply| SupervisorRequest::Metrics(handler.principal, job.clone(), reply);
         let metrics = handler.ask(request).await?.map_err(|error| handler.denied(job.as_ref(), error))?;
         Ok(Answer::Metrics(MetricsAnswer { metrics: metrics.into_iter().map(line).collect() }))
     }

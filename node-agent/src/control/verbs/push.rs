@@ -7,7 +7,7 @@ use polymeter_proto::series::Labels;
 use super::{Execute, annotation};
 use crate::control::request_handler::RequestHandler;
 use crate::principal::Principal;
-use crate::request::{ManagerRequest, PushSpec};
+use crate::request::{PushSpec, SupervisorRequest};
 
 /// The label that holds the unit.
 const UNIT: &str = "unit";
@@ -38,7 +38,7 @@ impl Execute for PushRequest {
 
     async fn execute(push: PushSpec, handler: &RequestHandler<'_>) -> Result<Answer, Refusal> {
         let job = push.job_id.clone();
-        let pushed = handler.ask(|reply| ManagerRequest::Push(Box::new(push), reply)).await?;
+        let pushed = handler.ask(|reply| SupervisorRequest::Push(Box::new(push), reply)).await?;
         pushed.map_err(|error| annotation::refuse(handler, job.as_ref(), error))?;
         Ok(Answer::Done {})
     }

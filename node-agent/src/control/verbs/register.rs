@@ -11,7 +11,7 @@ use super::rules::rules;
 use crate::control::request_handler::RequestHandler;
 use crate::plan::Layer;
 use crate::principal::Principal;
-use crate::request::{JobSpec, ManagerRequest, RegisterError};
+use crate::request::{JobSpec, RegisterError, SupervisorRequest};
 
 impl Execute for RegisterRequest {
     type Spec = JobSpec;
@@ -37,7 +37,7 @@ impl Execute for RegisterRequest {
     }
 
     async fn execute(job: JobSpec, handler: &RequestHandler<'_>) -> Result<Answer, Refusal> {
-        let registered = handler.ask(|reply| ManagerRequest::Register(Box::new(job), reply)).await?;
+        let registered = handler.ask(|reply| SupervisorRequest::Register(Box::new(job), reply)).await?;
         let unavailable = registered.map_err(|error| refuse(&error))?;
         Ok(Answer::Registered(RegisteredAnswer { unavailable }))
     }

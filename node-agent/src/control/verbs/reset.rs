@@ -6,7 +6,7 @@ use polymeter_proto::series::Identifier;
 use super::Execute;
 use crate::control::request_handler::RequestHandler;
 use crate::principal::Principal;
-use crate::request::ManagerRequest;
+use crate::request::SupervisorRequest;
 
 impl Execute for ResetRequest {
     type Spec = Option<Identifier>;
@@ -16,7 +16,7 @@ impl Execute for ResetRequest {
     }
 
     async fn execute(job: Self::Spec, handler: &RequestHandler<'_>) -> Result<Answer, Refusal> {
-        let request = |reply| ManagerRequest::Reset(handler.principal, job.clone(), reply);
+        let request = |reply| SupervisorRequest::Reset(handler.principal, job.clone(), reply);
         let ended = handler.ask(request).await?.map_err(|error| handler.denied(job.as_ref(), error))?;
         Ok(Answer::Reset(ResetAnswer { ended }))
     }

@@ -8,7 +8,7 @@ use super::rules::leased_metrics;
 use super::{Execute, lease};
 use crate::control::request_handler::RequestHandler;
 use crate::principal::Principal;
-use crate::request::{LeaseRequest, ManagerRequest};
+use crate::request::{LeaseRequest, SupervisorRequest};
 
 impl Execute for SetRequest {
     type Spec = LeaseRequest;
@@ -26,7 +26,7 @@ impl Execute for SetRequest {
     async fn execute(request: LeaseRequest, handler: &RequestHandler<'_>) -> Result<Answer, Refusal> {
         let request = LeaseRequest { since_us: handler.since_us, ..request };
         let job = request.job_id.clone();
-        let granted = handler.ask(|reply| ManagerRequest::Set(Box::new(request), reply)).await?;
+        let granted = handler.ask(|reply| SupervisorRequest::Set(Box::new(request), reply)).await?;
         let grant = granted.map_err(|error| lease::refuse(handler, job.as_ref(), &error))?;
         let metrics = grant.metrics.into_iter().map(|(metric, period)| (metric, period.to_string()));
         Ok(Answer::Granted(LeaseAnswer {

@@ -10,7 +10,7 @@ use super::rules::leased_metrics;
 use super::{Execute, lease, register};
 use crate::control::request_handler::RequestHandler;
 use crate::principal::Principal;
-use crate::request::{LeaseGrant, ManagerRequest, RefusedRequest, SamplingRequest, StartSpec};
+use crate::request::{LeaseGrant, RefusedRequest, SamplingRequest, StartSpec, SupervisorRequest};
 
 impl Execute for StartRequest {
     /// The job, and the refusal of a sampling request that cannot be parsed; the job itself is accepted nevertheless.
@@ -49,7 +49,7 @@ impl Execute for StartRequest {
 
     async fn execute((start, refused): Self::Spec, handler: &RequestHandler<'_>) -> Result<Answer, Refusal> {
         let job = start.job_id.clone();
-        let started = handler.ask(|reply| ManagerRequest::Start(Box::new(start), reply)).await?;
+        let started = handler.ask(|reply| SupervisorRequest::Start(Box::new(start), reply)).await?;
         let (granted, refused) = match started.map_err(|error| register::refuse(&error))? {
             None => (None, refused),
             Some(Ok(granted)) => (Some(granted), refused),

@@ -1,4 +1,4 @@
-//! Every verb, against a manager that denies all access.
+//! Every verb, against a supervisor that denies all access.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, watch};
 use super::*;
 use crate::control::context::Context;
 use crate::counters::Counters;
-use crate::request::{AccessError, AnnotateError, LeaseError, ManagerRequest};
+use crate::request::{AccessError, AnnotateError, LeaseError, SupervisorRequest};
 use crate::rights::Rights;
 
 const USER: Principal = Principal { uid: 1000, administrator: false };
@@ -26,24 +26,24 @@ fn fault(line: &str) -> (String, Option<String>) {
     (refusal.code, refusal.field)
 }
 
-/// Answers one request of the manager as if access to every job were denied with `error`.
-fn deny(request: ManagerRequest, error: AccessError) {
+/// Answers one request of the supervisor as if access to every job were denied with `error`.
+fn deny(request: SupervisorRequest, error: AccessError) {
     match request {
-        ManagerRequest::View(reply) => drop(reply.send(crate::request::View::default())),
-        ManagerRequest::Unregister(_, reply) => drop(reply.send(false)),
-        ManagerRequest::Set(_, reply) => drop(reply.send(Err(LeaseError::Access(error)))),
-        ManagerRequest::Reset(_, _, reply) => drop(reply.send(Err(error))),
-        ManagerRequest::Mark(_, reply) => drop(reply.send(Err(AnnotateError::Access(error)))),
-        ManagerRequest::Push(_, reply) => drop(reply.send(Err(AnnotateError::Access(error)))),
-        ManagerRequest::Metrics(_, _, reply) => drop(reply.send(Err(error))),
-        ManagerRequest::ViewOne(_, _, reply) => drop(reply.send(Err(error))),
-        ManagerRequest::Watch(_, _, _, reply) => drop(reply.send(Err(error))),
-        other @ (ManagerRequest::Register(..)
-        | ManagerRequest::Start(..)
-        | ManagerRequest::End(..)
-        | ManagerRequest::Flush(_)
-        | ManagerRequest::Reload(_)
-        | ManagerRequest::Stop) => panic!("not expected: {other:?}"),
+        SupervisorRequest::View(reply) => drop(reply.send(crate::request::View::default())),
+        SupervisorRequest::Unregister(_, reply) => drop(reply.send(false)),
+        SupervisorRequest::Set(_, reply) => drop(reply.send(Err(LeaseError::Access(error)))),
+        SupervisorRequest::Reset(_, _, reply) => drop(reply.send(Err(error))),
+        SupervisorRequest::Mark(_, reply) => drop(reply.send(Err(AnnotateError::Access(error)))),
+        SupervisorRequest::Push(_, reply) => drop(reply.send(Err(AnnotateError::Access(error)))),
+        SupervisorRequest::Metrics(_, _, reply) => drop(reply.send(Err(error))),
+        SupervisorRequest::ViewOne(_, _, reply) => drop(reply.send(Err(error))),
+        SupervisorRequest::Watch(_, _, _, reply) => drop(reply.send(Err(error))),
+        other @ (SupervisorRequest::Register(..)
+        | SupervisorRequest::Start(..)
+        | SupervisorRequest::End(..)
+        | SupervisorRequest::Flush(_)
+        | SupervisorRequest::Reload(_)
+        | SupervisorRequest::Stop) => panic!("not expected: {other:?}"),
     }
 }
 

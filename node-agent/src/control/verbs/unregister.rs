@@ -6,7 +6,7 @@ use polymeter_proto::series::Identifier;
 use super::Execute;
 use crate::control::request_handler::RequestHandler;
 use crate::principal::Principal;
-use crate::request::ManagerRequest;
+use crate::request::SupervisorRequest;
 
 impl Execute for UnregisterRequest {
     type Spec = Identifier;
@@ -17,7 +17,7 @@ impl Execute for UnregisterRequest {
 
     async fn execute(job: Identifier, handler: &RequestHandler<'_>) -> Result<Answer, Refusal> {
         let message = format!("unknown job {job}: no job of this id was registered");
-        if handler.ask(|reply| ManagerRequest::Unregister(job, reply)).await? {
+        if handler.ask(|reply| SupervisorRequest::Unregister(job, reply)).await? {
             return Ok(Answer::Done {});
         }
         Err(Refusal::new("unknown_job", Some("job"), &message))

@@ -1,0 +1,2 @@
+-- Version 7 for PostgreSQL and TimescaleDB: rollups of samples.
+

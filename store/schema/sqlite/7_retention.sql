@@ -1,0 +1,2 @@
+-- Version 7 for SQLite: what retention needs to know.
+

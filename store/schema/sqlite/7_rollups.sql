@@ -1,0 +1,2 @@
+-- Version 7 for SQLite: rollups of samples.
+
