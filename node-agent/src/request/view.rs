@@ -6,7 +6,7 @@ use polymeter_proto::ledger::Tally;
 use polymeter_proto::period::Period;
 use polymeter_proto::series::Identifier;
 
-use super::RefusedRequest;
+use super::job::RefusedRequest;
 use crate::plan::InForce;
 
 /// The state of the node and of all tracked jobs.

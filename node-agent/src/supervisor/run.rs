@@ -13,7 +13,7 @@ use tracing::warn;
 
 use super::cpu_meter::CpuMeter;
 use super::dispatcher::Dispatcher;
-use super::edge::{Edge, Shared, lacks_owner_name, now};
+use super::edge::{Edge, Shared, now};
 use super::owner_lookups::{Purpose, User};
 use super::placement::Placement;
 use super::wait::{every, readable, until, waitable};
@@ -296,7 +296,8 @@ impl Supervisor {
                 self.core.lifecycle(LifecycleEvent::JobUnregistered(job_id, reply)).await;
             }
             SupervisorRequest::Start(spec, reply) => {
-                let wants_name = self.core.targets.job(&spec.job_id).is_some_and(lacks_owner_name);
+                let wants_name =
+                    self.core.targets.job(&spec.job_id).is_some_and(TrackedTarget::lacks_owner_name);
                 let user = User { uid: spec.owner_uid, name: spec.owner.clone(), wants_name };
                 self.core.look_up(user, Purpose::Announce(spec, reply)).await;
             }

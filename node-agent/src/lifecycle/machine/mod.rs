@@ -1,6 +1,6 @@
 //! The state machine of the life cycle of jobs.
 
-mod found;
+mod discovered;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! The edge: all access of the supervisor to the machine, without any decision.
 
-mod jobs;
+mod job_access;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,8 +37,6 @@ const COMMAND_RETRY: Duration = Duration::from_millis(1);
 
 /// The longest wait for the first reading of a registered job.
 const FIRST_READING: Duration = Duration::from_secs(2);
-
-pub(in crate::supervisor) use jobs::lacks_owner_name;
 
 /// The parts of the agent that the supervisor shares with the sampler and the sender.
 #[derive(Debug)]
