@@ -84,8 +84,12 @@ pub(super) async fn migrate(
 
 /// Locks the schema, and waits a limited time for another collector that migrates it.
 async fn lock_schema(client: &Client) -> Result<(), StoreError> {
+    // A timeout that the user set in the connection's options is kept.
     let seconds = limits::SCHEMA_LOCK.as_secs();
-    client.batch_execute(&format!("SET lock_timeout = '{seconds}s'")).await.context(ACTION)?;
+    let limit = format!(
+        "SELECT set_config('lock_timeout', '{seconds}s', false) WHERE current_setting('lock_timeout') = '0'"
+    );
+    client.batch_execute(&limit).await.context(ACTION)?;
     let locked = client.execute("SELECT pg_advisory_lock($1)", &[&SCHEMA_LOCK]).await;
     if locked.as_ref().is_err_and(|error| error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)) {
         // The two halves of an advisory lock's key are shown as unsigned numbers.
@@ -94,7 +98,7 @@ async fn lock_schema(client: &Client) -> Result<(), StoreError> {
                  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
         let holder: String = client.query_one(holder, &[&SCHEMA_LOCK]).await.context(ACTION)?.get(0);
         return Err(StoreError::Unusable(format!(
-            "cannot {ACTION}: another connection (server process {holder}) has locked it for more than {seconds} s; wait until its collector has migrated the schema, or end it with SELECT pg_terminate_backend({holder})"
+            "cannot {ACTION}: another connection (server process {holder}) holds its lock; wait until its collector has migrated the schema, or end it with SELECT pg_terminate_backend({holder})"
         )));
     }
     locked.context(ACTION)?;
