@@ -1,8 +1,10 @@
 //! Tests of stores with other versions of the schema, of every kind.
 
+use std::ops::RangeInclusive;
+
 use polymeter_collector::{Collector, CollectorStartError};
-use polymeter_store::StoreError;
 use polymeter_store::reader::{Reader, SeriesScope};
+use polymeter_store::{SCHEMA_VERSION, StoreError};
 
 use crate::support::agent::Agent;
 use crate::support::{Kind, TestEnvironment, now_us};
@@ -13,35 +15,51 @@ scenarios! {
     refuses_a_newer_schema,
 }
 
-/// The statements that made the schema of each version, in files that never change.
-const SQLITE: [&str; 5] = [
+/// The statements that made the schema of each version before the current one, in files that never change.
+const SQLITE: [&str; SCHEMA_VERSION as usize - 1] = [
     include_str!("../../../store/schema/sqlite/1.sql"),
     include_str!("../../../store/schema/sqlite/2.sql"),
     include_str!("../../../store/schema/sqlite/3.sql"),
     include_str!("../../../store/schema/sqlite/4.sql"),
     include_str!("../../../store/schema/sqlite/5.sql"),
+    concat!(
+        include_str!("../../../store/schema/all/6.sql"),
+        include_str!("../../../store/schema/sqlite/6.sql")
+    ),
 ];
-const POSTGRES: [&str; 5] = [
+const POSTGRES: [&str; SCHEMA_VERSION as usize - 1] = [
     include_str!("../../../store/schema/postgres/1.sql"),
     include_str!("../../../store/schema/postgres/2.sql"),
     include_str!("../../../store/schema/postgres/3.sql"),
     include_str!("../../../store/schema/postgres/4.sql"),
     include_str!("../../../store/schema/postgres/5.sql"),
+    concat!(
+        include_str!("../../../store/schema/all/6.sql"),
+        include_str!("../../../store/schema/postgres/6.sql")
+    ),
 ];
+
+/// The last version whose tables [`insert_data`] can fill: version 6 renames tables and columns.
+const DATA_VERSION: usize = 5;
+
+/// Runs the migrations of `versions`.
+fn migrate(environment: &mut TestEnvironment, versions: RangeInclusive<usize>) {
+    let partitioning = if environment.kind == Kind::Postgres { "PARTITION BY RANGE (time)" } else { "" };
+    for version in versions {
+        environment.execute(&match environment.kind {
+            Kind::Sqlite => SQLITE[version - 1].to_owned(),
+            Kind::Postgres | Kind::Timescale => POSTGRES[version - 1]
+                .replace("/* PARTITIONING */", partitioning)
+                .replace("/* WIDEN SAMPLES */", "ALTER TABLE samples ALTER COLUMN series_id TYPE int8;"),
+        });
+        environment.execute(&format!("INSERT INTO schema_version VALUES ({version})"));
+    }
+}
 
 /// Creates a store in the state of an older version, with a job of 3 samples that its ledger counts.
 fn make_store_of_version(environment: &mut TestEnvironment, version: usize) {
     environment.execute("CREATE TABLE schema_version (version int4 NOT NULL)");
-    for (number, (sqlite, postgres)) in (1..=version).zip(SQLITE.into_iter().zip(POSTGRES)) {
-        let partitioning = if environment.kind == Kind::Postgres { "PARTITION BY RANGE (time)" } else { "" };
-        environment.execute(&match environment.kind {
-            Kind::Sqlite => sqlite.to_owned(),
-            _ => postgres
-                .replace("/* PARTITIONING */", partitioning)
-                .replace("/* WIDEN SAMPLES */", "ALTER TABLE samples ALTER COLUMN series_id TYPE int8;"),
-        });
-        environment.execute(&format!("INSERT INTO schema_version VALUES ({number})"));
-    }
+    migrate(environment, 1..=version.min(DATA_VERSION));
     match environment.kind {
         Kind::Sqlite => {}
         Kind::Postgres => {
@@ -55,6 +73,17 @@ fn make_store_of_version(environment: &mut TestEnvironment, version: usize) {
                                       timescaledb.compress_orderby = 'series_id,time')",
         ),
     }
+    insert_data(environment, version);
+    migrate(environment, DATA_VERSION + 1..=version);
+    if environment.kind == Kind::Timescale {
+        // The policy is created last, since its first run would interfere.
+        environment.execute("SELECT compress_chunk(chunk) FROM show_chunks('samples') AS chunk");
+        environment.execute("SELECT add_compression_policy('samples', compress_after => interval '2 days')");
+    }
+}
+
+/// Inserts a job of 3 samples that its ledger counts, as a collector of that version, or of version 5, does.
+fn insert_data(environment: &mut TestEnvironment, version: usize) {
     let time = |seconds: u32| match environment.kind {
         Kind::Sqlite => format!("{}", (1_767_225_600 + i64::from(seconds)) * 1_000_000_000),
         _ => format!("'2026-01-01 00:00:{seconds:02}+00'"),
@@ -90,15 +119,10 @@ fn make_store_of_version(environment: &mut TestEnvironment, version: usize) {
             r#"UPDATE ledger SET stored = 1; UPDATE session SET pending = '{"1": 2}', ended = last_seen"#,
         );
     }
-    if environment.kind == Kind::Timescale {
-        // The policy is created last, since its first run would interfere.
-        environment.execute("SELECT compress_chunk(chunk) FROM show_chunks('samples') AS chunk");
-        environment.execute("SELECT add_compression_policy('samples', compress_after => interval '2 days')");
-    }
 }
 
 fn migrates_older_schemas_with_data(environment: &mut TestEnvironment) {
-    for version in 1..=5 {
+    for version in 1..SCHEMA_VERSION as usize {
         let mut environment = TestEnvironment::new(environment.kind);
         make_store_of_version(&mut environment, version);
         let found = i32::try_from(version).unwrap();
@@ -111,7 +135,7 @@ fn migrates_older_schemas_with_data(environment: &mut TestEnvironment) {
         send_with_skewed_clock(&mut agent, now_us());
         agent.wait_until_acknowledged();
         assert_eq!(collector.stop().unwrap().quarantined, 3);
-        assert_eq!(environment.number("SELECT max(version) FROM schema_version"), 6);
+        assert_eq!(environment.number("SELECT max(version) FROM schema_version"), i64::from(SCHEMA_VERSION));
         let old = if version >= 4 { "('stat', 6, 3, 1, 0)" } else { "('stat', 5, 3, 0, 0)" };
         let found = format!(
             "SELECT count(*) FROM ledger_balance WHERE (source, due, stored, quarantined, unknown) IN ({old}, ('stat', 12, 6, 3, 0))"
