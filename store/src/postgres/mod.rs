@@ -3,6 +3,7 @@
 //! Each connection has its own event loop, on the thread that uses it.
 
 mod connection;
+mod continuous;
 mod copy;
 mod maintenance;
 mod migrations;
@@ -21,9 +22,9 @@ use tokio_postgres::error::SqlState;
 
 use self::connection::PostgresConnection;
 use self::server::{connect, event_loop};
-use crate::backend::{Backend, Connection, Opened};
+use crate::backend::{Backend, Connection, MaintenanceSession, Opened};
 use crate::error::{DatabaseError, ErrorKind, chain};
-use crate::{Maintenance, OpenOptions, StoreError};
+use crate::{OpenOptions, StoreError};
 
 /// A PostgreSQL database.
 pub(crate) struct Postgres {
@@ -90,8 +91,8 @@ impl Backend for Postgres {
         event_loop()?.block_on(connect(&self.config)).map(drop)
     }
 
-    fn start_maintenance(&self) -> Result<Option<Maintenance>, StoreError> {
-        maintenance::start(self.config.clone()).map(Some)
+    fn open_for_maintenance(&self) -> Result<Option<MaintenanceSession>, StoreError> {
+        maintenance::open(&self.config)
     }
 }
 
