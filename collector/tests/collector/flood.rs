@@ -1,26 +1,11 @@
 //! Tests of peers without keys that send useless data: the collector's memory stays bounded and decreases
 //! again, and other agents are served meanwhile.
 
-#![allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
-    clippy::cast_precision_loss,
-    clippy::cast_sign_loss,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "a fault of a test is a failed test"
-)]
-
-mod common;
-
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use common::agent::{Agent, shape, values};
-use common::{now_us, wait_until};
+use crate::support::agent::{Agent, shape, values};
+use crate::support::program::RunningCollector;
+use crate::support::{now_us, wait_until};
 use polymeter_proto::name::MetricName;
 use polymeter_proto::series::{
     Kind, Labels, MetricDescriptor, MetricId, Number, SeriesDescriptor, SeriesId, SessionDescriptor,
@@ -29,52 +14,19 @@ use polymeter_proto::series::{
 use polymeter_proto::wire::dictionary::Entry;
 use polymeter_proto::wire::message::ToCollector;
 
+polymeter_test_harness::tests![exclusive flood_of_dictionaries_is_bounded_and_others_are_served];
+
 const MIB: u64 = 1024 * 1024;
 
 /// The maximum memory of the collector while one peer floods it: a whole dictionary in memory, that peer's
 /// share of the queue, and its messages in ZeroMQ.
-const BOUND: u64 = 224 * MIB;
+const MAX_BYTES: u64 = 224 * MIB;
 
 /// The maximum memory afterwards.
-const BOUND_AFTER: u64 = 64 * MIB;
+const MAX_BYTES_AFTER: u64 = 64 * MIB;
 
 /// The number of bytes of the flood.
-const FLOOD: u64 = 245_000_000;
-
-struct Collector {
-    child: Child,
-    endpoint: String,
-}
-
-impl Collector {
-    fn start(store: &str) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_polymeter-collector"))
-            .env_remove("JOURNAL_STREAM")
-            .args(["--listen", "tcp://127.0.0.1:*", "--store", store])
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-        let first = lines.next().unwrap();
-        std::thread::spawn(move || lines.for_each(|line| println!("{line}")));
-        let endpoint = first.split_once("listening at ").unwrap().1.split(',').next().unwrap().to_owned();
-        Self { child, endpoint }
-    }
-
-    /// Returns the resident memory of the process, in bytes.
-    fn memory(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024
-    }
-}
-
-impl Drop for Collector {
-    fn drop(&mut self) {
-        self.child.kill().ok();
-        self.child.wait().ok();
-    }
-}
+const FLOOD_BYTES: u64 = 245_000_000;
 
 /// Returns a dictionary that begins a session without frames.
 fn dictionary(session: u64, first: u32) -> Vec<u8> {
@@ -120,34 +72,33 @@ fn flood(context: &zmq::Context, endpoint: &str, bytes: u64, sent: &AtomicU64) {
     }
 }
 
-#[test]
-fn a_flood_of_dictionaries_takes_neither_the_memory_nor_the_turns_of_others() {
+fn flood_of_dictionaries_is_bounded_and_others_are_served() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("p.db");
-    let collector = Collector::start(&format!("sqlite:{}", path.display()));
+    let collector = RunningCollector::start(&format!("sqlite:{}", path.display()), &[]);
     let context = zmq::Context::new();
     let mut agent = Agent::new(&context, &collector.endpoint, "n1", 1);
-    let (sent, over) = (AtomicU64::new(0), AtomicBool::new(false));
-    let (mut most, mut acknowledged_meanwhile, mut seed) = (0, 0, 0);
+    let (sent, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let (mut peak, mut acknowledged_meanwhile, mut seed) = (0, 0, 0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            flood(&context, &collector.endpoint, FLOOD, &sent);
-            over.store(true, Ordering::Relaxed);
+            flood(&context, &collector.endpoint, FLOOD_BYTES, &sent);
+            is_over.store(true, Ordering::Relaxed);
         });
-        wait_until("the flood has begun", || sent.load(Ordering::Relaxed) > FLOOD / 100);
-        while !over.load(Ordering::Relaxed) {
+        wait_until("the flood has begun", || sent.load(Ordering::Relaxed) > FLOOD_BYTES / 100);
+        while !is_over.load(Ordering::Relaxed) {
             seed += 1;
             agent.frame(&[(&shape(1, None), now_us() + seed, &values(seed).0)], &[], &[]);
             agent.send_from(0);
-            agent.settle();
-            acknowledged_meanwhile += u64::from(!over.load(Ordering::Relaxed));
-            most = most.max(collector.memory());
+            agent.wait_until_acknowledged();
+            acknowledged_meanwhile += u64::from(!is_over.load(Ordering::Relaxed));
+            peak = peak.max(collector.resident_bytes());
         }
     });
-    println!("{} MiB at most, {acknowledged_meanwhile} frames acknowledged meanwhile", most / MIB);
-    assert!(acknowledged_meanwhile > 0, "an honest agent is acknowledged while the flood lasts");
-    assert!(most < BOUND, "{} MiB", most / MIB);
-    wait_until("the memory is given back", || collector.memory() < BOUND_AFTER);
+    println!("{} MiB at most, {acknowledged_meanwhile} frames acknowledged meanwhile", peak / MIB);
+    assert!(acknowledged_meanwhile > 0, "another agent is acknowledged during the flood");
+    assert!(peak < MAX_BYTES, "{} MiB", peak / MIB);
+    wait_until("the memory has decreased", || collector.resident_bytes() < MAX_BYTES_AFTER);
     drop(collector);
     let rows: i64 = rusqlite::Connection::open(path)
         .unwrap()

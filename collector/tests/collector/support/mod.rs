@@ -1,15 +1,34 @@
-//! Shared code of the tests: actual stores, and a minimal agent over an actual socket.
+//! Shared code of the tests: actual stores, a minimal agent over an actual socket, and the collector's program.
 
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
+/// Makes a test of each scenario on each kind of store.
+macro_rules! scenarios {
+    ($($scenario:ident),* $(,)?) => {
+        /// The tests of this file.
+        pub(crate) const TESTS: &[polymeter_test_harness::Test] = &[
+            $(scenarios!(@one "sqlite", Sqlite, $scenario),)*
+            $(scenarios!(@one "postgres", Postgres, $scenario),)*
+            $(scenarios!(@one "timescaledb", Timescale, $scenario),)*
+        ];
+    };
+    (@one $store:literal, $kind:ident, $scenario:ident) => {
+        polymeter_test_harness::Test::new(
+            concat!(module_path!(), "::", $store, "::", stringify!($scenario)),
+            || $scenario(&mut $crate::support::TestEnvironment::new($crate::support::Kind::$kind)),
+        )
+    };
+}
 
-pub mod agent;
-pub mod server;
+pub(crate) mod agent;
+pub(crate) mod openmetrics;
+pub(crate) mod program;
+#[allow(dead_code, unreachable_pub, reason = "shared with the end-to-end tests")]
+pub(crate) mod server;
 
 use std::time::Duration;
 
 use polymeter_collector::clock::Clock;
 use polymeter_collector::{Collector, CollectorConfig};
-use polymeter_store::reader::Reader;
+use polymeter_store::reader::{JobRow, Reader};
 use polymeter_store::{StoreUrl, TimescaleMode};
 use tempfile::TempDir;
 
@@ -19,7 +38,7 @@ use self::server::Server;
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Waits until `condition` holds.
-pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let clock = Clock::start();
     while !condition() {
         assert!(clock.now().since_start < DEADLINE, "waited in vain until {what}");
@@ -28,29 +47,29 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 /// Microseconds since the epoch, in whole seconds.
-pub fn now_us() -> i64 {
+pub(crate) fn now_us() -> i64 {
     Clock::start().now().wall_us / 1_000_000 * 1_000_000
 }
 
 /// A kind of store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     Sqlite,
     Postgres,
     Timescale,
 }
 
 /// The environment of a test: a store, and a directory for sockets.
-pub struct Site {
-    pub kind: Kind,
+pub(crate) struct TestEnvironment {
+    pub(crate) kind: Kind,
     directory: TempDir,
-    pub server: Option<Server>,
-    pub context: zmq::Context,
+    pub(crate) server: Option<Server>,
+    pub(crate) context: zmq::Context,
 }
 
-impl Site {
+impl TestEnvironment {
     /// Skips the running test if the machine lacks the server.
-    pub fn new(kind: Kind) -> Self {
+    pub(crate) fn new(kind: Kind) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let server = match kind {
             Kind::Sqlite => None,
@@ -63,14 +82,14 @@ impl Site {
         Self { kind, directory, server, context: zmq::Context::new() }
     }
 
-    pub fn url(&self) -> StoreUrl {
+    pub(crate) fn url(&self) -> StoreUrl {
         match &self.server {
             Some(server) => server.url().parse().unwrap(),
             None => format!("sqlite:{}", self.directory.path().join("store.db").display()).parse().unwrap(),
         }
     }
 
-    pub fn config(&self) -> CollectorConfig {
+    pub(crate) fn config(&self) -> CollectorConfig {
         let endpoint = format!("ipc://{}", self.directory.path().join("collector").display());
         let timescaledb =
             if self.kind == Kind::Timescale { TimescaleMode::Require } else { TimescaleMode::Auto };
@@ -81,12 +100,12 @@ impl Site {
         }
     }
 
-    pub fn collector(&self) -> Collector {
+    pub(crate) fn collector(&self) -> Collector {
         Collector::start(&self.config(), &self.context).unwrap()
     }
 
     /// Changes the store without the collector.
-    pub fn execute(&mut self, sql: &str) {
+    pub(crate) fn execute(&mut self, sql: &str) {
         match &self.server {
             Some(server) => drop(server.query(sql)),
             None => {
@@ -97,7 +116,7 @@ impl Site {
     }
 
     /// Returns the number that a query returns.
-    pub fn number(&self, sql: &str) -> i64 {
+    pub(crate) fn number(&self, sql: &str) -> i64 {
         match &self.server {
             Some(server) => server.query(sql).parse().unwrap(),
             None => {
@@ -107,29 +126,14 @@ impl Site {
         }
     }
 
-    pub fn reader(&self) -> Reader {
+    pub(crate) fn reader(&self) -> Reader {
         Reader::open(&self.url()).unwrap()
     }
 }
 
-/// Makes a test of each scenario on each kind of store.
-#[macro_export]
-macro_rules! scenarios {
-    ($($scenario:ident),* $(,)?) => {
-        const TESTS: &[polymeter_test_harness::Test] = &[
-            $($crate::scenarios!(@one "sqlite", Sqlite, $scenario),)*
-            $($crate::scenarios!(@one "postgres", Postgres, $scenario),)*
-            $($crate::scenarios!(@one "timescaledb", Timescale, $scenario),)*
-        ];
-
-        fn main() -> std::process::ExitCode {
-            polymeter_test_harness::run(&[TESTS])
-        }
-    };
-    (@one $store:literal, $kind:ident, $scenario:ident) => {
-        polymeter_test_harness::Test::new(
-            concat!(module_path!(), "::", $store, "::", stringify!($scenario)),
-            || $scenario(&mut $crate::common::Site::new($crate::common::Kind::$kind)),
-        )
-    };
+/// Returns the only job of the store.
+pub(crate) fn only_job(environment: &TestEnvironment) -> JobRow {
+    let jobs = environment.reader().jobs().unwrap();
+    assert_eq!(jobs.len(), 1, "{jobs:?}");
+    jobs.into_iter().next().unwrap()
 }

@@ -1,47 +1,31 @@
 //! Tests of sinks besides a store: they get the same rows, and a blocked sink causes no delay.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::cast_precision_loss,
-    clippy::expect_used,
-    reason = "tests"
-)]
-
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-use common::agent::{Agent, job, shape, values};
-use common::{Kind, Site, now_us, wait_until};
+use crate::support::agent::{Agent, job, shape, values};
+use crate::support::openmetrics::scrape;
+use crate::support::{Kind, TestEnvironment, now_us, wait_until};
 use polymeter_collector::clock::Clock;
 use polymeter_collector::{Collector, CollectorConfig};
 use polymeter_store::reader::SeriesScope;
 use rustix::fs::{CWD, Mode, mkfifoat};
 
 polymeter_test_harness::tests![
-    a_sink_has_the_rows_of_sqlite,
-    a_sink_has_the_rows_of_postgres,
-    a_sink_that_hangs_delays_neither_acknowledgement_nor_stop,
-    a_sink_that_cannot_be_opened_stops_nothing,
+    sink_gets_the_rows_of_sqlite,
+    sink_gets_the_rows_of_postgres,
+    blocked_sink_delays_neither_acknowledgement_nor_stop,
+    sink_that_cannot_be_opened_does_not_stop_the_collector,
 ];
-
-fn main() -> std::process::ExitCode {
-    polymeter_test_harness::run(&[TESTS])
-}
 
 /// A row: the node, the job, the metric, the time in microseconds, and the bits of the value.
 type Row = (String, Option<String>, String, i64, u64);
 
-fn config(site: &Site, sinks: &[&Path]) -> CollectorConfig {
+fn config(environment: &TestEnvironment, sinks: &[&Path]) -> CollectorConfig {
     let sinks = sinks.iter().map(|path| format!("jsonl:{}", path.display()).parse().unwrap()).collect();
-    CollectorConfig { sinks, commit_interval: Duration::from_millis(1), ..site.config() }
+    CollectorConfig { sinks, commit_interval: Duration::from_millis(1), ..environment.config() }
 }
 
 /// Sends `count` frames, each with rows of a job and of the node, and waits until all are acknowledged.
@@ -54,11 +38,11 @@ fn send(agent: &mut Agent, begin_us: i64, count: i64) {
         let sequence = agent.frame(&[(&of_job, at_us, &rows), (&of_node, at_us, &rows)], &[], &[]);
         agent.send(sequence);
     }
-    agent.settle();
+    agent.wait_until_acknowledged();
 }
 
-fn rows_in_store(site: &Site) -> BTreeSet<Row> {
-    let mut reader = site.reader();
+fn rows_in_store(environment: &TestEnvironment) -> BTreeSet<Row> {
+    let mut reader = environment.reader();
     let mut rows = BTreeSet::new();
     let key = reader.jobs().unwrap()[0].job_key;
     for (scope, job) in [(SeriesScope::Job(key), Some("42".to_owned())), (SeriesScope::Node("n1"), None)] {
@@ -86,22 +70,13 @@ fn rows_in_file(path: &Path) -> Vec<Row> {
     text.lines().map(row).collect()
 }
 
-/// Returns the page of the collector's own metrics.
-fn page(address: SocketAddr) -> String {
-    let mut connection = TcpStream::connect(address).unwrap();
-    connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-    let mut page = String::new();
-    connection.read_to_string(&mut page).unwrap();
-    page
-}
-
-fn a_sink_has_the_rows_of_the_store(kind: Kind) {
-    let site = Site::new(kind);
+fn assert_sink_gets_the_rows_of_the_store(kind: Kind) {
+    let environment = TestEnvironment::new(kind);
     let directory = tempfile::tempdir().unwrap();
     let (path, rotated) = (directory.path().join("samples"), directory.path().join("samples.1"));
-    let config = config(&site, &[&path]);
-    let collector = Collector::start(&config, &site.context).unwrap();
-    let mut agent = Agent::to(&site.context, &collector, "n1", 1);
+    let config = config(&environment, &[&path]);
+    let collector = Collector::start(&config, &environment.context).unwrap();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
     let begin_us = now_us();
     send(&mut agent, begin_us, 20);
     wait_until("the sink has the first rows", || path.exists() && rows_in_file(&path).len() == 120);
@@ -113,20 +88,20 @@ fn a_sink_has_the_rows_of_the_store(kind: Kind) {
     let (before, after) = (rows_in_file(&rotated), rows_in_file(&path));
     assert_eq!((before.len(), after.len()), (120, 60));
     let in_sink: BTreeSet<Row> = before.into_iter().chain(after).collect();
-    assert!(in_sink == rows_in_store(&site), "the rows of the sink and of the store differ");
-    assert_eq!(site.number("SELECT count(*) FROM samples"), 180);
+    assert!(in_sink == rows_in_store(&environment), "the rows of the sink and of the store differ");
+    assert_eq!(environment.number("SELECT count(*) FROM samples"), 180);
 }
 
-fn a_sink_has_the_rows_of_sqlite() {
-    a_sink_has_the_rows_of_the_store(Kind::Sqlite);
+fn sink_gets_the_rows_of_sqlite() {
+    assert_sink_gets_the_rows_of_the_store(Kind::Sqlite);
 }
 
-fn a_sink_has_the_rows_of_postgres() {
-    a_sink_has_the_rows_of_the_store(Kind::Postgres);
+fn sink_gets_the_rows_of_postgres() {
+    assert_sink_gets_the_rows_of_the_store(Kind::Postgres);
 }
 
-fn a_sink_that_hangs_delays_neither_acknowledgement_nor_stop() {
-    let site = Site::new(Kind::Sqlite);
+fn blocked_sink_delays_neither_acknowledgement_nor_stop() {
+    let environment = TestEnvironment::new(Kind::Sqlite);
     let directory = tempfile::tempdir().unwrap();
     let (fifo, file) = (directory.path().join("fifo"), directory.path().join("file"));
     mkfifoat(CWD, &fifo, Mode::from_raw_mode(0o600)).unwrap();
@@ -134,41 +109,37 @@ fn a_sink_that_hangs_delays_neither_acknowledgement_nor_stop() {
     let _reader = OpenOptions::new().read(true).write(true).open(&fifo).unwrap();
     let config = CollectorConfig {
         metrics_listen: Some("127.0.0.1:0".parse().unwrap()),
-        ..config(&site, &[&fifo, &file])
+        ..config(&environment, &[&fifo, &file])
     };
-    let collector = Collector::start(&config, &site.context).unwrap();
-    let mut agent = Agent::to(&site.context, &collector, "n1", 1);
+    let collector = Collector::start(&config, &environment.context).unwrap();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
     let begin_us = now_us();
     // Each round is at least one transaction: more than the queue of a sink holds.
     for round in 0..150 {
         send(&mut agent, begin_us + round * 100_000, 10);
     }
-    let page = page(collector.metrics().unwrap());
-    let count = |name: &str| -> u64 {
-        let start = format!("polymeter_collector_sink_{name}{{sink=\"jsonl:{}\"}} ", fifo.display());
-        let line = page.lines().find_map(|line| line.strip_prefix(&start));
-        line.unwrap_or_else(|| panic!("no {name} in {page}")).parse().unwrap()
-    };
+    let page = scrape(&collector);
+    let count = |name: &str| page.value(&format!("sink_{name}{{sink=\"jsonl:{}\"}}", fifo.display()));
     // The last rows may still be in transit.
     let (accepted, dropped, queued) =
         (count("accepted_rows_total"), count("dropped_rows_total"), count("queued_rows"));
-    assert!(dropped > 0 && queued > 0, "{accepted} {dropped} {queued}");
-    assert!((8_000..=9_000).contains(&(accepted + dropped + queued)), "{accepted} {dropped} {queued}");
+    assert!(dropped > 0.0 && queued > 0.0, "{accepted} {dropped} {queued}");
+    assert!((8_000.0..=9_000.0).contains(&(accepted + dropped + queued)), "{accepted} {dropped} {queued}");
     let clock = Clock::start();
     let totals = collector.stop().unwrap();
     assert!(clock.now().since_start < Duration::from_secs(8), "{:?}", clock.now().since_start);
     assert_eq!((totals.samples, totals.given_up), (9_000, 0));
-    assert_eq!(site.number("SELECT count(*) FROM samples"), 9_000);
+    assert_eq!(environment.number("SELECT count(*) FROM samples"), 9_000);
     // The other sink has all rows.
     assert_eq!(rows_in_file(&file).len(), 9_000);
 }
 
-fn a_sink_that_cannot_be_opened_stops_nothing() {
-    let site = Site::new(Kind::Sqlite);
+fn sink_that_cannot_be_opened_does_not_stop_the_collector() {
+    let environment = TestEnvironment::new(Kind::Sqlite);
     let path = Path::new("/proc/no/such/directory/samples");
-    let collector = Collector::start(&config(&site, &[path]), &site.context).unwrap();
-    let mut agent = Agent::to(&site.context, &collector, "n1", 1);
+    let collector = Collector::start(&config(&environment, &[path]), &environment.context).unwrap();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
     send(&mut agent, now_us(), 5);
     assert_eq!(collector.stop().unwrap().samples, 30);
-    assert_eq!(site.number("SELECT count(*) FROM samples"), 30);
+    assert_eq!(environment.number("SELECT count(*) FROM samples"), 30);
 }

@@ -18,26 +18,26 @@ use polymeter_proto::wire::frame::{Encoder, Extras};
 use polymeter_proto::wire::message::{SkipReason, ToAgent, ToCollector};
 
 /// The time without an answer after which the agent resends unacknowledged frames.
-const PATIENCE_MS: i64 = 500;
+const RESEND_AFTER_MS: i64 = 500;
 
 /// A shape, the time in microseconds since the epoch, and a value for each column.
-pub type Row<'a> = (&'a Arc<Shape>, i64, &'a [Option<u64>]);
+pub(crate) type Row<'a> = (&'a Arc<Shape>, i64, &'a [Option<u64>]);
 
-pub struct Agent {
+pub(crate) struct Agent {
     socket: zmq::Socket,
     session: SessionId,
-    pub descriptor: SessionDescriptor,
+    pub(crate) descriptor: SessionDescriptor,
     announced: Announced,
     encoder: Encoder,
     sequence: u64,
     /// Unacknowledged frames.
-    pub outbox: BTreeMap<u64, Vec<u8>>,
+    pub(crate) outbox: BTreeMap<u64, Vec<u8>>,
     /// Messages from the collector, in order.
-    pub heard: Vec<ToAgent>,
+    pub(crate) answers: Vec<ToAgent>,
 }
 
 impl Agent {
-    pub fn new(context: &zmq::Context, endpoint: &str, node: &str, session: u64) -> Self {
+    pub(crate) fn new(context: &zmq::Context, endpoint: &str, node: &str, session: u64) -> Self {
         let socket = context.socket(zmq::DEALER).unwrap();
         socket.set_linger(0).unwrap();
         socket.set_reconnect_ivl(20).unwrap();
@@ -54,16 +54,16 @@ impl Agent {
             encoder: Encoder::default(),
             sequence: 0,
             outbox: BTreeMap::new(),
-            heard: Vec::new(),
+            answers: Vec::new(),
         }
     }
 
-    pub fn to(context: &zmq::Context, collector: &Collector, node: &str, session: u64) -> Self {
+    pub(crate) fn to(context: &zmq::Context, collector: &Collector, node: &str, session: u64) -> Self {
         Self::new(context, collector.endpoint(), node, session)
     }
 
     /// Adds a frame to the outbox, and returns its number.
-    pub fn frame(&mut self, rows: &[Row<'_>], ledger: &[LedgerEntry], events: &[Event]) -> u64 {
+    pub(crate) fn frame(&mut self, rows: &[Row<'_>], ledger: &[LedgerEntry], events: &[Event]) -> u64 {
         self.sequence += 1;
         let mut batch = Batch::with_capacity(1024);
         let mut dictionary = Vec::new();
@@ -84,15 +84,15 @@ impl Agent {
         self.sequence
     }
 
-    pub fn send(&self, sequence: u64) {
+    pub(crate) fn send(&self, sequence: u64) {
         self.send_bytes(&self.outbox[&sequence]);
     }
 
-    pub fn send_bytes(&self, bytes: &[u8]) {
+    pub(crate) fn send_bytes(&self, bytes: &[u8]) {
         self.socket.send(bytes, 0).unwrap();
     }
 
-    pub fn send_from(&self, first: u64) {
+    pub(crate) fn send_from(&self, first: u64) {
         self.outbox.range(first..).for_each(|(_, bytes)| self.send_bytes(bytes));
     }
 
@@ -110,43 +110,43 @@ impl Agent {
     }
 
     /// Reports that the frames up to `last` will never be sent, and discards them.
-    pub fn skip(&mut self, message: &ToCollector) {
+    pub(crate) fn skip(&mut self, message: &ToCollector) {
         if let ToCollector::Skipped { last, .. } = message {
             self.outbox = self.outbox.split_off(&(last + 1));
         }
         self.send_bytes(&message.encode());
     }
 
-    pub fn dictionary(&self) -> ToCollector {
+    pub(crate) fn dictionary(&self) -> ToCollector {
         ToCollector::Dictionary { session: self.session, entries: self.announced.all(&self.descriptor) }
     }
 
     /// Returns the next answer, if one arrives in time.
-    pub fn hear(&mut self, patience_ms: i64) -> Option<ToAgent> {
-        if self.socket.poll(zmq::POLLIN, patience_ms).unwrap() == 0 {
+    pub(crate) fn receive(&mut self, timeout_ms: i64) -> Option<ToAgent> {
+        if self.socket.poll(zmq::POLLIN, timeout_ms).unwrap() == 0 {
             return None;
         }
         let answer = ToAgent::decode(&self.socket.recv_bytes(0).unwrap()).unwrap();
-        self.heard.push(answer.clone());
+        self.answers.push(answer.clone());
         Some(answer)
     }
 
     /// Returns the next answer.
-    pub fn must_hear(&mut self) -> ToAgent {
-        self.hear(30_000).expect("an answer")
+    pub(crate) fn expect_answer(&mut self) -> ToAgent {
+        self.receive(30_000).expect("an answer")
     }
 
     /// Behaves like an agent until all its frames are acknowledged.
-    pub fn settle(&mut self) {
+    pub(crate) fn wait_until_acknowledged(&mut self) {
         let clock = Clock::start();
         while !self.outbox.is_empty() {
             assert!(
                 clock.now().since_start < super::DEADLINE,
-                "unacknowledged: {:?}, heard {:?}",
+                "unacknowledged: {:?}, answers: {:?}",
                 self.outbox.keys(),
-                self.heard
+                self.answers
             );
-            match self.hear(PATIENCE_MS) {
+            match self.receive(RESEND_AFTER_MS) {
                 Some(ToAgent::Ack { through, .. }) => self.outbox = self.outbox.split_off(&(through + 1)),
                 Some(ToAgent::NeedDictionary { .. }) => {
                     self.send_bytes(&self.dictionary().encode());
@@ -161,7 +161,7 @@ impl Agent {
     }
 }
 
-pub fn job(handle: u32, job_id: &str, started_us: i64) -> Arc<Job> {
+pub(crate) fn job(handle: u32, job_id: &str, started_us: i64) -> Arc<Job> {
     let descriptor = JobDescriptor {
         job_id: job_id.try_into().unwrap(),
         cluster: Some("lab".try_into().unwrap()),
@@ -174,7 +174,7 @@ pub fn job(handle: u32, job_id: &str, started_us: i64) -> Arc<Job> {
 
 /// Returns a shape with three columns: an unsigned counter, a signed gauge, and a double with labels. Ids of
 /// different shapes do not overlap.
-pub fn shape(id: u32, job: Option<&Arc<Job>>) -> Arc<Shape> {
+pub(crate) fn shape(id: u32, job: Option<&Arc<Job>>) -> Arc<Shape> {
     let column = |number: u32, name: &'static str, unit, kind, bits, labels: &[(&str, &str)]| Column {
         series: SeriesId(id * 10 + number),
         metric: (
@@ -196,7 +196,7 @@ pub fn shape(id: u32, job: Option<&Arc<Job>>) -> Arc<Shape> {
 }
 
 /// Returns three values of [`shape`], and the same as doubles.
-pub fn values(seed: i64) -> ([Option<u64>; 3], [f64; 3]) {
+pub(crate) fn values(seed: i64) -> ([Option<u64>; 3], [f64; 3]) {
     let unsigned = u64::try_from(seed).unwrap() * 1_000_003;
     let signed = -seed * 4096;
     let float = 0.1 + seed as f64 / 7.0;

@@ -1,26 +1,13 @@
 //! Tests of the facts of a job in each kind of store: its owner, its outcome and refused requests; and of
 //! names from agents that accept characters which are refused today.
 
-#![allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
-    clippy::cast_precision_loss,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "a fault of a test is a failed test"
-)]
-
-mod common;
-
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::agent::{Agent, job, shape, values};
-use common::{Site, now_us};
+use crate::support::agent::{Agent, job, shape, values};
+use crate::support::{TestEnvironment, now_us};
 use polymeter_collector::{Collector, CollectorConfig};
 use polymeter_proto::batch::Job;
 use polymeter_proto::ledger::{Event, JobFacts, JobFactsUpdate, JobOwner, RequestRefused};
@@ -31,17 +18,17 @@ use polymeter_store::reader::{JobRow, SeriesScope};
 scenarios! {
     stores_a_later_owner_and_keeps_a_known_one,
     stores_refused_requests_with_actor_and_reason,
-    outcome_of_the_controller_is_final,
+    state_from_the_controller_is_final,
     invalid_names_of_older_agents_lose_nothing,
 }
 
-fn the_job(site: &Site, job_id: &str) -> JobRow {
-    let jobs = site.reader().jobs().unwrap();
+fn find_job(environment: &TestEnvironment, job_id: &str) -> JobRow {
+    let jobs = environment.reader().jobs().unwrap();
     jobs.into_iter().find(|job| job.job_id == job_id).unwrap_or_else(|| panic!("no job {job_id}"))
 }
 
 /// Returns a job that was announced without an owner.
-fn job_of_nobody(handle: u32, job_id: &str) -> Arc<Job> {
+fn job_without_owner(handle: u32, job_id: &str) -> Arc<Job> {
     let Job { descriptor, .. } = (*job(handle, job_id, now_us())).clone();
     let descriptor = JobDescriptor { owner_uid: None, owner: None, ..descriptor };
     Arc::new(Job { handle: JobHandle(handle), descriptor })
@@ -52,27 +39,31 @@ fn owner(job: u32, uid: Option<u32>, name: Option<&str>) -> Event {
     Event::JobOwner(JobOwner { job: JobHandle(job), uid, name })
 }
 
-fn stores_a_later_owner_and_keeps_a_known_one(site: &mut Site) {
-    let collector = site.collector();
-    let mut agent = Agent::to(&site.context, &collector, "n1", 1);
-    let (mine, known) = (job_of_nobody(1, "1"), job(2, "2", now_us()));
+fn stores_a_later_owner_and_keeps_a_known_one(environment: &mut TestEnvironment) {
+    let collector = environment.collector();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
+    let (mine, known) = (job_without_owner(1, "1"), job(2, "2", now_us()));
     let (first, second) = (shape(1, Some(&mine)), shape(2, Some(&known)));
     let at_us = now_us();
     agent.frame(&[(&first, at_us, &values(1).0), (&second, at_us, &values(1).0)], &[], &[]);
     agent.frame(&[], &[], &[owner(1, Some(1234), None), owner(2, Some(1234), Some("eve"))]);
     agent.frame(&[], &[], &[owner(1, Some(4321), Some("zoe"))]);
     agent.send_from(0);
-    agent.settle();
+    agent.wait_until_acknowledged();
     collector.stop().unwrap();
-    let row = the_job(site, "1");
-    assert_eq!((row.owner_uid, row.owner.as_deref()), (Some(1234), Some("zoe")), "each is learnt once");
-    let row = the_job(site, "2");
+    let row = find_job(environment, "1");
+    assert_eq!(
+        (row.owner_uid, row.owner.as_deref()),
+        (Some(1234), Some("zoe")),
+        "the first uid and the first name are kept"
+    );
+    let row = find_job(environment, "2");
     assert_eq!((row.owner_uid, row.owner.as_deref()), (Some(1000), Some("ada")));
 }
 
-fn stores_refused_requests_with_actor_and_reason(site: &mut Site) {
-    let collector = site.collector();
-    let mut agent = Agent::to(&site.context, &collector, "n1", 1);
+fn stores_refused_requests_with_actor_and_reason(environment: &mut TestEnvironment) {
+    let collector = environment.collector();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
     let job = job(1, "7", now_us());
     let refused = |request: &str, period, by: Option<&str>| {
         Event::RequestRefused(RequestRefused {
@@ -88,61 +79,63 @@ fn stores_refused_requests_with_actor_and_reason(site: &mut Site) {
     let events = [refused("cpu.*", Some(Period::SECOND), Some("uid 1000")), refused("faster", None, None)];
     agent.frame(&[], &[], &events);
     agent.send_from(0);
-    agent.settle();
+    agent.wait_until_acknowledged();
     collector.stop().unwrap();
-    let (key, mut reader) = (the_job(site, "7").job_key, site.reader());
+    let (key, mut reader) = (find_job(environment, "7").job_key, environment.reader());
     let rows = reader.refused_requests(key).unwrap();
-    let told: Vec<_> =
+    let recorded: Vec<_> =
         rows.iter().map(|row| (row.request.as_str(), row.period_us, row.actor.as_deref())).collect();
-    assert_eq!(told, [("cpu.*", Some(1_000_000), Some("uid 1000")), ("faster", None, None)]);
+    assert_eq!(recorded, [("cpu.*", Some(1_000_000), Some("uid 1000")), ("faster", None, None)]);
     assert!(rows.iter().all(|row| row.reason == "it would cost 13 %: more than `job_cpu_percent` allows"));
     assert_eq!(reader.plan_changes(Some(key)).unwrap(), [], "nothing was changed");
 }
 
-fn outcome_of_the_controller_is_final(site: &mut Site) {
+fn state_from_the_controller_is_final(environment: &mut TestEnvironment) {
     let directory = tempfile::tempdir().unwrap();
-    let door = directory.path().join("control.sock");
-    let mut config: CollectorConfig = site.config();
-    config.control.socket = Some(door.clone());
-    let collector = Collector::start(&config, &site.context).unwrap();
-    let mut agent = Agent::to(&site.context, &collector, "n1", 1);
-    let told = |exit_code, exit_signal| {
+    let socket = directory.path().join("control.sock");
+    let mut config: CollectorConfig = environment.config();
+    config.control.socket = Some(socket.clone());
+    let collector = Collector::start(&config, &environment.context).unwrap();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
+    let facts = |exit_code, exit_signal| {
         let facts =
             JobFacts { exit_code: Some(exit_code), exit_signal: Some(exit_signal), ..JobFacts::default() };
         Event::JobFacts(JobFactsUpdate { job: JobHandle(1), is_over: false, facts })
     };
     let job = job(1, "7", now_us());
-    agent.frame(&[(&shape(1, Some(&job)), now_us(), &values(1).0)], &[], &[told(1, 0)]);
+    agent.frame(&[(&shape(1, Some(&job)), now_us(), &values(1).0)], &[], &[facts(1, 0)]);
     agent.send_from(0);
-    agent.settle();
+    agent.wait_until_acknowledged();
     let state = |job: &str, cluster: &str| {
         let fields = r#""state":"TIMEOUT","exit_code":0,"exit_signal":15"#;
-        ask(&door, &format!(r#"{{"verb":"state","job":"{job}","cluster":"{cluster}",{fields}}}"#))
+        send_line(&socket, &format!(r#"{{"verb":"state","job":"{job}","cluster":"{cluster}",{fields}}}"#))
     };
     assert!(state("8", "lab").contains("\"unknown_job\""));
     assert!(state("7", "elsewhere").contains("\"unknown_job\""));
-    assert_eq!((the_job(site, "7").state, the_job(site, "7").exit_code), (None, Some(1)));
+    assert_eq!((find_job(environment, "7").state, find_job(environment, "7").exit_code), (None, Some(1)));
     assert_eq!(state("7", "lab"), "{\"answer\":\"done\"}");
-    agent.frame(&[], &[], &[told(0, 0)]);
+    agent.frame(&[], &[], &[facts(0, 0)]);
     agent.send_from(0);
-    agent.settle();
-    let row = the_job(site, "7");
+    agent.wait_until_acknowledged();
+    let row = find_job(environment, "7");
     assert_eq!((row.state.as_deref(), row.exit_code, row.exit_signal), (Some("TIMEOUT"), Some(0), Some(15)));
     collector.stop().unwrap();
 }
 
 /// Returns the answer to one line.
-fn ask(door: &Path, line: &str) -> String {
-    let mut stream = UnixStream::connect(door).unwrap();
+fn send_line(socket: &Path, line: &str) -> String {
+    let mut stream = UnixStream::connect(socket).unwrap();
     stream.write_all(format!("{line}\n").as_bytes()).unwrap();
     let mut answer = String::new();
     BufReader::new(stream).read_line(&mut answer).unwrap();
     answer.trim_end().to_owned()
 }
 
-/// Three bytes that are allowed in a name, and three that are not.
-const PLACE: &[u8] = b"XXX";
-const HOSTILE: &[u8] = "\u{202e}".as_bytes();
+/// A part of names in a frame, which [`with_invalid_names`] replaces by [`INVALID`], of the same length.
+const VALID: &str = "a-z";
+
+/// A right-to-left override, which names may not contain.
+const INVALID: &str = "\u{202e}";
 
 /// Computes CRC-32 as in zlib, without a table.
 fn checksum(bytes: &[u8]) -> u32 {
@@ -151,35 +144,35 @@ fn checksum(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, of_byte)
 }
 
-/// Returns the frame of an agent that accepts the hostile name.
-fn made_hostile(frame: &[u8]) -> Vec<u8> {
+/// Returns `frame` as an older agent sends it, which accepts invalid names.
+fn with_invalid_names(frame: &[u8]) -> Vec<u8> {
     let mut bytes = frame[..frame.len() - 4].to_vec();
-    while let Some(at) = bytes.windows(PLACE.len()).position(|window| window == PLACE) {
-        bytes[at..at + PLACE.len()].copy_from_slice(HOSTILE);
+    while let Some(at) = bytes.windows(VALID.len()).position(|window| window == VALID.as_bytes()) {
+        bytes[at..at + VALID.len()].copy_from_slice(INVALID.as_bytes());
     }
     let checksum = checksum(&bytes);
     bytes.extend(checksum.to_le_bytes());
     bytes
 }
 
-fn invalid_names_of_older_agents_lose_nothing(site: &mut Site) {
-    let collector = site.collector();
-    let mut agent = Agent::to(&site.context, &collector, "nodeXXX", 1);
-    let job = job(1, "aXXXb", now_us());
+fn invalid_names_of_older_agents_lose_nothing(environment: &mut TestEnvironment) {
+    let collector = environment.collector();
+    let mut agent = Agent::to(&environment.context, &collector, &format!("node{VALID}"), 1);
+    let job = job(1, &format!("a{VALID}b"), now_us());
     let shape = shape(1, Some(&job));
     let begin_us = now_us();
     for seed in 0..20 {
         agent.frame(&[(&shape, begin_us + seed * 1_000_000, &values(seed).0)], &[], &[]);
     }
     for frame in agent.outbox.values_mut() {
-        *frame = made_hostile(frame);
+        *frame = with_invalid_names(frame);
     }
     agent.send_from(0);
-    agent.settle();
+    agent.wait_until_acknowledged();
     let totals = collector.stop().unwrap();
     assert_eq!((totals.samples, totals.refused, totals.losses.in_collector()), (20 * 3, 0, 0));
-    let row = the_job(site, "a?b");
+    let row = find_job(environment, "a?b");
     assert_eq!(row.nodes, ["node?"]);
-    let series = site.reader().series(SeriesScope::Job(row.job_key)).unwrap();
+    let series = environment.reader().series(SeriesScope::Job(row.job_key)).unwrap();
     assert_eq!(series.iter().map(|series| series.count).collect::<Vec<_>>(), [20; 3]);
 }
