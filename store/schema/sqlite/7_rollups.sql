@@ -62,7 +62,7 @@ WITH new AS (
     FROM (
         SELECT series_id, time - time % 10000000000 AS bucket, count(*) AS count, min(value) AS min, max(value) AS max, sum(value) AS sum,
                min(time) AS first_time, max(time) AS last_time, (SELECT samples_rowid FROM rollup WHERE relation = 'samples_10s') AS done
-        FROM samples
+        FROM samples NOT INDEXED
         WHERE rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_10s') AND value IS NOT NULL
         GROUP BY series_id, bucket
     ) AS buckets
@@ -92,7 +92,7 @@ WITH new AS (
     FROM (
         SELECT series_id, time - time % 60000000000 AS bucket, count(*) AS count, min(value) AS min, max(value) AS max, sum(value) AS sum,
                min(time) AS first_time, max(time) AS last_time, (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min') AS done
-        FROM samples
+        FROM samples NOT INDEXED
         WHERE rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1min') AND value IS NOT NULL
         GROUP BY series_id, bucket
     ) AS buckets
@@ -122,7 +122,7 @@ WITH new AS (
     FROM (
         SELECT series_id, time - time % 3600000000000 AS bucket, count(*) AS count, min(value) AS min, max(value) AS max, sum(value) AS sum,
                min(time) AS first_time, max(time) AS last_time, (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1h') AS done
-        FROM samples
+        FROM samples NOT INDEXED
         WHERE rowid > (SELECT samples_rowid FROM rollup WHERE relation = 'samples_1h') AND value IS NOT NULL
         GROUP BY series_id, bucket
     ) AS buckets
