@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
-use tokio_postgres::{CancelToken, Config, NoTls};
+use tokio_postgres::CancelToken;
 use tracing::info;
 
+use super::connect::{Access, Settings, cancel, connect};
 use super::connection::PostgresConnection;
 use super::sample_table::SampleTable;
-use super::server::{MAINTENANCE_LOCK, connect, event_loop};
+use super::server::{MAINTENANCE_LOCK, event_loop};
 use super::{continuous, partitions, timescale};
 use crate::backend::{MaintenanceSession, Task};
 use crate::error::{Context, chain};
@@ -24,11 +25,11 @@ const PARTITIONS: [Task; 2] = [partitions::CREATE_AHEAD, partitions::CLOSE];
 const HYPERTABLE: [Task; 4] =
     [continuous::REFRESH_ALL, continuous::REFRESH_RECENT, continuous::COMPRESS, timescale::COMPRESS];
 
-/// Connects to maintain the database of `config`. Returns none while another connection maintains it.
-pub(super) fn open(config: &Config) -> Result<Option<MaintenanceSession>, StoreError> {
+/// Connects to maintain the database of `settings`. Returns none while another connection maintains it.
+pub(super) fn open(settings: &Settings) -> Result<Option<MaintenanceSession>, StoreError> {
     let runtime = event_loop()?;
     let opened = runtime.block_on(async {
-        let client = connect(config).await?;
+        let client = connect(settings, Access::Write).await?;
         // The end of the connection releases the lock.
         let lock = client.query_one("SELECT pg_try_advisory_lock($1)", &[&MAINTENANCE_LOCK]).await;
         if !lock.context("lock the maintenance")?.get::<_, bool>(0) {
@@ -40,10 +41,10 @@ pub(super) fn open(config: &Config) -> Result<Option<MaintenanceSession>, StoreE
         Ok(Some((client, table)))
     })?;
     let Some((client, table)) = opened else { return Ok(None) };
-    let token = client.cancel_token();
+    let (running, settings) = (client.cancel_token(), settings.clone());
     Ok(Some(MaintenanceSession {
         connection: Box::new(PostgresConnection::new(runtime, client, Some(table))),
-        cancel: Some(Box::new(move || cancel(&token))),
+        cancel: Some(Box::new(move || cancel_statement(&settings, &running))),
         tasks: match table {
             SampleTable::Partitions => &PARTITIONS,
             SampleTable::DirectCompress | SampleTable::Hypertable => &HYPERTABLE,
@@ -52,9 +53,9 @@ pub(super) fn open(config: &Config) -> Result<Option<MaintenanceSession>, StoreE
 }
 
 /// Cancels the statement of a connection. Without this, the server would continue to build an index.
-fn cancel(token: &CancelToken) {
+fn cancel_statement(settings: &Settings, running: &CancelToken) {
     let cancelled = event_loop().map(|runtime| {
-        runtime.block_on(async { tokio::time::timeout(CANCELLATION, token.cancel_query(NoTls)).await })
+        runtime.block_on(async { tokio::time::timeout(CANCELLATION, cancel(settings, running)).await })
     });
     if let Ok(Ok(Err(error))) = cancelled {
         info!(error = %chain(&error), "cannot cancel the database maintenance");
