@@ -20,8 +20,11 @@ pub(super) const REFRESH_ALL: Task =
     Task { name: "refresh the rollups", rounds: 60, run: |connection, stop| refresh(connection, stop, ALL) };
 
 /// Refreshes the buckets that were completed since the last refresh.
-pub(super) const REFRESH_RECENT: Task =
-    Task { name: "refresh the recent rollups", rounds: 5, run: |connection, stop| refresh(connection, stop, RECENT) };
+pub(super) const REFRESH_RECENT: Task = Task {
+    name: "refresh the recent rollups",
+    rounds: 5,
+    run: |connection, stop| refresh(connection, stop, RECENT),
+};
 
 /// Compresses the chunks of rollups that no longer grow.
 pub(super) const COMPRESS: Task = Task { name: "compress rollups", rounds: 60, run: compress };

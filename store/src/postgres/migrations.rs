@@ -76,8 +76,7 @@ pub(super) async fn migrate(
         if hypertable && version == FIRST_WITH_ROLLUPS {
             timescale::create_hypertable(&transaction, &offer).await?;
         }
-        let rollups =
-            if !partitioned && offer.compresses() { continuous::SCHEMA } else { ROLLUP_TABLES };
+        let rollups = if !partitioned && offer.compresses() { continuous::SCHEMA } else { ROLLUP_TABLES };
         let migration = migration
             .replace(PARTITIONING, partitioning)
             .replace(WIDENING, &widening)
