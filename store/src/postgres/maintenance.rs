@@ -35,7 +35,6 @@ pub(super) fn open(settings: &Settings) -> Result<Option<MaintenanceSession>, St
         if !lock.context("lock the maintenance")?.get::<_, bool>(0) {
             return Ok::<_, StoreError>(None);
         }
-        client.batch_execute("SET jit = off").await.context("prepare the maintenance")?;
         let offer = timescale::detect(&client).await?;
         let table = timescale::choose_table(&client, &offer, TimescaleMode::Auto, false).await?.table;
         Ok(Some((client, table)))
