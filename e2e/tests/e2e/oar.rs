@@ -135,7 +135,7 @@ fn jobs_of_a_real_oar_are_tracked_to_their_end() {
     let running = jobs.map(|(id, with_memory)| Running::start(&env, &node, id, with_memory));
     let agent = agent_of(&env);
     let used = running.map(|job| job.end(&env));
-    for ((id, with_memory), ()) in jobs.into_iter().zip(used) {
+    for ((id, with_memory), (min, max)) in jobs.into_iter().zip(used) {
         let row = stored::wait_for_end(&env, id);
         assert_eq!((row.owner.as_deref(), row.owner_uid), (Some(oar::USER.0), Some(oar::USER.1)));
         let samples = stored::samples(&mut env.reader(), SeriesScope::Job(row.job_key));

@@ -164,8 +164,8 @@ impl Agent {
     /// Spills to the disk, and removes what was delivered.
     pub(crate) fn sync_disk(&mut self, ends: bool, now_ns: u64) {
         let Some(disk) = &mut self.disk else { return };
-        disk.sync_disk(&mut self.delivery, ends, now_ns);
-        self.earlier.iter_mut().for_each(|delivery| disk.sync_disk(delivery, ends, now_ns));
+        disk.sync(&mut self.delivery, ends, now_ns);
+        self.earlier.iter_mut().for_each(|delivery| disk.sync(delivery, ends, now_ns));
         self.earlier.retain(|delivery| !delivery.is_empty());
     }
 
