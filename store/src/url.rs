@@ -61,6 +61,11 @@ impl StoreUrl {
         self.backend.has_parallel_writers()
     }
 
+    /// Returns true if the URL itself contains a password, so that a file with the URL must be protected.
+    pub fn has_password(&self) -> bool {
+        self.backend.has_password()
+    }
+
     /// Connects and disconnects, to test whether the store can be reached. Nothing is created.
     ///
     /// # Errors
@@ -69,12 +74,12 @@ impl StoreUrl {
         self.backend.probe()
     }
 
-    /// Starts the maintenance that the store needs besides the writers; none if it needs none.
+    /// Starts the maintenance that the store needs besides the writers.
     ///
     /// # Errors
     /// Returns an error if the operating system refuses a thread.
-    pub fn start_maintenance(&self) -> Result<Option<Maintenance>, StoreError> {
-        self.backend.start_maintenance()
+    pub fn start_maintenance(&self) -> Result<Maintenance, StoreError> {
+        Maintenance::start(Arc::clone(&self.backend))
     }
 
     pub(crate) fn open(&self, options: &OpenOptions) -> Result<Opened, StoreError> {

@@ -19,7 +19,8 @@ polymeter_test_harness::tests![
     two_collectors_share_a_database,
     a_refused_frame_does_not_stop_others,
     an_exhausted_sequence_costs_no_sample,
-    new_jobs_need_no_scan
+    new_jobs_need_no_scan,
+    a_suppressed_insert_costs_no_sample
 ];
 
 pub(crate) fn server(environment: &mut TestEnvironment) -> &mut Server {
@@ -219,6 +220,9 @@ fn new_jobs_need_no_scan() {
     let mut environment = TestEnvironment::new(Kind::Postgres);
     environment.collector().stop().unwrap();
     environment.execute(FILL);
+    // The server's processes report their statistics at the latest when they exit.
+    let processes = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'";
+    wait_until("the other connections are closed", || environment.number(processes) == 1);
     let before = environment.number(SCANNED);
     let begin_us = now_us();
     let config = CollectorConfig { commit_interval: Duration::from_millis(200), ..environment.config() };
@@ -232,7 +236,6 @@ fn new_jobs_need_no_scan() {
         agent.send(sequence);
     }
     agent.wait_until_acknowledged();
-    // The server's processes report their statistics at the latest when they exit.
     collector.stop().unwrap();
     assert_eq!(
         environment.number(
@@ -240,8 +243,26 @@ fn new_jobs_need_no_scan() {
         ),
         300
     );
-    let processes = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'";
     wait_until("the collector's connections are closed", || environment.number(processes) == 1);
     let scanned = environment.number(SCANNED) - before;
     assert!(scanned < KNOWN, "{scanned} rows of whole tables were read");
+}
+
+fn a_suppressed_insert_costs_no_sample() {
+    let mut environment = TestEnvironment::new(Kind::Postgres);
+    environment.collector().stop().unwrap();
+    // A trigger that an administrator may add to the database.
+    server(&mut environment).query(
+        "CREATE FUNCTION suppress() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+         CREATE TRIGGER suppress BEFORE INSERT ON series FOR EACH ROW EXECUTE FUNCTION suppress()",
+    );
+    let collector = environment.collector();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
+    send_row(&mut agent, now_us(), 0);
+    assert_eq!(agent.receive(1500), None, "nothing is acknowledged");
+    server(&mut environment).query("DROP TRIGGER suppress ON series");
+    agent.wait_until_acknowledged();
+    collector.stop().unwrap();
+    assert_counts(&environment, "n1", 1);
+    assert!(environment.reader().losses(None).unwrap().is_empty());
 }

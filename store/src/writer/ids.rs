@@ -1,15 +1,15 @@
 //! The ids of ledger lines and series.
 
 use std::collections::HashSet;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
+use super::found::{not_inserted, set_ids};
 use super::progress::key_of;
 use super::transaction::transaction;
 use super::{ledger_lines, series};
 use crate::accepted::{Accepted, JobRecord};
 use crate::backend::Connection;
-use crate::error::{DatabaseError, ErrorKind};
-use crate::value::Row;
+use crate::error::DatabaseError;
 
 /// Assigns ids to the ledger lines and series of `frames` that have none. Those that are not in the store are
 /// inserted in one transaction. The store has none of the jobs `new_jobs`.
@@ -36,8 +36,8 @@ pub(super) fn assign(
         Ok((ledger_lines::insert(connection, &lines, is_new)?, series::insert(connection, &series)?))
     })?;
     // Ids are cached only after the commit.
-    set(new_lines, &lines, |line| &line.id);
-    set(new_series, &series, |series| &series.id);
+    set_ids(new_lines, &lines, |line| &line.id);
+    set_ids(new_series, &series, |series| &series.id);
     // Another connection may have inserted some meanwhile.
     lines.retain(|line| line.id.get().is_none());
     ledger_lines::find(connection, &lines)?;
@@ -50,33 +50,4 @@ pub(super) fn assign(
         return Err(not_inserted("series"));
     }
     Ok(())
-}
-
-/// Sets the ids of `records` from pairs of a position and an id.
-fn set<T>(
-    found: impl IntoIterator<Item = (usize, i64)>,
-    records: &[Arc<T>],
-    id_of: impl Fn(&T) -> &OnceLock<i64>,
-) {
-    for (position, id) in found {
-        if let Some(record) = records.get(position) {
-            id_of(record).get_or_init(|| id);
-        }
-    }
-}
-
-/// Sets the ids of `records` from rows of a position and an id, which is NULL if the store lacks the record.
-pub(super) fn set_found<T>(found: Vec<Row>, records: &[Arc<T>], id_of: impl Fn(&T) -> &OnceLock<i64>) {
-    let pair = |mut row: Row| {
-        let position = usize::try_from(row.integer()).unwrap_or(usize::MAX);
-        Some((position, row.optional_integer()?))
-    };
-    set(found.into_iter().filter_map(pair), records, id_of);
-}
-
-/// Returns the error for a row that the database accepted and does not have: a rule or a trigger that an
-/// administrator added may suppress it.
-pub(super) fn not_inserted(table: &str) -> DatabaseError {
-    let error = format!("an inserted row of table {table} is missing; check the table's triggers and rules");
-    DatabaseError::new(ErrorKind::Other, std::io::Error::other(error))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use polymeter_proto::ledger::Tally;
 
-use super::ids;
+use super::found::set_found_ids;
 use super::ledger::LineChange;
 use super::progress::{distinct, key_of};
 use crate::accepted::{Accepted, JobRecord, LedgerLine};
@@ -72,7 +72,7 @@ pub(super) fn find(connection: &mut dyn Connection, lines: &[Arc<LedgerLine>]) -
          ) FROM {new}",
         &batch(lines),
     )?;
-    ids::set_found(found, lines, |line| &line.id);
+    set_found_ids(found, lines, |line| &line.id);
     Ok(())
 }
 

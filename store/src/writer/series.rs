@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use polymeter_proto::series::Labels;
 
-use super::ids;
+use super::found::set_found_ids;
 use super::progress::{distinct, key_of};
 use crate::accepted::{Accepted, SeriesRecord};
 use crate::backend::Connection;
@@ -72,7 +72,7 @@ pub(super) fn find(
          ) FROM {new}",
         &batch(series),
     )?;
-    ids::set_found(found, series, |series| &series.id);
+    set_found_ids(found, series, |series| &series.id);
     Ok(())
 }
 
