@@ -35,8 +35,8 @@ pub(super) fn without_id(frames: &[Accepted]) -> Vec<Arc<SeriesRecord>> {
 }
 
 /// Returns the values that identify a series, in the order of the unique index.
-fn identity(series: &SeriesRecord) -> (&str, &str, Option<i64>, &Labels) {
-    (series.node().as_str(), series.metric.name.as_str(), key_of(series.job.as_ref()), &series.labels)
+fn identity(series: &SeriesRecord) -> (Option<i64>, &str, &str, &Labels) {
+    (key_of(series.job.as_ref()), series.node().as_str(), series.metric.name.as_str(), &series.labels)
 }
 
 fn batch(series: &[Arc<SeriesRecord>]) -> Batch<'_> {
@@ -60,18 +60,28 @@ pub(super) fn find(
     connection: &mut dyn Connection,
     series: &[Arc<SeriesRecord>],
 ) -> Result<(), DatabaseError> {
+    let (of_jobs, of_node): (Vec<_>, Vec<_>) =
+        series.iter().cloned().partition(|series| key_of(series.job.as_ref()).is_some());
+    find_by(connection, &of_jobs, "{same_job}")?;
+    find_by(connection, &of_node, "{without_job}")
+}
+
+fn find_by(
+    connection: &mut dyn Connection,
+    series: &[Arc<SeriesRecord>],
+    of_job: &str,
+) -> Result<(), DatabaseError> {
     if series.is_empty() {
         return Ok(());
     }
     // Each series is looked up in the index: a planner could otherwise read and hash all series of the store.
-    let found = connection.query_batch(
+    let statement = format!(
         "SELECT new.position, (
              SELECT series.series_id FROM series
-             WHERE series.node = new.node AND series.metric = new.metric
-                 AND coalesce(series.job_key, 0) = coalesce(new.job_key, 0) AND {same_labels} LIMIT 1
-         ) FROM {new}",
-        &batch(series),
-    )?;
+             WHERE {of_job} AND series.node = new.node AND series.metric = new.metric AND {{same_labels}} LIMIT 1
+         ) FROM {{new}}"
+    );
+    let found = connection.query_batch(&statement, &batch(series))?;
     set_found_ids(found, series, |series| &series.id);
     Ok(())
 }
@@ -89,13 +99,13 @@ pub(super) fn insert(
     let inserted = connection.query_batch(
         "INSERT INTO series (node, metric, job_key, job_id, labels)
          SELECT node, metric, job_key, job_id, labels FROM {new} WHERE true ON CONFLICT DO NOTHING
-         RETURNING node, metric, job_key, CAST(labels AS text), series_id",
+         RETURNING job_key, node, metric, CAST(labels AS text), series_id",
         &batch(series),
     )?;
     let positions: HashMap<_, _> = series.iter().map(|series| identity(series)).zip(0..).collect();
     let pair = |mut row: Row| {
-        let (node, metric, key, labels) = (row.text(), row.text(), row.optional_integer(), row.text());
-        let identity = (node.as_str(), metric.as_str(), key, &parse_labels(&labels));
+        let (key, node, metric, labels) = (row.optional_integer(), row.text(), row.text(), row.text());
+        let identity = (key, node.as_str(), metric.as_str(), &parse_labels(&labels));
         Some((*positions.get(&identity)?, row.integer()))
     };
     Ok(inserted.into_iter().filter_map(pair).collect())
