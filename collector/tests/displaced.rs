@@ -89,7 +89,7 @@ fn strike(fault: impl FnOnce(&Path)) -> (Site, i64) {
     let (all, first) = (number(&path, "SELECT count(*) FROM samples"), number(&path, &before));
     assert_eq!(all - first, FRAMES * SAMPLES, "what was acknowledged after the fault is stored");
     let mut reader = Reader::open(&site.url()).unwrap();
-    let losses = reader.losses(None).unwrap();
+    let losses = reader.last_losses(u32::MAX).unwrap();
     let is_told = losses.iter().any(|loss| loss.reason == "store_replaced" && loss.node == "n1");
     assert_eq!(is_told, first < FRAMES * SAMPLES, "{first} of the first samples are there: {losses:?}");
     drop(reader);

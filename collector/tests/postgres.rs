@@ -54,9 +54,8 @@ fn tick(agent: &mut Agent, begin_us: i64, seed: i64) {
     agent.send(sequence);
 }
 
-fn assert_counts(site: &Site, node: &str, count: u64) {
-    let series = site.reader().series(SeriesScope::Node(node)).unwrap();
-    assert_eq!(series.iter().map(|series| series.count).collect::<Vec<_>>(), [count; 3], "{node}");
+fn assert_counts(site: &Site, node: &str, count: usize) {
+    assert_eq!(site.counts(SeriesScope::Node(node)), [count; 3], "{node}");
 }
 
 fn a_restarted_server_has_each_frame_once() {
@@ -159,7 +158,7 @@ fn two_collectors_share_a_database() {
     let (a, b) = (a.stop().unwrap(), b.stop().unwrap());
     assert_eq!(a.samples + b.samples, 60, "{a:?} {b:?}");
     assert_counts(&site, "n1", 10);
-    assert_eq!(site.reader().jobs().unwrap().len(), 1);
+    assert_eq!(site.jobs().len(), 1);
 }
 
 fn views_on_postgresql() {
@@ -322,7 +321,7 @@ fn a_refused_frame_does_not_stop_others() {
     assert_eq!(agents[1].heard.last(), Some(&ToAgent::Ack { session: SessionId(8), through: 3 }));
     collector.stop().unwrap();
     assert_counts(&site, "n1", 3);
-    let losses = site.reader().losses(None).unwrap();
+    let losses = site.reader().last_losses(u32::MAX).unwrap();
     assert!(
         losses.iter().all(|loss| loss.reason == "store_refused" && loss.node == "stranger"),
         "{losses:?}"
@@ -351,7 +350,7 @@ fn an_exhausted_sequence_costs_no_sample() {
     agent.settle();
     collector.stop().unwrap();
     assert_counts(&site, "n1", 1);
-    assert!(site.reader().losses(None).unwrap().is_empty());
+    assert!(site.reader().last_losses(u32::MAX).unwrap().is_empty());
     // Ids exceed 32 bits.
     server(&mut site).query("SELECT setval('series_series_id_seq', 5000000000)");
     let collector = site.collector();

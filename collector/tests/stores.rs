@@ -79,7 +79,7 @@ fn assert_ticks(site: &Site, of: SeriesScope<'_>, begin_us: i64, seeds: impl Ite
 }
 
 fn the_job(site: &Site) -> JobRow {
-    let jobs = site.reader().jobs().unwrap();
+    let jobs = site.jobs();
     assert_eq!(jobs.len(), 1, "{jobs:?}");
     jobs.into_iter().next().unwrap()
 }
@@ -165,23 +165,35 @@ fn reads_back_what_was_sampled(site: &mut Site) {
     let series = reader.series(SeriesScope::Job(found.job_key)).unwrap();
     assert_eq!(series.len(), 6);
     assert_eq!(series[2].labels.to_string(), "cpu=3,node=a=b");
-    assert_eq!(
-        (series[0].unit.as_str(), series[0].kind.as_str(), series[0].count),
-        ("nanoseconds", "counter", 20)
-    );
+    assert_eq!((series[0].unit.as_str(), series[0].kind.as_str()), ("nanoseconds", "counter"));
     assert_ticks(site, SeriesScope::Node("n2"), begin_us, 0..20);
-    let summary = reader.summary(series[0].series_id).unwrap().unwrap();
-    assert_eq!((summary.count, summary.min, summary.max), (20, 0.0, values(19).1[0]));
-    assert_eq!((summary.first, summary.last), (0.0, values(19).1[0]));
-    assert_ledger(&reader.ledger(Some(found.job_key)).unwrap(), tally(20));
-    let changes = reader.plan_changes(Some(found.job_key)).unwrap();
+    // The samples of the job are those within its time.
+    let (mut ids, mut points) =
+        (series.iter().map(|series| series.series_id).collect::<Vec<_>>(), Vec::new());
+    let read = reader.samples(&ids, &found.sampled_ns, |sample| {
+        points.push(sample);
+        Ok::<_, StoreError>(())
+    });
+    read.unwrap();
+    ids.sort_unstable();
+    assert_eq!(points.len(), 6 * 20);
+    assert!(points.is_sorted_by_key(|sample| (sample.series_id, sample.time_ns)));
+    assert_eq!((points[0].series_id, points[119].series_id), (ids[0], ids[5]));
+    let first: Vec<f64> = points
+        .iter()
+        .filter(|point| point.series_id == series[0].series_id)
+        .map(|point| point.value)
+        .collect();
+    assert_eq!(first, (0..20).map(|seed| values(seed).1[0]).collect::<Vec<_>>());
+    assert_ledger(&reader.ledger(found.job_key).unwrap(), tally(20));
+    let changes = reader.plan_changes(found.job_key).unwrap();
     assert_eq!(changes.len(), 2);
     assert_eq!(
         (changes[0].old_period_us, changes[0].new_period_us, changes[0].cause.as_str()),
         (Some(1_000_000), None, "job_end")
     );
     assert_eq!(changes[0].actor.as_deref(), Some("ada"));
-    assert!(reader.losses(None).unwrap().is_empty());
+    assert!(reader.last_losses(u32::MAX).unwrap().is_empty());
 }
 
 fn repeated_frames_are_stored_once(site: &mut Site) {
@@ -231,7 +243,7 @@ fn requests_gaps_and_unknown_ids(site: &mut Site) {
     agent.settle();
     collector.stop().unwrap();
     assert_ticks(site, SeriesScope::Node("n1"), begin_us, 0..5);
-    assert!(site.reader().losses(None).unwrap().is_empty());
+    assert!(site.reader().last_losses(u32::MAX).unwrap().is_empty());
 }
 
 fn skipped_frames_are_a_loss(site: &mut Site) {
@@ -271,7 +283,7 @@ fn skipped_frames_are_a_loss(site: &mut Site) {
     wait_until("the skipped are acknowledged", || agent.must_hear() == ToAgent::Ack { session, through: 9 });
     collector.stop().unwrap();
     assert_ticks(site, SeriesScope::Node("n1"), begin_us, [0, 1, 4, 5].into_iter());
-    let losses = site.reader().losses(None).unwrap();
+    let losses = site.reader().last_losses(u32::MAX).unwrap();
     let told: Vec<_> = losses.iter().map(|loss| (loss.samples, loss.reason.as_str())).collect();
     assert_eq!(told, [(6, "outbox_full"), (0, "store_replaced")], "{losses:?}");
     assert_eq!((losses[0].first_time_ns, losses[0].last_time_ns), (span_us.0 * 1000, span_us.1 * 1000));
@@ -293,7 +305,7 @@ fn restarted_collector_continues(site: &mut Site) {
         collector.stop().unwrap();
     }
     assert_ticks(site, SeriesScope::Node("n1"), begin_us, 0..30);
-    assert!(site.reader().losses(None).unwrap().is_empty());
+    assert!(site.reader().last_losses(u32::MAX).unwrap().is_empty());
 }
 
 fn invalid_messages_do_no_harm(site: &mut Site) {
@@ -357,7 +369,7 @@ fn reused_job_ids_are_other_jobs(site: &mut Site) {
         agent.settle();
     }
     collector.stop().unwrap();
-    let jobs = site.reader().jobs().unwrap();
+    let jobs = site.jobs();
     let times: Vec<_> = jobs
         .iter()
         .map(|job| (job.started_ns / 1000 - begin_us, job.ended_ns.map(|ended| ended / 1000 - begin_us)))
@@ -365,8 +377,7 @@ fn reused_job_ids_are_other_jobs(site: &mut Site) {
     assert_eq!(times, [(0, Some(20_000_000)), (100_000_000, None)]);
     assert_eq!((jobs[0].nodes.len(), jobs[1].nodes.len()), (2, 1));
     // A restarted agent continues the existing series.
-    let series = site.reader().series(SeriesScope::Job(jobs[1].job_key)).unwrap();
-    assert_eq!(series.iter().map(|series| series.count).collect::<Vec<_>>(), [2, 2, 2]);
+    assert_eq!(site.counts(SeriesScope::Job(jobs[1].job_key)), [2, 2, 2]);
 }
 
 fn samples_out_of_range_are_counted(site: &mut Site) {
@@ -387,7 +398,7 @@ fn samples_out_of_range_are_counted(site: &mut Site) {
     agent.settle();
     let totals = collector.stop().unwrap();
     assert_eq!((totals.samples, totals.losses.in_collector()), (6, 6));
-    let losses = site.reader().losses(None).unwrap();
+    let losses = site.reader().last_losses(u32::MAX).unwrap();
     assert!(losses.iter().all(|loss| loss.reason == "clock"));
     assert_eq!(losses.iter().map(|loss| loss.samples).sum::<u64>(), 6);
 }
@@ -441,7 +452,7 @@ fn samples_out_of_range_are_quarantined(site: &mut Site) {
     assert_eq!(site.number("SELECT sum(stored) FROM session"), 6);
     assert_eq!(site.number("SELECT count(*) FROM loss"), 0);
     let job_key = the_job(site).job_key;
-    let ledger = site.reader().ledger(Some(job_key)).unwrap();
+    let ledger = site.reader().ledger(job_key).unwrap();
     assert_eq!((ledger[0].quarantined, ledger[0].stored), (3, 6));
     // No partition for a day two years ago was created in the table of the other samples.
     if site.kind == common::Kind::Postgres {
@@ -568,7 +579,7 @@ fn migrates_older_schemas_with_data(site: &mut Site) {
         assert_eq!(site.number("SELECT count(*) FROM samples_quarantine"), quarantined, "version {version}");
         // No samples are lost, and there is room for more than 2^31 series.
         let mut reader = site.reader();
-        let jobs = reader.jobs().unwrap();
+        let jobs = site.jobs();
         let old = jobs.iter().find(|job| job.job_id == "old").unwrap();
         let series = reader.series(SeriesScope::Job(old.job_key)).unwrap();
         let points = reader.points(series[0].series_id, i64::MIN..i64::MAX).unwrap();

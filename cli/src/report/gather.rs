@@ -1,11 +1,14 @@
 //! Gathers the report of a job from a store.
 
+use std::collections::HashMap;
+
 use polymeter_proto::ledger::Tally;
 use polymeter_store::StoreError;
-use polymeter_store::reader::{JobRow, LedgerRow, LossRow, Reader, SeriesScope};
+use polymeter_store::reader::{JobRow, LedgerRow, LossRow, Reader, SeriesRow, SeriesScope};
 
 use super::hardware::Hardware;
 use super::model::{LossReport, Outcome, Report, SeriesReport, SourceReport, Usage};
+use super::series::Summary;
 use super::{history, series};
 use crate::output::units;
 
@@ -13,22 +16,23 @@ use crate::output::units;
 pub(crate) fn gather(reader: &mut Reader, job: &JobRow, cpus: Option<usize>) -> Result<Report, StoreError> {
     let rows = reader.series(SeriesScope::Job(job.job_key))?;
     let hardware = Hardware::gather(reader, job, &rows, cpus)?;
-    let changes = reader.plan_changes(Some(job.job_key))?;
-    let first_ns = rows.iter().filter_map(|row| row.first_time_ns).min();
-    let last_ns = rows.iter().filter_map(|row| row.last_time_ns).max();
-    let end_ns = job.ended_ns.or(last_ns).unwrap_or(job.started_ns);
+    let changes = reader.plan_changes(job.job_key)?;
+    let ledger = reader.ledger(job.job_key)?;
+    let summaries = summaries(reader, job, &rows, &hardware)?;
+    let ends_ns = || summaries.iter().flatten().map(|summary| summary.ends_ns);
+    let first_ns = ends_ns().map(|(first_ns, _)| first_ns).min();
+    let end_ns = job.ended_ns.or(ends_ns().map(|(_, last_ns)| last_ns).max()).unwrap_or(job.started_ns);
     let mut reports = Vec::new();
-    for row in rows.into_iter().filter(|row| row.count > 0) {
-        let values = reader.points(row.series_id, i64::MIN..i64::MAX)?;
-        let period = series::last_period(&row, &changes);
+    for (row, summary) in rows.iter().zip(summaries) {
+        let Some(summary) = summary else { continue };
+        let period = series::last_period(row, &changes);
         // A device has no line before the job uses it: its first value accumulated since the start of the
         // job.
-        let starts_at_zero = row.metric.starts_with("io.") && row.first_time_ns > first_ns;
-        reports.push(series::summarise(&row, &values, period, starts_at_zero, hardware.limit(&row)));
+        let starts_at_zero = row.metric.starts_with("io.") && Some(summary.ends_ns.0) > first_ns;
+        reports.push(summary.report(row, period, starts_at_zero));
     }
-    let ledger = reader.ledger(Some(job.job_key))?;
-    let losses = reader.losses(Some(job.job_key))?.into_iter();
-    let (phases, marks) = history::phases(reader.marks(Some(job.job_key))?, job.started_ns);
+    let losses = reader.losses(job.job_key)?.into_iter();
+    let (phases, marks) = history::phases(reader.marks(job.job_key)?, job.started_ns);
     let sum = |count: fn(&LedgerRow) -> u64| ledger.iter().map(count).sum();
     Ok(Report {
         job: job.job_id.clone(),
@@ -55,6 +59,38 @@ pub(crate) fn gather(reader: &mut Reader, job: &JobRow, cpus: Option<usize>) -> 
         notes: Vec::new(),
         sources: ledger.into_iter().map(source).collect(),
     })
+}
+
+/// Summarises the samples of each series, in the order of `rows`; none for a series without samples. The samples of one
+/// series are held in memory at a time.
+fn summaries(
+    reader: &mut Reader,
+    job: &JobRow,
+    rows: &[SeriesRow],
+    hardware: &Hardware,
+) -> Result<Vec<Option<Summary>>, StoreError> {
+    let ids: Vec<i64> = rows.iter().map(|row| row.series_id).collect();
+    let mut summaries: HashMap<i64, Summary> = HashMap::new();
+    let rows_by_id: HashMap<i64, &SeriesRow> = rows.iter().map(|row| (row.series_id, row)).collect();
+    let mut finish = |series_id: i64, values: &mut Vec<(i64, f64)>| {
+        let row = rows_by_id.get(&series_id);
+        let summary = row.and_then(|row| Summary::of_samples(row, values, hardware.limit(row)));
+        summaries.extend(summary.map(|summary| (series_id, summary)));
+        values.clear();
+    };
+    let (mut current, mut values) = (None, Vec::new());
+    reader.samples(&ids, &job.sampled_ns, |sample| {
+        match current.replace(sample.series_id) {
+            Some(before) if before != sample.series_id => finish(before, &mut values),
+            _ => {}
+        }
+        values.push((sample.time_ns, sample.value));
+        Ok::<_, StoreError>(())
+    })?;
+    if let Some(last) = current {
+        finish(last, &mut values);
+    }
+    Ok(ids.iter().map(|id| summaries.remove(id)).collect())
 }
 
 fn total(ledger: &[LedgerRow]) -> Tally {

@@ -3,6 +3,7 @@
 use polymeter_proto::ledger::Tally;
 use serde::Serialize;
 
+use crate::output::curve::Curve;
 use crate::output::units;
 
 /// The report of a job.
@@ -150,9 +151,9 @@ pub(crate) struct SeriesReport {
     /// True if it belongs to a step or a task, whose values are contained in the job's own.
     #[serde(skip)]
     pub(crate) is_of_step: bool,
-    /// The values of a gauge, or the rates of a counter, by time in nanoseconds.
+    /// The values of a gauge, or the rates of a counter, over time.
     #[serde(skip)]
-    pub(crate) points: Vec<(i64, f64)>,
+    pub(crate) curve: Curve,
 }
 
 impl SeriesReport {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use polymeter_collector::clock::Clock;
 use polymeter_collector::{Collector, CollectorConfig};
-use polymeter_store::reader::Reader;
+use polymeter_store::reader::{JobFilter, JobRow, Reader, SeriesScope};
 use polymeter_store::{StoreUrl, TimescaleMode};
 use tempfile::TempDir;
 
@@ -109,6 +109,20 @@ impl Site {
 
     pub fn reader(&self) -> Reader {
         Reader::open(&self.url()).unwrap()
+    }
+
+    /// Returns all jobs, the earliest first.
+    pub fn jobs(&self) -> Vec<JobRow> {
+        let mut jobs = self.reader().jobs(&JobFilter { limit: u32::MAX, ..JobFilter::default() }).unwrap();
+        jobs.reverse();
+        jobs
+    }
+
+    /// Returns the number of samples of each series.
+    pub fn counts(&self, of: SeriesScope<'_>) -> Vec<usize> {
+        let mut reader = self.reader();
+        let series = reader.series(of).unwrap().into_iter();
+        series.map(|row| reader.points(row.series_id, i64::MIN..i64::MAX).unwrap().len()).collect()
     }
 }
 

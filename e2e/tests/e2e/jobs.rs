@@ -265,7 +265,7 @@ fn steps_and_tasks_have_separate_series() {
     job.remove();
     node.must("end", "9");
     let row = stored::wait_for_end(&node.env, "9");
-    let ledger = stored::ledger(&mut node.env.reader(), Some(row.job_key));
+    let ledger = stored::ledger(&mut node.env.reader(), row.job_key);
     // There is more than one sample if the best file of a metric appeared after another file.
     let of_task = ledger.iter().filter(|(source, _)| source.starts_with("step_0/task_3/"));
     let taken: u64 = of_task.map(|(_, tally)| tally.taken).sum();
@@ -421,7 +421,7 @@ fn reused_job_id_is_a_new_job_and_recreated_cgroups_are_not() {
         job.remove();
         wait_until("the job is gone", || !node.follows("5"));
     };
-    let rows = || node.env.reader().jobs().unwrap().iter().filter(|job| job.ended_ns.is_some()).count();
+    let rows = || stored::jobs(&mut node.env.reader()).iter().filter(|job| job.ended_ns.is_some()).count();
     // Two steps of an allocation, one after the other.
     come_and_go();
     come_and_go();

@@ -256,7 +256,7 @@ fn requeued_job_is_new_and_suspended_job_is_not() {
     let cluster = &scene.cluster;
     let job = cluster.submit(true, &["--requeue"], "sleep 600");
     let rows = || {
-        let mut rows = scene.env.reader().jobs().unwrap();
+        let mut rows = stored::jobs(&mut scene.env.reader());
         rows.retain(|row| row.job_id == job);
         rows
     };

@@ -22,8 +22,13 @@ use tokio_postgres::error::SqlState;
 use self::connection::PostgresConnection;
 use self::server::{connect, event_loop};
 use crate::backend::{Backend, Connection, Opened};
-use crate::error::{DatabaseError, ErrorKind, chain};
+use crate::error::{Context, DatabaseError, ErrorKind, chain};
 use crate::{Maintenance, OpenOptions, StoreError};
+
+/// The settings of a connection to read. A plan for the parameters at hand excludes partitions. The samples of a job are
+/// sorted in memory up to this size, on disk beyond it.
+const READING: &str =
+    "SET default_transaction_read_only = on; SET plan_cache_mode = force_custom_plan; SET work_mem = '32MB'";
 
 /// A PostgreSQL database.
 pub(crate) struct Postgres {
@@ -75,7 +80,11 @@ impl Backend for Postgres {
 
     fn open_to_read(&self) -> Result<Box<dyn Connection>, StoreError> {
         let runtime = event_loop()?;
-        let client = runtime.block_on(connect(&self.config))?;
+        let client = runtime.block_on(async {
+            let client = connect(&self.config).await?;
+            client.batch_execute(READING).await.context("set up the connection")?;
+            Ok::<_, StoreError>(client)
+        })?;
         Ok(Box::new(PostgresConnection::new(runtime, client, None)))
     }
 

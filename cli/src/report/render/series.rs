@@ -69,7 +69,7 @@ fn rows(report: &Report, listed: &[&SeriesReport], limit: Option<usize>) -> Vec<
         let width = limit.unwrap_or(terminal::COLUMNS).saturating_sub(used).clamp(CHART_MIN, CHART_MAX);
         rows.iter_mut().take(1).for_each(|head| head.push(String::new()));
         for (row, series) in rows.iter_mut().skip(1).zip(listed) {
-            row.push(sparkline(&series.points, width));
+            row.push(sparkline(&series.curve, width));
         }
     }
     rows
