@@ -41,14 +41,14 @@ pub const USELESS_BYTES_PER_S: usize = 1024 * 1024;
 pub const USELESS_MESSAGE_BYTES: usize = 512;
 
 /// The silence after which a session is removed if no frame of it was ever accepted.
-pub const STRANGER_SILENCE: Duration = Duration::from_secs(10);
+pub const UNPROVEN_SILENCE: Duration = Duration::from_secs(10);
 
 /// Memory for the dictionaries of all such sessions together. With a new store all agents send their
 /// dictionaries at once.
-pub const STRANGERS_DICTIONARY_BYTES: usize = 256 * 1024 * 1024;
+pub const UNPROVEN_DICTIONARY_BYTES: usize = 256 * 1024 * 1024;
 
 /// The interval at which a writer checks such sessions, if it has any.
-pub const TIDY_EVERY: Duration = Duration::from_secs(2);
+pub const CLEAN_UP_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Bytes that must have been freed before the allocator is requested to return memory.
 pub const TRIM_BYTES: usize = 4 * 1024 * 1024;
@@ -69,10 +69,10 @@ pub const COLLECT_DURATION: Duration = Duration::from_millis(10);
 pub const OUTCOMES: usize = 4096;
 
 /// The longest delay until the outcome of a job is stored if nothing else arrives.
-pub const OUTCOMES_EVERY: Duration = Duration::from_millis(500);
+pub const OUTCOMES_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The timeout of storing the outcome of a job.
-pub const OUTCOME_WITHIN: Duration = Duration::from_secs(5);
+pub const OUTCOME_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Frames of one transaction. Frames without samples do not count as rows.
 pub const COMMIT_FRAMES: usize = 8 * 1024;
@@ -91,7 +91,7 @@ pub const SESSION_DICTIONARY_BYTES: usize = 64 * 1024 * 1024;
 pub const DICTIONARY_BYTES: usize = 1024 * 1024 * 1024;
 
 /// The time after which an unanswered request to an agent (for frames or the dictionary) is repeated.
-pub const REQUEST_AGAIN: Duration = Duration::from_secs(1);
+pub const REQUEST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Dictionaries that an agent may send for one frame. If the frame still has unknown ids, another dictionary
 /// does not help.
@@ -102,7 +102,7 @@ pub const DICTIONARIES_PER_FRAME: u32 = 3;
 pub const SESSION_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The longest interval between two checks for silent sessions.
-pub const SILENCE_LOOK: Duration = Duration::from_secs(30);
+pub const SILENCE_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The default greatest age of a sample: an outbox that survived a long maintenance.
 pub const SAMPLE_AGE_MAX: Duration = Duration::from_secs(366 * 86_400);
@@ -167,13 +167,13 @@ pub const REQUEST_BYTES: u64 = 64 * 1024;
 pub const CREDENTIAL_BYTES: u64 = 96 * 1024;
 
 /// The time for which a connection may be silent, and within which the client must read its answer.
-pub const CONTROL_SILENCE: Duration = Duration::from_secs(30);
+pub const CONTROL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The delay after which a request takes effect on all nodes: longer than the transmission of a message.
-pub const EFFECT_AFTER_US: i64 = 250_000;
+pub const EFFECT_DELAY_US: i64 = 250_000;
 
 /// The time for agents' answers after a request took effect.
-pub const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
+pub const ANSWERS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Answers of agents that wait for control, which takes them immediately. Further ones count as missing.
 pub const CONTROL_ANSWERS: usize = 1024;
@@ -182,20 +182,20 @@ pub const CONTROL_ANSWERS: usize = 1024;
 pub const JOB_ANSWER_BYTES: usize = 16 * 1024 * 1024;
 
 /// Pending requests for disconnected agents, and their total size in bytes.
-pub const REMEMBERED: usize = 4096;
+pub const PENDING_REQUESTS: usize = 4096;
 
-/// The number of bytes for [`REMEMBERED`].
-pub const REMEMBERED_BYTES: usize = 16 * 1024 * 1024;
+/// The number of bytes for [`PENDING_REQUESTS`].
+pub const PENDING_BYTES: usize = 16 * 1024 * 1024;
 
 /// The maximum size of the file of pending requests, in bytes: the requests, twice as long with escaped
 /// quotes, and the sessions that have answered.
-pub const KEPT_BYTES: usize = 3 * REMEMBERED_BYTES;
+pub const PENDING_FILE_BYTES: usize = 3 * PENDING_BYTES;
 
 /// Credentials that are decoded concurrently; each is a process.
-pub const UNMUNGES: usize = 8;
+pub const UNMUNGE_PROCESSES: usize = 8;
 
 /// The timeout of decoding a credential.
-pub const UNMUNGE_WITHIN: Duration = Duration::from_secs(5);
+pub const UNMUNGE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Authorised keys: one per node of the largest machines, several times over.
 pub const AUTHORISED_AGENTS: usize = 64 * 1024;
@@ -235,10 +235,10 @@ pub const SINK_ROWS: u64 = 2_000_000;
 
 /// The maximum time that a stopping collector waits for all sinks together. Rows that are still queued are
 /// dropped.
-pub const SINK_STOP: Duration = Duration::from_secs(2);
+pub const SINK_STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The interval of log messages about the same problem of a sink.
-pub const SINK_LOG_EVERY: Duration = Duration::from_secs(60);
+pub const SINK_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The maximum number of messages about one sink in an interval.
 pub const SINK_LOG_LINES: u32 = 4;

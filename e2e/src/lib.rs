@@ -30,7 +30,7 @@ pub mod oar;
 pub mod random;
 pub mod reference;
 pub mod scene;
-#[path = "../../collector/tests/common/server.rs"]
+#[path = "../../collector/tests/collector/support/server.rs"]
 pub mod server;
 pub mod slurm;
 pub mod spooled;

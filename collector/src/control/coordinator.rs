@@ -3,37 +3,31 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
 
 use polymeter_proto::control::{
     CollectorAnswer, JobAnswer, NodeAnswer, Refusal, Remote, RoutedRequest, StateRequest,
 };
-use polymeter_proto::series::{Identifier, SessionId};
-use polymeter_proto::wire::control::ControlLine;
-use polymeter_proto::wire::message::ToAgent;
+use polymeter_proto::series::Identifier;
+use polymeter_service::clock::Clock;
 use serde_json::Value;
-use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
+use tokio::sync::{Mutex as AsyncMutex, oneshot};
 use tokio::time::timeout;
 
-use super::answer_budget::AnswerBudget;
+use super::agent_requests::AgentRequests;
 use super::links::CoordinatorLinks;
 use super::outcome::{OutcomeReport, OutcomeSender, outcome_of};
 use super::pending_file::{self, PendingFile};
 use super::pending_requests::{PendingRequests, Resend, SentRequest};
+use super::permission::{ROOT, may, permitted};
 use crate::agents::{AgentDirectory, AgentInfo, JobNode};
 use crate::limits;
-use crate::messages::{AgentAnswer, Outgoing, Peer};
-use crate::queues::OutgoingSender;
-use polymeter_service::clock::Clock;
-
-/// The numeric id of root, on this machine or by its credential.
-const ROOT: u32 = 0;
+use crate::messages::AgentAnswer;
 
 /// The coordinator, shared by all listeners.
 #[derive(Debug)]
 pub(super) struct Coordinator {
     directory: AgentDirectory,
-    receiver: OutgoingSender,
+    requests: AgentRequests,
     clock: Clock,
     outcomes: OutcomeSender,
     /// The file that keeps pending requests across restarts, if configured.
@@ -45,26 +39,12 @@ pub(super) struct Coordinator {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The number of the latest request to an agent.
-    latest: u64,
-    /// Requests to agents that may still be answered.
-    open: HashMap<u64, OpenRequest>,
     /// Users' requests that are being executed, by user.
     busy: HashMap<u32, usize>,
     /// A lock per job for requests that change its sampling. Without it, an agent could receive a late
     /// request after the next one.
     turns: HashMap<Identifier, Weak<AsyncMutex<()>>>,
     pending: PendingRequests,
-}
-
-/// A request to an agent.
-#[derive(Debug)]
-struct OpenRequest {
-    peer: Peer,
-    session: SessionId,
-    /// The channel for the answer, and the index of the agent's node in it.
-    reply: mpsc::Sender<(usize, ControlLine)>,
-    position: usize,
 }
 
 /// One request in execution. Dropping it releases its place.
@@ -92,7 +72,8 @@ impl Coordinator {
         let CoordinatorLinks { directory, receiver, outcomes } = links;
         let pending = pending_file.as_ref().map(PendingFile::read).unwrap_or_default();
         let state = Mutex::new(State { pending, ..State::default() });
-        Self { directory, receiver, clock, outcomes, pending_file, scheduler_uid, state }
+        let requests = AgentRequests::new(receiver, clock);
+        Self { directory, requests, clock, outcomes, pending_file, scheduler_uid, state }
     }
 
     /// Executes the request in `line` of user `uid`.
@@ -123,7 +104,7 @@ impl Coordinator {
             )
         };
         self.outcomes.try_send(OutcomeReport { outcome, reply }).map_err(busy)?;
-        match timeout(limits::OUTCOME_WITHIN, stored).await {
+        match timeout(limits::OUTCOME_TIMEOUT, stored).await {
             Ok(Ok(true)) => Ok(()),
             Ok(_) => Err(Refusal::new("unknown_job", Some("job"), &unknown)),
             Err(_) => Err(Refusal::new("busy", None, "the store does not answer; try again in a moment")),
@@ -135,13 +116,13 @@ impl Coordinator {
         let _busy = self.begin(uid)?;
         let nodes = permitted(uid, &request.job, self.directory.nodes_of(&request.job))?;
         if request.remote == Remote::Immediate {
-            let answers = self.ask_all(&nodes, uid, self.clock.now().wall_us, &request.line).await;
+            let answers = self.requests.send(&nodes, uid, self.clock.now().wall_us, &request.line).await;
             return Ok(gathered(&request.job, None, &nodes, answers));
         }
         let turn = self.turn(&request.job);
         let _turn = turn.lock().await;
-        let at_us = self.clock.now().wall_us + limits::EFFECT_AFTER_US;
-        let answers = self.ask_all(&nodes, uid, at_us, &request.line).await;
+        let at_us = self.clock.now().wall_us + limits::EFFECT_DELAY_US;
+        let answers = self.requests.send(&nodes, uid, at_us, &request.line).await;
         let answered = nodes.iter().zip(&answers).filter(|(_, answer)| answer.as_ref().is_some_and(is_final));
         let answered = answered.map(|(node, _)| node.session).collect();
         let until_us = lease_end(&request, at_us, &answers);
@@ -174,58 +155,9 @@ impl Coordinator {
         Ok(Busy(self, uid))
     }
 
-    /// Sends the request to the agents of all nodes, and returns the answers that arrive in time.
-    async fn ask_all(
-        &self,
-        nodes: &[JobNode],
-        uid: u32,
-        at_us: i64,
-        line: &ControlLine,
-    ) -> Vec<Option<Value>> {
-        let (reply, mut replies) = mpsc::channel(nodes.len().max(1));
-        let numbers: Vec<u64> =
-            (0..).zip(nodes).map(|(position, node)| self.open(position, node, &reply)).collect();
-        drop(reply);
-        for (number, node) in numbers.iter().zip(nodes) {
-            let (session, request, line) = (node.session, *number, line.clone());
-            let message = ToAgent::Request { session, request, uid, at_us, line };
-            self.receiver.send(Outgoing::Message(node.peer.clone(), message));
-        }
-        let ahead_us = u64::try_from(at_us.saturating_sub(self.clock.now().wall_us)).unwrap_or(0);
-        let patience = Duration::from_micros(ahead_us) + limits::ANSWERS_WITHIN;
-        let mut answers = vec![None; nodes.len()];
-        let mut budget = AnswerBudget::new(limits::JOB_ANSWER_BYTES);
-        let gather = async {
-            while let Some((position, line)) = replies.recv().await {
-                if let Some(answer) = answers.get_mut(position) {
-                    *answer = Some(budget.take(&line));
-                }
-            }
-        };
-        // After the timeout, the answers that have arrived are returned.
-        timeout(patience, gather).await.ok();
-        let mut state = self.lock();
-        numbers.iter().for_each(|number| drop(state.open.remove(number)));
-        answers
-    }
-
-    fn open(&self, position: usize, node: &JobNode, reply: &mpsc::Sender<(usize, ControlLine)>) -> u64 {
-        let mut state = self.lock();
-        state.latest += 1;
-        let number = state.latest;
-        let (peer, session) = (node.peer.clone(), node.session);
-        state.open.insert(number, OpenRequest { peer, session, reply: reply.clone(), position });
-        number
-    }
-
-    /// Takes an agent's answer. An answer without a request to this agent is ignored.
-    pub(super) fn take_answer(&self, AgentAnswer { peer, session, request, line }: AgentAnswer) {
-        let mut state = self.lock();
-        let fits = state.open.get(&request).is_some_and(|open| open.peer == peer && open.session == session);
-        if let Some(open) = fits.then(|| state.open.remove(&request)).flatten() {
-            // The queue has room for every answer.
-            open.reply.try_send((open.position, line)).ok();
-        }
+    /// Takes an agent's answer.
+    pub(super) fn take_answer(&self, answer: AgentAnswer) {
+        self.requests.take_answer(answer);
     }
 
     fn add_pending(self: &Arc<Self>, sent: SentRequest, asked: &[JobNode]) {
@@ -267,7 +199,7 @@ impl Coordinator {
             let _turn = turn.lock().await;
             for resend in coordinator.unanswered(&job, &node) {
                 let nodes = std::slice::from_ref(&node);
-                let answers = coordinator.ask_all(nodes, resend.uid, resend.at_us, &resend.line).await;
+                let answers = coordinator.requests.send(nodes, resend.uid, resend.at_us, &resend.line).await;
                 if !answers.iter().flatten().any(is_final) {
                     // The agent has disconnected again. It receives the request when it reconnects.
                     return;
@@ -326,56 +258,11 @@ fn gathered(
     JobAnswer { job: job.to_string(), at_us, nodes: nodes.collect() }
 }
 
-/// Returns true if the user may send requests about the job to this node: root, and the owner that this node
-/// reports.
-fn may(uid: u32, node: &JobNode) -> bool {
-    uid == ROOT || node.owner_uid == Some(uid)
-}
-
-/// Returns the nodes of a job to which a user may send requests. Another user's job is refused like an
-/// unknown one, with the same code, text and fields: otherwise the answer would reveal which ids are in use.
-fn permitted(uid: u32, job: &Identifier, nodes: Vec<JobNode>) -> Result<Vec<JobNode>, Refusal> {
-    let permitted: Vec<JobNode> = nodes.into_iter().filter(|node| may(uid, node)).collect();
-    if !permitted.is_empty() {
-        return Ok(permitted);
-    }
-    let message = if uid == ROOT {
-        format!("unknown job {job}: no agent connected to this collector tracks it")
-    } else {
-        format!("unknown job {job}, or not yours")
-    };
-    Err(Refusal::new("unknown_job", Some("job"), &message))
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
-
-    fn place(node: &str, owner_uid: Option<u32>) -> JobNode {
-        let peer = Peer::from(node.as_bytes());
-        JobNode { node: node.try_into().unwrap(), session: SessionId(1), peer, owner_uid }
-    }
-
-    #[test]
-    fn each_node_reports_the_owner_of_its_job() {
-        let job = Identifier::try_from("7").unwrap();
-        let places = || vec![place("n1", Some(1000)), place("n2", Some(1001)), place("n3", None)];
-        let nodes = |uid| {
-            let mine = permitted(uid, &job, places()).map_err(|refusal| refusal.code);
-            mine.map(|places| places.into_iter().map(|place| place.node.to_string()).collect::<Vec<_>>())
-        };
-        assert_eq!(nodes(1000), Ok(vec!["n1".to_owned()]));
-        assert_eq!(nodes(ROOT), Ok(["n1", "n2", "n3"].map(str::to_owned).to_vec()));
-        assert_eq!(nodes(1002), Err("unknown_job".to_owned()));
-        assert_eq!(
-            permitted(1002, &job, places()),
-            permitted(1002, &job, Vec::new()),
-            "ids are not revealed"
-        );
-        assert_ne!(permitted(ROOT, &job, Vec::new()), permitted(1002, &job, Vec::new()));
-    }
 
     #[test]
     fn a_lease_ends_as_the_agents_answer() {

@@ -16,7 +16,7 @@ pub(super) async fn read(
 ) -> io::Result<Result<Option<Vec<u8>>, Refusal>> {
     let mut line = Vec::new();
     let mut limited = stream.take(limit);
-    let Ok(read) = timeout(limits::CONTROL_SILENCE, limited.read_until(b'\n', &mut line)).await else {
+    let Ok(read) = timeout(limits::CONTROL_TIMEOUT, limited.read_until(b'\n', &mut line)).await else {
         return Ok(Err(Refusal::new("timeout", None, "no complete line within 30 s")));
     };
     let read = read? as u64;
@@ -34,7 +34,7 @@ pub(super) async fn read(
 
 /// Writes a line. A client that does not read it for too long ends the connection.
 pub(super) async fn write(stream: &mut (impl AsyncWrite + Unpin), line: &[u8]) -> io::Result<()> {
-    timeout(limits::CONTROL_SILENCE, stream.write_all(line)).await?
+    timeout(limits::CONTROL_TIMEOUT, stream.write_all(line)).await?
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 //! The kernel authenticates users of this machine, munged those of other machines. Control has its own
 //! thread, so that no request delays a sample.
 
+mod agent_requests;
 mod answer_budget;
 mod connection_limits;
 mod coordinator;
@@ -21,6 +22,7 @@ mod nonce;
 pub(crate) mod outcome;
 mod pending_file;
 mod pending_requests;
+mod permission;
 mod unix_listener;
 
 use std::io;
@@ -31,6 +33,7 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
 use polymeter_proto::control::{Refusal, RoutedRequest};
+use polymeter_service::clock::Clock;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{error, warn};
 
@@ -42,7 +45,6 @@ use self::pending_file::PendingFile;
 pub use self::pending_file::requests;
 use crate::limits;
 use crate::messages::AgentAnswer;
-use polymeter_service::clock::Clock;
 
 /// Checks that a line is a request for agents, which may still refuse it.
 ///

@@ -58,7 +58,7 @@ impl Unmunge {
             Refusal::new("munge", None, "the collector cannot check credentials; contact the administrator")
         };
         let child = command.spawn().map_err(away)?;
-        match timeout(limits::UNMUNGE_WITHIN, run(child, credential)).await {
+        match timeout(limits::UNMUNGE_TIMEOUT, run(child, credential)).await {
             Err(_) => Err(away(io::ErrorKind::TimedOut.into())),
             Ok(Err(error)) => Err(away(error)),
             Ok(Ok(output)) => interpret(output),

@@ -35,7 +35,7 @@ pub(super) async fn serve(
     coordinator: Arc<Coordinator>,
 ) -> io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
-    let unmunges = Arc::new(Semaphore::new(limits::UNMUNGES));
+    let unmunges = Arc::new(Semaphore::new(limits::UNMUNGE_PROCESSES));
     let places = Arc::new(Semaphore::new(limits::CONTROL_CONNECTIONS));
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return Ok(()) };

@@ -35,6 +35,8 @@ struct Line {
     until_us: i64,
     line: ControlLine,
     /// The sessions that have answered. If there is no room for all of them, some receive the request twice.
+    /// Older files have the key `told`.
+    #[serde(alias = "told")]
     answered: Vec<u64>,
 }
 
@@ -97,13 +99,15 @@ fn read(path: &Path) -> io::Result<String> {
     let metadata = file.metadata()?;
     let own = [0, rustix::process::geteuid().as_raw()];
     if !own.contains(&metadata.uid()) || metadata.mode() & WRITABLE_BY_OTHERS != 0 {
-        return Err(io::Error::other("other users can write to it"));
+        return Err(io::Error::other(
+            "other users can write to it; run `chmod go-w` on it, and check its content",
+        ));
     }
-    if metadata.len() > limits::KEPT_BYTES as u64 {
+    if metadata.len() > limits::PENDING_FILE_BYTES as u64 {
         return Err(io::Error::other("it is too long"));
     }
     let mut text = String::new();
-    file.take(limits::KEPT_BYTES as u64).read_to_string(&mut text)?;
+    file.take(limits::PENDING_FILE_BYTES as u64).read_to_string(&mut text)?;
     Ok(text)
 }
 
@@ -119,7 +123,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
 
 /// Formats the pending requests as the file's text.
 pub(super) fn text(pending: &PendingRequests) -> String {
-    let mut room = limits::KEPT_BYTES - limits::REMEMBERED_BYTES * 2;
+    let mut room = limits::PENDING_FILE_BYTES - limits::PENDING_BYTES * 2;
     let mut text = format!("{HEAD}\n");
     for pending in pending.iter() {
         let mut answered: Vec<u64> = pending.answered.iter().map(|session| session.0).collect();
@@ -215,15 +219,25 @@ mod tests {
     }
 
     #[test]
+    fn reads_the_key_of_older_files() {
+        let old = text(&pending()).replace("\"answered\"", "\"told\"");
+        let (after, invalid) = parse(&old);
+        assert_eq!((invalid, unanswered(&after, 3).len()), (0, 2));
+    }
+
+    #[test]
     fn leaves_invalid_lines_out() {
         let good = text(&pending());
         let (after, invalid) = parse(&format!("{good}{{}}\nnonsense\n{{\"uid\":1}}\n"));
         assert_eq!((unanswered(&after, 3).len(), invalid), (2, 3));
         assert_eq!(parse("other\nlines\n").1, 2);
         assert_eq!(parse("").1, 0);
-        let (after, _) =
-            parse(&good.repeat(limits::REMEMBERED).replace(HEAD, "").replacen('\n', &format!("{HEAD}\n"), 1));
-        assert!(after.iter().count() <= limits::REMEMBERED);
+        let (after, _) = parse(&good.repeat(limits::PENDING_REQUESTS).replace(HEAD, "").replacen(
+            '\n',
+            &format!("{HEAD}\n"),
+            1,
+        ));
+        assert!(after.iter().count() <= limits::PENDING_REQUESTS);
     }
 
     #[test]

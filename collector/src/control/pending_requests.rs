@@ -93,7 +93,7 @@ impl PendingRequests {
         pending.number = self.next;
         self.bytes += pending.request.line.as_str().len();
         self.requests.push(pending);
-        while self.requests.len() > limits::REMEMBERED || self.bytes > limits::REMEMBERED_BYTES {
+        while self.requests.len() > limits::PENDING_REQUESTS || self.bytes > limits::PENDING_BYTES {
             let Some(first) = self.requests.iter().map(|pending| pending.until_us).min() else { break };
             self.remove(|pending| pending.until_us == first);
         }
@@ -212,17 +212,17 @@ mod tests {
     #[test]
     fn is_bounded_and_removes_the_request_that_ends_first() {
         let mut pending = PendingRequests::default();
-        for number in 0..=limits::REMEMBERED {
+        for number in 0..=limits::PENDING_REQUESTS {
             let until_us = 1000 + i64::try_from(number).unwrap();
             pending.add(set("7", ADA, &format!("m{number}"), until_us, &[]), 0);
         }
         let left = lines(&pending, 1, 0);
-        assert_eq!(left.len(), limits::REMEMBERED);
+        assert_eq!(left.len(), limits::PENDING_REQUESTS);
         assert!(!left.contains(&"m0".to_owned()));
         let long = "x".repeat(200 * 1024);
-        for number in 0..2 * limits::REMEMBERED_BYTES / long.len() {
+        for number in 0..2 * limits::PENDING_BYTES / long.len() {
             pending.add(set("7", ADA, &format!("{long}{number}"), 10_000, &[]), 0);
         }
-        assert!(pending.bytes <= limits::REMEMBERED_BYTES);
+        assert!(pending.bytes <= limits::PENDING_BYTES);
     }
 }

@@ -28,7 +28,7 @@ impl Ingest {
     /// Removes the silent sessions of which no frame was ever accepted.
     pub fn forget_silent_unproven(&mut self, now: Now) {
         let is_silent = |state: &SessionState| {
-            state.is_unproven() && now.since_start.saturating_sub(state.heard) >= limits::STRANGER_SILENCE
+            state.is_unproven() && now.since_start.saturating_sub(state.heard) >= limits::UNPROVEN_SILENCE
         };
         let silent: Vec<_> =
             self.sessions.iter().filter(|(_, state)| is_silent(state)).map(|(session, _)| *session).collect();
@@ -72,7 +72,7 @@ impl Ingest {
             && self.forget_most_silent(|state| state.heard != heard)
         {}
         // The session that sent the last message may be removed, too: nothing of it is stored.
-        while self.unproven_bytes > limits::STRANGERS_DICTIONARY_BYTES
+        while self.unproven_bytes > limits::UNPROVEN_DICTIONARY_BYTES
             && self.forget_most_silent(SessionState::is_unproven)
         {}
         if bytes <= limits::SESSION_DICTIONARY_BYTES / limits::SESSIONS_PER_PEER {

@@ -232,7 +232,7 @@ impl SessionState {
         let for_dictionary = matches!(request, ToAgent::NeedDictionary { .. });
         let requested = if for_dictionary { self.requested.dictionary } else { self.requested.frames };
         if requested
-            .is_some_and(|requested| now.since_start.saturating_sub(requested) < limits::REQUEST_AGAIN)
+            .is_some_and(|requested| now.since_start.saturating_sub(requested) < limits::REQUEST_INTERVAL)
         {
             return Verdict::Nothing;
         }

@@ -76,9 +76,9 @@ impl TimeRange {
     }
 }
 
-/// Returns whole microseconds, at most [`limits::SAMPLE_DISTANCE_MAX`].
-pub(crate) fn micros(reach: Duration) -> i64 {
-    i64::try_from(reach.as_micros()).unwrap_or(i64::MAX)
+/// Returns whole microseconds.
+pub(crate) fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
 /// Returns the extent of samples whose times are out of range.
@@ -89,12 +89,11 @@ fn out_of_range(others: &[SampleBlock]) -> Option<OutOfRange> {
 }
 
 fn loss(samples: &SampleBlock) -> LossRecord {
-    let times = || samples.times_us.iter().copied();
     LossRecord {
         line: Some(Arc::clone(&samples.line)),
         samples: samples.values.len() as u64,
         reason: LossReason::Clock,
-        span_us: times().min().zip(times().max()).unwrap_or_default(),
+        span_us: samples.span_us().unwrap_or_default(),
     }
 }
 

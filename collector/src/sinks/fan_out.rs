@@ -45,7 +45,7 @@ pub(crate) struct SinkThreads(Vec<SinkThread>);
 impl SinkThreads {
     /// Waits until the queues are empty, for a limited total time. All [`Sinks`] must have been dropped.
     pub(crate) fn stop(self, clock: Clock) {
-        let deadline = clock.now().since_start + limits::SINK_STOP;
+        let deadline = clock.now().since_start + limits::SINK_STOP_TIMEOUT;
         for thread in self.0 {
             thread.stop(deadline.saturating_sub(clock.now().since_start));
         }

@@ -136,7 +136,7 @@ pub(super) fn start(
         counters: counters.clone(),
         reopen: Arc::clone(&reopen),
         abandoned: Arc::clone(&abandoned),
-        throttle: LogThrottle::new(limits::SINK_LOG_EVERY, limits::SINK_LOG_LINES),
+        throttle: LogThrottle::new(limits::SINK_LOG_INTERVAL, limits::SINK_LOG_LINES),
         clock,
         _ended: ended_sender,
     };
@@ -147,7 +147,7 @@ pub(super) fn start(
         rows_max: bounds.rows,
         counters: counters.clone(),
         reopen,
-        throttle: Mutex::new(LogThrottle::new(limits::SINK_LOG_EVERY, limits::SINK_LOG_LINES)),
+        throttle: Mutex::new(LogThrottle::new(limits::SINK_LOG_INTERVAL, limits::SINK_LOG_LINES)),
     };
     Ok((queue, SinkThread { name, counters, abandoned, ended, thread }))
 }

@@ -27,7 +27,7 @@ impl Writer {
     /// Periodically removes sessions that sent nothing that can be stored, and releases memory.
     pub(super) fn clean_up(&mut self) {
         let now = self.clock.now();
-        if now.since_start.saturating_sub(self.cleaned_at) < limits::TIDY_EVERY {
+        if now.since_start.saturating_sub(self.cleaned_at) < limits::CLEAN_UP_INTERVAL {
             return;
         }
         self.cleaned_at = now.since_start;
@@ -44,9 +44,9 @@ impl Writer {
     pub(super) fn next_wake(&self) -> Option<Duration> {
         let now = self.clock.now().since_start;
         let until_silence_check = self.next_silence_check.map(|check| check.saturating_sub(now));
-        let until_outcomes = self.outcomes.is_some().then_some(limits::OUTCOMES_EVERY);
+        let until_outcomes = self.outcomes.is_some().then_some(limits::OUTCOMES_INTERVAL);
         let is_unclean = self.ingest.has_unproven() || self.freed_bytes >= limits::TRIM_BYTES;
-        let until_clean_up = is_unclean.then_some(limits::TIDY_EVERY);
+        let until_clean_up = is_unclean.then_some(limits::CLEAN_UP_INTERVAL);
         self.time_to_commit()
             .into_iter()
             .chain(until_silence_check)
@@ -62,7 +62,7 @@ impl Writer {
             return;
         }
         let session_timeout = self.settings.session_timeout;
-        self.next_silence_check = Some(now.since_start + session_timeout.min(limits::SILENCE_LOOK));
+        self.next_silence_check = Some(now.since_start + session_timeout.min(limits::SILENCE_CHECK_INTERVAL));
         let cutoff_us = now.wall_us.saturating_sub(micros(session_timeout));
         match self.attempt(|store| store.end_silent(cutoff_us, now.wall_us)) {
             Ok(()) => {}

@@ -7,8 +7,8 @@ use std::pin::pin;
 use bytes::{Bytes, BytesMut};
 use futures_util::{SinkExt, TryStreamExt};
 use tokio::runtime::Runtime;
-use tokio_postgres::Client;
 use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Statement};
 
 use super::copy::{CopyReader, put_header, put_sample, put_trailer};
 use super::sample_table::SampleTable;
@@ -29,18 +29,19 @@ pub(super) struct PostgresConnection {
     client: Client,
     /// The form of the table of samples; none for a read-only connection.
     table: Option<SampleTable>,
+    /// The prepared COPY of samples, once used.
+    copy: Option<Statement>,
     /// The days, counted from the epoch, whose partitions exist.
     days: BTreeSet<i64>,
 }
 
 impl PostgresConnection {
     pub(super) const fn new(runtime: Runtime, client: Client, table: Option<SampleTable>) -> Self {
-        Self { runtime, client, table, days: BTreeSet::new() }
+        Self { runtime, client, table, copy: None, days: BTreeSet::new() }
     }
 
     fn run(&self, statement: &str, parameters: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, DatabaseError> {
-        let rows = self.runtime.block_on(self.client.query(statement, parameters))?;
-        Ok(rows.iter().map(statement::row).collect::<Result<_, _>>()?)
+        fields(&self.runtime.block_on(self.client.query(statement, parameters))?)
     }
 
     fn change(&self, statement: &str, parameters: &[&(dyn ToSql + Sync)]) -> Result<u64, DatabaseError> {
@@ -99,16 +100,18 @@ impl Connection for PostgresConnection {
 
     fn query_batch(&mut self, statement: &str, batch: &Batch<'_>) -> Result<Vec<Row>, DatabaseError> {
         let columns = statement::columns(batch);
-        self.run(&statement::expand(statement, batch), &statement::parameters(&columns))
+        let (statement, arrays) = (statement::expand(statement, batch), statement::arrays(batch, &columns));
+        fields(&self.runtime.block_on(self.client.query_typed(&statement, &arrays))?)
     }
 
     fn execute_batch(&mut self, statement: &str, batch: &Batch<'_>) -> Result<u64, DatabaseError> {
         let columns = statement::columns(batch);
-        self.change(&statement::expand(statement, batch), &statement::parameters(&columns))
+        let (statement, arrays) = (statement::expand(statement, batch), statement::arrays(batch, &columns));
+        Ok(self.runtime.block_on(self.client.execute_typed(&statement, &arrays))?)
     }
 
     fn write_samples(&mut self, frames: &[&Accepted]) -> Result<u64, DatabaseError> {
-        Ok(self.runtime.block_on(copy_samples(&self.client, frames))?)
+        Ok(self.runtime.block_on(copy_samples(&self.client, &mut self.copy, frames))?)
     }
 
     fn make_room(&mut self, frames: &[Accepted]) -> Result<(), DatabaseError> {
@@ -140,14 +143,26 @@ impl Connection for PostgresConnection {
     }
 }
 
+fn fields(rows: &[tokio_postgres::Row]) -> Result<Vec<Row>, DatabaseError> {
+    Ok(rows.iter().map(statement::row).collect::<Result<_, _>>()?)
+}
+
 /// Copies the samples of `frames` in PostgreSQL's binary format.
-async fn copy_samples(client: &Client, frames: &[&Accepted]) -> Result<u64, tokio_postgres::Error> {
+async fn copy_samples(
+    client: &Client,
+    statement: &mut Option<Statement>,
+    frames: &[&Accepted],
+) -> Result<u64, tokio_postgres::Error> {
+    const COPY: &str = "COPY samples (time, series_id, value) FROM STDIN (FORMAT binary)";
     let mut samples =
         frames.iter().flat_map(|frame| &frame.samples).flat_map(|samples| samples.iter()).peekable();
     if samples.peek().is_none() {
         return Ok(0);
     }
-    let statement = "COPY samples (time, series_id, value) FROM STDIN (FORMAT binary)";
+    let statement = match statement {
+        Some(statement) => statement,
+        None => statement.insert(client.prepare(COPY).await?),
+    };
     let mut copy = pin!(client.copy_in::<_, Bytes>(statement).await?);
     let mut buffer = BytesMut::with_capacity(limits::COPY_BYTES * 2);
     put_header(&mut buffer);

@@ -29,21 +29,30 @@ const JSONB_VERSION: u8 = 1;
 
 /// Returns `statement` for all rows of `batch`: `{new}` becomes a table of one array per column.
 pub(super) fn expand(statement: &str, batch: &Batch<'_>) -> String {
-    let array = |(number, (_, kind)): (usize, &(&str, ColumnType))| {
-        let name = match kind {
-            ColumnType::Integer => "int8",
-            ColumnType::Real => "float8",
-            ColumnType::Bool => "bool",
-            ColumnType::Time => "timestamptz",
-            ColumnType::Text => "text",
-            ColumnType::Json => "jsonb",
-        };
-        format!("${number}::{name}[]")
-    };
-    let arrays: Vec<_> = (1..).zip(batch.columns()).map(array).collect();
+    let arrays: Vec<_> = (1..=batch.columns().len()).map(|number| format!("${number}")).collect();
     let names: Vec<_> = batch.columns().iter().map(|(name, _)| *name).collect();
     let new = format!("unnest({}) AS new ({})", arrays.join(", "), names.join(", "));
     DIALECT.fill(statement).replace("{new}", &new)
+}
+
+/// Returns the columns of `batch` as parameters of [`expand`], with their types. A statement with typed
+/// parameters takes one round trip; otherwise the server is first asked for the types.
+pub(super) fn arrays<'a>(
+    batch: &Batch<'_>,
+    columns: &'a [Vec<&'a Value<'a>>],
+) -> Vec<(&'a (dyn ToSql + Sync), Type)> {
+    let array_type = |kind: ColumnType| match kind {
+        ColumnType::Integer => Type::INT8_ARRAY,
+        ColumnType::Real => Type::FLOAT8_ARRAY,
+        ColumnType::Bool => Type::BOOL_ARRAY,
+        ColumnType::Time => Type::TIMESTAMPTZ_ARRAY,
+        ColumnType::Text => Type::TEXT_ARRAY,
+        ColumnType::Json => Type::JSONB_ARRAY,
+    };
+    let array = |(column, (_, kind)): (&'a Vec<_>, &(&str, ColumnType))| {
+        (column as &(dyn ToSql + Sync), array_type(*kind))
+    };
+    columns.iter().zip(batch.columns()).map(array).collect()
 }
 
 /// Returns the columns of `batch`, each to be passed as an array.
@@ -116,10 +125,12 @@ mod tests {
         let batch = Batch::new(columns_of, rows);
         assert_eq!(
             expand("SELECT node FROM {new}{for_update}", &batch),
-            "SELECT node FROM unnest($1::text[], $2::timestamptz[]) AS new (node, seen) FOR UPDATE"
+            "SELECT node FROM unnest($1, $2) AS new (node, seen) FOR UPDATE"
         );
         let columns = columns(&batch);
         assert_eq!(columns, [vec![&"n1".into(), &"n2".into()], vec![&Value::Time(1), &Value::Null]]);
+        let types: Vec<_> = arrays(&batch, &columns).into_iter().map(|(_, array_type)| array_type).collect();
+        assert_eq!(types, [Type::TEXT_ARRAY, Type::TIMESTAMPTZ_ARRAY]);
     }
 
     #[test]

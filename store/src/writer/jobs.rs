@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use polymeter_proto::series::Identifier;
 
+use super::ids::not_inserted;
 use super::job_ends;
 use super::progress::distinct;
 use super::transaction::transaction;
@@ -106,7 +107,7 @@ fn insert(connection: &mut dyn Connection, job: &JobRecord) -> Result<i64, Datab
             Value::time(descriptor.started_us),
         ],
     )?;
-    Ok(rows.into_iter().next().map_or(0, |mut row| row.integer()))
+    rows.into_iter().next().and_then(|mut row| row.optional_integer()).ok_or_else(|| not_inserted("job"))
 }
 
 /// Records that the job runs on this node under this handle of this session, unless a later handle is known.

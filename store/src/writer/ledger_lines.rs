@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use polymeter_proto::ledger::Tally;
 
+use super::ids;
 use super::ledger::LineChange;
 use super::progress::{distinct, key_of};
-use super::transaction::transaction;
 use crate::accepted::{Accepted, LedgerLine};
 use crate::backend::Connection;
 use crate::error::DatabaseError;
@@ -34,38 +34,9 @@ const CHANGE: [Column; 11] = [
     ("quarantined", ColumnType::Integer),
 ];
 
-/// Assigns ids to the lines of `frames` that have none.
-pub(super) fn assign_ids(connection: &mut dyn Connection, frames: &[Accepted]) -> Result<(), DatabaseError> {
-    let mut lines = without_id(frames);
-    if lines.is_empty() {
-        return Ok(());
-    }
-    find(connection, &lines)?;
-    lines.retain(|line| line.id.get().is_none());
-    if lines.is_empty() {
-        return Ok(());
-    }
-    transaction(connection, |connection| {
-        // Lines of version 4 of the schema have no handle: they get the handle of this line.
-        connection.execute_batch(
-            "UPDATE ledger SET handle = new.handle FROM {new}
-             WHERE ledger.session_id = new.session_id AND ledger.handle IS NULL AND ledger.job_key = new.job_key
-                 AND ledger.source = new.source",
-            &batch(&lines),
-        )?;
-        connection.execute_batch(
-            "INSERT INTO ledger (session_id, handle, job_key, source)
-             SELECT session_id, handle, job_key, source FROM {new} WHERE true ON CONFLICT DO NOTHING",
-            &batch(&lines),
-        )
-    })?;
-    // Ids are cached only after the commit.
-    find(connection, &lines)
-}
-
 /// Returns the lines of `frames` without an id, without duplicates, in an order that is the same for all
 /// connections.
-fn without_id(frames: &[Accepted]) -> Vec<Arc<LedgerLine>> {
+pub(super) fn without_id(frames: &[Accepted]) -> Vec<Arc<LedgerLine>> {
     let mut lines = distinct(frames.iter().flat_map(Accepted::lines).filter(|line| line.id.get().is_none()));
     let identity = |line: &LedgerLine| (line.session.id, line.handle(), line.source.clone());
     lines.sort_by_key(|line| identity(line));
@@ -88,7 +59,10 @@ fn batch(lines: &[Arc<LedgerLine>]) -> Batch<'_> {
 }
 
 /// Sets the ids of those of `lines` that are in the store.
-fn find(connection: &mut dyn Connection, lines: &[Arc<LedgerLine>]) -> Result<(), DatabaseError> {
+pub(super) fn find(connection: &mut dyn Connection, lines: &[Arc<LedgerLine>]) -> Result<(), DatabaseError> {
+    if lines.is_empty() {
+        return Ok(());
+    }
     let found = connection.query_batch(
         "SELECT new.position, (
              SELECT ledger.ledger_id FROM ledger
@@ -97,12 +71,30 @@ fn find(connection: &mut dyn Connection, lines: &[Arc<LedgerLine>]) -> Result<()
          ) FROM {new}",
         &batch(lines),
     )?;
-    for mut row in found {
-        let position = usize::try_from(row.integer()).unwrap_or(usize::MAX);
-        if let (Some(line), Some(id)) = (lines.get(position), row.optional_integer()) {
-            line.id.get_or_init(|| id);
-        }
+    ids::set(found, lines, |line| &line.id);
+    Ok(())
+}
+
+/// Inserts `lines`, except for those that are in the store.
+pub(super) fn insert(
+    connection: &mut dyn Connection,
+    lines: &[Arc<LedgerLine>],
+) -> Result<(), DatabaseError> {
+    if lines.is_empty() {
+        return Ok(());
     }
+    // Lines of version 4 of the schema have no handle: they get the handle of this line.
+    connection.execute_batch(
+        "UPDATE ledger SET handle = new.handle FROM {new}
+         WHERE ledger.session_id = new.session_id AND ledger.handle IS NULL AND ledger.job_key = new.job_key
+             AND ledger.source = new.source",
+        &batch(lines),
+    )?;
+    connection.execute_batch(
+        "INSERT INTO ledger (session_id, handle, job_key, source)
+         SELECT session_id, handle, job_key, source FROM {new} WHERE true ON CONFLICT DO NOTHING",
+        &batch(lines),
+    )?;
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 //! backend.
 
 mod events;
+mod ids;
 mod job_ends;
 mod jobs;
 mod ledger;
@@ -98,8 +99,7 @@ impl Store {
         // Ids are assigned in separate transactions: short ones, so that writers do not wait for each other,
         // and committed before an id is cached.
         jobs::assign_keys(connection, frames).context("store jobs")?;
-        ledger_lines::assign_ids(connection, frames).context("store the lines of the ledger")?;
-        series::assign_ids(connection, frames).context("store series")?;
+        ids::assign(connection, frames).context("store ledger lines and series")?;
         connection.make_room(frames).context("create a partition")?;
         let committed = write(connection, frames)?;
         connection.check_committed()?;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::ids;
 use super::progress::{distinct, key_of};
-use super::transaction::transaction;
 use crate::accepted::{Accepted, SeriesRecord};
 use crate::backend::Connection;
 use crate::error::DatabaseError;
@@ -23,32 +23,9 @@ const SERIES: [Column; 6] = [
     ("labels", ColumnType::Json),
 ];
 
-/// Assigns ids to the series of `frames` that have none.
-pub(super) fn assign_ids(connection: &mut dyn Connection, frames: &[Accepted]) -> Result<(), DatabaseError> {
-    let mut series = without_id(frames);
-    if series.is_empty() {
-        return Ok(());
-    }
-    find(connection, &series)?;
-    series.retain(|series| series.id.get().is_none());
-    if series.is_empty() {
-        return Ok(());
-    }
-    transaction(connection, |connection| {
-        insert_metrics(connection, &series)?;
-        connection.execute_batch(
-            "INSERT INTO series (node, metric, job_key, job_id, labels)
-             SELECT node, metric, job_key, job_id, labels FROM {new} WHERE true ON CONFLICT DO NOTHING",
-            &batch(&series),
-        )
-    })?;
-    // Ids are cached only after the commit.
-    find(connection, &series)
-}
-
 /// Returns the series of `frames` without an id, without duplicates, in an order that is the same for all
 /// connections.
-fn without_id(frames: &[Accepted]) -> Vec<Arc<SeriesRecord>> {
+pub(super) fn without_id(frames: &[Accepted]) -> Vec<Arc<SeriesRecord>> {
     let mut series =
         distinct(frames.iter().flat_map(Accepted::series).filter(|series| series.id.get().is_none()));
     series.sort_by(|a, b| {
@@ -75,7 +52,13 @@ fn batch(series: &[Arc<SeriesRecord>]) -> Batch<'_> {
 }
 
 /// Sets the ids of those of `series` that are in the store.
-fn find(connection: &mut dyn Connection, series: &[Arc<SeriesRecord>]) -> Result<(), DatabaseError> {
+pub(super) fn find(
+    connection: &mut dyn Connection,
+    series: &[Arc<SeriesRecord>],
+) -> Result<(), DatabaseError> {
+    if series.is_empty() {
+        return Ok(());
+    }
     // Each series is looked up in the index: a planner could otherwise read and hash all series of the store.
     let found = connection.query_batch(
         "SELECT new.position, (
@@ -85,12 +68,24 @@ fn find(connection: &mut dyn Connection, series: &[Arc<SeriesRecord>]) -> Result
          ) FROM {new}",
         &batch(series),
     )?;
-    for mut row in found {
-        let position = usize::try_from(row.integer()).unwrap_or(usize::MAX);
-        if let (Some(series), Some(id)) = (series.get(position), row.optional_integer()) {
-            series.id.get_or_init(|| id);
-        }
+    ids::set(found, series, |series| &series.id);
+    Ok(())
+}
+
+/// Inserts `series` and their metrics, except for those that are in the store.
+pub(super) fn insert(
+    connection: &mut dyn Connection,
+    series: &[Arc<SeriesRecord>],
+) -> Result<(), DatabaseError> {
+    if series.is_empty() {
+        return Ok(());
     }
+    insert_metrics(connection, series)?;
+    connection.execute_batch(
+        "INSERT INTO series (node, metric, job_key, job_id, labels)
+         SELECT node, metric, job_key, job_id, labels FROM {new} WHERE true ON CONFLICT DO NOTHING",
+        &batch(series),
+    )?;
     Ok(())
 }
 

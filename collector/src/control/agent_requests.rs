@@ -1,0 +1,110 @@
+//! Requests to agents, and the answers that arrive in time.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use polymeter_proto::series::SessionId;
+use polymeter_proto::wire::control::ControlLine;
+use polymeter_proto::wire::message::ToAgent;
+use polymeter_service::clock::Clock;
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::answer_budget::AnswerBudget;
+use crate::agents::JobNode;
+use crate::limits;
+use crate::messages::{AgentAnswer, Outgoing, Peer};
+use crate::queues::OutgoingSender;
+
+/// The requests to agents that may still be answered.
+#[derive(Debug)]
+pub(super) struct AgentRequests {
+    receiver: OutgoingSender,
+    clock: Clock,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The number of the latest request.
+    latest: u64,
+    open: HashMap<u64, OpenRequest>,
+}
+
+/// A request to one agent.
+#[derive(Debug)]
+struct OpenRequest {
+    peer: Peer,
+    session: SessionId,
+    /// The channel for the answer, and the index of the agent's node in it.
+    reply: mpsc::Sender<(usize, ControlLine)>,
+    position: usize,
+}
+
+impl AgentRequests {
+    /// Returns none yet. `receiver` sends the requests.
+    pub(super) fn new(receiver: OutgoingSender, clock: Clock) -> Self {
+        Self { receiver, clock, state: Mutex::default() }
+    }
+
+    /// Sends the request to the agents of all nodes, and returns the answers that arrive in time.
+    pub(super) async fn send(
+        &self,
+        nodes: &[JobNode],
+        uid: u32,
+        at_us: i64,
+        line: &ControlLine,
+    ) -> Vec<Option<Value>> {
+        let (reply, mut replies) = mpsc::channel(nodes.len().max(1));
+        let numbers: Vec<u64> =
+            (0..).zip(nodes).map(|(position, node)| self.open(position, node, &reply)).collect();
+        drop(reply);
+        for (number, node) in numbers.iter().zip(nodes) {
+            let (session, request, line) = (node.session, *number, line.clone());
+            let message = ToAgent::Request { session, request, uid, at_us, line };
+            self.receiver.send(Outgoing::Message(node.peer.clone(), message));
+        }
+        let ahead_us = u64::try_from(at_us.saturating_sub(self.clock.now().wall_us)).unwrap_or(0);
+        let patience = Duration::from_micros(ahead_us) + limits::ANSWERS_TIMEOUT;
+        let mut answers = vec![None; nodes.len()];
+        let mut budget = AnswerBudget::new(limits::JOB_ANSWER_BYTES);
+        let gather = async {
+            while let Some((position, line)) = replies.recv().await {
+                if let Some(answer) = answers.get_mut(position) {
+                    *answer = Some(budget.take(&line));
+                }
+            }
+        };
+        // After the timeout, the answers that have arrived are returned.
+        timeout(patience, gather).await.ok();
+        let mut state = self.lock();
+        numbers.iter().for_each(|number| drop(state.open.remove(number)));
+        answers
+    }
+
+    fn open(&self, position: usize, node: &JobNode, reply: &mpsc::Sender<(usize, ControlLine)>) -> u64 {
+        let mut state = self.lock();
+        state.latest += 1;
+        let number = state.latest;
+        let (peer, session) = (node.peer.clone(), node.session);
+        state.open.insert(number, OpenRequest { peer, session, reply: reply.clone(), position });
+        number
+    }
+
+    /// Takes an agent's answer. An answer without a request to this agent is ignored.
+    pub(super) fn take_answer(&self, AgentAnswer { peer, session, request, line }: AgentAnswer) {
+        let mut state = self.lock();
+        let fits = state.open.get(&request).is_some_and(|open| open.peer == peer && open.session == session);
+        if let Some(open) = fits.then(|| state.open.remove(&request)).flatten() {
+            // The queue has room for every answer.
+            open.reply.try_send((open.position, line)).ok();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // The state is consistent at every point where a panic could occur.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,121 @@
+//! Tests of frames whose content cannot be stored unchanged.
+
+use std::time::Duration;
+
+use polymeter_proto::ledger::{Event, LedgerEntry};
+use polymeter_proto::series::{
+    JobHandle, Labels, MetricDescriptor, MetricId, SeriesDescriptor, SeriesId, ShapeDescriptor, ShapeId, Unit,
+};
+use polymeter_proto::wire::dictionary::{Announced, Entry};
+use polymeter_proto::wire::message::{ToAgent, ToCollector};
+use polymeter_store::accepted::{LossReason, LossRecord, OutOfRange};
+
+use super::super::session::RequestTimes;
+use super::super::{Ingest, OutOfRangePolicy, TimeRange, Verdict, times};
+use super::{
+    NOW_US, SESSION, accepted, at, descriptor, frame, metric, opened, peer, rejected, shape, source,
+};
+use crate::limits;
+
+#[test]
+fn ids_that_are_never_announced_become_a_loss() {
+    let (mut ingest, _, frames) = opened(1, 2);
+    for round in 0..u64::from(limits::DICTIONARIES_PER_FRAME) {
+        let now = at(round * 2000);
+        assert!(
+            matches!(
+                ingest.frame(&peer(), frames[1].clone(), now),
+                Verdict::Ask(ToAgent::NeedDictionary { .. })
+            ),
+            "{round}"
+        );
+        let dictionary =
+            ToCollector::Dictionary { session: SESSION, entries: vec![Entry::Session(descriptor())] };
+        assert!(matches!(ingest.message(&peer(), dictionary, now), Verdict::Nothing));
+    }
+    // The content that does not need them is stored.
+    let mut last = frames[1].clone();
+    let tally = |job| LedgerEntry { job, source: "x".try_into().unwrap(), tally: Default::default() };
+    last.ledger = vec![tally(Some(JobHandle(9))), tally(None)];
+    last.events = vec![Event::JobEnded { job: JobHandle(9), at_us: NOW_US }];
+    let lost = rejected(ingest.frame(&peer(), last, at(60_000)));
+    assert_eq!((lost.sequence, lost.losses[0].samples, lost.losses[0].reason), (2, 1, LossReason::UnknownId));
+    assert_eq!((lost.tallies.len(), lost.job_ends.len(), lost.rows()), (1, 0, 0));
+}
+
+#[test]
+fn contradictions_are_a_loss_and_the_session_continues() {
+    let (mut ingest, mut announced, frames) = opened(0, 1);
+    accepted(ingest.frame(&peer(), frames[0].clone(), at(0)));
+    let mut columns = frame(2, &shape(1, None), &[NOW_US], &mut announced, &[]);
+    columns.blocks[0].shape_columns = 2;
+    assert_eq!(rejected(ingest.frame(&peer(), columns, at(0))).losses[0].reason, LossReason::Contradiction);
+    let mut redefined = frame(3, &shape(1, None), &[NOW_US], &mut announced, &[]);
+    redefined.dictionary =
+        vec![Entry::Metric(MetricId(1), MetricDescriptor { unit: Unit::Bytes, ..metric() })];
+    assert_eq!(rejected(ingest.frame(&peer(), redefined, at(0))).losses[0].samples, 1);
+    accepted(ingest.frame(&peer(), frame(4, &shape(2, None), &[NOW_US], &mut announced, &[]), at(0)));
+}
+
+#[test]
+fn requests_the_dictionary_for_entries_with_unknown_references() {
+    let (mut ingest, mut announced, frames) = opened(0, 1);
+    accepted(ingest.frame(&peer(), frames[0].clone(), at(0)));
+    let series = SeriesDescriptor { metric: MetricId(9), job: None, labels: Labels::default() };
+    let shape_of_nothing = ShapeDescriptor { source: source(), series: vec![SeriesId(9)] };
+    for entry in [Entry::Series(SeriesId(9), series), Entry::Shape(ShapeId(9), shape_of_nothing)] {
+        let mut next = frame(2, &shape(1, None), &[NOW_US], &mut announced, &[]);
+        next.dictionary.push(entry);
+        ingest.sessions.get_mut(&SESSION).unwrap().requested = RequestTimes::default();
+        assert!(matches!(ingest.frame(&peer(), next, at(0)), Verdict::Ask(ToAgent::NeedDictionary { .. })));
+    }
+}
+
+/// Returns the current time, and times just too old, just too far ahead, and just not too old.
+fn on_both_sides_of(range: TimeRange) -> [i64; 4] {
+    let (age_us, skew_us) = (times::micros(range.max_age), times::micros(range.max_skew));
+    [NOW_US, NOW_US - age_us - 1, NOW_US + skew_us + 1, NOW_US - age_us]
+}
+
+#[test]
+fn samples_out_of_range_are_counted_as_lost() {
+    let (mut ingest, mut announced, _) = opened(0, 0);
+    let times = on_both_sides_of(TimeRange::default());
+    let kept = accepted(ingest.frame(&peer(), frame(1, &shape(1, None), &times, &mut announced, &[]), at(0)));
+    assert_eq!(kept.samples[0].times_us, [times[0], times[3]]);
+    assert_eq!(kept.rows(), 2);
+    let [LossRecord { samples: 2, reason: LossReason::Clock, span_us, line: Some(of) }] = &kept.losses[..]
+    else {
+        panic!("{:?}", kept.losses)
+    };
+    assert_eq!((*span_us, of.source.as_str()), ((times[1], times[2]), source().as_str()));
+    assert_eq!((kept.out_of_range.unwrap().samples, kept.rows_quarantined()), (2, 0));
+}
+
+#[test]
+fn samples_out_of_range_are_quarantined_if_configured() {
+    let (max_age, max_skew) = (Duration::from_secs(3600), Duration::from_secs(60));
+    let range = TimeRange { max_age, max_skew, out_of_range: OutOfRangePolicy::Quarantine };
+    let (mut ingest, mut announced) = (Ingest::new(range), Announced::default());
+    assert!(ingest.open(SESSION, &peer(), 0, at(0)));
+    let times = on_both_sides_of(range);
+    let with_job = frame(1, &shape(1, Some(3)), &times, &mut announced, &[]);
+    let kept = accepted(ingest.frame(&peer(), with_job, at(0)));
+    assert_eq!(kept.samples[0].times_us, [times[0], times[3]]);
+    assert_eq!(kept.quarantined[0].times_us, [times[1], times[2]]);
+    assert_eq!((kept.rows(), kept.rows_quarantined(), kept.losses.len()), (2, 2, 0));
+    assert_eq!(kept.out_of_range, Some(OutOfRange { samples: 2, span_us: (times[1], times[2]) }));
+    assert_eq!(
+        (kept.quarantined[0].line.source.as_str(), kept.quarantined[0].line.job.is_some()),
+        (source().as_str(), true)
+    );
+    // If the store refuses the frame, they are lost with the others.
+    assert_eq!(kept.as_loss(LossReason::StoreRefused).losses[0].samples, 4);
+    // Times that no clock has, and times that every clock can have.
+    let nonsense = frame(2, &shape(1, Some(3)), &[i64::MIN, i64::MAX], &mut announced, &[]);
+    let kept = accepted(ingest.frame(&peer(), nonsense, at(0)));
+    assert_eq!((kept.rows(), kept.rows_quarantined()), (0, 2));
+    let sound = frame(3, &shape(1, Some(3)), &[NOW_US], &mut announced, &[]);
+    let kept = accepted(ingest.frame(&peer(), sound, at(0)));
+    assert_eq!((kept.rows(), kept.rows_quarantined(), kept.out_of_range), (1, 0, None));
+}

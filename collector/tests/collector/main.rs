@@ -1,0 +1,49 @@
+//! Tests of the collector with actual stores, sockets and agents.
+
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "a fault of a test is a failed test"
+)]
+
+#[macro_use]
+mod support;
+
+mod displaced_store;
+mod flood;
+mod job_facts;
+mod ledger;
+mod metrics;
+mod plans;
+mod postgres;
+mod program;
+mod sample_table;
+mod schema;
+mod sinks;
+mod stores;
+mod time_range;
+
+fn main() -> std::process::ExitCode {
+    polymeter_test_harness::run(&[
+        displaced_store::TESTS,
+        flood::TESTS,
+        job_facts::TESTS,
+        ledger::TESTS,
+        metrics::TESTS,
+        plans::TESTS,
+        postgres::TESTS,
+        program::TESTS,
+        sample_table::TESTS,
+        schema::TESTS,
+        sinks::TESTS,
+        stores::TESTS,
+        time_range::TESTS,
+    ])
+}

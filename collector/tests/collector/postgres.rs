@@ -1,0 +1,198 @@
+//! Tests of PostgreSQL: outages, deadlocks, several collectors, and refused rows.
+
+use std::time::Duration;
+
+use polymeter_collector::{Collector, CollectorConfig};
+use polymeter_proto::series::SessionId;
+use polymeter_proto::wire::message::ToAgent;
+use polymeter_store::reader::SeriesScope;
+
+use crate::support::agent::{Agent, job, shape, values};
+use crate::support::server::Server;
+use crate::support::{Kind, TestEnvironment, now_us, wait_until};
+
+polymeter_test_harness::tests![
+    frames_are_stored_once_across_server_restarts,
+    stop_without_a_server_acknowledges_nothing,
+    a_deadlock_is_retried,
+    two_collectors_share_a_database,
+    a_refused_frame_does_not_stop_others,
+    an_exhausted_sequence_costs_no_sample
+];
+
+pub(crate) fn server(environment: &mut TestEnvironment) -> &mut Server {
+    environment.server.as_mut().unwrap()
+}
+
+/// Sends a frame of one row of each series of the node.
+pub(crate) fn send_row(agent: &mut Agent, begin_us: i64, seed: i64) {
+    let sequence = agent.frame(&[(&shape(1, None), begin_us + seed * 1_000_000, &values(seed).0)], &[], &[]);
+    agent.send(sequence);
+}
+
+/// Checks the number of samples of each series of a node.
+pub(crate) fn assert_counts(environment: &TestEnvironment, node: &str, count: usize) {
+    assert_eq!(environment.counts(SeriesScope::Node(node)), [count; 3], "{node}");
+}
+
+fn frames_are_stored_once_across_server_restarts() {
+    let mut environment = TestEnvironment::new(Kind::Postgres);
+    let begin_us = now_us();
+    let collector = environment.collector();
+    let mut agents: Vec<_> = (0..4)
+        .map(|number| Agent::to(&environment.context, &collector, &format!("n{number}"), number + 1))
+        .collect();
+    for round in 0..3 {
+        for seed in round * 20..round * 20 + 20 {
+            agents.iter_mut().for_each(|agent| send_row(agent, begin_us, seed));
+            if seed % 20 == 10 {
+                server(&mut environment).stop();
+            }
+        }
+        server(&mut environment).resume();
+    }
+    agents.iter_mut().for_each(Agent::wait_until_acknowledged);
+    let totals = collector.stop().unwrap();
+    assert_eq!(totals.given_up, 0);
+    (0..4).for_each(|number| assert_counts(&environment, &format!("n{number}"), 60));
+}
+
+fn stop_without_a_server_acknowledges_nothing() {
+    let mut environment = TestEnvironment::new(Kind::Postgres);
+    let begin_us = now_us();
+    let collector = environment.collector();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
+    send_row(&mut agent, begin_us, 0);
+    agent.wait_until_acknowledged();
+    server(&mut environment).stop();
+    (1..10).for_each(|seed| send_row(&mut agent, begin_us, seed));
+    let totals = collector.stop().unwrap();
+    assert_eq!(totals.given_up, 9);
+    assert_eq!(agent.outbox.len(), 9);
+    server(&mut environment).resume();
+    let collector = environment.collector();
+    agent.wait_until_acknowledged();
+    collector.stop().unwrap();
+    assert_counts(&environment, "n1", 10);
+}
+
+fn a_deadlock_is_retried() {
+    /// Locks the table that the collector writes second, waits until the collector waits for it, and then
+    /// locks the one that the collector wrote first. The server reports the deadlock to the collector: the
+    /// other session would check for one only after an hour.
+    const OTHER: &str = "SET deadlock_timeout = '1h'; BEGIN; LOCK TABLE samples IN ACCESS EXCLUSIVE MODE;
+        DO $$ BEGIN
+            WHILE NOT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'samples'::regclass) LOOP
+                PERFORM pg_sleep(0.01);
+            END LOOP;
+        END $$;
+        LOCK TABLE session IN ACCESS EXCLUSIVE MODE; COMMIT;";
+    const IS_LOCKED: &str = "SELECT EXISTS (SELECT FROM pg_locks WHERE granted
+        AND relation = 'samples'::regclass AND mode = 'AccessExclusiveLock')";
+    let mut environment = TestEnvironment::new(Kind::Postgres);
+    let begin_us = now_us();
+    let collector = environment.collector();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
+    send_row(&mut agent, begin_us, 0);
+    agent.wait_until_acknowledged();
+    let server = &*server(&mut environment);
+    std::thread::scope(|scope| {
+        scope.spawn(|| server.query(OTHER));
+        wait_until("the other session has its lock", || server.query(IS_LOCKED) == "t");
+        send_row(&mut agent, begin_us, 1);
+    });
+    agent.wait_until_acknowledged();
+    let deadlocks = "SELECT sum(deadlocks) FROM pg_stat_database";
+    wait_until("the server has counted the deadlock", || server.query(deadlocks) == "1");
+    assert_eq!(collector.stop().unwrap().given_up, 0);
+    assert_counts(&environment, "n1", 2);
+}
+
+fn two_collectors_share_a_database() {
+    let environment = TestEnvironment::new(Kind::Postgres);
+    let begin_us = now_us();
+    let config =
+        |number| CollectorConfig { listen: format!("inproc://collector{number}"), ..environment.config() };
+    // Both create the schema at the same time.
+    let start = |number| Collector::start(&config(number), &environment.context).unwrap();
+    let (a, b) = std::thread::scope(|scope| {
+        let (a, b) = (scope.spawn(|| start(1)), scope.spawn(|| start(2)));
+        (a.join().unwrap(), b.join().unwrap())
+    });
+    let mut to_a = Agent::to(&environment.context, &a, "n1", 1);
+    let job = job(1, "1", begin_us);
+    for seed in 0..10 {
+        let row = values(seed).0;
+        let time_us = begin_us + seed * 1_000_000;
+        let sequence =
+            to_a.frame(&[(&shape(1, None), time_us, &row), (&shape(2, Some(&job)), time_us, &row)], &[], &[]);
+        to_a.send(sequence);
+    }
+    // The same frames are sent to the other collector, which finds the session in the store, or detects the
+    // repetition when it commits.
+    let to_b = Agent::to(&environment.context, &b, "n1", 1);
+    to_a.outbox.values().for_each(|bytes| to_b.send_bytes(bytes));
+    to_a.wait_until_acknowledged();
+    let (a, b) = (a.stop().unwrap(), b.stop().unwrap());
+    assert_eq!(a.samples + b.samples, 60, "{a:?} {b:?}");
+    assert_counts(&environment, "n1", 10);
+    assert_eq!(environment.jobs().len(), 1);
+}
+
+fn a_refused_frame_does_not_stop_others() {
+    let mut environment = TestEnvironment::new(Kind::Postgres);
+    let begin_us = now_us();
+    environment.collector().stop().unwrap();
+    // A constraint that an administrator may add to the database.
+    server(&mut environment).query("ALTER TABLE series ADD CONSTRAINT only_ours CHECK (node <> 'stranger')");
+    let config =
+        CollectorConfig { commit_interval: Duration::from_millis(300), writers: 1, ..environment.config() };
+    let collector = Collector::start(&config, &environment.context).unwrap();
+    let mut agents =
+        ["n1", "stranger"].map(|node| Agent::to(&environment.context, &collector, node, node.len() as u64));
+    for seed in 0..3 {
+        agents.iter_mut().for_each(|agent| send_row(agent, begin_us, seed));
+    }
+    agents.iter_mut().for_each(Agent::wait_until_acknowledged);
+    assert_eq!(agents[1].answers.last(), Some(&ToAgent::Ack { session: SessionId(8), through: 3 }));
+    collector.stop().unwrap();
+    assert_counts(&environment, "n1", 3);
+    let losses = environment.reader().last_losses(u32::MAX).unwrap();
+    assert!(
+        losses.iter().all(|loss| loss.reason == "store_refused" && loss.node == "stranger"),
+        "{losses:?}"
+    );
+    assert_eq!(losses.iter().map(|loss| loss.samples).sum::<u64>(), 9);
+}
+
+fn an_exhausted_sequence_costs_no_sample() {
+    let mut environment = TestEnvironment::new(Kind::Postgres);
+    let begin_us = now_us();
+    environment.collector().stop().unwrap();
+    for table in ["series_series_id", "job_job_key", "ledger_ledger_id"] {
+        let sequence = format!("{table}_seq");
+        server(&mut environment)
+            .query(&format!("ALTER SEQUENCE {sequence} MAXVALUE 2; SELECT setval('{sequence}', 2)"));
+    }
+    let collector = environment.collector();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 7);
+    send_row(&mut agent, begin_us, 0);
+    agent.send_from(0);
+    // The collector reports the cause, retries, and acknowledges nothing meanwhile.
+    assert_eq!(agent.receive(1500), None);
+    for table in ["series_series_id", "job_job_key", "ledger_ledger_id"] {
+        server(&mut environment).query(&format!("ALTER SEQUENCE {table}_seq NO MAXVALUE"));
+    }
+    agent.wait_until_acknowledged();
+    collector.stop().unwrap();
+    assert_counts(&environment, "n1", 1);
+    assert!(environment.reader().last_losses(u32::MAX).unwrap().is_empty());
+    // Ids exceed 32 bits.
+    server(&mut environment).query("SELECT setval('series_series_id_seq', 5000000000)");
+    let collector = environment.collector();
+    let mut other = Agent::to(&environment.context, &collector, "n2", 8);
+    send_row(&mut other, begin_us, 0);
+    other.wait_until_acknowledged();
+    collector.stop().unwrap();
+    assert_counts(&environment, "n2", 1);
+}

@@ -1,0 +1,161 @@
+//! Tests of the forms of the table of samples: partitions of PostgreSQL, and hypertables of TimescaleDB.
+
+use polymeter_collector::{Collector, CollectorConfig, CollectorStartError};
+use polymeter_store::{StoreError, TimescaleMode};
+
+use crate::postgres::{assert_counts, send_row, server};
+use crate::support::agent::{Agent, job, shape, values};
+use crate::support::{Kind, TestEnvironment, now_us, wait_until};
+
+polymeter_test_harness::tests![
+    views_on_postgresql,
+    views_on_timescaledb,
+    closed_partitions_get_their_index,
+    rows_are_compressed_as_they_arrive,
+    compresses_old_chunks_if_the_scheduler_fails,
+    timescaledb_can_be_turned_off,
+    timescaledb_can_be_required,
+    refuses_a_hypertable_without_timescaledb
+];
+
+fn views_on_postgresql() {
+    assert_kwollect_views(Kind::Postgres);
+}
+
+fn views_on_timescaledb() {
+    assert_kwollect_views(Kind::Timescale);
+}
+
+fn assert_kwollect_views(kind: Kind) {
+    let mut environment = TestEnvironment::new(kind);
+    let begin_us = now_us();
+    let collector = environment.collector();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
+    let job = job(1, "4711", begin_us + 2_000_000);
+    for seed in 0..4 {
+        let (time_us, row) = (begin_us + seed * 1_000_000, values(seed).0);
+        let of_job = shape(2, Some(&job));
+        let rows = [(&shape(1, None), time_us, row.as_slice()), (&of_job, time_us, row.as_slice())];
+        let sequence = agent.frame(if seed < 2 { &rows[..1] } else { &rows }, &[], &[]);
+        agent.send(sequence);
+    }
+    agent.wait_until_acknowledged();
+    collector.stop().unwrap();
+    let server = server(&mut environment);
+    assert_eq!(
+        server.query("SELECT count(*) FROM metrics WHERE device_id = 'n1' AND metric_id = 'cpu.usage'"),
+        "6"
+    );
+    assert_eq!(server.query("SELECT count(*) FROM metrics WHERE labels ->> 'job_id' = '4711'"), "6");
+    // The job's own series, and the node's since the job began.
+    assert_eq!(server.query("SELECT count(*), min(value) FROM metrics_by_job WHERE job_id = '4711' AND metric_id = 'cpu.usage'"), "4|2000006");
+    assert_eq!(
+        server.query("SELECT DISTINCT labels FROM metrics_by_job WHERE metric_id = 'node.load1'"),
+        r#"{"cpu": "3", "node": "a=b"}"#
+    );
+}
+
+fn closed_partitions_get_their_index() {
+    let mut environment = TestEnvironment::new(Kind::Postgres);
+    let collector = environment.collector();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
+    send_row(&mut agent, now_us() - 5 * 86_400 * 1_000_000, 0);
+    send_row(&mut agent, now_us(), 0);
+    agent.wait_until_acknowledged();
+    collector.stop().unwrap();
+    let collector = environment.collector();
+    let built = "SELECT count(*) FROM pg_indexes WHERE indexname LIKE 'samples%by_series'";
+    wait_until("the closed partitions have their index", || server(&mut environment).query(built) != "0");
+    wait_until("none is left to close", || {
+        server(&mut environment).query("SELECT count(*) FROM polymeter_partition_to_close") == "0"
+    });
+    collector.stop().unwrap();
+    let open =
+        server(&mut environment).query("SELECT count(*) FROM pg_indexes WHERE indexname LIKE 'samples%brin'");
+    assert!(open.parse::<u32>().unwrap() >= 3, "{open}");
+}
+
+fn rows_are_compressed_as_they_arrive() {
+    let mut environment = TestEnvironment::new(Kind::Timescale);
+    let collector = environment.collector();
+    assert_eq!(
+        collector.write_mode().name,
+        "TimescaleDB hypertable with direct compression",
+        "{}",
+        collector.write_mode()
+    );
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
+    (0..100).for_each(|seed| send_row(&mut agent, now_us(), seed));
+    agent.wait_until_acknowledged();
+    collector.stop().unwrap();
+    assert_counts(&environment, "n1", 100);
+    let server = server(&mut environment);
+    let chunks = "SELECT bool_and(is_compressed AND pg_relation_size(format('%I.%I', chunk_schema, chunk_name)::regclass) = 0)
+                  FROM timescaledb_information.chunks WHERE hypertable_name = 'samples'";
+    assert_eq!(server.query(chunks), "t");
+}
+
+fn compresses_old_chunks_if_the_scheduler_fails() {
+    let mut environment = TestEnvironment::new(Kind::Timescale);
+    environment.collector().stop().unwrap();
+    let server = server(&mut environment);
+    let policy = "FROM timescaledb_information.job_stats JOIN timescaledb_information.jobs USING (job_id)
+                  WHERE proc_name = 'policy_compression'";
+    wait_until("the policy ran once", || {
+        server.query(&format!("SELECT count(*) {policy} AND last_run_status IS NOT NULL")) == "1"
+    });
+    server.query(
+        "SET timescaledb.enable_direct_compress_insert = off;
+         INSERT INTO samples SELECT now() - interval '5 days', 1, number FROM generate_series(1, 1000) AS number",
+    );
+    let status = server.query(&format!("SELECT last_run_status {policy}"));
+    let collector = environment.collector();
+    if status == "Failed" {
+        let compressed = "SELECT bool_and(is_compressed) FROM timescaledb_information.chunks WHERE hypertable_name = 'samples'";
+        wait_until("the chunk is compressed", || {
+            environment.server.as_ref().unwrap().query(compressed) == "t"
+        });
+    } else {
+        polymeter_test_harness::skip("scheduler", &format!("the server's scheduler works: {status}"));
+    }
+    collector.stop().unwrap();
+}
+
+fn timescaledb_can_be_turned_off() {
+    let environment = TestEnvironment::new(Kind::Timescale);
+    let off = CollectorConfig { timescaledb: TimescaleMode::Off, ..environment.config() };
+    let collector = Collector::start(&off, &environment.context).unwrap();
+    assert_eq!(collector.write_mode().name, "PostgreSQL with a partition per day");
+    collector.stop().unwrap();
+    // The table keeps its form, independent of the current setting.
+    let auto = CollectorConfig { timescaledb: TimescaleMode::Auto, ..environment.config() };
+    let collector = Collector::start(&auto, &environment.context).unwrap();
+    assert_eq!(collector.write_mode().name, "PostgreSQL with a partition per day");
+    assert!(collector.write_mode().reason.contains("without TimescaleDB"), "{}", collector.write_mode());
+    collector.stop().unwrap();
+}
+
+fn timescaledb_can_be_required() {
+    let environment = TestEnvironment::new(Kind::Postgres);
+    let required = CollectorConfig { timescaledb: TimescaleMode::Require, ..environment.config() };
+    let error = Collector::start(&required, &environment.context).unwrap_err();
+    let CollectorStartError::Store { source: StoreError::Unusable(why), .. } = &error else {
+        panic!("{error:?}")
+    };
+    assert!(why.contains("cannot use TimescaleDB, which is required"), "{why}");
+}
+
+fn refuses_a_hypertable_without_timescaledb() {
+    let mut environment = TestEnvironment::new(Kind::Timescale);
+    environment.collector().stop().unwrap();
+    let server = server(&mut environment);
+    server.stop();
+    server.forget_timescaledb();
+    server.resume();
+    let auto = CollectorConfig { timescaledb: TimescaleMode::Auto, ..environment.config() };
+    let error = Collector::start(&auto, &environment.context).unwrap_err();
+    let CollectorStartError::Store { source: StoreError::Unusable(why), .. } = &error else {
+        panic!("{error:?}")
+    };
+    assert!(why.contains("shared_preload_libraries"), "{why}");
+}

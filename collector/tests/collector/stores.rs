@@ -1,0 +1,379 @@
+//! Scenarios of agents and a collector, each with every kind of store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use polymeter_collector::{Collector, CollectorConfig};
+use polymeter_proto::batch::Shape;
+use polymeter_proto::ledger::{Cause, Event, JobFacts, JobFactsUpdate, LedgerEntry, PlanChange, Tally};
+use polymeter_proto::name::MetricName;
+use polymeter_proto::period::Period;
+use polymeter_proto::series::{JobHandle, SessionId};
+use polymeter_proto::wire::message::{Lost, SkipReason, ToAgent, ToCollector};
+use polymeter_store::StoreError;
+use polymeter_store::reader::{JobRow, LedgerRow, SeriesScope};
+
+use crate::support::agent::{Agent, job, shape, values};
+use crate::support::{TestEnvironment, now_us, only_job, wait_until};
+
+scenarios! {
+    stores_samples_jobs_and_events,
+    repeated_frames_are_stored_once,
+    requests_gaps_and_unknown_ids,
+    skipped_frames_are_recorded_as_loss,
+    restarted_collector_continues,
+    invalid_messages_do_not_affect_others,
+    a_reused_job_id_is_another_job,
+    stop_commits_messages_in_the_socket,
+}
+
+/// Adds a frame of one row, `seed` seconds after `begin_us`.
+fn add_row(agent: &mut Agent, shape: &Arc<Shape>, begin_us: i64, seed: i64) -> u64 {
+    agent.frame(&[(shape, begin_us + seed * 1_000_000 + 7, &values(seed).0)], &[], &[])
+}
+
+fn add_rows(agent: &mut Agent, shape: &Arc<Shape>, begin_us: i64, seeds: std::ops::Range<i64>) {
+    for seed in seeds {
+        add_row(agent, shape, begin_us, seed);
+    }
+}
+
+/// Checks that each series of `of` has exactly the samples of [`add_row`] for `seeds`.
+fn assert_rows(
+    environment: &TestEnvironment,
+    of: SeriesScope<'_>,
+    begin_us: i64,
+    seeds: impl Iterator<Item = i64> + Clone,
+) {
+    let mut reader = environment.reader();
+    let series = reader.series(of).unwrap();
+    assert_eq!(
+        series.iter().map(|series| series.metric.as_str()).collect::<Vec<_>>(),
+        ["cpu.usage", "memory.margin", "node.load1"]
+    );
+    for (column, series) in series.iter().enumerate() {
+        let expected: Vec<_> = seeds
+            .clone()
+            .map(|seed| ((begin_us + seed * 1_000_000 + 7) * 1000, values(seed).1[column]))
+            .collect();
+        assert_eq!(
+            reader.points(series.series_id, i64::MIN..i64::MAX).unwrap(),
+            expected,
+            "{}",
+            series.metric
+        );
+    }
+}
+
+fn scheduler_facts() -> [Event; 2] {
+    let update = |is_over, facts| Event::JobFacts(JobFactsUpdate { job: JobHandle(1), is_over, facts });
+    let begun = JobFacts {
+        account: Some("physics".try_into().unwrap()),
+        cores: Some(256),
+        state: Some("RUNNING".try_into().unwrap()),
+        ..JobFacts::default()
+    };
+    let over =
+        JobFacts { state: Some("FAILED".try_into().unwrap()), exit_code: Some(3), ..JobFacts::default() };
+    [update(false, begun), update(true, over)]
+}
+
+fn assert_scheduler_facts(found: &JobRow) {
+    assert_eq!(
+        (found.account.as_deref(), found.queue.as_deref(), found.cores),
+        (Some("physics"), None, Some(256))
+    );
+    assert_eq!((found.state.as_deref(), found.exit_code, found.exit_signal), (Some("FAILED"), Some(3), None));
+}
+
+/// Checks the received tallies, and the counted rows of the source that sent no tally.
+fn assert_ledger(ledger: &[LedgerRow], reported: Tally) {
+    let of = |source: &str| -> Vec<_> {
+        let rows = ledger.iter().filter(|row| row.source == source);
+        rows.map(|row| (row.node.as_str(), row.tally, row.stored)).collect()
+    };
+    let counted = Tally { due: 60, taken: 60, ..Tally::default() };
+    assert_eq!(of("memory.stat"), [("n1", reported, 0), ("n2", reported, 0)]);
+    assert_eq!(of("stat"), [("n1", counted, 60), ("n2", counted, 60)]);
+}
+
+fn stores_samples_jobs_and_events(environment: &mut TestEnvironment) {
+    let begin_us = now_us();
+    let collector = environment.collector();
+    let tally = |due| Tally { due, taken: due - 1, late: 1, missed: 1, absent: 0, dropped: 0 };
+    for (number, node) in ["n1", "n2"].into_iter().enumerate() {
+        let mut agent = Agent::to(&environment.context, &collector, node, 100 + number as u64);
+        let job = job(1, "4711", begin_us + number as i64 * 1_000_000);
+        let (own, of_job) = (shape(1, None), shape(2, Some(&job)));
+        for seed in 0..20 {
+            let (row, _) = values(seed);
+            let time_us = begin_us + seed * 1_000_000 + 7;
+            let entry = |due| LedgerEntry {
+                job: Some(JobHandle(1)),
+                source: "memory.stat".try_into().unwrap(),
+                tally: tally(due),
+            };
+            agent.frame(&[(&own, time_us, &row), (&of_job, time_us, &row)], &[entry(seed as u64 + 1)], &[]);
+        }
+        let change = PlanChange {
+            at_us: begin_us + 5,
+            job: Some(JobHandle(1)),
+            metric: MetricName::new("cpu.usage").unwrap(),
+            old: Some(Period::SECOND),
+            new: None,
+            cause: Cause::JobEnd,
+            by: Some("ada".try_into().unwrap()),
+            until_us: None,
+        };
+        let ended = Event::JobEnded { job: JobHandle(1), at_us: begin_us + 30_000_000 + number as i64 };
+        let [begun, over] = scheduler_facts();
+        agent.frame(&[], &[], &[begun, Event::PlanChange(change), ended, over]);
+        agent.send_from(0);
+        agent.wait_until_acknowledged();
+    }
+    let totals = collector.stop().unwrap();
+    assert_eq!((totals.frames, totals.samples, totals.given_up), (42, 2 * 2 * 3 * 20, 0));
+
+    let found = only_job(environment);
+    assert_eq!(
+        (found.job_id.as_str(), found.owner_uid, found.owner.as_deref()),
+        ("4711", Some(1000), Some("ada"))
+    );
+    assert_eq!((found.started_ns, found.ended_ns), (begin_us * 1000, Some((begin_us + 30_000_001) * 1000)));
+    assert_eq!(found.nodes, ["n1", "n2"]);
+    assert_scheduler_facts(&found);
+    let mut reader = environment.reader();
+    let series = reader.series(SeriesScope::Job(found.job_key)).unwrap();
+    assert_eq!(series.len(), 6);
+    assert_eq!(series[2].labels.to_string(), "cpu=3,node=a=b");
+    assert_eq!((series[0].unit.as_str(), series[0].kind.as_str()), ("nanoseconds", "counter"));
+    assert_rows(environment, SeriesScope::Node("n2"), begin_us, 0..20);
+    // The samples of the job are those within its time.
+    let (mut ids, mut points) = (series.iter().map(|series| series.series_id).collect::<Vec<_>>(), Vec::new());
+    let read = reader.samples(&ids, &found.sampled_ns, |sample| {
+        points.push(sample);
+        Ok::<_, StoreError>(())
+    });
+    read.unwrap();
+    ids.sort_unstable();
+    assert_eq!(points.len(), 6 * 20);
+    assert!(points.is_sorted_by_key(|sample| (sample.series_id, sample.time_ns)));
+    assert_eq!((points[0].series_id, points[119].series_id), (ids[0], ids[5]));
+    let of_first = points.iter().filter(|point| point.series_id == series[0].series_id);
+    let read: Vec<f64> = of_first.map(|point| point.value).collect();
+    assert_eq!(read, (0..20).map(|seed| values(seed).1[0]).collect::<Vec<_>>());
+    assert_ledger(&reader.ledger(found.job_key).unwrap(), tally(20));
+    let changes = reader.plan_changes(found.job_key).unwrap();
+    assert_eq!(changes.len(), 2);
+    assert_eq!(
+        (changes[0].old_period_us, changes[0].new_period_us, changes[0].cause.as_str()),
+        (Some(1_000_000), None, "job_end")
+    );
+    assert_eq!(changes[0].actor.as_deref(), Some("ada"));
+    assert!(reader.last_losses(u32::MAX).unwrap().is_empty());
+}
+
+fn repeated_frames_are_stored_once(environment: &mut TestEnvironment) {
+    let begin_us = now_us();
+    let collector = environment.collector();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
+    let own = shape(1, None);
+    for seed in 0..30 {
+        let sequence = add_row(&mut agent, &own, begin_us, seed);
+        agent.send(sequence);
+        agent.send(sequence);
+        agent.send(1);
+    }
+    agent.send_from(0);
+    let frames = agent.outbox.clone();
+    agent.wait_until_acknowledged();
+    // The frames are sent again long after they were acknowledged.
+    frames.values().for_each(|bytes| agent.send_bytes(bytes));
+    assert_eq!(agent.expect_answer(), ToAgent::Ack { session: SessionId(1), through: 30 });
+    let totals = collector.stop().unwrap();
+    assert_eq!((totals.frames, totals.samples), (30, 90));
+    assert_rows(environment, SeriesScope::Node("n1"), begin_us, 0..30);
+}
+
+fn requests_gaps_and_unknown_ids(environment: &mut TestEnvironment) {
+    let (begin_us, session) = (now_us(), SessionId(5));
+    let collector = environment.collector();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 5);
+    let own = shape(1, None);
+    add_rows(&mut agent, &own, begin_us, 0..4);
+    agent.send(3);
+    agent.send(4);
+    assert_eq!(agent.expect_answer(), ToAgent::Resend { session, from: 1 });
+    agent.send_from(1);
+    agent.wait_until_acknowledged();
+    collector.stop().unwrap();
+
+    // The new collector only knows the last sequence number of the session.
+    let collector = environment.collector();
+    let sequence = add_row(&mut agent, &own, begin_us, 4);
+    wait_until("the collector requests the dictionary", || {
+        agent.send(sequence);
+        agent.receive(100) == Some(ToAgent::NeedDictionary { session })
+    });
+    agent.send_bytes(&agent.dictionary().encode());
+    agent.send(sequence);
+    agent.wait_until_acknowledged();
+    collector.stop().unwrap();
+    assert_rows(environment, SeriesScope::Node("n1"), begin_us, 0..5);
+    assert!(environment.reader().last_losses(u32::MAX).unwrap().is_empty());
+}
+
+fn skipped_frames_are_recorded_as_loss(environment: &mut TestEnvironment) {
+    let (begin_us, session) = (now_us(), SessionId(6));
+    let collector = environment.collector();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 6);
+    let own = shape(1, None);
+    add_rows(&mut agent, &own, begin_us, 0..6);
+    agent.send(1);
+    agent.send(2);
+    let span_us = (begin_us + 2_000_007, begin_us + 3_000_007);
+    let lost = |reason| match reason {
+        SkipReason::AlreadyAcknowledged | SkipReason::Damaged => Vec::new(),
+        SkipReason::OutboxFull | SkipReason::Refused => {
+            vec![Lost { job: None, source: "stat".try_into().unwrap(), samples: 6 }]
+        }
+    };
+    let skipped = |first, last, reason| ToCollector::Skipped {
+        session,
+        first,
+        last,
+        reason,
+        span_us,
+        lost: lost(reason),
+    };
+    wait_until("two frames are committed", || {
+        agent.send(1);
+        agent.receive(100) == Some(ToAgent::Ack { session, through: 2 })
+    });
+    agent.skip(&skipped(3, 4, SkipReason::OutboxFull));
+    agent.send_from(5);
+    agent.wait_until_acknowledged();
+    // The repeated skip is no loss. The skip of acknowledged frames, which are in another store, is a loss of
+    // an unknown number.
+    agent.skip(&skipped(3, 4, SkipReason::OutboxFull));
+    agent.skip(&skipped(7, 9, SkipReason::AlreadyAcknowledged));
+    wait_until("the skips are acknowledged", || {
+        agent.expect_answer() == ToAgent::Ack { session, through: 9 }
+    });
+    collector.stop().unwrap();
+    assert_rows(environment, SeriesScope::Node("n1"), begin_us, [0, 1, 4, 5].into_iter());
+    let losses = environment.reader().last_losses(u32::MAX).unwrap();
+    let recorded: Vec<_> = losses.iter().map(|loss| (loss.samples, loss.reason.as_str())).collect();
+    assert_eq!(recorded, [(6, "outbox_full"), (0, "store_replaced")], "{losses:?}");
+    assert_eq!((losses[0].first_time_ns, losses[0].last_time_ns), (span_us.0 * 1000, span_us.1 * 1000));
+}
+
+fn restarted_collector_continues(environment: &mut TestEnvironment) {
+    let begin_us = now_us();
+    let own = shape(1, None);
+    let mut agent = Agent::new(&environment.context, &environment.config().listen, "n1", 7);
+    for run in 0..3 {
+        let collector = environment.collector();
+        for seed in run * 10..run * 10 + 10 {
+            let sequence = add_row(&mut agent, &own, begin_us, seed);
+            agent.send(sequence);
+        }
+        if run == 2 {
+            agent.wait_until_acknowledged();
+        }
+        collector.stop().unwrap();
+    }
+    assert_rows(environment, SeriesScope::Node("n1"), begin_us, 0..30);
+    assert!(environment.reader().last_losses(u32::MAX).unwrap().is_empty());
+}
+
+fn invalid_messages_do_not_affect_others(environment: &mut TestEnvironment) {
+    let begin_us = now_us();
+    let collector = environment.collector();
+    let own = shape(1, None);
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 8);
+    let mut hostile = Agent::to(&environment.context, &collector, "n2", 9);
+    let good = {
+        add_row(&mut hostile, &own, begin_us, 0);
+        hostile.outbox.remove(&1).unwrap()
+    };
+    let mut other_version = good.clone();
+    other_version[3] = 9;
+    for seed in 0..20_usize {
+        let sequence = add_row(&mut agent, &own, begin_us, seed as i64);
+        agent.send(sequence);
+        let mut flipped = good.clone();
+        let at = seed * 5 % good.len();
+        flipped[at] ^= 1 << (seed % 8);
+        hostile.send_bytes(&flipped);
+        hostile.send_bytes(&good[..seed * good.len() / 20]);
+        hostile.send_bytes(&other_version);
+        hostile.send_bytes(b"PLC\x02\xff\xff\xff");
+        hostile.send_bytes(b"GET / HTTP/1.1");
+    }
+    agent.wait_until_acknowledged();
+    let ToAgent::Refused { versions: (2, 2), reason, .. } = hostile.expect_answer() else {
+        panic!("{:?}", hostile.answers)
+    };
+    assert!(!reason.is_empty());
+    assert_eq!(hostile.receive(50), None, "one answer in ten seconds");
+    // The agent is killed.
+    drop(hostile);
+    let totals = collector.stop().unwrap();
+    assert_eq!((totals.samples, totals.refused), (60, 100));
+    assert_rows(environment, SeriesScope::Node("n1"), begin_us, 0..20);
+}
+
+fn a_reused_job_id_is_another_job(environment: &mut TestEnvironment) {
+    let begin_us = now_us() - 3600 * 1_000_000;
+    let collector = environment.collector();
+    for (session, node, started_s, ended_s) in
+        [(1, "n1", 0, Some(10)), (2, "n2", 5, Some(20)), (3, "n1", 100, None), (4, "n1", 100, None)]
+    {
+        let mut agent = Agent::to(&environment.context, &collector, node, session);
+        let job = job(1, "12", begin_us + started_s * 1_000_000);
+        agent.frame(
+            &[(&shape(1, Some(&job)), begin_us + (started_s + 1) * 1_000_000, &values(session as i64).0)],
+            &[],
+            &[],
+        );
+        if let Some(ended_s) = ended_s {
+            agent.frame(
+                &[],
+                &[],
+                &[Event::JobEnded { job: JobHandle(1), at_us: begin_us + ended_s * 1_000_000 }],
+            );
+        }
+        agent.send_from(0);
+        agent.wait_until_acknowledged();
+    }
+    collector.stop().unwrap();
+    let jobs = environment.jobs();
+    let times: Vec<_> = jobs
+        .iter()
+        .map(|job| (job.started_ns / 1000 - begin_us, job.ended_ns.map(|ended| ended / 1000 - begin_us)))
+        .collect();
+    assert_eq!(times, [(0, Some(20_000_000)), (100_000_000, None)]);
+    assert_eq!((jobs[0].nodes.len(), jobs[1].nodes.len()), (2, 1));
+    // A restarted agent continues the existing series.
+    assert_eq!(environment.counts(SeriesScope::Job(jobs[1].job_key)), [2, 2, 2]);
+}
+
+fn stop_commits_messages_in_the_socket(environment: &mut TestEnvironment) {
+    let begin_us = now_us();
+    let config = CollectorConfig {
+        listen: "inproc://collector".to_owned(),
+        commit_interval: Duration::from_secs(3600),
+        ..environment.config()
+    };
+    let collector = Collector::start(&config, &environment.context).unwrap();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 11);
+    let own = shape(1, None);
+    add_rows(&mut agent, &own, begin_us, 0..50);
+    agent.send_from(0);
+    let totals = collector.stop().unwrap();
+    assert_eq!((totals.frames, totals.samples), (50, 150));
+    agent.wait_until_acknowledged();
+    assert_eq!(agent.answers.last(), Some(&ToAgent::Ack { session: SessionId(11), through: 50 }));
+    assert_rows(environment, SeriesScope::Node("n1"), begin_us, 0..50);
+}

@@ -1,0 +1,153 @@
+//! Shared code of the tests: actual stores, a minimal agent over an actual socket, and the collector's program.
+
+/// Makes a test of each scenario on each kind of store.
+macro_rules! scenarios {
+    ($($scenario:ident),* $(,)?) => {
+        /// The tests of this file.
+        pub(crate) const TESTS: &[polymeter_test_harness::Test] = &[
+            $(scenarios!(@one "sqlite", Sqlite, $scenario),)*
+            $(scenarios!(@one "postgres", Postgres, $scenario),)*
+            $(scenarios!(@one "timescaledb", Timescale, $scenario),)*
+        ];
+    };
+    (@one $store:literal, $kind:ident, $scenario:ident) => {
+        polymeter_test_harness::Test::new(
+            concat!(module_path!(), "::", $store, "::", stringify!($scenario)),
+            || $scenario(&mut $crate::support::TestEnvironment::new($crate::support::Kind::$kind)),
+        )
+    };
+}
+
+pub(crate) mod agent;
+pub(crate) mod openmetrics;
+pub(crate) mod program;
+#[allow(dead_code, unreachable_pub, reason = "shared with the end-to-end tests")]
+pub(crate) mod server;
+
+use std::time::Duration;
+
+use polymeter_collector::clock::Clock;
+use polymeter_collector::{Collector, CollectorConfig};
+use polymeter_store::reader::{JobFilter, JobRow, Reader, SeriesScope};
+use polymeter_store::{StoreUrl, TimescaleMode};
+use tempfile::TempDir;
+
+use self::server::Server;
+
+/// The time after which a test fails.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Waits until `condition` holds.
+pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let clock = Clock::start();
+    while !condition() {
+        assert!(clock.now().since_start < DEADLINE, "waited in vain until {what}");
+        std::thread::park_timeout(Duration::from_millis(10));
+    }
+}
+
+/// Microseconds since the epoch, in whole seconds.
+pub(crate) fn now_us() -> i64 {
+    Clock::start().now().wall_us / 1_000_000 * 1_000_000
+}
+
+/// A kind of store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Sqlite,
+    Postgres,
+    Timescale,
+}
+
+/// The environment of a test: a store, and a directory for sockets.
+pub(crate) struct TestEnvironment {
+    pub(crate) kind: Kind,
+    directory: TempDir,
+    pub(crate) server: Option<Server>,
+    pub(crate) context: zmq::Context,
+}
+
+impl TestEnvironment {
+    /// Skips the running test if the machine lacks the server.
+    pub(crate) fn new(kind: Kind) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let server = match kind {
+            Kind::Sqlite => None,
+            Kind::Postgres | Kind::Timescale => {
+                let need = if kind == Kind::Postgres { "postgres" } else { "timescaledb" };
+                let server = Server::start(kind == Kind::Timescale);
+                Some(server.unwrap_or_else(|reason| polymeter_test_harness::skip(need, &reason)))
+            }
+        };
+        Self { kind, directory, server, context: zmq::Context::new() }
+    }
+
+    pub(crate) fn url(&self) -> StoreUrl {
+        match &self.server {
+            Some(server) => server.url().parse().unwrap(),
+            None => format!("sqlite:{}", self.directory.path().join("store.db").display()).parse().unwrap(),
+        }
+    }
+
+    pub(crate) fn config(&self) -> CollectorConfig {
+        let endpoint = format!("ipc://{}", self.directory.path().join("collector").display());
+        let timescaledb =
+            if self.kind == Kind::Timescale { TimescaleMode::Require } else { TimescaleMode::Auto };
+        CollectorConfig {
+            commit_interval: Duration::from_millis(20),
+            timescaledb,
+            ..CollectorConfig::new(endpoint, self.url())
+        }
+    }
+
+    pub(crate) fn collector(&self) -> Collector {
+        Collector::start(&self.config(), &self.context).unwrap()
+    }
+
+    /// Changes the store without the collector.
+    pub(crate) fn execute(&mut self, sql: &str) {
+        match &self.server {
+            Some(server) => drop(server.query(sql)),
+            None => {
+                let path = self.directory.path().join("store.db");
+                rusqlite::Connection::open(path).unwrap().execute_batch(sql).unwrap();
+            }
+        }
+    }
+
+    /// Returns the number that a query returns.
+    pub(crate) fn number(&self, sql: &str) -> i64 {
+        match &self.server {
+            Some(server) => server.query(sql).parse().unwrap(),
+            None => {
+                let path = self.directory.path().join("store.db");
+                rusqlite::Connection::open(path).unwrap().query_row(sql, (), |row| row.get(0)).unwrap()
+            }
+        }
+    }
+
+    pub(crate) fn reader(&self) -> Reader {
+        Reader::open(&self.url()).unwrap()
+    }
+
+    /// Returns all jobs, the earliest first.
+    pub(crate) fn jobs(&self) -> Vec<JobRow> {
+        let mut jobs = self.reader().jobs(&JobFilter { limit: u32::MAX, ..JobFilter::default() }).unwrap();
+        jobs.reverse();
+        jobs
+    }
+
+    /// Returns the number of samples of each series.
+    pub(crate) fn counts(&self, of: SeriesScope<'_>) -> Vec<usize> {
+        let mut reader = self.reader();
+        let series = reader.series(of).unwrap().into_iter();
+        series.map(|row| reader.points(row.series_id, i64::MIN..i64::MAX).unwrap().len()).collect()
+    }
+}
+
+/// Returns the only job of the store.
+pub(crate) fn only_job(environment: &TestEnvironment) -> JobRow {
+    let jobs = environment.jobs();
+    assert_eq!(jobs.len(), 1, "{jobs:?}");
+    jobs.into_iter().next().unwrap()
+}

@@ -1,0 +1,86 @@
+//! The program `polymeter-collector` as a child process.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, sync_channel};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// More lines than any test makes the program write.
+const MAX_LINES: usize = 10_000;
+
+/// A running program, which is ended with its test.
+pub(crate) struct RunningCollector {
+    child: Child,
+    /// The endpoint for agents.
+    pub(crate) endpoint: String,
+    /// Its messages. A thread reads them, so that a full pipe never blocks the program.
+    lines: Receiver<String>,
+}
+
+/// Returns the command without arguments.
+fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_polymeter-collector"));
+    command.env_remove("JOURNAL_STREAM");
+    command
+}
+
+/// Runs the program, and returns its exit status and its messages.
+pub(crate) fn run(arguments: &[&str]) -> (Option<i32>, String) {
+    let Output { status, stderr, .. } = command().args(arguments).output().unwrap();
+    (status.code(), String::from_utf8(stderr).unwrap())
+}
+
+impl RunningCollector {
+    /// Starts the program with `store`, and waits until it listens.
+    pub(crate) fn start(store: &str, more: &[&str]) -> Self {
+        let mut child = command()
+            .args(["--listen", "tcp://127.0.0.1:*", "--store", store])
+            .args(more)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let (sender, lines) = sync_channel(MAX_LINES);
+        std::thread::spawn(move || stderr.lines().try_for_each(|line| sender.send(line.unwrap())));
+        let first = lines.recv().unwrap();
+        let endpoint = first
+            .split_once("listening at ")
+            .and_then(|(_, rest)| rest.split(',').next())
+            .unwrap_or_else(|| panic!("{first}"));
+        assert!(!endpoint.ends_with('*') && first.contains("SQLite"), "{first}");
+        Self { endpoint: endpoint.to_owned(), child, lines }
+    }
+
+    /// Returns the next line of its messages.
+    pub(crate) fn next_line(&self) -> String {
+        self.lines.recv().unwrap()
+    }
+
+    /// Sends a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_raw(self.child.id().try_into().unwrap()).unwrap(), signal).unwrap();
+    }
+
+    /// Terminates it, and returns its remaining lines. It must succeed.
+    pub(crate) fn stop(mut self) -> Vec<String> {
+        self.signal(Signal::TERM);
+        let lines = self.lines.iter().collect();
+        assert_eq!(self.child.wait().unwrap().code(), Some(0));
+        lines
+    }
+
+    /// Returns its resident memory, in bytes.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024
+    }
+}
+
+impl Drop for RunningCollector {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}

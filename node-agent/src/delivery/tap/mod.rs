@@ -1,0 +1,229 @@
+//! The tap: passes the samples of each batch to watchers before the batch goes into a frame.
+//!
+//! The sender calls it and never waits: a watcher that is slower than the samples misses some, and gets their number.
+//! The sampler is not involved.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use polymeter_proto::batch::{Batch, Column, Shape};
+use polymeter_proto::name::Selector;
+use polymeter_proto::series::{JobHandle, ShapeId};
+use tokio::sync::mpsc;
+
+/// The most samples that wait for one watcher: a megabyte, and the most of one batch.
+const SAMPLES_WAITING: usize = 64 * 1024;
+
+/// The most batches that wait for one watcher, of any size.
+const BATCHES_WAITING: usize = 64;
+
+/// The most shapes that are cached for one watcher: far more than a job has at once. Beyond that the cache is cleared.
+const SHAPES: usize = 1024;
+
+/// The samples of one series in one batch.
+#[derive(Debug)]
+pub struct Excerpt {
+    shape: Arc<Shape>,
+    column: usize,
+    /// The times at which the values were read, in microseconds since the epoch.
+    pub times_us: Vec<i64>,
+    /// The values.
+    pub values: Vec<f64>,
+}
+
+impl Excerpt {
+    /// Returns the series' metric and labels.
+    pub fn series(&self) -> Option<&Column> {
+        self.shape.columns.get(self.column)
+    }
+
+    /// Returns the shape in which it was sampled.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+}
+
+/// The counters of samples that wait for one watcher and that it missed, shared by both sides.
+#[derive(Debug, Default)]
+struct Backlog {
+    waiting: AtomicUsize,
+    lagged: AtomicU64,
+}
+
+/// The sender's side of one watch.
+#[derive(Debug)]
+struct Watcher {
+    id: u64,
+    job: Option<JobHandle>,
+    /// The selectors of metrics; all metrics if empty.
+    selectors: Vec<Selector>,
+    /// The selected columns of each shape, cached so that selectors are matched once per shape and not per batch.
+    chosen: BTreeMap<ShapeId, Vec<usize>>,
+    queue: mpsc::Sender<Vec<Excerpt>>,
+    backlog: Arc<Backlog>,
+}
+
+impl Watcher {
+    fn wants(&self, metric: &str) -> bool {
+        self.selectors.is_empty() || self.selectors.iter().any(|selector| selector.matches(metric))
+    }
+
+    /// Returns the selected columns of a shape.
+    fn choose(&mut self, shape: &Shape) -> Vec<usize> {
+        if shape.job.as_ref().map(|job| job.handle) != self.job {
+            return Vec::new();
+        }
+        if let Some(columns) = self.chosen.get(&shape.id) {
+            return columns.clone();
+        }
+        let wanted = shape.columns.iter().enumerate();
+        let wanted = wanted.filter(|(_, column)| self.wants(column.metric.1.name.as_str()));
+        let columns: Vec<usize> = wanted.map(|(column, _)| column).collect();
+        if self.chosen.len() >= SHAPES {
+            self.chosen.clear();
+        }
+        self.chosen.insert(shape.id, columns.clone());
+        columns
+    }
+
+    /// Queues the selected samples of a batch, as far as there is room.
+    fn offer(&mut self, batch: &Batch) {
+        let mut excerpts = self.excerpts(batch);
+        let waiting = self.backlog.waiting.load(Acquire);
+        let mut room = SAMPLES_WAITING.saturating_sub(waiting);
+        let mut lagged = 0;
+        excerpts.retain(|excerpt| {
+            let fits = room.checked_sub(excerpt.values.len());
+            room = fits.unwrap_or(room);
+            lagged += if fits.is_some() { 0 } else { excerpt.values.len() };
+            fits.is_some()
+        });
+        let offered: usize = excerpts.iter().map(|excerpt| excerpt.values.len()).sum();
+        if offered > 0 {
+            // Counted before the receiver can take them, so that the count never falls below zero.
+            self.backlog.waiting.fetch_add(offered, AcqRel);
+            if self.queue.try_send(excerpts).is_err() {
+                self.backlog.waiting.fetch_sub(offered, AcqRel);
+                lagged += offered;
+            }
+        }
+        self.backlog.lagged.fetch_add(lagged as u64, Relaxed);
+    }
+
+    /// Returns the selected samples of a batch by series.
+    fn excerpts(&mut self, batch: &Batch) -> Vec<Excerpt> {
+        let mut excerpts: Vec<Excerpt> = Vec::new();
+        // For each shape of the batch: the position of its first excerpt, and their columns.
+        let mut wanted: Vec<(usize, Vec<usize>)> = Vec::new();
+        for shape in batch.shapes() {
+            let columns = self.choose(shape);
+            let begin = excerpts.len();
+            let excerpt = |column: &usize| Excerpt {
+                shape: Arc::clone(shape),
+                column: *column,
+                times_us: Vec::new(),
+                values: Vec::new(),
+            };
+            excerpts.extend(columns.iter().map(excerpt));
+            wanted.push((begin, columns));
+        }
+        for row in batch.recorded() {
+            let Some((begin, columns)) = wanted.get(row.shape) else { continue };
+            for (excerpt, column) in excerpts.iter_mut().skip(*begin).zip(columns) {
+                let Some(bits) = row.value(*column) else { continue };
+                let Some(series) = excerpt.shape.columns.get(*column) else { continue };
+                excerpt.values.push(series.metric.1.number.to_f64(bits));
+                excerpt.times_us.push(row.time_us);
+            }
+        }
+        excerpts.retain(|excerpt| !excerpt.values.is_empty());
+        excerpts
+    }
+}
+
+/// The watchers. The sampler never uses it.
+#[derive(Debug, Default)]
+pub struct Tap {
+    watchers: Mutex<Vec<Watcher>>,
+    count: AtomicUsize,
+    next_id: AtomicU64,
+}
+
+impl Tap {
+    /// True if there is a watcher.
+    pub fn is_watched(&self) -> bool {
+        self.count.load(Acquire) > 0
+    }
+
+    /// Adds a watcher of the samples of a job, or of the node: of metrics that match a selector, or all if there is
+    /// none.
+    pub fn watch(self: &Arc<Self>, job: Option<JobHandle>, selectors: Vec<Selector>) -> WatchReceiver {
+        let (queue, receiver) = mpsc::channel(BATCHES_WAITING);
+        let backlog = Arc::new(Backlog::default());
+        let id = self.next_id.fetch_add(1, Relaxed);
+        let chosen = BTreeMap::new();
+        let watcher = Watcher { id, job, selectors, chosen, queue, backlog: Arc::clone(&backlog) };
+        self.change(|watchers| watchers.push(watcher));
+        WatchReceiver { id, tap: Arc::clone(self), queue: receiver, backlog }
+    }
+
+    /// Passes a batch to all watchers that select some of it.
+    pub fn publish(&self, batch: &Batch) {
+        if self.is_watched() && !batch.is_empty() {
+            lock(&self.watchers).iter_mut().for_each(|watcher| watcher.offer(batch));
+        }
+    }
+
+    /// Ends the watches of a job that has ended.
+    pub fn end(&self, job: JobHandle) {
+        if self.is_watched() {
+            self.change(|watchers| watchers.retain(|watcher| watcher.job != Some(job)));
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Vec<Watcher>)) {
+        let mut watchers = lock(&self.watchers);
+        change(&mut watchers);
+        self.count.store(watchers.len(), Relaxed);
+    }
+}
+
+/// The receiver's side of one watch. Dropping it ends the watch.
+#[derive(Debug)]
+pub struct WatchReceiver {
+    id: u64,
+    tap: Arc<Tap>,
+    queue: mpsc::Receiver<Vec<Excerpt>>,
+    backlog: Arc<Backlog>,
+}
+
+impl WatchReceiver {
+    /// Waits for the next samples. Returns none when the job has ended and all its samples were received.
+    pub async fn next(&mut self) -> Option<Vec<Excerpt>> {
+        let excerpts = self.queue.recv().await?;
+        let samples = excerpts.iter().map(|excerpt| excerpt.values.len()).sum();
+        self.backlog.waiting.fetch_sub(samples, AcqRel);
+        Some(excerpts)
+    }
+
+    /// Returns the number of samples missed since the last call.
+    pub fn take_lagged(&self) -> u64 {
+        self.backlog.lagged.swap(0, Relaxed)
+    }
+}
+
+impl Drop for WatchReceiver {
+    fn drop(&mut self) {
+        self.tap.change(|watchers| watchers.retain(|watcher| watcher.id != self.id));
+    }
+}
+
+/// Locks the mutex; state left behind by a panic is used as it is.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,271 @@
+//! The edge: all access of the supervisor to the machine, without any decision.
+
+mod job_access;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use polymeter_proto::catalogue::Definition;
+use polymeter_proto::series::{Identifier, Labels};
+use polymeter_service::clock;
+use tokio::sync::oneshot;
+use tracing::warn;
+
+use crate::admission::Descriptors;
+use crate::cgroups::{Mounts, SeenSteps, Step, StepAdmission, steps};
+use crate::config::AgentConfig;
+use crate::counters::Counters;
+use crate::delivery::tap::Tap;
+use crate::kernel;
+use crate::lanes::{Channels, Command, EventRecord};
+use crate::lifecycle::discovery::Discovery;
+use crate::lifecycle::exit_events::ExitEvents;
+use crate::request::Availability;
+use crate::sources::{
+    Opened, Outcome, ReadBuffer, Reading, ScanResult, Source, SourceFactory, SummedFileSource, Target,
+};
+use crate::stats_cache::StatsCache;
+use crate::supervisor::probe::try_out;
+use crate::targets::{
+    Now, SessionIds, SourceChanges, SourceOwner, TargetKey, Targets, TrackedTarget, describe,
+};
+
+/// The time until a command is tried again if too many wait: the sampler takes them all at its next wake-up.
+const COMMAND_RETRY: Duration = Duration::from_millis(1);
+
+/// The longest wait for the first reading of a registered job.
+const FIRST_READING: Duration = Duration::from_secs(2);
+
+/// The parts of the agent that the supervisor shares with the sampler and the sender.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) channels: Arc<Channels>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) stats_cache: Arc<StatsCache>,
+    pub(crate) tap: Arc<Tap>,
+}
+
+/// The edge of the supervisor.
+#[derive(Debug)]
+pub(in crate::supervisor) struct Edge {
+    pub(in crate::supervisor) shared: Shared,
+    pub(in crate::supervisor) discovery: Discovery,
+    pub(in crate::supervisor) exit_events: Option<ExitEvents>,
+    pub(in crate::supervisor) ids: SessionIds,
+    mounts: Mounts,
+    cpus: Vec<usize>,
+    perf_fd_limit: usize,
+    descriptor_limit: usize,
+}
+
+/// Returns the time on both clocks.
+pub(in crate::supervisor) fn now() -> Now {
+    Now { monotonic_ns: clock::monotonic_ns(), realtime_us: clock::realtime_us() }
+}
+
+impl Edge {
+    pub(in crate::supervisor) fn new(
+        config: &AgentConfig,
+        mounts: Mounts,
+        cpus: Vec<usize>,
+        shared: Shared,
+    ) -> Self {
+        let warn_of = |error: &std::io::Error| {
+            warn!(%error, "cannot watch for the ends of jobs; activity after a job's last regular sample is not recorded");
+        };
+        Self {
+            shared,
+            discovery: discovery(config, &mounts),
+            exit_events: ExitEvents::new().inspect_err(warn_of).ok(),
+            ids: SessionIds::default(),
+            mounts,
+            cpus,
+            perf_fd_limit: config.perf_fd_limit,
+            descriptor_limit: kernel::descriptor_limit(),
+        }
+    }
+
+    /// Applies another configuration to the search for jobs.
+    pub(in crate::supervisor) fn reload(&mut self, config: &AgentConfig, has_other_jobs: bool) {
+        self.perf_fd_limit = config.perf_fd_limit;
+        if has_other_jobs {
+            self.discovery = discovery(config, &self.mounts);
+        }
+    }
+
+    /// Passes a command to the sampler, and waits while too many wait.
+    pub(in crate::supervisor) async fn command(&self, command: Command) {
+        let mut command = command;
+        while let Err(refused) = self.shared.channels.command(command) {
+            command = refused;
+            tokio::time::sleep(COMMAND_RETRY).await;
+        }
+    }
+
+    /// Records an event in the data, behind the samples so far.
+    pub(in crate::supervisor) async fn record(&self, record: EventRecord) {
+        self.command(Command::RecordEvent(Box::new(record))).await;
+    }
+
+    /// Returns the file descriptors of the process.
+    pub(in crate::supervisor) fn descriptors(&self) -> Descriptors {
+        Descriptors { limit: self.descriptor_limit, open: kernel::open_descriptors() }
+    }
+
+    /// Publishes the numbers of targets and sources.
+    pub(in crate::supervisor) fn count(&self, targets: &Targets) {
+        let counters = &self.shared.counters;
+        counters.jobs.store(targets.job_count() as u64, Relaxed);
+        counters.sources.store(self.ids.sources.len() as u64, Relaxed);
+    }
+
+    /// Publishes the number of jobs that are left out.
+    pub(in crate::supervisor) fn count_left_out(&self, jobs: usize, descriptors: Descriptors) {
+        let counters = &self.shared.counters;
+        counters.jobs_left_out.store(jobs as u64, Relaxed);
+        counters.descriptors.store(descriptors.open as u64, Relaxed);
+        counters.descriptor_limit.store(descriptors.limit as u64, Relaxed);
+    }
+
+    /// Returns a factory for further sources of a target.
+    fn factory(&self, target: &TrackedTarget) -> SourceFactory<'_> {
+        SourceFactory {
+            mounts: &self.mounts,
+            cpus: &self.cpus,
+            perf_descriptors: self.perf_fd_limit.min(self.descriptors().spare()),
+            first_perf_group: target.sources.next_perf_group(),
+            step: None,
+        }
+    }
+
+    /// Opens the sources that a target wants, and replaces earlier ones.
+    pub(in crate::supervisor) fn open_sources(
+        &mut self,
+        key: &TargetKey,
+        target: &mut TrackedTarget,
+        is_anew: bool,
+    ) -> SourceChanges {
+        let (definitions, perf_cgroup) = (target.definitions(), target.perf_cgroup(&self.mounts));
+        let wanted = target.sources.wanted(definitions, perf_cgroup, is_anew);
+        let (opened, unavailable) = self.factory(target).open(&target.target, &wanted.definitions);
+        let owner = SourceOwner { key, job: target.job.as_ref(), plan: &target.plan };
+        target.sources.commit(&mut self.ids, owner, wanted, opened, unavailable)
+    }
+
+    /// Opens the sources of one step or task. Unavailable metrics of a step are not reported: those of its job are.
+    pub(in crate::supervisor) fn open_step(&self, target: &TrackedTarget, step: &Arc<Step>) -> Vec<Opened> {
+        if Identifier::try_from(step.name.as_str()).is_err() || Labels::new(step.labels.clone()).is_err() {
+            return Vec::new();
+        }
+        let factory = SourceFactory {
+            perf_descriptors: 0,
+            first_perf_group: 0,
+            step: Some(step),
+            ..self.factory(target)
+        };
+        let cgroups = Target::Cgroups(step.cgroups.clone());
+        factory.open(&cgroups, &target.plan.step_definitions(step.level)).0
+    }
+
+    /// Returns the current steps and tasks of a target, if the plan wants any.
+    pub(in crate::supervisor) fn steps_of(target: &TrackedTarget) -> BTreeMap<String, Step> {
+        let cgroups = target.cgroups().filter(|_| target.plan.wants_steps());
+        cgroups.map(steps::find).unwrap_or_default()
+    }
+
+    /// Returns whether the sources of a step or task are to be opened: there must be descriptors, and the number of
+    /// steps and tasks of a job is bounded.
+    pub(in crate::supervisor) fn admits_step(
+        &self,
+        key: &TargetKey,
+        target: &mut TrackedTarget,
+        name: &str,
+    ) -> bool {
+        // Without descriptors it waits for the next rescan.
+        if target.sources.has_step(name) || self.descriptors().spare() == 0 {
+            return false;
+        }
+        let admission = target.sources.admit_step(name);
+        if admission == StepAdmission::Last {
+            let steps = SeenSteps::LIMIT;
+            warn!(
+                "cannot sample further steps and tasks of {}: the limit of {steps} is reached",
+                describe(key)
+            );
+        }
+        admission != StepAdmission::Refused
+    }
+
+    /// Opens metrics of a target for trial.
+    pub(in crate::supervisor) fn probe(
+        &self,
+        target: &TrackedTarget,
+        definitions: &[Definition],
+    ) -> BTreeMap<String, Availability> {
+        let (opened, unavailable) = self.factory(target).open(&target.target, definitions);
+        try_out(definitions, opened, unavailable)
+    }
+
+    /// Lets the sources of a job that are sums over cgroups find the current cgroups. Returns true if there are more to
+    /// be found soon.
+    pub(in crate::supervisor) fn scan_cgroups(&self, key: &TargetKey, target: &mut TrackedTarget) -> bool {
+        if self.descriptors().spare() == 0 {
+            return false;
+        }
+        let mut is_incomplete = false;
+        for (name, below) in target.sources.descendants() {
+            match below.scan() {
+                ScanResult::All => {}
+                ScanResult::Some => is_incomplete = true,
+                ScanResult::TooMany => {
+                    let most = SummedFileSource::CGROUPS;
+                    warn!(
+                        "cannot sum {name} over all cgroups of {}: the limit of {most} is reached",
+                        describe(key)
+                    );
+                }
+            }
+        }
+        is_incomplete
+    }
+
+    /// Returns the targets whose files must be opened anew now, because some were added or removed.
+    pub(in crate::supervisor) fn changed_targets(targets: &mut Targets) -> Vec<TargetKey> {
+        let now_ns = clock::monotonic_ns();
+        let (mut text, mut nothing) = (ReadBuffer::default(), Reading::default());
+        let mut changed = Vec::new();
+        for (key, target) in targets.iter_mut() {
+            let is_awake = |source: &mut Source| source.read(&mut text, &mut nothing) == Outcome::Changed;
+            if target.sources.dormant().iter_mut().any(is_awake) {
+                target.sources.reopen_soon(now_ns);
+            }
+            if target.sources.take_reopen_due(now_ns) {
+                changed.push(key.clone());
+            }
+        }
+        changed
+    }
+
+    /// Calls `confirmed` when the sampler has taken the first readings of the new sources: the requester may be holding
+    /// the job's first process until then.
+    pub(in crate::supervisor) async fn after_first_reading(&self, confirmed: impl FnOnce() + Send + 'static) {
+        let (reply, taken) = oneshot::channel();
+        self.command(Command::Confirm(reply)).await;
+        tokio::spawn(async move {
+            // A sampler that has ended does not answer, and takes no readings either.
+            tokio::time::timeout(FIRST_READING, taken).await.ok();
+            confirmed();
+        });
+    }
+}
+
+fn discovery(config: &AgentConfig, mounts: &Mounts) -> Discovery {
+    let (discovery, error) = Discovery::new(mounts.clone(), config.jobs.clone());
+    if let Some(error) = error {
+        let interval = config.rescan_interval;
+        warn!(%error, "cannot use inotify; new jobs are found only by the rescan every {interval}");
+    }
+    discovery
+}

@@ -1,0 +1,319 @@
+//! The sources of one target: those to be opened for a plan, and the commands to the sampler once they are open. Pure:
+//! the files are opened elsewhere, between [`SourceSet::wanted`] and [`SourceSet::commit`].
+
+mod steps;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use polymeter_proto::catalogue::Definition;
+use polymeter_proto::series::{Identifier, Labels};
+
+use crate::cgroups::{SeenSteps, Step};
+use crate::lanes::{ActiveSource, Command, Group, SeriesProgress, SourceId, SourceKey};
+use crate::sources::{Descendants, Opened, Slot, Source, Unavailable};
+use crate::targets::ids::SeriesIds;
+use crate::targets::open_source::{OpenSource, SessionIds, SourceChanges, SourceOwner};
+
+/// The shortest time between a change and the reopening of a target's sources, in nanoseconds, so that a device that is
+/// added and removed all the time costs little.
+const REOPEN_AFTER_NS: u64 = 2_000_000_000;
+
+/// The perf events that were opened, or are unavailable, on one cgroup. An event that is opened again counts from 0;
+/// therefore all are opened again only for another cgroup, and otherwise only new events are opened.
+#[derive(Debug, Default)]
+struct PerfEvents {
+    cgroup: Option<PathBuf>,
+    definitions: Vec<Definition>,
+    /// The number of groups opened so far, so that each has a name of its own.
+    groups: usize,
+}
+
+/// The sources that must be opened for a plan.
+#[derive(Debug, Default)]
+pub(crate) struct WantedSources {
+    /// The metrics that they must provide.
+    pub(crate) definitions: Vec<Definition>,
+    new_perf: Vec<Definition>,
+    files: Vec<Definition>,
+    is_anew: bool,
+}
+
+/// The sources of one target.
+#[derive(Debug, Default)]
+pub(crate) struct SourceSet {
+    open: BTreeMap<String, OpenSource>,
+    series: SeriesIds,
+    /// The last values of its counters, by metric and labels.
+    progress: BTreeMap<(String, Labels), Arc<SeriesProgress>>,
+    /// The steps and tasks whose files are open, by name.
+    steps: BTreeMap<String, Arc<Step>>,
+    /// All steps and tasks that were sampled.
+    seen_steps: SeenSteps,
+    /// Files without a line of any wanted metric: they are read only at rescans.
+    dormant: Vec<Source>,
+    /// The unavailable metrics, with the reasons.
+    unavailable: Vec<(String, String)>,
+    reopen_at_ns: Option<u64>,
+    perf: PerfEvents,
+    /// The metrics for which the files were opened.
+    files: Vec<Definition>,
+}
+
+impl SourceSet {
+    /// Returns the open sources, by name.
+    pub(crate) const fn open(&self) -> &BTreeMap<String, OpenSource> {
+        &self.open
+    }
+
+    /// Returns the sources of the whole target, not of a step, with their names.
+    pub(crate) fn whole(&self) -> impl Iterator<Item = (&String, &OpenSource)> {
+        self.open.iter().filter(|(_, source)| source.step.is_none())
+    }
+
+    /// Returns the unavailable metrics, with the reasons.
+    pub(crate) fn unavailable(&self) -> &[(String, String)] {
+        &self.unavailable
+    }
+
+    /// Returns true if perf events that count this metric are open or known to be unavailable.
+    pub(crate) fn counts(&self, definition: &Definition) -> bool {
+        self.perf.definitions.contains(definition)
+    }
+
+    /// Returns the number of the next perf group, for its name.
+    pub(crate) const fn next_perf_group(&self) -> usize {
+        self.perf.groups
+    }
+
+    /// Returns the sources that must be opened to sample the given metrics: perf events and the rest. Files are opened
+    /// anew if the wanted metrics differ, or if `is_anew`, because files were added or removed. Open perf events
+    /// continue to count, unless `perf_cgroup` has changed.
+    pub(crate) fn wanted(
+        &mut self,
+        (perf, files): (Vec<Definition>, Vec<Definition>),
+        perf_cgroup: Option<PathBuf>,
+        is_anew: bool,
+    ) -> WantedSources {
+        if perf_cgroup != self.perf.cgroup {
+            self.perf = PerfEvents { cgroup: perf_cgroup, ..PerfEvents::default() };
+            let former = self.open.iter_mut().filter(|(name, _)| is_perf(name));
+            former.for_each(|(_, source)| source.slots.clear());
+        }
+        let new_perf: Vec<_> = perf.into_iter().filter(|definition| !self.counts(definition)).collect();
+        let is_anew = is_anew || files != self.files;
+        let wanted_files = files.iter().filter(|definition| is_anew && !self.has_lasting(definition));
+        let definitions = wanted_files.chain(&new_perf).cloned().collect();
+        WantedSources { definitions, new_perf, files, is_anew }
+    }
+
+    /// Returns true if a source that is not opened anew provides a metric of the whole target.
+    fn has_lasting(&self, definition: &Definition) -> bool {
+        let mut lasting = self.whole().filter(|(_, source)| source.is_lasting);
+        lasting.any(|(_, source)| source.slots.iter().any(|slot| slot.definition == *definition))
+    }
+
+    /// Replaces earlier sources by those that were opened for `wanted`, and gives the remaining ones the periods of the
+    /// plan.
+    pub(crate) fn commit(
+        &mut self,
+        ids: &mut SessionIds,
+        owner: SourceOwner<'_>,
+        wanted: WantedSources,
+        opened: Vec<Opened>,
+        unavailable: Vec<Unavailable>,
+    ) -> SourceChanges {
+        let WantedSources { new_perf, files, is_anew, .. } = wanted;
+        self.perf.groups += opened.iter().filter(|opened| is_perf(&opened.name)).count();
+        self.perf.definitions.extend(new_perf);
+        self.files = files;
+        // A source that hangs is not replaced, so its reason stays.
+        let hung: Vec<String> = self.open.keys().map(|name| hung(name)).collect();
+        self.unavailable.retain(|(metric, reason)| is_perf(metric) || !is_anew || hung.contains(reason));
+        let missing = |Unavailable { definition, reason }| (definition.name(), reason);
+        self.unavailable.extend(unavailable.into_iter().map(missing));
+        let (kept, former): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut self.open)
+            .into_iter()
+            .partition(|(_, source)| source.is_lasting || source.step.is_some() || !is_anew);
+        let mut changes = SourceChanges::default();
+        self.regroup(ids, owner, kept, &mut changes);
+        self.replace(ids, owner, opened, former, is_anew, &mut changes);
+        changes
+    }
+
+    /// Gives sources that stay open the periods of the plan, and closes perf groups without a wanted event.
+    fn regroup(
+        &mut self,
+        ids: &mut SessionIds,
+        owner: SourceOwner<'_>,
+        kept: BTreeMap<String, OpenSource>,
+        changes: &mut SourceChanges,
+    ) {
+        for (name, source) in kept {
+            let Ok(identifier) = Identifier::try_from(name.as_str()) else { continue };
+            let groups = self.groups(ids, owner, &identifier, &source);
+            if groups.is_empty() && is_perf(&name) {
+                let is_closed =
+                    |definition: &Definition| source.slots.iter().any(|slot| slot.definition == *definition);
+                self.perf.definitions.retain(|definition| !is_closed(definition));
+                changes.commands.push(Command::Remove(source.id));
+                continue;
+            }
+            changes.commands.push(Command::Regroup(source.id, groups));
+            self.open.insert(name, source);
+        }
+    }
+
+    /// Replaces sources by opened ones of the same name, and closes those without a successor.
+    fn replace(
+        &mut self,
+        ids: &mut SessionIds,
+        owner: SourceOwner<'_>,
+        opened: Vec<Opened>,
+        mut former: BTreeMap<String, OpenSource>,
+        is_anew: bool,
+        changes: &mut SourceChanges,
+    ) {
+        let (dormant, awake): (Vec<_>, Vec<_>) =
+            opened.into_iter().partition(|opened| opened.source.slots().is_empty());
+        if is_anew {
+            self.dormant = dormant.into_iter().map(|opened| opened.source).collect();
+        }
+        let (mut new, mut added) = (Vec::new(), Vec::new());
+        for Opened { name, source, step, below } in awake {
+            let Ok(identifier) = Identifier::try_from(name.as_str()) else { continue };
+            let id = former.remove(&name).map_or_else(
+                || {
+                    let id = ids.sources.assign(owner.key);
+                    new.push(id);
+                    id
+                },
+                |source| source.id,
+            );
+            let (slots, is_lasting) = (source.slots().to_vec(), source.is_lasting());
+            let open = OpenSource { id, slots, step, is_lasting, below };
+            let groups = self.groups(ids, owner, &identifier, &open);
+            let source_key = SourceKey { job: owner.job.cloned(), name: identifier };
+            let active = ActiveSource::new(Arc::new(source_key), source, groups);
+            let active = active.with_progress(|slot| self.progress_of(slot));
+            added.push((id, Box::new(active)));
+            self.open.insert(name, open);
+        }
+        let removed_hung: Vec<String> = former.keys().map(|name| hung(name)).collect();
+        self.unavailable.retain(|(_, reason)| !removed_hung.contains(reason));
+        let removed: Vec<SourceId> = former.into_values().map(|source| source.id).collect();
+        if !removed.is_empty() || !added.is_empty() {
+            changes.commands.push(Command::Exchange { removed, added });
+        }
+        if owner.job.is_some() {
+            changes.first_reading.append(&mut new);
+        }
+    }
+
+    fn groups(
+        &mut self,
+        ids: &mut SessionIds,
+        owner: SourceOwner<'_>,
+        name: &Identifier,
+        source: &OpenSource,
+    ) -> Vec<Group> {
+        let period = |metric: &str| source.period(owner.plan, metric);
+        ids.series.groups(owner.job, name, &mut self.series, &source.slots, period)
+    }
+
+    /// Returns the last value of the counter of a slot, from which each source of the series continues.
+    fn progress_of(&mut self, slot: &Slot) -> Arc<SeriesProgress> {
+        Arc::clone(self.progress.entry((slot.definition.name(), slot.labels.clone())).or_default())
+    }
+
+    /// Closes all sources of a target that is not tracked any more.
+    pub(crate) fn close(self) -> Vec<Command> {
+        self.open.into_values().map(|source| Command::Remove(source.id)).collect()
+    }
+
+    /// Adds a source that is not read: the values of a user.
+    pub(crate) fn add_unread(&mut self, name: &str, id: SourceId) {
+        let open = OpenSource { id, slots: Vec::new(), step: None, is_lasting: true, below: None };
+        self.open.insert(name.to_owned(), open);
+    }
+
+    /// Returns the ids of the series of the target.
+    pub(crate) const fn series_ids(&mut self) -> &mut SeriesIds {
+        &mut self.series
+    }
+
+    /// Returns the finders of cgroups below a source, with the names of the sources.
+    pub(crate) fn descendants(&mut self) -> impl Iterator<Item = (&String, &mut Descendants)> {
+        self.open.iter_mut().filter_map(|(name, source)| source.below.as_mut().map(|below| (name, below)))
+    }
+
+    /// Returns the files without a line of any wanted metric.
+    pub(crate) fn dormant(&mut self) -> &mut [Source] {
+        &mut self.dormant
+    }
+
+    /// Records that a source cannot be read any more, because its cgroup is gone. If the cgroup reappears, the source
+    /// is opened anew.
+    pub(crate) fn end_lasting(&mut self, id: SourceId) {
+        let ended = self.open.iter_mut().filter(|(name, source)| source.id == id && !is_perf(name));
+        ended.for_each(|(_, source)| source.is_lasting = false);
+    }
+
+    /// Returns the name of an open source.
+    pub(crate) fn name(&self, id: SourceId) -> Option<&str> {
+        self.open.iter().find(|(_, source)| source.id == id).map(|(name, _)| name.as_str())
+    }
+
+    /// Records that a read of a source hangs, which makes its metrics unavailable. Returns its name.
+    pub(crate) fn set_hung(&mut self, id: SourceId) -> Option<&str> {
+        let (name, source) = self.open.iter().find(|(_, source)| source.id == id)?;
+        let metrics: BTreeSet<String> = source.slots.iter().map(|slot| slot.definition.name()).collect();
+        let reason = hung(name);
+        self.unavailable.extend(metrics.into_iter().map(|metric| (metric, reason.clone())));
+        Some(name)
+    }
+
+    /// Records that the hanging read of a source has returned. Returns its name.
+    pub(crate) fn set_recovered(&mut self, id: SourceId) -> Option<&str> {
+        let (name, _) = self.open.iter().find(|(_, source)| source.id == id)?;
+        let reason = hung(name);
+        self.unavailable.retain(|(_, known)| *known != reason);
+        Some(name)
+    }
+
+    /// Forgets the open perf events, because one of them cannot be read any more.
+    pub(crate) fn forget_perf(&mut self) {
+        self.perf = PerfEvents::default();
+    }
+
+    /// Schedules the reopening of the sources after a delay.
+    pub(crate) fn reopen_later(&mut self, now_ns: u64) {
+        self.reopen_at_ns.get_or_insert(now_ns.saturating_add(REOPEN_AFTER_NS));
+    }
+
+    /// Schedules the reopening of the sources at the next opportunity.
+    pub(crate) fn reopen_soon(&mut self, now_ns: u64) {
+        self.reopen_at_ns.get_or_insert(now_ns);
+    }
+
+    /// Returns true once if the sources must be opened anew now.
+    pub(crate) fn take_reopen_due(&mut self, now_ns: u64) -> bool {
+        self.reopen_at_ns.take_if(|at_ns| *at_ns <= now_ns).is_some()
+    }
+
+    /// Cancels the scheduled reopening, because the sources are opened anew now.
+    pub(crate) const fn cancel_reopen(&mut self) {
+        self.reopen_at_ns = None;
+    }
+}
+
+/// Returns true if the name is that of a perf source or metric.
+pub(crate) fn is_perf(name: &str) -> bool {
+    name.starts_with("perf")
+}
+
+/// Returns the reason why the metrics of a source with a hanging read are unavailable.
+fn hung(name: &str) -> String {
+    format!("a read of {name} is blocked")
+}
