@@ -3,7 +3,7 @@
 use super::units;
 
 /// The maximum number of intervals of a curve: some for each of the 400 columns of a plot.
-const INTERVALS_MAX: usize = 4000;
+const INTERVALS_MAX: usize = 1200;
 
 /// The points of a series in an interval of time.
 #[derive(Debug, Clone, Copy, PartialEq)]

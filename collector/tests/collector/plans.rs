@@ -46,7 +46,7 @@ fn fill(environment: &mut TestEnvironment) {
         ("metric", "SELECT 'm' || n, 'bytes', 'gauge' FROM job_number WHERE n <= 2".to_owned()),
         (
             "job (job_id, owner_uid, started, ended)",
-            format!("SELECT CAST(n AS text), n % 7, {start}, {end} FROM job_number ORDER BY n"),
+            format!("SELECT CAST(n AS text), n % 7, {start}, {end} FROM job_number ORDER BY n + 0"),
         ),
         (
             "job_node (job_key, node, started, ended)",
@@ -54,7 +54,7 @@ fn fill(environment: &mut TestEnvironment) {
         ),
         (
             "series (node, metric, job_key, job_id, labels)",
-            "SELECT 'n' || (n % 20), metric, n, CAST(n AS text), '{}' FROM job_number, metric ORDER BY 3, 2"
+            "SELECT 'n' || (n % 20), metric, n, CAST(n AS text), '{}' FROM job_number, metric ORDER BY n + 0, 2"
                 .to_owned(),
         ),
         ("series (node, metric, labels)", "SELECT node, metric, '{}' FROM node, metric".to_owned()),

@@ -149,7 +149,8 @@ fn stores_samples_jobs_and_events(environment: &mut TestEnvironment) {
     assert_eq!((series[0].unit.as_str(), series[0].kind.as_str()), ("nanoseconds", "counter"));
     assert_rows(environment, SeriesScope::Node("n2"), begin_us, 0..20);
     // The samples of the job are those within its time.
-    let (mut ids, mut points) = (series.iter().map(|series| series.series_id).collect::<Vec<_>>(), Vec::new());
+    let (mut ids, mut points) =
+        (series.iter().map(|series| series.series_id).collect::<Vec<_>>(), Vec::new());
     let read = reader.samples(&ids, &found.sampled_ns, |sample| {
         points.push(sample);
         Ok::<_, StoreError>(())

@@ -117,10 +117,11 @@ impl Reader {
     /// # Errors
     /// Returns an error if the store fails.
     pub fn last_losses(&mut self, limit: u32) -> Result<Vec<LossRow>, StoreError> {
-        let select =
-            format!("SELECT {LOSS} FROM loss ORDER BY time DESC, node DESC, session_id DESC LIMIT {limit}");
+        let select = format!("SELECT {LOSS} FROM loss ORDER BY time DESC LIMIT {limit}");
         let mut losses = self.rows(&select, &[], read_loss)?;
-        losses.reverse();
+        losses.sort_by(|one, other| {
+            (one.time_ns, &one.node, &one.session_id).cmp(&(other.time_ns, &other.node, &other.session_id))
+        });
         Ok(losses)
     }
 }
