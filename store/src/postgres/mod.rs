@@ -22,7 +22,7 @@ use self::connect::{Access, Settings, connect};
 use self::connection::PostgresConnection;
 use self::server::event_loop;
 use crate::backend::{Backend, Connection, Opened};
-use crate::error::{DatabaseError, ErrorKind, chain};
+use crate::error::{DatabaseError, ErrorKind};
 use crate::{Maintenance, OpenOptions, StoreError};
 
 /// A PostgreSQL database.
