@@ -241,6 +241,11 @@ impl NumberRow {
         self.fields.get(field).copied().unwrap_or_default().cast_signed()
     }
 
+    /// Returns a field as a count.
+    pub(crate) fn count(&self, field: usize) -> u64 {
+        u64::try_from(self.integer(field)).unwrap_or_default()
+    }
+
     /// Returns a field as a floating-point number; NaN if there is none.
     pub(crate) fn real(&self, field: usize) -> f64 {
         self.fields.get(field).map_or(f64::NAN, |bits| f64::from_bits(*bits))

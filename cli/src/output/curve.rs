@@ -47,6 +47,14 @@ impl Curve {
         Self::joined(points.iter().copied().map(Interval::of), times.map(|(first, last)| (first.0, last.0)))
     }
 
+    /// Returns the curve of intervals, which are sorted by time.
+    pub(crate) fn of_intervals(
+        intervals: impl ExactSizeIterator<Item = Interval> + DoubleEndedIterator + Clone,
+    ) -> Self {
+        let times = intervals.clone().next().zip(intervals.clone().next_back());
+        Self::joined(intervals, times.map(|(first, last)| (first.time_ns, last.time_ns)))
+    }
+
     /// Returns the curve of intervals between two times.
     fn joined(all: impl ExactSizeIterator<Item = Interval>, times: Option<(i64, i64)>) -> Self {
         let Some((begin_ns, end_ns)) = times else { return Self::default() };

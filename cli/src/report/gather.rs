@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 
 use polymeter_proto::ledger::Tally;
+use polymeter_service::clock;
 use polymeter_store::StoreError;
-use polymeter_store::reader::{JobRow, LedgerRow, LossRow, Reader, SeriesRow, SeriesScope};
+use polymeter_store::reader::{JobRow, LedgerRow, LossRow, Reader, Rollup, SeriesRow, SeriesScope};
 
 use super::hardware::Hardware;
 use super::model::{LossReport, Outcome, Report, SeriesReport, SourceReport, Usage};
 use super::series::Summary;
-use super::{history, series};
+use super::{history, resolution, series};
 use crate::output::units;
 
 /// Gathers the report of `job`. Each of its nodes has `cpus` CPUs, if given, else as many as the store knows.
@@ -18,7 +19,15 @@ pub(crate) fn gather(reader: &mut Reader, job: &JobRow, cpus: Option<usize>) -> 
     let hardware = Hardware::gather(reader, job, &rows, cpus)?;
     let changes = reader.plan_changes(job.job_key)?;
     let ledger = reader.ledger(job.job_key)?;
-    let summaries = summaries(reader, job, &rows, &hardware)?;
+    let wall_ns = job
+        .ended_ns
+        .unwrap_or_else(|| clock::realtime_us().saturating_mul(1000))
+        .saturating_sub(job.started_ns);
+    let rollup = resolution::rollup(ledger.iter().map(|row| row.stored).sum(), rows.len(), wall_ns);
+    let summaries = match rollup {
+        None => summaries_of_samples(reader, job, &rows, &hardware)?,
+        Some(rollup) => summaries_of_buckets(reader, job, &rows, &hardware, rollup)?,
+    };
     let ends_ns = || summaries.iter().flatten().map(|summary| summary.ends_ns);
     let first_ns = ends_ns().map(|(first_ns, _)| first_ns).min();
     let end_ns = job.ended_ns.or(ends_ns().map(|(_, last_ns)| last_ns).max()).unwrap_or(job.started_ns);
@@ -44,6 +53,7 @@ pub(crate) fn gather(reader: &mut Reader, job: &JobRow, cpus: Option<usize>) -> 
         outcome: Outcome { state: job.state.clone(), exit_code: job.exit_code, exit_signal: job.exit_signal },
         used: usage(&reports),
         stored: reports.iter().map(|series| series.samples).sum(),
+        rollup_s: rollup.map(|rollup| units::seconds_between(0, rollup.length_ns())),
         series: reports,
         ledger: total(&ledger),
         skipped: sum(|row| row.skipped),
@@ -56,41 +66,86 @@ pub(crate) fn gather(reader: &mut Reader, job: &JobRow, cpus: Option<usize>) -> 
         plan_changes: history::plan_changes(&changes, job.started_ns),
         refused_requests: history::refused_requests(reader.refused_requests(job.job_key)?, job.started_ns),
         measuring: None,
-        notes: Vec::new(),
+        notes: rollup.map(resolution::note).into_iter().collect(),
         sources: ledger.into_iter().map(SourceReport::from).collect(),
     })
 }
 
-/// Summarises the samples of each series, in the order of `rows`; none for a series without samples. The samples of one
-/// series are held in memory at a time.
-fn summaries(
+/// Summarises the samples of each series, in the order of `rows`; none for a series without samples.
+fn summaries_of_samples(
     reader: &mut Reader,
     job: &JobRow,
     rows: &[SeriesRow],
     hardware: &Hardware,
 ) -> Result<Vec<Option<Summary>>, StoreError> {
     let ids: Vec<i64> = rows.iter().map(|row| row.series_id).collect();
-    let mut summaries: HashMap<i64, Summary> = HashMap::new();
-    let rows_by_id: HashMap<i64, &SeriesRow> = rows.iter().map(|row| (row.series_id, row)).collect();
-    let mut finish = |series_id: i64, values: &mut Vec<(i64, f64)>| {
-        let row = rows_by_id.get(&series_id);
-        let summary = row.and_then(|row| Summary::of_samples(row, values, hardware.limit(row)));
-        summaries.extend(summary.map(|summary| (series_id, summary)));
-        values.clear();
-    };
-    let (mut current, mut values) = (None, Vec::new());
+    let summarise = |row: &SeriesRow, values: &[_]| Summary::of_samples(row, values, hardware.limit(row));
+    let mut grouping = Grouping::new(rows, summarise);
     reader.samples(&ids, &job.sampled_ns, |sample| {
-        match current.replace(sample.series_id) {
-            Some(before) if before != sample.series_id => finish(before, &mut values),
-            _ => {}
-        }
-        values.push((sample.time_ns, sample.value));
+        grouping.add(sample.series_id, (sample.time_ns, sample.value));
         Ok::<_, StoreError>(())
     })?;
-    if let Some(last) = current {
-        finish(last, &mut values);
+    Ok(grouping.finish())
+}
+
+/// Summarises the intervals of a rollup of each series, in the order of `rows`; none for a series without samples.
+fn summaries_of_buckets(
+    reader: &mut Reader,
+    job: &JobRow,
+    rows: &[SeriesRow],
+    hardware: &Hardware,
+    rollup: Rollup,
+) -> Result<Vec<Option<Summary>>, StoreError> {
+    let ids: Vec<i64> = rows.iter().map(|row| row.series_id).collect();
+    let summarise = |row: &SeriesRow, buckets: &[_]| {
+        Summary::of_buckets(row, buckets, rollup.length_ns(), hardware.limit(row))
+    };
+    let mut grouping = Grouping::new(rows, summarise);
+    reader.buckets(rollup, &ids, &job.sampled_ns, |bucket| {
+        grouping.add(bucket.series_id, bucket);
+        Ok::<_, StoreError>(())
+    })?;
+    Ok(grouping.finish())
+}
+
+/// Summaries of series, whose items arrive series by series. The items of one series are held in memory at a time.
+struct Grouping<'a, T, F> {
+    summarise: F,
+    positions: HashMap<i64, (usize, &'a SeriesRow)>,
+    summaries: Vec<Option<Summary>>,
+    series_id: Option<i64>,
+    items: Vec<T>,
+}
+
+impl<'a, T, F: Fn(&SeriesRow, &[T]) -> Option<Summary>> Grouping<'a, T, F> {
+    fn new(rows: &'a [SeriesRow], summarise: F) -> Self {
+        let positions =
+            rows.iter().enumerate().map(|(position, row)| (row.series_id, (position, row))).collect();
+        let summaries = std::iter::repeat_with(|| None).take(rows.len()).collect();
+        Self { summarise, positions, summaries, series_id: None, items: Vec::new() }
     }
-    Ok(ids.iter().map(|id| summaries.remove(id)).collect())
+
+    fn add(&mut self, series_id: i64, item: T) {
+        if self.series_id != Some(series_id) {
+            self.finish_series();
+            self.series_id = Some(series_id);
+        }
+        self.items.push(item);
+    }
+
+    fn finish_series(&mut self) {
+        if let Some((position, row)) = self.series_id.and_then(|id| self.positions.get(&id))
+            && let Some(summary) = self.summaries.get_mut(*position)
+        {
+            *summary = (self.summarise)(row, &self.items);
+        }
+        self.items.clear();
+    }
+
+    fn finish(mut self) -> Vec<Option<Summary>> {
+        self.finish_series();
+        self.summaries
+    }
 }
 
 fn total(ledger: &[LedgerRow]) -> Tally {

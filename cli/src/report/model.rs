@@ -21,6 +21,10 @@ pub(crate) struct Report {
     #[serde(flatten)]
     pub(crate) outcome: Outcome,
     pub(crate) used: Usage,
+    /// The length of the intervals of the rollup from which the series are computed, in seconds; none if they are computed
+    /// from samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rollup_s: Option<f64>,
     pub(crate) series: Vec<SeriesReport>,
     pub(crate) ledger: Tally,
     /// Samples taken and lost with frames that the agent dropped.

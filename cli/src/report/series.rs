@@ -1,11 +1,11 @@
 //! The summary of one series. Pure.
 
-use polymeter_store::reader::{PlanChangeRow, SeriesRow};
+use polymeter_store::reader::{BucketRow, PlanChangeRow, SeriesRow};
 
 use super::hardware::Limit;
-use super::history;
 use super::model::SeriesReport;
 use super::rates::{self, Rates};
+use super::{buckets, history};
 use crate::output::curve::Curve;
 use crate::output::units;
 
@@ -28,8 +28,11 @@ pub(super) fn last_period(row: &SeriesRow, changes: &[PlanChangeRow]) -> Option<
 pub(super) struct Summary {
     /// The number of samples.
     samples: u64,
-    /// The times of the first and the last sample, in nanoseconds since the epoch.
+    /// The times of the first and the last sample, in nanoseconds since the epoch; of a rollup, the begin of the first
+    /// interval and the end of the last.
     pub(super) ends_ns: (i64, i64),
+    /// The seconds between the first and the last sample.
+    span_s: f64,
     /// The increase of a counter since its first sample, and since 0.
     increase: Option<(f64, f64)>,
     /// The mean of the values of a gauge.
@@ -53,12 +56,60 @@ impl Summary {
         Some(Self {
             samples: values.len() as u64,
             ends_ns: (first_ns, last_ns),
+            span_s: units::seconds_between(first_ns, last_ns),
             increase: rates.is_some().then_some((last - first, last)),
             mean,
             range: (numbers().reduce(f64::min), numbers().reduce(f64::max)),
             window_ns: rates.as_ref().and_then(|rates| rates.window_ns),
             is_clamped: rates.as_ref().is_some_and(|rates| rates.is_clamped),
             curve: Curve::of(points),
+        })
+    }
+
+    /// Summarises the intervals of `length_ns` of a series; none if there are none. The rates of a counter do not exceed
+    /// `limit`.
+    pub(super) fn of_buckets(
+        row: &SeriesRow,
+        buckets: &[BucketRow],
+        length_ns: i64,
+        limit: Option<Limit>,
+    ) -> Option<Self> {
+        let (first, last) = buckets.first().zip(buckets.last())?;
+        let samples: u64 = buckets.iter().map(|bucket| bucket.count).sum();
+        let span_s = buckets::span_s(buckets, length_ns);
+        let base = Self {
+            samples,
+            ends_ns: (first.time_ns, last.time_ns.saturating_add(length_ns)),
+            span_s,
+            increase: None,
+            mean: None,
+            range: (None, None),
+            window_ns: None,
+            is_clamped: false,
+            curve: Curve::default(),
+        };
+        if !is_counter(row) {
+            let sum: f64 = buckets.iter().map(|bucket| bucket.sum).sum();
+            let (min, max) =
+                (buckets.iter().map(|bucket| bucket.min), buckets.iter().map(|bucket| bucket.max));
+            let range = (min.reduce(f64::min), max.reduce(f64::max));
+            let mean = Some(sum / units::to_f64(samples));
+            return Some(Self { mean, range, curve: buckets::curve(buckets), ..base });
+        }
+        let increase = buckets::increase(buckets);
+        let is_impossible = |limit: Limit| limit.is_hard && increase > limit.rate * span_s;
+        let is_clamped = limit.is_some_and(is_impossible);
+        let most = limit.filter(|limit| limit.is_hard).map_or(f64::INFINITY, |limit| limit.rate);
+        let mut rates = buckets::rates(buckets, length_ns);
+        rates.iter_mut().for_each(|(_, rate)| *rate = rate.min(most) * rate_unit(row).1);
+        let numbers = || rates.iter().map(|(_, rate)| *rate);
+        Some(Self {
+            increase: Some((increase, increase + first.first)),
+            range: (numbers().reduce(f64::min), numbers().reduce(f64::max)),
+            window_ns: Some(length_ns),
+            is_clamped,
+            curve: Curve::of(&rates),
+            ..base
         })
     }
 
@@ -69,21 +120,11 @@ impl Summary {
         period: Option<String>,
         starts_at_zero: bool,
     ) -> SeriesReport {
-        let Self {
-            samples,
-            ends_ns: (first_ns, last_ns),
-            increase,
-            mean,
-            range,
-            window_ns,
-            is_clamped,
-            curve,
-        } = self;
+        let Self { samples, ends_ns: _, span_s, increase, mean, range, window_ns, is_clamped, curve } = self;
         let is_counter = is_counter(row);
         let (rate_unit, factor) = rate_unit(row);
         let growth =
             increase.map(|(since_first, since_zero)| if starts_at_zero { since_zero } else { since_first });
-        let span_s = units::seconds_between(first_ns, last_ns);
         let mean = match growth {
             Some(growth) => (span_s > 0.0).then(|| growth / span_s * factor),
             None => mean,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use polymeter_store::StoreError;
-use polymeter_store::reader::{JobFilter, JobRow, Reader, SeriesScope};
+use polymeter_store::reader::{JobFilter, JobRow, Reader, Rollup, SeriesScope};
 
 use crate::support::{Kind, TestEnvironment};
 
@@ -124,6 +124,22 @@ fn read_samples(reader: &mut Reader, job: &JobRow, of: SeriesScope<'_>) -> (usiz
     (count, plans.pop().unwrap())
 }
 
+/// Returns the number of the job's samples in the intervals of a rollup.
+fn count_in_buckets(reader: &mut Reader, job: &JobRow, rollup: Rollup) -> u64 {
+    let series = reader.series(SeriesScope::Job(job.job_key)).unwrap();
+    let ids: Vec<i64> = series.iter().map(|series| series.series_id).collect();
+    let mut count = 0;
+    let read = reader.buckets(rollup, &ids, &job.sampled_ns, |bucket| {
+        let is_one = [bucket.min, bucket.max, bucket.first, bucket.last].iter().all(|value| *value == 1.0);
+        assert!(is_one && bucket.increase == 0.0 && bucket.sum == bucket.count as f64, "{bucket:?}");
+        assert!(bucket.time_ns <= job.started_ns && job.started_ns < bucket.time_ns + rollup.length_ns());
+        count += bucket.count;
+        Ok::<_, StoreError>(())
+    });
+    read.unwrap();
+    count
+}
+
 /// Returns the names in `plan` that begin with `prefix` and a digit.
 fn names(plan: &str, prefix: &str) -> BTreeSet<String> {
     let words = plan.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
@@ -165,6 +181,9 @@ fn samples_are_read_from_the_days_of_the_job(environment: &mut TestEnvironment) 
         let (count, plan) = read_samples(reader, &job, SeriesScope::Job(job.job_key));
         assert_eq!(count, 2);
         assert_one_day(environment, &plan);
+        for rollup in Rollup::ALL {
+            assert_eq!(count_in_buckets(reader, &job, rollup), 2, "{rollup:?}");
+        }
         // A sample every 200 minutes.
         let (count, plan) = read_samples(reader, &job, SeriesScope::Node(&job.nodes[0]));
         assert!(count <= 2, "{count}");

@@ -12,6 +12,6 @@ mod series;
 
 pub use self::connection::Reader;
 pub use self::rows::{
-    JobFilter, JobRow, LedgerRow, LossRow, MarkRow, PlanChangeRow, RefusedRow, SampleRow, SeriesRow,
-    SeriesScope,
+    BucketRow, JobFilter, JobRow, LedgerRow, LossRow, MarkRow, PlanChangeRow, RefusedRow, Rollup, SampleRow,
+    SeriesRow, SeriesScope,
 };

@@ -89,6 +89,64 @@ pub struct SampleRow {
     pub value: f64,
 }
 
+/// The samples of a series in an interval of time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BucketRow {
+    /// The store's id of the series.
+    pub series_id: i64,
+    /// The begin of the interval, in nanoseconds since the epoch.
+    pub time_ns: i64,
+    /// The number of samples.
+    pub count: u64,
+    /// The smallest value.
+    pub min: f64,
+    /// The largest value.
+    pub max: f64,
+    /// The sum of the values.
+    pub sum: f64,
+    /// The earliest value.
+    pub first: f64,
+    /// The latest value.
+    pub last: f64,
+    /// The increase of a counter from the earliest value to the latest.
+    pub increase: f64,
+}
+
+/// The rollups of samples, by the length of their intervals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rollup {
+    /// Intervals of 10 s.
+    TenSeconds,
+    /// Intervals of a minute.
+    Minute,
+    /// Intervals of an hour.
+    Hour,
+}
+
+impl Rollup {
+    /// All rollups, the shortest intervals first.
+    pub const ALL: [Self; 3] = [Self::TenSeconds, Self::Minute, Self::Hour];
+
+    /// Returns the length of its intervals, in nanoseconds.
+    pub const fn length_ns(self) -> i64 {
+        let seconds = match self {
+            Self::TenSeconds => 10,
+            Self::Minute => 60,
+            Self::Hour => 3600,
+        };
+        seconds * 1_000_000_000
+    }
+
+    /// Returns the name of the relation.
+    pub(super) const fn relation(self) -> &'static str {
+        match self {
+            Self::TenSeconds => "samples_10s",
+            Self::Minute => "samples_1min",
+            Self::Hour => "samples_1h",
+        }
+    }
+}
+
 /// The owner of series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SeriesScope<'a> {

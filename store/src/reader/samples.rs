@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::connection::Reader;
-use super::rows::SampleRow;
+use super::rows::{BucketRow, Rollup, SampleRow};
 use crate::StoreError;
 use crate::bounds::{LATEST_US, stored_us};
 use crate::value::ColumnType;
@@ -25,6 +25,43 @@ impl Reader {
             format!("SELECT series_id, time, value FROM samples WHERE {condition} ORDER BY series_id, time");
         self.stream(&select, &[ColumnType::Integer, ColumnType::Time, ColumnType::Real], |row| {
             each(SampleRow { series_id: row.integer(0), time_ns: row.integer(1), value: row.real(2) })
+        })
+    }
+
+    /// Passes the intervals of a rollup that contain samples of `series` within `span_ns` to `each`: sorted by the ids of the
+    /// series, then by time. They are not held in memory. After an error of `each` the reader must be dropped.
+    ///
+    /// # Errors
+    /// Returns an error if the store or `each` fails.
+    pub fn buckets<E: From<StoreError>>(
+        &mut self,
+        rollup: Rollup,
+        series: &[i64],
+        span_ns: &Range<i64>,
+        mut each: impl FnMut(BucketRow) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let begin_ns = span_ns.start.max(0);
+        let span_ns = begin_ns - begin_ns % rollup.length_ns()..span_ns.end;
+        let Some(condition) = self.condition(series, &span_ns) else { return Ok(()) };
+        let select = format!(
+            "SELECT series_id, time, CAST(count AS bigint), min, max, sum, first, last, increase FROM {}
+             WHERE {condition} ORDER BY series_id, time",
+            rollup.relation()
+        );
+        let mut columns = vec![ColumnType::Integer, ColumnType::Time, ColumnType::Integer];
+        columns.resize(9, ColumnType::Real);
+        self.stream(&select, &columns, |row| {
+            each(BucketRow {
+                series_id: row.integer(0),
+                time_ns: row.integer(1),
+                count: row.count(2),
+                min: row.real(3),
+                max: row.real(4),
+                sum: row.real(5),
+                first: row.real(6),
+                last: row.real(7),
+                increase: row.real(8),
+            })
         })
     }
 

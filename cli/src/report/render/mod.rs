@@ -125,6 +125,7 @@ mod tests {
                 written_bytes: Some(1e6),
                 ..Usage::default()
             },
+            rollup_s: None,
             series: vec![
                 series("cpu.usage", "", "nanoseconds", [0.0, 0.5, 1.0, 0.5]),
                 series("cpu.usage", "step=0", "nanoseconds", [0.0, 0.5, 1.0, 0.5]),

@@ -139,10 +139,14 @@ impl TestEnvironment {
 
     /// Returns the number of samples of each series.
     pub(crate) fn counts(&self, of: SeriesScope<'_>) -> Vec<usize> {
-        let mut reader = self.reader();
-        let series = reader.series(of).unwrap().into_iter();
-        series.map(|row| reader.points(row.series_id, i64::MIN..i64::MAX).unwrap().len()).collect()
+        counts(&mut self.reader(), of)
     }
+}
+
+/// Returns the number of samples of each series.
+pub(crate) fn counts(reader: &mut Reader, of: SeriesScope<'_>) -> Vec<usize> {
+    let series = reader.series(of).unwrap().into_iter();
+    series.map(|row| reader.points(row.series_id, i64::MIN..i64::MAX).unwrap().len()).collect()
 }
 
 /// Returns the only job of the store.
