@@ -57,7 +57,7 @@ mod tests {
     fn the_note_names_the_length() {
         assert_eq!(
             note(Rollup::Minute),
-            "the job has more than 2000000 samples: the series are read as summaries of 1 min; the rates of counters are means over 1 min"
+            "the job has more than 2000000 samples: the series are read as summaries of 60 s; the rates of counters are means over 60 s"
         );
     }
 }
