@@ -71,6 +71,11 @@ impl Script {
         &self.shapes
     }
 
+    /// Returns the number of ticks in the recording.
+    pub fn ticks(&self) -> usize {
+        self.ticks.len()
+    }
+
     /// Returns the first tick of a session. Sessions start at different ticks.
     pub fn first_tick(&self, session: SessionId) -> usize {
         usize::try_from(session.0 % self.ticks.len() as u64).unwrap_or(0)
@@ -87,14 +92,99 @@ impl Script {
     }
 }
 
+/// The frames of one session that are not acknowledged.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    /// The sequence number of the newest frame.
+    sequence: u64,
+    frames: VecDeque<(u64, Vec<u8>)>,
+}
+
+impl Outbox {
+    /// Returns the sequence number of the newest frame, or 0.
+    pub const fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Returns the sequence number of the newest acknowledged frame, or 0.
+    pub fn acknowledged(&self) -> u64 {
+        self.frames.front().map_or(self.sequence, |(sequence, _)| sequence - 1)
+    }
+
+    /// Encodes the next frame of `session`, and keeps it until it is acknowledged.
+    ///
+    /// # Errors
+    /// Returns an error if the content does not fit into one frame.
+    pub fn push(
+        &mut self,
+        session: SessionId,
+        encoder: &mut Encoder,
+        batch: &Batch,
+        extras: Extras<'_>,
+    ) -> Result<&[u8], &'static str> {
+        let mut bytes = Vec::new();
+        encoder
+            .encode(&mut bytes, session, self.sequence + 1, batch, extras)
+            .map_err(|_oversized| "so many ticks do not fit into a frame")?;
+        self.sequence += 1;
+        self.frames.push_back((self.sequence, bytes));
+        Ok(self.frames.back().map_or(&[], |(_, bytes)| bytes))
+    }
+
+    /// Returns the messages to send in response to an answer of the collector. `dictionary` returns the entries of
+    /// the session.
+    ///
+    /// # Errors
+    /// Returns an error if the collector rejected a frame.
+    pub fn hear(
+        &mut self,
+        session: SessionId,
+        answer: &ToAgent,
+        dictionary: impl FnOnce() -> Vec<Entry>,
+    ) -> Result<Vec<Vec<u8>>, String> {
+        match answer {
+            ToAgent::Ack { through, .. } => {
+                while self.frames.front().is_some_and(|(sequence, _)| sequence <= through) {
+                    self.frames.pop_front();
+                }
+                Ok(Vec::new())
+            }
+            ToAgent::Resend { from, .. } => Ok(self.unacknowledged(*from)),
+            ToAgent::NeedDictionary { .. } => {
+                let mut messages = ToCollector::dictionaries(session, &dictionary());
+                messages.extend(self.unacknowledged(0));
+                Ok(messages)
+            }
+            ToAgent::Refused { reason, .. } => Err(reason.clone()),
+            // The experiments send no remote requests.
+            ToAgent::Request { .. } => Ok(Vec::new()),
+        }
+    }
+
+    /// Returns the unacknowledged frames from sequence number `first` on.
+    pub fn unacknowledged(&self, first: u64) -> Vec<Vec<u8>> {
+        let from = self.frames.iter().filter(|(sequence, _)| *sequence >= first);
+        from.map(|(_, bytes)| bytes.clone()).collect()
+    }
+
+    /// Returns the number of unacknowledged frames.
+    pub fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Returns true if all frames are acknowledged.
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+}
+
 /// A mock agent: its session and its unacknowledged frames.
 #[derive(Debug)]
 pub struct MockAgent {
     session: SessionId,
     descriptor: SessionDescriptor,
-    sequence: u64,
     tick: usize,
-    outbox: VecDeque<(u64, Vec<u8>)>,
+    outbox: Outbox,
     samples: u64,
 }
 
@@ -102,7 +192,8 @@ impl MockAgent {
     /// Creates an agent on `node` that has sent nothing.
     pub const fn new(session: SessionId, node: Identifier, version: Identifier, started_us: i64) -> Self {
         let descriptor = SessionDescriptor { node, agent_version: version, started_us };
-        Self { session, descriptor, sequence: 0, tick: 0, outbox: VecDeque::new(), samples: 0 }
+        let outbox = Outbox { sequence: 0, frames: VecDeque::new() };
+        Self { session, descriptor, tick: 0, outbox, samples: 0 }
     }
 
     /// Returns the next frame: `ticks` ticks, the last one at `time_us`. The frame stays in the outbox until it is
@@ -117,10 +208,10 @@ impl MockAgent {
         time_us: i64,
         ticks: u16,
     ) -> Result<&[u8], &'static str> {
-        if self.sequence == 0 {
+        let first = self.outbox.sequence() == 0;
+        if first {
             self.tick = script.first_tick(self.session);
         }
-        self.sequence += 1;
         let mut batch = Batch::default();
         let indices: Vec<_> = script.shapes.iter().map(|shape| batch.add_shape(shape)).collect();
         let period_us = i64::try_from(script.period.as_micros()).unwrap_or(i64::MAX);
@@ -135,15 +226,9 @@ impl MockAgent {
                 }
             }
         }
-        let first = self.sequence == 1;
         let dictionary = if first { self.dictionary(script) } else { Vec::new() };
         let extras = Extras { dictionary: &dictionary, ..Extras::default() };
-        let mut bytes = Vec::new();
-        encoder
-            .encode(&mut bytes, self.session, self.sequence, &batch, extras)
-            .map_err(|_oversized| "so many ticks do not fit into a frame")?;
-        self.outbox.push_back((self.sequence, bytes));
-        Ok(self.outbox.back().map_or(&[], |(_, bytes)| bytes))
+        self.outbox.push(self.session, encoder, &batch, extras)
     }
 
     /// Returns the frames to send in response to an answer of the collector.
@@ -151,29 +236,13 @@ impl MockAgent {
     /// # Errors
     /// Returns an error if the collector rejected a frame.
     pub fn hear(&mut self, script: &Script, answer: &ToAgent) -> Result<Vec<Vec<u8>>, String> {
-        match answer {
-            ToAgent::Ack { through, .. } => {
-                while self.outbox.front().is_some_and(|(sequence, _)| sequence <= through) {
-                    self.outbox.pop_front();
-                }
-                Ok(Vec::new())
-            }
-            ToAgent::Resend { from, .. } => Ok(self.unacknowledged(*from)),
-            ToAgent::NeedDictionary { .. } => {
-                let mut messages = ToCollector::dictionaries(self.session, &self.dictionary(script));
-                messages.extend(self.unacknowledged(0));
-                Ok(messages)
-            }
-            ToAgent::Refused { reason, .. } => Err(reason.clone()),
-            // The experiments send no remote requests.
-            ToAgent::Request { .. } => Ok(Vec::new()),
-        }
+        let descriptor = &self.descriptor;
+        self.outbox.hear(self.session, answer, || dictionary(descriptor, script))
     }
 
     /// Returns the unacknowledged frames from sequence number `first` on.
     pub fn unacknowledged(&self, first: u64) -> Vec<Vec<u8>> {
-        let from = self.outbox.iter().filter(|(sequence, _)| *sequence >= first);
-        from.map(|(_, bytes)| bytes.clone()).collect()
+        self.outbox.unacknowledged(first)
     }
 
     /// Returns true if all frames are acknowledged.
@@ -187,9 +256,13 @@ impl MockAgent {
     }
 
     fn dictionary(&self, script: &Script) -> Vec<Entry> {
-        let session = std::iter::once(Entry::Session(self.descriptor.clone()));
-        session.chain(script.entries.iter().cloned()).collect()
+        dictionary(&self.descriptor, script)
     }
+}
+
+fn dictionary(descriptor: &SessionDescriptor, script: &Script) -> Vec<Entry> {
+    let session = std::iter::once(Entry::Session(descriptor.clone()));
+    session.chain(script.entries.iter().cloned()).collect()
 }
 
 /// Returns the session that an answer is addressed to; none if it is addressed to the connection.

@@ -16,6 +16,9 @@ use crate::process::{self, Usage};
 /// The user of the server when this process is root, as which PostgreSQL refuses to run.
 const USER: &str = "postgres";
 
+/// The scheme of the URL of an SQLite file.
+const SQLITE: &str = "sqlite:";
+
 /// The timeout for starting or stopping the server, in seconds.
 const PATIENCE_S: u64 = 60;
 
@@ -66,13 +69,15 @@ impl Kind {
     }
 }
 
-/// A store in a temporary directory. Dropping it removes the store.
+/// A store in a temporary directory, or an existing one. Dropping it removes the former.
 #[derive(Debug)]
 pub struct Store {
     kind: Kind,
+    url: String,
     // Dropped before the directory that contains its data.
     server: Option<Server>,
-    directory: TempDir,
+    /// The temporary directory; none for an existing store.
+    directory: Option<TempDir>,
 }
 
 #[derive(Debug)]
@@ -95,7 +100,27 @@ impl Store {
             Kind::Sqlite => None,
             Kind::Postgres | Kind::Timescaledb => Some(Server::start(directory.path(), kind)?),
         };
-        Ok(Self { kind, server, directory })
+        let path = directory.path().display();
+        let url = match kind {
+            Kind::Sqlite => format!("{SQLITE}{path}/store.db"),
+            Kind::Postgres | Kind::Timescaledb => format!("host={path} user=postgres dbname=postgres"),
+        };
+        Ok(Self { kind, url, server, directory: Some(directory) })
+    }
+
+    /// Uses the existing store at `url`: an SQLite file, which may be missing, or a database of a running server.
+    ///
+    /// # Errors
+    /// Returns an error if the server does not answer.
+    pub fn existing(url: &str) -> Result<Self, Box<dyn Error>> {
+        let mut store = Self { kind: Kind::Sqlite, url: url.to_owned(), server: None, directory: None };
+        if store.path().is_none() {
+            store.kind = Kind::Postgres;
+            if store.ask("SHOW shared_preload_libraries")?.contains("timescaledb") {
+                store.kind = Kind::Timescaledb;
+            }
+        }
+        Ok(store)
     }
 
     /// Returns the kind of the store.
@@ -104,16 +129,21 @@ impl Store {
     }
 
     /// Returns the URL of the store, as in a collector's configuration.
-    pub fn url(&self) -> String {
-        match &self.server {
-            None => format!("sqlite:{}", self.file().display()),
-            Some(_) => format!("host={} user=postgres dbname=postgres", self.directory.path().display()),
-        }
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Returns the path of the SQLite file; none if the store is a server.
+    pub fn path(&self) -> Option<&Path> {
+        self.url.strip_prefix(SQLITE).map(Path::new)
     }
 
     /// Returns the path of the SQLite file.
-    pub fn file(&self) -> PathBuf {
-        self.directory.path().join("store.db")
+    ///
+    /// # Errors
+    /// Returns an error if the store is a server.
+    pub fn file(&self) -> Result<&Path, Box<dyn Error>> {
+        Ok(self.path().ok_or("a server has no file")?)
     }
 
     /// Returns the configuration lines with which a collector uses this store as its kind.
@@ -122,7 +152,7 @@ impl Store {
         format!("store = \"{}\"\ntimescaledb = \"{timescaledb}\"\n", self.url())
     }
 
-    /// Returns the resource usage of the server; zeros for SQLite.
+    /// Returns the resource usage of the server; zeros if it was not started here.
     ///
     /// # Errors
     /// Returns an error if the server has exited.
@@ -149,7 +179,8 @@ impl Store {
     /// Returns an error if the server does not answer.
     pub fn recover(&mut self) -> Result<(), Box<dyn Error>> {
         let server = self.server.as_mut().ok_or("SQLite has no server")?;
-        server.process = Server::run(&server.binaries, self.directory.path())?;
+        let directory = self.directory.as_ref().ok_or("the server was not started here")?;
+        server.process = Server::run(&server.binaries, directory.path())?;
         Ok(())
     }
 
@@ -167,7 +198,7 @@ impl Store {
     /// Returns an error if the query fails.
     pub fn bytes(&self) -> Result<u64, Box<dyn Error>> {
         let sql = match self.kind {
-            Kind::Sqlite => return Ok(fs::metadata(self.file())?.len()),
+            Kind::Sqlite => return Ok(fs::metadata(self.file()?)?.len()),
             Kind::Postgres => "SELECT sum(pg_total_relation_size(relid)) FROM pg_partition_tree('samples')",
             Kind::Timescaledb => "SELECT hypertable_size('samples')",
         };
@@ -179,9 +210,8 @@ impl Store {
     /// # Errors
     /// Returns an error if the query fails.
     pub fn ask(&self, sql: &str) -> Result<String, Box<dyn Error>> {
-        if self.server.is_none() {
-            let number: i64 =
-                rusqlite::Connection::open(self.file())?.query_row(sql, [], |row| row.get(0))?;
+        if let Some(path) = self.path() {
+            let number: i64 = rusqlite::Connection::open(path)?.query_row(sql, [], |row| row.get(0))?;
             return Ok(number.to_string());
         }
         let output = self.psql()?.args(["-c", sql]).output()?;
@@ -191,15 +221,31 @@ impl Store {
         Ok(String::from_utf8(output.stdout)?.trim().to_owned())
     }
 
+    /// Runs a query whose result is a single column of texts, and returns its rows.
+    ///
+    /// # Errors
+    /// Returns an error if the query fails.
+    pub fn lines(&self, sql: &str) -> Result<Vec<String>, Box<dyn Error>> {
+        if let Some(path) = self.path() {
+            let connection = rusqlite::Connection::open(path)?;
+            let mut statement = connection.prepare(sql)?;
+            let rows = statement.query_map([], |row| row.get(0))?;
+            return Ok(rows.collect::<Result<_, _>>()?);
+        }
+        Ok(self.ask(sql)?.lines().map(ToOwned::to_owned).collect())
+    }
+
     /// Returns a `psql` command that connects to the server.
     ///
     /// # Errors
     /// Returns an error if the store has no server.
     pub fn psql(&self) -> Result<Command, Box<dyn Error>> {
-        let server = self.server.as_ref().ok_or("SQLite has no server")?;
-        let mut command = as_postgres(&server.binaries.join("psql"));
-        command.args(["-XqAt", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-h"]);
-        command.arg(self.directory.path()).args(["-d", "postgres"]).current_dir("/");
+        if self.path().is_some() {
+            return Err("SQLite has no server".into());
+        }
+        let binaries = binaries().ok_or("no PostgreSQL server is installed")?;
+        let mut command = as_postgres(&binaries.join("psql"));
+        command.args(["-XqAt", "-v", "ON_ERROR_STOP=1", "-d", &self.url]).current_dir("/");
         Ok(command)
     }
 }

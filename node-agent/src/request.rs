@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use polymeter_proto::control::UnavailableGroup;
 use polymeter_proto::ledger::{JobFacts, MarkKind, Tally};
 use polymeter_proto::name::{MetricName, Selector};
 use polymeter_proto::period::Period;
@@ -284,7 +285,8 @@ fn nothing_chosen(selectors: &[String], of_job: bool) -> String {
 
 /// Lists unavailable metrics by reason.
 fn reasons_text(missing: &[(String, String)]) -> String {
-    by_reason(missing).into_iter().map(reason_text).collect::<Vec<_>>().join("; ")
+    let groups = UnavailableGroup::by_reason(missing);
+    groups.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 /// The text of [`LeaseError::OverBudget`].
@@ -297,35 +299,6 @@ fn over_budget(limit: &str, cost: Cost, instead: Option<Period>) -> String {
     format!(
         "predicted cost above `{limit}`: {cpu_percent:.2} % of a CPU, {samples_per_s:.0} samples/s; {advice}"
     )
-}
-
-/// Groups unavailable metrics by reason, in the order of first occurrence of the reasons.
-pub fn by_reason(missing: &[(String, String)]) -> Vec<(&str, Vec<&str>)> {
-    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
-    for (metric, reason) in missing {
-        match groups.iter_mut().find(|(known, _)| known == reason) {
-            Some((_, metrics)) => metrics.push(metric),
-            None => groups.push((reason, vec![metric])),
-        }
-    }
-    groups
-}
-
-/// Metrics that are listed per reason; further ones are counted.
-const NAMED: usize = 3;
-
-/// Formats one group: `cpu.user, cpu.system: REASON`.
-pub fn reason_text((reason, metrics): (&str, Vec<&str>)) -> String {
-    format!("{}: {reason}", named(&metrics))
-}
-
-/// Lists the first metrics of a group, and counts the others.
-pub fn named(metrics: &[&str]) -> String {
-    let names = metrics.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
-    match metrics.len().saturating_sub(NAMED) {
-        0 => names,
-        more => format!("{names} and {more} more"),
-    }
 }
 
 /// A request to the supervisor, with the channel of its answer.

@@ -62,16 +62,16 @@ fn the_oldest_frame_is_given_up_when_it_is_refused_again_and_again() {
     assert_eq!(send_all(&mut delivery).len(), 3);
     // The second frame is judged only when it is the oldest.
     for _ in 0..REFUSALS {
-        delivery.hear(refused(2), 0);
+        delivery.handle(refused(2), 0);
     }
     assert!(send_all(&mut delivery).is_empty());
     for _ in 1..REFUSALS {
-        delivery.hear(refused(1), 0);
+        delivery.handle(refused(1), 0);
         assert_eq!(send_all(&mut delivery).len(), 3);
     }
     let given_up = SessionNotice::GivenUp { sequence: 1, samples: 1, reason: "no".into() };
-    assert_eq!(delivery.hear(refused(1), 0), given_up);
-    assert_eq!(delivery.hear(refused(1), 0), SessionNotice::Ordinary);
+    assert_eq!(delivery.handle(refused(1), 0), given_up);
+    assert_eq!(delivery.handle(refused(1), 0), SessionNotice::Ordinary);
     let sent = send_all(&mut delivery);
     let Ok(ToCollector::Skipped { first: 1, last: 1, lost, reason, .. }) = ToCollector::decode(&sent[0])
     else {
@@ -86,10 +86,10 @@ fn a_new_connection_is_reason_enough_to_send_again() {
     let mut delivery = delivery();
     delivery.take(&flushed(1, 1), 0);
     let first = send_all(&mut delivery);
-    delivery.passed(4 * SECOND_NS);
+    delivery.resend_overdue(4 * SECOND_NS);
     assert!(send_all(&mut delivery).is_empty());
     delivery.connected();
     assert_eq!(send_all(&mut delivery), first);
-    delivery.passed(6 * SECOND_NS);
+    delivery.resend_overdue(6 * SECOND_NS);
     assert_eq!(send_all(&mut delivery), first);
 }

@@ -123,13 +123,13 @@ fn the_next_life_finds_what_was_kept_and_forgets_what_is_acknowledged() {
     let mut delivery = DeliverySession::replay(SESSION, 1 << 20, &[(1, last)], 0);
     assert_eq!(replayed(&spool, &mut delivery), ["1", "2", "3", "4"]);
     // The dictionary contains everything that is needed to decode them.
-    delivery.hear(ToAgent::NeedDictionary { session: SESSION }, 0);
+    delivery.handle(ToAgent::NeedDictionary { session: SESSION }, 0);
     let Some(NextSend::Message(bytes)) = delivery.next_send() else { panic!("no dictionary") };
     let Ok(ToCollector::Dictionary { entries, .. }) = ToCollector::decode(&bytes) else {
         panic!("{bytes:?}")
     };
     assert!(entries.len() > 3);
-    delivery.hear(ToAgent::Ack { session: SESSION, through: 4 }, 0);
+    delivery.handle(ToAgent::Ack { session: SESSION, through: 4 }, 0);
     for segment in delivery.released() {
         spool.remove(SESSION, segment).unwrap();
     }

@@ -102,7 +102,8 @@ impl Recorded<'_> {
 }
 
 /// The error for a batch without room for another row: it must be flushed first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the batch is full")]
 pub struct Full;
 
 /// The index of a shape in one batch; valid until that batch is cleared.

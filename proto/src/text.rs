@@ -92,6 +92,15 @@ pub(crate) fn describe(c: char) -> String {
     }
 }
 
+/// Lists names, separated by commas. After `limit` names it states the number of the others.
+pub fn abridged_list(names: &[impl AsRef<str>], limit: usize) -> String {
+    let listed = names.iter().take(limit).map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(limit) {
+        0 => listed,
+        more => format!("{listed} and {more} more"),
+    }
+}
+
 /// Returns true if `text` has no visible character.
 pub(crate) fn is_blank(text: &str) -> bool {
     text.chars().all(char::is_whitespace)
@@ -177,6 +186,15 @@ mod tests {
         for c in "aZ9 _-.:/[](){}%+*?=,;#@~zoë漢字Ωж\u{a0}".chars() {
             assert_eq!(Unprintable::of(c), None, "{c:?}");
         }
+    }
+
+    #[test]
+    fn abridges_long_lists() {
+        let names = ["a", "b", "c", "d", "e", "f"];
+        assert_eq!(abridged_list(&names, 4), "a, b, c, d and 2 more");
+        assert_eq!(abridged_list(&names, 6), "a, b, c, d, e, f");
+        assert_eq!(abridged_list(&["a".to_owned(), "b".to_owned()], 4), "a, b");
+        assert_eq!(abridged_list(&names[..0], 4), "");
     }
 
     proptest! {

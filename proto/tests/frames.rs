@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Wire, batch_of, shape};
+use common::{Wire, batch_of, frame_of, shape};
 use polymeter_proto::batch::{Batch, Instant};
 use polymeter_proto::ledger::{Cause, Event, LedgerEntry, PlanChange, Tally};
 use polymeter_proto::limits;
@@ -50,19 +50,15 @@ fn a_regular_block_comes_back_with_every_time_and_value() {
 }
 
 #[test]
-fn readings_out_of_turn_and_single_ticks_keep_their_times() {
+fn reads_outside_of_the_grid_and_single_ticks_keep_their_times() {
     let shape = shape(2, 1_000_000, &[Number::Unsigned]);
-    let out_of_turn = |time_us| Instant { deadline: None, time_us };
+    let off_grid = |time_us| Instant { deadline: None, time_us };
     let on_grid = |second: u64| Instant {
         deadline: Some(second),
         time_us: i64::try_from(second).unwrap() * 1_000_000 + 3,
     };
-    let instants = [
-        out_of_turn(T0 + 5),
-        on_grid(1_790_000_001),
-        out_of_turn(T0 + 1_500_000),
-        out_of_turn(T0 + 1_400_000),
-    ];
+    let instants =
+        [off_grid(T0 + 5), on_grid(1_790_000_001), off_grid(T0 + 1_500_000), off_grid(T0 + 1_400_000)];
     let rows: Vec<_> = instants.iter().map(|instant| (*instant, vec![Some(9)])).collect();
     let frame = Frame::decode(&Wire::default().encode(&batch_of(&shape, &rows))).unwrap();
     let times: Vec<i64> = frame.blocks.iter().flat_map(|block| block.times_us.clone()).collect();
@@ -134,14 +130,6 @@ fn damage_is_seen() {
     assert_eq!(Frame::decode(&older), Err(DecodeError::Version { found: 1 }));
     assert_eq!(Frame::decode(b"GET / HTTP/1.1\r\n\r\n"), Err(DecodeError::Magic));
     assert!(matches!(Frame::decode(&vec![0; limits::FRAME_BYTES + 1]), Err(DecodeError::Limit { .. })));
-}
-
-/// Returns a frame whose body is `sections`, with a valid checksum.
-fn frame_of(sections: &[u8]) -> Vec<u8> {
-    let mut bytes = b"PLM\x02\x01\0\0\0\0\0\0\0\x01\0".to_vec();
-    bytes.extend_from_slice(sections);
-    bytes.extend_from_slice(&crc32fast::hash(&bytes).to_le_bytes());
-    bytes
 }
 
 #[test]

@@ -1,9 +1,8 @@
 //! `polymeter status`: the status of this node's agent.
 
-use polymeter_proto::control::{Request, StatusReport, StatusRequest, SubjectStatus};
+use polymeter_proto::control::{Request, StatusReport, StatusRequest, SubjectStatus, UnavailableGroup};
 
 use crate::client::agent::{AgentOptions, ask_status};
-use crate::control_view::unavailable::{by_reason, named};
 use crate::failure::Failure;
 use crate::output::table::{head, table_within};
 use crate::output::{terminal, units};
@@ -145,8 +144,8 @@ fn unavailable_rows(subjects: &[SubjectStatus]) -> Vec<Vec<String>> {
     let of_subject = |subject: &SubjectStatus| {
         let target = target_name(subject);
         let row =
-            |(reason, metrics): (&str, Vec<&str>)| vec![target.clone(), named(&metrics), reason.to_owned()];
-        by_reason(&subject.unavailable).into_iter().map(row).collect::<Vec<_>>()
+            |group: UnavailableGroup| vec![target.clone(), group.metrics_text(), group.reason.to_string()];
+        UnavailableGroup::by_reason(&subject.unavailable).into_iter().map(row).collect::<Vec<_>>()
     };
     subjects.iter().flat_map(of_subject).collect()
 }

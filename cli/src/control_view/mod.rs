@@ -2,4 +2,3 @@
 
 pub(crate) mod nodes;
 pub(crate) mod plan;
-pub(crate) mod unavailable;

@@ -1,6 +1,7 @@
 //! The answers of the nodes of a job as text.
 
 use polymeter_proto::control::{Answer, JobAnswer, LeaseAnswer, NodeAnswer, PlanAnswer, ResetAnswer};
+use polymeter_proto::text::abridged_list;
 use polymeter_service::clock;
 
 use super::plan::{cost_text, plan_text};
@@ -73,14 +74,13 @@ fn result(node: &NodeAnswer, answer: &Parsed, now_us: i64) -> (String, String) {
             ),
         },
         Some(Ok(Answer::Granted(LeaseAnswer { metrics, cost, until_us, .. }))) => {
-            let named = metrics.iter().take(NAMED).map(|(metric, period)| format!("{metric} {period}"));
-            let more = metrics.len().saturating_sub(NAMED);
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            let named = named.collect::<Vec<_>>().join(", ");
+            let granted: Vec<_> =
+                metrics.iter().map(|(metric, period)| format!("{metric} {period}")).collect();
             (
                 "granted",
                 format!(
-                    "{named}{more}; {}; ends in {}",
+                    "{}; {}; ends in {}",
+                    abridged_list(&granted, NAMED),
                     cost_text(cost),
                     units::remaining(now_us, *until_us)
                 ),

@@ -53,7 +53,7 @@ pub(crate) fn gather(reader: &mut Reader, job: &JobRow, cpus: Option<usize>) -> 
         refused_requests: history::refused_requests(reader.refused_requests(job.job_key)?, job.started_ns),
         measuring: None,
         notes: Vec::new(),
-        sources: ledger.into_iter().map(source).collect(),
+        sources: ledger.into_iter().map(SourceReport::from).collect(),
     })
 }
 
@@ -61,12 +61,6 @@ fn total(ledger: &[LedgerRow]) -> Tally {
     let mut total = Tally::default();
     ledger.iter().for_each(|row| total.add(&row.tally));
     total
-}
-
-fn source(row: LedgerRow) -> SourceReport {
-    let LedgerRow { session_id: _, node, source, tally, skipped, rejected, quarantined, stored, unknown } =
-        row;
-    SourceReport { node, source, tally, skipped, rejected, quarantined, stored, unknown }
 }
 
 fn loss(row: LossRow, started_ns: i64) -> LossReport {

@@ -1,6 +1,7 @@
 //! The contents of a report, and its JSON form.
 
 use polymeter_proto::ledger::Tally;
+use polymeter_store::reader::LedgerRow;
 use serde::Serialize;
 
 use crate::output::units;
@@ -63,6 +64,38 @@ pub(crate) struct SourceReport {
     pub(crate) quarantined: u64,
     pub(crate) stored: u64,
     pub(crate) unknown: u64,
+}
+
+impl SourceReport {
+    /// The names of its counts, in the order of [`SourceReport::counts`].
+    pub(crate) const COUNTS: [&'static str; 11] = [
+        "due",
+        "taken",
+        "late",
+        "missed",
+        "absent",
+        "dropped",
+        "skipped",
+        "rejected",
+        "quarantined",
+        "stored",
+        "unknown",
+    ];
+
+    /// Returns its counts: those of the agent, then those of the store.
+    pub(crate) const fn counts(&self) -> [u64; 11] {
+        let Tally { due, taken, late, missed, absent, dropped } = self.tally;
+        let Self { skipped, rejected, quarantined, stored, unknown, .. } = *self;
+        [due, taken, late, missed, absent, dropped, skipped, rejected, quarantined, stored, unknown]
+    }
+}
+
+impl From<LedgerRow> for SourceReport {
+    fn from(row: LedgerRow) -> Self {
+        let LedgerRow { session_id: _, node, source, tally, skipped, rejected, quarantined, stored, unknown } =
+            row;
+        Self { node, source, tally, skipped, rejected, quarantined, stored, unknown }
+    }
 }
 
 /// Samples that never reached the store.

@@ -118,7 +118,7 @@ impl World {
 
     fn send(&mut self, agent: usize) {
         let (agent, now_ns) = (&mut self.agents[agent], self.now_ns);
-        agent.deliveries().for_each(|delivery| delivery.passed(now_ns));
+        agent.deliveries().for_each(|delivery| delivery.resend_overdue(now_ns));
         agent.attend(false, now_ns);
         while self.to_collector.len() < UNDER_WAY
             && let Some(bytes) = agent.next_send(now_ns)
@@ -180,7 +180,7 @@ impl World {
     fn agent_hears(&mut self, peer: &Peer, answer: ToAgent) {
         let Some(agent) = self.agents.iter_mut().find(|agent| agent.peer == *peer) else { return };
         for delivery in agent.deliveries() {
-            if let SessionNotice::GivenUp { sequence, .. } = delivery.hear(answer.clone(), self.now_ns) {
+            if let SessionNotice::GivenUp { sequence, .. } = delivery.handle(answer.clone(), self.now_ns) {
                 let name = (delivery.session(), sequence);
                 assert!(self.poisoned.contains(&name), "{name:?} is given up for nothing");
             }
@@ -271,7 +271,7 @@ impl World {
         for _ in 0..ROUNDS {
             self.now_ns += 1_000_000_000;
             for agent in 0..self.agents.len() {
-                self.agents[agent].delivery.tell_all(self.now_ns);
+                self.agents[agent].delivery.report_lost(self.now_ns);
                 self.agents[agent].attend(false, self.now_ns);
                 self.send(agent);
             }

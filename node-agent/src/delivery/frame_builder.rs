@@ -15,14 +15,14 @@ const AGAIN_IN_FRAME: usize = 16;
 
 /// The most events of lost frames that wait to be repeated: some 20 MiB, the jobs of a very long outage. Beyond it the
 /// oldest are dropped and counted.
-const UNTOLD_EVENTS: usize = 64 * 1024;
+const UNREPORTED_EVENTS: usize = 64 * 1024;
 
 /// The contents of a frame beside the samples of one flush.
 #[derive(Debug, Default)]
 pub(super) struct FrameParts {
     pub(super) dictionary: Vec<Entry>,
     pub(super) ledger: Vec<LedgerEntry>,
-    pub(super) reported: Vec<EventRecord>,
+    pub(super) events: Vec<EventRecord>,
     /// Jobs that were retired already and that the frame mentions again.
     pub(super) revived: Vec<JobHandle>,
 }
@@ -36,7 +36,7 @@ pub(super) struct FrameBuilder {
     introduced: bool,
     ledger: LossLedger,
     /// Events of lost frames, to be repeated.
-    untold: VecDeque<EventRecord>,
+    unreported: VecDeque<EventRecord>,
 }
 
 impl FrameBuilder {
@@ -47,28 +47,28 @@ impl FrameBuilder {
             announced,
             introduced: false,
             ledger: LossLedger::new(now_ns),
-            untold: VecDeque::new(),
+            unreported: VecDeque::new(),
         }
     }
 
     /// Returns the contents of frame `sequence` that accompany the samples of `flushed`. Returns none if there is
-    /// nothing to send and no frame `is_owed` as a heartbeat.
+    /// nothing to send and no frame `is_heartbeat_due` as a heartbeat.
     pub(super) fn build(
         &mut self,
         flushed: &SampleBatch,
         sequence: u64,
-        is_owed: bool,
+        is_heartbeat_due: bool,
         now_ns: u64,
     ) -> Option<FrameParts> {
         let lines = self.ledger.enter(&flushed.reports, sequence, now_ns);
-        let again = self.untold.len().min(AGAIN_IN_FRAME);
-        let mut reported: Vec<EventRecord> = self.untold.drain(..again).collect();
-        let again = reported.iter().filter_map(|reported| reported.job.as_ref());
+        let again = self.unreported.len().min(AGAIN_IN_FRAME);
+        let mut events: Vec<EventRecord> = self.unreported.drain(..again).collect();
+        let again = events.iter().filter_map(|record| record.job.as_ref());
         let again =
             again.chain(lines.iter().filter(|line| line.is_again).filter_map(|line| line.job.as_ref()));
         let revived = again.map(|job| job.handle).filter(|job| !self.announced.knows_job(*job)).collect();
-        reported.extend(flushed.events.iter().cloned());
-        if !is_owed && flushed.batch.is_empty() && lines.is_empty() && reported.is_empty() {
+        events.extend(flushed.events.iter().cloned());
+        if !is_heartbeat_due && flushed.batch.is_empty() && lines.is_empty() && events.is_empty() {
             return None;
         }
         let mut dictionary = Vec::new();
@@ -78,17 +78,17 @@ impl FrameBuilder {
         for shape in flushed.batch.shapes() {
             self.announced.announce(shape, &mut dictionary);
         }
-        let spoken_of = lines.iter().filter_map(|line| line.job.as_ref());
-        for job in spoken_of.chain(reported.iter().filter_map(|reported| reported.job.as_ref())) {
+        let mentioned = lines.iter().filter_map(|line| line.job.as_ref());
+        for job in mentioned.chain(events.iter().filter_map(|record| record.job.as_ref())) {
             self.announced.announce_job(job.handle, &job.descriptor, &mut dictionary);
         }
-        for reported in &reported {
-            if let Event::JobOwner(owner) = &reported.event {
+        for record in &events {
+            if let Event::JobOwner(owner) = &record.event {
                 self.announced.learn_owner(owner);
             }
         }
         let ledger = lines.into_iter().map(|line| line.entry).collect();
-        Some(FrameParts { dictionary, ledger, reported, revived })
+        Some(FrameParts { dictionary, ledger, events, revived })
     }
 
     /// Records that the contents built for frame `first` were divided among the frames `first` to `last`.
@@ -99,16 +99,16 @@ impl FrameBuilder {
     /// Schedules `events` and the tallies of the lost `frames` for repetition. Returns the number of events that are
     /// dropped because too many wait.
     pub(super) fn lost(&mut self, frames: &[u64], events: Vec<EventRecord>) -> u64 {
-        self.untold.extend(events);
+        self.unreported.extend(events);
         self.ledger.lost(frames);
-        let too_many = self.untold.len().saturating_sub(UNTOLD_EVENTS);
-        self.untold.drain(..too_many);
+        let too_many = self.unreported.len().saturating_sub(UNREPORTED_EVENTS);
+        self.unreported.drain(..too_many);
         too_many as u64
     }
 
     /// True if events or tallies of lost frames wait to be repeated.
     pub(super) fn has_unreported(&self) -> bool {
-        !self.untold.is_empty() || self.ledger.has_unreported()
+        !self.unreported.is_empty() || self.ledger.has_unreported()
     }
 
     /// Returns all announced dictionary entries that are still in use.

@@ -21,7 +21,7 @@ const OTHERS: &str = "others";
 /// The owner of samples: a job and a source. A shape is available anyway and cheaper than names, which are needed only
 /// if the frame is dropped.
 #[derive(Debug, Clone)]
-enum Whose {
+enum Origin {
     Shape(Arc<Shape>),
     Source(Option<JobHandle>, Identifier),
 }
@@ -29,7 +29,7 @@ enum Whose {
 /// The summary of a frame, made when the frame was built or read back.
 #[derive(Debug, Clone, Default)]
 pub struct FrameSummary {
-    samples: Box<[(Whose, u64)]>,
+    samples: Box<[(Origin, u64)]>,
     span_us: (i64, i64),
 }
 
@@ -39,7 +39,7 @@ impl FrameSummary {
         let samples = batch.shapes().iter().cloned().zip(batch.samples_by_shape());
         let samples = samples.filter(|(_, samples)| *samples > 0);
         Self {
-            samples: samples.map(|(shape, samples)| (Whose::Shape(shape), samples)).collect(),
+            samples: samples.map(|(shape, samples)| (Origin::Shape(shape), samples)).collect(),
             span_us: batch.span_us().unwrap_or_default(),
         }
     }
@@ -48,7 +48,7 @@ impl FrameSummary {
     pub(super) fn of_frame(frame: &Frame, sources: &Sources) -> Self {
         let samples = frame.blocks.iter().filter_map(|block| {
             let (job, source) = sources.of(block.shape)?;
-            Some((Whose::Source(job, source), block.values.len() as u64))
+            Some((Origin::Source(job, source), block.values.len() as u64))
         });
         let times = || frame.blocks.iter().flat_map(|block| block.times_us.iter().copied());
         Self { samples: samples.collect(), span_us: times().min().zip(times().max()).unwrap_or_default() }
@@ -87,7 +87,7 @@ impl Sources {
     }
 
     /// Returns the event with its job, as it was first recorded.
-    pub(super) fn reported(&self, event: &Event) -> EventRecord {
+    pub(super) fn record(&self, event: &Event) -> EventRecord {
         let job = event.job().and_then(|job| self.jobs.get(&job)).cloned();
         EventRecord { job, event: event.clone() }
     }
@@ -112,8 +112,8 @@ impl From<&FrameSummary> for LostSamples {
         let mut losses = Self { samples: BTreeMap::new(), span_us: summary.span_us };
         for (key, samples) in &summary.samples {
             let key = match key {
-                Whose::Shape(shape) => (shape.job.as_ref().map(|job| job.handle), shape.source.clone()),
-                Whose::Source(job, source) => (*job, source.clone()),
+                Origin::Shape(shape) => (shape.job.as_ref().map(|job| job.handle), shape.source.clone()),
+                Origin::Source(job, source) => (*job, source.clone()),
             };
             losses.add(key, *samples);
         }

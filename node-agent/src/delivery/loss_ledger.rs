@@ -64,12 +64,12 @@ impl LossLedger {
     pub(super) fn enter(&mut self, reports: &[SourceReport], sequence: u64, now_ns: u64) -> Vec<DueEntry> {
         for report in reports {
             let key = (report.key.job.as_ref().map(|job| job.handle), report.key.name.clone());
-            let tallies_of = self.tallies.entry(key).or_default();
-            tallies_of.job.clone_from(&report.key.job);
-            tallies_of.open = report.tally;
+            let tallies = self.tallies.entry(key).or_default();
+            tallies.job.clone_from(&report.key.job);
+            tallies.open = report.tally;
             if report.last {
-                tallies_of.ended.add(&std::mem::take(&mut tallies_of.open));
-                tallies_of.has_ended = true;
+                tallies.ended.add(&std::mem::take(&mut tallies.open));
+                tallies.has_ended = true;
             }
         }
         let all = !reports.is_empty() && now_ns.saturating_sub(self.reported_ns) >= REPORT_NS;
@@ -78,21 +78,21 @@ impl LossLedger {
         }
         let lost = |tally: &Tally| tally.missed + tally.dropped + tally.absent;
         let mut lines = Vec::new();
-        for (key, tallies_of) in &mut self.tallies {
-            let tally = tallies_of.tally();
-            let has_changed = tally != tallies_of.reported;
-            let is_urgent = tallies_of.has_ended || lost(&tally) != lost(&tallies_of.reported);
-            if !tallies_of.is_unreported && !(has_changed && (all || is_urgent)) {
+        for (key, tallies) in &mut self.tallies {
+            let tally = tallies.tally();
+            let has_changed = tally != tallies.reported;
+            let is_urgent = tallies.has_ended || lost(&tally) != lost(&tallies.reported);
+            if !tallies.is_unreported && !(has_changed && (all || is_urgent)) {
                 continue;
             }
             let (job, source) = key.clone();
-            let is_again = std::mem::take(&mut tallies_of.is_unreported);
-            tallies_of.has_ended = false;
-            tallies_of.reported = tally;
-            tallies_of.reported_in = (sequence, sequence);
+            let is_again = std::mem::take(&mut tallies.is_unreported);
+            tallies.has_ended = false;
+            tallies.reported = tally;
+            tallies.reported_in = (sequence, sequence);
             lines.push(DueEntry {
                 entry: LedgerEntry { job, source, tally },
-                job: tallies_of.job.clone(),
+                job: tallies.job.clone(),
                 is_again,
             });
         }
@@ -101,28 +101,28 @@ impl LossLedger {
 
     /// Records that the tallies of frame `first` were divided among the frames `first` to `last`.
     pub(super) fn divided(&mut self, first: u64, last: u64) {
-        for tallies_of in self.tallies.values_mut().filter(|tallies_of| tallies_of.reported_in.0 == first) {
-            tallies_of.reported_in.1 = last;
+        for tallies in self.tallies.values_mut().filter(|tallies| tallies.reported_in.0 == first) {
+            tallies.reported_in.1 = last;
         }
     }
 
     /// Schedules the tallies in the lost `frames` for repetition.
     pub(super) fn lost(&mut self, frames: &[u64]) {
-        for tallies_of in self.tallies.values_mut() {
-            let (first, last) = tallies_of.reported_in;
-            tallies_of.is_unreported |= frames.iter().any(|frame| (first..=last).contains(frame));
+        for tallies in self.tallies.values_mut() {
+            let (first, last) = tallies.reported_in;
+            tallies.is_unreported |= frames.iter().any(|frame| (first..=last).contains(frame));
         }
     }
 
     /// True if a tally of a lost frame is to be repeated.
     pub(super) fn has_unreported(&self) -> bool {
-        self.tallies.values().any(|tallies_of| tallies_of.is_unreported)
+        self.tallies.values().any(|tallies| tallies.is_unreported)
     }
 
     /// Forgets the reported tallies of a job that has ended.
     pub(super) fn retire(&mut self, job: JobHandle) {
-        self.tallies.retain(|(of, _), tallies_of| {
-            *of != Some(job) || tallies_of.is_unreported || tallies_of.tally() != tallies_of.reported
+        self.tallies.retain(|(of, _), tallies| {
+            *of != Some(job) || tallies.is_unreported || tallies.tally() != tallies.reported
         });
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod connection;
 mod frame_builder;
 pub mod frame_summary;
 mod loss_ledger;
+mod notices;
 mod outage;
 pub mod outbox;
 pub(crate) mod remote_requests;

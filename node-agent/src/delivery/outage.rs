@@ -82,7 +82,7 @@ impl Outage {
                     for_ns: now_ns.saturating_sub(since_ns),
                 })
             }
-            (Some(_), Some((since_ns, told_ns))) if now_ns.saturating_sub(told_ns) >= REPEAT_NS => {
+            (Some(_), Some((since_ns, reported_ns))) if now_ns.saturating_sub(reported_ns) >= REPEAT_NS => {
                 self.reported = Some((since_ns, now_ns));
                 Some(OutageNotice::Began {
                     connected: now.connected,

@@ -9,16 +9,16 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use polymeter_proto::ledger::Event;
 use polymeter_proto::series::{SessionDescriptor, SessionId};
 use polymeter_proto::wire::message::{ToAgent, ToCollector};
+use tracing::warn;
 
 use super::connection::{Connection, Destination};
-use super::outage::{DeliveryState, Outage, OutageNotice};
+use super::notices;
+use super::outage::{DeliveryState, Outage};
 use super::remote_requests::{RemoteRequest, RemoteRequestSender};
-use super::session::{DeliverySession, NextSend, SessionNotice};
+use super::session::{DeliverySession, NextSend};
 use super::spool::SpoolError;
 use super::spool_manager::{SpoolConfig, SpoolManager};
 use super::tap::Tap;
-use tracing::{info, warn};
-
 use crate::clock;
 use crate::counters::Counters;
 use crate::keys::Keys;
@@ -134,14 +134,14 @@ impl Sender {
             self.take_all();
             self.receive_all();
             let now_ns = clock::monotonic_ns();
-            self.deliveries().for_each(|delivery| delivery.passed(now_ns));
+            self.deliveries().for_each(|delivery| delivery.resend_overdue(now_ns));
             if ends {
-                self.delivery.tell_all(now_ns);
+                self.delivery.report_lost(now_ns);
             }
-            self.spool_manager.attend(&mut self.delivery, false, now_ns);
+            self.spool_manager.advance(&mut self.delivery, false, now_ns);
             let room = self.send_answers() && self.send_all(now_ns);
-            self.publish();
-            self.tell_outage(now_ns);
+            self.publish_counts();
+            self.log_outage(now_ns);
             if ends {
                 let give_up = *give_up_at_ns.get_or_insert(now_ns + ending.patience_ns.load(Relaxed));
                 if self.delivery.is_empty() || now_ns >= give_up {
@@ -159,7 +159,7 @@ impl Sender {
 
     /// Writes the remaining frames to the spool.
     fn stopped(mut self, now_ns: u64) -> Stopped {
-        self.spool_manager.attend(&mut self.delivery, true, now_ns);
+        self.spool_manager.advance(&mut self.delivery, true, now_ns);
         let all_acknowledged = self.delivery.is_empty() && self.spool_manager.is_empty();
         Stopped { all_acknowledged, all_kept: self.delivery.is_spooled() }
     }
@@ -185,19 +185,19 @@ impl Sender {
     fn take_all(&mut self) {
         while let Some(flushed) = self.channels.next_batch() {
             self.stats_cache.update(&flushed.reports);
-            self.show(&flushed);
+            self.publish_samples(&flushed);
             let now_ns = clock::monotonic_ns();
             self.delivery.take(&flushed, now_ns);
             self.channels.give_back(flushed);
-            self.spool_manager.attend(&mut self.delivery, false, now_ns);
+            self.spool_manager.advance(&mut self.delivery, false, now_ns);
         }
     }
 
     /// Passes the batch to watchers, and ends the watches of jobs that have ended.
-    fn show(&self, flushed: &SampleBatch) {
-        self.tap.show(&flushed.batch);
-        for reported in &flushed.events {
-            if let Event::JobEnded { job, .. } = reported.event {
+    fn publish_samples(&self, flushed: &SampleBatch) {
+        self.tap.publish(&flushed.batch);
+        for record in &flushed.events {
+            if let Event::JobEnded { job, .. } = record.event {
                 self.tap.end(job);
             }
         }
@@ -244,9 +244,9 @@ impl Sender {
                 Ok(message) => {
                     let now_ns = clock::monotonic_ns();
                     if let Some(earlier) = self.spool_manager.earlier() {
-                        say(earlier.hear(message.clone(), now_ns));
+                        notices::log_session(earlier.handle(message.clone(), now_ns));
                     }
-                    say(self.delivery.hear(message, now_ns));
+                    notices::log_session(self.delivery.handle(message, now_ns));
                 }
                 Err(error) => warn!(%error, "cannot decode a message from the collector"),
             }
@@ -254,7 +254,7 @@ impl Sender {
     }
 
     /// Logs the begin and the end of an outage.
-    fn tell_outage(&mut self, now_ns: u64) {
+    fn log_outage(&mut self, now_ns: u64) {
         let waiting_bytes = self.delivery.outbox_bytes() as u64 + self.spool_manager.bytes();
         let acknowledged = self.deliveries().map(|delivery| delivery.counts().frames_acknowledged).sum();
         let connected = self.connection.is_connected();
@@ -263,30 +263,11 @@ impl Sender {
         else {
             return;
         };
-        let (collector, kib) = (&self.collector, waiting_bytes.div_ceil(1024));
-        let seconds = |ns: u64| ns / 1_000_000_000;
-        match notice {
-            OutageNotice::Began { connected: false, for_ns } => warn!(
-                error = %format_args!("no connection for {} s; {kib} KiB of samples are waiting", seconds(for_ns)),
-                remedy = "check that polymeter-collector runs there and that `collector` in the configuration is right",
-                "cannot reach the collector at {collector}"
-            ),
-            OutageNotice::Began { connected: true, for_ns } => warn!(
-                error = %format_args!(
-                    "it has acknowledged nothing for {} s; {kib} KiB of samples are waiting", seconds(for_ns)
-                ),
-                remedy = "check the collector's log: its store may be unavailable",
-                "cannot deliver to the collector at {collector}"
-            ),
-            OutageNotice::Ended { for_ns } => info!(
-                "the collector at {collector} is reachable again after {} s; {kib} KiB of samples are waiting",
-                seconds(for_ns)
-            ),
-        }
+        notices::log_outage(&self.collector, notice, waiting_bytes);
     }
 
     /// Publishes the counts to other threads.
-    fn publish(&self) {
+    fn publish_counts(&self) {
         let counts = self.delivery.counts();
         let now_us = clock::realtime_us();
         self.counters.collector.changed(self.connection.is_connected(), now_us);
@@ -331,22 +312,6 @@ fn send_all(
         delivery.sent(clock::monotonic_ns());
     }
     true
-}
-
-/// Logs a notice.
-fn say(heard: SessionNotice) {
-    match heard {
-        SessionNotice::Ordinary => {}
-        SessionNotice::Refused { reason, versions: (first, last) } => warn!(
-            error = %format_args!("{reason}; it supports versions {first} to {last} of the protocol"),
-            "cannot deliver samples: the collector refuses this agent's messages"
-        ),
-        SessionNotice::GivenUp { sequence, samples, reason } => warn!(
-            error = %format_args!("the collector refused it repeatedly: {reason}"),
-            remedy = %format_args!("its {samples} samples are counted as lost"),
-            "cannot deliver frame {sequence}"
-        ),
-    }
 }
 
 /// Returns a new random session id.

@@ -6,14 +6,14 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 
 use polymeter_proto::series::SessionId;
+use tracing::{info, warn};
 
 use super::session::DeliverySession;
 use super::spool::segment::Segment;
 use super::spool::{Spool, SpoolError};
-use tracing::{info, warn};
 
 /// The interval between log messages about disk faults, in nanoseconds.
-const SAY_AGAIN_NS: u64 = 60_000_000_000;
+const WARN_INTERVAL_NS: u64 = 60_000_000_000;
 
 /// The directory of the spool and its size limit.
 #[derive(Debug, Clone)]
@@ -31,7 +31,7 @@ pub(super) struct SpoolManager {
     waiting: VecDeque<(SessionId, Vec<u64>)>,
     /// The earlier session that is being sent.
     earlier: Option<DeliverySession>,
-    said_ns: Option<u64>,
+    warned_ns: Option<u64>,
 }
 
 impl SpoolManager {
@@ -40,19 +40,19 @@ impl SpoolManager {
     /// # Errors
     /// Returns an error if the spool cannot be used.
     pub(super) fn open(
-        place: Option<&SpoolConfig>,
+        config: Option<&SpoolConfig>,
         delivery: &mut DeliverySession,
         outbox_bytes: usize,
     ) -> Result<Self, SpoolError> {
-        let Some(place) = place else { return Ok(Self::default()) };
-        let spool = Spool::open(&place.directory, place.bytes)?;
+        let Some(config) = config else { return Ok(Self::default()) };
+        let spool = Spool::open(&config.directory, config.bytes)?;
         delivery.use_spool();
         let waiting: VecDeque<_> = spool.sessions().into();
         if !waiting.is_empty() {
             info!(
                 sessions = waiting.len(),
                 bytes = spool.bytes(),
-                path = %place.directory.display(),
+                path = %config.directory.display(),
                 "the spool contains samples of earlier sessions; sending them"
             );
         }
@@ -86,7 +86,7 @@ impl SpoolManager {
 
     /// Writes the frames of `delivery` that are due, or all if the agent `ends`, removes segments that are not needed
     /// any more, and starts the next earlier session.
-    pub(super) fn attend(&mut self, delivery: &mut DeliverySession, ends: bool, now_ns: u64) {
+    pub(super) fn advance(&mut self, delivery: &mut DeliverySession, ends: bool, now_ns: u64) {
         if self.spool.is_none() {
             return;
         }
@@ -97,7 +97,7 @@ impl SpoolManager {
             match spool.append(&batch) {
                 Ok(segment) => delivery.spilled(&batch, segment),
                 Err(error) => {
-                    self.say(
+                    self.warn_throttled(
                         &format!("{error}; samples that do not fit into memory are dropped and counted"),
                         now_ns,
                     );
@@ -119,27 +119,35 @@ impl SpoolManager {
         for segment in delivery.released() {
             let removed = self.spool.as_mut().map(|spool| spool.remove(delivery.session(), segment));
             if let Some(Err(error)) = removed {
-                self.say(&error.to_string(), now_ns);
+                self.warn_throttled(&error.to_string(), now_ns);
             }
         }
     }
 
-    /// Returns the next earlier session of which anything is left.
+    /// Returns the next earlier session of which anything is left. A session whose end cannot be read now keeps waiting.
     fn next_earlier(&mut self, now_ns: u64) -> Option<DeliverySession> {
-        while let Some((session, firsts)) = self.waiting.pop_front() {
+        for _ in 0..self.waiting.len() {
+            let (session, firsts) = self.waiting.pop_front()?;
             let newest = *firsts.last()?;
             // A segment ends where the next one begins; the end of the newest must be read.
             let last = match self.spool.as_ref()?.read(session, newest) {
                 Ok(segment) => segment.last().filter(|last| *last >= newest),
                 Err(error) => {
-                    self.say(&error.to_string(), now_ns);
+                    self.warn_throttled(&error.to_string(), now_ns);
+                    if error.is_temporary() {
+                        self.waiting.push_back((session, firsts));
+                        continue;
+                    }
                     None
                 }
             };
             let ends = firsts.iter().skip(1).map(|next| next - 1).chain(last);
             let segments: Vec<_> = firsts.iter().copied().zip(ends).collect();
             if last.is_none() {
-                self.say(&format!("cannot read the newest spool segment of session {session}"), now_ns);
+                self.warn_throttled(
+                    &format!("cannot read the newest spool segment of session {session}"),
+                    now_ns,
+                );
                 self.remove(session, newest, now_ns);
             }
             if !segments.is_empty() {
@@ -151,7 +159,7 @@ impl SpoolManager {
 
     fn remove(&mut self, session: SessionId, segment: u64, now_ns: u64) {
         if let Some(Err(error)) = self.spool.as_mut().map(|spool| spool.remove(session, segment)) {
-            self.say(&error.to_string(), now_ns);
+            self.warn_throttled(&error.to_string(), now_ns);
         }
     }
 
@@ -160,8 +168,8 @@ impl SpoolManager {
         let session = delivery.session();
         let read = match self.spool.as_ref().map(|spool| spool.read(session, segment)) {
             Some(Ok(read)) => read,
-            Some(Err(SpoolError::Disk { source, .. })) if source.kind() != std::io::ErrorKind::NotFound => {
-                self.say(&format!("cannot read the spool: {source}; retrying"), now_ns);
+            Some(Err(error)) if error.is_temporary() => {
+                self.warn_throttled(&format!("{error}; retrying"), now_ns);
                 return false;
             }
             Some(Err(_)) | None => Segment::default(),
@@ -171,7 +179,7 @@ impl SpoolManager {
         if missing > 0 {
             warn!(
                 error = %format_args!("{damaged} records are damaged, and {cut_bytes} bytes at the end are incomplete"),
-                remedy = "their samples are counted as lost",
+                remedy = "check the disk; the samples of these frames are lost",
                 %session,
                 "cannot read {missing} frames from the spool"
             );
@@ -179,11 +187,68 @@ impl SpoolManager {
         true
     }
 
-    /// Logs a disk fault, at most once per `SAY_AGAIN_NS`.
-    fn say(&mut self, fault: &str, now_ns: u64) {
-        if self.said_ns.is_none_or(|said_ns| now_ns.saturating_sub(said_ns) >= SAY_AGAIN_NS) {
-            self.said_ns = Some(now_ns);
+    /// Logs a disk fault, at most once per `WARN_INTERVAL_NS`.
+    fn warn_throttled(&mut self, fault: &str, now_ns: u64) {
+        if self.warned_ns.is_none_or(|warned_ns| now_ns.saturating_sub(warned_ns) >= WARN_INTERVAL_NS) {
+            self.warned_ns = Some(now_ns);
             warn!("{fault}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use polymeter_proto::series::SessionDescriptor;
+    use polymeter_proto::wire::message::{SkipReason, ToCollector};
+
+    use super::super::spool::{SpoolBatch, segment};
+    use super::*;
+
+    const EARLIER: SessionId = SessionId(7);
+
+    /// Writes a spool with one segment of an earlier process. Returns the path of the segment.
+    fn write_segment(directory: &std::path::Path) -> PathBuf {
+        let note = ToCollector::Skipped {
+            session: EARLIER,
+            first: 1,
+            last: 1,
+            reason: SkipReason::Refused,
+            span_us: (0, 0),
+            lost: Vec::new(),
+        };
+        let mut bytes = Vec::new();
+        segment::put(&mut bytes, &note.encode());
+        let batch = SpoolBatch { session: EARLIER, first: 1, entries: 1, continues: None, bytes };
+        Spool::open(directory, 1 << 20).unwrap().append(&batch).unwrap();
+        directory.join(format!("{EARLIER}-{:016x}.spool", 1))
+    }
+
+    #[test]
+    fn a_session_that_cannot_be_read_now_is_sent_later() {
+        let directory = tempfile::tempdir().unwrap();
+        let segment = write_segment(directory.path());
+        let hidden = directory.path().join("hidden");
+        std::fs::rename(&segment, &hidden).unwrap();
+        // A directory can be opened, but not read.
+        std::fs::create_dir(&segment).unwrap();
+        let descriptor = SessionDescriptor {
+            node: "n1".try_into().unwrap(),
+            agent_version: "0".try_into().unwrap(),
+            started_us: 0,
+        };
+        let mut delivery = DeliverySession::new(SessionId(8), descriptor, 1 << 20, 0);
+        let config = SpoolConfig { directory: directory.path().to_owned(), bytes: 1 << 20 };
+        let mut manager = SpoolManager::open(Some(&config), &mut delivery, 1 << 20).unwrap();
+        manager.advance(&mut delivery, false, 0);
+        assert!(manager.earlier().is_none() && !manager.is_empty());
+        std::fs::remove_dir(&segment).unwrap();
+        std::fs::rename(&hidden, &segment).unwrap();
+        manager.advance(&mut delivery, false, 0);
+        assert_eq!(manager.earlier().map(|earlier| earlier.session()), Some(EARLIER));
+        std::fs::remove_file(&segment).unwrap();
+        let mut manager_of_missing = SpoolManager { earlier: None, ..manager };
+        manager_of_missing.waiting.push_back((EARLIER, vec![1]));
+        manager_of_missing.advance(&mut delivery, false, 0);
+        assert!(manager_of_missing.is_empty(), "a missing segment is not waited for");
     }
 }

@@ -18,6 +18,8 @@ use crate::wire::control::ControlLine;
 
 /// The verb of [`StateRequest`].
 const STATE: &str = "state";
+/// A valid [`StateRequest`].
+const STATE_EXAMPLE: &str = r#"{"verb":"state","job":"4242","state":"TIMEOUT"}"#;
 
 /// An answer of the collector.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -99,24 +101,21 @@ impl RoutedRequest {
         let verb = parsed.take_verb()?;
         let info = VERBS.iter().find(|info| info.name == verb);
         let remotes = VERBS.iter().filter(|info| info.remote != Remote::Refused).map(|info| info.name);
-        let remote = match info.map(|info| info.remote) {
-            None => return Err(fields::unknown_verb(&verb, remotes)),
-            Some(Remote::Refused) => {
-                let remotes = remotes.collect::<Vec<_>>().join(", ");
-                let message = format!(
-                    "cannot send `{verb}` through the collector: only {remotes} are supported; send it to the agent on the node"
-                );
-                return Err(invalid("verb", &message));
-            }
-            Some(remote) => remote,
-        };
-        let RoutedFields { job, plan, duration } = parsed.into_request()?;
+        let info = info.ok_or_else(|| fields::unknown_verb(&verb, remotes.clone()))?;
+        if info.remote == Remote::Refused {
+            let remotes = remotes.collect::<Vec<_>>().join(", ");
+            let message = format!(
+                "cannot send `{verb}` through the collector: only {remotes} are supported; send it to the agent on the node"
+            );
+            return Err(invalid("verb", &message));
+        }
+        let RoutedFields { job, plan, duration } = parsed.into_request(info.example)?;
         let job = job.ok_or_else(|| {
             invalid("job", &"missing field; to change metrics of a node, send the request on that node")
         })?;
         Ok(Self {
             job: identifier("job", &job)?,
-            remote,
+            remote: info.remote,
             selectors: plan.into_keys().collect(),
             // An invalid duration is refused by the agents.
             duration_us: duration.and_then(|text| text.parse().ok()).map(Period::as_micros),
@@ -149,7 +148,7 @@ impl StateRequest {
     /// Parses one line. Returns none if it has another verb.
     pub fn parse(line: &[u8]) -> Option<Result<Self, Refusal>> {
         let mut fields = Fields::parse(line).ok()?;
-        (fields.take_verb().ok()? == STATE).then(|| fields.into_request())
+        (fields.take_verb().ok()? == STATE).then(|| fields.into_request(STATE_EXAMPLE))
     }
 
     /// Encodes the request as one line, without a newline.

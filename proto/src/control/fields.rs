@@ -48,7 +48,7 @@ impl Fields {
     }
 
     /// Deserializes the fields. Unknown fields are refused, so that a misspelt one is noticed.
-    pub(super) fn into_request<T: DeserializeOwned>(self) -> Result<T, Refusal> {
+    pub(super) fn into_request<T: DeserializeOwned>(self, example: &str) -> Result<T, Refusal> {
         for (name, value) in &self.0 {
             let entries = value.as_array().map(Vec::len).or_else(|| value.as_object().map(Map::len));
             if entries.is_some_and(|entries| entries > ENTRIES) {
@@ -56,7 +56,7 @@ impl Fields {
             }
         }
         let fields = self.0.into_iter().map(|(name, value)| (name.clone(), Field { name, value }));
-        T::deserialize(MapDeserializer::new(fields)).map_err(FieldError::into_refusal)
+        T::deserialize(MapDeserializer::new(fields)).map_err(|error| error.into_refusal(example))
     }
 }
 
@@ -67,30 +67,35 @@ struct Field {
 }
 
 /// The reason why a request cannot be deserialized.
-#[derive(Debug)]
-struct FieldError {
-    field: Option<String>,
-    message: String,
+#[derive(Debug, thiserror::Error)]
+enum FieldError {
+    #[error("missing field")]
+    Missing(&'static str),
+    #[error("unknown field; {advice}")]
+    Unknown { field: String, advice: String },
+    #[error("{message}")]
+    Invalid { field: Option<String>, message: String },
 }
 
 impl FieldError {
-    fn into_refusal(self) -> Refusal {
-        let field = self.field.map(|field| shown(&field));
-        Refusal::new("invalid", field.as_deref(), &self.message)
+    /// Returns a refusal that names the field. `example` is a valid request of the verb.
+    fn into_refusal(self, example: &str) -> Refusal {
+        let message = match &self {
+            Self::Missing(_) => format!("{self}; example: {example}"),
+            Self::Unknown { .. } | Self::Invalid { .. } => self.to_string(),
+        };
+        let field = match self {
+            Self::Missing(field) => Some(field.to_owned()),
+            Self::Unknown { field, .. } => Some(shown(&field)),
+            Self::Invalid { field, .. } => field.as_deref().map(shown),
+        };
+        Refusal::new("invalid", field.as_deref(), &message)
     }
 }
-
-impl fmt::Display for FieldError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for FieldError {}
 
 impl de::Error for FieldError {
     fn custom<T: fmt::Display>(message: T) -> Self {
-        Self { field: None, message: message.to_string() }
+        Self::Invalid { field: None, message: message.to_string() }
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
@@ -99,11 +104,11 @@ impl de::Error for FieldError {
             (None, []) => "this verb takes no fields".to_owned(),
             (None, fields) => format!("the fields are: {}", fields.join(", ")),
         };
-        Self { field: Some(field.to_owned()), message: format!("unknown field; {advice}") }
+        Self::Unknown { field: field.to_owned(), advice }
     }
 
     fn missing_field(field: &'static str) -> Self {
-        Self { field: Some(field.to_owned()), message: "missing field".to_owned() }
+        Self::Missing(field)
     }
 }
 
@@ -122,7 +127,7 @@ impl<'de> Deserializer<'de> for Field {
         let Self { name, value } = self;
         value
             .deserialize_any(visitor)
-            .map_err(|error| FieldError { field: Some(name), message: error.to_string() })
+            .map_err(|error| FieldError::Invalid { field: Some(name), message: error.to_string() })
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldError> {
@@ -146,7 +151,7 @@ impl<'de> Deserializer<'de> for Field {
         let Self { name: field, value } = self;
         value
             .deserialize_enum(name, variants, visitor)
-            .map_err(|error| FieldError { field: Some(field), message: error.to_string() })
+            .map_err(|error| FieldError::Invalid { field: Some(field), message: error.to_string() })
     }
 
     forward_to_deserialize_any! {

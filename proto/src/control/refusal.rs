@@ -1,8 +1,10 @@
 //! The refusal of a request.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
-use crate::text::Text;
+use crate::text::{Text, abridged_list};
 
 /// The maximum number of metrics that are listed per reason; further ones are counted.
 const LISTED: usize = 3;
@@ -75,13 +77,16 @@ impl UnavailableGroup {
         groups.into_iter().map(|(reason, metrics)| Self { reason: Text::of(reason), metrics }).collect()
     }
 
-    /// Formats the first metrics and the number of the others: `cpu.user, cpu.system, cpu.usage and 4 more`.
-    pub fn summary(&self) -> String {
-        let listed = self.metrics.iter().take(LISTED).map(String::as_str).collect::<Vec<_>>().join(", ");
-        match self.metrics.len().saturating_sub(LISTED) {
-            0 => listed,
-            more => format!("{listed} and {more} more"),
-        }
+    /// Lists the first metrics, and states the number of the others.
+    pub fn metrics_text(&self) -> String {
+        abridged_list(&self.metrics, LISTED)
+    }
+}
+
+/// The form in messages: `cpu.user, cpu.system: REASON`.
+impl fmt::Display for UnavailableGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.metrics_text(), self.reason)
     }
 }
 
@@ -96,7 +101,7 @@ mod tests {
             (0..70).map(|number| unavailable(format!("perf.m{number}"), "no counter")).collect();
         all.push(unavailable("cpu.usage".to_owned(), "no cgroup"));
         let groups = UnavailableGroup::by_reason(&all);
-        let texts = groups.iter().map(|group| format!("{}: {}", group.summary(), group.reason));
+        let texts = groups.iter().map(ToString::to_string);
         let expected = ["perf.m0, perf.m1, perf.m2 and 67 more: no counter", "cpu.usage: no cgroup"];
         assert_eq!(texts.collect::<Vec<_>>(), expected);
     }

@@ -30,7 +30,7 @@ macro_rules! declare {
                 let mut fields = Fields::parse(line)?;
                 let verb = fields.take_verb()?;
                 match verb.as_str() {
-                    $(<$request as Verb>::NAME => fields.into_request().map(Self::$variant),)*
+                    $(<$request as Verb>::NAME => fields.into_request(<$request as Verb>::EXAMPLE).map(Self::$variant),)*
                     _ => Err(fields::unknown_verb(&verb, VERBS.iter().map(|verb| verb.name))),
                 }
             }

@@ -70,6 +70,10 @@ fn refusals_suggest_the_nearest_name() {
     assert_eq!(message(br#"{"verb":"plan","jbo":"1"}"#), "unknown field; did you mean `job`?");
     assert_eq!(message(br#"{"verb":"flush","qqq":"1"}"#), "unknown field; this verb takes no fields");
     assert_eq!(message(br#"{"verb":"mark","zzz":"1"}"#), "unknown field; the fields are: job, name, kind");
+    assert_eq!(
+        message(br#"{"verb":"unregister"}"#),
+        r#"missing field; example: {"verb":"unregister","job":"4242"}"#
+    );
     assert_eq!(message(br#"{"verb":"plan","job":7}"#), "invalid type: integer `7`, expected a string");
 }
 

@@ -1,6 +1,5 @@
 //! The check that no other user could have read or changed a file.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// The permission bits of the group and of other users to read, write or execute.
@@ -70,20 +69,13 @@ impl Guard {
 }
 
 /// A file that other users can read or change, and must not.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what}; type: {remedy} {}", path.display())]
 pub struct Exposed {
     what: &'static str,
     remedy: String,
     path: PathBuf,
 }
-
-impl fmt::Display for Exposed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; type: {} {}", self.what, self.remedy, self.path.display())
-    }
-}
-
-impl std::error::Error for Exposed {}
 
 #[cfg(test)]
 mod tests {

@@ -48,7 +48,7 @@ pub(crate) fn check_text(text: &str, limit_bytes: usize) -> Result<(), InvalidId
     }
 }
 
-fn is_refused(c: char) -> bool {
+pub(super) fn is_refused(c: char) -> bool {
     Unprintable::of(c).is_some() || matches!(c, '"' | '\'' | '`' | '\\' | '<' | '>' | '&')
 }
 

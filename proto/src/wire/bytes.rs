@@ -24,7 +24,7 @@ pub enum DecodeError {
     #[error("a varint has more than 64 bits")]
     Varint,
     /// A number is above its limit.
-    #[error("{found} {what} exceed the limit of {limit}")]
+    #[error("{what}: {found} exceeds the limit of {limit}")]
     Limit {
         /// The quantity.
         what: &'static str,

@@ -90,7 +90,7 @@ impl Rows {
     }
 
     fn insert(&self, store: &Store) -> Result<f64, Box<dyn Error>> {
-        let mut connection = rusqlite::Connection::open(store.file())?;
+        let mut connection = rusqlite::Connection::open(store.file()?)?;
         // The collector's settings.
         connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA cache_size = -65536;")?;
         let begin_ns = now_ns();

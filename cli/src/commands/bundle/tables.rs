@@ -5,6 +5,8 @@ use polymeter_store::reader::{JobRow, Reader, SeriesScope};
 
 use crate::failure::Failure;
 use crate::output::printable::spreadsheet_cell;
+use crate::output::table::head;
+use crate::report::model::SourceReport;
 
 /// The name of a file, and its text.
 pub(super) type Table = (&'static str, String);
@@ -27,10 +29,6 @@ fn all_rows(reader: &mut Reader, job: &JobRow) -> Result<Vec<(&'static str, Rows
         ("ledger.csv", ledger(reader, key)?),
         ("losses.csv", losses(reader, key)?),
     ])
-}
-
-fn head<const COLUMNS: usize>(names: [&str; COLUMNS]) -> Vec<String> {
-    names.map(str::to_owned).to_vec()
 }
 
 fn series(reader: &mut Reader, job: &JobRow) -> Result<Rows, StoreError> {
@@ -65,28 +63,13 @@ fn marks(reader: &mut Reader, key: Option<i64>) -> Result<Rows, StoreError> {
 }
 
 fn ledger(reader: &mut Reader, key: Option<i64>) -> Result<Rows, StoreError> {
-    let mut rows = vec![head([
-        "session",
-        "node",
-        "source",
-        "due",
-        "taken",
-        "late",
-        "missed",
-        "absent",
-        "dropped",
-        "skipped",
-        "rejected",
-        "quarantined",
-        "stored",
-        "unknown",
-    ])];
+    let head = ["session", "node", "source"].into_iter().chain(SourceReport::COUNTS);
+    let mut rows = vec![head.map(str::to_owned).collect()];
     for row in reader.ledger(key)? {
-        let tally = row.tally;
-        let of_agent = [tally.due, tally.taken, tally.late, tally.missed, tally.absent, tally.dropped];
-        let of_collector = [row.skipped, row.rejected, row.quarantined, row.stored, row.unknown];
-        let counts = of_agent.iter().chain(&of_collector).map(u64::to_string);
-        rows.push([row.session_id, row.node, row.source].into_iter().chain(counts).collect());
+        let session = row.session_id.clone();
+        let source = SourceReport::from(row);
+        let counts = source.counts().map(|count| count.to_string());
+        rows.push([session, source.node, source.source].into_iter().chain(counts).collect());
     }
     Ok(rows)
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use serde::Serialize;
+use polymeter_proto::control::StateRequest;
 
 use super::environment::{ProcessEnvironment, SchedulerEnvironment, job_id};
 use crate::client::collector::Collector;
@@ -58,24 +58,8 @@ struct StateDescription {
     exit_signal: Option<u32>,
 }
 
-/// The request to the collector.
-#[derive(Debug, Serialize)]
-#[serde(tag = "verb", rename = "state")]
-struct StateRequest<'a> {
-    job: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cluster: Option<String>,
-    state: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    exit_code: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    exit_signal: Option<u32>,
-}
-
 pub(super) fn execute(arguments: &StateArguments) -> Result<ExitCode, Failure> {
     let request = arguments.state.request(&ProcessEnvironment)?;
-    let line = serde_json::to_string(&request)
-        .map_err(|error| Failure::because("cannot write the request", &error))?;
     let collector = Collector::find(arguments.collector.as_ref(), arguments.munge_socket.as_deref())?;
     let collector = collector.ok_or_else(|| {
         Failure::NotRunning(
@@ -83,15 +67,15 @@ pub(super) fn execute(arguments: &StateArguments) -> Result<ExitCode, Failure> {
                 .to_owned(),
         )
     })?;
-    collector.send(&line).map(|()| ExitCode::SUCCESS)
+    collector.send(&request.to_line()).map(|()| ExitCode::SUCCESS)
 }
 
 impl StateDescription {
-    fn request(&self, environment: &impl SchedulerEnvironment) -> Result<StateRequest<'_>, Failure> {
+    fn request(&self, environment: &impl SchedulerEnvironment) -> Result<StateRequest, Failure> {
         Ok(StateRequest {
             job: job_id(self.job.as_ref(), environment)?,
             cluster: self.cluster.clone().or_else(|| environment.get("SLURM_CLUSTER_NAME")),
-            state: &self.state,
+            state: self.state.clone(),
             exit_code: self.exit_code,
             exit_signal: self.exit_signal,
         })
@@ -112,9 +96,9 @@ mod tests {
             exit_signal: Some(15),
             ..StateDescription::default()
         };
-        let request = serde_json::to_value(state.request(&epilog).unwrap()).unwrap();
-        let expected = serde_json::json!({"verb": "state", "job": "42", "cluster": "lab", "state": "TIMEOUT",
-                                          "exit_code": 0, "exit_signal": 15});
-        assert_eq!(request, expected);
+        assert_eq!(
+            state.request(&epilog).unwrap().to_line(),
+            r#"{"verb":"state","job":"42","cluster":"lab","state":"TIMEOUT","exit_code":0,"exit_signal":15}"#
+        );
     }
 }

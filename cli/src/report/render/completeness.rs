@@ -2,7 +2,6 @@
 
 use super::paragraph::{LABEL, indented_table_within, paragraph};
 use crate::output::printable::{printable, printable_name};
-use crate::output::table::head;
 use crate::output::units;
 use crate::report::model::{LossReport, Report, SourceReport};
 
@@ -69,27 +68,10 @@ fn loss_text(loss: &LossReport) -> (&'static str, String) {
 /// The ledger by source.
 pub(super) fn sources(report: &Report, limit: Option<usize>) -> String {
     let row = |source: &SourceReport| {
-        let tally = &source.tally;
-        let of_agent = [tally.due, tally.taken, tally.late, tally.missed, tally.absent, tally.dropped];
-        let of_store = [source.skipped, source.rejected, source.quarantined, source.stored, source.unknown];
-        let counts = of_agent.iter().chain(&of_store).map(u64::to_string);
-        [source.source.clone(), source.node.clone()].into_iter().chain(counts).collect()
+        let names = [source.source.clone(), source.node.clone()];
+        names.into_iter().chain(source.counts().map(|count| count.to_string())).collect()
     };
-    let head = head([
-        "source",
-        "node",
-        "due",
-        "taken",
-        "late",
-        "missed",
-        "absent",
-        "dropped",
-        "skipped",
-        "rejected",
-        "quarantined",
-        "stored",
-        "unknown",
-    ]);
+    let head = ["source", "node"].into_iter().chain(SourceReport::COUNTS).map(str::to_owned).collect();
     let mut rows: Vec<Vec<String>> = std::iter::once(head).chain(report.sources.iter().map(row)).collect();
     if limit.is_some() {
         remove_zero_columns(&mut rows);

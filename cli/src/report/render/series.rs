@@ -1,5 +1,7 @@
 //! The series of a report as a table.
 
+use polymeter_proto::text::abridged_list;
+
 use super::detail::Detail;
 use super::paragraph;
 use crate::output::chart::sparkline;
@@ -119,7 +121,7 @@ fn remarks(listed: &[&SeriesReport]) -> Vec<String> {
         }
     }
     let window = |((window_s, is_long), names): &((f64, bool), Vec<&str>)| {
-        let (names, window) = (named(names), units::duration_f64(window_s * 1e9));
+        let (names, window) = (abridged_list(names, NAMED), units::duration_f64(window_s * 1e9));
         if *is_long {
             format!("{names}: min and max are rates over at least {window}, the counter's update interval")
         } else {
@@ -128,18 +130,9 @@ fn remarks(listed: &[&SeriesReport]) -> Vec<String> {
     };
     let impossible = format!(
         "{}: the kernel counted more CPU time than the node's CPUs can provide; max is limited to their capacity",
-        named(&clamped)
+        abridged_list(&clamped, NAMED)
     );
     windows.iter().map(window).chain((!clamped.is_empty()).then_some(impossible)).collect()
-}
-
-/// Names the first metrics, and the number of the others.
-fn named(metrics: &[&str]) -> String {
-    let names = metrics.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
-    match metrics.len().saturating_sub(NAMED) {
-        0 => names,
-        more => format!("{names} and {more} more"),
-    }
 }
 
 #[cfg(test)]
@@ -157,12 +150,5 @@ mod tests {
         assert_eq!(short, ["cpu.usa…tep=0}", "cpu.usa…tep=1}", "cpu.usa…batch}", "cpu.usa…xtern}"]);
         // The room is insufficient for both: the chart is omitted.
         assert_eq!(fitted(names.clone(), Some(22)), (names, false));
-    }
-
-    #[test]
-    fn a_remark_names_few_metrics() {
-        let names = ["a", "b", "c", "d", "e", "f"];
-        assert_eq!(named(&names), "a, b, c, d and 2 more");
-        assert_eq!(named(&names[..2]), "a, b");
     }
 }

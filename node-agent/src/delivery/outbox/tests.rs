@@ -116,12 +116,12 @@ fn an_acknowledgement_that_comes_after_sending_began_anew_counts() {
 fn events_of_a_frame_that_goes_are_given_back() {
     let mut outbox = Outbox::new(SESSION, 15);
     let event = Event::JobEnded { job: JobHandle(7), at_us: 1 };
-    let reported = EventRecord { job: None, event: event.clone() };
-    outbox.push(vec![0; 10], summary(1, 0), vec![reported]);
+    let record = EventRecord { job: None, event: event.clone() };
+    outbox.push(vec![0; 10], summary(1, 0), vec![record]);
     assert!(outbox.make_room().events.is_empty());
     outbox.push(vec![0; 10], summary(1, 1), Vec::new());
     let given_back = outbox.make_room().events;
-    assert_eq!(given_back.into_iter().map(|reported| reported.event).collect::<Vec<_>>(), [event]);
+    assert_eq!(given_back.into_iter().map(|record| record.event).collect::<Vec<_>>(), [event]);
 }
 
 #[test]

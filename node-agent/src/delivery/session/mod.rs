@@ -4,23 +4,19 @@
 //! Every loss is counted: dropped frames, for lack of room or because the collector refuses them, leave a note in their
 //! place in the sequence.
 
+mod framing;
 mod spool_mode;
 mod spooling;
 
 use std::collections::VecDeque;
 
-use polymeter_proto::batch::Batch;
-use polymeter_proto::ledger::{Event, JobFactsUpdate, LedgerEntry};
 use polymeter_proto::series::{JobHandle, SessionDescriptor, SessionId};
-use polymeter_proto::wire::dictionary::Entry;
-use polymeter_proto::wire::frame::{Encoder, Extras};
+use polymeter_proto::wire::frame::Encoder;
 use polymeter_proto::wire::message::{ToAgent, ToCollector};
 
 use self::spool_mode::SpoolMode;
-use crate::delivery::frame_builder::{FrameBuilder, FrameParts};
-use crate::delivery::frame_summary::FrameSummary;
-use crate::delivery::outbox::{Dropped, Outbox, Outgoing};
-use crate::lanes::{EventRecord, SampleBatch};
+use crate::delivery::frame_builder::FrameBuilder;
+use crate::delivery::outbox::{Outbox, Outgoing};
 
 /// The most bytes under way without an acknowledgement. More would only fill buffers that a restart loses.
 const WINDOW_BYTES: usize = 8 * 1024 * 1024;
@@ -29,9 +25,6 @@ const WINDOW_BYTES: usize = 8 * 1024 * 1024;
 const RESEND_NS: u64 = 5_000_000_000;
 /// The longest wait for an acknowledgement, in nanoseconds.
 const RESEND_MOST_NS: u64 = 60_000_000_000;
-
-/// The longest time without a frame, in nanoseconds. The collector regards an agent as dead after minutes of silence.
-const HEARTBEAT_NS: u64 = 30_000_000_000;
 
 /// The number of refusals after which a frame is given up. A frame that was damaged in transit is accepted when it is
 /// sent again; one that is refused for its contents would block all frames behind it forever.
@@ -111,7 +104,7 @@ pub struct DeliverySession {
     resend_after_ns: u64,
     /// The frame that was refused last, and the number of its refusals.
     refused: (u64, u32),
-    complained: bool,
+    refusal_logged: bool,
     counts: DeliveryCounts,
     spool_mode: SpoolMode,
     /// The time of the newest frame.
@@ -128,110 +121,6 @@ impl DeliverySession {
     pub fn new(session: SessionId, descriptor: SessionDescriptor, outbox_bytes: usize, now_ns: u64) -> Self {
         let (outbox, builder) = (Outbox::new(session, outbox_bytes), FrameBuilder::new(descriptor, now_ns));
         Self::with(outbox, builder, outbox_bytes, now_ns, SpoolMode::Off)
-    }
-
-    /// Puts a sample batch into the outbox.
-    pub fn take(&mut self, flushed: &SampleBatch, now_ns: u64) {
-        let first = self.outbox.next_sequence();
-        let is_owed = now_ns.saturating_sub(self.framed_ns) >= HEARTBEAT_NS;
-        let Some(parts) = self.builder.build(flushed, first, is_owed, now_ns) else { return };
-        self.framed_ns = now_ns;
-        let FrameParts { dictionary, ledger, reported, revived } = parts;
-        if self.outbox.is_empty() {
-            self.quiet_since_ns = now_ns;
-        }
-        self.push(&flushed.batch, &dictionary, &ledger, reported);
-        let last = self.outbox.next_sequence() - 1;
-        self.builder.divided(first, last);
-        revived.into_iter().for_each(|job| self.retire_after(job, last));
-        if self.spool_mode == SpoolMode::Off {
-            self.make_room();
-        }
-    }
-
-    /// Drops frames until the outbox is within its limit: without a spool, or if the spool has no room either.
-    fn make_room(&mut self) {
-        let dropped = self.outbox.make_room();
-        self.counts.samples_dropped += dropped.samples;
-        self.lost(dropped);
-    }
-
-    /// Puts a frame into the outbox, or several if one would exceed the limits: the dictionary before the samples,
-    /// tallies and events behind them.
-    fn push(
-        &mut self,
-        batch: &Batch,
-        dictionary: &[Entry],
-        ledger: &[LedgerEntry],
-        reported: Vec<EventRecord>,
-    ) {
-        let events: Vec<Event> = reported.iter().map(|reported| reported.event.clone()).collect();
-        let sequence = self.outbox.next_sequence();
-        let mut bytes = Vec::new();
-        let extras = Extras { dictionary, ledger, events: &events };
-        if self.encoder.encode(&mut bytes, self.session, sequence, batch, extras).is_err() {
-            return self.push_divided(batch, dictionary, ledger, reported);
-        }
-        bytes.shrink_to_fit();
-        for reported in &reported {
-            let is_spoken_of = |job: JobHandle| reported.job.as_ref().is_some_and(|of| of.handle == job);
-            let is_end = matches!(
-                reported.event,
-                Event::JobEnded { .. } | Event::JobFacts(JobFactsUpdate { is_over: true, .. })
-            );
-            let ends = self.retiring.iter().any(|(job, _)| is_spoken_of(*job));
-            if let Some(job) = reported.job.as_ref().filter(|_| is_end || ends) {
-                self.retire_after(job.handle, sequence);
-            }
-        }
-        self.outbox.push(bytes, FrameSummary::of(batch), reported);
-    }
-
-    fn push_divided(
-        &mut self,
-        batch: &Batch,
-        dictionary: &[Entry],
-        ledger: &[LedgerEntry],
-        reported: Vec<EventRecord>,
-    ) {
-        let nothing = Batch::default();
-        let mut reported = reported;
-        if dictionary.len() > 1 {
-            let (first, second) = dictionary.split_at(dictionary.len() / 2);
-            self.push(&nothing, first, &[], Vec::new());
-            self.push(batch, second, ledger, reported);
-        } else if !batch.is_empty() && ledger.len() + reported.len() > 0 {
-            self.push(batch, dictionary, &[], Vec::new());
-            self.push(&nothing, &[], ledger, reported);
-        } else if ledger.len() > 1 {
-            let (first, second) = ledger.split_at(ledger.len() / 2);
-            self.push(&nothing, dictionary, first, Vec::new());
-            self.push(&nothing, &[], second, reported);
-        } else if reported.len() > 1 {
-            let second = reported.split_off(reported.len() / 2);
-            self.push(&nothing, dictionary, ledger, reported);
-            self.push(&nothing, &[], &[], second);
-        } else {
-            // A batch alone is always within the limits by design; this counts it should that fail.
-            self.counts.samples_refused += batch.samples() as u64;
-            self.outbox.push_nothing(&FrameSummary::of(batch));
-        }
-    }
-
-    /// Forgets the job when frame `sequence`, the last that mentions it so far, is acknowledged.
-    fn retire_after(&mut self, job: JobHandle, sequence: u64) {
-        self.retiring.retain(|(retiring, _)| *retiring != job);
-        self.retiring.push((job, sequence));
-    }
-
-    /// Schedules the events and tallies of dropped frames for repetition in a later frame.
-    fn lost(&mut self, dropped: Dropped) {
-        if matches!(self.spool_mode, SpoolMode::Replay(_)) {
-            // An earlier session has no later frames.
-            self.counts.events_dropped += dropped.events.len() as u64;
-            return;
-        }
-        self.counts.events_dropped += self.builder.lost(&dropped.frames, dropped.events);
     }
 
     /// Returns the next frame or message to be sent; none if there is none, or the window is full.
@@ -258,7 +147,7 @@ impl DeliverySession {
     }
 
     /// Handles a message of the collector.
-    pub fn hear(&mut self, message: ToAgent, now_ns: u64) -> SessionNotice {
+    pub fn handle(&mut self, message: ToAgent, now_ns: u64) -> SessionNotice {
         match message {
             ToAgent::Ack { session, through } if session == self.session => {
                 self.acknowledged(through, now_ns)
@@ -287,7 +176,7 @@ impl DeliverySession {
         self.counts.frames_acknowledged += acknowledged.frames;
         self.released.extend(acknowledged.segments);
         self.quiet_since_ns = now_ns;
-        self.complained = false;
+        self.refusal_logged = false;
         self.resend_after_ns = RESEND_NS;
         self.resend_at_ns = self.outbox.awaits_answer().then_some(now_ns + RESEND_NS);
         let oldest = self.outbox.oldest();
@@ -321,7 +210,7 @@ impl DeliverySession {
             // Resend at once: the collector takes nothing behind a refused frame.
             self.outbox.resend_all();
         }
-        if std::mem::replace(&mut self.complained, true) {
+        if std::mem::replace(&mut self.refusal_logged, true) {
             return SessionNotice::Ordinary;
         }
         SessionNotice::Refused { reason, versions }
@@ -337,7 +226,7 @@ impl DeliverySession {
     }
 
     /// Sends everything again if no acknowledgement came within the wait.
-    pub fn passed(&mut self, now_ns: u64) {
+    pub fn resend_overdue(&mut self, now_ns: u64) {
         if self.resend_at_ns.is_some_and(|at_ns| now_ns >= at_ns) {
             self.outbox.resend_all();
             self.resend_after_ns = (self.resend_after_ns * 2).min(RESEND_MOST_NS);
@@ -345,19 +234,11 @@ impl DeliverySession {
         }
     }
 
-    /// Returns the latest time for the next call of [`DeliverySession::passed`] and, with a spool, of
+    /// Returns the latest time for the next call of [`DeliverySession::resend_overdue`] and, with a spool, of
     /// [`DeliverySession::spill`].
     pub fn wake_at_ns(&self) -> Option<u64> {
         let spill_at_ns = self.spill_at_ns();
         self.resend_at_ns.into_iter().chain(spill_at_ns).min()
-    }
-
-    /// Puts events and tallies of lost frames into a frame of their own, for the end of the agent, when no further
-    /// samples follow.
-    pub fn tell_all(&mut self, now_ns: u64) {
-        if self.builder.has_unreported() && self.outbox.is_empty() {
-            self.take(&SampleBatch::default(), now_ns);
-        }
     }
 
     /// True if an event or tally is in no frame yet.

@@ -132,7 +132,7 @@ impl DeliverySession {
             resend_at_ns: None,
             resend_after_ns: RESEND_NS,
             refused: (0, 0),
-            complained: false,
+            refusal_logged: false,
             counts: DeliveryCounts::default(),
             spool_mode,
             framed_ns: now_ns,

@@ -49,6 +49,13 @@ pub enum SpoolError {
     },
 }
 
+impl SpoolError {
+    /// Returns true if the same operation may succeed later: the disk has a fault, but the file is not missing.
+    pub(super) fn is_temporary(&self) -> bool {
+        matches!(self, Self::Disk { source, .. } if source.kind() != io::ErrorKind::NotFound)
+    }
+}
+
 /// A batch to be kept.
 #[derive(Debug)]
 pub struct SpoolBatch {

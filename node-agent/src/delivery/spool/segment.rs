@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! segment: "PLS" 01, session (8 bytes), first number (8 bytes), checksum of these (4 bytes), records
-//! record:  length (4 bytes), checksum of the summary (4 bytes), checksum of these (4 bytes), summary
+//! record:  length (4 bytes), checksum of the contents (4 bytes), checksum of these (4 bytes), contents
 //! ```
 //!
-//! All numbers are little-endian, and checksums CRC-32. The summary of a record is a message to the collector, byte for
+//! All numbers are little-endian, and checksums CRC-32. The contents of a record is a message to the collector, byte for
 //! byte: a frame, a Skipped, or a Dictionary. A segment begins with the whole dictionary, so that it can be decoded
 //! alone, and repeats it when it has changed.
 
@@ -36,14 +36,14 @@ pub fn head(session: SessionId, first: u64) -> Vec<u8> {
 }
 
 /// Appends a record.
-pub(crate) fn put(out: &mut Vec<u8>, summary: &[u8]) {
+pub(crate) fn put(out: &mut Vec<u8>, contents: &[u8]) {
     // A frame has at most 4 MiB, so the length always fits.
-    let len = u32::try_from(summary.len()).unwrap_or(u32::MAX);
+    let len = u32::try_from(contents.len()).unwrap_or(u32::MAX);
     let mut head = len.to_le_bytes().to_vec();
-    head.extend_from_slice(&crc32fast::hash(summary).to_le_bytes());
+    head.extend_from_slice(&crc32fast::hash(contents).to_le_bytes());
     head.extend_from_slice(&crc32fast::hash(&head).to_le_bytes());
     out.extend_from_slice(&head);
-    out.extend_from_slice(summary);
+    out.extend_from_slice(contents);
 }
 
 /// The contents of a segment, as far as it is intact.
@@ -78,16 +78,16 @@ pub fn read(bytes: &[u8]) -> Segment {
     };
     let mut sources = Sources::default();
     let mut rest = bytes.get(HEAD_BYTES..).unwrap_or_default();
-    while let Some((summary, behind)) = split_record(rest) {
+    while let Some((contents, behind)) = split_record(rest) {
         rest = behind;
-        let known = summary.and_then(|summary| segment.take(session, summary, &mut sources));
+        let known = contents.and_then(|contents| segment.take(session, contents, &mut sources));
         segment.damaged += u64::from(known.is_none());
     }
     segment.cut_bytes = rest.len();
     segment
 }
 
-/// Splits off the first record. Returns its summary, none if it is damaged, and the bytes behind it. Returns none if
+/// Splits off the first record. Returns its contents, none if it is damaged, and the bytes behind it. Returns none if
 /// there is no record.
 fn split_record(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     let (head, rest) = bytes.split_at_checked(RECORD_HEAD_BYTES)?;
@@ -95,25 +95,25 @@ fn split_record(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     if crc32fast::hash(head) != u32::from_le_bytes(*of_head) {
         return None;
     }
-    let (len, of_content) = head.split_first_chunk::<4>()?;
+    let (len, contents_checksum) = head.split_first_chunk::<4>()?;
     let len = usize::try_from(u32::from_le_bytes(*len)).ok().filter(|len| *len <= limits::FRAME_BYTES)?;
-    let (summary, behind) = rest.split_at_checked(len)?;
-    let checksum = u32::from_le_bytes(*of_content.first_chunk()?);
-    Some(((crc32fast::hash(summary) == checksum).then_some(summary), behind))
+    let (contents, behind) = rest.split_at_checked(len)?;
+    let checksum = u32::from_le_bytes(*contents_checksum.first_chunk()?);
+    Some(((crc32fast::hash(contents) == checksum).then_some(contents), behind))
 }
 
 impl Segment {
-    fn take(&mut self, session: SessionId, summary: &[u8], sources: &mut Sources) -> Option<()> {
-        if summary.starts_with(&frame::MAGIC) {
-            let frame = Frame::decode(summary).ok().filter(|frame| frame.session == session)?;
+    fn take(&mut self, session: SessionId, contents: &[u8], sources: &mut Sources) -> Option<()> {
+        if contents.starts_with(&frame::MAGIC) {
+            let frame = Frame::decode(contents).ok().filter(|frame| frame.session == session)?;
             frame.dictionary.iter().for_each(|entry| sources.learn(entry));
             let known = FrameSummary::of_frame(&frame, sources);
-            let reported = frame.events.iter().map(|event| sources.reported(event)).collect();
-            self.restored.push(Restored::Frame(frame.sequence, summary.to_vec(), known, reported));
+            let records = frame.events.iter().map(|event| sources.record(event)).collect();
+            self.restored.push(Restored::Frame(frame.sequence, contents.to_vec(), known, records));
             self.dictionary.extend(frame.dictionary);
             return Some(());
         }
-        match ToCollector::decode(summary).ok()? {
+        match ToCollector::decode(contents).ok()? {
             ToCollector::Dictionary { session: of, entries } if of == session => {
                 entries.iter().for_each(|entry| sources.learn(entry));
                 self.dictionary.extend(entries);

@@ -47,7 +47,7 @@ impl Excerpt {
 
 /// The counters of samples that wait for one watcher and that it missed, shared by both sides.
 #[derive(Debug, Default)]
-struct Way {
+struct Backlog {
     waiting: AtomicUsize,
     lagged: AtomicU64,
 }
@@ -61,8 +61,8 @@ struct Watcher {
     selectors: Vec<Selector>,
     /// The selected columns of each shape, cached so that selectors are matched once per shape and not per batch.
     chosen: BTreeMap<ShapeId, Vec<usize>>,
-    shown: mpsc::Sender<Vec<Excerpt>>,
-    way: Arc<Way>,
+    queue: mpsc::Sender<Vec<Excerpt>>,
+    backlog: Arc<Backlog>,
 }
 
 impl Watcher {
@@ -91,7 +91,7 @@ impl Watcher {
     /// Queues the selected samples of a batch, as far as there is room.
     fn offer(&mut self, batch: &Batch) {
         let mut excerpts = self.excerpts(batch);
-        let waiting = self.way.waiting.load(Acquire);
+        let waiting = self.backlog.waiting.load(Acquire);
         let mut room = SAMPLES_WAITING.saturating_sub(waiting);
         let mut lagged = 0;
         excerpts.retain(|excerpt| {
@@ -100,16 +100,16 @@ impl Watcher {
             lagged += if fits.is_some() { 0 } else { excerpt.values.len() };
             fits.is_some()
         });
-        let handed_on: usize = excerpts.iter().map(|excerpt| excerpt.values.len()).sum();
-        if handed_on > 0 {
+        let offered: usize = excerpts.iter().map(|excerpt| excerpt.values.len()).sum();
+        if offered > 0 {
             // Counted before the receiver can take them, so that the count never falls below zero.
-            self.way.waiting.fetch_add(handed_on, AcqRel);
-            if self.shown.try_send(excerpts).is_err() {
-                self.way.waiting.fetch_sub(handed_on, AcqRel);
-                lagged += handed_on;
+            self.backlog.waiting.fetch_add(offered, AcqRel);
+            if self.queue.try_send(excerpts).is_err() {
+                self.backlog.waiting.fetch_sub(offered, AcqRel);
+                lagged += offered;
             }
         }
-        self.way.lagged.fetch_add(lagged as u64, Relaxed);
+        self.backlog.lagged.fetch_add(lagged as u64, Relaxed);
     }
 
     /// Returns the selected samples of a batch by series.
@@ -160,17 +160,17 @@ impl Tap {
     /// Adds a watcher of the samples of a job, or of the node: of metrics that match a selector, or all if there is
     /// none.
     pub fn watch(self: &Arc<Self>, job: Option<JobHandle>, selectors: Vec<Selector>) -> WatchReceiver {
-        let (shown, taken) = mpsc::channel(BATCHES_WAITING);
-        let way = Arc::new(Way::default());
+        let (queue, receiver) = mpsc::channel(BATCHES_WAITING);
+        let backlog = Arc::new(Backlog::default());
         let id = self.next_id.fetch_add(1, Relaxed);
         let chosen = BTreeMap::new();
-        let watcher = Watcher { id, job, selectors, chosen, shown, way: Arc::clone(&way) };
+        let watcher = Watcher { id, job, selectors, chosen, queue, backlog: Arc::clone(&backlog) };
         self.change(|watchers| watchers.push(watcher));
-        WatchReceiver { id, tap: Arc::clone(self), shown: taken, way }
+        WatchReceiver { id, tap: Arc::clone(self), queue: receiver, backlog }
     }
 
     /// Passes a batch to all watchers that select some of it.
-    pub fn show(&self, batch: &Batch) {
+    pub fn publish(&self, batch: &Batch) {
         if self.is_watched() && !batch.is_empty() {
             lock(&self.watchers).iter_mut().for_each(|watcher| watcher.offer(batch));
         }
@@ -195,22 +195,22 @@ impl Tap {
 pub struct WatchReceiver {
     id: u64,
     tap: Arc<Tap>,
-    shown: mpsc::Receiver<Vec<Excerpt>>,
-    way: Arc<Way>,
+    queue: mpsc::Receiver<Vec<Excerpt>>,
+    backlog: Arc<Backlog>,
 }
 
 impl WatchReceiver {
     /// Waits for the next samples. Returns none when the job has ended and all its samples were received.
     pub async fn next(&mut self) -> Option<Vec<Excerpt>> {
-        let excerpts = self.shown.recv().await?;
+        let excerpts = self.queue.recv().await?;
         let samples = excerpts.iter().map(|excerpt| excerpt.values.len()).sum();
-        self.way.waiting.fetch_sub(samples, AcqRel);
+        self.backlog.waiting.fetch_sub(samples, AcqRel);
         Some(excerpts)
     }
 
     /// Returns the number of samples missed since the last call.
     pub fn take_lagged(&self) -> u64 {
-        self.way.lagged.swap(0, Relaxed)
+        self.backlog.lagged.swap(0, Relaxed)
     }
 }
 
@@ -226,130 +226,4 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use polymeter_proto::batch::{Instant, Job};
-    use polymeter_proto::name::MetricName;
-    use polymeter_proto::period::Period;
-    use polymeter_proto::series::{
-        Identifier, JobDescriptor, Kind, Labels, MetricDescriptor, MetricId, Number, SeriesId, ShapeId, Unit,
-    };
-
-    use super::*;
-
-    fn shape(job: u32, metrics: &[&str]) -> Arc<Shape> {
-        let descriptor = JobDescriptor {
-            job_id: Identifier::try_from("x").unwrap(),
-            cluster: None,
-            owner_uid: None,
-            owner: None,
-            started_us: 0,
-        };
-        let column = |(number, name): (u32, &&str)| Column {
-            series: SeriesId(number),
-            metric: (
-                MetricId(number),
-                MetricDescriptor {
-                    name: MetricName::new((*name).to_owned()).unwrap(),
-                    unit: Unit::Count,
-                    kind: Kind::Gauge,
-                    number: Number::Signed,
-                },
-            ),
-            labels: Labels::default(),
-        };
-        Arc::new(Shape {
-            id: ShapeId(1),
-            source: Identifier::try_from("s").unwrap(),
-            job: Some(Arc::new(Job { handle: JobHandle(job), descriptor })),
-            period: Period::SECOND,
-            columns: (0..).zip(metrics).map(column).collect(),
-        })
-    }
-
-    fn batch(shapes: &[Arc<Shape>], rows: i64) -> Batch {
-        let mut batch = Batch::default();
-        for shape in shapes {
-            let index = batch.add_shape(shape);
-            for time_us in 0..rows {
-                let value = |column: usize| (column == 0 || time_us > 0).then_some(u64::MAX);
-                let instant = Instant { deadline: None, time_us };
-                batch.push(index, instant, (0..shape.columns.len()).map(value)).unwrap();
-            }
-        }
-        batch
-    }
-
-    /// Returns the samples that are queued for the watcher: metrics, times and values.
-    fn seen(watching: &mut WatchReceiver) -> Vec<(String, Vec<i64>, Vec<f64>)> {
-        let mut seen = Vec::new();
-        while let Ok(excerpts) = watching.shown.try_recv() {
-            seen.extend(excerpts.into_iter().map(|excerpt| {
-                let name = excerpt.series().unwrap().metric.1.name.as_str().to_owned();
-                (name, excerpt.times_us, excerpt.values)
-            }));
-        }
-        seen
-    }
-
-    fn selectors(patterns: &[&str]) -> Vec<Selector> {
-        patterns.iter().map(|pattern| pattern.parse().unwrap()).collect()
-    }
-
-    #[test]
-    fn one_sees_what_one_asked_for_of_the_own_job() {
-        let tap = Arc::new(Tap::default());
-        let mut one = tap.watch(Some(JobHandle(1)), selectors(&["a.*"]));
-        let mut all = tap.watch(Some(JobHandle(1)), Vec::new());
-        let mut other = tap.watch(Some(JobHandle(3)), Vec::new());
-        let mut node = tap.watch(None, Vec::new());
-        tap.show(&batch(&[shape(1, &["a.x", "b.y"]), shape(2, &["a.x"])], 2));
-        let x = ("a.x".to_owned(), vec![0, 1], vec![-1.0, -1.0]);
-        let y = ("b.y".to_owned(), vec![1], vec![-1.0]);
-        assert_eq!(seen(&mut one), std::slice::from_ref(&x));
-        assert_eq!(seen(&mut all), [x, y], "what was absent is not there");
-        assert!(seen(&mut other).is_empty() && seen(&mut node).is_empty());
-    }
-
-    #[test]
-    fn who_does_not_look_is_told_how_much_passed_by() {
-        let tap = Arc::new(Tap::default());
-        let mut watching = tap.watch(Some(JobHandle(1)), Vec::new());
-        let batch = batch(&[shape(1, &["a.x"])], 30_000);
-        (0..4).for_each(|_| tap.show(&batch));
-        assert_eq!(seen(&mut watching).len(), 2);
-        assert_eq!((watching.take_lagged(), watching.take_lagged()), (60_000, 0));
-        let small = self::batch(&[shape(1, &["a.x"])], 1);
-        let mut watching = tap.watch(Some(JobHandle(1)), Vec::new());
-        (0..100).for_each(|_| tap.show(&small));
-        assert_eq!(seen(&mut watching).len(), BATCHES_WAITING);
-        assert_eq!(watching.take_lagged(), 100 - BATCHES_WAITING as u64);
-    }
-
-    #[test]
-    fn who_looks_again_makes_room() {
-        let tap = Arc::new(Tap::default());
-        let mut watching = tap.watch(Some(JobHandle(1)), Vec::new());
-        let batch = batch(&[shape(1, &["a.x"])], 60_000);
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        for _ in 0..3 {
-            tap.show(&batch);
-            assert_eq!(runtime.block_on(watching.next()).unwrap().len(), 1);
-        }
-        assert_eq!(watching.take_lagged(), 0);
-    }
-
-    #[test]
-    fn the_end_of_a_job_ends_the_watching_behind_the_last_sample() {
-        let tap = Arc::new(Tap::default());
-        let mut watching = tap.watch(Some(JobHandle(1)), Vec::new());
-        let node = tap.watch(None, Vec::new());
-        tap.show(&batch(&[shape(1, &["a.x"])], 1));
-        tap.end(JobHandle(1));
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        assert_eq!(runtime.block_on(watching.next()).unwrap().len(), 1);
-        assert!(runtime.block_on(watching.next()).is_none());
-        assert!(tap.is_watched());
-        drop(node);
-        assert!(!tap.is_watched());
-    }
-}
+mod tests;

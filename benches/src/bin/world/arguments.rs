@@ -1,0 +1,71 @@
+//! The command line.
+
+use clap::Parser;
+use polymeter_benches::store::Kind;
+use polymeter_proto::period::Period;
+
+/// The command line.
+#[derive(Debug, Clone, Parser)]
+pub(crate) struct Arguments {
+    /// Number of past jobs, each on one node.
+    #[arg(long, default_value_t = 100_000)]
+    pub(crate) jobs: u64,
+    /// Number of series of each job.
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u16).range(1..=60))]
+    pub(crate) series: u16,
+    /// Number of samples of each series.
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    pub(crate) samples: u32,
+    /// Period of these samples.
+    #[arg(long, default_value = "1min")]
+    pub(crate) period: Period,
+    /// Number of days over which the jobs are spread, up to now.
+    #[arg(long, default_value_t = 91, value_parser = clap::value_parser!(u32).range(4..=360))]
+    pub(crate) days: u32,
+    /// Number of nodes on which the jobs run.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) nodes: u32,
+    /// Number of nodes of the big job, which has 50 series on each, sampled every second.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(crate) big_nodes: u32,
+    /// Duration of the big job, in hours.
+    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..=48))]
+    pub(crate) big_hours: u32,
+    /// Duration of a job on one node with 50 series that are sampled every second, in seconds.
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(2..=80_000))]
+    pub(crate) medium_seconds: u32,
+    /// Number of seconds of the big and the medium job in one frame.
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(crate) seconds_per_frame: u32,
+    /// Kind of the scratch store; by default the best that is installed.
+    #[arg(long, value_enum, conflicts_with = "into")]
+    pub(crate) store: Option<Kind>,
+    /// Existing store to fill: sqlite:PATH, or a database of a running server. It is kept.
+    #[arg(long, value_name = "URL")]
+    pub(crate) into: Option<String>,
+    /// Measure reads, the registration of jobs, and sizes. A store that has been filled before is not filled again.
+    #[arg(long)]
+    pub(crate) measure: bool,
+    /// Number of runs of each measurement.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    pub(crate) runs: u16,
+    /// Number of jobs that one run of the measurement of registration adds to the store; 0 leaves it out.
+    #[arg(long, default_value_t = 5_000)]
+    pub(crate) registrations: u64,
+    /// Fill a small store, as a functional check.
+    #[arg(long)]
+    pub(crate) quick: bool,
+}
+
+impl Arguments {
+    /// Parses the command line.
+    pub(crate) fn read() -> Self {
+        let arguments = Self::parse();
+        if !arguments.quick {
+            return arguments;
+        }
+        let (jobs, nodes, runs, registrations) = (200, 20, 2, 20);
+        let (big_nodes, big_hours, medium_seconds, days) = (2, 1, 300, 4);
+        Self { jobs, nodes, runs, registrations, big_nodes, big_hours, medium_seconds, days, ..arguments }
+    }
+}

@@ -1,0 +1,176 @@
+//! The jobs of the generated history: when and where they ran, and whose they were.
+
+use std::ops::Range;
+
+use polymeter_benches::statistics::Random;
+use polymeter_proto::period::Period;
+
+use crate::arguments::Arguments;
+
+/// The job id of the first past job; the others follow in the order of their begin.
+pub(crate) const FIRST_JOB: u64 = 1_000_000;
+
+/// The job id of the big job.
+pub(crate) const BIG_JOB: u64 = 9_000_001;
+
+/// The job id of the medium job.
+pub(crate) const MEDIUM_JOB: u64 = 9_000_002;
+
+/// The job id of the first job that measures registration.
+pub(crate) const FIRST_REGISTERED: u64 = 10_000_000;
+
+/// The number of series of the big and the medium job on each node.
+pub(crate) const LARGE_SERIES: usize = 50;
+
+/// The number of users.
+const USERS: u64 = 40;
+
+/// The seed of the begins and owners of the jobs.
+const SEED: u64 = 16;
+
+/// A day, in microseconds.
+pub(crate) const DAY_US: i64 = 86_400 * 1_000_000;
+
+/// A job of the history.
+#[derive(Debug, Clone)]
+pub(crate) struct JobPlan {
+    /// The job id.
+    pub(crate) id: u64,
+    /// The number of its owner.
+    pub(crate) owner: u64,
+    /// The positions of its nodes in the fleet.
+    pub(crate) nodes: Range<usize>,
+    /// The time of the first sample, in microseconds since the epoch.
+    pub(crate) begin_us: i64,
+    /// The period of its samples.
+    pub(crate) period: Period,
+    /// The number of samples of each series.
+    pub(crate) samples: u32,
+    /// The number of series on each node.
+    pub(crate) series: usize,
+    /// The number of samples of each series in a frame.
+    pub(crate) samples_per_frame: u32,
+}
+
+impl JobPlan {
+    /// Returns the time of a sample, in microseconds since the epoch.
+    pub(crate) fn time_us(&self, sample: u32) -> i64 {
+        self.begin_us + i64::from(sample) * period_us(self.period)
+    }
+
+    /// Returns the time after the last sample, in microseconds since the epoch.
+    pub(crate) fn end_us(&self) -> i64 {
+        self.time_us(self.samples)
+    }
+}
+
+fn period_us(period: Period) -> i64 {
+    i64::try_from(period.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// Returns the number of nodes of all jobs.
+pub(crate) fn nodes(arguments: &Arguments) -> usize {
+    let count = arguments.nodes + arguments.big_nodes + 1;
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
+/// Returns the time at which the history begins, in microseconds since the epoch.
+pub(crate) fn begin_us(arguments: &Arguments, now_us: i64) -> i64 {
+    now_us - i64::from(arguments.days) * DAY_US
+}
+
+/// Returns all jobs in the order in which they are sent: past jobs by their begin, then the medium and the big one.
+pub(crate) fn jobs(arguments: &Arguments, now_us: i64) -> Vec<JobPlan> {
+    let mut jobs = past_jobs(arguments, now_us);
+    let first = usize::try_from(arguments.nodes).unwrap_or(usize::MAX);
+    let big = usize::try_from(arguments.big_nodes).unwrap_or(usize::MAX);
+    let large = |id, nodes, begin_us, samples| JobPlan {
+        id,
+        owner: 1,
+        nodes,
+        begin_us,
+        period: Period::SECOND,
+        samples,
+        series: LARGE_SERIES,
+        samples_per_frame: arguments.seconds_per_frame,
+    };
+    let today_us = now_us - now_us.rem_euclid(DAY_US);
+    let (medium_us, big_us) = (today_us - DAY_US, today_us - 3 * DAY_US);
+    jobs.push(large(MEDIUM_JOB, first + big..first + big + 1, medium_us, arguments.medium_seconds));
+    jobs.push(large(BIG_JOB, first..first + big, big_us, arguments.big_hours * 3_600));
+    jobs
+}
+
+/// Returns the past jobs by their begin. Each node runs one after the other, at random times within equal intervals.
+fn past_jobs(arguments: &Arguments, now_us: i64) -> Vec<JobPlan> {
+    let mut random = Random::new(SEED);
+    let nodes = u64::from(arguments.nodes);
+    let period_us = period_us(arguments.period);
+    let duration_us = i64::from(arguments.samples) * period_us;
+    let per_node = i64::try_from(arguments.jobs.div_ceil(nodes)).unwrap_or(i64::MAX);
+    // The last job ends before now.
+    let interval_us = (i64::from(arguments.days) * DAY_US - duration_us) / per_node.max(1);
+    let spare = u64::try_from((interval_us - duration_us) / period_us).unwrap_or(0);
+    let job = |number: u64| {
+        let (round, node) = (number / nodes, number % nodes);
+        let offset = i64::try_from(random.below(spare.max(1))).unwrap_or(0) * period_us;
+        let begin_us = begin_us(arguments, now_us) + i64::try_from(round).unwrap_or(0) * interval_us + offset;
+        let node = usize::try_from(node).unwrap_or(0);
+        JobPlan {
+            id: 0,
+            owner: random.below(USERS),
+            nodes: node..node + 1,
+            begin_us: begin_us - begin_us.rem_euclid(period_us),
+            period: arguments.period,
+            samples: arguments.samples,
+            series: usize::from(arguments.series),
+            samples_per_frame: arguments.samples.div_ceil(2),
+        }
+    };
+    let mut jobs: Vec<_> = (0..arguments.jobs).map(job).collect();
+    jobs.sort_by_key(|job| job.begin_us);
+    jobs.iter_mut().zip(FIRST_JOB..).for_each(|(job, id)| job.id = id);
+    jobs
+}
+
+/// Returns `count` jobs that begin now with one sample each, with the job ids from `first_id` on.
+pub(crate) fn registrations(arguments: &Arguments, first_id: u64, count: u64, now_us: i64) -> Vec<JobPlan> {
+    let job = |number: u64| {
+        let node = usize::try_from(number % u64::from(arguments.nodes)).unwrap_or(0);
+        JobPlan {
+            id: first_id + number,
+            owner: number % USERS,
+            nodes: node..node + 1,
+            begin_us: now_us,
+            period: arguments.period,
+            samples: 1,
+            series: usize::from(arguments.series),
+            samples_per_frame: 1,
+        }
+    };
+    (0..count).map(job).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[test]
+    fn jobs_of_one_node_do_not_overlap_and_lie_in_the_past() {
+        let arguments = Arguments::parse_from(["world", "--jobs", "1000", "--nodes", "7", "--days", "30"]);
+        let now_us = 1_800_000_000_123_456;
+        let jobs = jobs(&arguments, now_us);
+        assert_eq!(jobs.len(), 1_002);
+        let mut free_us = vec![begin_us(&arguments, now_us) - 60_000_000; nodes(&arguments)];
+        for (number, job) in jobs.iter().take(1_000).enumerate() {
+            assert_eq!(job.id, FIRST_JOB + number as u64);
+            let free_us = &mut free_us[job.nodes.start];
+            assert!(*free_us <= job.begin_us && job.end_us() <= now_us, "{job:?}");
+            *free_us = job.end_us();
+        }
+        assert!(jobs.iter().all(|job| job.end_us() <= now_us));
+        assert_eq!(jobs.last().map(|job| job.nodes.clone()), Some(7..17));
+    }
+}

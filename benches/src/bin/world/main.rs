@@ -1,0 +1,41 @@
+//! Fills a store with months of past jobs through the real collector, and measures reads from it.
+//!
+//! `cargo run --release --bin world -- [--into URL] [--measure] [--quick]`. Without `--into` the store is temporary.
+
+mod arguments;
+mod calendar;
+mod fill;
+mod fleet;
+mod measure;
+mod node;
+mod reads;
+mod sizes;
+mod template;
+
+use polymeter_benches::failure::Failure;
+use polymeter_benches::store::{Kind, Store};
+use polymeter_benches::table::{self, say};
+
+use crate::arguments::Arguments;
+
+fn main() -> Result<(), Failure> {
+    let arguments = Arguments::read();
+    table::machine();
+    let store = match &arguments.into {
+        Some(url) => Store::existing(url)?,
+        None => Store::start(arguments.store.unwrap_or_else(Kind::best))?,
+    };
+    let is_filled = measure::is_filled(&store);
+    if is_filled && !arguments.measure {
+        return Err("the store has been filled before; --measure measures it".into());
+    }
+    if !is_filled {
+        fill::fill(&store, &arguments)?;
+    }
+    let sizes = sizes::measure(&store)?;
+    if arguments.measure {
+        say("");
+        measure::measure(&store, &arguments, &sizes)?;
+    }
+    Ok(())
+}

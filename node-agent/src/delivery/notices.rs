@@ -1,0 +1,45 @@
+//! The log messages of the sender.
+
+use tracing::{info, warn};
+
+use super::outage::OutageNotice;
+use super::session::SessionNotice;
+
+/// Logs the begin or the end of an outage, during which `waiting_bytes` of samples wait.
+pub(super) fn log_outage(collector: &str, notice: OutageNotice, waiting_bytes: u64) {
+    let kib = waiting_bytes.div_ceil(1024);
+    let seconds = |ns: u64| ns / 1_000_000_000;
+    match notice {
+        OutageNotice::Began { connected: false, for_ns } => warn!(
+            error = %format_args!("no connection for {} s; {kib} KiB of samples are waiting", seconds(for_ns)),
+            remedy = "check that polymeter-collector runs there and that `collector` in the configuration is right",
+            "cannot reach the collector at {collector}"
+        ),
+        OutageNotice::Began { connected: true, for_ns } => warn!(
+            error = %format_args!(
+                "it has acknowledged nothing for {} s; {kib} KiB of samples are waiting", seconds(for_ns)
+            ),
+            remedy = "check the collector's log: its store may be unavailable",
+            "cannot deliver to the collector at {collector}"
+        ),
+        OutageNotice::Ended { for_ns } => info!(
+            "the collector at {collector} is reachable again after {} s; {kib} KiB of samples are waiting",
+            seconds(for_ns)
+        ),
+    }
+}
+
+/// Logs the result of a message of the collector.
+pub(super) fn log_session(notice: SessionNotice) {
+    match notice {
+        SessionNotice::Ordinary => {}
+        SessionNotice::Refused { reason, versions: (first, last) } => warn!(
+            error = %format_args!("{reason}; it supports versions {first} to {last} of the protocol"),
+            "cannot deliver samples: the collector refuses this agent's messages"
+        ),
+        SessionNotice::GivenUp { sequence, samples, reason } => warn!(
+            error = %format_args!("the collector refused it repeatedly: {reason}; its {samples} samples are counted as lost"),
+            "cannot deliver frame {sequence}"
+        ),
+    }
+}

@@ -1,0 +1,131 @@
+//! The frames of a session: sample batches become frames in the outbox, and lost events and tallies become part of later
+//! frames.
+
+use polymeter_proto::batch::Batch;
+use polymeter_proto::ledger::{Event, JobFactsUpdate, LedgerEntry};
+use polymeter_proto::series::JobHandle;
+use polymeter_proto::wire::dictionary::Entry;
+use polymeter_proto::wire::frame::Extras;
+
+use super::DeliverySession;
+use super::spool_mode::SpoolMode;
+use crate::delivery::frame_builder::FrameParts;
+use crate::delivery::frame_summary::FrameSummary;
+use crate::delivery::outbox::Dropped;
+use crate::lanes::{EventRecord, SampleBatch};
+
+/// The longest time without a frame, in nanoseconds. The collector regards an agent as dead after minutes of silence.
+const HEARTBEAT_NS: u64 = 30_000_000_000;
+
+impl DeliverySession {
+    /// Puts a sample batch into the outbox.
+    pub fn take(&mut self, flushed: &SampleBatch, now_ns: u64) {
+        let first = self.outbox.next_sequence();
+        let is_heartbeat_due = now_ns.saturating_sub(self.framed_ns) >= HEARTBEAT_NS;
+        let Some(parts) = self.builder.build(flushed, first, is_heartbeat_due, now_ns) else { return };
+        self.framed_ns = now_ns;
+        let FrameParts { dictionary, ledger, events, revived } = parts;
+        if self.outbox.is_empty() {
+            self.quiet_since_ns = now_ns;
+        }
+        self.push(&flushed.batch, &dictionary, &ledger, events);
+        let last = self.outbox.next_sequence() - 1;
+        self.builder.divided(first, last);
+        revived.into_iter().for_each(|job| self.retire_after(job, last));
+        if self.spool_mode == SpoolMode::Off {
+            self.make_room();
+        }
+    }
+
+    /// Drops frames until the outbox is within its limit: without a spool, or if the spool has no room either.
+    pub(super) fn make_room(&mut self) {
+        let dropped = self.outbox.make_room();
+        self.counts.samples_dropped += dropped.samples;
+        self.lost(dropped);
+    }
+
+    /// Puts a frame into the outbox, or several if one would exceed the limits: the dictionary before the samples,
+    /// tallies and events behind them.
+    fn push(
+        &mut self,
+        batch: &Batch,
+        dictionary: &[Entry],
+        ledger: &[LedgerEntry],
+        records: Vec<EventRecord>,
+    ) {
+        let events: Vec<Event> = records.iter().map(|record| record.event.clone()).collect();
+        let sequence = self.outbox.next_sequence();
+        let mut bytes = Vec::new();
+        let extras = Extras { dictionary, ledger, events: &events };
+        if self.encoder.encode(&mut bytes, self.session, sequence, batch, extras).is_err() {
+            return self.push_divided(batch, dictionary, ledger, records);
+        }
+        bytes.shrink_to_fit();
+        for record in &records {
+            let is_of = |job: JobHandle| record.job.as_ref().is_some_and(|of| of.handle == job);
+            let is_end = matches!(
+                record.event,
+                Event::JobEnded { .. } | Event::JobFacts(JobFactsUpdate { is_over: true, .. })
+            );
+            let ends = self.retiring.iter().any(|(job, _)| is_of(*job));
+            if let Some(job) = record.job.as_ref().filter(|_| is_end || ends) {
+                self.retire_after(job.handle, sequence);
+            }
+        }
+        self.outbox.push(bytes, FrameSummary::of(batch), records);
+    }
+
+    fn push_divided(
+        &mut self,
+        batch: &Batch,
+        dictionary: &[Entry],
+        ledger: &[LedgerEntry],
+        mut records: Vec<EventRecord>,
+    ) {
+        let nothing = Batch::default();
+        if dictionary.len() > 1 {
+            let (first, second) = dictionary.split_at(dictionary.len() / 2);
+            self.push(&nothing, first, &[], Vec::new());
+            self.push(batch, second, ledger, records);
+        } else if !batch.is_empty() && ledger.len() + records.len() > 0 {
+            self.push(batch, dictionary, &[], Vec::new());
+            self.push(&nothing, &[], ledger, records);
+        } else if ledger.len() > 1 {
+            let (first, second) = ledger.split_at(ledger.len() / 2);
+            self.push(&nothing, dictionary, first, Vec::new());
+            self.push(&nothing, &[], second, records);
+        } else if records.len() > 1 {
+            let second = records.split_off(records.len() / 2);
+            self.push(&nothing, dictionary, ledger, records);
+            self.push(&nothing, &[], &[], second);
+        } else {
+            // A batch alone is always within the limits by design; this counts it should that fail.
+            self.counts.samples_refused += batch.samples() as u64;
+            self.outbox.push_note(&FrameSummary::of(batch));
+        }
+    }
+
+    /// Forgets the job when frame `sequence`, the last that mentions it so far, is acknowledged.
+    fn retire_after(&mut self, job: JobHandle, sequence: u64) {
+        self.retiring.retain(|(retiring, _)| *retiring != job);
+        self.retiring.push((job, sequence));
+    }
+
+    /// Schedules the events and tallies of dropped frames for repetition in a later frame.
+    pub(super) fn lost(&mut self, dropped: Dropped) {
+        if matches!(self.spool_mode, SpoolMode::Replay(_)) {
+            // An earlier session has no later frames.
+            self.counts.events_dropped += dropped.events.len() as u64;
+            return;
+        }
+        self.counts.events_dropped += self.builder.lost(&dropped.frames, dropped.events);
+    }
+
+    /// Puts events and tallies of lost frames into a frame of their own, for the end of the agent, when no further
+    /// samples follow.
+    pub fn report_lost(&mut self, now_ns: u64) {
+        if self.builder.has_unreported() && self.outbox.is_empty() {
+            self.take(&SampleBatch::default(), now_ns);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Decodes frames.
+
+use super::{
+    Block, CHECKSUM_BYTES, Frame, MAGIC, SECTION_BLOCK, SECTION_DICTIONARY, SECTION_EVENTS, SECTION_LEDGER,
+    SECTION_LONE_BLOCK, SECTION_LONE_PARTIAL_BLOCK, SECTION_PARTIAL_BLOCK,
+};
+use crate::limits;
+use crate::series::{SessionId, ShapeId};
+use crate::wire::bytes::{Cursor, DecodeError, unzigzag};
+use crate::wire::column::get_columns;
+use crate::wire::{VERSION, envelope};
+
+/// Decodes all of `bytes`.
+pub(super) fn frame(bytes: &[u8]) -> Result<Frame, DecodeError> {
+    if bytes.len() > limits::FRAME_BYTES {
+        return Err(DecodeError::Limit {
+            what: "bytes in a frame",
+            found: bytes.len() as u64,
+            limit: limits::FRAME_BYTES as u64,
+        });
+    }
+    let mut cursor = Cursor::new(bytes);
+    if cursor.array()? != MAGIC {
+        return Err(DecodeError::Magic);
+    }
+    match cursor.byte()? {
+        VERSION => {}
+        found => return Err(DecodeError::Version { found }),
+    }
+    let (body, checksum) = bytes.split_last_chunk::<CHECKSUM_BYTES>().ok_or(DecodeError::Truncated)?;
+    if crc32fast::hash(body) != u32::from_le_bytes(*checksum) {
+        return Err(DecodeError::Checksum);
+    }
+    let mut cursor = Cursor::new(body);
+    cursor.take(MAGIC.len() + 1)?;
+    let session = SessionId(u64::from_le_bytes(cursor.array()?));
+    let sequence = cursor.varint()?;
+    let base_us = unzigzag(cursor.varint()?);
+    let mut frame = Frame {
+        session,
+        sequence,
+        dictionary: Vec::new(),
+        blocks: Vec::new(),
+        ledger: Vec::new(),
+        events: Vec::new(),
+    };
+    let mut values_left = limits::FRAME_VALUES;
+    while !cursor.is_empty() {
+        match cursor.byte()? {
+            SECTION_DICTIONARY => get_section(&mut cursor, &mut frame.dictionary)?,
+            SECTION_LEDGER => get_section(&mut cursor, &mut frame.ledger)?,
+            SECTION_EVENTS => get_section(&mut cursor, &mut frame.events)?,
+            kind @ (SECTION_BLOCK
+            | SECTION_PARTIAL_BLOCK
+            | SECTION_LONE_BLOCK
+            | SECTION_LONE_PARTIAL_BLOCK) => {
+                if frame.blocks.len() == limits::FRAME_BLOCKS {
+                    return Err(DecodeError::Contradiction("a frame has too many blocks"));
+                }
+                frame.blocks.push(get_block(&mut cursor, kind, base_us, &mut values_left)?);
+            }
+            found => return Err(DecodeError::Tag { what: "kind of section", found }),
+        }
+    }
+    Ok(frame)
+}
+
+fn get_section<T: serde::de::DeserializeOwned>(
+    cursor: &mut Cursor<'_>,
+    into: &mut Vec<T>,
+) -> Result<(), DecodeError> {
+    let len = cursor.count("bytes in a section", limits::MESSAGE_BYTES)?;
+    let mut entries: Vec<T> = envelope::get(cursor.take(len)?)?;
+    let count = into.len() + entries.len();
+    if count > limits::SECTION_ENTRIES {
+        return Err(DecodeError::Limit {
+            what: "entries in a section",
+            found: count as u64,
+            limit: limits::SECTION_ENTRIES as u64,
+        });
+    }
+    into.append(&mut entries);
+    Ok(())
+}
+
+fn get_block(
+    cursor: &mut Cursor<'_>,
+    kind: u8,
+    base_us: i64,
+    values_left: &mut usize,
+) -> Result<Block, DecodeError> {
+    let shape = cursor.varint()?;
+    let shape = u32::try_from(shape).map_err(|_too_large| DecodeError::Limit {
+        what: "number of a shape",
+        found: shape,
+        limit: u64::from(u32::MAX),
+    })?;
+    let shape_columns = cursor.count("columns in a block", limits::BLOCK_COLUMNS)?;
+    let partial = matches!(kind, SECTION_PARTIAL_BLOCK | SECTION_LONE_PARTIAL_BLOCK);
+    let lone = matches!(kind, SECTION_LONE_BLOCK | SECTION_LONE_PARTIAL_BLOCK);
+    let columns = if partial { get_bitmap(cursor, shape_columns)? } else { (0..shape_columns).collect() };
+    let ticks = if lone { 1 } else { cursor.count("ticks in a block", limits::BLOCK_TICKS)? };
+    if ticks == 0 {
+        return Err(DecodeError::Contradiction("a block has no ticks"));
+    }
+    // The times take as much memory as one more column.
+    let wanted = (columns.len() + 1) * ticks;
+    *values_left = values_left.checked_sub(wanted).ok_or(DecodeError::Limit {
+        what: "values in a frame",
+        found: (limits::FRAME_VALUES - *values_left + wanted) as u64,
+        limit: limits::FRAME_VALUES as u64,
+    })?;
+    let times_us = get_times(cursor, ticks, base_us)?;
+    let mut values = Vec::new();
+    get_columns(cursor, columns.len(), ticks, &mut values)?;
+    Ok(Block { shape: ShapeId(shape), shape_columns, columns, times_us, values })
+}
+
+fn get_bitmap(cursor: &mut Cursor<'_>, columns: usize) -> Result<Vec<usize>, DecodeError> {
+    let bitmap = cursor.take(columns.div_ceil(8))?;
+    let bits = bitmap.iter().flat_map(|byte| (0..8).map(move |bit| byte >> bit & 1 == 1));
+    Ok(bits.take(columns).enumerate().filter_map(|(column, present)| present.then_some(column)).collect())
+}
+
+/// Reads the times of a block: one time for a single tick; deadlines and latenesses for a block on the grid;
+/// otherwise differences.
+fn get_times(cursor: &mut Cursor<'_>, ticks: usize, base_us: i64) -> Result<Vec<i64>, DecodeError> {
+    let anchor_us = base_us.wrapping_add(unzigzag(cursor.varint()?));
+    if ticks == 1 {
+        return Ok(vec![anchor_us]);
+    }
+    let period_us = cursor.varint()?;
+    if period_us == 0 {
+        let mut offsets = Vec::new();
+        get_columns(cursor, 1, ticks, &mut offsets)?;
+        return Ok(offsets.iter().map(|offset| anchor_us.wrapping_add(offset.cast_signed())).collect());
+    }
+    let (mut gaps, mut offsets) = (Vec::new(), Vec::new());
+    get_columns(cursor, 1, ticks - 1, &mut gaps)?;
+    get_columns(cursor, 1, ticks, &mut offsets)?;
+    let mut deadline_us = anchor_us;
+    let mut times_us = Vec::with_capacity(ticks);
+    for (offset, gap) in offsets.iter().zip(std::iter::once(&0).chain(&gaps)) {
+        deadline_us = deadline_us.wrapping_add(gap.wrapping_mul(period_us).cast_signed());
+        times_us.push(deadline_us.wrapping_add(offset.cast_signed()));
+    }
+    Ok(times_us)
+}

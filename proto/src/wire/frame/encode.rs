@@ -1,0 +1,220 @@
+//! Encodes batches into frames.
+
+use std::sync::Arc;
+
+use super::rows::Rows;
+use super::{
+    Extras, MAGIC, Oversized, SECTION_BLOCK, SECTION_DICTIONARY, SECTION_EVENTS, SECTION_LEDGER,
+    SECTION_LONE_BLOCK, SECTION_LONE_PARTIAL_BLOCK, SECTION_PARTIAL_BLOCK,
+};
+use crate::batch::{Batch, Column, Instant, Shape};
+use crate::limits;
+use crate::series::{Number, SessionId};
+use crate::wire::bytes::{put_varint, zigzag};
+use crate::wire::column::{Coding, ColumnEncoder};
+use crate::wire::{VERSION, envelope};
+
+/// Encodes batches into frames. The buffers are kept between frames.
+#[derive(Debug, Default)]
+pub struct Encoder {
+    columns: ColumnEncoder,
+    /// The numbers of the rows of each shape.
+    by_shape: Vec<Vec<u32>>,
+    absent_from: Vec<u32>,
+    instants: Vec<Instant>,
+    transposed: Vec<u64>,
+    times: Vec<u64>,
+    serialised: Vec<u8>,
+}
+
+impl Encoder {
+    /// Appends the frame `sequence` of `session` with all of `batch` to `out`.
+    ///
+    /// # Errors
+    /// Returns [`Oversized`] if a collector would refuse the frame; `out` is unchanged then.
+    pub fn encode(
+        &mut self,
+        out: &mut Vec<u8>,
+        session: SessionId,
+        sequence: u64,
+        batch: &Batch,
+        extras: Extras<'_>,
+    ) -> Result<(), Oversized> {
+        let longest = extras.dictionary.len().max(extras.ledger.len()).max(extras.events.len());
+        if longest > limits::SECTION_ENTRIES {
+            return Err(Oversized);
+        }
+        let start = out.len();
+        out.extend_from_slice(&MAGIC);
+        out.push(VERSION);
+        out.extend_from_slice(&session.0.to_le_bytes());
+        put_varint(out, sequence);
+        let base_us = batch.rows.first().map_or(0, |row| row.instant.time_us);
+        put_varint(out, zigzag(base_us));
+        self.put_section(out, SECTION_DICTIONARY, extras.dictionary);
+        self.put_blocks(out, batch, base_us);
+        self.put_section(out, SECTION_LEDGER, extras.ledger);
+        self.put_section(out, SECTION_EVENTS, extras.events);
+        let checksum = crc32fast::hash(out.get(start..).unwrap_or_default());
+        out.extend_from_slice(&checksum.to_le_bytes());
+        if out.len() - start > limits::FRAME_BYTES {
+            out.truncate(start);
+            return Err(Oversized);
+        }
+        Ok(())
+    }
+
+    /// Appends sections with all `entries`. A list that does not fit [`limits::MESSAGE_BYTES`] is halved
+    /// until its parts do.
+    fn put_section<T: serde::Serialize>(&mut self, out: &mut Vec<u8>, kind: u8, entries: &[T]) {
+        // The maximum number of entries that are serialised at once, so that the buffer stays small.
+        const CHUNK: usize = 1024;
+        // A decoder may count an integer of one byte as eight bytes.
+        const SECTION_BYTES: usize = limits::MESSAGE_BYTES / 8;
+        if entries.is_empty() {
+            return;
+        }
+        self.serialised.clear();
+        if entries.len() <= CHUNK {
+            envelope::put(&mut self.serialised, &entries);
+        }
+        if entries.len() > CHUNK || (self.serialised.len() > SECTION_BYTES && entries.len() > 1) {
+            let (first, second) = entries.split_at(entries.len() / 2);
+            self.put_section(out, kind, first);
+            self.put_section(out, kind, second);
+            return;
+        }
+        out.push(kind);
+        put_varint(out, self.serialised.len() as u64);
+        out.extend_from_slice(&self.serialised);
+    }
+
+    fn put_blocks(&mut self, out: &mut Vec<u8>, batch: &Batch, base_us: i64) {
+        let mut by_shape = std::mem::take(&mut self.by_shape);
+        if by_shape.len() < batch.shapes.len() {
+            by_shape.resize_with(batch.shapes.len(), Vec::new);
+        }
+        let rows = Rows::new(batch, std::mem::take(&mut self.absent_from));
+        for (number, row) in (0..).zip(&batch.rows) {
+            if let Some(numbers) = by_shape.get_mut(row.shape as usize) {
+                numbers.push(number);
+            }
+        }
+        for (shape, numbers) in batch.shapes.iter().zip(&mut by_shape) {
+            for alike in numbers.chunk_by(|a, b| rows.are_alike(*a, *b)) {
+                self.put_block(out, &rows, shape, alike, base_us);
+            }
+            numbers.clear();
+        }
+        self.absent_from = rows.into_absent_from();
+        self.by_shape = by_shape;
+    }
+
+    /// Appends a block of rows that have the same shape and absent columns, and are all on the grid or all
+    /// outside of it.
+    fn put_block(
+        &mut self,
+        out: &mut Vec<u8>,
+        rows: &Rows<'_>,
+        shape: &Arc<Shape>,
+        numbers: &[u32],
+        base_us: i64,
+    ) {
+        let Some(first) = numbers.first() else { return };
+        let missing = rows.absent_columns(*first);
+        let is_missing = |column: usize| missing.iter().any(|(_, absent)| *absent as usize == column);
+        let width = shape.columns.len();
+        let lone = numbers.len() == 1;
+        out.push(match (lone, missing.is_empty()) {
+            (false, true) => SECTION_BLOCK,
+            (false, false) => SECTION_PARTIAL_BLOCK,
+            (true, true) => SECTION_LONE_BLOCK,
+            (true, false) => SECTION_LONE_PARTIAL_BLOCK,
+        });
+        put_varint(out, u64::from(shape.id.0));
+        put_varint(out, width as u64);
+        if !missing.is_empty() {
+            put_bitmap(out, width, is_missing);
+        }
+        if !lone {
+            put_varint(out, numbers.len() as u64);
+        }
+        self.instants.clear();
+        self.instants.extend(numbers.iter().filter_map(|number| Some(rows.get(*number)?.instant)));
+        self.put_times(out, shape.period.as_micros(), base_us);
+        if lone && missing.is_empty() {
+            // The values of one row are in the order of its columns.
+            self.columns.put_row(out, rows.values(*first, width), shape.columns.iter().map(coding));
+            return;
+        }
+        let present = || shape.columns.iter().enumerate().filter(|(column, _)| !is_missing(*column));
+        self.transposed.clear();
+        for (column, _) in present() {
+            self.transposed.extend(numbers.iter().map(|number| rows.value(*number, column)));
+        }
+        if lone {
+            self.columns.put_row(out, &self.transposed, present().map(|(_, column)| coding(column)));
+            return;
+        }
+        self.columns.begin_block();
+        for (_, column) in present() {
+            self.columns.put(out, &self.transposed, numbers.len(), coding(column));
+        }
+        self.columns.flush(out);
+    }
+
+    fn put_times(&mut self, out: &mut Vec<u8>, period_us: u64, base_us: i64) {
+        let instants = std::mem::take(&mut self.instants);
+        let grid_us = |instant: &Instant| {
+            instant.deadline.map(|deadline| deadline.wrapping_mul(period_us).cast_signed())
+        };
+        match instants.split_first().map(|(first, rest)| (first, rest, grid_us(first))) {
+            None => {}
+            Some((first, [], _)) => put_varint(out, zigzag(first.time_us.wrapping_sub(base_us))),
+            Some((first, _, None)) => {
+                put_varint(out, zigzag(first.time_us.wrapping_sub(base_us)));
+                put_varint(out, 0);
+                let offset = |instant: &Instant| instant.time_us.wrapping_sub(first.time_us).cast_unsigned();
+                self.put_single(out, instants.iter().map(offset), Coding::Difference);
+            }
+            Some((_, rest, Some(anchor_us))) => {
+                put_varint(out, zigzag(anchor_us.wrapping_sub(base_us)));
+                put_varint(out, period_us);
+                let deadline = |instant: &Instant| instant.deadline.unwrap_or_default();
+                let gaps = instants
+                    .iter()
+                    .zip(rest)
+                    .map(|(before, after)| deadline(after).wrapping_sub(deadline(before)));
+                self.put_single(out, gaps, Coding::Level);
+                let offset = |instant: &Instant| {
+                    instant.time_us.wrapping_sub(grid_us(instant).unwrap_or_default()).cast_unsigned()
+                };
+                self.put_single(out, instants.iter().map(offset), Coding::Level);
+            }
+        }
+        self.instants = instants;
+    }
+
+    fn put_single(&mut self, out: &mut Vec<u8>, values: impl Iterator<Item = u64>, coding: Coding) {
+        self.times.clear();
+        self.times.extend(values);
+        self.columns.begin_block();
+        self.columns.put(out, &self.times, self.times.len(), coding);
+        self.columns.flush(out);
+    }
+}
+
+/// Returns the coding of a series.
+const fn coding(column: &Column) -> Coding {
+    match column.metric.1.number {
+        Number::Unsigned | Number::Signed => Coding::Difference,
+        Number::Float => Coding::Xor,
+    }
+}
+
+fn put_bitmap(out: &mut Vec<u8>, width: usize, is_missing: impl Fn(usize) -> bool) {
+    for first in (0..width).step_by(8) {
+        let present = |bit: &usize| first + bit < width && !is_missing(first + bit);
+        out.push((0..8).filter(present).fold(0, |byte, bit| byte | 1 << bit));
+    }
+}

@@ -1,0 +1,223 @@
+//! Frames with a dictionary, a ledger and events.
+
+use std::sync::Arc;
+
+use polymeter_proto::batch::{Batch, Column, Job, Shape};
+use polymeter_proto::ledger::{
+    Cause, Event, JobFacts, JobFactsUpdate, JobOwner, LedgerEntry, Mark, MarkKind, PlanChange,
+    RequestRefused, Tally,
+};
+use polymeter_proto::name::MetricName;
+use polymeter_proto::period::Period;
+use polymeter_proto::series::{
+    JobDescriptor, JobHandle, Kind, Labels, MetricDescriptor, MetricId, Number, SeriesDescriptor, SeriesId,
+    SessionDescriptor, ShapeDescriptor, ShapeId, Unit,
+};
+use polymeter_proto::wire::dictionary::Entry;
+use polymeter_proto::wire::frame::Extras;
+
+use super::common::{Wire, batch_of};
+use super::samples::tick;
+use super::{Direction, Golden, T0};
+
+fn session_descriptor() -> SessionDescriptor {
+    SessionDescriptor {
+        node: "node17".try_into().unwrap(),
+        agent_version: "0.1.0".try_into().unwrap(),
+        started_us: T0 - 1,
+    }
+}
+
+fn jobs() -> [Job; 2] {
+    [
+        JobDescriptor {
+            job_id: "4711".try_into().unwrap(),
+            cluster: Some("grisou".try_into().unwrap()),
+            owner_uid: Some(100_000),
+            owner: Some("zoë".try_into().unwrap()),
+            started_us: T0,
+        },
+        JobDescriptor {
+            job_id: "4712_[3]".try_into().unwrap(),
+            cluster: None,
+            owner_uid: None,
+            owner: None,
+            started_us: -1,
+        },
+    ]
+    .map(|descriptor| Job { handle: JobHandle(if descriptor.started_us < 0 { 251 } else { 1 }), descriptor })
+}
+
+/// Entries of every kind, unit, kind of metric and number.
+pub(super) fn dictionary() -> Vec<Entry> {
+    let units = [
+        Unit::Bytes,
+        Unit::Nanoseconds,
+        Unit::Percent,
+        Unit::Pages,
+        Unit::Sectors,
+        Unit::Cycles,
+        Unit::Count,
+    ];
+    let metric = |(id, unit): (u32, &Unit)| {
+        let (kind, number) = match id % 3 {
+            0 => (Kind::Counter, Number::Unsigned),
+            1 => (Kind::Gauge, Number::Signed),
+            _ => (Kind::Gauge, Number::Float),
+        };
+        let name = MetricName::new(format!("test.{}", unit.as_str())).unwrap();
+        Entry::Metric(MetricId(id), MetricDescriptor { name, unit: *unit, kind, number })
+    };
+    let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    let series = |id, metric, job: Option<u32>, labels| {
+        let labels = Labels::new(labels).unwrap();
+        let descriptor = SeriesDescriptor { metric: MetricId(metric), job: job.map(JobHandle), labels };
+        Entry::Series(SeriesId(id), descriptor)
+    };
+    let mut entries = vec![Entry::Session(session_descriptor())];
+    entries.extend((0..).zip(&units).map(metric));
+    entries.extend(jobs().map(|job| Entry::Job(job.handle, job.descriptor)));
+    entries.extend([
+        series(0, 0, None, vec![]),
+        series(250, 1, Some(1), vec![label("cpu", "3"), label("node", "1")]),
+        series(251, 6, Some(251), vec![label("device", "dm-0 größe")]),
+        series(65_536, 2, Some(251), vec![]),
+        Entry::Shape(
+            ShapeId(u32::MAX),
+            ShapeDescriptor {
+                source: "proc/stat".try_into().unwrap(),
+                series: [0, 250, 251, 65_536].map(SeriesId).into(),
+            },
+        ),
+        Entry::Shape(ShapeId(0), ShapeDescriptor { source: "größe".try_into().unwrap(), series: vec![] }),
+    ]);
+    entries
+}
+
+/// Returns the first frame of a session, as an agent sends it: session, dictionary and samples.
+fn first_frame() -> Vec<u8> {
+    let name = MetricName::new("memory.current").unwrap();
+    let metric = MetricDescriptor { name, unit: Unit::Bytes, kind: Kind::Gauge, number: Number::Unsigned };
+    let column = Column { series: SeriesId(1), metric: (MetricId(1), metric), labels: Labels::default() };
+    let [job, _] = jobs();
+    let period = Period::SECOND;
+    let source = "memory.stat".try_into().unwrap();
+    let shape =
+        Arc::new(Shape { id: ShapeId(1), job: Some(Arc::new(job)), source, period, columns: vec![column] });
+    let mut wire = Wire::default();
+    let mut entries = vec![Entry::Session(session_descriptor())];
+    wire.announced.announce(&shape, &mut entries);
+    let rows = [(tick(0, 1_000_000, 14), vec![Some(8192)]), (tick(1, 1_000_000, 15), vec![Some(12288)])];
+    wire.encode_with(&batch_of(&shape, &rows), Extras { dictionary: &entries, ..Extras::default() })
+}
+
+fn ledger() -> Vec<LedgerEntry> {
+    let entry = |job: Option<u32>, source: &str, tally| LedgerEntry {
+        job: job.map(JobHandle),
+        source: source.try_into().unwrap(),
+        tally,
+    };
+    vec![
+        entry(None, "meminfo", Tally::default()),
+        entry(
+            Some(1),
+            "memory.stat",
+            Tally { due: 250, taken: 251, late: 65_535, missed: 65_536, absent: 1 << 32, dropped: u64::MAX },
+        ),
+    ]
+}
+
+fn events() -> Vec<Event> {
+    let change = |cause, old: Option<u64>, new: Option<u64>| PlanChange {
+        at_us: T0,
+        job: None,
+        metric: MetricName::new("cpu.usage").unwrap(),
+        old: old.map(|period_us| Period::from_micros(period_us).unwrap()),
+        new: new.map(|period_us| Period::from_micros(period_us).unwrap()),
+        cause,
+        by: None,
+        until_us: None,
+    };
+    vec![
+        Event::PlanChange(change(Cause::Baseline, None, Some(1_000_000))),
+        Event::PlanChange(PlanChange {
+            job: Some(JobHandle(1)),
+            by: Some("zoë".try_into().unwrap()),
+            until_us: Some(T0 + 60_000_000),
+            ..change(Cause::Registration, Some(1_000_000), Some(100))
+        }),
+        Event::PlanChange(change(Cause::JobEnd, Some(86_400_000_000), None)),
+        Event::PlanChange(change(Cause::Reload, Some(100), Some(86_400_000_000))),
+        Event::PlanChange(change(Cause::Governor, Some(1_000), Some(2_000))),
+        Event::JobEnded { job: JobHandle(1), at_us: -1 },
+        Event::Mark(Mark {
+            at_us: T0 + 1,
+            job: Some(JobHandle(1)),
+            name: "solver".try_into().unwrap(),
+            kind: MarkKind::Begin,
+            by: Some("uid 1000".try_into().unwrap()),
+        }),
+        Event::JobFacts(JobFactsUpdate {
+            job: JobHandle(1),
+            is_over: false,
+            facts: JobFacts {
+                account: Some("physics".try_into().unwrap()),
+                queue: Some("long".try_into().unwrap()),
+                nodes: Some("n[1-2]".try_into().unwrap()),
+                cores: Some(256),
+                ..JobFacts::default()
+            },
+        }),
+        Event::JobFacts(JobFactsUpdate {
+            job: JobHandle(1),
+            is_over: true,
+            facts: JobFacts {
+                state: Some("FAILED".try_into().unwrap()),
+                exit_code: Some(3),
+                exit_signal: Some(0),
+                ..JobFacts::default()
+            },
+        }),
+    ]
+}
+
+/// The kinds of events that were added later.
+fn events_of_jobs() -> Vec<Event> {
+    let refused = |request: &str, period: Option<u64>, reason: &str| {
+        Event::RequestRefused(RequestRefused {
+            at_us: T0 + 2,
+            job: JobHandle(1),
+            request: request.into(),
+            period: period.map(|period_us| Period::from_micros(period_us).unwrap()),
+            by: Some("uid 1000".try_into().unwrap()),
+            reason: reason.into(),
+        })
+    };
+    vec![
+        Event::JobOwner(JobOwner {
+            job: JobHandle(1),
+            uid: Some(100_000),
+            name: Some("zoë".try_into().unwrap()),
+        }),
+        Event::JobOwner(JobOwner { job: JobHandle(251), uid: Some(0), name: None }),
+        refused("cpu.*", Some(100), "the shortest period allowed is 10ms"),
+        refused("faster", None, "it names no period"),
+    ]
+}
+
+fn frame_of_extras(dictionary: &[Entry], ledger: &[LedgerEntry], events: &[Event]) -> Vec<u8> {
+    Wire::default().encode_with(&Batch::default(), Extras { dictionary, ledger, events })
+}
+
+pub(super) fn all() -> Vec<Golden> {
+    let frame = |name, bytes| (name, Direction::Frame, bytes);
+    vec![
+        frame("empty", frame_of_extras(&[], &[], &[])),
+        frame("first_frame", first_frame()),
+        frame("dictionary", frame_of_extras(&dictionary(), &[], &[])),
+        frame("ledger", frame_of_extras(&[], &ledger(), &[])),
+        frame("events", frame_of_extras(&[], &[], &events())),
+        frame("session_ended", frame_of_extras(&[], &[], &[Event::SessionEnded { at_us: T0 + 2 }])),
+        frame("events_of_jobs", frame_of_extras(&[], &[], &events_of_jobs())),
+    ]
+}

@@ -1,0 +1,248 @@
+//! The contents of frames and messages as JSON.
+
+use std::fmt;
+
+use polymeter_proto::ledger::{
+    Event, JobFactsUpdate, JobOwner, LedgerEntry, Mark, PlanChange, RequestRefused,
+};
+use polymeter_proto::series::{Identifier, JobHandle};
+use polymeter_proto::wire::dictionary::Entry;
+use polymeter_proto::wire::frame::{Block, Frame};
+use polymeter_proto::wire::message::{SkipReason, ToAgent, ToCollector};
+
+use super::json::Json;
+
+fn text(value: impl fmt::Display) -> Json {
+    Json::Text(value.to_string())
+}
+
+fn optional<T>(value: Option<T>, json: impl FnOnce(T) -> Json) -> Json {
+    value.map_or(Json::Null, json)
+}
+
+fn list<T>(values: impl IntoIterator<Item = T>, json: impl FnMut(T) -> Json) -> Json {
+    Json::List(values.into_iter().map(json).collect())
+}
+
+fn object<const N: usize>(members: [(&str, Json); N]) -> Json {
+    Json::Object(members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+}
+
+/// Converts a length or a position.
+fn count(value: usize) -> Json {
+    Json::Number(i128::try_from(value).unwrap_or(i128::MAX))
+}
+
+pub(crate) fn of_frame(frame: &Frame) -> Json {
+    object([
+        ("is", text("frame")),
+        ("session", text(frame.session)),
+        ("sequence", frame.sequence.into()),
+        ("dictionary", list(&frame.dictionary, of_entry)),
+        ("blocks", list(&frame.blocks, of_block)),
+        ("ledger", list(&frame.ledger, of_ledger)),
+        ("events", list(&frame.events, of_event)),
+    ])
+}
+
+fn of_block(block: &Block) -> Json {
+    object([
+        ("shape", block.shape.0.into()),
+        ("shape_columns", count(block.shape_columns)),
+        ("columns", list(&block.columns, |column| count(*column))),
+        ("times_us", list(&block.times_us, |time_us| (*time_us).into())),
+        ("values", list(block.iter(), |(_, values)| list(values, |bits| (*bits).into()))),
+    ])
+}
+
+fn of_entry(entry: &Entry) -> Json {
+    match entry {
+        Entry::Session(session) => object([
+            ("is", text("session")),
+            ("node", text(&session.node)),
+            ("agent_version", text(&session.agent_version)),
+            ("started_us", session.started_us.into()),
+        ]),
+        Entry::Metric(id, metric) => object([
+            ("is", text("metric")),
+            ("id", id.0.into()),
+            ("name", text(&metric.name)),
+            ("unit", text(metric.unit.as_str())),
+            ("kind", text(metric.kind.as_str())),
+            ("number", text(format!("{:?}", metric.number).to_lowercase())),
+        ]),
+        Entry::Job(handle, job) => object([
+            ("is", text("job")),
+            ("handle", handle.0.into()),
+            ("job_id", text(&job.job_id)),
+            ("cluster", of_name(job.cluster.as_ref())),
+            ("owner_uid", optional(job.owner_uid, Json::from)),
+            ("owner", of_name(job.owner.as_ref())),
+            ("started_us", job.started_us.into()),
+        ]),
+        Entry::Series(id, series) => object([
+            ("is", text("series")),
+            ("id", id.0.into()),
+            ("metric", series.metric.0.into()),
+            ("job", of_job(series.job)),
+            ("labels", list(series.labels.iter(), |(key, value)| list([key, value], text))),
+        ]),
+        Entry::Shape(id, shape) => object([
+            ("is", text("shape")),
+            ("id", id.0.into()),
+            ("source", text(&shape.source)),
+            ("series", list(&shape.series, |series| series.0.into())),
+        ]),
+    }
+}
+
+fn of_name(name: Option<&Identifier>) -> Json {
+    optional(name, text)
+}
+
+fn of_job(job: Option<JobHandle>) -> Json {
+    optional(job, |job| job.0.into())
+}
+
+fn of_ledger(entry: &LedgerEntry) -> Json {
+    object([
+        ("job", of_job(entry.job)),
+        ("source", text(&entry.source)),
+        ("due", entry.tally.due.into()),
+        ("taken", entry.tally.taken.into()),
+        ("late", entry.tally.late.into()),
+        ("missed", entry.tally.missed.into()),
+        ("absent", entry.tally.absent.into()),
+        ("dropped", entry.tally.dropped.into()),
+    ])
+}
+
+fn of_event(event: &Event) -> Json {
+    match event {
+        Event::PlanChange(PlanChange { at_us, job, metric, old, new, cause, by, until_us }) => object([
+            ("is", text("plan_change")),
+            ("at_us", (*at_us).into()),
+            ("job", of_job(*job)),
+            ("metric", text(metric)),
+            ("old_us", optional(*old, |period| period.as_micros().into())),
+            ("new_us", optional(*new, |period| period.as_micros().into())),
+            ("cause", text(cause.as_str())),
+            ("by", of_name(by.as_ref())),
+            ("until_us", optional(*until_us, Json::from)),
+        ]),
+        Event::JobEnded { job, at_us } => {
+            object([("is", text("job_ended")), ("job", job.0.into()), ("at_us", (*at_us).into())])
+        }
+        Event::Mark(Mark { at_us, job, name, kind, by }) => object([
+            ("is", text("mark")),
+            ("at_us", (*at_us).into()),
+            ("job", of_job(*job)),
+            ("name", text(name.as_str())),
+            ("kind", text(kind.as_str())),
+            ("by", of_name(by.as_ref())),
+        ]),
+        Event::JobFacts(JobFactsUpdate { job, is_over, facts }) => object([
+            ("is", text("job_facts")),
+            ("job", job.0.into()),
+            ("is_over", (*is_over).into()),
+            ("account", of_name(facts.account.as_ref())),
+            ("queue", of_name(facts.queue.as_ref())),
+            ("nodes", of_name(facts.nodes.as_ref())),
+            ("cores", optional(facts.cores, Json::from)),
+            ("state", of_name(facts.state.as_ref())),
+            ("exit_code", optional(facts.exit_code, Json::from)),
+            ("exit_signal", optional(facts.exit_signal, Json::from)),
+        ]),
+        Event::JobOwner(JobOwner { job, uid, name }) => object([
+            ("is", text("job_owner")),
+            ("job", job.0.into()),
+            ("uid", optional(*uid, Json::from)),
+            ("name", of_name(name.as_ref())),
+        ]),
+        Event::RequestRefused(RequestRefused { at_us, job, request, period, by, reason }) => object([
+            ("is", text("request_refused")),
+            ("at_us", (*at_us).into()),
+            ("job", job.0.into()),
+            ("request", text(request)),
+            ("period_us", optional(*period, |period| period.as_micros().into())),
+            ("by", of_name(by.as_ref())),
+            ("reason", text(reason)),
+        ]),
+        Event::SessionEnded { at_us } => object([("is", text("session_ended")), ("at_us", (*at_us).into())]),
+    }
+}
+
+pub(crate) fn of_message_to_collector(message: &ToCollector) -> Json {
+    match message {
+        ToCollector::Dictionary { session, entries } => object([
+            ("is", text("dictionary")),
+            ("session", text(session)),
+            ("entries", list(entries, of_entry)),
+        ]),
+        ToCollector::Skipped { session, first, last, reason, span_us, lost } => object([
+            ("is", text("skipped")),
+            ("session", text(session)),
+            ("first", (*first).into()),
+            ("last", (*last).into()),
+            (
+                "reason",
+                text(match reason {
+                    SkipReason::OutboxFull => "outbox_full",
+                    SkipReason::AlreadyAcknowledged => "already_acknowledged",
+                    SkipReason::Refused => "refused",
+                    SkipReason::Damaged => "damaged",
+                }),
+            ),
+            ("span_us", list([span_us.0, span_us.1], Json::from)),
+            (
+                "lost",
+                list(lost, |lost| {
+                    object([
+                        ("job", of_job(lost.job)),
+                        ("source", text(&lost.source)),
+                        ("samples", lost.samples.into()),
+                    ])
+                }),
+            ),
+        ]),
+        ToCollector::Answer { session, request, line } => object([
+            ("is", text("answer")),
+            ("session", text(session)),
+            ("request", (*request).into()),
+            ("line", text(line.as_str())),
+        ]),
+    }
+}
+
+pub(crate) fn of_message_to_agent(message: &ToAgent) -> Json {
+    match message {
+        ToAgent::Ack { session, through } => {
+            object([("is", text("ack")), ("session", text(session)), ("through", (*through).into())])
+        }
+        ToAgent::Resend { session, from } => {
+            object([("is", text("resend")), ("session", text(session)), ("from", (*from).into())])
+        }
+        ToAgent::NeedDictionary { session } => {
+            object([("is", text("need_dictionary")), ("session", text(session))])
+        }
+        ToAgent::Refused { reason, versions, frame } => object([
+            ("is", text("refused")),
+            ("reason", text(reason)),
+            ("versions", list([versions.0, versions.1], Json::from)),
+            (
+                "frame",
+                frame.map_or(Json::Null, |(session, sequence)| {
+                    object([("session", text(session)), ("sequence", sequence.into())])
+                }),
+            ),
+        ]),
+        ToAgent::Request { session, request, uid, at_us, line } => object([
+            ("is", text("request")),
+            ("session", text(session)),
+            ("request", (*request).into()),
+            ("uid", (*uid).into()),
+            ("at_us", (*at_us).into()),
+            ("line", text(line.as_str())),
+        ]),
+    }
+}
