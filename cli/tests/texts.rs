@@ -1,6 +1,6 @@
 //! Snapshots of the texts that users read: the help of every command, and messages of failures that need no daemon.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by a panic")]
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 #[path = "../src/snapshot.rs"]
 mod snapshot;

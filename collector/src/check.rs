@@ -14,8 +14,8 @@ use crate::config::CollectorConfig;
 use crate::keys::CollectorKeyFiles;
 
 /// Returns messages about everything that prevents this user from running the collector: unusable keys; and,
-/// if `as_user`, directories and a store that cannot be written.
-pub fn faults(config: &CollectorConfig, as_user: bool) -> Vec<String> {
+/// if `as_user`, directories and a store that cannot be written; if `connects`, a store that cannot be used.
+pub fn faults(config: &CollectorConfig, as_user: bool, connects: bool) -> Vec<String> {
     let mut faults = Vec::new();
     if let Some(keys) = &config.keys {
         faults.extend(keys.read().err().map(|error| format!("cannot use the keys: {}", chain(&error))));
@@ -28,6 +28,8 @@ pub fn faults(config: &CollectorConfig, as_user: bool) -> Vec<String> {
         for (key, path) in files {
             faults.extend(path.as_deref().and_then(|path| directory_fault(key, path.parent()?)));
         }
+    }
+    if as_user || connects {
         faults.extend(store_fault(&config.store));
     }
     faults
@@ -53,7 +55,7 @@ fn unreadable_key(keys: &CollectorKeyFiles) -> Option<String> {
 /// Returns a message if this user cannot write to the store.
 fn store_fault(store: &StoreUrl) -> Option<String> {
     let Some(path) = store.file() else {
-        let error = store.probe().err()?;
+        let error = store.probe().err().or_else(|| schema_fault(store))?;
         return Some(format!("cannot use the store {store}: {}", chain(&error)));
     };
     let fault = path.parent().and_then(|directory| directory_fault("store", directory));
@@ -64,10 +66,19 @@ fn store_fault(store: &StoreUrl) -> Option<String> {
         let (path, uid) = (path.display(), geteuid());
         return Some(format!("cannot write to the store {path}: {error}; type: chown {uid} {path}*"));
     }
+    schema_fault(store).map(|error| chain(&error))
+}
+
+/// Returns the error for which the collector could not use an existing store.
+fn schema_fault(store: &StoreUrl) -> Option<StoreError> {
     match Reader::open(store) {
-        // The collector migrates an older store, and initializes an empty file.
+        // The collector migrates an older store, and initializes an empty one.
         Ok(_)
-        | Err(StoreError::OlderSchema { .. } | StoreError::File { problem: FileProblem::Empty, .. }) => None,
-        Err(error) => Some(chain(&error)),
+        | Err(
+            StoreError::OlderSchema { .. }
+            | StoreError::WithoutTables
+            | StoreError::File { problem: FileProblem::Empty, .. },
+        ) => None,
+        Err(error) => Some(error),
     }
 }

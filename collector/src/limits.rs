@@ -129,6 +129,9 @@ pub const LOG_MESSAGES: u32 = 20;
 /// The first and the longest delay between two attempts to reach the store.
 pub const RECONNECT: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 
+/// The number of different errors that are logged while the store is unreachable.
+pub const OUTAGE_ERRORS: usize = 8;
+
 /// The time for which the file of an SQLite store may be missing before a new one is created: a replacement
 /// may be in progress.
 pub const STORE_MISSING: Duration = Duration::from_secs(5);

@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     };
     log::configure(config.log_level.clone(), config.log_format);
     if arguments.check {
-        return check_configuration(&config, arguments.user.is_some());
+        return check_configuration(&config, &arguments);
     }
     match run(&arguments, &config) {
         Ok(totals) => {
@@ -89,10 +89,13 @@ fn report(faults: &Faults) {
     faults.0.iter().for_each(|fault| error!("{fault}"));
 }
 
-fn check_configuration(config: &CollectorConfig, as_user: bool) -> ExitCode {
-    let faults = check::faults(config, as_user);
+fn check_configuration(config: &CollectorConfig, arguments: &CollectorArguments) -> ExitCode {
+    let faults = check::faults(config, arguments.user.is_some(), arguments.connect);
     if faults.is_empty() {
         info!("the configuration is valid: listen at {}, store in {}", config.listen, config.store);
+        if arguments.connect {
+            info!("the store answers and can be used");
+        }
         return ExitCode::SUCCESS;
     }
     faults.iter().for_each(|fault| error!("{fault}"));

@@ -1,29 +1,22 @@
 //! The texts of `polymeter-collector`, compared with `tests/snapshots`. `POLYMETER_BLESS=1` writes them.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a fault of a test is a failed test")]
+#![allow(clippy::unwrap_used, reason = "a fault of a test is a failed test")]
 
 use std::fs;
 use std::io::{Read, Seek};
 use std::os::unix::fs::MetadataExt;
-use std::process::{Command, Output};
+use std::process::Output;
 
-fn run(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_polymeter-collector"));
-    command.env_remove("JOURNAL_STREAM").env_remove("POLYMETER_LOG").env("COLUMNS", "100");
-    command.args(arguments).output().unwrap()
-}
+use polymeter_test_harness::snapshot::Daemon;
 
-fn compare(name: &str, text: &[u8]) {
-    let text = String::from_utf8(text.to_vec()).unwrap();
-    polymeter_service::snapshot::compare(env!("CARGO_MANIFEST_DIR"), name, &text)
-        .unwrap_or_else(|difference| panic!("{difference}"));
-}
+const COLLECTOR: Daemon = Daemon {
+    program: env!("CARGO_BIN_EXE_polymeter-collector"),
+    crate_directory: env!("CARGO_MANIFEST_DIR"),
+};
 
 #[test]
 fn help_is_as_in_the_snapshot() {
-    let output = run(&["--help"]);
-    assert_eq!(output.status.code(), Some(0));
-    compare("help", &output.stdout);
+    COLLECTOR.check_help();
 }
 
 #[test]
@@ -39,14 +32,14 @@ fn check_reports_all_faults_as_in_the_snapshot() {
     )
     .unwrap();
     let arguments = ["--check", "--store", "mysql:x", "--config", path.to_str().unwrap()];
-    let Output { status, stderr, .. } = run(&arguments);
+    let Output { status, stderr, .. } = COLLECTOR.run(&arguments);
     assert_eq!(status.code(), Some(2));
     let place = format!("{}/", directory.path().display());
     let faults = String::from_utf8(stderr).unwrap().replace(&place, "");
-    compare("check", faults.as_bytes());
-    let valid = run(&["--check", "--store", "sqlite:x.db"]);
+    COLLECTOR.check("check", faults.as_bytes());
+    let valid = COLLECTOR.run(&["--check", "--store", "sqlite:x.db"]);
     assert_eq!(valid.status.code(), Some(0));
-    compare("check-valid", &valid.stderr);
+    COLLECTOR.check("check-valid", &valid.stderr);
 }
 
 #[test]
@@ -60,12 +53,12 @@ fn start_errors_are_as_in_the_snapshot() {
     ]
     .iter()
     .map(|arguments| {
-        let output = run(arguments);
+        let output = COLLECTOR.run(arguments);
         assert_eq!(output.status.code(), Some(3));
         String::from_utf8(output.stderr).unwrap()
     })
     .collect();
-    compare("start-errors", errors.concat().replace(&place, "DIRECTORY").as_bytes());
+    COLLECTOR.check("start-errors", errors.concat().replace(&place, "DIRECTORY").as_bytes());
 }
 
 /// Returns the stderr of a successful check with further variables, written to a file so that its device and
@@ -74,12 +67,8 @@ fn log_of_check(variables: &[(&str, &str)], more: &[&str]) -> String {
     let mut file = tempfile::tempfile().unwrap();
     let metadata = file.metadata().unwrap();
     let stream = format!("{}:{}", metadata.dev(), metadata.ino());
-    let mut command = Command::new(env!("CARGO_BIN_EXE_polymeter-collector"));
-    command.env_remove("JOURNAL_STREAM").env_remove("POLYMETER_LOG").args([
-        "--check",
-        "--store",
-        "sqlite:x.db",
-    ]);
+    let mut command = COLLECTOR.command();
+    command.args(["--check", "--store", "sqlite:x.db"]);
     for (name, value) in variables {
         command.env(name, value.replace("THIS", &stream));
     }

@@ -307,8 +307,12 @@ fn supervise(
     // The supervisor uses little CPU time, and the cgroups of a short job must be opened soon.
     raise_priority();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
-    let ended =
-        runtime.and_then(|runtime| runtime.block_on(supervised(supervisor, received, endpoints, ready)));
+    let ended = runtime.and_then(|runtime| {
+        let ended = runtime.block_on(supervised(supervisor, received, endpoints, ready));
+        // The end does not wait for a name service that does not answer.
+        runtime.shutdown_background();
+        ended
+    });
     if let Err(error) = ended {
         // `start` waits for this.
         ready.send(Err(error)).ok();

@@ -1,27 +1,18 @@
 //! The texts of `polymeter-agent`, compared with `tests/snapshots`. `POLYMETER_BLESS=1` writes them.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a fault of a test is a failed test")]
+#![allow(clippy::unwrap_used, reason = "a fault of a test is a failed test")]
 
 use std::fs;
-use std::process::{Command, Output};
+use std::process::Output;
 
-fn run(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_polymeter-agent"));
-    command.env_remove("JOURNAL_STREAM").env_remove("POLYMETER_LOG").env("COLUMNS", "100");
-    command.args(arguments).output().unwrap()
-}
+use polymeter_test_harness::snapshot::Daemon;
 
-fn compare(name: &str, text: &[u8]) {
-    let text = String::from_utf8(text.to_vec()).unwrap();
-    polymeter_service::snapshot::compare(env!("CARGO_MANIFEST_DIR"), name, &text)
-        .unwrap_or_else(|difference| panic!("{difference}"));
-}
+const AGENT: Daemon =
+    Daemon { program: env!("CARGO_BIN_EXE_polymeter-agent"), crate_directory: env!("CARGO_MANIFEST_DIR") };
 
 #[test]
 fn help_is_as_in_the_snapshot() {
-    let output = run(&["--help"]);
-    assert_eq!(output.status.code(), Some(0));
-    compare("help", &output.stdout);
+    AGENT.check_help();
 }
 
 #[test]
@@ -30,7 +21,7 @@ fn check_reports_all_faults_as_in_the_snapshot() {
     let path = directory.path().join("agent.toml");
     let check = |text: &str| {
         fs::write(&path, text).unwrap();
-        let Output { status, stderr, .. } = run(&["--check", "--config", path.to_str().unwrap()]);
+        let Output { status, stderr, .. } = AGENT.run(&["--check", "--config", path.to_str().unwrap()]);
         let place = format!("{}/", directory.path().display());
         (status.code(), String::from_utf8(stderr).unwrap().replace(&place, ""))
     };
@@ -42,7 +33,7 @@ fn check_reports_all_faults_as_in_the_snapshot() {
          [steps]\n'node.load1' = '1s'\n",
     );
     assert_eq!(status, Some(2));
-    compare("check", faults.as_bytes());
+    AGENT.check("check", faults.as_bytes());
     assert_eq!(
         check("control_socket = 'off'\n"),
         (Some(0), "polymeter-agent: info: the configuration is valid\n".to_owned())

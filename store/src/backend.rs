@@ -30,6 +30,11 @@ pub(crate) trait Backend: fmt::Display + Send + Sync {
     /// Returns true if several connections can write at the same time.
     fn has_parallel_writers(&self) -> bool;
 
+    /// Returns true if the URL itself contains a password.
+    fn has_password(&self) -> bool {
+        false
+    }
+
     /// Connects to write, and migrates the schema to the current version.
     fn open(&self, options: &OpenOptions) -> Result<Opened, StoreError>;
 

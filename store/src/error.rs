@@ -73,6 +73,11 @@ pub enum StoreError {
         /// True if the new store was created just now, because there was none.
         is_new: bool,
     },
+    /// The database has no tables of Polymeter.
+    #[error(
+        "cannot read the database: it has no tables of Polymeter; start a polymeter-collector with it once, which creates them"
+    )]
+    WithoutTables,
     /// The database cannot be used in its current state. The text is a complete message.
     #[error("{0}")]
     Unusable(String),

@@ -17,3 +17,6 @@ pub(crate) const SQLITE_STATEMENTS: usize = 64;
 /// The time within which a job whose agent was lost is continued by an agent that reports it under the same
 /// name.
 pub(crate) const RESUME_LOST_JOB: Duration = Duration::from_secs(7 * 86_400);
+
+/// The longest wait for another collector that migrates the schema.
+pub(crate) const SCHEMA_LOCK: Duration = Duration::from_secs(60);

@@ -61,6 +61,11 @@ impl StoreUrl {
         self.backend.has_parallel_writers()
     }
 
+    /// Returns true if the URL itself contains a password, so that a file with the URL must be protected.
+    pub fn has_password(&self) -> bool {
+        self.backend.has_password()
+    }
+
     /// Connects and disconnects, to test whether the store can be reached. Nothing is created.
     ///
     /// # Errors

@@ -42,6 +42,9 @@ pub struct CollectorArguments {
     /// With --check: also test, as this user, whether the keys can be read and the store be written.
     #[arg(long, value_name = "NAME", requires = "check")]
     pub user: Option<String>,
+    /// With --check: also connect to the store, and test whether it can be used.
+    #[arg(long, requires = "check")]
+    pub connect: bool,
     /// The events to log: off, error, warn, info, debug or trace, also per module (info,polymeter_collector::writer=debug);
     /// overrides `log_level` and the variable POLYMETER_LOG.
     #[arg(long, value_name = "FILTER")]
@@ -150,6 +153,22 @@ mod tests {
         let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/collector.toml");
         let config = resolve(&["--config", example]).unwrap();
         assert_eq!(config, CollectorConfig::new(DEFAULT_LISTEN, config.store.clone()));
+    }
+
+    #[test]
+    fn a_file_that_every_user_can_read_has_no_password() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("collector.toml");
+        let resolve = |store: &str, mode: u32| {
+            std::fs::write(&path, format!("store = 'host=h user=u dbname=d {store}'\n")).unwrap();
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+            resolve(&["--config", path.to_str().unwrap()]).map(|_| ())
+        };
+        let error = resolve("password=secret", 0o644).unwrap_err();
+        assert!(error.contains("chmod o=") && !error.contains("secret"), "{error}");
+        assert_eq!(resolve("password=secret", 0o640), Ok(()));
+        assert_eq!(resolve("passfile=/etc/polymeter/pgpass", 0o644), Ok(()));
     }
 
     #[test]

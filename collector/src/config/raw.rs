@@ -1,11 +1,12 @@
 //! The configuration file before it is resolved.
 
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
 use polymeter_proto::period::Period;
-use polymeter_service::document::{Faults, Reporter, Section, read_text};
+use polymeter_service::document::{Fault, Faults, Reporter, Section, read_text};
 use polymeter_service::log;
 use polymeter_store::{StoreUrl, TimescaleMode};
 
@@ -53,6 +54,9 @@ impl RawConfig {
             Ok(text) => {
                 let (raw, found) = Self::parse(path, &text);
                 faults.0.extend(found.0);
+                if raw.store.as_ref().is_some_and(StoreUrl::has_password) {
+                    faults.0.extend(exposed_password(path));
+                }
                 raw
             }
             Err(unreadable) => {
@@ -96,6 +100,16 @@ impl RawConfig {
         raw.security.check(&mut faults);
         (raw, faults)
     }
+}
+
+/// Returns a fault if every user can read a file that contains a password.
+fn exposed_password(path: &Path) -> Option<Fault> {
+    let mode = std::fs::metadata(path).ok()?.permissions().mode();
+    let file = path.display();
+    (mode & 0o004 != 0).then(|| {
+        let message = format!("every user can read the password in `store`; run chmod o= {file}, or put the password into a file that passfile= names");
+        Fault::new(file.to_string(), message)
+    })
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {

@@ -171,9 +171,9 @@ mod tests {
     #[test]
     fn an_exit_status_is_a_reason() {
         let refused = |status| {
-            let said =
+            let output =
                 Output { status, output: b"STATUS: 0\nUID: 0\n\n".to_vec(), error: b"no \x1b[m".to_vec() };
-            interpret(said).unwrap_err()
+            interpret(output).unwrap_err()
         };
         for (status, code) in [(15, "expired"), (16, "rewound"), (17, "replayed"), (6, "credential")] {
             assert_eq!(refused(Some(status)).code, code);

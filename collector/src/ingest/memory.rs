@@ -28,7 +28,8 @@ impl Ingest {
     /// Removes the silent sessions of which no frame was ever accepted.
     pub fn forget_silent_unproven(&mut self, now: Now) {
         let is_silent = |state: &SessionState| {
-            state.is_unproven() && now.since_start.saturating_sub(state.heard) >= limits::UNPROVEN_SILENCE
+            state.is_unproven()
+                && now.since_start.saturating_sub(state.last_message) >= limits::UNPROVEN_SILENCE
         };
         let silent: Vec<_> =
             self.sessions.iter().filter(|(_, state)| is_silent(state)).map(|(session, _)| *session).collect();
@@ -56,7 +57,8 @@ impl Ingest {
     pub(super) fn forget_most_silent(&mut self, which: impl Fn(&SessionState) -> bool) -> bool {
         let forgettable =
             self.sessions.iter().filter(|(_, state)| state.received == state.committed && which(state));
-        let Some(most_silent) = forgettable.min_by_key(|(_, state)| state.heard).map(|(session, _)| *session)
+        let Some(most_silent) =
+            forgettable.min_by_key(|(_, state)| state.last_message).map(|(session, _)| *session)
         else {
             return false;
         };
@@ -64,12 +66,12 @@ impl Ingest {
         true
     }
 
-    /// Removes sessions until the dictionaries are within their bounds. `speaking` sent the last message.
-    pub(super) fn bound_memory(&mut self, speaking: SessionId) {
-        let Some(state) = self.sessions.get(&speaking) else { return };
-        let (heard, bytes, peer) = (state.heard, state.dictionary.bytes(), state.peer.clone());
+    /// Removes sessions until the dictionaries are within their bounds. `sender` is the session of the last message.
+    pub(super) fn bound_memory(&mut self, sender: SessionId) {
+        let Some(state) = self.sessions.get(&sender) else { return };
+        let (last_message, bytes, peer) = (state.last_message, state.dictionary.bytes(), state.peer.clone());
         while self.dictionary_bytes > limits::DICTIONARY_BYTES
-            && self.forget_most_silent(|state| state.heard != heard)
+            && self.forget_most_silent(|state| state.last_message != last_message)
         {}
         // The session that sent the last message may be removed, too: nothing of it is stored.
         while self.unproven_bytes > limits::UNPROVEN_DICTIONARY_BYTES
@@ -83,7 +85,8 @@ impl Ingest {
             own.map(|state| state.dictionary.bytes()).sum::<usize>()
         };
         while of_peer(self) > limits::SESSION_DICTIONARY_BYTES
-            && self.forget_most_silent(|state| state.peer == peer && state.heard != heard)
-        {}
+            && self.forget_most_silent(|state| state.peer == peer && state.last_message != last_message)
+        {
+        }
     }
 }

@@ -34,7 +34,7 @@ pub(super) struct SessionState {
     /// True if a dictionary was requested and has not arrived.
     dictionary_requested: bool,
     /// The time of the agent's last message.
-    pub(super) heard: Duration,
+    pub(super) last_message: Duration,
 }
 
 /// The times of the last unanswered requests. Frames and the dictionary have separate times: the first frame
@@ -64,7 +64,7 @@ impl SessionState {
             requested: RequestTimes::default(),
             dictionaries: 0,
             dictionary_requested: false,
-            heard: now.since_start,
+            last_message: now.since_start,
         }
     }
 

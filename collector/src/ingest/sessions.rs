@@ -141,7 +141,7 @@ impl Ingest {
         apply: impl FnOnce(&mut SessionState) -> Verdict,
     ) -> Verdict {
         let Some(state) = self.sessions.get_mut(&id) else { return Verdict::Nothing };
-        state.heard = now.since_start;
+        state.last_message = now.since_start;
         let moved = state.peer != *peer;
         if moved {
             // The agent has reconnected, and requests over the old connection are lost.

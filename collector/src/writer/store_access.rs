@@ -37,6 +37,8 @@ impl Writer {
         operation: impl Fn(&mut Store) -> Result<T, StoreError>,
     ) -> Result<T, NotStored> {
         let mut away_since = None;
+        // The errors of this outage that are logged: a server may refuse connections first, and be read-only later.
+        let mut logged: Vec<String> = Vec::new();
         let mut pause = limits::RECONNECT.0;
         loop {
             let error = match self.attempt(&operation) {
@@ -66,13 +68,14 @@ impl Writer {
             self.metrics.store_failures.inc();
             self.metrics.store_up.set(0);
             let now = self.clock.now().since_start;
-            if away_since.is_none() {
-                away_since = Some(now);
+            away_since.get_or_insert(now);
+            let text = chain(&error);
+            if logged.len() < limits::OUTAGE_ERRORS && !logged.contains(&text) {
                 warn!(
                     remedy = "retrying until it succeeds; meanwhile the agents buffer their samples",
-                    "{}",
-                    chain(&error)
+                    "{text}"
                 );
+                logged.push(text);
             }
             if self
                 .shutdown

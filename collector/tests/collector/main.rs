@@ -16,6 +16,7 @@
 #[macro_use]
 mod support;
 
+mod connections;
 mod displaced_store;
 mod flood;
 mod job_facts;
@@ -33,6 +34,7 @@ mod time_range;
 
 fn main() -> std::process::ExitCode {
     polymeter_test_harness::run(&[
+        connections::TESTS,
         displaced_store::TESTS,
         flood::TESTS,
         job_facts::TESTS,

@@ -17,7 +17,8 @@ polymeter_test_harness::tests![
     a_deadlock_is_retried,
     two_collectors_share_a_database,
     a_refused_frame_does_not_stop_others,
-    an_exhausted_sequence_costs_no_sample
+    an_exhausted_sequence_costs_no_sample,
+    a_suppressed_insert_costs_no_sample
 ];
 
 pub(crate) fn server(environment: &mut TestEnvironment) -> &mut Server {
@@ -196,4 +197,23 @@ fn an_exhausted_sequence_costs_no_sample() {
     other.wait_until_acknowledged();
     collector.stop().unwrap();
     assert_counts(&environment, "n2", 1);
+}
+
+fn a_suppressed_insert_costs_no_sample() {
+    let mut environment = TestEnvironment::new(Kind::Postgres);
+    environment.collector().stop().unwrap();
+    // A trigger that an administrator may add to the database.
+    server(&mut environment).query(
+        "CREATE FUNCTION suppress() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+         CREATE TRIGGER suppress BEFORE INSERT ON series FOR EACH ROW EXECUTE FUNCTION suppress()",
+    );
+    let collector = environment.collector();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
+    send_row(&mut agent, now_us(), 0);
+    assert_eq!(agent.receive(1500), None, "nothing is acknowledged");
+    server(&mut environment).query("DROP TRIGGER suppress ON series");
+    agent.wait_until_acknowledged();
+    collector.stop().unwrap();
+    assert_counts(&environment, "n1", 1);
+    assert!(environment.reader().losses(None).unwrap().is_empty());
 }

@@ -305,10 +305,10 @@ struct Postgrest {
 
 impl Postgrest {
     fn start(server: &Server, program: &Path, role: &str) -> Self {
-        let socket = server.directory().join(format!("postgrest.{role}"));
+        let socket = server.socket_directory().join(format!("postgrest.{role}"));
         let process = server
             .program(program)
-            .env("PGRST_DB_URI", format!("host={} user=authenticator dbname=postgres", server.directory().display()))
+            .env("PGRST_DB_URI", format!("host={} user=authenticator dbname=postgres", server.socket_directory().display()))
             .env("PGRST_DB_SCHEMAS", "api,public")
             .env("PGRST_DB_ANON_ROLE", role)
             .env("PGRST_SERVER_UNIX_SOCKET", &socket)

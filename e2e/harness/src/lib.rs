@@ -14,6 +14,8 @@
     reason = "a failure of a test is a panic, and its report is for the terminal"
 )]
 
+pub mod snapshot;
+
 use std::any::Any;
 use std::fs::OpenOptions;
 use std::io::Write;

@@ -75,8 +75,8 @@ impl SeenSteps {
 /// Returns the current steps and tasks of a job, by name. The names are not checked.
 pub fn find(job: &JobCgroups) -> BTreeMap<String, Step> {
     let mut steps: BTreeMap<String, Step> = BTreeMap::new();
-    let v1 = job.v1.iter().map(|(contseener, path)| (Some(contseener.as_str()), path));
-    for (contseener, top) in v1.chain(job.v2.iter().map(|path| (None, path))) {
+    let v1 = job.v1.iter().map(|(controller, path)| (Some(controller.as_str()), path));
+    for (controller, top) in v1.chain(job.v2.iter().map(|path| (None, path))) {
         for (step, path) in below(top, STEP) {
             let labels = vec![(STEP.to_owned(), step.clone())];
             let name = format!("{STEP}_{step}");
@@ -84,9 +84,9 @@ pub fn find(job: &JobCgroups) -> BTreeMap<String, Step> {
             for (task, path) in tasks {
                 let mut labels = labels.clone();
                 labels.push((TASK.to_owned(), task.clone()));
-                add(&mut steps, StepLevel::Task, format!("{name}/{TASK}_{task}"), labels, contseener, path);
+                add(&mut steps, StepLevel::Task, format!("{name}/{TASK}_{task}"), labels, controller, path);
             }
-            add(&mut steps, StepLevel::Step, name, labels, contseener, path);
+            add(&mut steps, StepLevel::Step, name, labels, controller, path);
         }
     }
     steps
@@ -108,7 +108,7 @@ fn add(
     level: StepLevel,
     name: String,
     labels: Vec<(String, String)>,
-    contseener: Option<&str>,
+    controller: Option<&str>,
     path: PathBuf,
 ) {
     if steps.len() >= STEPS_LIMIT && !steps.contains_key(&name) {
@@ -116,9 +116,9 @@ fn add(
     }
     let new = || Step { level, name: name.clone(), labels, cgroups: JobCgroups::default() };
     let step = steps.entry(name.clone()).or_insert_with(new);
-    match contseener {
+    match controller {
         None => step.cgroups.v2 = Some(path),
-        Some(contseener) => drop(step.cgroups.v1.insert(contseener.to_owned(), path)),
+        Some(controller) => drop(step.cgroups.v1.insert(controller.to_owned(), path)),
     }
 }
 
@@ -168,7 +168,7 @@ mod tests {
             (labels(&steps["step_batch"]), steps["step_batch"].level),
             (vec![("step", "batch")], StepLevel::Step)
         );
-        assert_eq!(steps["step_batch"].cgroups.v1.len(), 2, "both contseeners' directories are the step's");
+        assert_eq!(steps["step_batch"].cgroups.v1.len(), 2, "both controllers' directories are the step's");
         assert_eq!(steps["step_batch/task_0"].cgroups.v1.len(), 1);
     }
 

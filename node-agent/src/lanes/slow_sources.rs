@@ -11,7 +11,7 @@ use super::slow::Deadline;
 use crate::clock;
 
 /// The longest wait for a read under way when its source is removed, in nanoseconds. Sampling continues meanwhile.
-const CLOSE_WITHIN_NS: u64 = 500_000_000;
+pub(super) const CLOSE_WITHIN_NS: u64 = 500_000_000;
 
 /// The sources of the slow lane among the sampler's.
 #[derive(Debug, Default)]

@@ -1,6 +1,6 @@
 //! Tests of the sampler with sources of both lanes, one of which hangs on demand.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -10,39 +10,80 @@ use polymeter_proto::catalogue;
 use polymeter_proto::ledger::{Event, Tally};
 use polymeter_proto::period::Period;
 use polymeter_proto::series::{Identifier, JobDescriptor, JobHandle, Labels, MetricId, SeriesId, ShapeId};
+use tokio::sync::oneshot;
 
 use super::*;
 use crate::clock;
 use crate::counters::Counters;
-use crate::kernel;
 use crate::sources::reader_thread::ThreadedSource;
 use crate::sources::{CustomSource, Outcome, Reading, Slot, Source};
 
-/// A gate that reads wait at while it is closed.
+/// The longest wait for something that must happen: far beyond any delay on a busy machine. A deadlock becomes a failure.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A gate that reads pass: all of them while it is open, else as many as are let through.
 #[derive(Debug, Default)]
 struct Gate {
-    is_closed: Mutex<bool>,
-    opened: Condvar,
+    state: Mutex<GateState>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct GateState {
+    is_closed: bool,
+    /// The number of reads that have begun.
+    begun: u64,
+    /// The number of reads that may pass although it is closed.
+    let_through: u64,
 }
 
 impl Gate {
+    fn closed() -> Arc<Self> {
+        let gate = Self::default();
+        gate.set_closed(true);
+        Arc::new(gate)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut GateState)) {
+        change(&mut self.state.lock().unwrap());
+        self.changed.notify_all();
+    }
+
     fn set_closed(&self, is_closed: bool) {
-        *self.is_closed.lock().unwrap() = is_closed;
-        self.opened.notify_all();
+        self.change(|state| state.is_closed = is_closed);
+    }
+
+    fn let_one_through(&self) {
+        self.change(|state| state.let_through += 1);
     }
 
     fn pass(&self) {
-        let guard = self.is_closed.lock().unwrap();
-        drop(self.opened.wait_while(guard, |is_closed| *is_closed).unwrap());
+        self.change(|state| state.begun += 1);
+        let guard = self.state.lock().unwrap();
+        let is_held = |state: &mut GateState| state.is_closed && state.let_through == 0;
+        let mut guard = self.changed.wait_while(guard, is_held).unwrap();
+        guard.let_through = guard.let_through.saturating_sub(1);
+    }
+
+    /// Waits until this many reads have begun.
+    fn wait_until_begun(&self, reads: u64) {
+        let guard = self.state.lock().unwrap();
+        let (guard, wait) =
+            self.changed.wait_timeout_while(guard, PATIENCE, |state| state.begun < reads).unwrap();
+        assert!(!wait.timed_out(), "{} of {reads} reads have begun", guard.begun);
+    }
+
+    /// Returns the number of reads that have begun.
+    fn begun(&self) -> u64 {
+        self.state.lock().unwrap().begun
     }
 }
 
-/// A source of one value, the number of the read. Its reads pass a gate and take some time.
+/// A source of one value, the number of the read. Its reads pass a gate.
 #[derive(Debug)]
 struct CountingSource {
     slots: Vec<Slot>,
     gate: Arc<Gate>,
-    takes: Duration,
     reads: u64,
 }
 
@@ -53,22 +94,20 @@ impl CustomSource for CountingSource {
 
     fn read(&mut self, reading: &mut Reading) -> Outcome {
         self.gate.pass();
-        clock::sleep(self.takes);
         self.reads += 1;
         reading.set(0, self.reads);
         Outcome::Read
     }
 }
 
-fn counting(gate: &Arc<Gate>, takes_ms: u64) -> Box<dyn CustomSource> {
+fn counting(gate: &Arc<Gate>) -> Box<dyn CustomSource> {
     let slot =
         Slot { definition: catalogue::find("node.filesystem.size").unwrap(), labels: Labels::default() };
-    let takes = Duration::from_millis(takes_ms);
-    Box::new(CountingSource { slots: vec![slot], gate: Arc::clone(gate), takes, reads: 0 })
+    Box::new(CountingSource { slots: vec![slot], gate: Arc::clone(gate), reads: 0 })
 }
 
-fn slow(gate: &Arc<Gate>, takes_ms: u64) -> Source {
-    Source::Threaded(ThreadedSource::start("test", counting(gate, takes_ms)).unwrap())
+fn slow(gate: &Arc<Gate>) -> Source {
+    Source::Threaded(ThreadedSource::start("test", counting(gate)).unwrap())
 }
 
 fn job() -> Arc<Job> {
@@ -106,13 +145,39 @@ fn active(
 /// Everything that a sampler has handed on.
 #[derive(Debug, Default)]
 struct Received {
+    /// The tallies of the last reports.
     tallies: BTreeMap<String, Tally>,
     /// The sources whose last report has arrived.
     ended: Vec<String>,
-    /// The times and deadlines of the rows, by source.
+    /// The times of the rows, by source.
     rows: BTreeMap<String, Vec<i64>>,
+    /// The shapes that have rows.
+    shapes: BTreeSet<ShapeId>,
     job_ended_us: Option<i64>,
     sum: Tally,
+    notices: Vec<Notice>,
+}
+
+impl Received {
+    fn rows(&self, name: &str) -> u64 {
+        self.rows.get(name).map_or(0, |rows| rows.len() as u64)
+    }
+
+    fn tally(&self, name: &str) -> Tally {
+        self.tallies.get(name).copied().unwrap_or_default()
+    }
+
+    fn has_notice(&self, is_wanted: impl Fn(&Notice) -> bool) -> bool {
+        self.notices.iter().any(is_wanted)
+    }
+}
+
+const fn is_hung(notice: &Notice) -> bool {
+    matches!(notice, Notice::Hung(_))
+}
+
+const fn is_recovered(notice: &Notice) -> bool {
+    matches!(notice, Notice::Recovered(_))
 }
 
 /// A sampler on a thread of its own.
@@ -127,11 +192,8 @@ impl Running {
         let channels = Arc::new(Channels::new().unwrap());
         let for_sampler = Arc::clone(&channels);
         let flush = "20ms".parse().unwrap();
-        let thread = std::thread::spawn(move || {
-            // Protects against delays by other tests. Without the right to real-time priority the machine must be idle.
-            kernel::set_fifo_priority(1).ok();
-            Sampler::new(for_sampler, Arc::new(Counters::default()), flush).run();
-        });
+        let sampler = move || Sampler::new(for_sampler, Arc::new(Counters::default()), flush).run();
+        let thread = std::thread::spawn(sampler);
         Self { channels, thread, received: Received::default() }
     }
 
@@ -143,21 +205,41 @@ impl Running {
         self.command(Command::Add(id, source));
     }
 
-    /// Receives the batches that arrive within `duration`.
-    fn receive(&mut self, duration: Duration) {
-        let until_ns = clock::monotonic_ns() + u64::try_from(duration.as_nanos()).unwrap();
-        while clock::monotonic_ns() < until_ns && !self.thread.is_finished() {
-            self.take_batches();
-            clock::sleep(Duration::from_millis(2));
-        }
-        self.take_batches();
+    /// Waits until the sampler has handled all commands so far, and receives the resulting notices.
+    fn confirm(&mut self) {
+        let (reply, mut confirmed) = oneshot::channel();
+        self.command(Command::Confirm(reply));
+        self.until("a confirmation", |_| confirmed.try_recv().is_ok());
     }
 
-    fn take_batches(&mut self) {
+    /// Receives batches and notices until `has_happened`.
+    fn until(&mut self, what: &str, mut has_happened: impl FnMut(&Received) -> bool) {
+        let began_ns = clock::monotonic_ns();
+        loop {
+            self.receive();
+            if has_happened(&self.received) {
+                break;
+            }
+            let waited = Duration::from_nanos(clock::monotonic_ns() - began_ns);
+            assert!(waited < PATIENCE, "waited {waited:?} for {what}: {:?}", self.received);
+            clock::sleep(Duration::from_millis(1));
+        }
+        // Something that happened before has left its notices.
+        self.receive();
+    }
+
+    /// Requests the samples and the tallies so far. They arrive later if the sampler has no free batch.
+    fn flush(&mut self) {
+        self.command(Command::Flush);
+        self.confirm();
+    }
+
+    fn receive(&mut self) {
         while let Some(sample_batch) = self.channels.next_batch() {
             for row in sample_batch.batch.recorded() {
-                let name = sample_batch.batch.shapes()[row.shape].source.to_string();
-                self.received.rows.entry(name).or_default().push(row.time_us);
+                let shape = &sample_batch.batch.shapes()[row.shape];
+                self.received.rows.entry(shape.source.to_string()).or_default().push(row.time_us);
+                self.received.shapes.insert(shape.id);
             }
             for report in &sample_batch.reports {
                 let name = report.key.name.to_string();
@@ -172,143 +254,181 @@ impl Running {
             self.received.sum = sample_batch.sum;
             self.channels.give_back(sample_batch);
         }
+        self.received.notices.extend(std::iter::from_fn(|| self.channels.next_notice()));
     }
 
-    fn notices(&self) -> Vec<Notice> {
-        std::iter::from_fn(|| self.channels.next_notice()).collect()
-    }
-
-    /// Stops the sampler. Returns everything that it has handed on, and the time that it took to stop.
-    fn stop(mut self) -> (Received, Duration) {
-        let began_ns = clock::monotonic_ns();
+    /// Stops the sampler. Returns everything that it has handed on.
+    fn stop(mut self) -> Received {
         self.command(Command::Stop);
-        while !self.thread.is_finished() {
-            self.take_batches();
-            clock::sleep(Duration::from_millis(1));
-        }
-        let took = Duration::from_nanos(clock::monotonic_ns() - began_ns);
-        self.take_batches();
+        let channels = Arc::clone(&self.channels);
+        self.until("the end of the sampler", |_| Arc::strong_count(&channels) == 2);
+        self.thread.join().unwrap();
         for (name, tally) in &self.received.tallies {
             assert_eq!(tally.due, tally.taken + tally.missed + tally.absent, "{name}: {tally:?}");
+            assert_eq!(self.received.rows(name), tally.taken, "{name}: {tally:?}");
         }
         let mut sum = Tally::default();
         self.received.tallies.values().for_each(|tally| sum.add(tally));
         assert_eq!(sum, self.received.sum, "the sum of all tallies");
-        (self.received, took)
+        self.received
     }
 }
 
 #[test]
 fn a_source_that_hangs_affects_only_itself() {
-    let (open, gate) = (Arc::new(Gate::default()), Arc::new(Gate::default()));
-    gate.set_closed(true);
+    let (open, other_open, gate) = (Arc::new(Gate::default()), Arc::new(Gate::default()), Gate::closed());
     let mut running = Running::start();
-    running.add(active(0, "fast", None, Source::Custom(counting(&open, 0)), "100ms"));
-    running.add(active(1, "slow", None, slow(&open, 5), "100ms"));
-    running.add(active(2, "hung", None, slow(&gate, 0), "20ms"));
-    running.receive(Duration::from_millis(1500));
-    let hung: Vec<_> =
-        running.notices().into_iter().map(|notice| matches!(notice, Notice::Hung(SourceId(2)))).collect();
-    assert_eq!(hung, [true], "reported once");
-    let missed = running.received.tallies["hung"].missed;
-    assert!(missed >= 40, "{missed} missed of some 50 until the last report");
-    assert!(!running.received.rows.contains_key("hung"));
-    gate.set_closed(false);
-    running.receive(Duration::from_millis(1500));
-    let recovered = running.notices().iter().all(|notice| matches!(notice, Notice::Recovered(SourceId(2))));
-    assert!(recovered);
-    let (received, _) = running.stop();
-    for name in ["fast", "slow"] {
-        let tally = received.tallies[name];
-        // Other tests may delay a thread of ordinary priority by a period; a source that hangs would cost some 15 of
-        // 30.
-        assert!(tally.missed <= 3 && tally.absent == 0 && tally.taken >= 22, "{name}: {tally:?}");
-        assert_eq!(received.rows[name].len() as u64, tally.taken, "{name}");
+    // Added by one command and with one period, they have the same deadlines.
+    let added = vec![
+        active(0, "hung", None, slow(&gate), "20ms"),
+        active(1, "fast", None, Source::Custom(counting(&open)), "20ms"),
+        active(2, "slow", None, slow(&other_open), "20ms"),
+    ];
+    running.command(Command::Exchange { removed: Vec::new(), added });
+    gate.wait_until_begun(1);
+    // The read that hangs has begun, and ends only after all of this.
+    let (fast, slow) = (open.begun() + 10, other_open.begun() + 10);
+    running.until("rows of the others", |received| {
+        received.rows("fast") >= fast && received.rows("slow") >= slow
+    });
+    running.until("the notice", |received| received.has_notice(is_hung));
+    for _ in 0..3 {
+        let due = running.received.tally("hung").due;
+        running.until("further misses", |received| received.tally("hung").due > due);
+        let [hung, fast, slow] = ["hung", "fast", "slow"].map(|name| running.received.tally(name));
+        // The last deadline of each waits for its read; the fast lane's is read at once.
+        assert_eq!((hung.missed, hung.due), (fast.due - 1, fast.due - 1), "{hung:?} {fast:?}");
+        assert!(slow.due == fast.due || slow.due == fast.due - 1, "{slow:?} {fast:?}");
     }
-    let tally = received.tallies["hung"];
-    assert!(tally.missed >= 70 && tally.taken >= 40 && tally.late >= 1, "{tally:?}");
-    assert_eq!(received.rows["hung"].len() as u64, tally.taken);
-    assert!(received.rows["hung"].is_sorted(), "a value is dated by the end of a read that hung");
+    assert!(matches!(running.received.notices[..], [Notice::Hung(SourceId(0))]), "reported once");
+    assert_eq!((running.received.rows("hung"), gate.begun()), (0, 1));
+    let opened_us = clock::realtime_us();
+    gate.set_closed(false);
+    running.until("a row", |received| received.rows("hung") > 0);
+    assert!(matches!(running.received.notices[..], [Notice::Hung(_), Notice::Recovered(SourceId(0))]));
+    running.flush();
+    while running.received.tally("hung").late == 0 {
+        // The gate was opened within a tenth of the period after a deadline.
+        gate.set_closed(true);
+        let Tally { missed, due, .. } = running.received.tally("hung");
+        running.until("a further miss", |received| received.tally("hung").missed > missed);
+        gate.set_closed(false);
+        running.until("a further report", |received| received.tally("hung").due > due);
+        running.flush();
+    }
+    let received = running.stop();
+    let [hung, fast, slow] = ["hung", "fast", "slow"].map(|name| received.tally(name));
+    assert_eq!((hung.due, slow.due), (fast.due, fast.due), "each deadline is counted for each source");
+    for tally in [hung, fast, slow] {
+        assert_eq!(tally.taken + tally.missed, tally.due, "{tally:?}");
+    }
+    assert!(
+        received.rows["hung"].is_sorted() && received.rows["hung"][0] >= opened_us,
+        "dated by the end of a read that hung"
+    );
 }
 
 #[test]
 fn stopping_does_not_wait_for_a_source_that_hangs() {
-    let gate = Arc::new(Gate::default());
-    gate.set_closed(true);
+    let gate = Gate::closed();
     let mut running = Running::start();
-    running.add(active(0, "hung", None, slow(&gate, 0), "10ms"));
-    running.receive(Duration::from_millis(1200));
-    let (received, took) = running.stop();
-    assert!(took < Duration::from_millis(200), "{took:?}");
-    let tally = received.tallies["hung"];
+    running.add(active(0, "hung", None, slow(&gate), "10ms"));
+    running.until("the notice", |received| received.has_notice(is_hung));
+    let received = running.stop();
+    let tally = received.tally("hung");
     assert!(tally.missed == tally.due && tally.due >= 100, "{tally:?}");
+    assert_eq!(gate.begun(), 1, "its first read hangs until here");
     gate.set_closed(false);
 }
 
 #[test]
 fn the_last_reading_of_a_job_comes_before_its_end() {
-    let (gate, job) = (Arc::new(Gate::default()), job());
+    // A reading that takes longer than the sampler waits for it is given up; on a busy machine it is tried again.
+    while !is_last_reading_before_the_end() {}
+}
+
+/// Returns false if the reading took so long that the sampler may have given it up.
+fn is_last_reading_before_the_end() -> bool {
+    let (gate, job) = (Gate::closed(), job());
     let mut running = Running::start();
-    let (id, source) = active(0, "slow", Some(&job), slow(&gate, 60), "1h");
+    let (id, source) = active(0, "slow", Some(&job), slow(&gate), "1h");
     running.add((id, source));
     running.command(Command::ReadNow(vec![id]));
+    gate.wait_until_begun(1);
+    let removed_ns = clock::monotonic_ns();
     running.command(Command::Remove(id));
     let event = Event::JobEnded { job: job.handle, at_us: 0 };
     running.command(Command::RecordEvent(Box::new(EventRecord { job: Some(Arc::clone(&job)), event })));
-    running.receive(Duration::from_millis(300));
-    assert!(matches!(running.notices()[..], [Notice::Removed(SourceId(0), _)]));
-    let received = &running.received;
-    assert_eq!(received.ended, ["slow"]);
-    assert_eq!(received.tallies["slow"], Tally { due: 1, taken: 1, ..Tally::default() });
-    assert!(received.rows["slow"][0] <= received.job_ended_us.unwrap());
-    running.stop();
+    running.flush();
+    let is_pending = running.received.notices.is_empty() && running.received.job_ended_us.is_none();
+    gate.set_closed(false);
+    running.until("the end of the job", |received| received.job_ended_us.is_some());
+    let is_within = clock::monotonic_ns() - removed_ns < slow_sources::CLOSE_WITHIN_NS;
+    let received = running.stop();
+    if is_within {
+        assert!(is_pending, "the end of the job waits for the reading");
+        assert!(matches!(received.notices[..], [Notice::Removed(SourceId(0), _)]));
+        assert_eq!(received.ended, ["slow"]);
+        assert_eq!(received.tally("slow"), Tally { due: 1, taken: 1, ..Tally::default() });
+        assert!(received.rows["slow"][0] <= received.job_ended_us.unwrap());
+    }
+    is_within
 }
 
 #[test]
 fn a_removed_source_that_hangs_is_given_back_at_once() {
-    let gate = Arc::new(Gate::default());
-    gate.set_closed(true);
+    let gate = Gate::closed();
     let mut running = Running::start();
-    let (id, source) = active(0, "hung", None, slow(&gate, 0), "10ms");
+    let (id, source) = active(0, "hung", None, slow(&gate), "10ms");
     running.add((id, source));
-    running.receive(Duration::from_millis(1200));
+    running.until("the notice", |received| received.has_notice(is_hung));
     running.command(Command::Remove(id));
-    running.receive(Duration::from_millis(50));
-    assert!(matches!(running.notices()[..], [Notice::Hung(_), Notice::Removed(SourceId(0), _)]));
-    assert_eq!(running.received.ended, ["hung"]);
+    running.confirm();
+    assert!(matches!(running.received.notices[..], [Notice::Hung(_), Notice::Removed(SourceId(0), _)]));
+    running.until("the last report", |received| received.ended == ["hung"]);
     gate.set_closed(false);
     running.stop();
 }
 
 #[test]
 fn a_source_that_hangs_is_not_replaced_by_another_that_would() {
-    let gate = Arc::new(Gate::default());
-    gate.set_closed(true);
+    let gate = Gate::closed();
     let mut running = Running::start();
-    running.add(active(0, "hung", None, slow(&gate, 0), "10ms"));
-    running.receive(Duration::from_millis(1200));
-    running.add(active(0, "hung", None, slow(&gate, 0), "20ms"));
-    running.receive(Duration::from_millis(50));
-    assert!(matches!(running.notices()[..], [Notice::Hung(_), Notice::Replaced(_)]));
+    running.add(active(0, "hung", None, slow(&gate), "10ms"));
+    running.until("the notice", |received| received.has_notice(is_hung));
+    running.add(active(0, "hung", None, slow(&gate), "20ms"));
+    running.confirm();
+    assert!(matches!(running.received.notices[..], [Notice::Hung(_), Notice::Replaced(_)]));
     gate.set_closed(false);
-    running.receive(Duration::from_millis(200));
-    assert!(matches!(running.notices()[..], [Notice::Recovered(SourceId(0))]), "the first one goes on");
-    let (received, _) = running.stop();
-    assert!(received.tallies["hung"].taken >= 5, "{:?}", received.tallies);
+    running.until("rows", |received| received.rows("hung") >= 5);
+    let notices = &running.received.notices[2..];
+    assert!(matches!(notices, [Notice::Recovered(SourceId(0))]), "the first one goes on");
+    running.stop();
 }
 
 #[test]
 fn a_change_of_plan_keeps_the_deadlines_of_a_read_under_way() {
-    let gate = Arc::new(Gate::default());
+    let gate = Gate::closed();
     let mut running = Running::start();
-    running.add(active(0, "slow", None, slow(&gate, 40), "50ms"));
-    for round in 0..10 {
-        running.receive(Duration::from_millis(33));
-        let period = if round % 2 == 0 { "70ms" } else { "50ms" };
+    running.add(active(0, "slow", None, slow(&gate), "20ms"));
+    let mut kept = 0;
+    for round in 1.. {
+        gate.wait_until_begun(u64::from(round));
+        running.received.notices.clear();
+        let former = ShapeId(round - 1);
+        let period = if round % 2 == 0 { "20ms" } else { "30ms" };
         running.command(Command::Regroup(SourceId(0), vec![group(round, "slow", None, period)]));
+        running.confirm();
+        gate.let_one_through();
+        // A change of plan gives up a read that hangs; on a busy machine this one may.
+        running.until("the row of the former plan", |received| {
+            received.shapes.contains(&former) || received.has_notice(is_recovered)
+        });
+        kept += u32::from(running.received.shapes.contains(&former));
+        if kept == 10 {
+            break;
+        }
     }
-    let (received, _) = running.stop();
-    let tally = received.tallies["slow"];
-    assert!(tally.taken >= 3 && tally.missed <= 1, "{tally:?}");
-    assert_eq!(received.rows["slow"].len() as u64, tally.taken);
+    gate.set_closed(false);
+    running.stop();
 }

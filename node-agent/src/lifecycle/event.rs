@@ -86,6 +86,8 @@ pub(crate) enum LifecycleEvent {
     OwnerLookedUp {
         /// The job.
         key: TargetKey,
+        /// The job's handle: another job may have this id by now.
+        job: JobHandle,
         /// The owner's numeric id, if it was found.
         uid: Option<u32>,
         /// The owner's name, if it was found.
@@ -122,7 +124,7 @@ pub(crate) enum LifecycleTask {
     /// a scheduler takes to remove another job's cgroups. Answered by [`LifecycleEvent::NextRescan`] for each.
     HandleExits,
     /// Determine the number of a job from its processes, and its owner's numeric id from the name service. Answered by
-    /// [`LifecycleEvent::JobDiscovered`].
+    /// [`LifecycleEvent::JobDiscovered`], later if the name service is needed.
     IdentifyJob {
         /// The job.
         found: FoundJob,
@@ -131,7 +133,7 @@ pub(crate) enum LifecycleTask {
         /// The owner's name, if the numeric id is wanted.
         owner: Option<Identifier>,
     },
-    /// Look up the owner of a job. Answered by [`LifecycleEvent::OwnerLookedUp`].
+    /// Look up the owner of a job. Answered by [`LifecycleEvent::OwnerLookedUp`], later if the name service is needed.
     LookUpOwner(TargetKey, OwnerHint),
     /// Request the lease of the owner's request at submission. Answered by [`LifecycleEvent::SubmissionAnswered`].
     RequestLease(LeaseRequest, Identifier, Option<AnnouncementReply>),

@@ -8,7 +8,7 @@
 //! The job is read when the supervisor handles these events, which may be too late. The exit watcher notices the same
 //! ends, and makes the sampler read the job at once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,7 +16,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use inotify::{EventMask, Inotify, WatchDescriptor, WatchMask};
 use polymeter_proto::catalogue::Hierarchy;
 use polymeter_proto::series::{Identifier, JobHandle};
 use rustix::buffer::spare_capacity;
@@ -24,14 +23,9 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use super::cgroup_watches::{CgroupWatches, Changes, EVENTS, Watched, WatchedPaths};
+use super::exit_watcher::ExitWatcher;
 use crate::cgroups::JobCgroups;
-use crate::lifecycle::exit_watcher::ExitWatcher;
-
-/// The most directories of one job that are watched: its own, its steps' and its tasks'.
-const DIRECTORIES: usize = 256;
-
-/// The most watches of all jobs together: many clusters' kernels allow one user some thousand.
-const WATCHES: usize = 6 * 1024;
 
 /// The most processes of one job that are watched; each takes a descriptor.
 const LEADERS: usize = 16;
@@ -41,12 +35,6 @@ const URGENT: usize = 64;
 
 /// The bytes of a list of processes that are read: only the first process is needed.
 const LIST_BYTES: u64 = 64;
-
-/// The file of a cgroup of version 2 that states whether it has processes.
-const EVENTS: &str = "cgroup.events";
-
-/// The files of a cgroup that a process enters by a write. Writes to other files, such as limits, are irrelevant.
-const ENTRIES: [&str; 3] = ["cgroup.procs", "tasks", "cgroup.threads"];
 
 /// The key of inotify's events among those of the processes.
 const INOTIFY: u64 = 0;
@@ -58,31 +46,20 @@ const ROUNDS: usize = 64;
 #[derive(Debug)]
 pub(crate) struct ExitEvents {
     epoll: OwnedFd,
-    inotify: Option<Inotify>,
+    cgroups: CgroupWatches,
     exit_watcher: Arc<ExitWatcher>,
     jobs: BTreeMap<Identifier, WatchedJob>,
-    watches: BTreeMap<WatchDescriptor, (Identifier, Watched)>,
     leaders: BTreeMap<u64, Identifier>,
     next_leader: u64,
-    buffer: Vec<u8>,
 }
 
 /// The watches of one job.
 #[derive(Debug, Default)]
 struct WatchedJob {
-    watched: BTreeMap<Watched, WatchDescriptor>,
+    watched: WatchedPaths,
     leaders: BTreeMap<u64, Leader>,
     /// The files of version 2 that the exit watcher watches, by their cgroups. Closing a file ends its watch.
     urgent: BTreeMap<PathBuf, File>,
-}
-
-/// The object of a watch.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Watched {
-    /// A cgroup: subgroups are created and removed in it, and processes enter it.
-    Directory(PathBuf),
-    /// The file of version 2 that changes when the last process ends.
-    Events(PathBuf),
 }
 
 /// A process whose end is the end of a part of a job.
@@ -100,19 +77,17 @@ impl ExitEvents {
     /// Returns an error if no descriptor is available.
     pub(crate) fn new() -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let inotify = Inotify::init().ok();
-        if let Some(inotify) = &inotify {
+        let cgroups = CgroupWatches::new();
+        if let Some(inotify) = cgroups.descriptor() {
             epoll::add(&epoll, inotify, epoll::EventData::new_u64(INOTIFY), epoll::EventFlags::IN)?;
         }
         Ok(Self {
             epoll,
-            inotify,
+            cgroups,
             exit_watcher: Arc::new(ExitWatcher::new()?),
             jobs: BTreeMap::new(),
-            watches: BTreeMap::new(),
             leaders: BTreeMap::new(),
             next_leader: INOTIFY + 1,
-            buffer: vec![0; 16 * 1024],
         })
     }
 
@@ -132,17 +107,19 @@ impl ExitEvents {
         let mut watched_job = self.jobs.remove(job).unwrap_or_default();
         let former = std::mem::take(&mut watched_job.watched);
         if let Some(v2) = cgroups.directory(Hierarchy::V2) {
-            let directories = self.watch_tree(job, &mut watched_job, v2);
+            let directories = self.cgroups.watch_tree(job, &mut watched_job.watched, v2);
             // A cgroup that was removed and created again is another one.
             watched_job.urgent.retain(|directory, file| is_of(file, directory));
             for directory in directories {
-                self.watch_path(job, &mut watched_job, Watched::Events(directory.join(EVENTS)));
+                let events = Watched::Events(directory.join(EVENTS));
+                self.cgroups.watch(job, &mut watched_job.watched, events);
                 self.watch_urgently(&mut watched_job, handle, directory);
             }
         }
         let mut ended = false;
         let v1 = cgroups.of_processes_v1();
-        for directory in v1.map(|v1| self.watch_tree(job, &mut watched_job, v1)).unwrap_or_default() {
+        let directories = v1.map(|v1| self.cgroups.watch_tree(job, &mut watched_job.watched, v1));
+        for directory in directories.unwrap_or_default() {
             if let Some(first) = first_process(&directory) {
                 ended |= self.watch_process(job, handle, &mut watched_job, first) == Err(Errno::SRCH);
             }
@@ -150,7 +127,7 @@ impl ExitEvents {
         // Watches that the walk did not confirm are removed: the kernel does not report the removal of a cgroup.
         for (watched, watch) in former {
             if watched_job.watched.get(&watched) != Some(&watch) {
-                self.unwatch(watch);
+                self.cgroups.unwatch(watch);
             }
         }
         self.jobs.insert(job.clone(), watched_job);
@@ -160,17 +137,8 @@ impl ExitEvents {
     /// Removes the watches of a job that has ended.
     pub(crate) fn forget(&mut self, job: &Identifier) {
         let Some(watched_job) = self.jobs.remove(job) else { return };
-        watched_job.watched.into_values().for_each(|watch| self.unwatch(watch));
+        watched_job.watched.into_values().for_each(|watch| self.cgroups.unwatch(watch));
         watched_job.leaders.keys().for_each(|id| drop(self.leaders.remove(id)));
-    }
-
-    fn unwatch(&mut self, watch: WatchDescriptor) {
-        if self.watches.remove(&watch).is_some()
-            && let Some(inotify) = &self.inotify
-        {
-            // An error means that the kernel has ended the watch already.
-            inotify.watches().remove(watch).ok();
-        }
     }
 
     /// Returns the jobs in which something has happened since the last call; true if a part of the job has ended. All
@@ -184,8 +152,12 @@ impl ExitEvents {
             }
             for id in ready {
                 if id == INOTIFY {
-                    for (job, ended) in self.changes() {
+                    let Changes { happened: changed, ended } = self.cgroups.changes();
+                    for (job, ended) in changed {
                         *happened.entry(job).or_default() |= ended;
+                    }
+                    for (job, watched) in ended {
+                        self.jobs.get_mut(&job).and_then(|watched_job| watched_job.watched.remove(&watched));
                     }
                 } else if let Some(job) = self.leaders.remove(&id) {
                     self.jobs.get_mut(&job).and_then(|watched_job| watched_job.leaders.remove(&id));
@@ -203,66 +175,6 @@ impl ExitEvents {
         // An interrupted call is repeated later, because the descriptor stays readable.
         epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&now)).ok();
         events.into_iter().map(|event| event.data.u64()).collect()
-    }
-
-    fn changes(&mut self) -> BTreeSet<(Identifier, bool)> {
-        let mut changes = BTreeSet::new();
-        let Some(inotify) = &mut self.inotify else { return changes };
-        let Ok(events) = inotify.read_events(&mut self.buffer) else { return changes };
-        for event in events {
-            if event.mask.contains(EventMask::IGNORED) {
-                let gone = self.watches.remove(&event.wd);
-                if let Some((job, watched)) = gone
-                    && let Some(watched_job) = self.jobs.get_mut(&job)
-                {
-                    watched_job.watched.remove(&watched);
-                }
-                continue;
-            }
-            let Some((job, watched)) = self.watches.get(&event.wd) else { continue };
-            let is_entry =
-                || event.name.and_then(|name| name.to_str()).is_some_and(|name| ENTRIES.contains(&name));
-            let ended = match watched {
-                Watched::Events(_) => event.mask.contains(EventMask::MODIFY),
-                Watched::Directory(_) if event.mask.contains(EventMask::MODIFY) && !is_entry() => continue,
-                Watched::Directory(_) => event.mask.contains(EventMask::DELETE),
-            };
-            changes.insert((job.clone(), ended));
-        }
-        changes
-    }
-
-    /// Watches a cgroup and all below it. Returns them.
-    fn watch_tree(&mut self, job: &Identifier, watched_job: &mut WatchedJob, top: &Path) -> Vec<PathBuf> {
-        let (mut found, mut next) = (vec![top.to_owned()], 0);
-        while let Some(directory) = found.get(next).cloned() {
-            next += 1;
-            // The watch comes before the read: a cgroup that appears in between is seen twice rather than never.
-            self.watch_path(job, watched_job, Watched::Directory(directory.clone()));
-            let entries = std::fs::read_dir(&directory).into_iter().flatten().flatten();
-            let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-            let room = DIRECTORIES.saturating_sub(found.len());
-            found.extend(below.map(|entry| entry.path()).take(room));
-        }
-        found
-    }
-
-    fn watch_path(&mut self, job: &Identifier, watched_job: &mut WatchedJob, wanted: Watched) {
-        let Some(inotify) = &self.inotify else { return };
-        if self.watches.len() >= WATCHES || watched_job.watched.contains_key(&wanted) {
-            return;
-        }
-        let (path, mask) = match &wanted {
-            Watched::Directory(path) => {
-                (path, WatchMask::CREATE | WatchMask::DELETE | WatchMask::MODIFY | WatchMask::ONLYDIR)
-            }
-            Watched::Events(path) => (path, WatchMask::MODIFY),
-        };
-        // A cgroup that has disappeared meanwhile needs no watch.
-        if let Ok(watch) = inotify.watches().add(path, mask) {
-            self.watches.insert(watch.clone(), (job.clone(), wanted.clone()));
-            watched_job.watched.insert(wanted, watch);
-        }
     }
 
     /// Lets the exit watcher watch a cgroup of version 2, unless it does already or the job has too many.
@@ -322,6 +234,7 @@ mod tests {
 
     use rustix::event::{PollFd, PollFlags, poll};
 
+    use super::super::cgroup_watches::DIRECTORIES;
     use super::*;
 
     fn job() -> Identifier {
@@ -372,7 +285,7 @@ mod tests {
         fs::remove_dir_all(&step).unwrap();
         assert_eq!(drained(&mut exits), BTreeMap::from([(job(), true)]), "the step's cgroup went");
         exits.forget(&job());
-        assert!(exits.watches.is_empty() && exits.leaders.is_empty() && exits.jobs.is_empty());
+        assert!(exits.cgroups.is_empty() && exits.leaders.is_empty() && exits.jobs.is_empty());
     }
 
     #[test]

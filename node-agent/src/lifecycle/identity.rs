@@ -1,21 +1,15 @@
-//! The identity of jobs, from the system: the job's number and owner from its processes, and names and ids of users
-//! from the name service.
+//! The identity of jobs, from the system: the job's number and owner from its processes.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use polymeter_proto::series::Identifier;
 
 use crate::cgroups::JobCgroups;
 use crate::sources::process_sum::listed;
-use polymeter_service::users;
-
-/// The longest wait for the name service. After that the user counts as unknown.
-const NAME_SERVICE: Duration = Duration::from_secs(2);
 
 /// The most directories of one job that are searched for processes: its own, its steps' and its tasks'.
 const DIRECTORIES: usize = 256;
@@ -29,28 +23,6 @@ const ENVIRONMENT_BYTES: u64 = 128 * 1024;
 /// The variable that holds the job's number. `DIGITS` is the most digits of the number.
 const VARIABLE: &[u8] = b"SLURM_JOB_ID=";
 const DIGITS: usize = 10;
-
-/// Returns the numeric id of an owner: `uid` if given, else that of `name`.
-pub(crate) async fn owner_uid(uid: Option<u32>, name: Option<&Identifier>) -> Option<u32> {
-    match (uid, name) {
-        (None, Some(name)) => uid_of(name.as_str().to_owned()).await,
-        (uid, _) => uid,
-    }
-}
-
-/// Returns the numeric id of a user's name. The look-up is on a thread of its own, because the name service may not
-/// answer.
-async fn uid_of(name: String) -> Option<u32> {
-    let asked = tokio::task::spawn_blocking(move || users::uid_of(&name));
-    tokio::time::timeout(NAME_SERVICE, asked).await.ok()?.ok()?
-}
-
-/// Returns the name of a user. The look-up is on a thread of its own, too.
-pub(crate) async fn name_of(uid: u32) -> Option<Identifier> {
-    let asked = tokio::task::spawn_blocking(move || users::name_of(uid));
-    let name = tokio::time::timeout(NAME_SERVICE, asked).await.ok()?.ok()??;
-    Identifier::try_from(name).ok()
-}
 
 /// Returns the user that owns all processes in a cgroup and below it, apart from root's; none if there are several.
 pub(crate) fn owner_of_processes(proc: &Path, cgroup: &Path) -> Option<u32> {

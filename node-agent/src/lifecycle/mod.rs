@@ -2,6 +2,7 @@
 //! The edge watches cgroups and processes: [`discovery`], [`exit_events`], [`exit_watcher`], [`identity`].
 
 mod announced_jobs;
+mod cgroup_watches;
 pub(crate) mod discovery;
 mod event;
 pub(crate) mod exit_events;

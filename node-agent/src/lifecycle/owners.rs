@@ -11,17 +11,22 @@ use crate::targets::{Now, TargetKey, Targets};
 const NAME_AGAIN_NS: u64 = 60_000_000_000;
 
 /// Looks up unknown owners: the jobs may have had no process before.
-pub(super) fn look_up(targets: &Targets, now: Now, out: &mut Vec<LifecycleEffect>) {
-    for (key, target) in targets.iter().filter(|(key, target)| key.is_some() && target.owner_uid.is_none()) {
+pub(super) fn look_up(targets: &mut Targets, now: Now, out: &mut Vec<LifecycleEffect>) {
+    let unknown = targets.iter_mut().filter(|(key, target)| key.is_some() && target.owner_uid.is_none());
+    for (key, target) in unknown {
         let name = target.job.as_ref().and_then(|job| job.descriptor.owner.clone());
         let was_asked =
             target.owner_asked_ns.is_some_and(|at_ns| now.monotonic_ns.saturating_sub(at_ns) < NAME_AGAIN_NS);
-        match name {
+        let hint = match name {
             // A given name is trusted: the processes of other users do not change the job's owner.
-            Some(_) if was_asked => {}
-            Some(name) => out.push(LifecycleTask::LookUpOwner(key.clone(), OwnerHint::Name(name)).into()),
-            None => out.push(LifecycleTask::LookUpOwner(key.clone(), OwnerHint::Processes).into()),
-        }
+            Some(_) if was_asked => continue,
+            Some(name) => {
+                target.owner_asked_ns = Some(now.monotonic_ns);
+                OwnerHint::Name(name)
+            }
+            None => OwnerHint::Processes,
+        };
+        out.push(LifecycleTask::LookUpOwner(key.clone(), hint).into());
     }
 }
 

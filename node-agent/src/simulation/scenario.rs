@@ -508,7 +508,8 @@ impl Scenario {
             }
             LifecycleTask::LookUpOwner(key, _) => {
                 let uid = self.random.percent(50).then_some(USERS[0]);
-                self.lifecycle(LifecycleEvent::OwnerLookedUp { key, uid, name: None });
+                let job = self.targets.get(&key).and_then(TrackedTarget::handle).unwrap();
+                self.lifecycle(LifecycleEvent::OwnerLookedUp { key, job, uid, name: None });
             }
             LifecycleTask::RequestLease(request, job_id, reply) => {
                 assert!(!request.principal.administrator, "a request at submission is an ordinary user's");

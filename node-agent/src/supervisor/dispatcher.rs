@@ -9,10 +9,11 @@ use polymeter_proto::series::{Identifier, Kind, MetricDescriptor, Number, Unit};
 use tracing::{info, warn};
 
 use super::edge::{Edge, now};
+use super::owner_lookups::{LookedUp, NAME_SERVICE, OwnerLookups, Purpose, User};
 use crate::admission::{Admission, AdmissionEffect, AdmissionEvent, LeaseOrigin, OpenReason};
 use crate::lanes::{ActiveSource, Command, EventRecord, SourceId, SourceKey, UserValue};
-use crate::lifecycle::{Lifecycle, LifecycleEffect, LifecycleEvent, LifecycleTask};
-use crate::request::{AccessError, AnnotateError, PushSpec};
+use crate::lifecycle::{Lifecycle, LifecycleEffect, LifecycleEvent, LifecycleTask, Registration};
+use crate::request::{AccessError, AnnotateError, JobSpec, PushSpec, StartSpec};
 use crate::sources::Source;
 use crate::targets::{Access, SourceChanges, SourceOwner, TargetKey, Targets, USER_SUPPLIED};
 
@@ -37,12 +38,14 @@ pub(super) struct Dispatcher {
     pub(super) admission: Admission,
     pub(super) lifecycle: Lifecycle,
     pub(super) edge: Edge,
+    pub(super) owner_lookups: OwnerLookups,
     effects: VecDeque<AnyEffect>,
 }
 
 impl Dispatcher {
     pub(super) fn new(targets: Targets, admission: Admission, lifecycle: Lifecycle, edge: Edge) -> Self {
-        Self { targets, admission, lifecycle, edge, effects: VecDeque::new() }
+        let (owner_lookups, effects) = (OwnerLookups::new(NAME_SERVICE), VecDeque::new());
+        Self { targets, admission, lifecycle, edge, owner_lookups, effects }
     }
 
     /// Handles an event of admission, and applies all resulting effects.
@@ -193,11 +196,16 @@ impl Dispatcher {
                 LifecycleEvent::NextRescan
             }
             LifecycleTask::IdentifyJob { found, needs_number, owner } => {
-                self.edge.identify(found, needs_number, owner).await
+                let number = needs_number.then(|| self.edge.job_number(&found.cgroups)).flatten();
+                let user = User { name: owner, ..User::default() };
+                let looked_up = self.owner_lookups.start(user, Purpose::Discover(found, number))?;
+                self.looked_up(looked_up)
             }
             LifecycleTask::LookUpOwner(key, hint) => {
-                let target = self.targets.get(&key);
-                self.edge.look_up_owner(key.clone(), target, hint).await
+                let target = self.targets.get(&key)?;
+                let (user, job) = (self.edge.owner(target, hint), target.handle()?);
+                let looked_up = self.owner_lookups.start(user, Purpose::Complete(key, job))?;
+                self.looked_up(looked_up)
             }
             LifecycleTask::RequestLease(request, job_id, reply) => {
                 let origin = LeaseOrigin::Submission(job_id, reply);
@@ -207,6 +215,38 @@ impl Dispatcher {
             }
         };
         Some(AnyEvent::Lifecycle(event))
+    }
+
+    /// Looks a user up, at once or beside the loop, and handles the resulting event.
+    pub(super) async fn look_up(&mut self, user: User, purpose: Purpose) {
+        if let Some(looked_up) = self.owner_lookups.start(user, purpose) {
+            self.handle_looked_up(looked_up).await;
+        }
+    }
+
+    /// Handles the event that results from a look-up.
+    pub(super) async fn handle_looked_up(&mut self, looked_up: LookedUp) {
+        let event = self.looked_up(looked_up);
+        self.lifecycle(event).await;
+    }
+
+    /// Returns the event that results from a look-up.
+    fn looked_up(&self, LookedUp { purpose, uid, name }: LookedUp) -> LifecycleEvent {
+        match purpose {
+            Purpose::Discover(found, number) => {
+                LifecycleEvent::JobDiscovered { found, number, owner_uid: uid }
+            }
+            Purpose::Register(spec, reply) => {
+                let (target, descriptors) = (self.edge.registered_target(&spec), self.edge.descriptors());
+                let spec = JobSpec { owner_uid: uid, ..*spec };
+                LifecycleEvent::JobRegistered(Box::new(Registration { spec, target, descriptors, reply }))
+            }
+            Purpose::Announce(spec, reply) => {
+                let spec = Box::new(StartSpec { owner_uid: uid, ..*spec });
+                LifecycleEvent::JobAnnounced { spec, owner_name: name, reply }
+            }
+            Purpose::Complete(key, job) => LifecycleEvent::OwnerLookedUp { key, job, uid, name },
+        }
     }
 
     /// Makes the sampler read the jobs of which a part has ended, and leaves the rest for later. Opening the files of

@@ -7,6 +7,7 @@ mod cpu_meter;
 mod dispatcher;
 mod edge;
 mod notices;
+mod owner_lookups;
 mod placement;
 mod probe;
 mod run;

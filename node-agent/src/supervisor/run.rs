@@ -13,7 +13,8 @@ use tracing::warn;
 
 use super::cpu_meter::CpuMeter;
 use super::dispatcher::Dispatcher;
-use super::edge::{Edge, Shared, lacks_owner_name, now};
+use super::edge::{Edge, Shared, now};
+use super::owner_lookups::{Purpose, User};
 use super::placement::Placement;
 use super::wait::{every, readable, until, waitable};
 use super::{calibrator, notices, view};
@@ -23,9 +24,9 @@ use crate::config::AgentConfig;
 use crate::lanes::{Command, EventRecord};
 use crate::lifecycle::exit_events::ExitEvents;
 use crate::lifecycle::exit_watcher::ExitWatcher;
-use crate::lifecycle::{Lifecycle, LifecycleEvent, Registration, identity};
+use crate::lifecycle::{Lifecycle, LifecycleEvent};
 use crate::plan::Plan;
-use crate::request::{AccessError, AnnotateError, JobSpec, MarkSpec, StartSpec, SupervisorRequest};
+use crate::request::{AccessError, AnnotateError, MarkSpec, SupervisorRequest};
 use crate::rights::Rights;
 use crate::sources::Target;
 use crate::targets::{Access, Targets, TrackedTarget};
@@ -137,6 +138,14 @@ impl Supervisor {
                 () = until(numbers_ns) => self.look_for_numbers().await,
                 () = readable(waits.cgroups.as_ref()) => {
                     if self.core.edge.discovery.changed() {
+                        self.find_jobs().await;
+                    }
+                }
+                Some(looked_up) = self.core.owner_lookups.next() => {
+                    let is_discovered = matches!(looked_up.purpose, Purpose::Discover(..));
+                    self.core.handle_looked_up(looked_up).await;
+                    if is_discovered {
+                        // Its cgroups may have changed during the look-up.
                         self.find_jobs().await;
                     }
                 }
@@ -280,24 +289,17 @@ impl Supervisor {
                 self.core.admission(event).await;
             }
             SupervisorRequest::Register(spec, reply) => {
-                let owner_uid = identity::owner_uid(spec.owner_uid, spec.owner.as_ref()).await;
-                let target = self.core.edge.registered_target(&spec);
-                let (spec, descriptors) = (JobSpec { owner_uid, ..*spec }, self.core.edge.descriptors());
-                let registration = Registration { spec, target, descriptors, reply };
-                self.core.lifecycle(LifecycleEvent::JobRegistered(Box::new(registration))).await;
+                let user = User { uid: spec.owner_uid, name: spec.owner.clone(), wants_name: false };
+                self.core.look_up(user, Purpose::Register(spec, reply)).await;
             }
             SupervisorRequest::Unregister(job_id, reply) => {
                 self.core.lifecycle(LifecycleEvent::JobUnregistered(job_id, reply)).await;
             }
             SupervisorRequest::Start(spec, reply) => {
-                let owner_uid = identity::owner_uid(spec.owner_uid, spec.owner.as_ref()).await;
-                let lacks_name = self.core.targets.job(&spec.job_id).is_some_and(lacks_owner_name);
-                let owner_name = match owner_uid.filter(|_| lacks_name) {
-                    Some(uid) => identity::name_of(uid).await,
-                    None => None,
-                };
-                let spec = Box::new(StartSpec { owner_uid, ..*spec });
-                self.core.lifecycle(LifecycleEvent::JobAnnounced { spec, owner_name, reply }).await;
+                let wants_name =
+                    self.core.targets.job(&spec.job_id).is_some_and(TrackedTarget::lacks_owner_name);
+                let user = User { uid: spec.owner_uid, name: spec.owner.clone(), wants_name };
+                self.core.look_up(user, Purpose::Announce(spec, reply)).await;
             }
             SupervisorRequest::End(job_id, facts, reply) => {
                 self.core.lifecycle(LifecycleEvent::SchedulerEnded(job_id, facts, reply)).await;

@@ -176,6 +176,12 @@ impl TrackedTarget {
         self.job.as_ref().map(|job| job.handle)
     }
 
+    /// Returns true if the owner and the owner's name are unknown.
+    pub(crate) fn lacks_owner_name(&self) -> bool {
+        let has_name = self.job.as_ref().is_some_and(|job| job.descriptor.owner.is_some());
+        self.owner_uid.is_none() && !has_name
+    }
+
     /// Returns the job's cgroups; none for other targets.
     pub(crate) const fn cgroups(&self) -> Option<&JobCgroups> {
         match &self.target {

@@ -8,11 +8,12 @@
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::Client;
 use tracing::{info, warn};
 
+use super::connect::{Access, Settings, cancel, connect};
 use super::sample_table::SampleTable;
-use super::server::{MAINTENANCE_LOCK, connect, event_loop};
+use super::server::{MAINTENANCE_LOCK, event_loop};
 use super::{partitions, timescale};
 use crate::error::{Context, chain};
 use crate::{Maintenance, StoreError, TimescaleMode};
@@ -20,28 +21,28 @@ use crate::{Maintenance, StoreError, TimescaleMode};
 /// The interval of maintenance: partitions are days, and the next one is created a day ahead.
 const INTERVAL: Duration = Duration::from_secs(3600);
 
-/// Starts the maintenance of the database of `config`.
-pub(super) fn start(config: Config) -> Result<Maintenance, StoreError> {
+/// Starts the maintenance of the database of `settings`.
+pub(super) fn start(settings: Settings) -> Result<Maintenance, StoreError> {
     let event_loop = event_loop()?;
     Maintenance::spawn(move |mut stopped| {
-        event_loop.block_on(async { while !run_once(&config, &mut stopped).await {} });
+        event_loop.block_on(async { while !run_once(&settings, &mut stopped).await {} });
     })
 }
 
 /// Runs the maintenance once, and waits for the next interval. Returns true if it was stopped.
-async fn run_once(config: &Config, stopped: &mut oneshot::Receiver<()>) -> bool {
-    let client = match connect(config).await {
+async fn run_once(settings: &Settings, stopped: &mut oneshot::Receiver<()>) -> bool {
+    let client = match connect(settings, Access::Write).await {
         Ok(client) => client,
         Err(error) => {
             info!("database maintenance postponed: {}", chain(&error));
             return is_stopped_within(stopped, INTERVAL).await;
         }
     };
-    let cancel = client.cancel_token();
+    let running = client.cancel_token();
     tokio::select! {
         _ = &mut *stopped => {
             // Without the cancellation, the server would continue to build an index.
-            if let Err(error) = cancel.cancel_query(NoTls).await {
+            if let Err(error) = cancel(settings, &running).await {
                 info!(error = %chain(&error), "cannot cancel the database maintenance");
             }
             return true;

@@ -1,5 +1,6 @@
 //! The schema of PostgreSQL, version by version, with or without TimescaleDB.
 
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error, Transaction};
 use tracing::warn;
 
@@ -8,7 +9,7 @@ use super::sample_table::ChosenTable;
 use super::server::SCHEMA_LOCK;
 use super::timescale;
 use crate::error::Context;
-use crate::{SCHEMA_VERSION, StoreError, StoreOrigin, TimescaleMode};
+use crate::{SCHEMA_VERSION, StoreError, StoreOrigin, TimescaleMode, limits};
 
 const ACTION: &str = "migrate the schema";
 
@@ -46,7 +47,7 @@ pub(super) async fn migrate(
     client: &mut Client,
     mode: TimescaleMode,
 ) -> Result<(ChosenTable, StoreOrigin), StoreError> {
-    client.execute("SELECT pg_advisory_lock($1)", &[&SCHEMA_LOCK]).await.context(ACTION)?;
+    lock_schema(client).await?;
     let offer = timescale::detect(client).await?;
     let found = schema_version(client).await.context(ACTION)?;
     if found > SCHEMA_VERSION {
@@ -96,6 +97,29 @@ async fn create_roles(transaction: &Transaction<'_>) -> Result<(), Error> {
         );
     }
     Ok(())
+}
+
+/// Locks the schema, and waits a limited time for another collector that migrates it.
+async fn lock_schema(client: &Client) -> Result<(), StoreError> {
+    // A timeout that the user set in the connection's options is kept.
+    let seconds = limits::SCHEMA_LOCK.as_secs();
+    let limit = format!(
+        "SELECT set_config('lock_timeout', '{seconds}s', false) WHERE current_setting('lock_timeout') = '0'"
+    );
+    client.batch_execute(&limit).await.context(ACTION)?;
+    let locked = client.execute("SELECT pg_advisory_lock($1)", &[&SCHEMA_LOCK]).await;
+    if locked.as_ref().is_err_and(|error| error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)) {
+        // The two halves of an advisory lock's key are shown as unsigned numbers.
+        let holder = "SELECT coalesce(string_agg(pid::text, ', '), 'unknown') FROM pg_locks
+             WHERE locktype = 'advisory' AND granted AND ((classid::int8 << 32) | objid::int8) = $1
+                 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+        let holder: String = client.query_one(holder, &[&SCHEMA_LOCK]).await.context(ACTION)?.get(0);
+        return Err(StoreError::Unusable(format!(
+            "cannot {ACTION}: another connection (server process {holder}) holds its lock; wait until its collector has migrated the schema, or end it with SELECT pg_terminate_backend({holder})"
+        )));
+    }
+    locked.context(ACTION)?;
+    client.batch_execute("RESET lock_timeout").await.context(ACTION)
 }
 
 async fn schema_version(client: &Client) -> Result<i32, Error> {

@@ -2,6 +2,7 @@
 //!
 //! Each connection has its own event loop, on the thread that uses it.
 
+mod connect;
 mod connection;
 mod copy;
 mod maintenance;
@@ -15,19 +16,18 @@ mod timescale;
 use std::fmt;
 use std::sync::Arc;
 
-use tokio_postgres::Config;
-use tokio_postgres::config::Host;
 use tokio_postgres::error::SqlState;
 
+use self::connect::{Access, Settings, connect};
 use self::connection::PostgresConnection;
-use self::server::{connect, event_loop};
+use self::server::event_loop;
 use crate::backend::{Backend, Connection, Opened};
-use crate::error::{DatabaseError, ErrorKind, chain};
+use crate::error::{DatabaseError, ErrorKind};
 use crate::{Maintenance, OpenOptions, StoreError};
 
 /// A PostgreSQL database.
 pub(crate) struct Postgres {
-    config: Config,
+    settings: Settings,
 }
 
 /// Parses a `postgres://` URL, or libpq's `key=value` words.
@@ -35,25 +35,18 @@ pub(crate) fn parse_url(text: &str) -> Option<Result<Arc<dyn Backend>, String>> 
     let is_url = text.starts_with("postgres://") || text.starts_with("postgresql://");
     let is_words = text.split_whitespace().next().is_some_and(|word| word.contains('='));
     (is_url || is_words).then(|| {
-        let config: Config = text.parse().map_err(|error: tokio_postgres::Error| chain(&error))?;
-        if config.get_hosts().is_empty() {
-            return Err("missing host; for a Unix socket write host=/run/postgresql".to_owned());
-        }
-        Ok(Arc::new(Postgres { config }) as Arc<dyn Backend>)
+        let settings = Settings::parse(text)?;
+        Ok(Arc::new(Postgres { settings }) as Arc<dyn Backend>)
     })
 }
 
 impl fmt::Display for Postgres {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "PostgreSQL")?;
-        if let Some(database) = self.config.get_dbname() {
+        if let Some(database) = self.settings.database() {
             write!(f, " database {database}")?;
         }
-        match self.config.get_hosts().first() {
-            Some(Host::Tcp(host)) => write!(f, " on {host}"),
-            Some(Host::Unix(path)) => write!(f, " at {}", path.display()),
-            None => Ok(()),
-        }
+        write!(f, "{}", self.settings)
     }
 }
 
@@ -62,10 +55,14 @@ impl Backend for Postgres {
         true
     }
 
+    fn has_password(&self) -> bool {
+        self.settings.has_password()
+    }
+
     fn open(&self, options: &OpenOptions) -> Result<Opened, StoreError> {
         let runtime = event_loop()?;
         let (client, chosen, origin) = runtime.block_on(async {
-            let mut client = connect(&self.config).await?;
+            let mut client = connect(&self.settings, Access::Write).await?;
             let (chosen, origin) = migrations::migrate(&mut client, options.timescale).await?;
             Ok::<_, StoreError>((client, chosen, origin))
         })?;
@@ -75,23 +72,20 @@ impl Backend for Postgres {
 
     fn open_to_read(&self) -> Result<Box<dyn Connection>, StoreError> {
         let runtime = event_loop()?;
-        let client = runtime.block_on(connect(&self.config))?;
+        let client = runtime.block_on(connect(&self.settings, Access::Read))?;
         Ok(Box::new(PostgresConnection::new(runtime, client, None)))
     }
 
     fn without_tables(&self) -> StoreError {
-        StoreError::Unusable(
-            "cannot read the database: it has no tables of Polymeter; start a polymeter-collector with it once, which creates them"
-                .to_owned(),
-        )
+        StoreError::WithoutTables
     }
 
     fn probe(&self) -> Result<(), StoreError> {
-        event_loop()?.block_on(connect(&self.config)).map(drop)
+        event_loop()?.block_on(connect(&self.settings, Access::Write)).map(drop)
     }
 
     fn start_maintenance(&self) -> Result<Option<Maintenance>, StoreError> {
-        maintenance::start(self.config.clone()).map(Some)
+        maintenance::start(self.settings.clone()).map(Some)
     }
 }
 

@@ -83,11 +83,12 @@ pub(super) fn insert(
     if lines.is_empty() {
         return Ok(());
     }
-    // Lines of version 4 of the schema have no handle: they get the handle of this line.
+    // Lines of version 4 of the schema have no handle: they get the handle of this line. The conditions are those of the
+    // unique index: the lines of a large job are many.
     connection.execute_batch(
         "UPDATE ledger SET handle = new.handle FROM {new}
-         WHERE ledger.session_id = new.session_id AND ledger.handle IS NULL AND ledger.job_key = new.job_key
-             AND ledger.source = new.source",
+         WHERE ledger.session_id = new.session_id AND coalesce(ledger.handle, -1) = -1
+             AND coalesce(ledger.job_key, 0) = new.job_key AND ledger.source = new.source",
         &batch(lines),
     )?;
     connection.execute_batch(

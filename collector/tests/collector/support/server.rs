@@ -51,6 +51,65 @@ impl Server {
         Ok(server)
     }
 
+    /// Starts a standby that follows this server.
+    pub fn start_standby(&self) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o777)).unwrap();
+        let mut standby = Self { binaries: self.binaries.clone(), directory, process: None };
+        let copied = standby
+            .command("pg_basebackup")
+            .args(["-U", "postgres", "--checkpoint=fast", "-X", "stream", "-h"])
+            .arg(self.socket_directory())
+            .arg("-D")
+            .arg(standby.data())
+            .status()
+            .unwrap();
+        assert!(copied.success(), "{copied}");
+        let text = std::fs::read_to_string(self.directory.path().join("settings.conf")).unwrap();
+        let [own, other] = [&standby, self].map(|server| server.socket_directory().display().to_string());
+        let primary = format!("primary_conninfo = 'host={other} user=postgres'\n");
+        std::fs::write(standby.directory.path().join("settings.conf"), text.replace(&other, &own) + &primary)
+            .unwrap();
+        std::fs::write(standby.data().join("standby.signal"), "").unwrap();
+        standby.resume();
+        standby
+    }
+
+    /// The directory of the server's Unix socket.
+    pub fn socket_directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Adds settings, for the next start.
+    pub fn configure(&self, settings: &str) {
+        let path = self.directory.path().join("settings.conf");
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, text + settings).unwrap();
+    }
+
+    /// Replaces the rules of authentication, for the next start.
+    pub fn authenticate(&self, rules: &str) {
+        std::fs::write(self.data().join("pg_hba.conf"), rules).unwrap();
+    }
+
+    /// Makes the server's user the owner of a file.
+    pub fn give_to_server(&self, path: &Path) {
+        if geteuid().is_root() {
+            let done = Command::new("chown").arg(USER).arg(path).status().unwrap();
+            assert!(done.success(), "{done}");
+        }
+    }
+
+    pub fn restart(&mut self) {
+        self.stop();
+        self.resume();
+    }
+
+    /// Starts a query that runs until its process is killed.
+    pub fn start_query(&self, sql: &str) -> Child {
+        self.psql(sql).stdout(Stdio::null()).spawn().unwrap()
+    }
+
     /// Starts a server with TimescaleDB, if it is installed.
     pub fn best() -> Result<Self, String> {
         Self::start(binaries().is_some_and(|binaries| has_timescaledb(&binaries)))
@@ -74,7 +133,7 @@ impl Server {
     }
 
     pub fn url(&self) -> String {
-        format!("host={} user=postgres dbname=postgres", self.directory.path().display())
+        format!("host={} port={} user=postgres dbname=postgres", self.directory.path().display(), self.port())
     }
 
     /// Starts the server again with the same data.
@@ -94,19 +153,28 @@ impl Server {
     }
 
     fn is_up(&self) -> bool {
-        let probe = self.command("pg_isready").args(["-q", "-h"]).arg(self.directory.path()).status();
+        let mut probe = self.command("pg_isready");
+        let probe = probe.args(["-q", "-p", &self.port(), "-h"]).arg(self.directory.path()).status();
         probe.is_ok_and(|status| status.success())
+    }
+
+    fn psql(&self, sql: &str) -> Command {
+        let mut command = self.command("psql");
+        command.args(["-XqAt", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-h"]).arg(self.directory.path());
+        command.args(["-p", &self.port(), "-c", sql, "postgres"]);
+        command
+    }
+
+    /// The port, which is also part of the name of the Unix socket.
+    fn port(&self) -> String {
+        let text = std::fs::read_to_string(self.directory.path().join("settings.conf")).unwrap();
+        let port = text.lines().rev().find_map(|line| line.strip_prefix("port = "));
+        port.unwrap_or("5432").to_owned()
     }
 
     /// Returns the result of a query as psql prints it.
     pub fn query(&self, sql: &str) -> String {
-        let output = self
-            .command("psql")
-            .args(["-XqAt", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-h"])
-            .arg(self.directory.path())
-            .args(["-c", sql, "postgres"])
-            .output()
-            .unwrap();
+        let output = self.psql(sql).output().unwrap();
         assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
@@ -130,11 +198,6 @@ impl Server {
     pub fn program(&self, program: &Path) -> Command {
         // An absolute path replaces the directory of PostgreSQL's programs.
         self.command(program.to_str().unwrap())
-    }
-
-    /// The directory of the server's socket.
-    pub fn directory(&self) -> &Path {
-        self.directory.path()
     }
 
     /// Removes TimescaleDB from the configuration for the next start.
@@ -215,4 +278,9 @@ fn has_timescaledb(binaries: &Path) -> bool {
     // Nix has no pg_config next to the server.
     let shares = [PathBuf::from(share.trim()), binaries.join("../share/postgresql")];
     shares.iter().any(|share| share.join("extension/timescaledb.control").is_file())
+}
+
+/// Returns a TCP port that is free.
+pub fn free_port() -> u16 {
+    std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
 }

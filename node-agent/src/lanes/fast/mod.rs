@@ -7,6 +7,8 @@
 //! Sources of the slow lane are read by threads of their own: the sampler requests a read at a deadline, continues, and
 //! records the values when the read has finished ([`super::slow_sources`]).
 
+mod commands;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -14,15 +16,15 @@ use std::time::Duration;
 use polymeter_proto::ledger::Event;
 use polymeter_proto::period::Period;
 
-use super::active_source::{ActiveSource, Tick};
-use super::channels::{Channels, Command, EventRecord, Notice, SourceReport};
-use super::group::{Group, SourceId, UserValue};
-use super::recorder::{LATE_PART, Recorder};
-use super::schedule::{Due, Schedule};
-use super::slow::Deadline;
-use super::slow_sources::{SlowSources, request_slow};
 use crate::clock;
 use crate::counters::Counters;
+use crate::lanes::active_source::{ActiveSource, Tick};
+use crate::lanes::channels::{Channels, EventRecord, SourceReport};
+use crate::lanes::group::SourceId;
+use crate::lanes::recorder::{LATE_PART, Recorder};
+use crate::lanes::schedule::{Due, Schedule};
+use crate::lanes::slow::Deadline;
+use crate::lanes::slow_sources::{SlowSources, request_slow};
 use crate::sources::{Outcome, ReadBuffer};
 
 /// The interval of the tallies of all sources to the sender, in nanoseconds.
@@ -226,148 +228,5 @@ impl Sampler {
             }
             clock::sleep(END_WAIT);
         }
-    }
-
-    /// Returns the next command, unless there is no room for the event that it may add: then the supervisor waits, and
-    /// sampling continues.
-    fn next_command(&mut self) -> Option<Command> {
-        if self.recorder.is_full_of_events() {
-            self.flush(false);
-        }
-        if self.recorder.is_full_of_events() { None } else { self.recorder.channels.next_command() }
-    }
-
-    /// Handles a command; returns false for the command to stop.
-    fn handle_command(&mut self, command: Command) -> bool {
-        match command {
-            Command::Add(id, source) => self.add(id, source),
-            Command::Remove(id) => self.remove(id),
-            Command::Exchange { removed, added } => {
-                // Removed sources store the progress of their counters, from which the added ones continue.
-                removed.into_iter().for_each(|id| self.remove(id));
-                added.into_iter().for_each(|(id, source)| self.add(id, source));
-            }
-            Command::Regroup(id, groups) => self.regroup(id, groups),
-            Command::ReadNow(ids) => self.read_now(ids.into_iter(), |_| true),
-            Command::ReadJob(job) => {
-                let all = (0..).map(SourceId).take(self.sources.len());
-                self.read_now(all, |source| source.is_of(job));
-            }
-            Command::RecordUserValue(value) => self.record_user_value(&value),
-            Command::RecordEvent(record) => self.record_event(*record),
-            // The supervisor may have stopped waiting.
-            Command::Confirm(reply) => drop(reply.send(())),
-            Command::Flush => self.flush(true),
-            Command::FlushForWatch => self.flush(self.reports_are_due(clock::monotonic_ns())),
-            Command::Stop => return false,
-        }
-        true
-    }
-
-    fn record_event(&mut self, record: EventRecord) {
-        let Some(mut record) = self.slow.defer(record) else { return };
-        if let Event::JobEnded { at_us, .. } = &mut record.event {
-            // The time of the job's last reading is known only here.
-            *at_us = clock::realtime_us();
-        }
-        self.recorder.push_event(record);
-    }
-
-    fn add(&mut self, id: SourceId, mut source: Box<ActiveSource>) {
-        let index = id.0 as usize;
-        if self.sources.len() <= index {
-            self.sources.resize_with(index + 1, || None);
-        }
-        let Some(place) = self.sources.get_mut(index) else { return };
-        source.source().reserve(&mut self.buffer);
-        let mut replaced = place.take();
-        self.slow.forget(id);
-        if let Some(replaced) = &mut replaced {
-            self.recorder.count(&replaced.give_up_waiting());
-            if replaced.slow.is_hung() && replaced.source().slots() == source.source().slots() {
-                // A second thread would hang like the first one; therefore the first stays, with the new groups.
-                replaced.regroup(std::mem::take(&mut source.groups));
-                std::mem::swap(replaced, &mut source);
-            } else {
-                replaced.store_progress();
-                source.continue_from(replaced);
-            }
-            self.schedule.remove(|item| matches!(item, Item::Group { source, .. } if *source == id.0));
-        }
-        schedule_groups(&mut self.schedule, id, &source, self.taken_until_ns);
-        if source.is_slow() {
-            self.slow.remember(id);
-        }
-        *place = Some(source);
-        if let Some(replaced) = replaced {
-            self.recorder.channels.notify(Notice::Replaced(replaced));
-        }
-    }
-
-    fn remove(&mut self, id: SourceId) {
-        self.schedule.remove(|item| matches!(item, Item::Group { source, .. } if *source == id.0));
-        self.slow.forget(id);
-        if let Some(source) = self.sources.get_mut(id.0 as usize).and_then(Option::take)
-            && let Some(source) = self.slow.close_later(id, source)
-        {
-            self.removed(id, source);
-        }
-    }
-
-    /// Makes the last report of a removed source, and returns the source to the supervisor.
-    fn removed(&mut self, id: SourceId, mut source: Box<ActiveSource>) {
-        self.recorder.count(&source.give_up_waiting());
-        source.store_progress();
-        self.recorder.push_report(SourceReport::of(&source, true));
-        // Closing files, and perf events above all, is slow; the supervisor does it.
-        self.recorder.channels.notify(Notice::Removed(id, source));
-    }
-
-    fn regroup(&mut self, id: SourceId, groups: Vec<Group>) {
-        let Some(Some(source)) = self.sources.get_mut(id.0 as usize) else { return };
-        self.schedule.remove(|item| matches!(item, Item::Group { source, .. } if *source == id.0));
-        if source.slow.is_hung() {
-            self.recorder.count(&source.give_up_waiting());
-        }
-        source.regroup(groups);
-        schedule_groups(&mut self.schedule, id, source, self.taken_until_ns);
-    }
-
-    fn record_user_value(&mut self, value: &UserValue) {
-        let Some(Some(source)) = self.sources.get_mut(value.source.0 as usize) else { return };
-        let recorded = self.recorder.record_user_value(source, value);
-        self.recorder.count(&source.count_user_value(recorded));
-    }
-
-    /// Reads all groups of some sources out of schedule: the first and the last reading of a job.
-    fn read_now(&mut self, ids: impl Iterator<Item = SourceId>, wanted: impl Fn(&ActiveSource) -> bool) {
-        self.tick_number += 1;
-        let began_ns = clock::monotonic_ns();
-        let tick = Tick { number: self.tick_number, began_ns, realtime_us: clock::realtime_us() };
-        let mut now_ns = began_ns;
-        for id in ids {
-            let Some(Some(source)) = self.sources.get_mut(id.0 as usize) else { continue };
-            if !wanted(source) {
-                continue;
-            }
-            if source.is_slow() {
-                if source.slow.read_now(source.planned(), began_ns) {
-                    source.request_read(&self.recorder.channels.finished);
-                }
-                continue;
-            }
-            source.read(&mut self.buffer, tick, &mut now_ns);
-            for group in 0..source.groups.len() {
-                let recorded = self.recorder.record(source, group, None);
-                self.recorder.count(&source.count(group, 0, false, recorded));
-            }
-        }
-        self.publish();
-    }
-}
-
-fn schedule_groups(schedule: &mut Schedule<Item>, id: SourceId, source: &ActiveSource, now_ns: u64) {
-    for (group, period) in (0..).zip(source.periods()) {
-        schedule.insert(Item::Group { source: id.0, group }, period, now_ns);
     }
 }

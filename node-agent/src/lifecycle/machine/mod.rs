@@ -1,20 +1,21 @@
 //! The state machine of the life cycle of jobs.
 
+mod discovered;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use polymeter_proto::ledger::Event;
 use polymeter_proto::series::{Identifier, JobDescriptor, JobHandle};
 
-use super::announced_jobs::AnnouncedJobs;
-use super::event::{LifecycleEffect, LifecycleEvent, LifecycleTask, Registration};
-use super::found_job::FoundJob;
-use super::rescans::{self, PendingRescans};
-use super::sluids::Sluids;
-use super::{job_ids, owners, room, submissions};
 use crate::admission::{Capacity, Descriptors};
 use crate::cgroups::JobCgroups;
 use crate::lanes::EventRecord;
+use crate::lifecycle::announced_jobs::AnnouncedJobs;
+use crate::lifecycle::event::{LifecycleEffect, LifecycleEvent, LifecycleTask, Registration};
+use crate::lifecycle::rescans::{self, PendingRescans};
+use crate::lifecycle::sluids::Sluids;
+use crate::lifecycle::{owners, room, submissions};
 use crate::plan::Plan;
 use crate::request::{AnnouncementReply, RegisterError, StartSpec};
 use crate::sources::Target;
@@ -107,8 +108,10 @@ impl Lifecycle {
                 }
             }
             LifecycleEvent::OwnersWanted => owners::look_up(targets, now, out),
-            LifecycleEvent::OwnerLookedUp { key, uid, name } => {
-                self.owner_looked_up(targets, &key, uid, name, now, out);
+            LifecycleEvent::OwnerLookedUp { key, job, uid, name } => {
+                if targets.get(&key).is_some_and(|target| target.handle() == Some(job)) {
+                    self.owner_looked_up(targets, &key, uid, name, out);
+                }
             }
             LifecycleEvent::SubmissionAnswered(job_id, result, reply) => {
                 submissions::answered(&mut self.announced, targets, &job_id, &result, now, out);
@@ -156,113 +159,6 @@ impl Lifecycle {
             self.idle_since_ns = now.monotonic_ns;
         }
         now.monotonic_ns.saturating_sub(self.idle_since_ns) >= IDLE_NS
-    }
-
-    /// Ends the jobs that are not found any more, and continues with the others.
-    fn walked(
-        &mut self,
-        targets: &mut Targets,
-        found: BTreeMap<PathBuf, FoundJob>,
-        vanished: &[TargetKey],
-        now: Now,
-        out: &mut Effects,
-    ) {
-        self.sluids.retain(found.values().filter_map(|found| found.captured.job.as_deref()));
-        let is_gone =
-            |target: &TrackedTarget| target.found_at.as_ref().is_some_and(|path| !found.contains_key(path));
-        for key in targets.keys_where(is_gone).iter().chain(vanished) {
-            self.end(targets, key, now, out);
-        }
-        for found in found.into_values() {
-            let job_id = job_ids::known(&self.announced, &self.sluids, &found);
-            if let Some(job_id) = job_id.as_ref().filter(|job_id| targets.job(job_id).is_some()) {
-                self.found_again(targets, job_id, found, now, out);
-            } else if found.name().is_some() {
-                let metadata = job_id.as_ref().and_then(|job_id| self.announced.get(job_id));
-                let metadata = metadata.map(|announced| &announced.metadata);
-                let uid = found.captured.uid.or(metadata.and_then(|metadata| metadata.owner_uid));
-                let owner = metadata.and_then(|metadata| metadata.owner.clone()).or(named_owner(&found));
-                let owner = owner.filter(|_| uid.is_none());
-                out.push(LifecycleTask::IdentifyJob { found, needs_number: job_id.is_none(), owner }.into());
-            }
-        }
-    }
-
-    /// Continues with a tracked job that was found again, perhaps with other cgroups.
-    fn found_again(
-        &mut self,
-        targets: &mut Targets,
-        job_id: &Identifier,
-        found: FoundJob,
-        now: Now,
-        out: &mut Effects,
-    ) {
-        let key = Some(job_id.clone());
-        let Some(target) = targets.get_mut(&key) else { return };
-        if target.found_at.as_ref() != Some(&found.relative) {
-            return;
-        }
-        let Target::Cgroups(cgroups) = &mut target.target else { return };
-        if found.cgroups.replaces(cgroups) {
-            // Its cgroups were removed and created again between two walks, as when a job is requeued.
-            self.end(targets, &key, now, out);
-            let (is_sluid, owner) = (found.captured.is_sluid, named_owner(&found));
-            let needs_number = is_sluid && job_ids::known(&self.announced, &self.sluids, &found).is_none();
-            out.push(LifecycleTask::IdentifyJob { found, needs_number, owner }.into());
-        } else if *cgroups != found.cgroups {
-            // The scheduler creates and removes the cgroups of the controllers one after the other. A removal needs no
-            // reopening.
-            let has_grown = found.cgroups.directories().len() > cgroups.directories().len();
-            *cgroups = found.cgroups;
-            if has_grown {
-                reopen(targets, key.clone(), out);
-                out.push(LifecycleTask::WatchExits(key).into());
-                submissions::request_lease(&self.announced, targets, job_id, None, out);
-                out.push(LifecycleTask::HandleExits.into());
-            }
-        }
-    }
-
-    /// Tracks a job that was found and identified.
-    fn identified(
-        &mut self,
-        targets: &mut Targets,
-        found: FoundJob,
-        number: Option<Identifier>,
-        owner_uid: Option<u32>,
-        now: Now,
-        out: &mut Effects,
-    ) {
-        let job_id = job_ids::resolve(&self.announced, &mut self.sluids, targets, &found, number, now, out);
-        let Some(job_id) = job_id else { return };
-        if targets.job(&job_id).is_some() {
-            // The job was already found at another path.
-            self.found_again(targets, &job_id, found, now, out);
-            return;
-        }
-        let has_place = |target: &TrackedTarget| target.found_at.as_ref() == Some(&found.relative);
-        if found.captured.is_sluid {
-            // The job was tracked by its SLUID; now its id is known.
-            for key in targets.keys_where(has_place) {
-                self.end(targets, &key, now, out);
-            }
-        }
-        let metadata = self.announced.cgroups_came(&job_id);
-        let metadata = metadata.as_ref();
-        // The path of the cgroup is from the scheduler, too, and the kernel acts on it; therefore it takes precedence.
-        let known_uid = found.captured.uid.or(metadata.and_then(|metadata| metadata.owner_uid));
-        let descriptor = JobDescriptor {
-            job_id: job_id.clone(),
-            cluster: metadata.and_then(|metadata| metadata.cluster.clone()).or(self.cluster.clone()),
-            owner_uid: known_uid.or(owner_uid),
-            owner: metadata.and_then(|metadata| metadata.owner.clone()).or(named_owner(&found)),
-            started_us: metadata.map_or(now.realtime_us, |metadata| metadata.since_us),
-        };
-        let target = Target::Cgroups(found.cgroups);
-        self.track(targets, descriptor, target, self.standing.clone(), Some(found.relative), out);
-        submissions::record_facts(&mut self.announced, targets, &job_id, now, out);
-        submissions::request_lease(&self.announced, targets, &job_id, None, out);
-        out.push(LifecycleTask::HandleExits.into());
     }
 
     /// Starts tracking a job.
@@ -343,12 +239,8 @@ impl Lifecycle {
         key: &TargetKey,
         uid: Option<u32>,
         name: Option<Identifier>,
-        now: Now,
         out: &mut Effects,
     ) {
-        if let Some(target) = targets.get_mut(key) {
-            target.owner_asked_ns = Some(now.monotonic_ns);
-        }
         if let (Some(uid), Some(job_id)) = (uid, key) {
             owners::set(targets, key, uid, name, out);
             submissions::request_lease(&self.announced, targets, job_id, None, out);
@@ -368,11 +260,6 @@ impl Lifecycle {
         let event = Event::JobEnded { job: job.handle, at_us: now.realtime_us };
         out.push(LifecycleEffect::Record(EventRecord { job: Some(job), event }));
     }
-}
-
-/// Returns the owner's name from the path of a job.
-fn named_owner(found: &FoundJob) -> Option<Identifier> {
-    found.captured.user.as_deref().and_then(|user| Identifier::try_from(user).ok())
 }
 
 /// Opens all files of a target anew.

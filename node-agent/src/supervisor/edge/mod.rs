@@ -1,7 +1,8 @@
 //! The edge: all access of the supervisor to the machine, without any decision.
 
+mod job_access;
+
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -12,9 +13,8 @@ use polymeter_service::clock;
 use tokio::sync::oneshot;
 use tracing::warn;
 
-use super::probe::try_out;
 use crate::admission::Descriptors;
-use crate::cgroups::{JobCgroups, Mounts, SeenSteps, Step, StepAdmission, steps};
+use crate::cgroups::{Mounts, SeenSteps, Step, StepAdmission, steps};
 use crate::config::AgentConfig;
 use crate::counters::Counters;
 use crate::delivery::tap::Tap;
@@ -22,12 +22,12 @@ use crate::kernel;
 use crate::lanes::{Channels, Command, EventRecord};
 use crate::lifecycle::discovery::Discovery;
 use crate::lifecycle::exit_events::ExitEvents;
-use crate::lifecycle::{FoundJob, LifecycleEvent, OwnerHint, identity};
-use crate::request::{Availability, JobSpec, RegisterError};
+use crate::request::Availability;
 use crate::sources::{
     Opened, Outcome, ReadBuffer, Reading, ScanResult, Source, SourceFactory, SummedFileSource, Target,
 };
 use crate::stats_cache::StatsCache;
+use crate::supervisor::probe::try_out;
 use crate::targets::{
     Now, SessionIds, SourceChanges, SourceOwner, TargetKey, Targets, TrackedTarget, describe,
 };
@@ -49,11 +49,11 @@ pub(crate) struct Shared {
 
 /// The edge of the supervisor.
 #[derive(Debug)]
-pub(super) struct Edge {
-    pub(super) shared: Shared,
-    pub(super) discovery: Discovery,
-    pub(super) exit_events: Option<ExitEvents>,
-    pub(super) ids: SessionIds,
+pub(in crate::supervisor) struct Edge {
+    pub(in crate::supervisor) shared: Shared,
+    pub(in crate::supervisor) discovery: Discovery,
+    pub(in crate::supervisor) exit_events: Option<ExitEvents>,
+    pub(in crate::supervisor) ids: SessionIds,
     mounts: Mounts,
     cpus: Vec<usize>,
     perf_fd_limit: usize,
@@ -61,12 +61,17 @@ pub(super) struct Edge {
 }
 
 /// Returns the time on both clocks.
-pub(super) fn now() -> Now {
+pub(in crate::supervisor) fn now() -> Now {
     Now { monotonic_ns: clock::monotonic_ns(), realtime_us: clock::realtime_us() }
 }
 
 impl Edge {
-    pub(super) fn new(config: &AgentConfig, mounts: Mounts, cpus: Vec<usize>, shared: Shared) -> Self {
+    pub(in crate::supervisor) fn new(
+        config: &AgentConfig,
+        mounts: Mounts,
+        cpus: Vec<usize>,
+        shared: Shared,
+    ) -> Self {
         let warn_of = |error: &std::io::Error| {
             warn!(%error, "cannot watch for the ends of jobs; activity after a job's last regular sample is not recorded");
         };
@@ -83,7 +88,7 @@ impl Edge {
     }
 
     /// Applies another configuration to the search for jobs.
-    pub(super) fn reload(&mut self, config: &AgentConfig, has_other_jobs: bool) {
+    pub(in crate::supervisor) fn reload(&mut self, config: &AgentConfig, has_other_jobs: bool) {
         self.perf_fd_limit = config.perf_fd_limit;
         if has_other_jobs {
             self.discovery = discovery(config, &self.mounts);
@@ -91,7 +96,7 @@ impl Edge {
     }
 
     /// Passes a command to the sampler, and waits while too many wait.
-    pub(super) async fn command(&self, command: Command) {
+    pub(in crate::supervisor) async fn command(&self, command: Command) {
         let mut command = command;
         while let Err(refused) = self.shared.channels.command(command) {
             command = refused;
@@ -100,24 +105,24 @@ impl Edge {
     }
 
     /// Records an event in the data, behind the samples so far.
-    pub(super) async fn record(&self, record: EventRecord) {
+    pub(in crate::supervisor) async fn record(&self, record: EventRecord) {
         self.command(Command::RecordEvent(Box::new(record))).await;
     }
 
     /// Returns the file descriptors of the process.
-    pub(super) fn descriptors(&self) -> Descriptors {
+    pub(in crate::supervisor) fn descriptors(&self) -> Descriptors {
         Descriptors { limit: self.descriptor_limit, open: kernel::open_descriptors() }
     }
 
     /// Publishes the numbers of targets and sources.
-    pub(super) fn count(&self, targets: &Targets) {
+    pub(in crate::supervisor) fn count(&self, targets: &Targets) {
         let counters = &self.shared.counters;
         counters.jobs.store(targets.job_count() as u64, Relaxed);
         counters.sources.store(self.ids.sources.len() as u64, Relaxed);
     }
 
     /// Publishes the number of jobs that are left out.
-    pub(super) fn count_left_out(&self, jobs: usize, descriptors: Descriptors) {
+    pub(in crate::supervisor) fn count_left_out(&self, jobs: usize, descriptors: Descriptors) {
         let counters = &self.shared.counters;
         counters.jobs_left_out.store(jobs as u64, Relaxed);
         counters.descriptors.store(descriptors.open as u64, Relaxed);
@@ -136,7 +141,7 @@ impl Edge {
     }
 
     /// Opens the sources that a target wants, and replaces earlier ones.
-    pub(super) fn open_sources(
+    pub(in crate::supervisor) fn open_sources(
         &mut self,
         key: &TargetKey,
         target: &mut TrackedTarget,
@@ -150,7 +155,7 @@ impl Edge {
     }
 
     /// Opens the sources of one step or task. Unavailable metrics of a step are not reported: those of its job are.
-    pub(super) fn open_step(&self, target: &TrackedTarget, step: &Arc<Step>) -> Vec<Opened> {
+    pub(in crate::supervisor) fn open_step(&self, target: &TrackedTarget, step: &Arc<Step>) -> Vec<Opened> {
         if Identifier::try_from(step.name.as_str()).is_err() || Labels::new(step.labels.clone()).is_err() {
             return Vec::new();
         }
@@ -165,14 +170,19 @@ impl Edge {
     }
 
     /// Returns the current steps and tasks of a target, if the plan wants any.
-    pub(super) fn steps_of(target: &TrackedTarget) -> BTreeMap<String, Step> {
+    pub(in crate::supervisor) fn steps_of(target: &TrackedTarget) -> BTreeMap<String, Step> {
         let cgroups = target.cgroups().filter(|_| target.plan.wants_steps());
         cgroups.map(steps::find).unwrap_or_default()
     }
 
     /// Returns whether the sources of a step or task are to be opened: there must be descriptors, and the number of
     /// steps and tasks of a job is bounded.
-    pub(super) fn admits_step(&self, key: &TargetKey, target: &mut TrackedTarget, name: &str) -> bool {
+    pub(in crate::supervisor) fn admits_step(
+        &self,
+        key: &TargetKey,
+        target: &mut TrackedTarget,
+        name: &str,
+    ) -> bool {
         // Without descriptors it waits for the next rescan.
         if target.sources.has_step(name) || self.descriptors().spare() == 0 {
             return false;
@@ -189,7 +199,7 @@ impl Edge {
     }
 
     /// Opens metrics of a target for trial.
-    pub(super) fn probe(
+    pub(in crate::supervisor) fn probe(
         &self,
         target: &TrackedTarget,
         definitions: &[Definition],
@@ -200,7 +210,7 @@ impl Edge {
 
     /// Lets the sources of a job that are sums over cgroups find the current cgroups. Returns true if there are more to
     /// be found soon.
-    pub(super) fn scan_cgroups(&self, key: &TargetKey, target: &mut TrackedTarget) -> bool {
+    pub(in crate::supervisor) fn scan_cgroups(&self, key: &TargetKey, target: &mut TrackedTarget) -> bool {
         if self.descriptors().spare() == 0 {
             return false;
         }
@@ -221,30 +231,8 @@ impl Edge {
         is_incomplete
     }
 
-    /// Watches the processes and cgroups of a job. Returns true if one has ended meanwhile.
-    pub(super) fn watch_exits(&mut self, key: &TargetKey, target: &TrackedTarget) -> bool {
-        match (key, &mut self.exit_events, target.cgroups(), target.handle()) {
-            (Some(job_id), Some(exit_events), Some(cgroups), Some(handle)) => {
-                exit_events.watch(job_id, handle, cgroups)
-            }
-            _ => false,
-        }
-    }
-
-    /// Stops watching a job.
-    pub(super) fn unwatch_exits(&mut self, job_id: &Identifier) {
-        if let Some(exit_events) = &mut self.exit_events {
-            exit_events.forget(job_id);
-        }
-    }
-
-    /// Returns the jobs in which something has happened; true if a process or a cgroup has ended.
-    pub(super) fn exits(&mut self) -> BTreeMap<Identifier, bool> {
-        self.exit_events.as_mut().map(ExitEvents::drain).unwrap_or_default()
-    }
-
     /// Returns the targets whose files must be opened anew now, because some were added or removed.
-    pub(super) fn changed_targets(targets: &mut Targets) -> Vec<TargetKey> {
+    pub(in crate::supervisor) fn changed_targets(targets: &mut Targets) -> Vec<TargetKey> {
         let now_ns = clock::monotonic_ns();
         let (mut text, mut nothing) = (ReadBuffer::default(), Reading::default());
         let mut changed = Vec::new();
@@ -260,88 +248,9 @@ impl Edge {
         changed
     }
 
-    /// Walks through the cgroups. `has_room` returns whether there is room for a number of jobs; if not, their owners
-    /// are needed, too.
-    pub(super) fn walk(
-        &mut self,
-        targets: &Targets,
-        has_room: impl Fn(usize, Descriptors) -> bool,
-    ) -> LifecycleEvent {
-        let descriptors = self.descriptors();
-        let mut found = self.discovery.walk();
-        if !has_room(found.len(), descriptors) {
-            for job in found.values_mut().filter(|job| !job.names_owner()) {
-                let directory = job.cgroups.directories().first().map(|path| path.to_path_buf());
-                job.directory_uid = directory.and_then(|directory| identity::directory_owner(&directory));
-            }
-        }
-        let has_vanished = |target: &TrackedTarget| {
-            target.found_at.is_none() && target.cgroups().is_some_and(|cgroups| !exists(cgroups))
-        };
-        let vanished = targets.keys_where(has_vanished);
-        let passed_over = self.discovery.passed_over();
-        LifecycleEvent::Walked { found, vanished, passed_over, descriptors }
-    }
-
-    /// Determines the number and the owner of a job.
-    pub(super) async fn identify(
-        &self,
-        found: FoundJob,
-        needs_number: bool,
-        owner: Option<Identifier>,
-    ) -> LifecycleEvent {
-        let number = needs_number.then(|| identity::job_number(&self.mounts.proc, &found.cgroups)).flatten();
-        let owner_uid = identity::owner_uid(None, owner.as_ref()).await;
-        LifecycleEvent::JobDiscovered { found, number, owner_uid }
-    }
-
-    /// Returns true if the number of some job has become known, or will not become known.
-    pub(super) fn has_numbers<'a>(&self, mut jobs: impl Iterator<Item = (&'a JobCgroups, bool)>) -> bool {
-        jobs.any(|(cgroups, is_over)| is_over || identity::job_number(&self.mounts.proc, cgroups).is_some())
-    }
-
-    /// Looks up the owner of a job, and the owner's name if it is unknown.
-    pub(super) async fn look_up_owner(
-        &self,
-        key: TargetKey,
-        target: Option<&TrackedTarget>,
-        hint: OwnerHint,
-    ) -> LifecycleEvent {
-        let proc = &self.mounts.proc;
-        let uid = match (hint, target.map(|target| &target.target)) {
-            (OwnerHint::Name(name), _) => identity::owner_uid(None, Some(&name)).await,
-            (OwnerHint::Processes, Some(Target::Cgroups(cgroups))) => {
-                let mut directories = cgroups.directories().into_iter();
-                directories.find_map(|path| identity::owner_of_processes(proc, path))
-            }
-            (OwnerHint::Processes, Some(Target::Processes(root))) => identity::owner_of(proc, *root),
-            (OwnerHint::Processes, Some(Target::Node(_)) | None) => None,
-        };
-        let name = match uid {
-            Some(uid) if target.is_some_and(lacks_owner_name) => identity::name_of(uid).await,
-            _ => None,
-        };
-        LifecycleEvent::OwnerLookedUp { key, uid, name }
-    }
-
-    /// Returns the target that a registration describes.
-    pub(super) fn registered_target(&self, spec: &JobSpec) -> Result<Target, RegisterError> {
-        if let Some(root) = spec.process.filter(|_| spec.cgroups.is_empty()) {
-            return Ok(Target::Processes(root));
-        }
-        let mut cgroups = JobCgroups::default();
-        for path in &spec.cgroups {
-            if !path.is_dir() {
-                return Err(RegisterError::NoSuchCgroup(PathBuf::clone(path)));
-            }
-            cgroups.add(&self.mounts, path);
-        }
-        if cgroups.is_empty() { Err(RegisterError::NoCgroup) } else { Ok(Target::Cgroups(cgroups)) }
-    }
-
     /// Calls `confirmed` when the sampler has taken the first readings of the new sources: the requester may be holding
     /// the job's first process until then.
-    pub(super) async fn after_first_reading(&self, confirmed: impl FnOnce() + Send + 'static) {
+    pub(in crate::supervisor) async fn after_first_reading(&self, confirmed: impl FnOnce() + Send + 'static) {
         let (reply, taken) = oneshot::channel();
         self.command(Command::Confirm(reply)).await;
         tokio::spawn(async move {
@@ -350,16 +259,6 @@ impl Edge {
             confirmed();
         });
     }
-}
-
-/// Returns true if the owner of a target and the owner's name are unknown.
-pub(super) fn lacks_owner_name(target: &TrackedTarget) -> bool {
-    let has_name = target.job.as_ref().is_some_and(|job| job.descriptor.owner.is_some());
-    target.owner_uid.is_none() && !has_name
-}
-
-fn exists(cgroups: &JobCgroups) -> bool {
-    cgroups.directories().iter().any(|path| path.is_dir())
 }
 
 fn discovery(config: &AgentConfig, mounts: &Mounts) -> Discovery {

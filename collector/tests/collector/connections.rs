@@ -1,0 +1,308 @@
+//! Tests of connections to PostgreSQL: TLS, passwords, connection poolers, standby servers, and the lock of the schema.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use polymeter_collector::{Collector, CollectorConfig};
+use polymeter_store::reader::{Reader, SeriesScope};
+use polymeter_store::{StoreError, StoreUrl};
+use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+
+use crate::postgres::{assert_counts, send_row, server};
+use crate::support::agent::Agent;
+use crate::support::server::{Server, free_port};
+use crate::support::{Kind, TestEnvironment, now_us, wait_until};
+
+polymeter_test_harness::tests![
+    tls_modes_verify_what_they_say,
+    a_client_certificate_authenticates,
+    samples_are_stored_over_tls,
+    a_password_file_authenticates,
+    a_connection_pooler_is_refused,
+    reads_from_a_standby_and_continues_on_it,
+    a_locked_schema_is_reported,
+];
+
+/// Certificates in a directory that the server can read.
+struct Certificates {
+    directory: tempfile::TempDir,
+    root: Issuer<'static, KeyPair>,
+}
+
+impl Certificates {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        let (certificate, root) = authority("test root");
+        fs::write(directory.path().join("root.crt"), certificate).unwrap();
+        fs::write(directory.path().join("other.crt"), authority("another root").0).unwrap();
+        Self { directory, root }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Writes NAME.crt and NAME.key for a common name, which is also a host name.
+    fn issue(&self, name: &str, common_name: &str) {
+        let mut parameters = CertificateParams::new(vec![common_name.to_owned()]).unwrap();
+        parameters.distinguished_name.push(DnType::CommonName, common_name);
+        parameters.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        let key = KeyPair::generate().unwrap();
+        let certificate = parameters.signed_by(&key, &self.root).unwrap();
+        fs::write(self.path(&format!("{name}.crt")), certificate.pem()).unwrap();
+        let path = self.path(&format!("{name}.key"));
+        fs::write(&path, key.serialize_pem()).unwrap();
+        fs::set_permissions(path, PermissionsExt::from_mode(0o600)).unwrap();
+    }
+}
+
+/// Returns a self-signed certificate, and its issuer.
+fn authority(name: &str) -> (String, Issuer<'static, KeyPair>) {
+    let mut parameters = CertificateParams::new(Vec::new()).unwrap();
+    parameters.distinguished_name.push(DnType::CommonName, name);
+    parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    let certificate = parameters.self_signed(&key).unwrap().pem();
+    (certificate, Issuer::new(parameters, key))
+}
+
+/// Starts a server that accepts TCP connections with TLS only, with a certificate for `localhost`.
+fn tls_server() -> (TestEnvironment, Certificates, u16) {
+    let mut environment = TestEnvironment::new(Kind::Postgres);
+    let certificates = Certificates::new();
+    certificates.issue("server", "localhost");
+    let port = free_port();
+    let running = server(&mut environment);
+    running.give_to_server(&certificates.path("server.key"));
+    let [root, certificate, key] =
+        ["root.crt", "server.crt", "server.key"].map(|name| certificates.path(name));
+    running.configure(&format!(
+        "listen_addresses = '127.0.0.1'\nport = {port}\nssl = on\nssl_ca_file = '{}'\nssl_cert_file = '{}'\nssl_key_file = '{}'\n",
+        root.display(),
+        certificate.display(),
+        key.display()
+    ));
+    running.authenticate(
+        "local all all trust\nhostssl all meter 127.0.0.1/32 cert\nhostssl all all 127.0.0.1/32 trust\n",
+    );
+    running.restart();
+    (environment, certificates, port)
+}
+
+fn probe(url: &str) -> Result<(), String> {
+    let url: StoreUrl = url.parse().map_err(|error: polymeter_store::InvalidStoreUrl| error.to_string())?;
+    url.probe().map_err(|error| polymeter_service::log::chain(&error))
+}
+
+fn tls_modes_verify_what_they_say() {
+    let (_environment, certificates, port) = tls_server();
+    let [root, other] = ["root.crt", "other.crt"].map(|name| certificates.path(name).display().to_string());
+    let probe = |host: &str, tls: &str| {
+        probe(&format!("host={host} hostaddr=127.0.0.1 port={port} user=postgres dbname=postgres {tls}"))
+    };
+    for (host, tls) in [
+        ("localhost", ""),
+        ("localhost", "sslmode=require"),
+        ("db.example", "sslmode=require"),
+        ("localhost", &format!("sslmode=verify-full sslrootcert={root}")),
+        ("db.example", &format!("sslmode=verify-ca sslrootcert={root}")),
+    ] {
+        assert_eq!(probe(host, tls), Ok(()), "{host} {tls}");
+    }
+    for (host, tls, reason) in [
+        ("localhost", "sslmode=disable", "no encryption"),
+        ("localhost", &*format!("sslmode=verify-full sslrootcert={other}"), "UnknownIssuer"),
+        ("localhost", &*format!("sslmode=verify-ca sslrootcert={other}"), "UnknownIssuer"),
+        ("localhost", &*format!("sslmode=require sslrootcert={other}"), "UnknownIssuer"),
+        ("db.example", &*format!("sslmode=verify-full sslrootcert={root}"), "not valid for name"),
+        ("localhost", "sslmode=verify-full sslrootcert=/no/such.crt", "/no/such.crt"),
+        ("localhost", "sslmode=verify-full sslrootcert=/dev/null", "no certificate"),
+    ] {
+        let error = probe(host, tls).unwrap_err();
+        assert!(error.contains(reason), "{host} {tls}: {error}");
+    }
+}
+
+fn a_client_certificate_authenticates() {
+    let (environment, certificates, port) = tls_server();
+    environment.server.as_ref().unwrap().query("CREATE ROLE meter LOGIN");
+    certificates.issue("meter", "meter");
+    certificates.issue("mallory", "mallory");
+    let root = certificates.path("root.crt");
+    let probe = |name: &str| {
+        probe(&format!(
+            "host=localhost hostaddr=127.0.0.1 port={port} user=meter dbname=postgres sslmode=verify-full sslrootcert={} sslcert={} sslkey={}",
+            root.display(),
+            certificates.path(&format!("{name}.crt")).display(),
+            certificates.path(&format!("{name}.key")).display()
+        ))
+    };
+    assert_eq!(probe("meter"), Ok(()));
+    let error = probe("mallory").unwrap_err();
+    assert!(error.contains("certificate authentication failed"), "{error}");
+    fs::set_permissions(certificates.path("meter.key"), PermissionsExt::from_mode(0o644)).unwrap();
+    let error = probe("meter").unwrap_err();
+    assert!(error.contains("chmod 600"), "{error}");
+}
+
+fn samples_are_stored_over_tls() {
+    let (environment, certificates, port) = tls_server();
+    let root = certificates.path("root.crt");
+    let store = format!(
+        "postgres://postgres@localhost:{port}/postgres?sslmode=verify-full&sslrootcert={}&hostaddr=127.0.0.1",
+        root.display()
+    );
+    let config = CollectorConfig { store: store.parse().unwrap(), ..environment.config() };
+    let collector = Collector::start(&config, &environment.context).unwrap();
+    let mut agent = Agent::to(&environment.context, &collector, "n1", 1);
+    let begin_us = now_us();
+    (0..20).for_each(|seed| send_row(&mut agent, begin_us, seed));
+    agent.wait_until_acknowledged();
+    let encrypted = "SELECT count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE ssl AND application_name = 'polymeter'";
+    assert!(environment.number(encrypted) > 0);
+    collector.stop().unwrap();
+    assert_counts(&environment, "n1", 20);
+}
+
+fn a_password_file_authenticates() {
+    let mut environment = TestEnvironment::new(Kind::Postgres);
+    let port = free_port();
+    let running = server(&mut environment);
+    running.query("CREATE ROLE meter LOGIN PASSWORD 'a:b''c'");
+    running.configure(&format!("listen_addresses = '127.0.0.1'\nport = {port}\n"));
+    running.authenticate("local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\n");
+    running.restart();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("pgpass");
+    let url = format!("host=127.0.0.1 port={port} user=meter dbname=postgres passfile={}", file.display());
+    let write = |password: &str, mode: u32| {
+        fs::write(&file, format!("127.0.0.1:{port}:*:meter:{password}\n")).unwrap();
+        fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
+    };
+    write(r"a\:b'c", 0o600);
+    assert_eq!(probe(&url), Ok(()));
+    write("wrong", 0o600);
+    let error = probe(&url).unwrap_err();
+    assert!(error.contains("password authentication failed") && !error.contains("wrong"), "{error}");
+    write(r"a\:b'c", 0o644);
+    let error = probe(&url).unwrap_err();
+    assert!(error.contains("chmod 600"), "{error}");
+}
+
+/// A running PgBouncer with transaction pooling.
+struct Pooler {
+    process: Child,
+}
+
+impl Pooler {
+    /// Skips the test if PgBouncer is not installed.
+    fn start(server: &Server, directory: &Path, port: u16, settings: &str) -> Self {
+        let file = directory.join("pgbouncer.ini");
+        fs::write(directory.join("users.txt"), "\"postgres\" \"\"\n").unwrap();
+        let text = format!(
+            "[databases]\npostgres = host={} user=postgres\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\nauth_type = trust\nauth_file = {}\npool_mode = transaction\n{settings}\n",
+            server.socket_directory().display(),
+            directory.join("users.txt").display()
+        );
+        fs::write(&file, text).unwrap();
+        let mut command = if geteuid().is_root() {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid", "postgres", "--regid", "postgres", "--clear-groups", "--", "pgbouncer"]);
+            command
+        } else {
+            Command::new("pgbouncer")
+        };
+        let process =
+            command.arg("-q").arg(&file).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        wait_until("the pooler listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+        Self { process }
+    }
+}
+
+impl Drop for Pooler {
+    fn drop(&mut self) {
+        if let Some(pid) = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw) {
+            kill_process(pid, Signal::QUIT).ok();
+        }
+        self.process.wait().ok();
+    }
+}
+
+fn a_connection_pooler_is_refused() {
+    if Command::new("pgbouncer").arg("--version").output().is_err() {
+        polymeter_test_harness::skip("pgbouncer", "PgBouncer is not installed");
+    }
+    let environment = TestEnvironment::new(Kind::Postgres);
+    let running = environment.server.as_ref().unwrap();
+    for settings in ["", "ignore_startup_parameters = options"] {
+        let directory = tempfile::tempdir().unwrap();
+        fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        let port = free_port();
+        let _pooler = Pooler::start(running, directory.path(), port, settings);
+        let url = format!("host=127.0.0.1 port={port} user=postgres dbname=postgres");
+        let error = probe(&url).unwrap_err();
+        assert!(error.contains("connection pooler") && error.contains("own port"), "{settings}: {error}");
+    }
+    assert_eq!(probe(&running.url()), Ok(()));
+}
+
+fn reads_from_a_standby_and_continues_on_it() {
+    let mut environment = TestEnvironment::new(Kind::Postgres);
+    let begin_us = now_us();
+    let first = environment.collector();
+    let mut agent = Agent::to(&environment.context, &first, "n1", 1);
+    (0..10).for_each(|seed| send_row(&mut agent, begin_us, seed));
+    agent.wait_until_acknowledged();
+    first.stop().unwrap();
+
+    let standby = server(&mut environment).start_standby();
+    let [primary, other] =
+        [environment.server.as_ref().unwrap(), &standby].map(|server| server.socket_directory().to_owned());
+    let mut reader = Reader::open(&standby.url().parse().unwrap()).unwrap();
+    let series = reader.series(SeriesScope::Node("n1")).unwrap();
+    assert_eq!(series.iter().map(|series| series.count).collect::<Vec<_>>(), [10; 3]);
+    // The standby is named first: the writers skip it.
+    let both = format!("host={},{} user=postgres dbname=postgres", other.display(), primary.display());
+    let config = CollectorConfig { store: both.parse().unwrap(), ..environment.config() };
+    let collector = Collector::start(&config, &environment.context).unwrap();
+    (10..20).for_each(|seed| send_row(&mut agent, begin_us, seed));
+    agent.wait_until_acknowledged();
+    // A stop waits until the standby has everything.
+    server(&mut environment).stop();
+    (20..30).for_each(|seed| send_row(&mut agent, begin_us, seed));
+    standby.query("SELECT pg_promote()");
+    agent.wait_until_acknowledged();
+    assert_eq!(collector.stop().unwrap().given_up, 0);
+    let series =
+        Reader::open(&standby.url().parse().unwrap()).unwrap().series(SeriesScope::Node("n1")).unwrap();
+    assert_eq!(series.iter().map(|series| series.count).collect::<Vec<_>>(), [30; 3]);
+}
+
+fn a_locked_schema_is_reported() {
+    let environment = TestEnvironment::new(Kind::Postgres);
+    let running = environment.server.as_ref().unwrap();
+    // The lock of the schema, "polymete" in ASCII; it ends with the process of psql.
+    let mut holder = running.start_query("SELECT pg_advisory_lock(x'706f6c796d657465'::int8), pg_sleep(600)");
+    wait_until("the lock is held", || {
+        running.query("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted") == "1"
+    });
+    let pid = running.query("SELECT pid FROM pg_locks WHERE locktype = 'advisory'");
+    let store = format!("{} options='-c lock_timeout=300ms'", running.url());
+    let config = CollectorConfig { store: store.parse().unwrap(), ..environment.config() };
+    let error = Collector::start(&config, &environment.context).unwrap_err();
+    let text = polymeter_service::log::chain(&error);
+    assert!(text.contains(&format!("pg_terminate_backend({pid})")), "{text}");
+    assert!(matches!(
+        error,
+        polymeter_collector::CollectorStartError::Store { source: StoreError::Unusable(_), .. }
+    ));
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    running.query(&format!("SELECT pg_terminate_backend({pid})"));
+    Collector::start(&config, &environment.context).unwrap().stop().unwrap();
+}

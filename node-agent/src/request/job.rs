@@ -1,0 +1,90 @@
+//! Requests to track jobs: registrations and the scheduler's announcements.
+
+use std::path::PathBuf;
+
+use polymeter_proto::ledger::JobFacts;
+use polymeter_proto::name::Selector;
+use polymeter_proto::period::Period;
+use polymeter_proto::series::Identifier;
+use polymeter_proto::text::Text;
+
+use crate::plan::Layer;
+
+/// A job to be tracked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobSpec {
+    /// The scheduler's id of the job.
+    pub job_id: Identifier,
+    /// The cluster whose scheduler runs the job.
+    pub cluster: Option<Identifier>,
+    /// The owner's numeric id.
+    pub owner_uid: Option<u32>,
+    /// The owner's name.
+    pub owner: Option<Identifier>,
+    /// Its cgroup directories, in any hierarchies.
+    pub cgroups: Vec<PathBuf>,
+    /// The process whose descendants are the job, if it has no cgroups.
+    pub process: Option<u32>,
+    /// Rules for metrics that are sampled beyond the baseline.
+    pub sampling: Layer,
+}
+
+/// A job that the scheduler starts on this node. It is tracked as soon as its cgroups exist.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StartSpec {
+    /// The scheduler's id of the job.
+    pub job_id: Identifier,
+    /// Another id, which its cgroups carry.
+    pub alias: Option<Identifier>,
+    /// The cluster whose scheduler runs the job.
+    pub cluster: Option<Identifier>,
+    /// The owner's numeric id.
+    pub owner_uid: Option<u32>,
+    /// The owner's name.
+    pub owner: Option<Identifier>,
+    /// The owner's sampling request at submission.
+    pub sampling: Option<SamplingRequest>,
+    /// A sampling request at submission that cannot be parsed.
+    pub refused: Option<RefusedRequest>,
+    /// Further facts from the scheduler.
+    pub facts: JobFacts,
+}
+
+/// A sampling request of a job's owner at submission. It becomes a lease of the owner, within the limits of leases.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SamplingRequest {
+    /// The metrics, each with its period.
+    pub metrics: Vec<(Selector, Period)>,
+    /// The duration, in microseconds; none for the longest that is allowed.
+    pub duration_us: Option<u64>,
+}
+
+/// A sampling request at submission that is not granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedRequest {
+    /// The selector, or the request as it was written where it cannot be parsed.
+    pub request: Text,
+    /// The requested period, where it can be parsed.
+    pub period: Option<Period>,
+    /// The reason of the refusal.
+    pub reason: Text,
+}
+
+/// The reason why a job is not tracked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RegisterError {
+    /// A job with this id is tracked already.
+    #[error("a job with this id is already tracked; unregister it first")]
+    Known,
+    /// Too many jobs are tracked.
+    #[error(
+        "limit of tracked jobs reached, on this node or for this user; unregister some, or raise LimitNOFILE of the agent"
+    )]
+    TooMany,
+    /// A directory that was named does not exist.
+    #[error("no such cgroup directory: {}", .0.display())]
+    NoSuchCgroup(PathBuf),
+    /// None of the directories lies in a mounted cgroup hierarchy, and no process was named.
+    #[error("missing target: name at least one cgroup directory of the job, or its process")]
+    NoCgroup,
+}

@@ -1,0 +1,155 @@
+//! Requests for leases, and their results.
+
+use polymeter_proto::control::UnavailableGroup;
+use polymeter_proto::name::Selector;
+use polymeter_proto::period::Period;
+use polymeter_proto::series::Identifier;
+
+use super::access::AccessError;
+use crate::principal::Principal;
+
+/// A request for a lease: to sample at other periods for a while.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaseRequest {
+    /// The requester.
+    pub principal: Principal,
+    /// The job; none for the node's own metrics.
+    pub job_id: Option<Identifier>,
+    /// The metrics, each with its period.
+    pub metrics: Vec<(Selector, Period)>,
+    /// The time from which the duration counts, in microseconds since the epoch; none for now.
+    pub since_us: Option<i64>,
+    /// The duration, in microseconds; none for the longest that is allowed.
+    pub duration_us: Option<u64>,
+}
+
+/// The effect of a granted lease.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LeaseGrant {
+    /// The effective period of each selected metric.
+    pub metrics: Vec<(String, Period)>,
+    /// Selected metrics that are unavailable, with the reasons.
+    pub unavailable: Vec<(String, String)>,
+    /// The predicted cost of all sampling of the job from now on.
+    pub cost: Cost,
+    /// The end of the lease, in microseconds since the epoch.
+    pub until_us: i64,
+}
+
+/// The cost of sampling, predicted from the measured cost of a read of each source.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Cost {
+    /// Percent of one CPU.
+    pub cpu_percent: f64,
+    /// Samples per second.
+    pub samples_per_s: f64,
+    /// Bytes per second on the wire.
+    pub bytes_per_s: f64,
+}
+
+/// The reason why a lease is not granted.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum LeaseError {
+    /// Access is denied.
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    /// None of the selectors matches a metric of the job or of the node.
+    #[error("{}", nothing_chosen(selectors, *of_job))]
+    NothingChosen {
+        /// The selectors.
+        selectors: Vec<String>,
+        /// True for metrics of a job, false for the node's.
+        of_job: bool,
+    },
+    /// None of the selected metrics can be sampled here: the metrics, at least one, with the reasons.
+    #[error("none of these metrics is available here: {}", reasons_text(.0))]
+    Unavailable(Vec<(String, String)>),
+    /// The period is below the shortest that is allowed for a metric.
+    #[error("period {requested} refused: the shortest period allowed for {metric} is {shortest}")]
+    TooShort {
+        /// The metric.
+        metric: String,
+        /// The period that was requested for it.
+        requested: Period,
+        /// The shortest period that would be granted for all selected metrics.
+        shortest: Period,
+    },
+    /// The duration is above the longest that is allowed.
+    #[error("duration refused: the longest lease allowed is {longest}")]
+    TooLong {
+        /// The longest duration that is allowed.
+        longest: Period,
+    },
+    /// The lease had expired when the request arrived.
+    #[error(
+        "the lease had expired when it arrived; if the request was sent just now, compare the clocks of this node and the collector"
+    )]
+    Expired,
+    /// The job has too many leases.
+    #[error("the job has reached the limit of {0} leases; end some with `polymeter reset`")]
+    TooMany(usize),
+    /// The lease would cost more than is allowed.
+    #[error("{}", over_budget(limit, *cost, *instead))]
+    OverBudget {
+        /// The budget: `samples_per_second`, `job_cpu_percent` or `node_cpu_percent`.
+        limit: &'static str,
+        /// The predicted cost.
+        cost: Cost,
+        /// The period that would be granted instead for all metrics that were requested at a shorter one.
+        instead: Option<Period>,
+    },
+}
+
+/// The text of [`LeaseError::NothingChosen`].
+fn nothing_chosen(selectors: &[String], of_job: bool) -> String {
+    let (owner, advice) = if of_job {
+        ("a job", "for metrics of the node, use --node (administrators only)")
+    } else {
+        ("the node", "for metrics of a job, name the job")
+    };
+    format!("no metric of {owner} matches {}; {advice}", selectors.join(", "))
+}
+
+/// Lists unavailable metrics by reason.
+fn reasons_text(missing: &[(String, String)]) -> String {
+    let groups = UnavailableGroup::by_reason(missing);
+    groups.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// The text of [`LeaseError::OverBudget`].
+fn over_budget(limit: &str, cost: Cost, instead: Option<Period>) -> String {
+    let advice = match instead {
+        Some(period) => format!("{period} would be granted"),
+        None => "no period would be granted".to_owned(),
+    };
+    let Cost { cpu_percent, samples_per_s, .. } = cost;
+    format!(
+        "predicted cost above `{limit}`: {cpu_percent:.2} % of a CPU, {samples_per_s:.0} samples/s; {advice}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_metrics_by_reason() {
+        let missing = |metric: String, reason: &str| (metric, reason.to_owned());
+        let mut all: Vec<_> =
+            (0..70).map(|number| missing(format!("perf.m{number}"), "no counter")).collect();
+        all.push(missing("cpu.usage".to_owned(), "no cgroup"));
+        assert_eq!(
+            LeaseError::Unavailable(all).to_string(),
+            "none of these metrics is available here: perf.m0, perf.m1, perf.m2 and 67 more: no counter; cpu.usage: no cgroup"
+        );
+    }
+
+    #[test]
+    fn reports_selectors_that_match_nothing() {
+        let selectors = vec!["node.*".to_owned()];
+        let of_job = LeaseError::NothingChosen { selectors: selectors.clone(), of_job: true }.to_string();
+        assert!(of_job.contains("no metric of a job matches node.*"), "{of_job}");
+        let of_node = LeaseError::NothingChosen { selectors, of_job: false }.to_string();
+        assert!(of_node.contains("no metric of the node matches node.*"), "{of_node}");
+    }
+}

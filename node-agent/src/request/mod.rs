@@ -1,0 +1,18 @@
+//! Requests to the supervisor of a running agent, from within the process or over the control socket, and their results.
+
+mod access;
+mod annotation;
+mod job;
+mod lease;
+mod supervisor_request;
+mod view;
+
+pub use access::AccessError;
+pub use annotation::{AnnotateError, MarkSpec, PushSpec};
+pub use job::{JobSpec, RefusedRequest, RegisterError, SamplingRequest, StartSpec};
+pub use lease::{Cost, LeaseError, LeaseGrant, LeaseRequest};
+pub(crate) use supervisor_request::ask;
+pub use supervisor_request::{
+    AnnouncementReply, LeaseReply, MetricsReply, RegistrationReply, Reply, ResetReply, SupervisorRequest,
+};
+pub use view::{Availability, JobView, MetricView, SourceView, View};

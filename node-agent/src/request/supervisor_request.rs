@@ -1,0 +1,76 @@
+//! The requests that the supervisor handles, each with the channel of its answer.
+
+use polymeter_proto::ledger::JobFacts;
+use polymeter_proto::name::Selector;
+use polymeter_proto::series::Identifier;
+use tokio::sync::oneshot;
+
+use super::access::AccessError;
+use super::annotation::{AnnotateError, MarkSpec, PushSpec};
+use super::job::{JobSpec, RegisterError, StartSpec};
+use super::lease::{LeaseError, LeaseGrant, LeaseRequest};
+use super::view::{JobView, MetricView, View};
+use crate::config::AgentConfig;
+use crate::delivery::tap::WatchReceiver;
+use crate::principal::Principal;
+
+/// A request to the supervisor, with the channel of its answer.
+#[derive(Debug)]
+pub enum SupervisorRequest {
+    /// Returns the state of the node and of all tracked jobs.
+    View(oneshot::Sender<View>),
+    /// Tracks a job; the answer holds the unavailable metrics, with the reasons.
+    Register(Box<JobSpec>, RegistrationReply),
+    /// Takes the last sample of a registered job and stops tracking it; the answer is false where there is no such job.
+    Unregister(Identifier, oneshot::Sender<bool>),
+    /// Announces a job; the answer holds the result of its owner's sampling request, where its cgroups exist already.
+    Start(Box<StartSpec>, AnnouncementReply),
+    /// Records the end of a job, with the scheduler's facts.
+    End(Identifier, Box<JobFacts>, oneshot::Sender<()>),
+    /// Grants a lease.
+    Set(Box<LeaseRequest>, LeaseReply),
+    /// Ends the principal's leases on a job, or all leases for an administrator; the answer is their number.
+    Reset(Principal, Option<Identifier>, ResetReply),
+    /// Puts a named instant into the data.
+    Mark(Box<MarkSpec>, oneshot::Sender<Result<(), AnnotateError>>),
+    /// Puts a user-supplied value into the data.
+    Push(Box<PushSpec>, oneshot::Sender<Result<(), AnnotateError>>),
+    /// Returns the catalogue, as a job or the node has it.
+    Metrics(Principal, Option<Identifier>, MetricsReply),
+    /// Returns the state of one job or the node.
+    ViewOne(Principal, Option<Identifier>, oneshot::Sender<Result<JobView, AccessError>>),
+    /// Streams the samples of a job or the node from now on: metrics that match a selector, or all without any.
+    Watch(Principal, Option<Identifier>, Vec<Selector>, oneshot::Sender<Result<WatchReceiver, AccessError>>),
+    /// Sends the samples taken so far.
+    Flush(oneshot::Sender<()>),
+    /// Applies another configuration.
+    Reload(Box<AgentConfig>),
+    /// Ends the supervisor.
+    Stop,
+}
+
+/// The channel of one answer.
+pub type Reply<T> = oneshot::Sender<T>;
+
+/// The channel of the answer to a registration: the unavailable metrics, with the reasons.
+pub type RegistrationReply = Reply<Result<Vec<(String, String)>, RegisterError>>;
+
+/// The channel of the answer to the announcement of a job.
+pub type AnnouncementReply = Reply<Result<Option<Result<LeaseGrant, LeaseError>>, RegisterError>>;
+
+/// The channel of the answer to a lease request.
+pub type LeaseReply = Reply<Result<LeaseGrant, LeaseError>>;
+
+/// The channel of the answer to a request to end leases: their number.
+pub type ResetReply = Reply<Result<usize, AccessError>>;
+
+/// The channel of the answer to a request for metrics.
+pub type MetricsReply = Reply<Result<Vec<MetricView>, AccessError>>;
+
+/// Creates a request with the channel of its answer.
+pub(crate) fn ask<T>(
+    make: impl FnOnce(oneshot::Sender<T>) -> SupervisorRequest,
+) -> (SupervisorRequest, oneshot::Receiver<T>) {
+    let (sender, receiver) = oneshot::channel();
+    (make(sender), receiver)
+}

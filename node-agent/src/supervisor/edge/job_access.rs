@@ -1,0 +1,110 @@
+//! The edge to jobs: their cgroups and processes, their ends, numbers and owners.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use polymeter_proto::series::Identifier;
+
+use super::Edge;
+use crate::admission::Descriptors;
+use crate::cgroups::JobCgroups;
+use crate::lifecycle::exit_events::ExitEvents;
+use crate::lifecycle::{LifecycleEvent, OwnerHint, identity};
+use crate::request::{JobSpec, RegisterError};
+use crate::sources::Target;
+use crate::supervisor::owner_lookups::User;
+use crate::targets::{TargetKey, Targets, TrackedTarget};
+
+impl Edge {
+    /// Watches the processes and cgroups of a job. Returns true if one has ended meanwhile.
+    pub(in crate::supervisor) fn watch_exits(&mut self, key: &TargetKey, target: &TrackedTarget) -> bool {
+        match (key, &mut self.exit_events, target.cgroups(), target.handle()) {
+            (Some(job_id), Some(exit_events), Some(cgroups), Some(handle)) => {
+                exit_events.watch(job_id, handle, cgroups)
+            }
+            _ => false,
+        }
+    }
+
+    /// Stops watching a job.
+    pub(in crate::supervisor) fn unwatch_exits(&mut self, job_id: &Identifier) {
+        if let Some(exit_events) = &mut self.exit_events {
+            exit_events.forget(job_id);
+        }
+    }
+
+    /// Returns the jobs in which something has happened; true if a process or a cgroup has ended.
+    pub(in crate::supervisor) fn exits(&mut self) -> BTreeMap<Identifier, bool> {
+        self.exit_events.as_mut().map(ExitEvents::drain).unwrap_or_default()
+    }
+
+    /// Walks through the cgroups. `has_room` returns whether there is room for a number of jobs; if not, their owners
+    /// are needed, too.
+    pub(in crate::supervisor) fn walk(
+        &mut self,
+        targets: &Targets,
+        has_room: impl Fn(usize, Descriptors) -> bool,
+    ) -> LifecycleEvent {
+        let descriptors = self.descriptors();
+        let mut found = self.discovery.walk();
+        if !has_room(found.len(), descriptors) {
+            for job in found.values_mut().filter(|job| !job.names_owner()) {
+                let directory = job.cgroups.directories().first().map(|path| path.to_path_buf());
+                job.directory_uid = directory.and_then(|directory| identity::directory_owner(&directory));
+            }
+        }
+        let has_vanished = |target: &TrackedTarget| {
+            target.found_at.is_none() && target.cgroups().is_some_and(|cgroups| !exists(cgroups))
+        };
+        let vanished = targets.keys_where(has_vanished);
+        let passed_over = self.discovery.passed_over();
+        LifecycleEvent::Walked { found, vanished, passed_over, descriptors }
+    }
+
+    /// Returns the number of a job of Slurm, from its processes.
+    pub(in crate::supervisor) fn job_number(&self, cgroups: &JobCgroups) -> Option<Identifier> {
+        identity::job_number(&self.mounts.proc, cgroups)
+    }
+
+    /// Returns true if the number of some job has become known, or will not become known.
+    pub(in crate::supervisor) fn has_numbers<'a>(
+        &self,
+        mut jobs: impl Iterator<Item = (&'a JobCgroups, bool)>,
+    ) -> bool {
+        jobs.any(|(cgroups, is_over)| is_over || self.job_number(cgroups).is_some())
+    }
+
+    /// Returns the owner of a job, as far as it is known without the name service.
+    pub(in crate::supervisor) fn owner(&self, target: &TrackedTarget, hint: OwnerHint) -> User {
+        let proc = &self.mounts.proc;
+        let (uid, name) = match (hint, &target.target) {
+            (OwnerHint::Name(name), _) => (None, Some(name)),
+            (OwnerHint::Processes, Target::Cgroups(cgroups)) => {
+                let mut directories = cgroups.directories().into_iter();
+                (directories.find_map(|path| identity::owner_of_processes(proc, path)), None)
+            }
+            (OwnerHint::Processes, Target::Processes(root)) => (identity::owner_of(proc, *root), None),
+            (OwnerHint::Processes, Target::Node(_)) => (None, None),
+        };
+        User { uid, name, wants_name: target.lacks_owner_name() }
+    }
+
+    /// Returns the target that a registration describes.
+    pub(in crate::supervisor) fn registered_target(&self, spec: &JobSpec) -> Result<Target, RegisterError> {
+        if let Some(root) = spec.process.filter(|_| spec.cgroups.is_empty()) {
+            return Ok(Target::Processes(root));
+        }
+        let mut cgroups = JobCgroups::default();
+        for path in &spec.cgroups {
+            if !path.is_dir() {
+                return Err(RegisterError::NoSuchCgroup(PathBuf::clone(path)));
+            }
+            cgroups.add(&self.mounts, path);
+        }
+        if cgroups.is_empty() { Err(RegisterError::NoCgroup) } else { Ok(Target::Cgroups(cgroups)) }
+    }
+}
+
+fn exists(cgroups: &JobCgroups) -> bool {
+    cgroups.directories().iter().any(|path| path.is_dir())
+}

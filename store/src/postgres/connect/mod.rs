@@ -1,0 +1,26 @@
+//! Connections to the server: connection strings, password files, TLS, and the checks of a new connection.
+//!
+//! ```text
+//! connection string + service file + environment -> Settings -> password file, certificates -> Client
+//! ```
+
+mod environment;
+mod password_file;
+mod service_file;
+mod session;
+mod settings;
+mod tls;
+mod words;
+
+use tokio_postgres::CancelToken;
+
+use crate::StoreError;
+use crate::error::Context;
+
+pub(super) use self::session::{Access, connect};
+pub(super) use self::settings::Settings;
+
+/// Cancels the statement that the connection of `token` runs.
+pub(super) async fn cancel(settings: &Settings, token: &CancelToken) -> Result<(), StoreError> {
+    token.cancel_query(tls::connector(settings.tls())?).await.context("cancel a statement")
+}

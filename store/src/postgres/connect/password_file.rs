@@ -1,0 +1,127 @@
+//! Password files, in the form of libpq's `~/.pgpass`.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// The server, database and user for which a password is searched.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Login<'a> {
+    /// The host name, or `localhost` for a Unix socket.
+    pub(super) host: &'a str,
+    /// The port.
+    pub(super) port: u16,
+    /// The database.
+    pub(super) database: &'a str,
+    /// The user.
+    pub(super) user: &'a str,
+}
+
+/// The permissions of the group and of others, none of which a file with passwords may have.
+const OTHERS: u32 = 0o077;
+
+/// Returns the text of a password file; none if it does not exist.
+///
+/// # Errors
+/// Returns a message if the file cannot be read, or other users can access it.
+pub(super) fn read(path: &Path) -> Result<Option<String>, String> {
+    let failed =
+        |error: &std::io::Error| format!("cannot read the password file {}: {error}", path.display());
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(&error)),
+    };
+    let metadata = file.metadata().map_err(|error| failed(&error))?;
+    check_permissions(path, &metadata)?;
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(|error| failed(&error))?;
+    Ok(Some(text))
+}
+
+/// Checks that nobody but the owner has access to a file with a secret.
+pub(super) fn check_permissions(path: &Path, metadata: &fs::Metadata) -> Result<(), String> {
+    if metadata.is_file() && metadata.permissions().mode() & OTHERS != 0 {
+        let path = path.display();
+        return Err(format!(
+            "cannot use {path}: other users have access to it, and it contains a secret; run chmod 600 {path}"
+        ));
+    }
+    Ok(())
+}
+
+/// Returns the password of the first line that matches.
+pub(super) fn find(text: &str, login: Login<'_>) -> Option<String> {
+    let port = login.port.to_string();
+    let wanted = [login.host, &port, login.database, login.user];
+    text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
+        let mut rest = line;
+        for wanted in wanted {
+            let (field, after) = field(rest)?;
+            if rest.split(':').next() != Some("*") && field != wanted {
+                return None;
+            }
+            rest = after;
+        }
+        Some(field_to_end(rest))
+    })
+}
+
+/// Takes a field up to the next `:` that no `\` precedes, and returns it with the text behind it.
+fn field(text: &str) -> Option<(String, &str)> {
+    let mut field = String::new();
+    let mut characters = text.chars();
+    loop {
+        match characters.next()? {
+            ':' => return Some((field, characters.as_str())),
+            '\\' => field.push(characters.next()?),
+            character => field.push(character),
+        }
+    }
+}
+
+/// Returns the last field, in which `\` escapes the next character.
+fn field_to_end(text: &str) -> String {
+    let mut characters = text.chars();
+    std::iter::from_fn(|| match characters.next()? {
+        '\\' => characters.next(),
+        ':' => None,
+        character => Some(character),
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "# host:port:database:user:password\n\ndb.example:5432:metrics:other:no\ndb.example:5432:*:polymeter:a\\:b\\\\c\n*:*:*:*:any\n";
+
+    fn password(host: &str, user: &str) -> Option<String> {
+        find(TEXT, Login { host, port: 5432, database: "metrics", user })
+    }
+
+    #[test]
+    fn the_first_line_that_matches_counts() {
+        assert_eq!(password("db.example", "polymeter").as_deref(), Some(r"a:b\c"));
+        assert_eq!(password("db.example", "other").as_deref(), Some("no"));
+        assert_eq!(password("elsewhere", "polymeter").as_deref(), Some("any"));
+        let login = Login { host: "h", port: 1, database: "d", user: "u" };
+        assert_eq!(find("h:1:d\nh:1:d:u\nh:2:d:u:x\n", login), None);
+        assert_eq!(find(r"\*:1:d:u:literal", login), None);
+    }
+
+    #[test]
+    fn a_file_that_others_can_read_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pass");
+        assert_eq!(read(&path), Ok(None));
+        fs::write(&path, TEXT).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let error = read(&path).unwrap_err();
+        assert!(error.contains("chmod 600"), "{error}");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(read(&path), Ok(Some(TEXT.to_owned())));
+    }
+}

@@ -1,0 +1,378 @@
+//! The parameters of connections: those of the connection string, a service file and the environment.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
+
+use super::environment::Environment;
+use super::password_file::{self, Login};
+use super::service_file;
+use super::tls::{self, TlsMode, TlsSettings};
+use super::words::{self, Word};
+use crate::StoreError;
+use crate::error::chain;
+
+/// The port of a server, unless it is given.
+const PORT: u16 = 5432;
+
+/// The prefixes of connection URLs.
+const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
+
+/// The parameters of connections to a database.
+#[derive(Clone)]
+pub(in crate::postgres) struct Settings {
+    config: Config,
+    tls: TlsSettings,
+    /// True if the text itself contains the password.
+    has_password: bool,
+    /// The file in which the password is searched if none is given, and true if it must exist.
+    password_file: Option<(PathBuf, bool)>,
+}
+
+/// Parameters that the client library does not know.
+#[derive(Debug, Default)]
+struct OwnWords {
+    words: Vec<Word>,
+}
+
+/// The names of [`OwnWords`].
+const OWN: [&str; 6] = ["sslmode", "sslrootcert", "sslcert", "sslkey", "passfile", "service"];
+
+/// Parameters of libpq that are refused with a reason, since ignoring them could be unsafe.
+const REFUSED: [(&str, &str); 5] = [
+    (
+        "sslpassword",
+        "encrypted keys are not supported; use a key file without a password, with the permissions 600",
+    ),
+    ("sslcrl", "revocation lists are not supported"),
+    ("sslcrldir", "revocation lists are not supported"),
+    ("gssencmode", "GSSAPI encryption is not supported; use TLS"),
+    ("replication", "replication connections are not supported"),
+];
+
+impl Settings {
+    /// Parses a URL, or words `key=value`. Reads the service file if one is named, and no other file.
+    ///
+    /// # Errors
+    /// Returns a message for an invalid parameter. It does not repeat passwords.
+    pub(in crate::postgres) fn parse(text: &str) -> Result<Self, String> {
+        Self::parse_with(text, &Environment::of_process())
+    }
+
+    fn parse_with(text: &str, environment: &Environment) -> Result<Self, String> {
+        let (mut config, mut own) = parse_text(text)?;
+        let has_password = config.get_password().is_some();
+        if let Some(service) = own.get("service").or(default(environment, "service")).map(str::to_owned) {
+            let (of_service, service_words) =
+                of_words(service_file::find(&service, &environment.service_files)?)?;
+            fill(&mut config, &of_service);
+            own.words.extend(service_words.words);
+        }
+        own.words.extend(environment.defaults.iter().cloned());
+        if config.get_password().is_none()
+            && let Some(password) = own.get("password")
+        {
+            config.password(password);
+        }
+        if config.get_hosts().is_empty() {
+            return Err("missing host; for a Unix socket write host=/run/postgresql".to_owned());
+        }
+        let tls = tls_settings(&own, environment)?;
+        config.ssl_mode(match tls.mode {
+            TlsMode::Disable => SslMode::Disable,
+            TlsMode::Prefer => SslMode::Prefer,
+            TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => SslMode::Require,
+        });
+        let named = own.get("passfile").map(|path| (PathBuf::from(path), true));
+        let password_file = named.or_else(|| Some((environment.home.as_ref()?.join(".pgpass"), false)));
+        Ok(Self { config, tls, has_password, password_file })
+    }
+
+    /// Returns the name of the database, if it is given.
+    pub(in crate::postgres) fn database(&self) -> Option<&str> {
+        self.config.get_dbname()
+    }
+
+    /// Returns true if the text itself contains the password.
+    pub(in crate::postgres) const fn has_password(&self) -> bool {
+        self.has_password
+    }
+
+    /// Returns the parameters of TLS.
+    pub(super) const fn tls(&self) -> &TlsSettings {
+        &self.tls
+    }
+
+    /// Returns the configuration of the client library, with the password from the password file. The file is read at each
+    /// call, so that a new password counts at the next connection.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be used.
+    pub(super) fn config(&self) -> Result<Config, StoreError> {
+        let mut config = self.config.clone();
+        if config.get_password().is_none()
+            && let Some(password) = self.password_from_file().map_err(StoreError::Unusable)?
+        {
+            config.password(password);
+        }
+        Ok(config)
+    }
+
+    fn password_from_file(&self) -> Result<Option<String>, String> {
+        let Some((path, must_exist)) = &self.password_file else { return Ok(None) };
+        let Some(text) = password_file::read(path)? else {
+            let missing = || format!("cannot read the password file {}: no such file", path.display());
+            return if *must_exist { Err(missing()) } else { Ok(None) };
+        };
+        let config = &self.config;
+        let user = config.get_user().unwrap_or_default();
+        let database = config.get_dbname().unwrap_or(user);
+        let ports = config.get_ports();
+        let mut found: Vec<String> = Vec::new();
+        for (index, host) in config.get_hosts().iter().enumerate() {
+            let host = match host {
+                Host::Tcp(host) => host.as_str(),
+                Host::Unix(_) => "localhost",
+            };
+            let port = ports.get(index).or(ports.first()).copied().unwrap_or(PORT);
+            found.extend(password_file::find(&text, Login { host, port, database, user }));
+        }
+        found.dedup();
+        match found.as_slice() {
+            [] => Ok(None),
+            [password] => Ok(Some(password.clone())),
+            _ => Err(format!(
+                "cannot use the password file {}: it has different passwords for the hosts; give all hosts the same password",
+                path.display()
+            )),
+        }
+    }
+}
+
+/// The address of the server, without a password.
+impl fmt::Display for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.config.get_hosts().first() {
+            Some(Host::Tcp(host)) => write!(f, " on {host}")?,
+            Some(Host::Unix(path)) => write!(f, " at {}", path.display())?,
+            None => {}
+        }
+        match self.config.get_hosts().len().saturating_sub(1) {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
+    }
+}
+
+impl OwnWords {
+    /// Returns the first value of a parameter.
+    fn get(&self, wanted: &str) -> Option<&str> {
+        self.words.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str())
+    }
+}
+
+fn default<'a>(environment: &'a Environment, wanted: &str) -> Option<&'a str> {
+    environment.defaults.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str())
+}
+
+/// Parses a connection string of either form.
+fn parse_text(text: &str) -> Result<(Config, OwnWords), String> {
+    if !SCHEMES.iter().any(|scheme| text.starts_with(scheme)) {
+        return of_words(words::split(text)?);
+    }
+    let (base, query) = text.split_once('?').unwrap_or((text, ""));
+    let (own, others) = divide(words::split_query(query)?)?;
+    let text =
+        if others.is_empty() { base.to_owned() } else { format!("{base}?{}", words::join_query(&others)) };
+    Ok((library_config(&text)?, own))
+}
+
+fn of_words(all: Vec<Word>) -> Result<(Config, OwnWords), String> {
+    let (own, others) = divide(all)?;
+    Ok((library_config(&words::join(&others))?, own))
+}
+
+fn library_config(text: &str) -> Result<Config, String> {
+    text.parse().map_err(|error: tokio_postgres::Error| chain(&error))
+}
+
+/// Separates the parameters that the client library does not know.
+fn divide(all: Vec<Word>) -> Result<(OwnWords, Vec<Word>), String> {
+    for (name, _) in &all {
+        if let Some((_, reason)) = REFUSED.iter().find(|(refused, _)| refused == name) {
+            return Err(format!("unsupported parameter `{name}`: {reason}"));
+        }
+    }
+    let (own, others) = all.into_iter().partition(|(name, _)| OWN.contains(&name.as_str()));
+    Ok((OwnWords { words: own }, others))
+}
+
+/// Sets the parameters of `config` that it lacks from `defaults`.
+fn fill(config: &mut Config, defaults: &Config) {
+    if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+        for host in defaults.get_hosts() {
+            match host {
+                Host::Tcp(name) => config.host(name),
+                Host::Unix(path) => config.host_path(path),
+            };
+        }
+        for address in defaults.get_hostaddrs() {
+            config.hostaddr(*address);
+        }
+    }
+    if config.get_ports().is_empty() {
+        for port in defaults.get_ports() {
+            config.port(*port);
+        }
+    }
+    if let (None, Some(user)) = (config.get_user(), defaults.get_user()) {
+        config.user(user);
+    }
+    if let (None, Some(database)) = (config.get_dbname(), defaults.get_dbname()) {
+        config.dbname(database);
+    }
+    if let (None, Some(options)) = (config.get_options(), defaults.get_options()) {
+        config.options(options);
+    }
+    if let (None, Some(name)) = (config.get_application_name(), defaults.get_application_name()) {
+        config.application_name(name);
+    }
+    if let (None, Some(password)) = (config.get_password(), defaults.get_password()) {
+        config.password(password);
+    }
+    if let (None, Some(timeout)) = (config.get_connect_timeout(), defaults.get_connect_timeout()) {
+        config.connect_timeout(*timeout);
+    }
+    if config.get_target_session_attrs() == TargetSessionAttrs::Any {
+        config.target_session_attrs(defaults.get_target_session_attrs());
+    }
+}
+
+fn tls_settings(own: &OwnWords, environment: &Environment) -> Result<TlsSettings, String> {
+    let mode = own.get("sslmode").map_or(Ok(TlsMode::Prefer), str::parse)?;
+    let file = |word: &str, name: &str| {
+        let default = || environment.in_postgresql_directory(name).filter(|path| path.exists());
+        own.get(word).map(PathBuf::from).or_else(default)
+    };
+    let root = match own.get("sslrootcert") {
+        Some("system") => Some(tls::Root::System),
+        _ => file("sslrootcert", "root.crt").map(tls::Root::File),
+    };
+    if root.is_none() && matches!(mode, TlsMode::VerifyCa | TlsMode::VerifyFull) {
+        return Err("missing root certificate: sslmode=verify-full requires sslrootcert=FILE, or sslrootcert=system for the certificates of the operating system".to_owned());
+    }
+    // As in libpq, a weaker mode could be redirected to any server with a publicly trusted certificate.
+    if root == Some(tls::Root::System) && mode != TlsMode::VerifyFull {
+        return Err("sslrootcert=system requires sslmode=verify-full".to_owned());
+    }
+    let (certificate, key) = (file("sslcert", "postgresql.crt"), file("sslkey", "postgresql.key"));
+    match (&certificate, &key) {
+        (Some(_), None) => Err("missing sslkey=FILE, the key of the client certificate".to_owned()),
+        _ => Ok(TlsSettings { mode, root, client: certificate.zip(key) }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn parse(text: &str) -> Result<Settings, String> {
+        Settings::parse_with(text, &Environment::default())
+    }
+
+    fn environment(defaults: &[(&str, &str)]) -> Environment {
+        let defaults =
+            defaults.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Environment { defaults, ..Environment::default() }
+    }
+
+    fn password(settings: &Settings) -> Option<String> {
+        let config = settings.config().unwrap();
+        config.get_password().map(|bytes| String::from_utf8(bytes.to_vec()).unwrap())
+    }
+
+    #[test]
+    fn both_forms_have_the_parameters_of_tls() {
+        for text in [
+            "postgres://u@db.example/d?sslmode=verify-full&sslrootcert=/a%20b.crt&connect_timeout=7",
+            "host=db.example user=u dbname=d sslmode=verify-full sslrootcert='/a b.crt' connect_timeout=7",
+        ] {
+            let settings = parse(text).unwrap();
+            let expected = TlsSettings {
+                mode: TlsMode::VerifyFull,
+                root: Some(tls::Root::File("/a b.crt".into())),
+                client: None,
+            };
+            assert_eq!(settings.tls, expected);
+            assert_eq!(settings.config.get_connect_timeout(), Some(&std::time::Duration::from_secs(7)));
+            assert_eq!((settings.config.get_ssl_mode(), settings.database()), (SslMode::Require, Some("d")));
+        }
+        let settings = parse("postgres://u@db.example/d").unwrap();
+        assert_eq!((settings.tls.mode, settings.config.get_ssl_mode()), (TlsMode::Prefer, SslMode::Prefer));
+    }
+
+    #[test]
+    fn unsafe_or_incomplete_parameters_are_refused() {
+        for (text, reason) in [
+            ("host=h sslmode=verify-full", "sslrootcert"),
+            ("host=h sslmode=require sslrootcert=system", "requires sslmode=verify-full"),
+            ("host=h sslmode=strict", "verify-full"),
+            ("host=h sslcert=/c", "sslkey"),
+            ("host=h sslcrl=/c", "revocation"),
+            ("host=h colour=red", "colour"),
+            ("postgres://h/d?sslpassword=secret", "encrypted keys"),
+            ("dbname=d", "missing host"),
+        ] {
+            let error = parse(text).map(|_| ()).unwrap_err();
+            assert!(error.contains(reason) && !error.contains("secret"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_string_precedes_the_service_file_and_the_environment() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("pg_service.conf");
+        fs::write(&file, "[m]\nhost=one,two\nport=5433\nuser=service\ndbname=metrics\npassword=s\nsslmode=disable\ntarget_session_attrs=read-write\n").unwrap();
+        let environment = Environment {
+            service_files: vec![file],
+            ..environment(&[("password", "e"), ("sslmode", "require")])
+        };
+        let settings = Settings::parse_with("service=m user=mine", &environment).unwrap();
+        let config = &settings.config;
+        assert_eq!(
+            (config.get_user(), config.get_dbname(), config.get_ports()),
+            (Some("mine"), Some("metrics"), [5433].as_slice())
+        );
+        assert_eq!((password(&settings).as_deref(), settings.tls.mode), (Some("s"), TlsMode::Disable));
+        assert_eq!(settings.to_string(), " on one and 1 more");
+        assert_eq!(config.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
+        let settings = Settings::parse_with("host=h", &environment).unwrap();
+        assert_eq!((password(&settings).as_deref(), settings.tls.mode), (Some("e"), TlsMode::Require));
+        let error = Settings::parse_with("service=x", &environment).map(|_| ()).unwrap_err();
+        assert!(error.contains("unknown service `x`"), "{error}");
+    }
+
+    #[test]
+    fn the_password_file_is_read_at_each_connection() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("pass");
+        let settings =
+            parse(&format!("host=a,b port=1,2 user=u dbname=d passfile={}", file.display())).unwrap();
+        let write = |text: &str| {
+            fs::write(&file, text).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        };
+        assert!(settings.config().unwrap_err().to_string().contains("no such file"));
+        write("*:*:d:u:one\n");
+        assert_eq!(password(&settings).as_deref(), Some("one"));
+        write("b:2:d:u:two\n");
+        assert_eq!(password(&settings).as_deref(), Some("two"));
+        write("a:1:d:u:one\nb:2:d:u:two\n");
+        assert!(settings.config().unwrap_err().to_string().contains("different passwords"));
+    }
+}

@@ -1,0 +1,213 @@
+//! TLS: the verification of the server, and the certificate of the client.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::password_file::check_permissions;
+use crate::StoreError;
+
+/// The requirement of a connection, as in libpq's `sslmode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TlsMode {
+    /// No encryption.
+    Disable,
+    /// Encryption if the server offers it. Protects from nothing but a passive listener.
+    Prefer,
+    /// Encryption. The server is not verified, unless there is a root certificate.
+    Require,
+    /// Encryption, and a certificate that a root signed.
+    VerifyCa,
+    /// Encryption, and a certificate that a root signed for this host name.
+    VerifyFull,
+}
+
+impl FromStr for TlsMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "disable" => Ok(Self::Disable),
+            "prefer" => Ok(Self::Prefer),
+            "require" => Ok(Self::Require),
+            "verify-ca" => Ok(Self::VerifyCa),
+            "verify-full" => Ok(Self::VerifyFull),
+            _ => Err(format!(
+                "unknown sslmode `{}`: expected `disable`, `prefer`, `require`, `verify-ca` or `verify-full`",
+                text.escape_debug()
+            )),
+        }
+    }
+}
+
+/// The origin of the root certificates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Root {
+    /// A file in the PEM format.
+    File(PathBuf),
+    /// The certificates that the operating system trusts.
+    System,
+}
+
+/// The parameters of TLS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct TlsSettings {
+    /// The requirement.
+    pub(super) mode: TlsMode,
+    /// The root certificates.
+    pub(super) root: Option<Root>,
+    /// The files of the client's certificate and its key.
+    pub(super) client: Option<(PathBuf, PathBuf)>,
+}
+
+/// Returns the connector for `settings`. Reads the files of certificates, so that a renewed certificate counts at the next
+/// connection.
+///
+/// # Errors
+/// Returns an error if a file cannot be used.
+pub(super) fn connector(settings: &TlsSettings) -> Result<MakeRustlsConnect, StoreError> {
+    configuration(settings).map(MakeRustlsConnect::new).map_err(StoreError::Unusable)
+}
+
+fn configuration(settings: &TlsSettings) -> Result<ClientConfig, String> {
+    let provider = Arc::new(ring::default_provider());
+    // Without TLS no file is read.
+    let is_used = settings.mode != TlsMode::Disable;
+    let verifier = Verifier::new(settings, is_used, &provider)?;
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| format!("cannot configure TLS: {error}"))?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier));
+    match settings.client.as_ref().filter(|_| is_used) {
+        None => Ok(builder.with_no_client_auth()),
+        Some((certificate, key)) => {
+            let chain = certificates(certificate)?;
+            let failed = |error: &dyn std::fmt::Display| {
+                format!("cannot use the client key {}: {error}", key.display())
+            };
+            let metadata = fs::metadata(key).map_err(|error| failed(&error))?;
+            check_permissions(key, &metadata)?;
+            let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| failed(&error))?;
+            builder.with_client_auth_cert(chain, secret).map_err(|error| failed(&error))
+        }
+    }
+}
+
+/// Reads the certificates of a file, at least one.
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let failed =
+        |error: &dyn std::fmt::Display| format!("cannot read the certificate {}: {error}", path.display());
+    let file = File::open(path).map_err(|error| failed(&error))?;
+    let certificates: Vec<_> =
+        CertificateDer::pem_reader_iter(file).collect::<Result<_, _>>().map_err(|error| failed(&error))?;
+    if certificates.is_empty() {
+        Err(failed(&"it contains no certificate in the PEM format"))
+    } else {
+        Ok(certificates)
+    }
+}
+
+fn root_store(root: &Root) -> Result<RootCertStore, String> {
+    let mut store = RootCertStore::empty();
+    match root {
+        Root::File(path) => {
+            for certificate in certificates(path)? {
+                store.add(certificate).map_err(|error| {
+                    format!("cannot use the root certificate {}: {error}", path.display())
+                })?;
+            }
+        }
+        Root::System => {
+            let found = rustls_native_certs::load_native_certs();
+            let (added, _) = store.add_parsable_certificates(found.certs);
+            if added == 0 {
+                return Err("cannot verify the server: the operating system has no root certificates; install ca-certificates, or set sslrootcert=FILE".to_owned());
+            }
+        }
+    }
+    Ok(store)
+}
+
+/// The verifier of the server's certificate, as strict as the mode asks.
+#[derive(Debug)]
+struct Verifier {
+    /// The verification against the roots; none if any certificate is accepted.
+    roots: Option<Arc<WebPkiServerVerifier>>,
+    /// True if the certificate must be for the name of the host.
+    checks_name: bool,
+    provider: Arc<CryptoProvider>,
+}
+
+impl Verifier {
+    fn new(settings: &TlsSettings, is_used: bool, provider: &Arc<CryptoProvider>) -> Result<Self, String> {
+        // As in libpq, `require` verifies against a root certificate if there is one.
+        let verifies = is_used && settings.mode != TlsMode::Prefer;
+        let roots = match settings.root.as_ref().filter(|_| verifies) {
+            None => None,
+            Some(root) => Some(
+                WebPkiServerVerifier::builder_with_provider(
+                    Arc::new(root_store(root)?),
+                    Arc::clone(provider),
+                )
+                .build()
+                .map_err(|error| format!("cannot use the root certificates: {error}"))?,
+            ),
+        };
+        let checks_name = settings.mode == TlsMode::VerifyFull;
+        Ok(Self { roots, checks_name, provider: Arc::clone(provider) })
+    }
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let Some(roots) = &self.roots else { return Ok(ServerCertVerified::assertion()) };
+        match roots.verify_server_cert(certificate, intermediates, name, ocsp_response, now) {
+            // The name is verified last, so that everything else is right.
+            Err(rustls::Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) if !self.checks_name => Ok(ServerCertVerified::assertion()),
+            verified => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
