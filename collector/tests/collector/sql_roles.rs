@@ -311,7 +311,9 @@ fn databases_share_the_roles() {
             let config = CollectorConfig { store: url.parse().unwrap(), listen, ..config.clone() };
             scope.spawn(move || Collector::start(&config, context).map(|collector| collector.stop().unwrap()))
         });
-        starts.into_iter().for_each(|start| start.join().unwrap().unwrap());
+        for start in starts {
+            start.join().unwrap().unwrap();
+        }
     });
     let server = environment.server.as_ref().unwrap();
     for name in names {

@@ -128,6 +128,85 @@ CROSS JOIN LATERAL (
 CREATE VIEW metrics_by_device AS
 SELECT timestamp, device_id, metric_id, value, labels FROM metrics;
 
+-- One value per minute and series: of counters the greatest, of others the mean. The relations of Kwollect's functions with
+-- `summary`; conditions on the time reach the rollups.
+CREATE VIEW metrics_by_job_summary WITH (security_barrier) AS
+SELECT run.job_id, bucket.time AS timestamp, series.node AS device_id, series.metric AS metric_id,
+       CASE series.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.count END AS value,
+       series.labels, run.job_started AS start_time, run.job_ended AS stop_time
+FROM (
+    SELECT job.job_key, job.job_id, job.started AS job_started, job.ended AS job_ended, job_node.node,
+           job_node.started, job_node.ended
+    FROM job JOIN job_node USING (job_key) WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+    UNION ALL
+    SELECT job_key, job_id, job_started, job_ended, node, started, ended
+    FROM polymeter_own_job_nodes() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+) AS run
+CROSS JOIN LATERAL (
+    SELECT run.started - interval '1 hour' AS job_lower,
+           coalesce(run.ended, now()) + interval '1 hour' AS job_upper,
+           coalesce(run.ended, now() + interval '1 hour') - interval '1 min' AS node_upper,
+           NULL::json AS unhashable
+    OFFSET 0
+) AS bounds
+CROSS JOIN LATERAL (
+    SELECT series_id, node, series.metric, labels, kind, bounds.job_lower AS lower, bounds.job_upper AS upper
+    FROM series JOIN metric ON metric.metric = series.metric
+    WHERE series.job_key = run.job_key AND series.node = run.node
+    UNION ALL
+    SELECT series_id, node, series.metric, labels, kind, run.started, bounds.node_upper
+    FROM series JOIN metric ON metric.metric = series.metric
+    WHERE series.job_key IS NULL AND series.node = run.node
+) AS series
+CROSS JOIN LATERAL (
+    SELECT time, count, max, sum FROM samples_1min
+    WHERE samples_1min.series_id = series.series_id AND samples_1min.time >= series.lower AND samples_1min.time <= series.upper
+    UNION ALL
+    SELECT NULL, NULL, NULL, NULL WHERE false AND bounds.unhashable IS NULL
+) AS bucket;
+
+CREATE VIEW metrics_summary WITH (security_barrier) AS
+SELECT bucket.time AS timestamp, series.node AS device_id, series.metric AS metric_id,
+       CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.count END AS value,
+       CASE WHEN series.job_id IS NULL THEN series.labels
+            ELSE series.labels || jsonb_build_object('job_id', series.job_id) END AS labels
+FROM samples_1min AS bucket JOIN series USING (series_id) JOIN metric ON metric.metric = series.metric
+WHERE (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+UNION ALL
+SELECT bucket.time, series.node, series.metric,
+       CASE series.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.count END, series.labels
+FROM (
+    SELECT job_key, job_id, node, started - interval '1 hour' AS lower, coalesce(ended, now()) + interval '1 hour' AS upper,
+           NULL::json AS unhashable
+    FROM polymeter_own_job_nodes() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+    UNION ALL
+    SELECT NULL, NULL, node, lower(span), upper(span) - interval '1 min', NULL
+    FROM (
+        SELECT node, range_agg(tstzrange(started, coalesce(ended, now() + interval '1 hour'), '[]')) AS spans
+        FROM polymeter_own_job_nodes() WHERE NOT (SELECT has_table_privilege('samples'::regclass, 'SELECT'))
+        GROUP BY node
+    ) AS nodes CROSS JOIN LATERAL unnest(spans) AS span
+    OFFSET 0
+) AS run
+CROSS JOIN LATERAL (
+    SELECT series_id, node, series.metric, kind, labels || jsonb_build_object('job_id', run.job_id) AS labels
+    FROM series JOIN metric ON metric.metric = series.metric
+    WHERE series.job_key = run.job_key AND series.node = run.node
+    UNION ALL
+    SELECT series_id, node, series.metric, kind, labels
+    FROM series JOIN metric ON metric.metric = series.metric
+    WHERE run.job_key IS NULL AND series.job_key IS NULL AND series.node = run.node
+) AS series
+CROSS JOIN LATERAL (
+    SELECT time, count, max, sum FROM samples_1min
+    WHERE samples_1min.series_id = series.series_id AND samples_1min.time >= run.lower AND samples_1min.time <= run.upper
+    UNION ALL
+    SELECT NULL, NULL, NULL, NULL WHERE false AND run.unhashable IS NULL
+) AS bucket;
+
+CREATE VIEW metrics_by_device_summary AS
+SELECT timestamp, device_id, metric_id, value, labels FROM metrics_summary;
+
 -- The units and kinds of metrics.
 CREATE VIEW metric_units AS SELECT metric AS metric_id, unit, kind FROM metric;
 

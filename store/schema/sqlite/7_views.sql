@@ -34,6 +34,41 @@ JOIN samples ON samples.series_id = series.series_id
 CREATE VIEW metrics_by_device AS
 SELECT timestamp, device_id, metric_id, value, labels FROM metrics;
 
+-- One value per minute and series: of counters the greatest, of others the mean.
+CREATE VIEW metrics_summary AS
+SELECT bucket.time AS timestamp, series.node AS device_id, series.metric AS metric_id,
+       CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.count END AS value,
+       CASE WHEN series.job_id IS NULL THEN series.labels
+            ELSE json_set(series.labels, '$.job_id', series.job_id) END AS labels
+FROM samples_1min AS bucket
+JOIN series ON series.series_id = bucket.series_id
+JOIN metric ON metric.metric = series.metric;
+
+CREATE VIEW metrics_by_job_summary AS
+SELECT job.job_id, bucket.time AS timestamp, series.node AS device_id, series.metric AS metric_id,
+       CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.count END AS value,
+       series.labels, job.started AS start_time, job.ended AS stop_time
+FROM job
+JOIN job_node ON job_node.job_key = job.job_key
+JOIN series ON series.job_key = job.job_key AND series.node = job_node.node
+JOIN metric ON metric.metric = series.metric
+JOIN samples_1min AS bucket ON bucket.series_id = series.series_id
+    AND bucket.time >= job_node.started - 3600000000000
+    AND bucket.time <= coalesce(job_node.ended + 3600000000000, 9223372036854775807)
+UNION ALL
+SELECT job.job_id, bucket.time, series.node, series.metric,
+       CASE metric.kind WHEN 'counter' THEN bucket.max ELSE bucket.sum / bucket.count END,
+       series.labels, job.started, job.ended
+FROM job
+JOIN job_node ON job_node.job_key = job.job_key
+JOIN series ON series.node = job_node.node AND series.job_key IS NULL
+JOIN metric ON metric.metric = series.metric
+JOIN samples_1min AS bucket ON bucket.series_id = series.series_id
+    AND bucket.time >= job_node.started AND bucket.time <= coalesce(job_node.ended - 60000000000, 9223372036854775807);
+
+CREATE VIEW metrics_by_device_summary AS
+SELECT timestamp, device_id, metric_id, value, labels FROM metrics_summary;
+
 CREATE VIEW metric_units AS SELECT metric AS metric_id, unit, kind FROM metric;
 
 -- What users' leases and requests sample at this time in jobs that run.
